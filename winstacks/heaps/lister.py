@@ -74,7 +74,7 @@ def load_layouts(image: Image, machine: Machine) -> HeapLayouts:
     kernel = image.types if machine is image.machine else None
     return HeapLayouts(
         nt_layouts(kernel, image.our_generations("heap", machine), machine.pointer_size),
-        tuple(PageHeapLayout(each) for each in image.our_generations("heap-page", machine)),
+        tuple(PageHeapLayout(types) for types in image.our_generations("heap-page", machine)),
         segment_heap_layouts(kernel, image.our_generations("heap-segment", machine), machine.pointer_size),
     )
 
@@ -90,9 +90,9 @@ def find_space(image: Image, space: AddressSpace) -> HeapSpace:
         return HeapSpace(tuple(mapped), tuple(mapped), False, repeated)
     vads = sorted(vad for vad in listed if vad.start < vad.end <= top)
     whole_vads = [(vad.start, vad.end) for vad in vads]
-    long = join(each for each in whole_vads if each[1] - each[0] > _LONG)
+    long = join(span for span in whole_vads if span[1] - span[0] > _LONG)
     ranges, repeated = _mapped(image, space, long)
-    ranges += [each for each in whole_vads if each[1] - each[0] <= _LONG]
+    ranges += [span for span in whole_vads if span[1] - span[0] <= _LONG]
     private = tuple((vad.start, vad.end) for vad in vads if not vad.control_area)
     return HeapSpace(tuple(ranges), private, True, repeated)
 
@@ -133,7 +133,7 @@ def _read_list(image: Image, space: AddressSpace) -> Tuple[Optional[int], Option
         return None, None, None
     memory, peb = image.memory(space), user_types(image, space)["_PEB"]
     fields = [peb.field(name) for name in ("NumberOfHeaps", "ProcessHeaps", "ProcessHeap")]
-    number, array, default = (memory.member(space.peb, each) for each in fields)
+    number, array, default = (memory.member(space.peb, field) for field in fields)
     return number, array, default
 
 
@@ -179,9 +179,9 @@ class Heaps:
         contents = self._read(space, keep) if space.layer_name else None
         if contents is not None:
             return contents._replace(status=status(space.remark, space.status, contents.status))
-        said = space.status or status(None if self._flags_known(space) else Word.FLAGS_UNREADABLE)
-        said = status(space.remark, said)
-        return Contents([], [], 0, said) if said else None
+        statuses = space.status or status(None if self._flags_known(space) else Word.FLAGS_UNREADABLE)
+        statuses = status(space.remark, statuses)
+        return Contents([], [], 0, statuses) if statuses else None
 
     def log_no_block(self, space: AddressSpace) -> bool:
         """Returns whether a listed heap should record who allocates and cannot do so (see `logs_no_block`).
@@ -210,15 +210,15 @@ class Heaps:
                 "map once more was left out"
             )
         memory = self._image.memory_within(space, where.ranges)
-        found = self._find(space, memory, listed or [], where.private)
-        if not found.traced and not (flagged and found.damaged):
+        heaps = self._find(space, memory, listed or [], where.private)
+        if not heaps.traced and not (flagged and heaps.damaged):
             return None
-        traces = self._traces(space, memory, bool(found.page))
-        contents = read_contents(memory, found, self._layouts_of(space), traces, listed, keep)
+        traces = self._traces(space, memory, bool(heaps.page))
+        contents = read_contents(memory, heaps, self._layouts_of(space), traces, listed, keep)
         self._tell(space, where, listed, contents)
-        said = NOTHING if listed is not None else list_contradicted(self._image, space, where)
+        statuses = NOTHING if listed is not None else list_contradicted(self._image, space, where)
         incomplete = Word.VADS_INCOMPLETE if space.eprocess and not where.whole else None
-        return contents._replace(status=status(contents.status, said, incomplete))
+        return contents._replace(status=status(contents.status, statuses, incomplete))
 
     def _layouts_of(self, space: AddressSpace) -> HeapLayouts:
         if space.machine not in self._layouts:
@@ -247,33 +247,35 @@ class Heaps:
             memory: memory of the process
             paged: whether the process has page heap, whose blocks name entries of the database
         """
-        known = self._databases.layouts(space)
+        known_layouts = self._databases.layouts(space)
         listed = functools.lru_cache(maxsize=1)(lambda: self._stds(space))
-        layouts = [found.header.layout for found in listed() if found.header] if paged else []
+        layouts = (
+            [std_database.header.layout for std_database in listed() if std_database.header] if paged else []
+        )
 
         def database() -> Iterator[RecordedStack]:
-            for found in listed():
-                opened = self._databases.open(found)
+            for std_database in listed():
+                opened = self._databases.open(std_database)
                 if opened is None:
                     continue
                 for trace in opened.traces(carve=True):
                     yield recorded(trace, opened.max_depth)
 
-        log = self._log_layout(space, known)
-        return Traces(memory, log, (layouts or known.std)[0].entry, database)
+        log = self._log_layout(space, known_layouts)
+        return Traces(memory, log, (layouts or known_layouts.std)[0].entry, database)
 
-    def _log_layout(self, space: AddressSpace, known: Layouts) -> HeapLogLayout:
+    def _log_layout(self, space: AddressSpace, known_layouts: Layouts) -> HeapLogLayout:
         """Returns the layout of the process's log; without a log, the layout of the most builds.
 
         A single record cannot decide: behind a short record of another layout the next record may follow.
         """
-        if len(known.heaplogs) == 1:
-            return known.heaplogs[0]
-        found = (database.log for database in self._databases.find(space))
-        return next((log for log in found if log is not None), known.heaplogs[-1])
+        if len(known_layouts.heaplogs) == 1:
+            return known_layouts.heaplogs[0]
+        logs = (database.log for database in self._databases.find(space))
+        return next((log for log in logs if log is not None), known_layouts.heaplogs[-1])
 
     def _stds(self, space: AddressSpace) -> List[Database]:
-        return [found for found in self._databases.find(space) if found.kind == STD]
+        return [database for database in self._databases.find(space) if database.kind == STD]
 
     def _tell(
         self, space: AddressSpace, where: HeapSpace, listed: Optional[List[int]], contents: Contents

@@ -19,12 +19,12 @@ def loaded_modules(image: Image, space: AddressSpace) -> Tuple[UmdhModule, ...]:
     """Returns the modules of one half of a process, sorted by address, each with its path in the image."""
     vads = image.service(regions)
     listed = image.service(UserModules).list_modules([space], 1 << 8 * space.pointer_size)
-    found = []
+    modules = []
     for module in listed.modules:
         vad = vad_at(listed.vads, module.base)
         path = vads.file_name(vad.control_area) if vad is not None and vad.control_area else None
-        found.append(UmdhModule(module.base, module.size, path or module.file))
-    return tuple(found)
+        modules.append(UmdhModule(module.base, module.size, path or module.file))
+    return tuple(modules)
 
 
 def log_of(groups: Iterable[Group], modules: Sequence[UmdhModule]) -> Tuple[UmdhLog, int]:

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""x64: where a walk begins, and what walks."""
+"""x64: the starting points of walks, and the walker."""
 
 from __future__ import annotations
 
@@ -30,14 +30,16 @@ class Cpu64(Cpu[Registers]):
         self._trap_size = 0 if trap_frame is None else trap_frame.size
 
     def walker(self, scene: Scene, traps: Traps) -> Walker64:
-        """Returns what walks stacks in an address space."""
-        known = {address: saved for address, saved in traps.items() if saved is not None}
-        return Walker64(scene.find, scene.memory.read, known, scene.may_execute, scene.own_copy, scene.sites)
+        """Returns the walker for stacks in an address space."""
+        machine_frames = {address: saved for address, saved in traps.items() if saved is not None}
+        return Walker64(
+            scene.find, scene.memory.read, machine_frames, scene.may_execute, scene.own_copy, scene.sites
+        )
 
     def registers(self, state: State) -> Registers:
-        """Returns the registers of a state that has Rip and Rsp, those left out that it is not sure of."""
-        known = {name: value for name, value in state.registers.items() if name not in state.unsure}
-        return Registers.of(state.registers["Rip"], state.registers["Rsp"], known)
+        """Returns the registers of a state that has Rip and Rsp, without those the state is unsure of."""
+        values = {name: value for name, value in state.registers.items() if name not in state.unsure}
+        return Registers.of(state.registers["Rip"], state.registers["Rsp"], values)
 
     def switched(self, frame: Structure, data: Buffer, address: int) -> Registers:
         """Returns the registers of the caller of SwapContext."""
@@ -47,31 +49,33 @@ class Cpu64(Cpu[Registers]):
     def called_out(
         self, scene: Scene, segments: Sequence[Segment], callee: int
     ) -> Optional[WalkStart[Registers]]:
-        """Returns where a callback will return to: its frame names the trap frame above it."""
+        """Returns the kernel state to which a callback will return: its frame names the trap frame above
+        it."""
         frame, segment = self._exception, segments[0]
         data = None if frame is None else scene.memory.read(segment.kernel_stack, frame.size)
-        places = [each.initial - self._trap_size for each in segments]
+        places = [other.initial - self._trap_size for other in segments]
         if frame is None or data is None or segment.trap_frame not in places:
             return None
         view = frame.view(data)
-        known = {name: view[name] for name in KEPT}
-        registers = Registers.of(view["Return"], segment.kernel_stack + frame.size, known)
+        values = {name: view[name] for name in KEPT}
+        registers = Registers.of(view["Return"], segment.kernel_stack + frame.size, values)
         if self.walker(scene, {}).is_return(registers.ip) is False:
             return None
         return WalkStart(self, registers, False)
 
     def kept(self, registers: Registers, border: Border) -> Registers:
-        """Returns user-mode registers completed by the non-volatile ones that the kernel stack kept."""
+        """Returns user-mode registers, completed by the non-volatile ones that were saved on the kernel
+        stack."""
         if border.registers is None or not border.sure:
             return registers
-        kept = zip(registers.general, border.registers.general)
-        general = tuple(saved if saved is not None else walked for saved, walked in kept)
+        pairs = zip(registers.general, border.registers.general)
+        general = tuple(saved if saved is not None else walked for saved, walked in pairs)
         return registers._replace(general=general, xmm=border.registers.xmm)
 
     def beside(self, state: State) -> Optional[Registers]:
-        """Returns the registers saved beside the machine frame of a trap frame."""
+        """Returns the registers that a trap frame holds beside its machine frame."""
         return self.registers(state)
 
     def saved(self, trap_frame: Structure) -> int:
-        """Returns where the machine frame lies in a trap frame."""
+        """Returns the offset of the machine frame in a trap frame."""
         return trap_frame.offset("Rip")

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""x86, and the 32-bit mode of x64: where a walk begins, and what walks."""
+"""x86, and the 32-bit mode of x64: the starting points of walks, and the walker."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .decode.registers import Registers32
 from .decode.walk_x86 import Walker32
 
 _MOST_PUSHED = 0x40
-"""Bytes below the return address that a callback of x86 may have pushed, and more."""
+"""Upper bound, in bytes, of the words that an x86 callback pushes below the return address."""
 
 
 class Cpu86(Cpu[Registers32]):
@@ -24,7 +24,7 @@ class Cpu86(Cpu[Registers32]):
     machine = Machine.I386
 
     def walker(self, scene: Scene, traps: Traps) -> Walker32:
-        """Returns what walks stacks in an address space."""
+        """Returns the walker for stacks in an address space."""
         return Walker32(
             scene.find,
             scene.memory.read,
@@ -40,7 +40,8 @@ class Cpu86(Cpu[Registers32]):
         return Registers32(state.registers["Rip"], state.registers["Rsp"], state.registers.get("Rbp"))
 
     def switched(self, frame: Structure, data: Buffer, address: int) -> Registers32:
-        """Returns the registers of the caller of SwapContext, whose own frame follows the switch frame."""
+        """Returns the registers of the caller of SwapContext; SwapContext's own frame follows the switch
+        frame."""
         saved = frame.view(data)
         sp, slot = (address + frame.offset(name) for name in ("CallerEbp", "CallerReturn"))
         return Registers32(saved["Return"], sp, saved["CallerEbp"], return_slot=slot)
@@ -48,9 +49,9 @@ class Cpu86(Cpu[Registers32]):
     def called_out(
         self, scene: Scene, segments: Sequence[Segment], callee: int
     ) -> Optional[WalkStart[Registers32]]:
-        """Returns where a callback will return to: behind a call that goes to KiCallUserMode.
+        """Returns the kernel state to which a callback will return: behind a call of KiCallUserMode.
 
-        That pushes Ebp first, and a few words more until KernelStack is what it is.
+        KiCallUserMode pushes Ebp first, then a few words more, and stores the resulting Esp in KernelStack.
         """
         low, size = segments[0].kernel_stack, self.machine.pointer_size
         for slot in range(low + size, low + _MOST_PUSHED, size):

@@ -1,10 +1,10 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What differs between the processors: where a walk begins, and what walks.
+"""The differences between processors: the starting points of walks, and the walkers.
 
-Each processor is a module, `cpu_x64` and `cpu_x86`.
+`cpu_x64` and `cpu_x86` each implement one processor.
 
-KSWITCH_FRAME is in no public symbols. Source of its layout, which is in our tables: SwapContext of 2003 SP2
+No public symbols contain KSWITCH_FRAME. Source of its layout, which is in our tables: SwapContext of 2003 SP2
 x64, XP SP3 and 2003 SP2 x86; published listings of 14393 x64 agree.
 """
 
@@ -38,29 +38,30 @@ from .decode.walk import Walker
 Range = Tuple[int, int]
 
 Traps = Mapping[int, Optional[Registers]]
-"""x64: addresses of machine frames and what was saved beside each; x86: addresses of trap frames."""
+"""x64: addresses of machine frames, each with the registers saved beside it; x86: addresses of trap
+frames."""
 
 NO_TRAPS: Traps = {}
 
 KEPT = tuple(GENERAL[number] for number in sorted(NON_VOLATILE - {RSP}))
-"""The registers that functions keep for their callers, so that a walk can tell what they were."""
+"""Registers that functions keep for their callers, so that a walk can recover them."""
 
 R = TypeVar("R", Registers, Registers32)
 
 
 class Scene:
-    """What walks in one address space see of it.
+    """One address space, as the walks in it see it.
 
     Args:
         find: finds the module that holds an address
-        memory: reads it
-        may_execute: tells which memory in no module may be code
-        own_copy: tells which code of modules the process has changed
-        find_dispatcher: finds the dispatchers of its 32-bit ntdll
-        read_code: reads its 32-bit code; None: as memory does
+        memory: memory of the address space
+        may_execute: returns whether an address outside all modules may be code
+        own_copy: returns whether the process has changed the module code at an address
+        find_dispatcher: finds the dispatchers of the address space's 32-bit ntdll
+        read_code: reads 32-bit code of the address space; None: `memory` reads it
 
     Attributes:
-        sites: what x64 walks found out of return addresses in it
+        sites: results of x64 walks for return addresses in the address space
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class Scene:
 
     @property
     def functions(self) -> Functions:
-        """What walks found out of its 32-bit functions."""
+        """The 32-bit functions of the address space, as far as walks have analysed them."""
         if self._functions is None:
             self._functions = Functions(self._read_code)
         return self._functions
@@ -93,9 +94,9 @@ class WalkStart(Generic[R]):
     """A register state to walk from.
 
     Args:
-        cpu: the processor that the state is of
-        registers: the innermost state
-        interrupted: its `ip` is where execution stopped; else a return address
+        cpu: processor of the state
+        registers: registers of the innermost frame
+        interrupted: whether execution stopped at `ip`; False: `ip` is a return address
     """
 
     def __init__(self, cpu: Cpu[R], registers: R, interrupted: bool) -> None:
@@ -104,11 +105,11 @@ class WalkStart(Generic[R]):
         self.interrupted = interrupted
 
     def walk(self, scene: Scene, stacks: List[Range], traps: Traps) -> StackWalk:
-        """Walks from it; see `StackWalkers.walk`."""
+        """Walks from this state; see `StackWalkers.walk`."""
         return self.cpu.walker(scene, traps).walk(self.registers, self.interrupted, stacks)
 
     def keeping(self, border: Border) -> WalkStart[R]:
-        """Returns a user-mode start completed by the registers that the kernel stack kept."""
+        """Returns a user-mode start, completed by the registers saved on the kernel stack."""
         return WalkStart(self.cpu, self.cpu.kept(self.registers, border), self.interrupted)
 
 
@@ -125,38 +126,39 @@ class Cpu(abc.ABC, Generic[R]):
     machine: Machine
 
     tells_registers = False
-    """Whether a walk tells more of a frame's registers than where it is."""
+    """Whether a walk recovers more registers of a frame than the stack pointer and the instruction
+    pointer."""
 
     def __init__(self, image: Image) -> None:
         self.types = register_types(image, self.machine)
-        known = image.our_generations("context", self.machine)
-        self._switches = [types["_KSWITCH_FRAME"] for types in known]
+        generations = image.our_generations("context", self.machine)
+        self._switches = [types["_KSWITCH_FRAME"] for types in generations]
 
     @abc.abstractmethod
     def walker(self, scene: Scene, traps: Traps) -> Walker[R]:
-        """Returns what walks stacks in an address space."""
+        """Returns the walker for stacks in an address space."""
 
     @abc.abstractmethod
     def registers(self, state: State) -> R:
-        """Returns the registers of a state that has Rip and Rsp, as far as it is sure of them."""
+        """Returns the registers of a state that has Rip and Rsp, without those the state is unsure of."""
 
     @abc.abstractmethod
     def switched(self, frame: Structure, data: Buffer, address: int) -> R:
-        """Returns the registers of the caller of SwapContext, given the switch frame and its address."""
+        """Returns the registers of the caller of SwapContext, from the switch frame and its address."""
 
     def start(self, state: State) -> Optional[WalkStart[R]]:
-        """Returns the start that a register state is, or None if it has no instruction and stack pointer."""
+        """Returns the start of a walk from a register state; None if the state lacks Rip or Rsp."""
         if "Rip" not in state.registers or "Rsp" not in state.registers:
             return None
         return WalkStart(self, self.registers(state), True)
 
     def switched_out(self, memory: Memory, kernel_stack: int) -> Iterator[WalkStart[R]]:
-        """Yields where a thread that does not run may go on: in the caller of SwapContext.
+        """Yields the states in which a thread that is not running may continue: in the caller of SwapContext.
 
-        There is one place for each layout of the switch frame: that in the kernel's code is the right one.
+        Each layout of the switch frame yields one state. The right one has its `ip` in the kernel's code.
 
         Args:
-            memory: reads the kernel's half
+            memory: memory of the kernel's half
             kernel_stack: KTHREAD.KernelStack
         """
         for frame in self._switches:
@@ -166,22 +168,23 @@ class Cpu(abc.ABC, Generic[R]):
 
     @abc.abstractmethod
     def called_out(self, scene: Scene, segments: Sequence[Segment], callee: int) -> Optional[WalkStart[R]]:
-        """Returns where a callback to user mode will return to in the kernel, if what it left proves itself.
+        """Returns the kernel state to which a callback to user mode will return, if its frame proves itself.
 
         Args:
-            scene: the kernel
-            segments: what the thread left; KernelStack of the first leads to the frame of the callback
-            callee: the address of KiCallUserMode, 0 if it is not known
+            scene: address space of the kernel
+            segments: stack segments that the thread left; KernelStack of the first leads to the callback's
+                frame
+            callee: address of KiCallUserMode, 0 if unknown
         """
 
     def kept(self, registers: R, border: Border) -> R:
-        """Returns user-mode registers completed by those that the kernel stack kept."""
+        """Returns user-mode registers, completed by those saved on the kernel stack."""
         return registers
 
     def beside(self, state: State) -> Optional[Registers]:
-        """Returns the registers saved beside the machine frame of a trap frame, None where there is none."""
+        """Returns the registers that a trap frame holds beside its machine frame, None if there are none."""
         return None
 
     def saved(self, trap_frame: Structure) -> int:
-        """Returns where in a trap frame the address lies by which a walk knows it."""
+        """Returns the offset in a trap frame of the address by which walks identify it."""
         return 0

@@ -1,9 +1,9 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The kernel stacks of threads, and what walking them tells of the trap frames on them.
+"""The walks up the kernel stacks of threads, and the registers that they recover for trap frames.
 
-`TrapUnwind` finds the non-volatile registers that no trap frame holds (x64): what the functions below it
-on the stack kept.
+`TrapUnwind` finds the non-volatile registers that no trap frame holds (x64): the functions below the trap
+frame saved them on the stack.
 """
 
 from __future__ import annotations
@@ -31,19 +31,21 @@ from .walkers import StackWalkers
 
 _NO_WALK = StackWalk(())
 _STARTS = ("KiThreadStartup", "KiStartUserThread", "KiStartSystemThread")
-"""Where a thread begins to run: x86 (public symbols of XP), and x64 (public symbols of 7 to 11)."""
+"""Functions in which a thread begins to run: x86 (public symbols of XP), and x64 (public symbols of 7 to
+11)."""
 
 
 class KernelWalk(NamedTuple):
-    """The walk up a piece of a kernel stack.
+    """The walk up one piece of a kernel stack.
 
     Attributes:
-        walk: its frames, those that lie on this piece only
-        status: why the walk could not begin where it should, or what is special about the piece
-        depth: 1 for what the thread is in; one more for each callback to user mode that it has not left
-        entry: the state with which the thread left user mode to come here, None if there is none. Set on the
-            last piece of a depth
-        last: no other piece of this depth follows
+        walk: walk with the frames that lie on this piece only
+        status: why the walk could not begin at the expected place, or why the piece is unusual
+        depth: 1 for the code that the thread runs now; one more for each callback to user mode that has not
+            returned
+        entry: registers with which the thread left user mode to come to this depth, None if there are none.
+            Set on the last piece of a depth
+        last: whether this is the last piece of the depth
     """
 
     walk: StackWalk
@@ -58,11 +60,11 @@ class KernelWalks:
 
     Args:
         image: the image
-        symbolizer: knows the modules of every address space
-        walkers: walks its stacks
+        symbolizer: names of code addresses, in every address space
+        walkers: walkers of the image's stacks
 
     Attributes:
-        tells_registers: whether `registers` ever finds some
+        tells_registers: whether `registers` can find any
     """
 
     def __init__(self, image: Image, symbolizer: Symbolizer, walkers: StackWalkers) -> None:
@@ -80,13 +82,13 @@ class KernelWalks:
         self.tells_registers = self._cpu.tells_registers
 
     def states(self, thread: Thread, scan: bool = False) -> List[State]:
-        """Returns the trap frames of a thread (and its 32-bit state), from the current one on."""
+        """Returns the trap frames of a thread (and its 32-bit state), beginning with the current one."""
         return list(self._frames.of_thread(thread, scan))
 
     def context(self, thread: Thread) -> Optional[State]:
-        """Returns the registers that the thread's processor saved when it was stopped, or None.
+        """Returns the registers that the processor of a running thread saved when it was stopped, or None.
 
-        Its status says what speaks against them (see `TrapContexts.judged`).
+        The status names the reasons to doubt them (see `TrapContexts.judged`).
         """
         processor = self._processors.get(-1 if thread.processor is None else thread.processor)
         if processor is None:
@@ -100,36 +102,38 @@ class KernelWalks:
         return self._contexts.judged(state, stacks + _of_processor(processor))
 
     def saved(self, state: State) -> int:
-        """Returns the address by which a walk knows a trap frame: x64 that of the machine frame in it."""
+        """Returns the address by which walks identify a trap frame: on x64 the address of its machine
+        frame."""
         return state.address + self._saved
 
     def pieces(self, thread: Thread, states: Sequence[State]) -> Iterator[KernelWalk]:
         """Yields the pieces of a thread's kernel stack, the newest first.
 
-        Each callback to user mode begins a piece, and so does each expansion. Where there is one more that
-        cannot be found a piece without frames says why.
+        Each callback to user mode begins a piece, and so does each stack expansion. If a piece exists but
+        cannot be found, a piece without frames has the reason in its status.
 
         Args:
             thread: the thread
-            states: its trap frames, as far as they are known
+            states: trap frames of the thread, as far as they are known
         """
-        known = self._stacks.find(thread)
-        segments = known.found
+        kernel_stacks = self._stacks.find(thread)
+        segments = kernel_stacks.found
         for depth in range(1, segments[-1].depth + 1 if segments else 2):
-            here = [segment for segment in segments if segment.depth == depth]
+            depth_segments = [segment for segment in segments if segment.depth == depth]
             traps = dict(self._traps(states))
-            found = self._walked(thread, here, segments, traps)
-            if found.walk.gaps and not found.walk.border:
-                # It had to guess, and may have gone past trap frames that only a search of the stack finds.
+            kernel_walk = self._walked(thread, depth_segments, segments, traps)
+            if kernel_walk.walk.gaps and not kernel_walk.walk.border:
+                # The walk had to guess, and may have passed trap frames that only a search of the stack
+                # finds.
                 traps = dict(self._traps(self.states(thread, True)))
-                found = self._walked(thread, here, segments, traps)
-            found = found._replace(depth=depth, entry=_entry(states, here, segments))
-            if len(here) < 2:
-                yield found
+                kernel_walk = self._walked(thread, depth_segments, segments, traps)
+            kernel_walk = kernel_walk._replace(depth=depth, entry=_entry(states, depth_segments, segments))
+            if len(depth_segments) < 2:
+                yield kernel_walk
             else:
-                yield from self._expanded(thread, here, found, traps)
-        if known.lost is not None:
-            yield KernelWalk(_NO_WALK, status(known.lost), known.lost_depth)
+                yield from self._expanded(thread, depth_segments, kernel_walk, traps)
+        if kernel_stacks.lost is not None:
+            yield KernelWalk(_NO_WALK, status(kernel_stacks.lost), kernel_stacks.lost_depth)
 
     def of_state(self, thread: Thread, state: State) -> StackWalk:
         """Walks a thread's kernel stack from a trap frame on it, which has Rip and Rsp."""
@@ -140,55 +144,62 @@ class KernelWalks:
         return self._walkers.walk(thread.space, start, stacks, dict(self._traps(self.states(thread, True))))
 
     def passed(self, thread: Thread) -> Set[int]:
-        """Returns the trap frames, as `saved` gives their addresses, that walks up a thread's stack pass."""
+        """Returns the addresses, in the form of `saved`, of the trap frames that walks up a thread's stack
+        pass."""
         walks = [piece.walk for piece in self.pieces(thread, self.states(thread))]
         borders = {walk.border.trap for walk in walks if walk.border is not None}
         return borders.union(frame.trap for walk in walks for frame in walk.frames)
 
     def registers(self, thread: Thread) -> Dict[int, Registers]:
-        """Returns what walks tell of the registers at each trap frame of a thread, by its address."""
-        found = {}
+        """Returns the registers that walks recover at each trap frame of a thread, by address of the trap
+        frame."""
+        registers = {}
         for piece in self.pieces(thread, self.states(thread)):
             for frame in piece.walk.frames:
                 if frame.trap and frame.sure and frame.registers is not None:
-                    found[frame.trap - self._saved] = frame.registers
+                    registers[frame.trap - self._saved] = frame.registers
             border = piece.walk.border
             if border is not None and border.sure and border.registers is not None:
-                found[border.trap - self._saved] = border.registers
-        return found
+                registers[border.trap - self._saved] = border.registers
+        return registers
 
     def _walked(
-        self, thread: Thread, here: Sequence[Segment], segments: Sequence[Segment], traps: Traps
+        self, thread: Thread, depth_segments: Sequence[Segment], segments: Sequence[Segment], traps: Traps
     ) -> KernelWalk:
-        """Walks what a thread has called in one depth, on one segment or on several."""
-        # Where an older depth lies above on the same memory the newer one ends at its InitialStack.
+        """Walks the frames of one depth, on one segment or on several."""
+        # If an older depth lies above on the same memory, the newer one ends at its own InitialStack.
         shared = {older.base for newer, older in zip(segments, segments[1:]) if older.base == newer.base}
-        stacks = [(each.limit, each.initial if each.base in shared else each.base) for each in here]
-        if here and here[0].depth > 1:
-            return self._called_out(thread, here, stacks, traps)
+        stacks = [
+            (segment.limit, segment.initial if segment.base in shared else segment.base)
+            for segment in depth_segments
+        ]
+        if depth_segments and depth_segments[0].depth > 1:
+            return self._called_out(thread, depth_segments, stacks, traps)
         return self._begin(thread, stacks, traps)
 
     def _called_out(
-        self, thread: Thread, here: Sequence[Segment], stacks: List[Range], traps: Traps
+        self, thread: Thread, depth_segments: Sequence[Segment], stacks: List[Range], traps: Traps
     ) -> KernelWalk:
-        """Walks from where a callback to user mode was made."""
-        start = self._walkers.called_out(thread.space, here, self._callee)
+        """Walks from the place where a callback to user mode was made."""
+        start = self._walkers.called_out(thread.space, depth_segments, self._callee)
         if start is not None and self._is_kernel_code(start.registers.ip):
             return KernelWalk(self._walkers.walk(thread.space, start, stacks, traps))
         return KernelWalk(
-            self._walkers.search(thread.space, here[0].kernel_stack, Word.NO_SAVED_REGISTERS, stacks, traps)
+            self._walkers.search(
+                thread.space, depth_segments[0].kernel_stack, Word.NO_SAVED_REGISTERS, stacks, traps
+            )
         )
 
     def _expanded(
-        self, thread: Thread, here: Sequence[Segment], found: KernelWalk, traps: Traps
+        self, thread: Thread, depth_segments: Sequence[Segment], kernel_walk: KernelWalk, traps: Traps
     ) -> Iterator[KernelWalk]:
-        """Yields a walk segment by segment; one that it did not come to is searched."""
-        walk = found.walk
-        places = [_place(here, frame) for frame in walk.frames]
+        """Yields a walk segment by segment; a segment that the walk did not reach is searched."""
+        walk = kernel_walk.walk
+        places = [_place(depth_segments, frame) for frame in walk.frames]
         reached = places[-1] if places else 0
-        for number, segment in enumerate(here):
-            last = number == len(here) - 1
-            said = status(Word.EXPANDED) if segment.expanded else NOTHING
+        for number, segment in enumerate(depth_segments):
+            last = number == len(depth_segments) - 1
+            piece_status = status(Word.EXPANDED) if segment.expanded else NOTHING
             if number <= reached:
                 frames = tuple(frame for frame, place in zip(walk.frames, places) if place == number)
                 guessed = number == reached or not all(frame.sure for frame in frames)
@@ -203,9 +214,9 @@ class KernelWalks:
                 piece = self._walkers.search(
                     thread.space, segment.kernel_stack, Word.NO_SAVED_REGISTERS, stacks, traps
                 )
-            said = status(found.status if number == 0 else None, said)
-            entry = found.entry if last else None
-            yield KernelWalk(piece, said, found.depth, entry, last)
+            piece_status = status(kernel_walk.status if number == 0 else None, piece_status)
+            entry = kernel_walk.entry if last else None
+            yield KernelWalk(piece, piece_status, kernel_walk.depth, entry, last)
 
     def _begin(self, thread: Thread, stacks: List[Range], traps: Traps) -> KernelWalk:
         if thread.contexts:
@@ -242,7 +253,7 @@ class KernelWalks:
         return KernelWalk(walk)
 
     def _of_context(self, thread: Thread, stacks: List[Range], traps: Traps) -> KernelWalk:
-        """Walks from the registers that an input keeps, the first of which are the innermost."""
+        """Walks from the registers in the input; the thread's first context is the innermost."""
         state = self._contexts.saved(thread, thread.space, thread.contexts[0])
         start = self._cpu.start(state)
         if start is None:
@@ -250,22 +261,22 @@ class KernelWalks:
         return KernelWalk(self._walkers.walk(thread.space, start, stacks, traps))
 
     def _is_kernel_code(self, address: int) -> bool:
-        """Returns whether an address is in the kernel itself, where every thread waits."""
+        """Returns whether an address is in the kernel image: every thread waits there."""
         low, high = self._kernel.bounds.kernel_image
         return low < address < high
 
     def _is_start(self, address: int) -> bool:
-        """Returns whether an address of the kernel is where a function begins: then no call returns there.
+        """Returns whether a function of the kernel begins at an address: then no call returns there.
 
-        To such an address SwapContext returns in a thread that has never run: whoever made the thread put it
-        there. The function before it says nothing, and what lies on the stack is what the thread's routine
-        gets.
+        In a thread that has never run, SwapContext returns to such an address: the code that created the
+        thread put it there. The function before it is unrelated, and the stack holds the arguments of the
+        thread's start routine.
         """
         rva = address - self._image.base
-        known = self._symbolizer.names(self._image.kernel).module_at(address)
-        if known is None:
+        module = self._symbolizer.names(self._image.kernel).module_at(address)
+        if module is None:
             return False
-        table, label = known.image.functions, known.image.names.find(rva)
+        table, label = module.image.functions, module.image.names.find(rva)
         entry = None if table is None else table.find(rva)
         if table is not None and entry is not None and entry.begin == rva:
             return table.primary(entry) == entry
@@ -286,38 +297,42 @@ def _of_processor(processor: Processor) -> List[Range]:
     return [(stack.limit, stack.base) for stack in processor.stacks]
 
 
-def _entry(states: Sequence[State], here: Sequence[Segment], segments: Sequence[Segment]) -> Optional[State]:
-    """Returns the first state that was saved when a thread left user mode to come to some segments.
+def _entry(
+    states: Sequence[State], depth_segments: Sequence[Segment], segments: Sequence[Segment]
+) -> Optional[State]:
+    """Returns the first state that was saved when a thread left user mode to come to the segments of a depth.
 
-    That is the trap frame that its callback kept, or one in its place. What lies in no segment counts for the
-    current depth.
+    That is the trap frame that the callback kept, or one in its place. A state that lies in no segment counts
+    for the current depth.
     """
-    older = bool(here) and here[0].depth > 1
-    others = [segment for segment in segments if segment not in here]
+    older = bool(depth_segments) and depth_segments[0].depth > 1
+    others = [segment for segment in segments if segment not in depth_segments]
     possible = [
         state
         for state in states
         if state.origin in (THREAD, TOP)
         and (state.mode == USER or not state.registers)
-        and not any(each.holds(state.address) for each in others)
-        and (not older or any(each.holds(state.address) for each in here))
+        and not any(stack.holds(state.address) for stack in others)
+        and (not older or any(stack.holds(state.address) for stack in depth_segments))
     ]
-    kept = [segment.trap_frame for segment in here if segment.trap_frame]
-    return next((state for state in possible if state.address in kept), next(iter(possible), None))
+    callback_frames = [segment.trap_frame for segment in depth_segments if segment.trap_frame]
+    return next((state for state in possible if state.address in callback_frames), next(iter(possible), None))
 
 
-def _place(here: Sequence[Segment], frame: Frame) -> int:
-    """Returns the number of the segment on which a frame lies; that of the first if it is on none."""
-    numbers = (number for number, each in enumerate(here) if each.limit <= frame.sp <= each.base)
+def _place(depth_segments: Sequence[Segment], frame: Frame) -> int:
+    """Returns the index of the segment on which a frame lies; 0 if it lies on none."""
+    numbers = (
+        number for number, segment in enumerate(depth_segments) if segment.limit <= frame.sp <= segment.base
+    )
     return next(numbers, 0)
 
 
 class TrapUnwind:
-    """Adds to trap frames what walking the kernel stack tells, where the walk did not have to guess.
+    """Adds to trap frames the registers that a walk of the kernel stack recovers without guessing.
 
     Args:
         image: the image
-        symbolizer: knows the modules of every address space
+        symbolizer: names of code addresses, in every address space
     """
 
     def __init__(self, image: Image, symbolizer: Symbolizer) -> None:
@@ -329,22 +344,22 @@ class TrapUnwind:
         return KernelWalks(self._image, self._symbolizer, StackWalkers(self._image, self._symbolizer))
 
     def complete(self, thread: Thread, states: Iterable[State]) -> Iterator[State]:
-        """Yields a thread's register states, those of trap frames with the registers that they lack."""
-        known: Optional[Dict[int, Registers]] = None
+        """Yields a thread's register states; trap frames are completed with the registers that they lack."""
+        registers: Optional[Dict[int, Registers]] = None
         for state in states:
             if self._walks.tells_registers and state.origin != WOW64 and state.registers:
-                if known is None:
-                    known = self._walks.registers(thread)
-                if state.address in known:
-                    state = _completed(state, known[state.address])
+                if registers is None:
+                    registers = self._walks.registers(thread)
+                if state.address in registers:
+                    state = _completed(state, registers[state.address])
             yield state
 
 
 def _completed(state: State, walked: Registers) -> State:
-    found: Dict[str, int] = {}
+    additions: Dict[str, int] = {}
     for name in KEPT:
         value = walked.named(name)
         if value is not None and (name not in state.registers or name in state.unsure):
-            found[name] = value
-    unsure = tuple(name for name in state.unsure if name not in found)
-    return state._replace(registers={**state.registers, **found}, unsure=unsure)
+            additions[name] = value
+    unsure = tuple(name for name in state.unsure if name not in additions)
+    return state._replace(registers={**state.registers, **additions}, unsure=unsure)

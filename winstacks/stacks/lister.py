@@ -1,6 +1,7 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The stacks of threads: what RtlCaptureStackBackTrace would have seen, in kernel, user and 32-bit mode.
+"""The stacks of threads, in kernel, user and 32-bit mode, as RtlCaptureStackBackTrace would have captured
+them.
 
 symbolizer = Symbolizer(image)
 for stack in StackLister.list_stacks(image, symbolizer, pids=[1000]): ...
@@ -34,12 +35,12 @@ class CallStack(NamedTuple):
 
     Attributes:
         thread: the thread
-        part: kernel, user or wow64; with a number (`kernel 2`) what a thread has left by callbacks to user
-            mode: 2 is what the newest one left
-        space: the address space that names its frames
-        frames: its frames, innermost first
-        status: why the stack is not there, not complete or not sure
-        entry: the registers of user mode with which it begins, None of a stack in the kernel
+        part: kernel, user or wow64; with a number (`kernel 2`) for a part that the thread left by callbacks
+            to user mode: the newest callback left number 2
+        space: address space that names the frames
+        frames: frames, innermost first
+        status: why the stack is missing, incomplete or doubtful
+        entry: user-mode registers with which the stack begins, None for a kernel stack
     """
 
     thread: Thread
@@ -51,7 +52,8 @@ class CallStack(NamedTuple):
 
     @property
     def return_addresses(self) -> Tuple[int, ...]:
-        """What RtlCaptureStackBackTrace counts: all but the address at which the thread was interrupted."""
+        """The addresses that RtlCaptureStackBackTrace counts: all but the address at which the thread was
+        interrupted."""
         counted = self.frames[1:] if self.frames and not self.frames[0].returns else self.frames
         return tuple(map(_address, counted))
 
@@ -61,7 +63,7 @@ class StackLister:
 
     Args:
         image: the image
-        symbolizer: knows the modules of every address space
+        symbolizer: names of code addresses, in every address space
     """
 
     def __init__(self, image: Image, symbolizer: Symbolizer) -> None:
@@ -72,7 +74,7 @@ class StackLister:
 
     @cached_property
     def _kernel(self) -> KernelWalks:
-        """The kernel's stacks: made for the first thread of which a kernel is known."""
+        """The kernel stacks, created for the first thread of an input that has a kernel."""
         return self._make_kernel()
 
     @classmethod
@@ -84,21 +86,21 @@ class StackLister:
         offset: Optional[int] = None,
         tids: Optional[Collection[int]] = None,
     ) -> Iterator[CallStack]:
-        """Yields the stacks of threads: of each its kernel part, its user part, its 32-bit part.
+        """Yields the stacks of threads: for each thread its kernel part, its user part, its 32-bit part.
 
-        Where callbacks have not been left the older parts follow in the same order, the newest first. A part
-        that the kernel expanded comes before that from which it was.
+        If callbacks have not returned, the older parts follow in the same order, the newest first. A part on
+        an expanded stack comes before the part from which the kernel expanded it.
 
         Args:
             image: the image
-            symbolizer: knows the modules of every address space
-            pids: the processes wanted; all when None or empty
-            offset: an _EPROCESS that no list holds: only its threads
-            tids: the threads wanted; all when None or empty
+            symbolizer: names of code addresses, in every address space
+            pids: process ids; all processes if None or empty
+            offset: offset of an _EPROCESS that no list holds: only the threads of that process
+            tids: thread ids; all threads if None or empty
 
         Yields:
-            The stacks. One that could not be walked has no frames, or those up to where it broke off, and a
-            `status`. Threads without a user half have no user part.
+            The stacks. A stack that could not be walked has a `status`, and no frames or those up to the
+            break. Threads without a user half have no user part.
         """
         finder = cls(image, symbolizer)
         for thread in Threads.list_threads(image, pids, offset, tids):
@@ -116,16 +118,16 @@ class StackLister:
         has_user_half = bool(thread.teb) or any(state.mode == USER for state in states)
         pieces = list(self._kernel.pieces(thread, states))
         for number, piece in enumerate(pieces):
-            said = status(thread.status, piece.status, _remarks(piece.walk))
+            statuses = status(thread.status, piece.status, _remarks(piece.walk))
             part = _numbered(KERNEL, piece.depth)
-            yield CallStack(thread, part, thread.space, piece.walk.frames, said)
+            yield CallStack(thread, part, thread.space, piece.walk.frames, statuses)
             if piece.last and has_user_half:
-                # Below a callback's dispatcher lies what the next older depth kept.
-                kept = [each.entry for each in pieces[number + 1 :] if each.entry is not None]
-                yield from self._user_parts(thread, states, piece, kept)
+                # Below a callback's dispatcher lies the trap frame that the next older depth kept.
+                older_entries = [older.entry for older in pieces[number + 1 :] if older.entry is not None]
+                yield from self._user_parts(thread, states, piece, older_entries)
 
     def _of_contexts(self, thread: Thread) -> Iterator[CallStack]:
-        """Yields the stacks of a thread of which an input keeps the registers, and no kernel."""
+        """Yields the stacks of a thread from an input that has its registers, but no kernel."""
         for context in thread.contexts:
             native = context.machine is thread.space.machine
             space = thread.space if native else thread.wow64
@@ -133,9 +135,9 @@ class StackLister:
                 stacks = self._user_stacks.native(thread) if native else self._user_stacks.narrow(thread)
                 state = self._contexts.saved(thread, space, context)
                 if native and thread.wow64 is not None and state.registers.get("SegCs") == CS_USER_32:
-                    # What the CPU area keeps is older than these registers.
-                    said = status(thread.status, Word.IN_32_BIT_CODE)
-                    yield CallStack(thread, USER, thread.space, (), said)
+                    # The registers in the CPU area are older than these.
+                    statuses = status(thread.status, Word.IN_32_BIT_CODE)
+                    yield CallStack(thread, USER, thread.space, (), statuses)
                     yield self._interrupted(thread, state)
                     return
                 traps = dict.fromkeys(thread.kept_frames)
@@ -144,7 +146,7 @@ class StackLister:
     def left_over(self, thread: Thread) -> Iterator[Tuple[int, CallStack]]:
         """Yields the stacks from the trap frames that only a search of the thread's kernel stacks finds.
 
-        What they show is over as a rule: a trap frame that is in use lies where a walk comes by.
+        Such stacks are usually of past events: a walk passes every trap frame that is still in use.
 
         Args:
             thread: the thread
@@ -163,34 +165,36 @@ class StackLister:
         """Walks the stack of the code that a trap frame interrupted."""
         if state.mode != USER:
             walk = self._kernel.of_state(thread, state)
-            said = status(state.status, _remarks(walk))
-            return CallStack(thread, KERNEL, thread.space, walk.frames, said)
+            statuses = status(state.status, _remarks(walk))
+            return CallStack(thread, KERNEL, thread.space, walk.frames, statuses)
         if thread.wow64 is not None and state.registers.get("SegCs") == CS_USER_32:
             return self._user(thread, WOW64, thread.wow64, state, self._user_stacks.narrow(thread))
         return self._user(thread, USER, thread.space, state, self._user_stacks.native(thread))
 
     def _user_parts(
-        self, thread: Thread, states: Sequence[State], piece: KernelWalk, kept: Sequence[State]
+        self, thread: Thread, states: Sequence[State], piece: KernelWalk, older_entries: Sequence[State]
     ) -> Iterator[CallStack]:
-        """Yields the user part whence a thread came to a piece of its kernel stack, and the 32-bit part."""
+        """Yields the user part from which a thread came to a piece of its kernel stack, and the 32-bit
+        part."""
         entered = self._entered(thread, piece)
         part, part32 = _numbered(USER, piece.depth), _numbered(WOW64, piece.depth)
         narrow = entered is not None and entered.registers.get("SegCs") == CS_USER_32
         if narrow:
-            said = status(thread.status, Word.IN_32_BIT_CODE)
-            yield CallStack(thread, part, thread.space, (), said)
+            statuses = status(thread.status, Word.IN_32_BIT_CODE)
+            yield CallStack(thread, part, thread.space, (), statuses)
         else:
             stacks = self._user_stacks.native(thread)
-            traps = {self._kernel.saved(state): None for state in kept if state.registers}
+            traps = {self._kernel.saved(state): None for state in older_entries if state.registers}
             yield self._user(thread, part, thread.space, entered, stacks, piece.walk.border, traps)
         if thread.wow64 is not None:
-            # The CPU area holds what is newest; where a callback keeps what was there before nothing proves.
+            # The CPU area holds the newest 32-bit context only. Where a callback saves the previous one is
+            # unknown.
             current = (state for state in states if state.origin == WOW64 and piece.depth == 1)
             stacks = self._user_stacks.narrow(thread)
             yield self._user(thread, part32, thread.wow64, entered if narrow else next(current, None), stacks)
 
     def _entered(self, thread: Thread, piece: KernelWalk) -> Optional[State]:
-        """Returns the registers with which the thread left user mode, or with which it runs there."""
+        """Returns the registers with which the thread left user mode, or with which it is running there."""
         if thread.running and piece.depth == 1:
             context = self._kernel.context(thread)
             if context is not None and context.mode == USER and not says(context.status, Word.STALE):
@@ -210,17 +214,17 @@ class StackLister:
         """Walks a stack of user mode.
 
         Args:
-            thread: the thread
-            part: user or wow64, and the number of an older one
-            space: the address space whose code runs on it
-            state: where it begins
-            stacks: its limits
-            border: where the walk up the kernel's stack came out
-            traps: the trap frames that callbacks have kept, which are not on this stack
+            thread: thread of the stack
+            part: user or wow64, with the number of an older part
+            space: address space of the code that runs on the stack
+            state: registers at which the stack begins
+            stacks: (limit, base) of the stacks that the thread may be on
+            border: the user-mode state at which the walk up the kernel stack ended
+            traps: trap frames that callbacks have kept; they do not lie on this stack
         """
         older = state is not None and says(state.status, Word.CONTEXT_MAY_BE_OLDER)
         if state is not None and older:
-            # All of it is doubtful, and all frames will be.
+            # The whole state is doubtful: every frame will be marked unsure.
             state = state._replace(unsure=())
         start = None if state is None else self._walkers.cpus.of(space.machine).start(state)
         if state is None or start is None:
@@ -234,15 +238,15 @@ class StackLister:
         if older:
             walk = walk._replace(frames=tuple(frame._replace(sure=False) for frame in walk.frames))
         unlimited = None if stacks else Word.STACK_LIMITS_UNKNOWN
-        said = status(thread.status, state.status, unlimited, _remarks(walk))
-        return CallStack(thread, part, space, walk.frames, said, state)
+        statuses = status(thread.status, state.status, unlimited, _remarks(walk))
+        return CallStack(thread, part, space, walk.frames, statuses, state)
 
 
 def _remarks(walk: StackWalk) -> Status:
-    """Returns what is not in order with a walk."""
+    """Returns the defects of a walk: its gaps and the reason for its end."""
     return status(*walk.gaps, walk.end)
 
 
 def _numbered(part: str, depth: int) -> str:
-    """Returns the name of a part: what a thread is in has no number."""
+    """Returns the name of a part; the newest depth has no number."""
     return part if depth == 1 else f"{part} {depth}"

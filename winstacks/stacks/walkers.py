@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Walks the stacks of an image: which memory, which modules and which names a walk is given."""
+"""The stack walkers of an image, with the memory, the modules and the names that walks need."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ AnyCpu = Union[Cpu64, Cpu86]
 _CPUS: Dict[Machine, Callable[[Image], AnyCpu]] = {Machine.AMD64: Cpu64, Machine.I386: Cpu86}
 
 MAX_SCENES = 4
-"""Address spaces whose modules are kept: threads come process by process."""
+"""Number of address spaces whose modules are kept: threads are listed process by process."""
 
 _CODE = 0x20000020
 """IMAGE_SCN_MEM_EXECUTE, IMAGE_SCN_CNT_CODE."""
@@ -48,17 +48,17 @@ _NTDLL = "ntdll"
 
 
 class Cpus:
-    """The processors of an image, each made when its machine is met: `image.service(Cpus)`."""
+    """The processors of an image, each created at its first use: `image.service(Cpus)`."""
 
     def __init__(self, image: Image) -> None:
         self._image = image
         self._made: Dict[Machine, AnyCpu] = {}
 
     def of(self, machine: Machine) -> AnyCpu:
-        """Returns the processor, or its mode, of a machine.
+        """Returns the processor, or the mode of a processor, for a machine.
 
         Raises:
-            tables.MissingTableError: when our table of its structures is missing
+            tables.MissingTableError: our table of the machine's structures is missing
         """
         if machine not in self._made:
             self._made[machine] = _CPUS[machine](self._image)
@@ -66,11 +66,11 @@ class Cpus:
 
 
 class StackWalkers:
-    """Walks stacks, in whichever address space they lie; a kernel is not needed for that.
+    """Walks stacks in any address space; no kernel is needed.
 
     Args:
         image: the image
-        symbolizer: knows the modules of every address space
+        symbolizer: names of code addresses, in every address space
     """
 
     def __init__(self, image: Image, symbolizer: Symbolizer) -> None:
@@ -85,9 +85,9 @@ class StackWalkers:
         """Walks from a register state.
 
         Args:
-            space: the address space
-            start: the innermost state
-            stacks: limits of the stacks, empty if they are not known
+            space: address space of the stack
+            start: registers of the innermost frame
+            stacks: limits of the stacks, empty if unknown
             traps: trap frames that lie on the stacks (see `Traps`)
         """
         return start.walk(self._scene(space), stacks, traps)
@@ -98,47 +98,48 @@ class StackWalkers:
         """Walks a stack from the first return address that a scan finds.
 
         Args:
-            space: the address space
-            sp: where the scan begins
-            reason: why a scan has to do
-            stacks: limits of the stacks, empty if they are not known
+            space: address space of the stack
+            sp: address at which the scan begins
+            reason: why the walk has to begin with a scan
+            stacks: limits of the stacks, empty if unknown
             traps: trap frames that lie on the stacks (see `Traps`)
         """
         cpu = self.cpus.of(space.machine)
         return cpu.walker(self._scene(space), traps).search(sp, reason, stacks)
 
     def called_out(self, space: AddressSpace, segments: Sequence[Segment], callee: int) -> Optional[AnyStart]:
-        """Returns where a callback to user mode will return to in the kernel; see `Cpu.called_out`."""
+        """Returns the kernel state to which a callback to user mode will return; see `Cpu.called_out`."""
         return self.cpus.of(space.machine).called_out(self._scene(space), segments, callee)
 
     def memory(self, space: AddressSpace) -> Memory:
-        """Returns the memory of an address space (the kernel's half only, if the user's has no tables)."""
+        """Returns the memory of an address space (only the kernel's half if the user's half has no page
+        tables)."""
         return self._scene(space).memory
 
     def _scene(self, space: AddressSpace) -> Scene:
-        """Returns what walks see of an address space; those of the last few are kept."""
+        """Returns an address space as walks see it; the last MAX_SCENES are kept."""
         key = (space.layer_name, 0 if space.kernel else space.eprocess or space.peb)
-        found = self._scenes.get(key)
-        if found is None:
+        scene = self._scenes.get(key)
+        if scene is None:
             if len(self._scenes) >= MAX_SCENES:
                 del self._scenes[next(iter(self._scenes))]
             modules = _Modules(self._image, space, self._symbolizer.names(space))
             memory, dispatcher = self._image.memory(space), modules.find_dispatcher
             code = modules.read_code if self._image.service(FileWitnesses).files.given else memory.read
-            found = Scene(modules.find, memory, modules.may_execute, modules.own_copy, dispatcher, code)
-            self._scenes[key] = found
-        return found
+            scene = Scene(modules.find, memory, modules.may_execute, modules.own_copy, dispatcher, code)
+            self._scenes[key] = scene
+        return scene
 
 
 _AROUND = 0x20
-"""Bytes on each side of an address that are compared where no function is known: more than a stub has."""
+"""Bytes compared on each side of an address where no function is known: more than a stub has."""
 _FARTHEST = 0x1000
-"""Of a longer function only so much is compared on each side."""
+"""Bytes compared at most on each side of an address in a long function."""
 _MAX_COMPARED = 1 << 14
 
 
 class _Modules:
-    """The modules of an address space as the walkers need them: code, function tables, unwind data.
+    """The modules of an address space, as walkers need them: code, function tables, unwind data.
 
     Args:
         image: the image
@@ -155,26 +156,28 @@ class _Modules:
         self._witnesses = image.service(FileWitnesses)
         self._lacking: Set[int] = set()
         self._made = image.service(dynamic_tables).list_tables(space)
-        spans = flatten([(each.start, each.end, number) for number, each in enumerate(self._made)])
+        spans = flatten([(table.start, table.end, number) for number, table in enumerate(self._made)])
         self._spans = sorted(spans)
         self._starts = [low for low, _, _ in self._spans]
         self._made_images: Dict[int, CodeImage] = {}
         self._same: Dict[int, bool] = {}
 
     def find(self, address: int) -> Optional[CodeImage]:
-        """Returns the module that holds an address, or the code made at run time that does; or None."""
-        known = self._names.module_at(address)
-        if known is None:
+        """Returns the module, or the code generated at run time, that holds an address; None if neither
+        does."""
+        known_module = self._names.module_at(address)
+        if known_module is None:
             return self._find_made(address)
-        base = known.module.base
+        base = known_module.module.base
         if base not in self._images:
-            self._images[base] = self._code_image(known)
+            self._images[base] = self._code_image(known_module)
         return self._images[base]
 
     def _find_made(self, address: int) -> Optional[CodeImage]:
-        """Returns the code that was made at run time and has an entry for an address, or None.
+        """Returns the code generated at run time whose function table covers an address, or None.
 
-        What has none is a stub: it may be no leaf, as what lies between the functions of a module is.
+        Generated code without an entry is a stub: unlike the gaps between the functions of a module, it need
+        not be a leaf.
         """
         place = bisect.bisect_right(self._starts, address) - 1
         if place < 0 or address >= self._spans[place][1]:
@@ -183,30 +186,31 @@ class _Modules:
         if number not in self._made_images:
             self._made_images[number] = self._made_image(self._made[number])
         image = self._made_images[number]
-        known = image.table is not None and image.table.find(address - image.base) is not None
-        return image if known else None
+        has_entry = image.table is not None and image.table.find(address - image.base) is not None
+        return image if has_entry else None
 
-    def _made_image(self, made: DynamicTable) -> CodeImage:
-        read_rva = ImageReader(self._image, str(self._layer.name), made.base, END_OF_IMAGE).read
-        table = FunctionTable.from_bytes(made.entries, read_rva)
-        return CodeImage(made.base, END_OF_IMAGE, read_rva, table)
+    def _made_image(self, dynamic_table: DynamicTable) -> CodeImage:
+        read_rva = ImageReader(self._image, str(self._layer.name), dynamic_table.base, END_OF_IMAGE).read
+        table = FunctionTable.from_bytes(dynamic_table.entries, read_rva)
+        return CodeImage(dynamic_table.base, END_OF_IMAGE, read_rva, table)
 
     def may_execute(self, address: int) -> bool:
-        """Returns whether an address may be code; the page tables know, if there are any.
+        """Returns whether an address may be code, by the page tables if there are any.
 
-        A small kernel dump has none, and its memory in no module is data with few exceptions: no guess goes
-        there.
+        A small kernel dump has no page tables, and its memory outside modules is almost always data: no guess
+        goes there.
         """
         if not self._image.machine.is_canonical(address) or self._image.threads_only:
             return False
         return pages.may_execute(self._image.context, self._layer, bulk.masked(self._layer, address))
 
     def own_copy(self, address: int) -> bool:
-        """Returns whether a process has changed the code at an address of user mode, as far as that shows.
+        """Returns whether a process has changed the code at a user-mode address, as far as the image shows
+        it.
 
-        Code that was changed is a copy of the process's own, and dirty; the page that processes share is not.
-        On such a page a function is as it was that has the bytes of the image section: products that hook
-        write to few functions of a page.
+        Changed code lies in a private, dirty copy of the page; the shared page is clean. On a dirty page a
+        function is unchanged if its bytes equal the image section: products that hook write to few functions
+        of a page.
         """
         layer = self._layer
         if address >> 63 or not isinstance(layer, intel.Intel):
@@ -218,7 +222,7 @@ class _Modules:
         return dirty and not self._as_in_file(address)
 
     def _as_in_file(self, address: int) -> bool:
-        """Returns whether the function at an address, or what is around it, has the bytes of the section."""
+        """Returns whether the function at an address, or the bytes around it, equal the image section."""
         if address not in self._same:
             if len(self._same) >= _MAX_COMPARED:
                 self._same.clear()
@@ -226,18 +230,18 @@ class _Modules:
         return self._same[address]
 
     def _compared(self, address: int) -> bool:
-        known = self._names.module_at(address)
-        if known is None or known.open is None:
+        known_module = self._names.module_at(address)
+        if known_module is None or known_module.open is None:
             return False
-        rva = address - known.module.base
-        table = known.image.functions
+        rva = address - known_module.module.base
+        table = known_module.image.functions
         piece = None if table is None else table.find(rva)
         low, high = (rva - _AROUND, rva + _AROUND) if piece is None else (piece.begin, piece.end)
         low, high = max(low, rva - _FARTHEST, 0), min(high, rva + _FARTHEST)
-        return known.open().as_in_section(low, high - low)
+        return known_module.open().as_in_section(low, high - low)
 
     def read_code(self, address: int, length: int) -> Optional[Bytes]:
-        """Returns memory; where the process lacks it, what the section or the file of a module has."""
+        """Returns memory; if the process lacks it, the bytes of the module's section or file."""
         data = self._memory.read(address, length)
         if data is not None:
             return data
@@ -245,43 +249,45 @@ class _Modules:
         return None if image is None else image.read_rva(address - image.base, length)
 
     def find_dispatcher(self, address: int) -> Optional[Tuple[int, str]]:
-        """Returns start and name of the dispatcher of ntdll that an address is in, None if it is in none."""
-        known = self._names.module_at(address)
-        if known is None or known.module.name.lower() != _NTDLL:
+        """Returns start and name of the dispatcher of ntdll that holds an address, None if none does."""
+        known_module = self._names.module_at(address)
+        if known_module is None or known_module.module.name.lower() != _NTDLL:
             return None
-        label = known.image.names.find(address - known.module.base)
+        label = known_module.image.names.find(address - known_module.module.base)
         name = None if label is None else dispatchers_x86.named(label[1])
-        return None if label is None or name is None else (known.module.base + label[0], name)
+        return None if label is None or name is None else (known_module.module.base + label[0], name)
 
-    def _code_image(self, known: KnownModule) -> CodeImage:
-        module, table = known.module, known.image.functions
+    def _code_image(self, known_module: KnownModule) -> CodeImage:
+        module, table = known_module.module, known_module.image.functions
         read_rva: ReadRva
-        if known.open is not None:
-            read_rva = known.open().read
+        if known_module.open is not None:
+            read_rva = known_module.open().read
         elif table is not None:
             read_rva = table.read_rva
         else:
             reader = ImageReader(
-                self._image, str(self._layer.name), module.base, module.size, file=known.image.file
+                self._image, str(self._layer.name), module.base, module.size, file=known_module.image.file
             )
             read_rva = reader.read
         process = self._names.process
-        windows = known.open is None or of_windows(
+        windows = known_module.open is None or of_windows(
             self._image.service(regions), None if process is None else vad_at(process.vads, module.base)
         )
-        if self._witnesses.files.advise and known.image.file is None and process is not None:
-            read_rva = functools.partial(self._noting, known, process, read_rva)
-        return CodeImage(module.base, module.size, read_rva, table, _code(known.image.headers), windows)
+        if self._witnesses.files.advise and known_module.image.file is None and process is not None:
+            read_rva = functools.partial(self._noting, known_module, process, read_rva)
+        return CodeImage(
+            module.base, module.size, read_rva, table, _code(known_module.image.headers), windows
+        )
 
     def _noting(
-        self, known: KnownModule, process: ProcessModules, read: ReadRva, rva: int, length: int
+        self, known_module: KnownModule, process: ProcessModules, read: ReadRva, rva: int, length: int
     ) -> Optional[Bytes]:
-        """Reads a module, and says that its file would help where code or unwind data is missing."""
+        """Reads a module, and reports that its file would help if code or unwind data is missing."""
         data = read(rva, length)
-        if data is None and known.open is not None and known.module.base not in self._lacking:
-            self._lacking.add(known.module.base)
-            entry = process.entries.get(known.module.base)
-            self._witnesses.lacks(known.open(), known.module.file, entry)
+        if data is None and known_module.open is not None and known_module.module.base not in self._lacking:
+            self._lacking.add(known_module.module.base)
+            entry = process.entries.get(known_module.module.base)
+            self._witnesses.lacks(known_module.open(), known_module.module.file, entry)
         return data
 
 
@@ -289,4 +295,6 @@ def _code(headers: Optional[Headers]) -> Optional[Tuple[Tuple[int, int], ...]]:
     """Returns the RVA ranges of the sections that may hold code."""
     if headers is None:
         return None
-    return tuple((each.start, each.end) for each in headers.sections if each.characteristics & _CODE)
+    return tuple(
+        (section.start, section.end) for section in headers.sections if section.characteristics & _CODE
+    )

@@ -15,7 +15,7 @@ from .finder import Databases
 
 _MAX_16_BITS = 0xFFFF
 _DOUBTS = (Word.ONE_OF_DATABASES, Word.NO_POINTER)
-"""What is said of a database that may not be the one in which the indices are."""
+"""Status words of a database that may not be the one that the indices refer to."""
 
 
 class Creators:
@@ -35,36 +35,38 @@ class Creators:
 
         Args:
             space: the address space whose database has the traces
-            indices: as the lock or handle stores them
+            indices: indices as the lock or handle stores them
             stored_in_16_bits: whether the structure stores an index in 16 bits
         """
-        wanted = set(indices) - {0}
-        if not wanted:
+        requested = set(indices) - {0}
+        if not requested:
             return {}
-        found = next((each for each in self._databases.find(space) if each.kind == STD), None)
-        opened = None if found is None else self._databases.open(found)
-        if found is None or found.header is None or opened is None:
-            why = Word.NO_DATABASE if found is None else Word.DATABASE_UNREADABLE
-            return {index: RecordedStack(STD, 0, index, (), status(why)) for index in wanted}
+        database = next(
+            (candidate for candidate in self._databases.find(space) if candidate.kind == STD), None
+        )
+        opened = None if database is None else self._databases.open(database)
+        if database is None or database.header is None or opened is None:
+            why = Word.NO_DATABASE if database is None else Word.DATABASE_UNREADABLE
+            return {index: RecordedStack(STD, 0, index, (), status(why)) for index in requested}
         stacks: Dict[int, RecordedStack] = {}
-        # What is doubtful of the database is doubtful of each stack that is taken from it.
+        # A doubt about the database applies to every stack from it.
         doubt = status(
-            Word.INDEX_AMBIGUOUS if _ambiguous(found.header, stored_in_16_bits) else None,
-            *(said for said in found.status if said.word in _DOUBTS),
+            Word.INDEX_AMBIGUOUS if _ambiguous(database.header, stored_in_16_bits) else None,
+            *(item for item in database.status if item.word in _DOUBTS),
         )
         for trace in opened.traces(carve=True):
-            if trace.trace_index in wanted:
+            if trace.trace_index in requested:
                 stack = recorded(trace, opened.max_depth)
                 stacks.setdefault(stack.trace_index, stack._replace(status=status(stack.status, doubt)))
-        return {index: stacks.get(index) or no_such_index(index, doubt) for index in wanted}
+        return {index: stacks.get(index) or no_such_index(index, doubt) for index in requested}
 
 
 def no_such_index(index: int, doubt: Status = NOTHING) -> RecordedStack:
-    """Returns what stands for the stack of an index that no trace has.
+    """Returns the placeholder for the stack of an index that no trace has.
 
     Args:
         index: the index
-        doubt: what speaks against the database
+        doubt: reasons to doubt the database
     """
     return RecordedStack(STD, 0, index, (), status(Word.NO_SUCH_INDEX, doubt))
 

@@ -89,11 +89,11 @@ class Databases:
             return Found([], space.status)
         if space.kernel:
             return self._of_kernel(space)
-        found = self._of_process(space)
+        result = self._of_process(space)
         if carve:
-            known = {each.address for each in found.databases}
-            found = found._replace(databases=[*found.databases, *self._without_pointer(space, known)])
-        return found
+            addresses = {database.address for database in result.databases}
+            result = result._replace(databases=[*result.databases, *self._without_pointer(space, addresses)])
+        return result
 
     def missing(self, space: AddressSpace, found: Found, flags: Optional[int]) -> Status:
         """Returns why no pointer led to a database where a space's flags ask for one, else an empty status.
@@ -105,26 +105,26 @@ class Databases:
             found: the result of `search` for it
             flags: its NtGlobalFlag, None if unknown
         """
-        wanted = globalflags.FLG_KERNEL_STACK_TRACE_DB if space.kernel else globalflags.MAKES_USER_DATABASE
-        known = [each for each in found.databases if each.kind == STD]
-        if any(not says(each.status, Word.NO_POINTER) for each in known):
+        required = globalflags.FLG_KERNEL_STACK_TRACE_DB if space.kernel else globalflags.MAKES_USER_DATABASE
+        databases = [database for database in found.databases if database.kind == STD]
+        if any(not says(database.status, Word.NO_POINTER) for database in databases):
             return NOTHING
         if flags is None:
             lost = Word.FLAGS_UNREADABLE if self._flags_are_lost(space) else None
             return status(lost, found.status if space.kernel else NOTHING)
         if not flags & wanted:
             return found.status if space.kernel else NOTHING
-        return found.status or (NOTHING if known else status(Word.NO_DATABASE))
+        return found.status or (NOTHING if databases else status(Word.NO_DATABASE))
 
     def missing_log(self, space: AddressSpace, found: Found, flags: Optional[int]) -> Status:
         """Returns why a heap's trace log that a process may have was not found, else an empty status.
 
         Args:
             space: the address space; the kernel has no such log
-            found: what `search` returned for it
-            flags: its NtGlobalFlag, None if that is not known
+            found: the result of `search` for it
+            flags: its NtGlobalFlag, None if unknown
         """
-        if space.kernel or any(each.kind == HEAPLOG for each in found.databases):
+        if space.kernel or any(database.kind == HEAPLOG for database in found.databases):
             return NOTHING
         debug = self._image.types.find("_RTL_CRITICAL_SECTION_DEBUG")
         if not (self.wide_indices(space) if debug is None else debug.has("CreatorBackTraceIndexHigh")):
@@ -151,10 +151,10 @@ class Databases:
 
         None if the space has no database that shows it.
         """
-        found = next((each for each in self.find(space) if each.kind == STD and each.layout), None)
-        if found is None:
+        database = next((item for item in self.find(space) if item.kind == STD and item.layout), None)
+        if database is None:
             return None
-        return next(each.entry.wide for each in self.layouts(space).std if each.name == found.layout)
+        return next(item.entry.wide for item in self.layouts(space).std if item.name == database.layout)
 
     def open(self, found: Database) -> Optional[Opened]:
         """Reads a database; None if its header is too damaged."""
@@ -183,50 +183,50 @@ class Databases:
     def _of_process(self, space: AddressSpace) -> Found:
         ntdll = self.ntdlls.find(space)
         if ntdll is None:
-            said = status(Word.NO_NTDLL)
-            return Found([], said, NOTHING if self._vads.list_regions(space)[1] else said)
+            statuses = status(Word.NO_NTDLL)
+            return Found([], statuses, NOTHING if self._vads.list_regions(space)[1] else statuses)
         flags = globalflag.read(self._image, space)
-        asked = flags is None or bool(flags & globalflags.MAKES_USER_DATABASE)
-        std = self._by_pointer(ntdll, STD, STD_SYMBOLS, asked)
-        if not (std.databases or asked):
+        requested = flags is None or bool(flags & globalflags.MAKES_USER_DATABASE)
+        std = self._by_pointer(ntdll, STD, STD_SYMBOLS, requested)
+        if not (std.databases or requested):
             return std
-        log = self._by_pointer(ntdll, HEAPLOG, (HEAPLOG_SYMBOL,), asked)
+        log = self._by_pointer(ntdll, HEAPLOG, (HEAPLOG_SYMBOL,), requested)
         # The flags ask for both: no pointer leads to a database, but private memory may hold it.
         if not std.databases and flags is not None:
             std = std._replace(databases=list(self._without_pointer(space, ())))
         if not log.databases and flags is not None:
             log = self._logs_without_pointer(space, log.status)
         incomplete = None if self._vads.list_regions(space)[1] else Word.VADS_INCOMPLETE
-        said = status(std.status or log.status, incomplete)
-        return Found([*std.databases, *log.databases], said, status(log.status, incomplete))
+        statuses = status(std.status or log.status, incomplete)
+        return Found([*std.databases, *log.databases], statuses, status(log.status, incomplete))
 
-    def _by_pointer(self, ntdll: Ntdll, kind: str, names: Tuple[str, ...], asked: bool) -> Found:
+    def _by_pointer(self, ntdll: Ntdll, kind: str, names: Tuple[str, ...], requested: bool) -> Found:
         """Follows a global variable of ntdll, found by its symbol or else by search."""
         space = ntdll.space
         pointer = ntdll.address_of(*names)
         if pointer is not None:
             return self._at(space, kind, self._image.memory(space).pointer(pointer))
-        reader, known = self.reader(space), self.layouts(space)
+        reader, layouts = self.reader(space), self.layouts(space)
         data, missing = self.ntdlls.data(ntdll)
-        words, said = self._search.words(space, kind, ntdll.base, ntdll.size, data)
-        hits, nearly = self._search.proven(words, kind, reader, known)
-        if not hits and asked and kind == STD:
+        words, statuses = self._search.words(space, kind, ntdll.base, ntdll.size, data)
+        hits, nearly = self._search.proven(words, kind, reader, layouts)
+        if not hits and requested and kind == STD:
             reserved = self._reserved(space)
             nearly += [(rva, value) for rva, value in words.items() if value in reserved]
         if kind == STD:
             nearly += [(rva, words[rva]) for rva in self._search.known(space, kind) if rva in words]
         for rva, value in nearly if not hits else ():
-            proof = databasesearch.recovered(reader, value, known)
+            proof = databasesearch.recovered(reader, value, layouts)
             if proof is not None:
                 hits.append(databasesearch.Hit(rva, value, proof))
                 break
         if not hits:
-            absent = kind == HEAPLOG and asked and self._leads_out(space, words.values())
-            lost = Word.DATABASE_UNREADABLE if absent else Word.NTDLL_DATA_INCOMPLETE if missing else None
-            return Found([], said or status(lost))
+            absent = kind == HEAPLOG and requested and self._leads_out(space, words.values())
+            obstacle = Word.DATABASE_UNREADABLE if absent else Word.NTDLL_DATA_INCOMPLETE if missing else None
+            return Found([], statuses or status(obstacle))
         self._search.remember(space, kind, hits[0].rva)
-        made = [self._made(space, kind, hit.address, BY_SEARCH, hit.proof) for hit in hits]
-        return Found(_marked(made), NOTHING)
+        databases = [self._made(space, kind, hit.address, BY_SEARCH, hit.proof) for hit in hits]
+        return Found(_marked(databases), NOTHING)
 
     def _at(self, space: AddressSpace, kind: str, address: Optional[int]) -> Found:
         """Returns the database to which a symbol's pointer leads."""
@@ -237,41 +237,43 @@ class Databases:
     def _made(
         self, space: AddressSpace, kind: str, address: int, located_by: str, proof: Optional[Proof] = None
     ) -> Database:
-        reader, known = self.reader(space), self.layouts(space)
+        reader, layouts = self.reader(space), self.layouts(space)
         if kind == HEAPLOG:
-            sound = heaplog.prove(reader, address, known.heaplogs)
-            log = sound or heaplog.likeliest(reader, address, known.heaplogs)
-            said = NOTHING if sound else status(Word.DAMAGED)
-            return Database(space, kind, address, located_by, HEAPLOG, None, said, log)
-        proof = proof or stdproof.recover(reader, address, known.std)
-        said = status(Said(Word.HEADER, members=proof.failed)) if proof.failed else NOTHING
+            sound = heaplog.prove(reader, address, layouts.heaplogs)
+            log = sound or heaplog.likeliest(reader, address, layouts.heaplogs)
+            statuses = NOTHING if sound else status(Word.DAMAGED)
+            return Database(space, kind, address, located_by, HEAPLOG, None, statuses, log)
+        proof = proof or stdproof.recover(reader, address, layouts.std)
+        statuses = status(Said(Word.HEADER, members=proof.failed)) if proof.failed else NOTHING
         name = proof.header.layout.name if proof.header else ""
-        return Database(space, STD, address, located_by, name, proof.header, said)
+        return Database(space, STD, address, located_by, name, proof.header, statuses)
 
-    def _without_pointer(self, space: AddressSpace, known: Collection[int]) -> Iterator[Database]:
+    def _without_pointer(self, space: AddressSpace, addresses: Collection[int]) -> Iterator[Database]:
         reader, shapes = self.reader(space), self.layouts(space)
         reserved = self._reserved(space)
         for start in self._private(space):
-            if start in known:
+            if start in addresses:
                 continue
             proof: Optional[Proof] = stdproof.prove(reader, start, shapes.std)
             if proof is not None and proof.header is None:
                 proof = databasesearch.recovered(reader, start, shapes) if start in reserved else None
             if proof is not None:
-                made = self._made(space, STD, start, BY_SEARCH, proof)
-                yield made._replace(status=status(Word.NO_POINTER, made.status))
+                database = self._made(space, STD, start, BY_SEARCH, proof)
+                yield database._replace(status=status(Word.NO_POINTER, database.status))
 
-    def _logs_without_pointer(self, space: AddressSpace, said: Status) -> Found:
+    def _logs_without_pointer(self, space: AddressSpace, statuses: Status) -> Found:
         """Looks for the heap's trace log in private memory.
 
         Args:
             space: one half of a process
-            said: reasons why no pointer was found
+            statuses: reasons why no pointer was found
         """
-        found, cut = databasesearch.logs_in(self._private(space), self.reader(space), self.layouts(space))
-        made = [self._made(space, HEAPLOG, address, BY_SEARCH) for address in found]
-        no_pointer = [each._replace(status=status(Word.NO_POINTER, each.status)) for each in made]
-        return Found(_marked(no_pointer), status(said, cut))
+        addresses, cut = databasesearch.logs_in(self._private(space), self.reader(space), self.layouts(space))
+        databases = [self._made(space, HEAPLOG, address, BY_SEARCH) for address in addresses]
+        no_pointer = [
+            database._replace(status=status(Word.NO_POINTER, database.status)) for database in databases
+        ]
+        return Found(_marked(no_pointer), status(statuses, cut))
 
     def _leads_out(self, space: AddressSpace, pointers: Iterable[int]) -> bool:
         """Returns whether a pointer leads to where a heap's trace log begins, and none proves itself."""
@@ -281,8 +283,10 @@ class Databases:
         for pointer in pointers:
             place = pointer % databasesearch.ALLOCATION_GRANULARITY
             if 0 < place < databasesearch.LOG_PLACES and pointer - place in starts:
-                held = reader(pointer, size)
-                if held.missing(pointer, pointer + size) or databasesearch.may_be_log(held, pointer, layouts):
+                memory = reader(pointer, size)
+                if memory.missing(pointer, pointer + size) or databasesearch.may_be_log(
+                    memory, pointer, layouts
+                ):
                     return True
         return False
 
@@ -296,8 +300,8 @@ class Databases:
         return set(self._private(space, databasesearch.MIN_RESERVE))
 
 
-def _marked(made: List[Database]) -> List[Database]:
+def _marked(databases: List[Database]) -> List[Database]:
     """Returns databases of one kind; if there are several, each has the status that a process has only
     one."""
-    several = Said(Word.ONE_OF_DATABASES, len(made)) if len(made) > 1 else None
-    return [each._replace(status=status(several, each.status)) for each in made]
+    several = Said(Word.ONE_OF_DATABASES, len(databases)) if len(databases) > 1 else None
+    return [database._replace(status=status(several, database.status)) for database in databases]

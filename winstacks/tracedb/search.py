@@ -84,19 +84,19 @@ class Search:
         """
         unit = ALLOCATION_GRANULARITY if kind == STD else LOG_ALIGNMENT[space.pointer_size]
         image, end = range(base, base + size), USER_END[space.pointer_size]
-        seen = {0}
-        found: Dict[int, int] = {}
+        values = {0}
+        candidates: Dict[int, int] = {}
         for address, value in _aligned_words(data, space.pointer_size):
             if value % unit or value >= end or value in image:
                 continue
-            if value not in seen:
-                seen.add(value)
-                found[address - base] = value
-        known = [rva for rva in self.known(space, kind) if rva in found]
-        ordered = {rva: found[rva] for rva in [*known, *found]}
+            if value not in values:
+                values.add(value)
+                candidates[address - base] = value
+        known_rvas = [rva for rva in self.known(space, kind) if rva in candidates]
+        ordered = {rva: candidates[rva] for rva in [*known_rvas, *candidates]}
         most = MAX_CANDIDATES[kind]
-        said = status(Word.SEARCH_CUT_SHORT) if len(ordered) > most else NOTHING
-        return dict(list(ordered.items())[:most]), said
+        statuses = status(Word.SEARCH_CUT_SHORT) if len(ordered) > most else NOTHING
+        return dict(list(ordered.items())[:most]), statuses
 
     def known(self, space: AddressSpace, kind: str) -> List[int]:
         """Returns the RVAs of the pointer in other processes."""
@@ -133,7 +133,7 @@ class Search:
                 hits.append((proof.header.back_traces, Hit(rva, value, proof)))
             elif len(proof.failed) == 1 and UNREADABLE not in proof.failed:
                 nearly.append((rva, value))
-        hits.sort(key=lambda each: each[0], reverse=True)
+        hits.sort(key=lambda pair: pair[0], reverse=True)
         return [hit for _, hit in hits], nearly
 
 
@@ -145,28 +145,28 @@ def logs_in(starts: Iterable[int], reader: Reader, layouts: Layouts) -> Tuple[Li
         reader: reads the process
         layouts: layouts for its bitness
     """
-    known = layouts.heaplogs
-    width = known[0].pointer_size
-    found: List[int] = []
+    log_layouts = layouts.heaplogs
+    width = log_layouts[0].pointer_size
+    logs: List[int] = []
     tries = 0
     for start in starts:
-        held = reader(start, LOG_PLACES)
-        for address in _aligned_at(held, start, width):
-            likely = [layout for layout in known if _may_be_log(held, address, layout)]
+        memory = reader(start, LOG_PLACES)
+        for address in _aligned_at(memory, start, width):
+            likely = [layout for layout in log_layouts if _may_be_log(memory, address, layout)]
             if not likely:
                 continue
             if tries >= MAX_LOG_TRIES:
-                return found, status(Word.SEARCH_CUT_SHORT)
+                return logs, status(Word.SEARCH_CUT_SHORT)
             tries += 1
             if heaplog.prove(reader, address, likely) is not None:
-                found.append(address)
-    return found, NOTHING
+                logs.append(address)
+    return logs, NOTHING
 
 
-def _aligned_at(held: Extents, start: int, width: int) -> Iterator[int]:
+def _aligned_at(memory: Extents, start: int, width: int) -> Iterator[int]:
     """Yields the addresses at which a log may begin: its first pointer is not 0."""
     step = LOG_ALIGNMENT[width]
-    for low, data in held.runs:
+    for low, data in memory.runs:
         skip = (start - low) % step
         for number, word in enumerate(integers(data, width, skip)[:: step // width]):
             if word and not word % _UNIT:
@@ -178,10 +178,10 @@ def may_be_log(held: Extents, address: int, layouts: Iterable[HeapLogLayout]) ->
     return any(_may_be_log(held, address, layout) for layout in layouts)
 
 
-def _may_be_log(held: Extents, address: int, layout: HeapLogLayout) -> bool:
+def _may_be_log(memory: Extents, address: int, layout: HeapLogLayout) -> bool:
     """Returns whether a log may begin at an address: its lookaside list and its record count are
     plausible."""
-    head = held.read(address, layout.trace_count.offset + layout.pointer_size)
+    head = memory.read(address, layout.trace_count.offset + layout.pointer_size)
     if head is None:
         return False
     lookaside = int.from_bytes(head[: layout.pointer_size], "little")

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Every register state that an image holds: trap frames, processors' contexts, WoW64 CPU areas.
+"""The register states of an image: trap frames, processors' contexts, WoW64 CPU areas.
 
 symbolizer = Symbolizer(image)
 for state in TrapStates.list_states(image, symbolizer, scan_stacks=True): ...
@@ -32,14 +32,14 @@ vollog = logging.getLogger(__name__)
 MAX_CHAIN = 64
 
 _TOLD = (Word.UNREADABLE, Word.TERMINATED)
-"""What a thread's rows say where no registers of user mode are to be expected, or can be told."""
+"""Status words of threads that need no user-mode registers, or whose registers cannot be read."""
 
 Complete = Callable[[Thread, Iterable[State]], Iterator[State]]
-"""Takes a thread and its register states, yields them with more registers."""
+"""Takes a thread and its register states, and yields the states with more registers."""
 
 
 class ThreadFrames:
-    """Lists a thread's states: where it points, the fixed places of its stack, what a scan finds.
+    """Lists a thread's states: from its pointers, from the fixed places of its stack, from a scan.
 
     Args:
         image: the image
@@ -47,7 +47,7 @@ class ThreadFrames:
         contexts: reads WoW64 CPU areas
 
     Attributes:
-        unread: bytes of scanned stacks that are not in the image
+        unread: number of bytes of scanned stacks that are not in the image
     """
 
     def __init__(self, image: Image, reader: TrapReader, contexts: TrapContexts) -> None:
@@ -66,68 +66,72 @@ class ThreadFrames:
             yield self._state(thread, THREAD, 0, Reading(None, True), thread.status)
             return
         segments = list(self._stacks.segments(thread))
-        taken: List[int] = []
+        frames: List[int] = []
         user_cs: Optional[int] = None
-        found = (*self._chain(thread, segments, taken), *self._tops(thread, segments, taken))
-        for state in found:
+        pointed = (*self._chain(thread, segments, frames), *self._tops(thread, segments, frames))
+        for state in pointed:
             if user_cs is None and state.mode == USER:
                 user_cs = state.registers.get("SegCs")
             yield state
         # Every thread with a TEB came from user mode.
-        if thread.teb and not any(state.mode == USER or says(state.status, *_TOLD) for state in found):
+        if thread.teb and not any(state.mode == USER or says(state.status, *_TOLD) for state in pointed):
             yield self._state(thread, TOP, 0, Reading(None, True), status(Word.NO_SAVED_REGISTERS))
         if scan:
             lowest: Dict[int, Segment] = {}
             for segment in segments:
-                # Of several on the same memory the newest one reaches lowest.
+                # If several segments share memory, the newest one reaches lowest.
                 lowest.setdefault(segment.base, segment)
             for segment in lowest.values():
-                yield from self._scan(thread, segment, taken)
+                yield from self._scan(thread, segment, frames)
         context = self._contexts.wow64(thread, user_cs)
         if context is not None:
             yield context
 
-    def _chain(self, thread: Thread, segments: List[Segment], taken: List[int]) -> Iterator[State]:
-        """Yields KTHREAD.TrapFrame and the frames before it, each of which lies above the one after."""
+    def _chain(self, thread: Thread, segments: List[Segment], frames: List[int]) -> Iterator[State]:
+        """Yields KTHREAD.TrapFrame and the frames before it; each older frame lies above the newer one."""
         address = thread.trap_frame or 0
-        while address and len(taken) < MAX_CHAIN:
+        while address and len(frames) < MAX_CHAIN:
             segment = _segment_of(segments, address, self._reader.kernel.form.size)
             if segments and segment is None:
                 outside = status(Word.OUTSIDE_THE_STACK)
                 yield self._state(thread, THREAD, address, Reading(None, True), outside)
                 return
-            held = self._reader.window(address)
-            told = _told(thread, chained=True, newest=not taken)
-            reading = self._reader.read(address, held, False, told, thread.space)
+            memory = self._reader.window(address)
+            facts = _told(thread, chained=True, newest=not frames)
+            reading = self._reader.read(address, memory, False, facts, thread.space)
             yield self._thread_state(thread, THREAD, address, reading, segment)
-            taken.append(address)
+            frames.append(address)
             address = reading.previous
-            if address in taken:
+            if address in frames:
                 return
 
-    def _tops(self, thread: Thread, segments: List[Segment], taken: List[int]) -> Iterator[State]:
-        """Yields what entries from user mode left at the top of each segment."""
-        told = _told(thread)
+    def _tops(self, thread: Thread, segments: List[Segment], frames: List[int]) -> Iterator[State]:
+        """Yields the frames that entries from user mode left at the top of each segment."""
+        facts = _told(thread)
         for segment in segments:
             places = [segment.initial - distance for distance in self._reader.kernel.tops]
             readings = [
-                (address, self._reader.read(address, self._reader.window(address), True, told, thread.space))
+                (address, self._reader.read(address, self._reader.window(address), True, facts, thread.space))
                 for address in places
-                if address >= segment.limit and address not in taken
+                if address >= segment.limit and address not in frames
             ]
             for address, reading in readings:
                 if reading.frame is not None and reading.frame.mode == USER:
-                    taken.append(address)
+                    frames.append(address)
                     yield self._thread_state(thread, TOP, address, reading, segment)
-            if thread.teb and len(readings) == len(places) and not any(each.readable for _, each in readings):
+            if (
+                thread.teb
+                and len(readings) == len(places)
+                and not any(attempt.readable for _, attempt in readings)
+            ):
                 yield self._thread_state(thread, TOP, *readings[0], segment)
 
-    def _scan(self, thread: Thread, segment: Segment, taken: List[int]) -> Iterator[State]:
-        held = self._reader.stack(segment.limit, segment.base)
-        self.unread += held.missing(segment.limit, segment.base)
-        told = _told(thread)
-        for address in self._reader.scan(held, segment.limit, segment.base, taken):
-            reading = self._reader.read(address, held, True, told, thread.space)
+    def _scan(self, thread: Thread, segment: Segment, frames: List[int]) -> Iterator[State]:
+        memory = self._reader.stack(segment.limit, segment.base)
+        self.unread += memory.missing(segment.limit, segment.base)
+        facts = _told(thread)
+        for address in self._reader.scan(memory, segment.limit, segment.base, frames):
+            reading = self._reader.read(address, memory, True, facts, thread.space)
             yield self._thread_state(thread, STACK, address, reading, segment)
 
     def _thread_state(
@@ -138,15 +142,15 @@ class ThreadFrames:
             broken = Word.NOT_A_TRAP_FRAME if reading.readable else Word.UNREADABLE
         dead = segment is not None and not thread.running and address < segment.kernel_stack
         limits = Word.STACK_LIMITS_UNUSABLE if segment is None else None
-        said = status(Word.STALE if dead else None, limits, broken)
-        return self._state(thread, origin, address, reading, said)
+        statuses = status(Word.STALE if dead else None, limits, broken)
+        return self._state(thread, origin, address, reading, statuses)
 
     def _state(
-        self, thread: Thread, origin: str, address: int, reading: Reading, said: Status = NOTHING
+        self, thread: Thread, origin: str, address: int, reading: Reading, statuses: Status = NOTHING
     ) -> State:
-        said = status(thread.status, Word.RUNNING if thread.running else None, said)
+        statuses = status(thread.status, Word.RUNNING if thread.running else None, statuses)
         name = thread.state_name
-        return self._reader.state(thread.space, thread.tid, origin, address, reading, name, said)
+        return self._reader.state(thread.space, thread.tid, origin, address, reading, name, statuses)
 
 
 class TrapStates:
@@ -154,8 +158,8 @@ class TrapStates:
 
     Args:
         image: the image
-        symbolizer: names for return addresses: they tell which handler a frame is of
-        members: fill `State.members`
+        symbolizer: names of return addresses: they identify the handler of a frame
+        members: whether to fill `State.members`
     """
 
     def __init__(self, image: Image, symbolizer: Symbolizer, members: bool = False) -> None:
@@ -167,7 +171,7 @@ class TrapStates:
         self._contexts = TrapContexts(image, members)
         self._make_reader = partial(_reader, image, symbolizer, members)
 
-    # Made for the first thread of which an input has a kernel stack: only then structures of it are known.
+    # Created for the first thread of an input that has kernel stacks: only then are its structures known.
     @cached_property
     def _reader(self) -> TrapReader:
         return self._make_reader()
@@ -190,25 +194,25 @@ class TrapStates:
         members: bool = False,
         complete: Optional[Complete] = None,
     ) -> Iterator[State]:
-        """Yields the register states of threads, then those of processors.
+        """Yields the register states of threads, then of processors.
 
-        Of a thread whose registers the input itself keeps, these come first.
+        If the input itself has a thread's registers, they come first.
 
         Args:
             image: the image
-            symbolizer: names for return addresses: they tell which handler a frame is of
-            pids: the processes wanted, 0 for the stacks of processors; all when None or empty
-            offset: an _EPROCESS that no list holds: only its threads
-            tids: the threads wanted; all when None or empty
-            scan_stacks: look for further frames on the kernel stacks of threads and processors
-            processors: add the contexts that stopped processors saved
-            scan_threads: add the threads that only a pool scan finds
-            members: fill `State.members`
-            complete: adds to a thread's states what walking its kernel stack tells
+            symbolizer: names of return addresses: they identify the handler of a frame
+            pids: process ids, 0 for the stacks of processors; all processes if None or empty
+            offset: offset of an _EPROCESS that no list holds: only the threads of that process
+            tids: thread ids; all threads if None or empty
+            scan_stacks: whether to scan the kernel stacks of threads and processors for further frames
+            processors: whether to add the contexts that stopped processors saved
+            scan_threads: whether to add the threads that only a pool scan finds
+            members: whether to fill `State.members`
+            complete: adds the registers that walking the kernel stack recovers to a thread's states
         """
         finder = cls(image, symbolizer, members)
         running: Dict[int, Thread] = {}
-        seen: List[int] = []
+        frames: List[int] = []
         for thread in Threads.list_threads(image, pids, offset, tids, scan_threads):
             if thread.processor is not None:
                 running[thread.processor] = thread
@@ -217,13 +221,13 @@ class TrapStates:
                 continue
             states = finder._threads.of_thread(thread, scan_stacks)
             for state in states if complete is None else complete(thread, states):
-                seen.append(state.address)
+                frames.append(state.address)
                 yield state
         everything = not tids and offset is None and (not pids or KERNEL_PID in pids)
         if processors:
             yield from finder._of_processors(running, everything)
         if scan_stacks and everything:
-            yield from finder._on_processor_stacks(seen)
+            yield from finder._on_processor_stacks(frames)
         if "_threads" in vars(finder) and finder._threads.unread:
             vollog.warning(
                 f"{finder._threads.unread:#x} bytes of the kernel stacks are not in the image: "
@@ -231,7 +235,7 @@ class TrapStates:
             )
 
     def _saved(self, thread: Thread) -> Iterator[State]:
-        """Yields the registers of a thread that the input itself keeps."""
+        """Yields the registers of a thread that the input itself contains."""
         for context in thread.contexts:
             native = context.machine is thread.space.machine
             space = thread.space if native else thread.wow64
@@ -239,7 +243,7 @@ class TrapStates:
                 yield self._contexts.saved(thread, space, context)
 
     def _of_processors(self, running: Dict[int, Thread], everything: bool) -> Iterator[State]:
-        found = False
+        any_context = False
         idle = {thread.processor: thread for thread in self._image.service(threads).list_idle()}
         for processor in self._processors:
             thread = running.get(processor.number)
@@ -248,10 +252,10 @@ class TrapStates:
             space, tid = (thread.space, thread.tid) if thread is not None else (self._kernel_space, None)
             state = self._contexts.processor(processor, space, tid)
             if state is not None:
-                found = True
-                known = thread or idle.get(processor.number)
-                yield self._contexts.judged(state, self._stacks_for(state, processor, known))
-        if not found:
+                any_context = True
+                current = thread or idle.get(processor.number)
+                yield self._contexts.judged(state, self._stacks_for(state, processor, current))
+        if not any_context:
             vollog.warning(
                 "No processor has saved a context: only a crash or a kernel debugger makes them do so"
             )
@@ -259,12 +263,12 @@ class TrapStates:
     def _stacks_for(
         self, state: State, processor: Processor, thread: Optional[Thread]
     ) -> Optional[List[Tuple[int, int]]]:
-        """Returns (limit, base) of the stacks that a processor may be on; None if they are not known.
+        """Returns (limit, base) of the stacks that a processor may be on; None if unknown.
 
         Args:
-            state: what it has saved
+            state: context that the processor saved
             processor: the processor
-            thread: what runs on it, None if that is not known
+            thread: thread that the processor runs, None if unknown
         """
         if thread is None:
             return None
@@ -272,9 +276,9 @@ class TrapStates:
             return self._user_stacks.both(thread) or None
         return [(stack.limit, stack.base) for stack in processor.stacks] + self._threads.stacks(thread)
 
-    def _on_processor_stacks(self, seen: Collection[int]) -> Iterator[State]:
-        """Yields the frames on the DPC, ISR and IST stacks that no thread's stack had."""
-        taken = list(seen)
+    def _on_processor_stacks(self, thread_frames: Collection[int]) -> Iterator[State]:
+        """Yields the frames on the DPC, ISR and IST stacks that no thread's stack contained."""
+        frames = list(thread_frames)
         tops: Set[int] = set()
         for processor in self._processors:
             for stack in processor.stacks:
@@ -283,14 +287,14 @@ class TrapStates:
                     vollog.warning(f"CPU {processor.number} claims another stack as its {stack.kind} stack")
                     continue
                 tops.add(top)
-                held = self._reader.stack(stack.limit, stack.base)
-                # Nothing says how large it is: it ends at the first page that is not there.
-                run = held.run_at(stack.base - 1)
-                for address in self._reader.scan(held, run[0] if run else stack.base, stack.base, taken):
-                    reading = self._reader.read(address, held)
+                memory = self._reader.stack(stack.limit, stack.base)
+                # The size of the stack is unknown: it ends at the first page that is not present.
+                run = memory.run_at(stack.base - 1)
+                for address in self._reader.scan(memory, run[0] if run else stack.base, stack.base, frames):
+                    reading = self._reader.read(address, memory)
                     where = f"CPU {processor.number} {stack.kind}"
-                    found = self._reader.state(self._kernel_space, None, STACK, address, reading, "")
-                    yield found._replace(processor=where)
+                    state = self._reader.state(self._kernel_space, None, STACK, address, reading, "")
+                    yield state._replace(processor=where)
 
 
 def _reader(image: Image, symbolizer: Symbolizer, members: bool) -> TrapReader:
@@ -298,12 +302,13 @@ def _reader(image: Image, symbolizer: Symbolizer, members: bool) -> TrapReader:
 
 
 def _told(thread: Thread, chained: bool = False, newest: bool = False) -> Facts:
-    """Returns what a thread tells of one of its frames.
+    """Returns the facts that a thread supplies about one of its frames.
 
     Args:
         thread: the thread
-        chained: KTHREAD.TrapFrame or a frame before it names the frame
-        newest: KTHREAD.TrapFrame itself does: the number and first argument of a system call are its own
+        chained: whether KTHREAD.TrapFrame or a frame before it names the frame
+        newest: whether KTHREAD.TrapFrame itself names it: then the thread's system call number and first
+            argument belong to the frame
     """
     number, argument = thread.system_call_number, thread.first_argument
     system_call = (number, argument) if newest and number is not None and argument is not None else None
@@ -311,5 +316,5 @@ def _told(thread: Thread, chained: bool = False, newest: bool = False) -> Facts:
 
 
 def _segment_of(segments: List[Segment], address: int, size: int) -> Optional[Segment]:
-    """Returns the segment that holds a frame wholly."""
-    return next((each for each in segments if each.limit <= address <= each.base - size), None)
+    """Returns the segment that holds the whole of a frame."""
+    return next((segment for segment in segments if segment.limit <= address <= segment.base - size), None)

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Reads the trap frames of an image, with the exception frames below them, as its kernel makes them."""
+"""Reads the trap frames of an image, with the exception frames below them, in the layout of its kernel."""
 
 from __future__ import annotations
 
@@ -38,22 +38,22 @@ vollog = logging.getLogger(__name__)
 _FUNCTION = re.compile(r"nt!(\w+)(?:\+0x[0-9a-f]+)?$")
 _FORMS: Dict[Machine, Type[TrapForm]] = {Machine.AMD64: TrapForm64, Machine.I386: TrapForm86}
 _BELOW = 0x200
-"""Bytes below a trap frame that hold an exception frame and the return address below that."""
+"""Bytes below a trap frame that hold an exception frame and the return address below it."""
 
 
 class TrapKernel:
-    """The kernel of an image, as far as its trap frames go.
+    """The kernel of an image, as its trap frames require it.
 
     Args:
         image: the image
         symbolizer: names for return addresses into the kernel's entry code
 
     Attributes:
-        image: as given
-        form: how its trap frames look
-        exceptions: how its exception frames may look, empty where it makes none
-        bounds: the address ranges that the acceptance tests need
-        facts: what holds for all its frames
+        image: see the argument
+        form: layout of its trap frames
+        exceptions: possible layouts of its exception frames, empty if it makes none
+        bounds: address ranges for the acceptance tests
+        facts: facts that hold for all its frames
     """
 
     def __init__(self, image: Image, symbolizer: Symbolizer) -> None:
@@ -66,8 +66,10 @@ class TrapKernel:
         types = register_types(image, image.machine)
         self.tops = self.form.tops(types)
         exception = image.types.find(self.form.exception_type) if self.form.exception_type else None
-        known = image.our_generations("context", image.machine) if exception is not None else ()
-        self.exceptions = [ExceptionFrames(exception, each) for each in known if exception is not None]
+        generations = image.our_generations("context", image.machine) if exception is not None else ()
+        self.exceptions = [
+            ExceptionFrames(exception, generation) for generation in generations if exception is not None
+        ]
         linkage = image.symbol("KiServiceLinkage") or 0
         module = self._names.module_at(image.base)
         self.bounds = TrapBounds(
@@ -84,53 +86,53 @@ class TrapKernel:
         )
         self.facts = Facts(
             service_linkage=linkage,
-            # In the kernels with the speculation mitigations of 2018.
+            # KiSystemCall64Shadow exists in the kernels with the speculation mitigations of 2018.
             saves_arguments=image.symbol("KiSystemCall64Shadow") is not None,
             system_call_return=self._system_call_return(),
-            # int 2C became the assertion's in 5.2, which also began to clear Dr7.
+            # In 5.2, int 2C became the assertion interrupt; 5.2 also began to clear Dr7.
             clears_dr7=image.symbol("KiRaiseAssertion") is not None,
         )
 
     def function(self, address: Optional[int]) -> str:
-        """Returns the kernel's function that a return address lies in, empty if the symbols do not say."""
+        """Returns the kernel function that holds a return address, empty if the symbols do not name it."""
         return self._functions[address] if address else ""
 
     def _function(self, address: int) -> str:
         name = self._names.name(address)
-        found = _FUNCTION.match(name.symbol) if name.source == PDB else None
-        return found.group(1) if found else ""
+        match = _FUNCTION.match(name.symbol) if name.source == PDB else None
+        return match.group(1) if match else ""
 
     def stored(self, address: int) -> Optional[FrozenSet[str]]:
         """Returns the registers that an entry stores in its trap frame by its unwind data, None if unknown.
 
         Args:
-            address: a return address into the entry's code, from right below the frame
+            address: return address in the entry's code, from right below the frame
         """
         return self._stored[address]
 
     def _stored_by(self, address: int) -> Optional[FrozenSet[str]]:
-        known = self._names.module_at(address) if address else None
-        if known is None or known.module.base != self.image.base or known.image.functions is None:
+        module = self._names.module_at(address) if address else None
+        if module is None or module.module.base != self.image.base or module.image.functions is None:
             return None
-        table = known.image.functions
-        entry = table.find(address - 1 - known.module.base)
+        table = module.image.functions
+        entry = table.find(address - 1 - module.module.base)
         try:
             return None if entry is None else self.form.stored(table.chain(entry))
         except UnwindDataError:
             return None
 
     def code_before(self, address: int, size: int, space: AddressSpace) -> bytes:
-        """Returns the code before an address of a process, empty unless the process cannot have changed it.
+        """Returns the code before an address of a process, empty if the process may have changed the code.
 
-        A frame is of a moment that is past: code that the process may write tells nothing of it.
+        A frame is a record of a past moment: code that the process can write may have been different then.
         """
-        known = self._symbolizer.names(space).module_at(address - size) if address >= size else None
-        if known is None or known.open is None:
+        module = self._symbolizer.names(space).module_at(address - size) if address >= size else None
+        if module is None or module.open is None:
             return b""
-        return known.open().constant(address - size - known.module.base, size) or b""
+        return module.open().constant(address - size - module.module.base, size) or b""
 
     def _system_call_return(self) -> int:
-        """Returns KUSER_SHARED_DATA.SystemCallReturn, where sysenter's frames return to."""
+        """Returns KUSER_SHARED_DATA.SystemCallReturn, the return address of sysenter's frames."""
         shared = self.image.types.find("_KUSER_SHARED_DATA")
         field = None if shared is None else shared.find("SystemCallReturn")
         if field is None or not self.form.shared_data:
@@ -140,7 +142,7 @@ class TrapKernel:
 
 
 class Reading(NamedTuple):
-    """A place that may hold a trap frame: `frame` is None if it is paged out or holds none."""
+    """A possible place of a trap frame: `frame` is None if the place is paged out or holds no frame."""
 
     frame: Optional[TrapFrame]
     readable: bool
@@ -152,8 +154,8 @@ class TrapReader:
     """Reads trap frames.
 
     Args:
-        kernel: what the kernel says about its frames
-        members: list all members of each frame
+        kernel: facts about the kernel's frames
+        members: whether to list all members of each frame
     """
 
     def __init__(self, kernel: TrapKernel, members: bool) -> None:
@@ -162,16 +164,16 @@ class TrapReader:
         self._members = members
 
     def window(self, address: int) -> Extents:
-        """Reads what a frame at an address needs."""
+        """Reads the memory around an address that the decoding of a frame there needs."""
         start = max(address - _BELOW, 0)
         return self._memory.load(start, address - start + self.kernel.form.size)
 
     def physical(self, address: int) -> int:
-        """Returns where an address of the kernel lies in the layer below."""
+        """Returns the physical address of a kernel address."""
         return bulk.physical(self.kernel.image.layer, address)
 
     def stack(self, limit: int, base: int) -> Extents:
-        """Reads what is present of a stack."""
+        """Reads the part of a stack that is present."""
         return self._memory.load(limit, base - limit)
 
     def read(
@@ -185,11 +187,11 @@ class TrapReader:
         """Reads the frame at an address.
 
         Args:
-            address: where it should be (canonical)
-            held: the memory around it
-            strict: believe the acceptance tests only, and not the pointer that led here
-            told: what the thread tells of this frame (debug_active, chained, system_call)
-            space: the thread's process, where there is one
+            address: expected address of the frame (canonical)
+            held: memory around it
+            strict: whether only the acceptance tests count; False: the pointer to the frame counts, too
+            told: facts about this frame from the thread (debug_active, chained, system_call)
+            space: address space of the thread's process, if there is one
         """
         form = self.kernel.form
         view = held.read(address, form.size)
@@ -217,7 +219,7 @@ class TrapReader:
         return Reading(frame, True, form.previous(frame, data), tuple(listed))
 
     def scan(self, held: Extents, start: int, end: int, taken: List[int]) -> Iterator[int]:
-        """Yields the frames in a range that share no bytes with those known already."""
+        """Yields the addresses of frames in a range that share no bytes with frames already in `taken`."""
         form = self.kernel.form
         for address in form.scan(held, start, end, self.kernel.bounds):
             if form.overlaps(address, taken):
@@ -237,7 +239,7 @@ class TrapReader:
         thread_state: str,
         said: Status = NOTHING,
     ) -> State:
-        """Makes a register state of what was read at an address."""
+        """Makes a register state from the result of reading an address."""
         frame = reading.frame
         return State(
             space,
@@ -254,23 +256,25 @@ class TrapReader:
         )
 
     def _instruction(self, data: bytes, space: Optional[AddressSpace]) -> bytes:
-        """Returns the code before the Rip of a frame from user mode, where its kind depends on that."""
+        """Returns the code before the Rip of a user-mode frame, if the frame's kind depends on it."""
         form = self.kernel.form
         if space is None or not space.layer_name or not form.instruction_size or not form.is_user(data):
             return b""
         rip = form.number(data, form.only_names.get("Rip", "Rip"))
         return self.kernel.code_before(rip, form.instruction_size, space)
 
-    def _pointer(self, held: Extents, address: int) -> int:
-        view = held.read(address, self._memory.pointer_size)
+    def _pointer(self, memory: Extents, address: int) -> int:
+        view = memory.read(address, self._memory.pointer_size)
         return 0 if view is None else int.from_bytes(view, "little")
 
-    def _exception_frame(self, frame: TrapFrame, held: Extents) -> Optional[ExceptionFrame]:
+    def _exception_frame(self, frame: TrapFrame, memory: Extents) -> Optional[ExceptionFrame]:
         for exceptions in self.kernel.exceptions if frame.kind == EXCEPTION else ():
-            dispatcher = self.kernel.function(self._pointer(held, exceptions.dispatcher_slot(frame.address)))
-            found = exceptions.find(frame.address, frame.registers["Rip"], held, dispatcher)
-            if found is not None:
-                return found
+            dispatcher = self.kernel.function(
+                self._pointer(memory, exceptions.dispatcher_slot(frame.address))
+            )
+            built = exceptions.find(frame.address, frame.registers["Rip"], memory, dispatcher)
+            if built is not None:
+                return built
         return None
 
     def _nonvolatile(self, built: ExceptionFrame) -> Iterator[MemberValue]:
@@ -282,7 +286,7 @@ class TrapReader:
 
 
 def _with(frame: TrapFrame, built: ExceptionFrame) -> TrapFrame:
-    """Adds the nonvolatile registers of an exception frame."""
+    """Returns a trap frame completed by the nonvolatile registers of an exception frame."""
     registers = dict(frame.registers, **built.registers)
     unsure = [name for name in frame.unsure if name not in built.registers]
     if built.validity == UNSURE:

@@ -1,9 +1,9 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What `windows.trapframes` lists: register states, where they come from and how far they may be believed.
+"""The register states that `windows.trapframes` lists, with their origin and their validity.
 
-Besides trap frames there are states that Windows wrote out as a CONTEXT: of a stopped processor, of a WoW64
-thread's 32 bits.
+Besides trap frames there are states that Windows wrote as a CONTEXT: for a stopped processor, and for the
+32-bit code of a WoW64 thread.
 
 Source of the WoW64 CPU area: the public definition of WOW64_CPURESERVED (TLS slot 1 of the 64-bit TEB):
 Flags and Machine, then the 32-bit CONTEXT.
@@ -35,19 +35,19 @@ class State(NamedTuple):
     """A register state. Addresses are canonical.
 
     Attributes:
-        space: the address space that names its addresses
-        tid: its thread, None if there is none or its ID is unreadable
+        space: address space of the addresses
+        tid: thread id, None if there is no thread or its id is unreadable
         origin: a word of `words.ORIGINS`
-        address: where it was saved
-        kind: of a trap frame, empty where it is not known
-        mode: user or kernel, empty where it is not known
-        registers: what was saved and no more, by x64 names
-        unsure: those of `registers` of which it is not known whether they were saved
-        thread_state: the thread's scheduling state; empty if it is not known
-        status: why it may not be believed
-        members: empty unless it was asked for
-        processor: name of the processor that wrote the state out, or on whose own stack it is (`CPU 0 dpc`);
-            empty for what is on a thread's stack
+        address: canonical address at which the state was saved
+        kind: kind of a trap frame, empty if unknown
+        mode: user or kernel, empty if unknown
+        registers: saved registers only, by x64 names
+        unsure: names in `registers` that may not have been saved
+        thread_state: scheduling state of the thread; empty if unknown
+        status: reasons to doubt the state
+        members: members of the structure; empty unless requested
+        processor: name of the processor that wrote the state, or that owns the stack (`CPU 0 dpc`); empty for
+            a state on a thread's stack
     """
 
     space: AddressSpace
@@ -65,39 +65,39 @@ class State(NamedTuple):
 
     @property
     def arch(self) -> str:
-        """The bitness of its structure, as the column Arch has it."""
+        """The bitness of the state's structure, in the form of the column Arch."""
         return self.space.arch
 
 
 def register_types(image: Image, machine: Machine) -> Structures:
-    """Returns the structures in which Windows saves registers, besides those that differ from build to build.
+    """Returns the structures in which Windows saves registers, except those that differ from build to build.
 
     Raises:
-        tables.MissingTableError: when our table is missing
+        tables.MissingTableError: our table is missing
     """
     return image.our_generations("context", machine)[0]
 
 
 def context_forms(image: Image, machine: Machine) -> Tuple[ContextForm, ...]:
-    """Returns the forms that a CONTEXT of a bitness may have; its own flags tell which it has.
+    """Returns the possible forms of a CONTEXT of a bitness; the flags in the CONTEXT identify its form.
 
     Raises:
-        tables.MissingTableError: when our table is missing
+        tables.MissingTableError: our table is missing
     """
-    known = image.our_generations("context", machine)
-    return tuple(ContextForm(types["_CONTEXT"], machine) for types in known)
+    generations = image.our_generations("context", machine)
+    return tuple(ContextForm(types["_CONTEXT"], machine) for types in generations)
 
 
 def narrow_context(image: Image, memory: Memory, slots: int) -> Optional[int]:
-    """Returns where the CPU area of a WoW64 thread has its 32-bit CONTEXT.
+    """Returns the address of the 32-bit CONTEXT in the CPU area of a WoW64 thread.
 
     Args:
         image: the image
-        memory: of the 64-bit half
+        memory: memory of the 64-bit half
         slots: address of the thread's _TEB.TlsSlots
 
     Returns:
-        The address; 0 if the thread has no such area, None if that cannot be read.
+        The address; 0 if the thread has no such area, None if it cannot be read.
     """
     area = memory.pointer(slots + memory.pointer_size * _CPU_SLOT)
     return area and area + register_types(image, Machine.AMD64)["_WOW64_CPURESERVED"].size
@@ -112,7 +112,7 @@ class TrapContexts:
 
     Args:
         image: the image
-        members: list all members of each
+        members: whether to list all members of each record
     """
 
     def __init__(self, image: Image, members: bool) -> None:
@@ -128,15 +128,15 @@ class TrapContexts:
 
         Args:
             processor: the processor
-            space: the address space that it was in
-            tid: its thread
+            space: address space in which the processor was
+            tid: id of its thread
         """
         if not processor.context:
             return None
         memory = self._image.memory(self._image.kernel)
         read = functools.partial(memory.read, processor.context)
-        form, found, _ = decode_any(self._forms[self._image.machine], read)
-        if found is None:
+        form, decoded, _ = decode_any(self._forms[self._image.machine], read)
+        if decoded is None:
             return None
         return State(
             space,
@@ -144,53 +144,54 @@ class TrapContexts:
             PROCESSOR,
             processor.context,
             "",
-            USER if found.user else KERNEL,
-            found.registers,
+            USER if decoded.user else KERNEL,
+            decoded.registers,
             (),
             "",
             NOTHING,
-            tuple(form.listed(found)) if self._members else (),
+            tuple(form.listed(decoded)) if self._members else (),
             f"CPU {processor.number}",
         )
 
     def judged(self, state: State, stacks: Optional[Sequence[Tuple[int, int]]]) -> State:
-        """Returns the context of a processor with what speaks against it, without registers if that is proof.
+        """Returns the context of a processor with the reasons to doubt it, without registers if it is proven
+        stale.
 
-        A kernel debugger leaves a context with each processor after each report: on a machine that goes on
-        it is of another time. Measured on ReactOS with a kernel debugger.
+        A kernel debugger leaves a context with each processor after each report: once the machine continues,
+        it is out of date. Measured on ReactOS with a kernel debugger.
 
         Args:
-            state: what `processor` returned
-            stacks: (limit, base) of those that the processor may have been on in this mode; None if not
+            state: result of `processor`
+            stacks: (limit, base) of the stacks that the processor may have been on in this mode; None unless
                 all of them are known
         """
         sp = state.registers.get("Rsp")
-        # A fiber may have a stack of its own in user mode; Windows vouches for the context in a crash dump.
+        # In user mode a fiber may run on a stack of its own; in a crash dump Windows guarantees the context.
         proof = stacks is not None and not (state.mode == USER and self._stopped)
         if proof and sp is not None and not any(low <= sp <= high for low, high in stacks or ()):
             return state._replace(registers={}, members=(), status=status(state.status, Word.STALE))
         if self._stopped and not state.registers.get("MxCsr", 0) & ~_MXCSR:
             return state
-        said = status(state.status, Word.CONTEXT_MAY_BE_OLDER)
-        return state._replace(unsure=tuple(state.registers), status=said)
+        statuses = status(state.status, Word.CONTEXT_MAY_BE_OLDER)
+        return state._replace(unsure=tuple(state.registers), status=statuses)
 
     def saved(self, thread: Thread, space: AddressSpace, context: SavedContext) -> State:
-        """Returns the registers that an input itself keeps of a thread.
+        """Returns the registers of a thread that the input itself contains.
 
         Args:
             thread: the thread
-            space: the half of its process in which they are registers
+            space: the half of the process in which these registers were used
             context: the registers
         """
-        form, found, _ = decode_any(self._forms[context.machine], lambda size: context.data)
-        wrong = None if found is not None or context.told is not None else Word.NOT_A_CONTEXT
-        said = status(thread.status, context.told, wrong)
-        known = (found or NO_CONTEXT).registers
-        registers = {name: value for name, value in known.items() if name not in context.unknown}
+        form, decoded, _ = decode_any(self._forms[context.machine], lambda size: context.data)
+        wrong = None if decoded is not None or context.told is not None else Word.NOT_A_CONTEXT
+        statuses = status(thread.status, context.told, wrong)
+        values = (decoded or NO_CONTEXT).registers
+        registers = {name: value for name, value in values.items() if name not in context.unknown}
         unsure = tuple(name for name in context.unsure if name in registers)
-        if found is not None:
-            found = found._replace(registers=registers)
-        listed = tuple(form.listed(found)) if self._members and found is not None else ()
+        if decoded is not None:
+            decoded = decoded._replace(registers=registers)
+        listed = tuple(form.listed(decoded)) if self._members and decoded is not None else ()
         return State(
             space,
             thread.tid,
@@ -201,7 +202,7 @@ class TrapContexts:
             registers,
             unsure,
             thread.state_name,
-            said,
+            statuses,
             listed,
         )
 
@@ -210,8 +211,8 @@ class TrapContexts:
 
         Args:
             thread: the thread
-            user_cs: SegCs of its trap frame from user mode, if it has one: from 32-bit code the live
-                registers are in that frame and the CPU area is stale
+            user_cs: SegCs of the thread's trap frame from user mode, if there is one; if it names 32-bit
+                code, the live registers are in that frame and the CPU area is stale
         """
         space = thread.wow64
         if space is None or not thread.teb or self._slots is None or not space.layer_name:
@@ -221,14 +222,14 @@ class TrapContexts:
         if address == 0:
             return None
         read = functools.partial(memory.read, address) if address else lambda size: None
-        form, found, present = decode_any(self._forms[space.machine], read)
+        form, decoded, present = decode_any(self._forms[space.machine], read)
         broken = None
-        if found is None:
+        if decoded is None:
             broken = Word.NOT_A_CONTEXT if present else Word.UNREADABLE
-        said = status(
+        statuses = status(
             thread.status,
             Word.RUNNING if thread.running else None,
-            Word.STALE if user_cs == CS_USER_32 and found is not None else None,
+            Word.STALE if user_cs == CS_USER_32 and decoded is not None else None,
             broken,
         )
         return State(
@@ -238,9 +239,9 @@ class TrapContexts:
             address or 0,
             "",
             USER,
-            (found or NO_CONTEXT).registers,
+            (decoded or NO_CONTEXT).registers,
             (),
             thread.state_name,
-            said,
-            tuple(form.listed(found)) if self._members and found is not None else (),
+            statuses,
+            tuple(form.listed(decoded)) if self._members and decoded is not None else (),
         )

@@ -81,19 +81,19 @@ class Group(NamedTuple):
     def stack(self) -> Tuple[int, ...]:
         """The frames, if all of them are known."""
         frames = self.trace.frames if self.trace is not None else ()
-        known = tuple(frame for frame in frames if frame is not None)
-        return known if len(known) == len(frames) else ()
+        readable = tuple(frame for frame in frames if frame is not None)
+        return readable if len(readable) == len(frames) else ()
 
     @property
     def said(self) -> Status:
         """Status of the blocks, joined with the status of their trace."""
-        own = status(
+        group_status = status(
             status(Word.FREED, self.status) if self.freed else None,
             Word.UNTRACED if self.trace is None else None,
             Word.UNSIZED if self.unsized else None,
             self.status,
         )
-        return own if self.trace is None else own + self.trace.status
+        return group_status if self.trace is None else group_status + self.trace.status
 
     @property
     def comparable(self) -> bool:
@@ -115,14 +115,14 @@ class Groups:
     def add(self, block: Block) -> None:
         """Counts a block."""
         key = (_identity(block.trace), block.freed, block.status)
-        found = self._groups.get(key)
-        if found is None:
-            found = self._groups[key] = _Sum(block)
-        found.add(block, self._keep)
+        total = self._groups.get(key)
+        if total is None:
+            total = self._groups[key] = _Sum(block)
+        total.add(block, self._keep)
 
     def groups(self) -> List[Group]:
         """Returns the groups, the one with most bytes first."""
-        return sorted((each.group() for each in self._groups.values()), key=_order)
+        return sorted((total.group() for total in self._groups.values()), key=_order)
 
 
 class _Sum:

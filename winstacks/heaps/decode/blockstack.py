@@ -97,10 +97,10 @@ class Traces:
 
     def record(self, address: int) -> RecordedStack:
         """Returns the record of the heap's log at an address; its hash must confirm it."""
-        found = self._records.get(address)
-        if found is None:
-            found = self._records[address] = self._read(address)
-        return found
+        trace = self._records.get(address)
+        if trace is None:
+            trace = self._records[address] = self._read(address)
+        return trace
 
     def extended(
         self, header: int, offset: int, layout: HeapLayout
@@ -121,8 +121,8 @@ class Traces:
         unit = layout.unit
         user = header + (offset + 1) * unit
         named = self.pointed(header + unit)
-        said = UNREADABLE if self._memory.read(user - unit, unit) is None else DAMAGED
-        return user, None, None if named is None or named.status else named, said
+        statuses = UNREADABLE if self._memory.read(user - unit, unit) is None else DAMAGED
+        return user, None, None if named is None or named.status else named, statuses
 
     def carve(self, start: int, end: int, layout: HeapLayout) -> Iterator[Extension]:
         """Yields the extended blocks in a range whose block headers cannot be trusted.
@@ -140,15 +140,15 @@ class Traces:
         for low, data in memory.pages(start, end):
             first = -low % unit
             signatures = data[first + second_header.signature :: unit]
-            found = signatures.find(_SIGNATURE)
-            while found >= 0:
-                second = low + first + found * unit
+            position = signatures.find(_SIGNATURE)
+            while position >= 0:
+                second = low + first + position * unit
                 offset = memory.member(second, second_header.back)
                 if offset and second - offset * unit >= start:
                     extension = self._extension(second - offset * unit, offset, layout)
                     if extension is not None and extension.trace is not None and not extension.trace.status:
                         yield extension
-                found = signatures.find(_SIGNATURE, found + 1)
+                position = signatures.find(_SIGNATURE, position + 1)
 
     def pointed(self, address: int) -> Optional[RecordedStack]:
         """Returns the record to which the pointer at an address leads, None if there is no pointer."""
@@ -177,8 +177,8 @@ class Traces:
         # A shallower stack leaves the last slots empty.
         frames = without_padding(slots)
         proven = sum(slots) % (1 << 8 * self._log.pointer_size) == total
-        said = NOTHING if proven else UNSURE
-        return RecordedStack(INLINE, address, 0, frames, said, len(frames) == depth)
+        statuses = NOTHING if proven else UNSURE
+        return RecordedStack(INLINE, address, 0, frames, statuses, len(frames) == depth)
 
     def index(self, index: int) -> RecordedStack:
         """Returns the trace of an index; a trace without frames if the database does not have the index."""
@@ -216,13 +216,13 @@ class Traces:
         return {trace.trace_index: trace for trace in self._by_address.values() if trace.trace_index}
 
     def _read(self, address: int) -> RecordedStack:
-        found, log = Record(self._memory, address, self._log), self._log
+        record, log = Record(self._memory, address, self._log), self._log
         misplaced = address % log.pointer_size
-        if found.total is not None and found.total == found.hash and not misplaced:
-            return RecordedStack(LOG, address, 0, found.frames, NOTHING, found.depth == log.max_depth)
-        unread = None in found.frames and not misplaced and not found.impossible
-        said = UNREADABLE if unread or None in (found.hash, found.depth) else HASH
-        return RecordedStack(LOG, address, 0, (), said)
+        if record.total is not None and record.total == record.hash and not misplaced:
+            return RecordedStack(LOG, address, 0, record.frames, NOTHING, record.depth == log.max_depth)
+        unread = None in record.frames and not misplaced and not record.impossible
+        statuses = UNREADABLE if unread or None in (record.hash, record.depth) else HASH
+        return RecordedStack(LOG, address, 0, (), statuses)
 
     def _read_entry(self, address: int) -> RecordedStack:
         layout, read = self._entry, self._memory.read
@@ -231,8 +231,8 @@ class Traces:
             return RecordedStack(STD, address, 0, (), UNREADABLE)
         if address % layout.pointer_size or head.depth not in layout.frames:
             return RecordedStack(STD, address, 0, (), HASH)
-        found = read_entry(layout, read, address)
-        if found is None:
+        entry = read_entry(layout, read, address)
+        if entry is None:
             return RecordedStack(STD, address, head.number, (), UNREADABLE)
         full = head.depth == layout.max_depth
-        return RecordedStack(STD, address, head.number, found.frames, NO_DATABASE, full)
+        return RecordedStack(STD, address, head.number, entry.frames, NO_DATABASE, full)

@@ -79,16 +79,16 @@ def find(
         elif other is not None:
             segment.append(other)
     page = list(_roots(memory, layouts.page, addresses))
-    known = {heap.address for heap in nt} | {heap.address for heap in segment}
-    known |= {root.address - PAGE_SIZE for root in page}
-    ends = dict(ranges)
+    heap_addresses = {heap.address for heap in nt} | {heap.address for heap in segment}
+    heap_addresses |= {root.address - PAGE_SIZE for root in page}
+    range_ends = dict(ranges)
     for address, segments in named.items():
         layout = layouts.nt[min(segments.values())]
-        if address not in known and memory.member(address, layout.signature) is None:
+        if address not in heap_addresses and memory.member(address, layout.signature) is None:
             # Its segments name it, and its own beginning is not present.
-            nt.append(lost_heap(memory, address, ends.get(address, address), layout, list(segments)))
-    known |= {heap.address for heap in nt}
-    unread = tuple(address for address in dict.fromkeys(listed) if address not in known)
+            nt.append(lost_heap(memory, address, range_ends.get(address, address), layout, list(segments)))
+    heap_addresses |= {heap.address for heap in nt}
+    unread = tuple(address for address in dict.fromkeys(listed) if address not in heap_addresses)
     return FoundHeaps(tuple(disjoint(nt)), tuple(segment), tuple(page), unread)
 
 
@@ -97,14 +97,14 @@ def _segments(memory: Memory, layouts: HeapLayouts, ranges: Sequence[Range]) -> 
 
     Each comes with the number of the first layout that reads it as a segment.
     """
-    found: Dict[int, Dict[int, int]] = {}
+    segments: Dict[int, Dict[int, int]] = {}
     for start, _ in ranges:
         for number, layout in enumerate(layouts.nt):
             heap = memory.member(start, layout.segment_heap)
             if heap and names_heap(memory, start, heap, layout):
-                found.setdefault(heap, {})[start] = number
+                segments.setdefault(heap, {})[start] = number
                 break
-    return found
+    return segments
 
 
 def _segment_heap(
@@ -114,25 +114,25 @@ def _segment_heap(
 
     It is read with the first structures that show no damage, else with the first that its signature confirms.
     """
-    read = [heap for heap in (read_segment_heap(memory, address, each) for each in layouts) if heap]
+    read = [heap for heap in (read_segment_heap(memory, address, layout) for layout in layouts) if heap]
     return next((heap for heap in read if not heap.damaged), read[0] if read else None)
 
 
 def _roots(memory: Memory, layouts: Sequence[PageHeapLayout], handles: Sequence[int]) -> Iterator[Root]:
     """Yields the page heaps behind handles, and the page heaps to which their lists lead."""
     waiting = collections.deque(handle + PAGE_SIZE for handle in handles)
-    seen: Set[int] = set()
+    visited: Set[int] = set()
     listed: Set[int] = set()
-    found = 0
-    while waiting and found < _MAX_ROOTS:
+    count = 0
+    while waiting and count < _MAX_ROOTS:
         address = waiting.popleft()
-        if address in seen:
+        if address in visited:
             continue
-        seen.add(address)
-        read = (read_root(memory, address, each) for each in layouts)
-        root = next((each for each in read if each is not None), None)
+        visited.add(address)
+        read = (read_root(memory, address, candidate) for candidate in layouts)
+        root = next((candidate for candidate in read if candidate is not None), None)
         if root is not None:
-            found += 1
+            count += 1
             yield root
             # The list is the same from each of its members, so it is walked once.
             if address not in listed:
@@ -237,7 +237,7 @@ class _Reading:
 
     def nt_heap(self, heap: Heap) -> None:
         """Reads an NT heap; its first segment is the heap itself."""
-        lost, gone = 0, False
+        missing_bytes, absent = 0, False
         damaged = heap.damaged or any(segment.damaged for segment in heap.segments[:1])
         containers: List[HeapOwner] = []
         for item in heap_blocks(self._memory, heap, self._traces, self._page):
@@ -247,13 +247,13 @@ class _Reading:
                 else:
                     self.groups.add(item)
             else:
-                lost += item.end - item.start
-                whole = self._is_present(item)
-                damaged, gone = damaged or whole, gone or not whole
-        self.lost += lost
-        unread = Said(Word.BYTES_UNREAD, lost) if lost else None
+                missing_bytes += item.end - item.start
+                present = self._is_present(item)
+                damaged, absent = damaged or present, absent or not present
+        self.lost += missing_bytes
+        unread = Said(Word.BYTES_UNREAD, missing_bytes) if missing_bytes else None
         untraced = Word.UST_WITHOUT_HPC if logs_no_block(self._memory, heap) else None
-        own = status(_words(damaged, self._unlisted(heap.address), gone), unread, untraced)
+        heap_status = status(_words(damaged, self._unlisted(heap.address), absent), unread, untraced)
         for number, segment in enumerate(heap.segments):
             creator = segment.creator if number else heap.creator or segment.creator
             self.owners.append(
@@ -263,14 +263,14 @@ class _Reading:
                     segment.address if number else heap.address,
                     segment.pages * PAGE_SIZE,
                     self._traces.index(creator) if creator else None,
-                    _words(segment.damaged) if number else own,
+                    _words(segment.damaged) if number else heap_status,
                 )
             )
         self.owners += containers
 
-    def _is_present(self, lost: Lost) -> bool:
-        present = sum(len(data) for _, data in self._memory.pages(lost.start, lost.end))
-        return present == lost.end - lost.start
+    def _is_present(self, gap: Lost) -> bool:
+        present = sum(len(data) for _, data in self._memory.pages(gap.start, gap.end))
+        return present == gap.end - gap.start
 
     def segment_heap(self, heap: SegmentHeap) -> None:
         """Reads a segment heap as far as its structures are known."""
@@ -279,28 +279,28 @@ class _Reading:
         for trace in named_records(self._memory, heap, self._traces):
             self.groups.add(Block(heap.address, 0, UNKNOWN_SIZE, 0, SEGMENT, False, trace, 0, NOT_READ))
         size = sum(end - start for start, end in heap.segments)
-        said = status(_words(heap.damaged, self._unlisted(heap.address)), NOT_READ)
-        self.owners.append(HeapOwner(SEGMENT_HEAP, heap.address, heap.address, size, None, said))
+        statuses = status(_words(heap.damaged, self._unlisted(heap.address)), NOT_READ)
+        self.owners.append(HeapOwner(SEGMENT_HEAP, heap.address, heap.address, size, None, statuses))
 
     def page_heap(self, root: Root) -> None:
         """Reads a full page heap; the heap behind it is one of the others."""
         handle = root.address - PAGE_SIZE
         busy = freed = 0
-        gone = not root.whole
+        absent = not root.whole
         for node in nodes(self._memory, root, self._nodes):
             if isinstance(node, Unread):
-                gone = True
+                absent = True
                 continue
             busy += not node.freed
             freed += node.freed
             trace = self._traces.entry(node.trace) if node.trace else None
-            size, overhead, said = sized(node.actual, node.actual - node.size, NOTHING)
-            said = status(said, UNPROVEN if node.freed and trace else None)
-            self.groups.add(Block(handle, node.user, size, overhead, PAGE, node.freed, trace, 0, said))
+            size, overhead, statuses = sized(node.actual, node.actual - node.size, NOTHING)
+            statuses = status(statuses, UNPROVEN if node.freed and trace else None)
+            self.groups.add(Block(handle, node.user, size, overhead, PAGE, node.freed, trace, 0, statuses))
         creator = self._traces.entry(root.creator) if root.creator else None
         # If nodes are unreadable, the counts cannot be checked.
-        fewer = not gone and (busy < (root.busy or 0) or freed < (root.freed or 0))
-        self.owners.append(HeapOwner(PAGE_HEAP, handle, handle, 0, creator, _words(fewer, unreadable=gone)))
+        fewer = not absent and (busy < (root.busy or 0) or freed < (root.freed or 0))
+        self.owners.append(HeapOwner(PAGE_HEAP, handle, handle, 0, creator, _words(fewer, unreadable=absent)))
 
     def _unlisted(self, address: int) -> bool:
         return self._listed is not None and address not in self._listed

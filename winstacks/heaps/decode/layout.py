@@ -271,11 +271,11 @@ def nt_layouts(
     Raises:
         MissingMemberError: one of our tables lacks a member
     """
-    found: List[HeapLayout] = []
+    layouts: List[HeapLayout] = []
     if kernel is not None and kernel.has("_HEAP"):
         with contextlib.suppress(MissingMemberError):
-            found.append(HeapLayout(Structures.chain([kernel, generation(kernel, ours)]), pointer_size))
-    return (*found, *(HeapLayout(each, pointer_size) for each in ours))
+            layouts.append(HeapLayout(Structures.chain([kernel, generation(kernel, ours)]), pointer_size))
+    return (*layouts, *(HeapLayout(types, pointer_size) for types in ours))
 
 
 def segment_heap_layouts(
@@ -288,12 +288,12 @@ def segment_heap_layouts(
         ours: our tables for the bitness, with the structures that the kernel's symbols lack
         pointer_size: 4 or 8
     """
-    found: List[SegmentHeapLayout] = []
-    for each in ours:
+    layouts: List[SegmentHeapLayout] = []
+    for our_types in ours:
         with contextlib.suppress(MissingMemberError):
-            types = Structures.chain([kernel, each]) if kernel else each
-            found.append(SegmentHeapLayout(types, pointer_size))
-    return tuple(found)
+            types = Structures.chain([kernel, our_types]) if kernel else our_types
+            layouts.append(SegmentHeapLayout(types, pointer_size))
+    return tuple(layouts)
 
 
 def generation(kernel: Structures, ours: Sequence[Structures]) -> Structures:
@@ -308,12 +308,14 @@ def generation(kernel: Structures, ours: Sequence[Structures]) -> Structures:
         ours: our tables for its bitness, the newest first
     """
     heap = kernel["_HEAP"]
-    alike = [each for each in ours if all(each["_HEAP"].has(name) == heap.has(name) for name in _TELLING)]
-    same = [each for each in alike if _places(each["_HEAP"], each["_HEAP"]) == _places(each["_HEAP"], heap)]
+    alike = [types for types in ours if all(types["_HEAP"].has(name) == heap.has(name) for name in _TELLING)]
+    same = [
+        types for types in alike if _places(types["_HEAP"], types["_HEAP"]) == _places(types["_HEAP"], heap)
+    ]
     return (same or alike or list(ours[-1:]))[0]
 
 
 def _places(names: Structure, structure: Structure) -> List[Optional[int]]:
     """Returns the offset in `structure` of each member of `names`, None for a missing one."""
-    found = (structure.find(name) for name in names.names)
-    return [None if field is None else field.offset for field in found]
+    fields = (structure.find(name) for name in names.names)
+    return [None if field is None else field.offset for field in fields]

@@ -72,7 +72,7 @@ def hides_blocks(memory: Memory, address: int, layout: HeapLayout) -> bool:
         return False
     subsegment = memory.member(address, front.subsegment)
     needed = (front.user_blocks, front.block_size, front.block_count)
-    return subsegment is None or any(memory.member(subsegment, each) is None for each in needed)
+    return subsegment is None or any(memory.member(subsegment, member) is None for member in needed)
 
 
 def _aligned(

@@ -143,24 +143,26 @@ class BlockHeaders:
         return after is not None and after.previous == entry.size
 
     def _walk_range(self, start: int, end: int) -> Iterator[Union[BlockHeader, Lost]]:
-        at = start
+        position = start
         last: Optional[BlockHeader] = None
-        while at < end:
-            entry = self.read(at)
-            linked = entry is not None and (at == start or (last is not None and entry.previous == last.size))
-            if entry is not None and at + entry.size <= end and (linked or self._follows(entry, end)):
+        while position < end:
+            entry = self.read(position)
+            linked = entry is not None and (
+                position == start or (last is not None and entry.previous == last.size)
+            )
+            if entry is not None and position + entry.size <= end and (linked or self._follows(entry, end)):
                 if last is not None and not linked:
                     yield from self._reaching_over(last, entry)
                 elif last is not None:
                     yield last
-                at, last = at + entry.size, entry
+                position, last = position + entry.size, entry
                 continue
             if last is not None:
                 yield last
-            found = self._resume(at + self._unit, end)
-            resumed = end if found is None else found
-            yield Lost(at, resumed)
-            at, last = resumed, None
+            next_entry = self._resume(position + self._unit, end)
+            resumed = end if next_entry is None else next_entry
+            yield Lost(position, resumed)
+            position, last = resumed, None
         if last is not None:
             yield last
 
@@ -171,15 +173,15 @@ class BlockHeaders:
         the block itself. If this chain does not reach the block, the block stays as it is.
         """
         inner: List[BlockHeader] = []
-        at, previous = after.address, after.previous
-        while previous and at - previous > entry.address:
-            at -= previous
-            found = self.read(at)
-            if found is None or found.size != previous:
+        position, previous = after.address, after.previous
+        while previous and position - previous > entry.address:
+            position -= previous
+            header = self.read(position)
+            if header is None or header.size != previous:
                 break
-            inner.append(found)
-            previous = found.previous
-        if inner and at - previous == entry.address:
+            inner.append(header)
+            previous = header.previous
+        if inner and position - previous == entry.address:
             yield entry._replace(size=previous)
             yield from reversed(inner)
         else:
@@ -258,9 +260,9 @@ class _Walker:
         """Returns a busy block; `offset` is its EntryOffset, 0 for none."""
         unused: Optional[int] = entry.unused
         if offset:
-            user, unused, trace, said = self._traces.extended(entry.address, offset, self._layout)
+            user, unused, trace, statuses = self._traces.extended(entry.address, offset, self._layout)
         else:
-            user, trace, said = entry.address + self._layout.unit, None, NOTHING
+            user, trace, statuses = entry.address + self._layout.unit, None, NOTHING
             if entry.flags & EXTRA_PRESENT:
                 trace = self._extra(entry, self._layout.index)
             if self._layout.extended is not None:
@@ -268,32 +270,32 @@ class _Walker:
                     unused = self._layout.unit
                 elif entry.unused < _LEAST_UNUSED:
                     unused = None
-        size, overhead, said = sized(entry.size, unused, said)
-        return self._light(Block(self._address, user, size, overhead, form, False, trace, 0, said))
+        size, overhead, statuses = sized(entry.size, unused, statuses)
+        return self._light(Block(self._address, user, size, overhead, form, False, trace, 0, statuses))
 
     def _light(self, block: Block) -> Block:
         """Returns a block with the size and trace that light page heap stored in it."""
         read = (read_information(self._memory, block.user, layout) for layout in self._page)
-        found = next((each for each in read if each is not None), None)
-        whole = block.size + block.overhead
-        if found is None or found.full or found.size > whole:
+        information = next((candidate for candidate in read if candidate is not None), None)
+        room = block.size + block.overhead
+        if information is None or information.full or information.size > room:
             return block
-        trace = self._traces.entry(found.trace) if found.trace else block.trace
+        trace = self._traces.entry(information.trace) if information.trace else block.trace
         return block._replace(
-            user=found.user,
-            size=found.size,
-            overhead=whole - found.size,
+            user=information.user,
+            size=information.size,
+            overhead=room - information.size,
             form=LIGHT,
-            freed=found.freed,
+            freed=information.freed,
             trace=trace,
-            status=status(block.status, UNPROVEN) if found.freed and trace else block.status,
+            status=status(block.status, UNPROVEN) if information.freed and trace else block.status,
         )
 
     def _extra(self, entry: BlockHeader, index: Field) -> Optional[RecordedStack]:
         """Returns the trace that the last bytes of a block name: a _HEAP_ENTRY_EXTRA or
         _HEAP_FREE_ENTRY_EXTRA."""
-        found = self._memory.member(entry.address + entry.size, index)
-        return self._traces.index(found) if found else None
+        trace_index = self._memory.member(entry.address + entry.size, index)
+        return self._traces.index(trace_index) if trace_index else None
 
     def _freed(self, entry: BlockHeader) -> Iterator[Block]:
         """Yields a free block with the trace of who freed it (5.x), or earlier blocks carved from it."""
@@ -308,11 +310,13 @@ class _Walker:
 
     def _carved(self, start: int, end: int, freed: bool, form: str = BLOCK) -> Iterator[Block]:
         for extension in self._traces.carve(start, end, self._layout):
-            whole = end - start if form == LFH else self._whole(extension, end)
-            size = UNKNOWN_SIZE if whole is None else whole - extension.unused
-            overhead = 0 if whole is None else extension.unused
-            said = OF_THE_FREE if freed else DAMAGED
-            yield Block(self._address, extension.user, size, overhead, form, freed, extension.trace, 0, said)
+            room = end - start if form == LFH else self._whole(extension, end)
+            size = UNKNOWN_SIZE if room is None else room - extension.unused
+            overhead = 0 if room is None else extension.unused
+            statuses = OF_THE_FREE if freed else DAMAGED
+            yield Block(
+                self._address, extension.user, size, overhead, form, freed, extension.trace, 0, statuses
+            )
 
     def _whole(self, extension: Extension, end: int) -> Optional[int]:
         """Returns the size, header included, that the header of a carved block still gives, or None."""
@@ -331,13 +335,13 @@ class _Walker:
             return Block(self._address, 0, UNKNOWN_SIZE, 0, VIRTUAL, False, None, 0, UNREADABLE)
         unused, offset = self._virtual_code(code)
         index = memory.member(address, layout.virtual_index) or 0
-        user, trace, said = header + layout.unit, None, NOTHING
+        user, trace, statuses = header + layout.unit, None, NOTHING
         if offset:
-            user, _, trace, said = self._traces.extended(header, offset, self._layout)
+            user, _, trace, statuses = self._traces.extended(header, offset, self._layout)
         if trace is None and index:
             trace = self._traces.index(index)
-        size, overhead, said = sized(commit, unused, said)
-        return Block(self._address, user, size, overhead, VIRTUAL, False, trace, index, said)
+        size, overhead, statuses = sized(commit, unused, statuses)
+        return Block(self._address, user, size, overhead, VIRTUAL, False, trace, index, statuses)
 
     def _virtual_code(self, code: int) -> Tuple[int, int]:
         """Returns the unused bytes of a virtual-alloc block, and its EntryOffset.

@@ -146,8 +146,8 @@ def lost_heap(
         candidates: addresses that may be segments of the heap
     """
     first = HeapSegment(address, address, 0, address + layout.unit, end, 0, (), frozenset(), True)
-    named = [each for each in candidates if names_heap(memory, each, address, layout)]
-    others = [read_segment(memory, each, layout) for each in named if each != address]
+    named = [candidate for candidate in candidates if names_heap(memory, candidate, address, layout)]
+    others = [read_segment(memory, candidate, layout) for candidate in named if candidate != address]
     segments = (first, *(segment for segment in others if segment is not None))
     return Heap(address, layout, 0, 0, 0, 0, segments, (), True)
 
@@ -158,20 +158,20 @@ def disjoint(heaps: Sequence[Heap]) -> List[Heap]:
     A segment that claims another segment's memory is marked damaged: no memory is walked twice.
     """
     starts = sorted({segment.address for heap in heaps for segment in heap.segments})
-    taken: Set[int] = set()
+    covered: Set[int] = set()
     result: List[Heap] = []
     for heap in heaps:
-        kept = []
+        segments = []
         for segment in heap.segments:
-            if segment.address in taken:
+            if segment.address in covered:
                 continue
-            taken.add(segment.address)
+            covered.add(segment.address)
             position = bisect.bisect_right(starts, segment.address)
             limit = starts[position] if position < len(starts) else segment.last
             if limit < segment.last:
                 segment = segment._replace(last=limit, damaged=True)
-            kept.append(segment)
-        result.append(heap._replace(segments=tuple(kept)))
+            segments.append(segment)
+        result.append(heap._replace(segments=tuple(segments)))
     return result
 
 
@@ -190,9 +190,9 @@ def read_segment(memory: Memory, address: int, layout: HeapLayout) -> Optional[H
     last = memory.member(address, layout.segment_last)
     if base is None or pages is None or first is None or last is None:
         return None
-    links, whole = _range_links(memory, address, layout)
+    links, complete = _range_links(memory, address, layout)
     descriptors = [link - layout.range_link for link in links]
-    ranges = [_uncommitted(memory, each, layout) for each in descriptors]
+    ranges = [_uncommitted(memory, item, layout) for item in descriptors]
     end = base + pages * PAGE_SIZE
     sane = base <= address < first <= last <= end and not first % layout.unit
     if not sane:
@@ -205,9 +205,9 @@ def read_segment(memory: Memory, address: int, layout: HeapLayout) -> Optional[H
         first=first,
         last=last,
         creator=memory.member(address, layout.segment_creator) or 0,
-        uncommitted=tuple(sorted(each for each in ranges if first <= each[0] < each[1] <= end)),
+        uncommitted=tuple(sorted(item for item in ranges if first <= item[0] < item[1] <= end)),
         descriptors=frozenset(descriptors),
-        damaged=not (sane and whole),
+        damaged=not (sane and complete),
     )
 
 
@@ -223,9 +223,11 @@ def _is_heap(memory: Memory, address: int, layout: HeapLayout) -> bool:
 def _heap(memory: Memory, address: int, layout: HeapLayout, candidates: Sequence[int]) -> Heap:
     addresses, complete = _segment_addresses(memory, address, layout)
     virtual = walk(address + layout.virtual_blocks.offset, memory.links)
-    known = dict.fromkeys(addresses)
-    known.update(dict.fromkeys(each for each in candidates if names_heap(memory, each, address, layout)))
-    segments = [read_segment(memory, each, layout) for each in known]
+    segment_addresses = dict.fromkeys(addresses)
+    segment_addresses.update(
+        dict.fromkeys(candidate for candidate in candidates if names_heap(memory, candidate, address, layout))
+    )
+    segments = [read_segment(memory, candidate, layout) for candidate in segment_addresses]
     return Heap(
         address=address,
         layout=layout,
@@ -243,9 +245,9 @@ def _segment_addresses(memory: Memory, heap: int, layout: HeapLayout) -> Tuple[L
     if layout.segment_links is None:
         count = layout.segments.size // layout.pointer_size
         places = (heap + layout.segments.offset + index * layout.pointer_size for index in range(count))
-        found = [memory.pointer(place) for place in places]
-        named = [each for each in found if each and names_heap(memory, each, heap, layout)]
-        return named, len(named) == sum(each != 0 for each in found)
+        pointers = [memory.pointer(place) for place in places]
+        named = [pointer for pointer in pointers if pointer and names_heap(memory, pointer, heap, layout)]
+        return named, len(named) == sum(pointer != 0 for pointer in pointers)
     listed = walk(heap + layout.segments.offset, memory.links)
     starts = (node - layout.segment_links.offset for node in listed.nodes)
     named = [start for start in starts if names_heap(memory, start, heap, layout)]
@@ -268,14 +270,14 @@ def _uncommitted(memory: Memory, descriptor: int, layout: HeapLayout) -> Tuple[i
 
 def _chain(memory: Memory, first: Optional[int], link: int) -> Tuple[List[int], bool]:
     """Follows a chain that ends with 0; returns the addresses of its links."""
-    found: List[int] = []
-    seen: Set[int] = set()
-    at = first
-    while at and at not in seen and len(found) < _MAX_RANGES:
-        seen.add(at)
-        found.append(at + link)
-        at = memory.pointer(at + link)
-    return found, at == 0
+    addresses: List[int] = []
+    visited: Set[int] = set()
+    address = first
+    while address and address not in visited and len(addresses) < _MAX_RANGES:
+        visited.add(address)
+        addresses.append(address + link)
+        address = memory.pointer(address + link)
+    return addresses, address == 0
 
 
 def _key(memory: Memory, heap: int, layout: HeapLayout) -> int:

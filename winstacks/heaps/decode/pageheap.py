@@ -168,33 +168,33 @@ def _tree(
     if pending[0] is None:
         yield Unread(anchor + layout.right.offset)
     while pending and len(seen) < _MAX_NODES:
-        at = pending.pop()
-        if not at or at in seen:
+        address = pending.pop()
+        if not address or address in seen:
             continue
-        seen.add(at)
-        node = _node(memory, at - layout.node_links, layout, False)
-        children = [memory.member(at, layout.right), memory.member(at, layout.left)]
+        seen.add(address)
+        node = _node(memory, address - layout.node_links, layout, False)
+        children = [memory.member(address, layout.right), memory.member(address, layout.left)]
         if node is not None:
             yield node
         if node is None or None in children:
-            yield Unread(at - layout.node_links)
+            yield Unread(address - layout.node_links)
         pending += children
 
 
 def _list(memory: Memory, head: int, layout: PageHeapLayout, seen: Set[int]) -> Iterator[Union[Node, Unread]]:
     """Yields the nodes of a singly linked list, beginning at the pointer to the first node."""
     place = head
-    at = memory.pointer(head)
-    while at and at not in seen and len(seen) < _MAX_NODES:
-        seen.add(at)
-        place = at
-        node = _node(memory, at, layout, True)
+    address = memory.pointer(head)
+    while address and address not in seen and len(seen) < _MAX_NODES:
+        seen.add(address)
+        place = address
+        node = _node(memory, address, layout, True)
         if node is None:
-            yield Unread(at)
+            yield Unread(address)
             return
         yield node
-        at = memory.member(at, layout.node_next)
-    if at is None:
+        address = memory.member(address, layout.node_next)
+    if address is None:
         yield Unread(place)
 
 

@@ -60,19 +60,19 @@ def read_segment_heap(memory: Memory, address: int, layout: SegmentHeapLayout) -
     if memory.member(address, layout.signature) != SIGNATURE:
         return None
     segments: List[Tuple[int, int]] = []
-    whole = True
+    complete = True
     for number in range(layout.context_count):
         context = address + layout.contexts + number * layout.context_size
-        found, closed = _segments(memory, context, layout)
-        segments += found
-        whole = whole and closed
+        ranges, closed = _segments(memory, context, layout)
+        segments += ranges
+        complete = complete and closed
     encoded = memory.number(address + layout.minimum, 1)
     return SegmentHeap(
         address,
         memory.member(address, layout.flags) or 0,
         memory.member(address, layout.interceptor) or 0,
         tuple(sorted(segments)),
-        not whole or encoded is None or bool(encoded & 1),
+        not complete or encoded is None or bool(encoded & 1),
         layout,
     )
 
@@ -84,12 +84,12 @@ def large_blocks(memory: Memory, heap: SegmentHeap, traces: Traces) -> Iterator[
     if encoded is None or encoded & 1:
         return
     pending = [memory.pointer(heap.address + layout.large_root)]
-    seen: Set[int] = set()
-    while pending and len(seen) < _MAX_NODES:
+    visited: Set[int] = set()
+    while pending and len(visited) < _MAX_NODES:
         node = pending.pop()
-        if not node or node in seen:
+        if not node or node in visited:
             continue
-        seen.add(node)
+        visited.add(node)
         yield _large(memory, heap, node - layout.large_node, traces)
         pending.append(memory.member(node, layout.right))
         pending.append(memory.member(node, layout.left))
@@ -117,8 +117,8 @@ def _segments(memory: Memory, context: int, layout: SegmentHeapLayout) -> Tuple[
     listed = walk(context + layout.segment_list, memory.links)
     starts = [node - layout.segment_links for node in listed.nodes]
     aligned = [start for start in starts if not start % length]
-    whole = listed.gap is None and len(aligned) == len(starts)
-    return [(start, start + length) for start in aligned], whole
+    complete = listed.gap is None and len(aligned) == len(starts)
+    return [(start, start + length) for start in aligned], complete
 
 
 def _large(memory: Memory, heap: SegmentHeap, data: int, traces: Traces) -> Block:
@@ -129,14 +129,14 @@ def _large(memory: Memory, heap: SegmentHeap, data: int, traces: Traces) -> Bloc
     if address is None or pages is None:
         return Block(heap.address, 0, UNKNOWN_SIZE, 0, LARGE, False, None, 0, UNREADABLE)
     unused = memory.member(data, layout.large_unused) or 0
-    start, whole = address - unused, pages * PAGE_SIZE
-    before = _before(memory, start, whole - unused, layout)
+    start, length = address - unused, pages * PAGE_SIZE
+    before = _before(memory, start, length - unused, layout)
     trace = None
-    if memory.member(data, layout.large_extra) and unused < whole:
-        end = start + whole - unused + (_TAIL if heap.flags & TAIL_CHECKED else 0)
+    if memory.member(data, layout.large_extra) and unused < length:
+        end = start + length - unused + (_TAIL if heap.flags & TAIL_CHECKED else 0)
         trace = _named(end + -end % _ALIGNMENT, layout, traces)
-    size, overhead, said = sized(whole, unused + before, NOTHING)
-    return Block(heap.address, start + before, size, overhead, LARGE, False, trace, 0, said)
+    size, overhead, statuses = sized(length, unused + before, NOTHING)
+    return Block(heap.address, start + before, size, overhead, LARGE, False, trace, 0, statuses)
 
 
 def _before(memory: Memory, start: int, room: int, layout: SegmentHeapLayout) -> int:

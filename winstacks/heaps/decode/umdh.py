@@ -238,15 +238,15 @@ def totals(log: UmdhLog) -> Dict[Stack, Total]:
     """Returns the total of each stack of a log over all heaps; traces without frames are left out."""
     places = Places(log.modules)
     stacks = {trace: places.stack(frames) for trace, frames in log.traces.items() if frames}
-    found: Dict[Stack, List[int]] = {}
+    sums: Dict[Stack, List[int]] = {}
     for heap in log.heaps:
-        for each in heap.allocations:
-            stack = stacks.get(each.trace)
+        for allocation in heap.allocations:
+            stack = stacks.get(allocation.trace)
             if stack is not None:
-                total = found.setdefault(stack, [0, 0])
+                total = sums.setdefault(stack, [0, 0])
                 total[0] += 1
-                total[1] += each.size
-    return {stack: Total(*total) for stack, total in found.items()}
+                total[1] += allocation.size
+    return {stack: Total(*total) for stack, total in sums.items()}
 
 
 class Growth:
@@ -277,11 +277,11 @@ class Growth:
         """
         stacks = [(self._change(stack), groups) for stack, groups in self._now.items()]
         stacks.sort(key=_growth)
-        found: List[Tuple[Group, Optional[Change]]] = []
+        rows: List[Tuple[Group, Optional[Change]]] = []
         for change, groups in stacks:
-            found.append((groups[0], change))
-            found += ((group, None) for group in groups[1:])
-        return found + [(group, None) for group in self._others]
+            rows.append((groups[0], change))
+            rows += ((group, None) for group in groups[1:])
+        return rows + [(group, None) for group in self._others]
 
     def left(self) -> List[Tuple[Tuple[int, ...], Total]]:
         """Returns the stacks of the log without a busy block now, as present addresses; most bytes last."""

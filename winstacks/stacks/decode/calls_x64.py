@@ -1,11 +1,11 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What unwinding does from an x64 return address: found out once, and carried out for every stack.
+"""The unwinding from an x64 return address, as a rule that is derived once and applied to every stack.
 
-Most frames of a stack are calls that have not returned yet. What unwind data says of such a call depends on
-the place in the function alone. Its rule is put into the form of one read of the stack: where the saved
-registers and the caller's return address lie, and how far the stack pointer moves. A rule that does not take
-this form (a machine frame, two bases, a saved stack pointer) is left to `step_x64`, which carries out any.
+Most frames of a stack are calls that have not returned yet. Unwind data describes such a call by its place in
+the function alone. The rule is put into the form of one read of the stack: the places of the saved registers
+and of the caller's return address, and the distance that the stack pointer moves. A rule that does not fit
+this form (a machine frame, two bases, a saved stack pointer) is left to `step_x64`, which applies any rule.
 """
 
 from __future__ import annotations
@@ -21,31 +21,32 @@ from .registers import NON_VOLATILE, NON_VOLATILE_XMM, RSP, Values
 from .rule_x64 import REGISTERS, Rule, of_prologue
 
 MOST = 1 << 12
-"""How many return addresses of an address space, and rules of a module, are kept."""
+"""Number of return addresses of an address space, and of rules of a module, that are kept."""
 
 _SLOT = 8
 
 
 class Effect:
-    """What unwinding from a return address does, as one read of the stack.
+    """The unwinding from a return address, as one read of the stack.
 
     Args:
-        base: the number of the register from which offsets count
-        slots: offsets of what is read, ascending, eight bytes each and disjoint
-        general: which slot each general register was saved in
-        xmm: which slot the lower half of each Xmm register was saved in; the upper half is in the next one
-        returns: the slot of the caller's return address
-        release: what is added to the base for the caller's stack pointer
+        base: number of the register from which offsets count
+        slots: offsets of the eight-byte slots to read, ascending and disjoint
+        general: slot index of each saved general register, by register number
+        xmm: slot index of the lower half of each saved Xmm register; the upper half is in the next slot
+        returns: slot index of the caller's return address
+        release: distance from the base to the caller's stack pointer, in bytes
 
     Attributes:
-        base: as given
-        start: offset of the first byte that is read
-        size: how many bytes are read
-        unpack: takes bytes and where in them the read begins, and returns the slots
-        returns: as given
-        release: as given
-        xmm: pairs of a register and its slot
-        general: takes 16 registers, the slots, the new stack pointer and None; returns the caller's registers
+        base: see the argument
+        start: offset of the first byte to read
+        size: number of bytes to read
+        unpack: function of bytes and the position of the read in them; returns the slots
+        returns: see the argument
+        release: see the argument
+        xmm: pairs of a register number and its slot index
+        general: function of 16 registers, the slots, the new stack pointer and None, concatenated; returns
+            the caller's registers
     """
 
     __slots__ = ("base", "general", "release", "returns", "size", "start", "unpack", "xmm")
@@ -77,17 +78,17 @@ class Effect:
 
 
 Site = Tuple[Optional[Effect], bool]
-"""Of a return address: the effect, None where it takes more than one; whether code shows that no call is
-before it."""
+"""For a return address: the effect, None if a single read cannot express it; and whether the code shows that
+no call precedes the address."""
 
 
 class CodePlace(NamedTuple):
-    """A place in a function, as unwind data sees it.
+    """A place in a function, as unwind data describes it.
 
     Attributes:
-        entry: the piece of code that holds it
-        chain: the unwind data of that piece, then that of the pieces to which it is chained
-        offset: how far the first unwind data was carried out: places behind a prologue have the same
+        entry: piece of code that holds the place
+        chain: unwind data of that piece, then the unwind data of each piece to which it is chained
+        offset: executed bytes of the first prologue: all places behind the prologue have the same offset
     """
 
     entry: RuntimeFunction
@@ -99,23 +100,23 @@ class CodePlace(NamedTuple):
         """Returns the place of an RVA, which is in a piece or just behind it; raises UnwindDataError."""
         entry = table.direct(piece)
         chain = table.chain(entry)
-        whole = max(chain[0].prolog_size, *(code.offset for code in chain[0].codes), 0)
+        prologue_size = max(chain[0].prolog_size, *(code.offset for code in chain[0].codes), 0)
         inside = entry.begin <= rva < entry.end
-        return cls(entry, chain, min(rva - entry.begin, whole) if inside else whole)
+        return cls(entry, chain, min(rva - entry.begin, prologue_size) if inside else prologue_size)
 
 
 def rule_at(table: FunctionTable, place: CodePlace) -> Tuple[Rule, Optional[Effect]]:
-    """Returns what unwinding from a place does; as one read of the stack, too, where it is one.
+    """Returns the rule of unwinding from a place, and its form as one read of the stack if it has one.
 
     The table keeps both: processes share a table if they are proven to have the same unwind data.
     """
-    kept, key = table.derived, (place.entry.unwind, place.offset)
-    found: Optional[Tuple[Rule, Optional[Effect]]] = kept.get(key)
-    if found is None:
-        if len(kept) >= MOST:
-            kept.clear()
-        found = kept[key] = _derived(place)
-    return found
+    rules, key = table.derived, (place.entry.unwind, place.offset)
+    rule: Optional[Tuple[Rule, Optional[Effect]]] = rules.get(key)
+    if rule is None:
+        if len(rules) >= MOST:
+            rules.clear()
+        rule = rules[key] = _derived(place)
+    return rule
 
 
 def _derived(place: CodePlace) -> Tuple[Rule, Optional[Effect]]:
@@ -124,7 +125,7 @@ def _derived(place: CodePlace) -> Tuple[Rule, Optional[Effect]]:
 
 
 def effect_at(table: FunctionTable, rva: int) -> Optional[Effect]:
-    """Returns what unwinding from the return address at an RVA does, None if that is no single read."""
+    """Returns the effect of unwinding from the return address at an RVA; None if one read is too little."""
     piece = table.find(rva - 1)
     if piece is None:
         return None

@@ -1,8 +1,8 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What x86 code at an address tells of its stack frame: is it set up yet, is it gone already?
+"""The state of the stack frame, recognised in x86 code: frame not set up yet, or already taken down.
 
-x86 images have no unwind data. But an entry and an exit look alike everywhere:
+x86 images have no unwind data. But entries and exits have the same form everywhere:
 
     push ebp; mov ebp, esp          (mov edi, edi before it where functions can be patched)
     lea esp, [ebp - n] or the like; pop edi; pop esi; pop ebx; pop ebp; ret
@@ -18,7 +18,7 @@ from typing import Iterator, List, NamedTuple, Optional, Tuple
 
 EBP, ESP = 5, 4
 LONGEST = 32
-"""Bytes of code that decide whether an exit follows."""
+"""Bytes of code that are enough to recognise an exit."""
 
 _MOV_EBP_ESP = (b"\x8b\xec", b"\x89\xe5")
 _SET_UP = tuple(b"\x55" + move for move in _MOV_EBP_ESP)
@@ -32,15 +32,15 @@ _BEFORE = re.compile(
     re.DOTALL,
 )
 _SEH_CALL = re.compile(rb"(?:\x6a.|\x68.{4})\x68.{4}\xe8.{3}[\x00-\x02\xfd-\xff]", re.DOTALL)
-"""push constant; push constant of 32 bits; call: how functions that use _SEH_prolog begin."""
+"""push constant; push 32-bit constant; call: the start of functions that use _SEH_prolog."""
 _BEHIND_PADDING = re.compile(rb"(?:\xcc\xcc|\x90{5})(?=[^\xcc\x90])|(?<=[\xcc\x90])(?=\x8b\xff)")
-"""The end of padding that code does not run into, or of any padding before a start that can be patched."""
+"""The end of padding that code does not run into, or of any padding before a patchable start."""
 _BEHIND_END = re.compile(rb"(?:\xc3|\xcd\x29|\xc2.\x00|\xeb.|\xe9.{4})\xcc?(?=[^\xcc\x90])", re.DOTALL)
 _BEHIND_ANY_END = re.compile(rb"(?:\xc3|\xc2.\x00|\xe9...[\x00\xff]|\xff\x25.{4})(?=[^\xcc\x90])", re.DOTALL)
 _ALIGNED = 16
 _BEHIND_CALL = re.compile(rb"\xe8...[\x00\x01\xfe\xff]\Z", re.DOTALL)
 LONGEST_START = 5
-"""Bytes of code that decide whether a function starts there."""
+"""Bytes of code that are enough to recognise the start of a function."""
 _PUSH_EBP = re.compile(rb"(?:\x8b\xff)?\x55")
 CLEAR_EBP = re.compile(rb"[\x31\x33]\xed")
 """xor ebp, ebp."""
@@ -51,16 +51,16 @@ _END = re.compile(rb"(?:\xc3|\xc2.\x00)(?:\xcc|\x90|\x66\x90|\x8d[\x74\x76\xb4\x
 _BOUNDED = re.compile(
     rb"\x83([\xf8-\xff])(.)(?:\x77.|\x0f\x87.{4})(?:\x0f\xb6([\x80-\xbf])(.{4}))?\Z", re.DOTALL
 )
-"""cmp register, number; ja; and perhaps movzx register, byte ptr [numbers + register]."""
+"""cmp register, number; ja; then optionally movzx register, byte ptr [numbers + register]."""
 LONGEST_BOUND = 24
 TABLE_JUMP = 7
-"""Bytes of a jump through a table."""
+"""Length of a jump through a table, in bytes."""
 _JUMPS = (b"\xe9", b"\xeb", b"\xff\x25")
 
 
 class Exit(NamedTuple):
-    """The rest of an exit: the stack pointer becomes Ebp (`from_ebp`) or stays, plus `adjust`; `pops` are
-    popped; then comes the return address, and `arguments` bytes go with it."""
+    """The rest of an exit: the stack pointer becomes Ebp (`from_ebp`) or stays, plus `adjust`; then `pops`
+    are popped, the return address is next, and the return releases `arguments` bytes."""
 
     from_ebp: bool
     adjust: int
@@ -69,17 +69,19 @@ class Exit(NamedTuple):
 
 
 def at_entry(code: bytes) -> bool:
-    """Returns whether code is the start of a function that sets up a frame: the return address is on top."""
+    """Returns whether code starts a function that sets up a frame: the return address is on top of the
+    stack."""
     return code.startswith(_SET_UP) or code.startswith(tuple(PATCHABLE + start for start in _SET_UP))
 
 
 def behind_push(before: bytes, code: bytes) -> bool:
-    """Returns whether code is between the two instructions of an entry: the caller's Ebp is on top."""
+    """Returns whether code is between the two instructions of an entry: the caller's Ebp is on top of the
+    stack."""
     return before.endswith(b"\x55") and code.startswith(_MOV_EBP_ESP)
 
 
 def behind_release(before: bytes, code: bytes) -> bool:
-    """Returns whether code is the jump by which a function ends after the caller's Ebp was popped."""
+    """Returns whether code is the jump that ends a function after the caller's Ebp was popped."""
     return before.endswith((b"\x5d", _LEAVE)) and code.startswith(_JUMPS)
 
 
@@ -91,7 +93,7 @@ def sets_up_frame(code: bytes) -> bool:
 def has_border(code: bytes) -> bool:
     """Returns whether another function seems to start in code.
 
-    It does where there is an entry, a return and padding behind it, or padding that code would not run into.
+    The signs of a start are an entry, a return followed by padding, or padding that code would not run into.
     """
     return (
         sets_up_frame(code)
@@ -102,84 +104,85 @@ def has_border(code: bytes) -> bool:
 
 
 def calls_into(code: bytes, start: int, end: int) -> bool:
-    """Returns whether code at an address seems to call something in itself, up to an end."""
-    at = code.find(_CALL)
-    while at >= 0:
-        behind = at + 5
-        target = start + behind + int.from_bytes(code[at + 1 : behind], "little", signed=True)
+    """Returns whether code, from an address up to an end, seems to call something within itself."""
+    position = code.find(_CALL)
+    while position >= 0:
+        behind = position + 5
+        target = start + behind + int.from_bytes(code[position + 1 : behind], "little", signed=True)
         if start < target <= end and target != start + behind:
             return True
-        at = code.find(_CALL, at + 1)
+        position = code.find(_CALL, position + 1)
     return False
 
 
 def ends(code: bytes) -> bool:
-    """Returns whether code ends as it does before a function: with what never goes on behind it, or
-    padding."""
+    """Returns whether code ends as it does before a function: with padding, or an instruction that execution
+    does not pass."""
     return _BEFORE.search(code[-8:]) is not None
 
 
 def at_border(code: bytes, at: int) -> bool:
-    """Returns whether a function starts at a place in code, or padding lies there."""
+    """Returns whether a function starts at a position in code, or padding lies there."""
     return code.startswith(_STARTS, at)
 
 
 def at_padding(code: bytes, at: int) -> bool:
-    """Returns whether padding lies at a place in code."""
+    """Returns whether padding lies at a position in code."""
     return code.startswith(_PADDING, at)
 
 
 def starts(code: bytes) -> Iterator[Tuple[int, bool]]:
-    """Yields where functions that push Ebp first may start: behind an end, or as they all do.
+    """Yields the positions at which functions that push Ebp first may start.
 
-    With each goes whether that is surely an end; a call is one only if it never returns.
+    Each comes with a bool: whether the code before it surely ends there. A call ends code only if it never
+    returns.
     """
-    for found in _PUSH_EBP.finditer(code):
-        before = code[max(found.start() - 8, 0) : found.start()]
+    for match in _PUSH_EBP.finditer(code):
+        before = code[max(match.start() - 8, 0) : match.start()]
         if ends(before):
-            yield found.start(), _BEHIND_CALL.search(before) is None
-        elif code.startswith(_SET_UP, found.end() - 1):
-            yield found.start(), False
+            yield match.start(), _BEHIND_CALL.search(before) is None
+        elif code.startswith(_SET_UP, match.end() - 1):
+            yield match.start(), False
 
 
 def bare_starts(code: bytes, address: int) -> Iterator[int]:
-    """Yields where functions may start whatever they begin with: behind padding, or aligned behind a
-    return or a jump.
+    """Yields the positions at which any function may start: behind padding, or aligned behind a return or a
+    jump.
 
     Args:
         code: the code
-        address: where it lies
+        address: address of the code
     """
-    for found in _BEHIND_PADDING.finditer(code):
-        yield found.end()
-    for found in _BEHIND_END.finditer(code):
-        if (address + found.end()) % _ALIGNED == 0:
-            yield found.end()
+    for match in _BEHIND_PADDING.finditer(code):
+        yield match.end()
+    for match in _BEHIND_END.finditer(code):
+        if (address + match.end()) % _ALIGNED == 0:
+            yield match.end()
 
 
 def ends_before(code: bytes) -> List[int]:
-    """Returns what lies right behind a return or a jump, aligned or not: a function may start there."""
-    return [found.end() for found in _BEHIND_ANY_END.finditer(code)]
+    """Returns the positions right behind a return or a jump, aligned or not: a function may start there."""
+    return [match.end() for match in _BEHIND_ANY_END.finditer(code)]
 
 
 def jump_by_table(before: bytes, jump: bytes) -> Optional[Tuple[int, int, Optional[int]]]:
-    """Decodes a jump through a table whose entries a comparison right before it bounds.
+    """Decodes a jump through a table with a comparison right before it that bounds the table's entries.
 
-    cmp register, n; ja; jmp [table + 4 * register]; movzx register, byte ptr [numbers + register] may lie
-    between.
+    cmp register, n; ja; jmp [table + 4 * register]; optionally, movzx register, byte ptr [numbers + register]
+    lies between.
 
     Args:
-        before: code up to the jump, LONGEST_BOUND bytes of it
-        jump: the jump and what follows, TABLE_JUMP bytes
+        before: LONGEST_BOUND bytes of code up to the jump
+        jump: TABLE_JUMP bytes from the jump on
 
     Returns:
-        (address of the table, greatest number, address of the bytes that number entries or None); None if it
-        is not such a jump.
+        (address of the table, greatest entry number, address of the bytes that hold entry numbers or None);
+        None if the code is no such jump.
     """
-    found = _BOUNDED.search(before)
-    if found is None or len(jump) < TABLE_JUMP or jump[:2] != b"\xff\x24" or jump[2] & 0xC7 != 0x85:
+    match = _BOUNDED.search(before)
+    if match is None or len(jump) < TABLE_JUMP or jump[:2] != b"\xff\x24" or jump[2] & 0xC7 != 0x85:
         return None
-    compared, most, loaded, numbers = found[1][0] & 7, found[2][0], found[3], found[4]
+    compared, most, loaded, numbers = match[1][0] & 7, match[2][0], match[3], match[4]
     index = compared
     if loaded is not None:
         if loaded[0] & 7 != compared:
@@ -195,7 +198,7 @@ def jump_by_table(before: bytes, jump: bytes) -> Optional[Tuple[int, int, Option
 
 
 def exit_at(code: bytes) -> Optional[Exit]:
-    """Decodes the rest of an exit; None if the code is none, or too short to tell."""
+    """Decodes the rest of an exit; None if the code is no exit, or too short to decide."""
     from_ebp, adjust, position, pops = _release(code)
     while position < len(code) and code[position] & 0xF8 == 0x58 and code[position] & 7 != ESP:
         pops += (code[position] & 7,)
@@ -207,7 +210,7 @@ def exit_at(code: bytes) -> Optional[Exit]:
         return Exit(from_ebp, adjust, pops, 0)
     if end[:1] == b"\xc2" and len(end) >= 3:
         return Exit(from_ebp, adjust, pops, int.from_bytes(end[1:3], "little"))
-    # A jump ends a function only if the caller's frame is back.
+    # A jump ends a function only if the caller's frame is restored.
     if EBP in pops and end.startswith(_JUMPS):
         return Exit(from_ebp, adjust, pops, 0)
     return None

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""x86 code as it lies in memory: read page by page, each page once."""
+"""x86 code in memory: read page by page, each page once."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from .frames import Read
 
 _MASK = 0xFFFFFFFF
 _LONGEST, _LEAD = 16, 24
-"""Bytes of the longest instruction, and of those before it that tell something."""
+"""Length of the longest instruction, and of the code before it that its decoding needs, in bytes."""
 _MAX_PAGES = 1 << 10
-"""Pages of code that are kept."""
+"""Number of code pages that are kept."""
 
 
 class CodePages:
@@ -28,40 +28,42 @@ class CodePages:
         self._pages: Dict[int, bytes] = {}
 
     def window(self, address: int) -> Tuple[bytes, int]:
-        """Returns bytes around an address, and where in them the address is.
+        """Returns bytes around an address, and the position of the address in them.
 
-        They hold the whole of an instruction that begins there, and end early where memory is not readable:
-        perhaps at that place or before.
+        The bytes hold the whole instruction that begins at the address. They end early if memory is
+        unreadable: perhaps at the address or before it.
         """
-        number, at = divmod(address, PAGE_SIZE)
+        number, offset = divmod(address, PAGE_SIZE)
         page = self._pages.get(number)
         if page is None:
             if len(self._pages) >= _MAX_PAGES:
                 self._pages.clear()
             page = self._pages[number] = self.ahead(number * PAGE_SIZE, PAGE_SIZE)
-        if page and at <= PAGE_SIZE - _LONGEST:
-            return page, at
-        # At the end of a page, or of one that is not there as a whole (as in small dumps): what is around.
-        before = page[max(at - _LEAD, 0) : at] or self.before(address, _LEAD)
+        if page and offset <= PAGE_SIZE - _LONGEST:
+            return page, offset
+        # At the end of a page, or on a page that is only partly present (as in small dumps): the bytes around
+        # the address.
+        before = page[max(offset - _LEAD, 0) : offset] or self.before(address, _LEAD)
         return before + self.ahead(address, _LONGEST), len(before)
 
     def ahead(self, address: int, length: int) -> bytes:
-        """Returns bytes of code: as many as wanted, or those up to a page border, or none."""
-        for wanted in (length, min(length, PAGE_SIZE - address % PAGE_SIZE)):
-            data = self._read(address & _MASK, wanted)
+        """Returns `length` bytes of code; those up to the page border if not all can be read, or none."""
+        for size in (length, min(length, PAGE_SIZE - address % PAGE_SIZE)):
+            data = self._read(address & _MASK, size)
             if data is not None:
                 return bytes(data)
         return b""
 
     def before(self, address: int, length: int) -> bytes:
-        """Returns bytes of code before an address: as many as wanted, or those of its page."""
-        for wanted in (min(length, address), min(length, address % PAGE_SIZE)):
-            data = self._read(address - wanted, wanted) if wanted else None
+        """Returns `length` bytes of code before an address; the bytes of its page if not all can be read, or
+        none."""
+        for size in (min(length, address), min(length, address % PAGE_SIZE)):
+            data = self._read(address - size, size) if size else None
             if data is not None:
                 return bytes(data)
         return b""
 
     def pointer(self, address: int) -> Optional[int]:
-        """Returns what a pointer holds, None if it cannot be read."""
+        """Returns the 32-bit value of a pointer, None if it cannot be read."""
         data = self._read(address, 4)
         return None if data is None else int.from_bytes(data, "little")

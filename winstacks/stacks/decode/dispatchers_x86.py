@@ -1,13 +1,15 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What the kernel leaves on a 32-bit user stack when it has a thread go on in a dispatcher of ntdll.
+"""The registers that the kernel saves on a 32-bit user stack when it continues a thread in a dispatcher of
+ntdll.
 
 At the entry of KiUserExceptionDispatcher Esp is the address of two pointers: to an EXCEPTION_RECORD and,
-above that, to the CONTEXT that was interrupted. At the entry of KiUserApcDispatcher the CONTEXT lies above
-the APC's routine and its three arguments. The kernel puts all of it below that context's Esp.
+above that, to the interrupted CONTEXT. At the entry of KiUserApcDispatcher the CONTEXT lies above the APC's
+routine and its three arguments. The kernel puts all of these below the Esp in that CONTEXT.
 
 Source: EXCEPTION_RECORD, CONTEXT and its flags: winnt.h, the same in every version. The stack of an APC:
-described (ReactOS, KiInitializeUserApc). That nothing else is taken for them is proven by what they hold.
+described (ReactOS, KiInitializeUserApc). The content of each structure is checked, so that nothing else
+passes for one.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ EXCEPTION = "KiUserExceptionDispatcher"
 APC = "KiUserApcDispatcher"
 CALLBACK = "KiUserCallbackDispatcher"
 NAMES = frozenset((EXCEPTION, APC, CALLBACK))
-"""The functions of ntdll that nobody calls: the kernel has a thread go on in them."""
+"""The functions of ntdll that have no caller: the kernel continues a thread in them."""
 
 Together = Callable[[int, int], bool]
 """(address, address) -> whether both are known to lie on one stack"""
@@ -43,18 +45,18 @@ _APC_ARGUMENTS = 4 * _POINTER
 
 
 def named(label: str) -> Optional[str]:
-    """Returns the dispatcher that a label of ntdll stands for, None if it is another function's."""
+    """Returns the dispatcher that a label of ntdll names, None if it names another function."""
     plain = _DECORATION.sub("", label)
     return plain if plain in NAMES else None
 
 
 class Contexts:
-    """Finds what an exception or an APC interrupted.
+    """Finds the registers that an exception or an APC interrupted.
 
     Args:
-        types: _CONTEXT and _EXCEPTION_RECORD of 32 bits
+        types: structures _CONTEXT and _EXCEPTION_RECORD of 32 bits
         read: reads memory
-        is_code: tells whether an address may be code
+        is_code: returns whether an address may be code
     """
 
     def __init__(self, types: Structures, read: Read, is_code: Callable[[int], bool]) -> None:
@@ -67,12 +69,12 @@ class Contexts:
         self._record = record.reader("NumberParameters")
 
     def find(self, name: str, entry: int, together: Together) -> Optional[Registers32]:
-        """Returns the registers that were interrupted, if what lies there proves itself.
+        """Returns the interrupted registers if the structures on the stack prove themselves, else None.
 
         Args:
-            name: the dispatcher: EXCEPTION or APC
+            name: dispatcher: EXCEPTION or APC
             entry: Esp at its first instruction
-            together: tells whether two addresses lie on one stack
+            together: returns whether two addresses lie on one stack
         """
         context = self._behind_record(entry) if name == EXCEPTION else entry + _APC_ARGUMENTS
         data = self._read(context, self._context_size) if context and together(entry, context) else None
@@ -88,11 +90,13 @@ class Contexts:
         return Registers32(ip, sp, bp)
 
     def _behind_record(self, entry: int) -> Optional[int]:
-        """Returns the address of an exception's CONTEXT if the record below it is in order."""
+        """Returns the address of an exception's CONTEXT if the record below it is valid."""
         pair = self._read(entry, _PAIR)
         if pair is None:
             return None
-        record, context = (int.from_bytes(pair[at : at + _POINTER], "little") for at in (0, _POINTER))
+        record, context = (
+            int.from_bytes(pair[offset : offset + _POINTER], "little") for offset in (0, _POINTER)
+        )
         if (record | context) % _POINTER or not entry + _PAIR <= record < context:
             return None
         data = self._read(record, self._parameters_at)

@@ -1,8 +1,9 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What one x86 instruction does to what is known of Esp, Ebp and of the registers that calls keep.
+"""The effect of one x86 instruction on the known values of Esp, Ebp and the registers that functions
+preserve.
 
-Places on the stack are counted from the return address downwards, so that a depth is what lies between.
+A depth is the distance of a place on the stack below the return address, in bytes.
 
 Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2; the prologues of Microsoft's
 and GNU's compilers.
@@ -16,24 +17,24 @@ from typing import NamedTuple, Optional, Tuple
 from .instructions_x86 import Instruction
 
 CALLERS, OURS, BASED, COPY, OTHER = range(5)
-"""What Ebp is: the caller's, the frame pointer that the function has set up, or something else.
+"""Value of Ebp: the caller's, the frame pointer that the function has set up, or something else.
 
 OURS points at the caller's Ebp right below the return address, BASED at another known depth. COPY points at
-the caller's Ebp too, but what lies above that is a copy of the return address: the function aligns its stack.
+the caller's Ebp too, but above it lies a copy of the return address: the function aligns its stack.
 """
 
 
 class StackPlace(NamedTuple):
-    """What is known at an instruction.
+    """The known stack state before an instruction.
 
     Attributes:
-        depth: how far below the return address Esp is, None if that is not known
-        ebp: what Ebp is
-        saved: the depth at which the caller's Ebp lies, None if it was not pushed
-        loaded: of Ebx, Esi and Edi, which calls keep: the address of the pointer that was loaded into it last
-            (of an import, say), None for anything else
-        frame: the depth that Ebp points at if it is BASED, else None
-        ebx: the depth that Ebx points at, None if it does not or that is not known
+        depth: depth of Esp, in bytes; None if unknown
+        ebp: value of Ebp: CALLERS, OURS, BASED, COPY or OTHER
+        saved: depth of the caller's saved Ebp, None if it was not pushed
+        loaded: for each of Ebx, Esi and Edi: address of the pointer that was loaded into it last (of an
+            import, say), None for any other value
+        frame: depth that Ebp points at if it is BASED, else None
+        ebx: depth that Ebx points at; None if it points elsewhere, or if this is unknown
     """
 
     depth: Optional[int]
@@ -46,33 +47,33 @@ class StackPlace(NamedTuple):
 
 ENTRY = StackPlace(0, CALLERS, None)
 SET_UP = StackPlace(None, OURS, 4)
-"""Behind a call that has set up the frame."""
+"""State behind a call that has set up the frame."""
 
 _UNKNOWN = StackPlace(None, OTHER, None)
 _FRAME = 4
-"""The depth that a frame pointer mostly points at."""
+"""Depth that a frame pointer usually points at."""
 
 
 def both(first: StackPlace, second: StackPlace) -> StackPlace:
-    """Returns what holds whichever way execution came."""
+    """Returns the facts that two states share: those that hold on both ways."""
     same = (first.ebp, first.frame) == (second.ebp, second.frame)
     return StackPlace(
         first.depth if first.depth == second.depth else None,
         first.ebp if same else OTHER,
         first.saved if first.saved == second.saved else None,
-        tuple(one if one == other else None for one, other in zip(first.loaded, second.loaded)),
+        tuple(this if this == other else None for this, other in zip(first.loaded, second.loaded)),
         first.frame if same else None,
         first.ebx if first.ebx == second.ebx else None,
     )
 
 
 def changed(code: bytes, found: Instruction, place: StackPlace) -> StackPlace:
-    """Returns what is known behind an instruction that neither jumps nor calls.
+    """Returns the state behind an instruction that neither jumps nor calls.
 
     Args:
-        code: bytes that hold the instruction, and what lies before it as far as that is at hand
-        found: the instruction, by its places in these
-        place: what is known before it
+        code: bytes that hold the instruction, and the code before it if available
+        found: the instruction, with positions in `code`
+        place: state before the instruction
     """
     byte = code[found.modrm] if found.modrm < found.operand else None
     after = _stack_changed(code, found, place)
@@ -80,27 +81,27 @@ def changed(code: bytes, found: Instruction, place: StackPlace) -> StackPlace:
         if found.opcode not in (0x8B, 0x89) or (byte not in _LOADS and byte not in (0xDC, 0xE3)):
             return after
     written = _kept_written(found.opcode, byte)
-    loaded = tuple(None if number in written else known for number, known in zip(KEPT, after.loaded))
+    loaded = tuple(None if number in written else pointer for number, pointer in zip(KEPT, after.loaded))
     ebx = None if _EBX in written else after.ebx
     if found.opcode == 0x8B and byte in _LOADS and not found.prefixed:
         slot = int.from_bytes(code[found.modrm + 1 : found.modrm + 5], "little")
-        loaded = tuple(slot if number == byte >> 3 else known for number, known in zip(KEPT, loaded))
+        loaded = tuple(slot if number == byte >> 3 else pointer for number, pointer in zip(KEPT, loaded))
     elif (found.opcode, byte) in ((0x8B, 0xDC), (0x89, 0xE3)):
         ebx = place.depth
     return after._replace(loaded=loaded, ebx=ebx)
 
 
 def operand(code: bytes, found: Instruction) -> int:
-    """Returns what an instruction has for an immediate or a distance: signed, but for what a return pops."""
+    """Returns an instruction's immediate or jump distance: signed, except for the operand of a return."""
     data = code[found.operand : found.end]
     return int.from_bytes(data, "little", signed=found.opcode != 0xC2)
 
 
-def _stack_changed(code: bytes, found: Instruction, place: StackPlace) -> StackPlace:
-    """Returns what is known of Esp and Ebp behind an instruction."""
-    opcode = found.opcode
-    if found.prefixed and opcode not in (0x89, 0x8B, 0xFF, 0x8F, 0x8D) and opcode < 0xF00:
-        # A segment or a lock changes nothing here, a push of 16 bits is made by no compiler.
+def _stack_changed(code: bytes, decoded: Instruction, place: StackPlace) -> StackPlace:
+    """Returns the state of Esp and Ebp behind an instruction."""
+    opcode = decoded.opcode
+    if decoded.prefixed and opcode not in (0x89, 0x8B, 0xFF, 0x8F, 0x8D) and opcode < 0xF00:
+        # A segment or lock prefix changes nothing here; no compiler generates a 16-bit push.
         if 0x50 <= opcode <= 0x61 or opcode in (0x68, 0x6A, 0x9C, 0x9D):
             return _UNKNOWN
     if opcode == 0x55:
@@ -121,40 +122,41 @@ def _stack_changed(code: bytes, found: Instruction, place: StackPlace) -> StackP
         return _moved(place, 32)
     if opcode in (0x61, 0x94, 0x95):
         return _UNKNOWN
-    if found.modrm == found.operand:
-        # Without a ModRM byte the opcode's low bits may name a register that is written.
+    if decoded.modrm == decoded.operand:
+        # Without a ModRM byte the low bits of the opcode may name a register that is written.
         return _written_by_opcode(opcode, place)
-    return _with_modrm(code, found, place)
+    return _with_modrm(code, decoded, place)
 
 
 def _popped(place: StackPlace) -> StackPlace:
-    """Returns what is known behind `pop ebp`."""
+    """Returns the state behind `pop ebp`."""
     if place.ebp == COPY:
         return place._replace(depth=None, ebp=CALLERS, saved=None)
     if place.ebp in (OURS, BASED) and place.depth is None and place.saved is not None:
-        # In a function with a frame pointer that is its end, whatever calls have popped before.
+        # In a function with a frame pointer this is the end, so Esp is at the saved Ebp, whatever calls have
+        # popped.
         place = place._replace(depth=place.saved)
     back = place.saved is not None and place.depth == place.saved
     return _moved(place, -4)._replace(ebp=CALLERS if back else OTHER, saved=None, frame=None)
 
 
-def _with_modrm(code: bytes, found: Instruction, place: StackPlace) -> StackPlace:
-    """Returns what is known behind an instruction with a ModRM byte, as far as it names Esp or Ebp."""
-    opcode, byte = found.opcode, code[found.modrm]
+def _with_modrm(code: bytes, decoded: Instruction, place: StackPlace) -> StackPlace:
+    """Returns the state behind an instruction with a ModRM byte, if it names Esp or Ebp."""
+    opcode, byte = decoded.opcode, code[decoded.modrm]
     mode, register, base = byte >> 6, byte >> 3 & 7, byte & 7
     if opcode == 0xFF and register == 6:
         return _moved(place, 4)
     if opcode == 0x8F:
         return _moved(place, -4) if mode != 3 or base not in (_ESP, _EBP) else _UNKNOWN
     if opcode in (0x81, 0x83) and byte in (0xEC, 0xC4):
-        size = operand(code, found)
+        size = operand(code, decoded)
         return _moved(place, size if byte == 0xEC else -size)
     if opcode in (0x81, 0x83) and byte in (0xED, 0xC5):
-        size = operand(code, found)
+        size = operand(code, decoded)
         frame = _pointed_at(place)
         return _framed(place, None if frame is None else frame + (size if byte == 0xED else -size))
     if (opcode, byte) in ((0x8B, 0xEC), (0x89, 0xE5)):
-        if place.depth is None and _copies(code, found, place):
+        if place.depth is None and _copies(code, decoded, place):
             return place._replace(ebp=COPY, frame=None)
         return _framed(place, place.depth)
     if (opcode, byte) in ((0x8B, 0xE5), (0x89, 0xEC)):
@@ -162,8 +164,8 @@ def _with_modrm(code: bytes, found: Instruction, place: StackPlace) -> StackPlac
     if (opcode, byte) in ((0x8B, 0xE3), (0x89, 0xDC)):
         return place._replace(depth=place.ebx)
     if opcode == 0x8D and register in (_ESP, _EBP):
-        led = _leads(code, found, place)
-        return place._replace(depth=led) if register == _ESP else _framed(place, led)
+        depth = _leads(code, decoded, place)
+        return place._replace(depth=depth) if register == _ESP else _framed(place, depth)
     written = _written(opcode, mode, register, base)
     if _ESP in written:
         place = place._replace(depth=None)
@@ -173,7 +175,7 @@ def _with_modrm(code: bytes, found: Instruction, place: StackPlace) -> StackPlac
 
 
 def _framed(place: StackPlace, frame: Optional[int]) -> StackPlace:
-    """Returns what is known once Ebp points at a depth; a frame pointer is one only if Ebp was pushed."""
+    """Returns the state once Ebp points at a depth; Ebp counts as a frame pointer only if it was pushed."""
     if frame is None or place.saved is None:
         return place._replace(ebp=OTHER, frame=None)
     if frame == place.saved == _FRAME:
@@ -182,32 +184,32 @@ def _framed(place: StackPlace, frame: Optional[int]) -> StackPlace:
 
 
 def _pointed_at(place: StackPlace) -> Optional[int]:
-    """Returns the depth that Ebp points at, None if that is not known."""
+    """Returns the depth that Ebp points at, None if unknown."""
     return _FRAME if place.ebp == OURS else place.frame
 
 
-def _copies(code: bytes, found: Instruction, place: StackPlace) -> bool:
-    """Returns whether what was pushed last is the caller's Ebp below a copy of the return address.
+def _copies(code: bytes, decoded: Instruction, place: StackPlace) -> bool:
+    """Returns whether the last push was the caller's Ebp below a copy of the return address.
 
-    push ebx; mov ebx, esp; (align Esp); push ebp; mov ebp, [ebx + 4]; mov [esp + 4], ebp: Microsoft's.
-    lea ecx, [esp + 4]; (align Esp); push [ecx - 4]; push ebp: GNU's, with any register.
+    Microsoft: push ebx; mov ebx, esp; (align Esp); push ebp; mov ebp, [ebx + 4]; mov [esp + 4], ebp.
+    GNU, with any register: lea ecx, [esp + 4]; (align Esp); push [ecx - 4]; push ebp.
     """
-    before = code[max(found.modrm - 1 - _LONGEST_COPY, 0) : found.modrm - 1]
+    before = code[max(decoded.modrm - 1 - _LONGEST_COPY, 0) : decoded.modrm - 1]
     if place.ebx == _FRAME and before.endswith(_STORE_RETURN):
         return True
     pushed = _PUSHED_RETURN.search(before)
     return pushed is not None and pushed[1][0] >> 3 & 7 == pushed[2][0] & 7
 
 
-def _leads(code: bytes, found: Instruction, place: StackPlace) -> Optional[int]:
-    """Returns the depth that `lea`, of Esp or Ebp, makes its register point at."""
-    at, byte = found.modrm + 1, code[found.modrm]
+def _leads(code: bytes, decoded: Instruction, place: StackPlace) -> Optional[int]:
+    """Returns the depth that the target register of `lea`, from Esp or Ebp, points at afterwards."""
+    position, byte = decoded.modrm + 1, code[decoded.modrm]
     mode, base = byte >> 6, byte & 7
     sib = base == _ESP
-    if mode == 3 or (sib and code[at] != 0x24) or (base not in (_ESP, _EBP)) or (mode == 0 and not sib):
+    if mode == 3 or (sib and code[position] != 0x24) or (base not in (_ESP, _EBP)) or (mode == 0 and not sib):
         return None
-    at += sib
-    moved = int.from_bytes(code[at : at + (0, 1, 4)[mode]], "little", signed=True)
+    position += sib
+    moved = int.from_bytes(code[position : position + (0, 1, 4)[mode]], "little", signed=True)
     depth = place.depth if sib else _pointed_at(place)
     return None if depth is None else depth - moved
 
@@ -221,7 +223,7 @@ _NAMED_BY_OPCODE = (0x40, 0x48, 0xB8, 0x0FC8)
 
 
 def _written_by_opcode(opcode: int, place: StackPlace) -> StackPlace:
-    """Returns what is known behind an instruction without a ModRM byte."""
+    """Returns the state behind an instruction without a ModRM byte."""
     if opcode & ~7 in _NAMED_BY_OPCODE:
         if opcode & 7 == _ESP:
             return place._replace(depth=None)
@@ -240,10 +242,10 @@ _LONGEST_COPY = 16
 
 _EBX, _ESP, _EBP = 3, 4, 5
 KEPT = (_EBX, 6, 7)
-"""Ebx, Esi and Edi, as the processor numbers them: a function keeps them for its caller."""
+"""Ebx, Esi and Edi, by processor number: the registers that a function preserves for its caller."""
 _NONE_LOADED = (None, None, None)
 _LOADS = frozenset(number << 3 | 5 for number in KEPT)
-"""ModRM bytes of `mov` into one of them from an address that is in the instruction."""
+"""ModRM bytes of `mov` into one of these registers from an address within the instruction."""
 _STRINGS = {
     **dict.fromkeys((0x6C, 0x6D, 0xAA, 0xAB, 0xAE, 0xAF), (7,)),
     **dict.fromkeys((0x6E, 0x6F, 0xAC, 0xAD), (6,)),
@@ -254,11 +256,11 @@ _OF_8_BITS = frozenset(
     (*range(0, 0x40, 8), *range(2, 0x40, 8), 0x80, 0x82, *range(0x84, 0x8C, 2), 0xC0, 0xC6)
 )
 _OF_8_BITS |= frozenset((0xD0, 0xD2, 0xF6, 0xFE, 0x0FB0, 0x0FC0, *range(0x0F90, 0x0FA0)))
-"""Instructions with a ModRM byte whose registers have 8 bits: numbers 3 and 7 are Bl and Bh."""
+"""Instructions with a ModRM byte and 8-bit registers: numbers 3 and 7 are Bl and Bh."""
 
 
 def _kept_written(opcode: int, byte: Optional[int]) -> Tuple[int, ...]:
-    """Returns which of Ebx, Esi and Edi an instruction may write, rather too many."""
+    """Returns which of Ebx, Esi and Edi an instruction may write; it may list too many."""
     if byte is None:
         if opcode in (0xB3, 0xB7, 0x0FA2):
             return (3,)
@@ -280,21 +282,22 @@ _TO_BASE = frozenset(
         *(0x0FBB, 0x0FC7),
     )
 )
-"""Instructions that write what the low bits of ModRM name: its middle bits name a source, or what is done."""
+"""Instructions that write the operand in the low bits of ModRM; the middle bits name a source or the
+operation."""
 _VECTORS = frozenset(
     0x0F00 | second
     for low, high in ((0x10, 0x17), (0x28, 0x2B), (0x2E, 0x2F), (0x51, 0x7D), (0xD0, 0xD6), (0xD8, 0xFF))
     for second in (*range(low, high + 1), 0x7F, 0xC2, 0xC4, 0xC6)
 )
-"""Instructions of two bytes whose registers are those of MMX and SSE, or that only read a general one."""
+"""Two-byte instructions on MMX and SSE registers, or that only read a general register."""
 
 
 def _written(opcode: int, mode: int, register: int, base: int) -> Tuple[int, ...]:
-    """Returns which general registers an instruction with a ModRM byte may write, rather too many."""
+    """Returns the general registers that an instruction with a ModRM byte may write; it may list too many."""
     if opcode in _READS_ONLY or 0xD8 <= opcode <= 0xDF:
         return ()
     if opcode in (0x80, 0x82, 0xC0, 0xC6, 0xD0, 0xD2, 0xF6, 0xFE) or opcode in (0x00, 0x02, 0x88, 0x8A):
-        # Of eight bits: numbers 4 and 5 are Ah and Ch.
+        # 8-bit registers: numbers 4 and 5 are Ah and Ch.
         return ()
     if opcode in (0x81, 0x83) and register == 7:
         return ()

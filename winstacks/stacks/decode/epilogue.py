@@ -1,12 +1,12 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""x64 epilogues, recognised in code bytes: what is left of one between an address and its return or jump.
+"""x64 epilogues, recognised in code bytes: the rest of an epilogue between an address and its return or jump.
 
-The ABI allows an epilogue only one form, so that an unwinder may recognise it: `add rsp, constant` or
-`lea rsp, constant[frame register]`, then pops of eight-byte registers, then a return or a jump that leaves
-the function. Besides, what pops and returns from an interrupt (`iretq`) is taken for the end of a handler.
-Source: Microsoft, "x64 prolog and epilog", "Epilog code"; which return and jump encodings count
-is as in the MIT-licensed unwinder of CoreCLR.
+The ABI allows only one form of epilogue, so that an unwinder can recognise it: `add rsp, constant` or `lea
+rsp, constant[frame register]`, then pops of eight-byte registers, then a return or a jump that leaves the
+function. In addition, pops followed by a return from an interrupt (`iretq`) count as the end of a handler.
+Source: Microsoft, "x64 prolog and epilog", "Epilog code"; the accepted encodings of returns and jumps are the
+ones of CoreCLR's MIT-licensed unwinder.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from ...names.decode.unwindinfo import Bytes
 from .registers import RSP
 
 LONGEST = 64
-"""Bytes of code looked at: a lea of eight bytes, fifteen pops of two, and the longest jump, with room."""
+"""Bytes of code that are examined: a lea of eight bytes, fifteen pops of two, and the longest jump, with
+room."""
 
 LONGEST_PART = 8
-"""Bytes of the longest instruction of an epilogue."""
+"""Length of the longest instruction of an epilogue, in bytes."""
 
 REX_W = 0x48
 IRETQ = b"\x48\xcf"
@@ -48,13 +49,13 @@ def decode(
     """Decodes the rest of an epilogue.
 
     Args:
-        code: the bytes of code at the address, as many as can be read
-        address: address of the first of them, in any unit that jumps can be counted in
-        frame_register: the number of the function's frame register, 0 if it has none
-        leaves: tells whether a jump to an address ends the function (rather than staying in it)
+        code: bytes of code at the address, as many as can be read
+        address: address of the first byte, in any unit that jumps can be counted in
+        frame_register: number of the function's frame register, 0 if it has none
+        leaves: returns whether a jump to an address ends the function (rather than staying in it)
 
     Returns:
-        What the epilogue still does, or None if the code is not an epilogue (or too short to tell).
+        The rest of the epilogue; None if the code is not an epilogue, or too short to decide.
     """
     code = bytes(code[:LONGEST])
     base, adjust, position = _release(code, frame_register)
@@ -69,18 +70,20 @@ def decode(
 
 
 def decided(code: Bytes, frame_register: int) -> bool:
-    """Returns whether bytes of code are enough to say that they are none of an epilogue."""
+    """Returns whether bytes of code are enough to rule out an epilogue."""
     code = bytes(code[:LONGEST])
     return len(code) - _behind_pops(code, frame_register) >= LONGEST_PART
 
 
 def returning(code: Bytes, frame_register: int) -> Optional[Epilogue]:
-    """Decodes the rest of an epilogue that ends in a return: only a jump needs more than the code to tell."""
+    """Decodes the rest of an epilogue that ends in a return; a jump would need more than its code to be
+    recognised."""
     return decode(code, 0, frame_register, lambda _target: False)
 
 
 def calls(code: Bytes, frame_register: int) -> bool:
-    """Returns whether code calls where an epilogue would return or jump: nothing in an epilogue calls."""
+    """Returns whether code calls at the position where an epilogue would return or jump: epilogues never
+    call."""
     code = bytes(code[:LONGEST])
     return _CALL.match(code, _behind_pops(code, frame_register)) is not None
 
@@ -119,7 +122,7 @@ def _lea(code: bytes, frame_register: int) -> Tuple[Optional[int], int, int]:
 
 
 def _pops(code: bytes, position: int) -> Iterator[Tuple[int, int]]:
-    """Yields (register, length) of consecutive pops."""
+    """Yields (register, length) for each of the consecutive pops."""
     while position < len(code):
         extended = code[position] & 0xFE == 0x40 and position + 1 < len(code)
         operation = code[position + 1] if extended else code[position]
@@ -135,7 +138,7 @@ def _pops(code: bytes, position: int) -> Iterator[Tuple[int, int]]:
 def _ends(code: bytes, address: int, leaves: Callable[[int], bool]) -> bool:
     """Returns whether the code is a return, or a jump that leaves the function."""
     if code[:1] == b"\xf2":
-        # A bnd prefix changes nothing that matters here.
+        # A bnd prefix makes no difference here.
         code, address = code[1:], address + 1
     if code[:1] in (b"\xc3", b"\xc2") or code[:2] == b"\xf3\xc3":
         return True

@@ -1,11 +1,13 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What x86 code has done to the stack where it has come to: proven along every way that leads there.
+"""The stack state at each instruction of an x86 function, proven along every way that leads to the
+instruction.
 
-A function is followed from its first instruction over its jumps. At each instruction is known how far below
-the return address Esp is, and whether Ebp is the frame pointer that the function has set up. Where two ways
-disagree nothing is known; what no way reaches (a neighbour without padding, a `__finally`) is not in
-the function. A call through Ebx, Esi or Edi goes where the pointer in it leads, if the function loaded it.
+A function is followed from its first instruction along its jumps. For each instruction the depth of Esp below
+the return address is known, and whether Ebp is the frame pointer that the function has set up. A fact on
+which two ways disagree counts as unknown; code that no way reaches (a neighbour without padding, a
+`__finally`) is not part of the function. A call through Ebx, Esi or Edi goes to the target of the pointer in
+the register, if the function loaded it.
 """
 
 from __future__ import annotations
@@ -20,35 +22,38 @@ from .instructions_x86 import Instruction, instruction
 
 MAX_INSTRUCTIONS = 6000
 MAX_ROUNDS = 4
-"""Instructions of one function that are looked at, and how often."""
+"""Limits for one function: instructions that are followed, and rounds."""
 
 NEAR = 0x800
-"""How far behind its start a function's jump with the caller's frame back goes to a part of it."""
+"""Distance from a function's start within which a jump with the caller's frame restored goes to a part of the
+function."""
 
 MAX_POPPED = 0x40
-"""Bytes of arguments that an unknown function is taken to pop."""
+"""Upper bound for the bytes of arguments that an unknown function may pop."""
 
 _PROBES = (0x10000, 0x20000)
-"""Depths by which it is found out whether an instruction moves Esp by a known number of bytes."""
+"""Depths with which an instruction is tried, to find out whether it moves Esp by a known number of bytes."""
 
 Pops = Callable[[int], Optional[int]]
-"""address of a function -> how many bytes of arguments it pops, None if that is not known"""
+"""address of a function -> number of bytes of arguments that it pops, None if unknown"""
 
 SetUp = Callable[[int], Optional[int]]
-"""address of a function -> how much who calls it has pushed if it sets up the frame for that, else None"""
+"""address of a function -> if it sets up the frame for its caller, bytes that the caller has pushed, else
+None"""
 
 Is = Callable[[int], bool]
-"""address of a function -> whether it is one of a kind"""
+"""address of a function -> whether it is of a certain kind"""
 
 
 _POP_EBP = b"\x5d"
 _FAST_FAIL = 0x29
 _JUMP_BY_TABLE = 0x24
-"""ModRM of `jmp [table + 4 * register]`, the first of its two bytes."""
+"""ModRM of `jmp [table + 4 * register]`: the first of its two bytes."""
 
 
 class Way(NamedTuple):
-    """Where execution may go on, what is known there, and whether it gets there only if a call returns."""
+    """A place where execution may continue, the stack state there, and whether only a returning call leads to
+    it."""
 
     to: int
     place: StackPlace
@@ -59,19 +64,20 @@ class Flow:
     """A function, followed from its start, wherever its parts lie.
 
     Args:
-        code: the code of the address space
-        start: the address of its first instruction
-        pops: tells what functions pop
-        sets_up: tells which functions set up a frame for their caller, as _SEH_prolog and _EH_prolog3 do
-        takes_down: tells which functions take it down
-        most: instructions that may be looked at, if these are fewer than MAX_INSTRUCTIONS
-        evens_out: find out what unknown calls pop by what comes out even (see `_even_out`)
+        code: code of the address space
+        start: address of the first instruction
+        pops: returns the bytes of arguments that a function pops
+        sets_up: returns whether a function sets up a frame for its caller, as _SEH_prolog and _EH_prolog3 do
+        takes_down: returns whether a function takes down its caller's frame
+        most: number of instructions that may be followed, if lower than MAX_INSTRUCTIONS
+        evens_out: whether to derive the bytes that unknown calls pop from the returns (see `_even_out`)
 
     Attributes:
-        places: what is known before each instruction that it can come to, by address
-        returns: bytes of arguments that its returns pop, by address
-        tails: where it goes on in other functions, with the caller's frame back, by address of the jump
-        count: instructions that were looked at
+        places: stack state before each reachable instruction, by address
+        returns: bytes of arguments that each return pops, by address of the return
+        tails: target in another function of each jump with the caller's frame restored, by address of the
+            jump
+        count: number of instructions that were followed
     """
 
     def __init__(
@@ -107,7 +113,7 @@ class Flow:
         for _ in range(MAX_ROUNDS):
             borders = set(self._called_inside)
             self._follow(borders)
-            # What is called is a function of its own, wherever it lies.
+            # A called address starts another function, wherever it lies.
             if not any(inside in self.places for inside in self._called_inside):
                 return
         self.places.clear()
@@ -116,13 +122,13 @@ class Flow:
         self.places.clear()
         self.returns.clear()
         self.tails.clear()
-        left = [Way(self._start, ENTRY)]
-        while left:
-            address, place, falls = left.pop()
-            known = self.places.get(address)
-            if known is not None:
-                place = both(known, place)
-                if place == known:
+        pending = [Way(self._start, ENTRY)]
+        while pending:
+            address, place, falls = pending.pop()
+            earlier = self.places.get(address)
+            if earlier is not None:
+                place = both(earlier, place)
+                if place == earlier:
                     continue
             if address in borders or self._is_border(address, place, falls):
                 continue
@@ -131,48 +137,50 @@ class Flow:
                 return
             self.count += 1
             self.places[address] = place
-            left.extend(self._next(address, place, falls))
+            pending.extend(self._next(address, place, falls))
 
     def _is_border(self, address: int, place: StackPlace, falls: bool) -> bool:
         """Returns whether another function starts at an address, or no code can be read there.
 
-        What looks like a start is one behind a call, which may never return, and where Ebp is saved already.
+        Code that looks like a start counts as one behind a call, which may never return, and where Ebp is
+        saved already.
         """
-        code, at = self._memory.window(address)
-        if at >= len(code) or clues_x86.at_padding(code, at):
+        code, offset = self._memory.window(address)
+        if offset >= len(code) or clues_x86.at_padding(code, offset):
             return True
         if falls:
-            return clues_x86.at_border(code, at)
-        return place.saved is not None and clues_x86.at_entry(code[at : at + clues_x86.LONGEST_START])
+            return clues_x86.at_border(code, offset)
+        return place.saved is not None and clues_x86.at_entry(code[offset : offset + clues_x86.LONGEST_START])
 
     def _next(self, address: int, place: StackPlace, falls: bool = False) -> Iterator[Way]:
-        """Yields where execution may go from an instruction, and what is known there."""
-        self._code, at = self._memory.window(address)
-        found = instruction(self._code, at)
-        if found is None:
+        """Yields the places where execution may go from an instruction, with the stack state there."""
+        self._code, offset = self._memory.window(address)
+        decoded = instruction(self._code, offset)
+        if decoded is None:
             return
-        opcode, behind = found.opcode, address - at + found.end
+        opcode, behind = decoded.opcode, address - offset + decoded.end
         if opcode in (0xC3, 0xC2):
-            self.returns[address] = operand(self._code, found) if opcode == 0xC2 else 0
-        elif opcode == 0xFF and self._code[found.modrm] == _JUMP_BY_TABLE:
-            yield from (Way(target, place) for target in self._cases(at))
-        elif self._stops(found):
+            self.returns[address] = operand(self._code, decoded) if opcode == 0xC2 else 0
+        elif opcode == 0xFF and self._code[decoded.modrm] == _JUMP_BY_TABLE:
+            yield from (Way(target, place) for target in self._cases(offset))
+        elif self._stops(decoded):
             pass
         elif opcode in (0xE9, 0xEB):
-            yield from self._jumped(address, behind + operand(self._code, found) & 0xFFFFFFFF, place)
+            yield from self._jumped(address, behind + operand(self._code, decoded) & 0xFFFFFFFF, place)
         elif 0x70 <= opcode <= 0x7F or 0xE0 <= opcode <= 0xE3 or 0x0F80 <= opcode <= 0x0F8F:
-            yield Way(behind + operand(self._code, found) & 0xFFFFFFFF, place)
+            yield Way(behind + operand(self._code, decoded) & 0xFFFFFFFF, place)
             yield Way(behind, place)
-        elif opcode == 0xE8 or (opcode == 0xFF and self._code[found.modrm] & 0x38 == 0x10):
-            yield Way(behind, self._called(found, behind, place), True)
+        elif opcode == 0xE8 or (opcode == 0xFF and self._code[decoded.modrm] & 0x38 == 0x10):
+            yield Way(behind, self._called(decoded, behind, place), True)
         else:
-            yield Way(behind, changed(self._code, found, place), falls and opcode == 0x90)
+            yield Way(behind, changed(self._code, decoded, place), falls and opcode == 0x90)
 
-    def _cases(self, at: int) -> List[int]:
-        """Returns where a jump through a table goes, if the comparison right before it bounds its entries."""
+    def _cases(self, offset: int) -> List[int]:
+        """Returns the targets of a jump through a table, if the comparison right before it bounds its
+        entries."""
         bounded = clues_x86.jump_by_table(
-            self._code[max(at - clues_x86.LONGEST_BOUND, 0) : at],
-            self._code[at : at + clues_x86.TABLE_JUMP],
+            self._code[max(offset - clues_x86.LONGEST_BOUND, 0) : offset],
+            self._code[offset : offset + clues_x86.TABLE_JUMP],
         )
         if bounded is None:
             return []
@@ -184,19 +192,19 @@ class Flow:
         entries = struct.iter_unpack("<I", data[: len(data) // 4 * 4])
         return list(dict.fromkeys(target for (target,) in entries))
 
-    def _stops(self, found: Instruction) -> bool:
-        """Returns whether nothing goes on behind an instruction: int 29h is a fast fail."""
-        if found.opcode == 0xFF:
+    def _stops(self, decoded: Instruction) -> bool:
+        """Returns whether execution never continues behind an instruction: int 29h is a fast fail."""
+        if decoded.opcode == 0xFF:
             # A jump through a pointer.
-            return self._code[found.modrm] & 0x38 in (0x20, 0x28)
-        return found.opcode in (0xCC, 0xCF, 0xF4, 0x0F0B) or (
-            found.opcode == 0xCD and operand(self._code, found) == _FAST_FAIL
+            return self._code[decoded.modrm] & 0x38 in (0x20, 0x28)
+        return decoded.opcode in (0xCC, 0xCF, 0xF4, 0x0F0B) or (
+            decoded.opcode == 0xCD and operand(self._code, decoded) == _FAST_FAIL
         )
 
     def _jumped(self, address: int, target: int, place: StackPlace) -> Iterator[Way]:
         """Yields the target of a jump that is always taken.
 
-        With the caller's frame back it is the start of another function, unless it is near.
+        If the caller's frame is restored, the target is the start of another function, unless it is near.
         """
         if (place.depth, place.ebp) != ENTRY[:2] or 0 <= target - self._start < NEAR:
             yield Way(target, place)
@@ -204,19 +212,20 @@ class Flow:
             self.tails[address] = target
 
     def proves(self, address: int, returns: bool = False) -> Optional[bool]:
-        """Returns whether what is known at an instruction is proven by where the function ends.
+        """Returns whether the stack state at an instruction is proven by the ends of the function.
 
-        Behind a call that never returns another function may lie: what the call's own function knows of the
-        stack does not come out even at its end. It is proven where an end with the caller's Esp and Ebp is
-        reached, and where execution never ends, but comes from such a place without a call to return from.
+        Behind a call that never returns another function may lie: the state carried over from the calling
+        function is then wrong at that function's end. The state is proven if the instruction leads to an end
+        with the caller's Esp and Ebp. It is also proven if execution never ends, but came from a proven place
+        without passing a call.
 
         Args:
-            address: the instruction
-            returns: take only a return for an end, and no jump to elsewhere: a part that was moved away jumps
-                back to its function, wherever the stack is
+            address: address of the instruction
+            returns: whether only a return counts as an end, and a jump elsewhere does not: a part that was
+                moved away jumps back to its function in any state of the stack
 
         Returns:
-            None if no end is reached and nothing else proves it.
+            None if no end is reached and the state is not proven otherwise.
         """
         judged = self._judged.get(returns)
         if judged is None:
@@ -224,13 +233,14 @@ class Flow:
         return judged.get(address)
 
     def _even_out(self) -> bool:
-        """Finds how deep the stack is behind calls of unknown functions, from where the function returns.
+        """Derives the stack depth behind calls of unknown functions from the places where the function
+        returns.
 
-        A return has to find its address. So what lies between such a call and the returns behind it tells how
-        deep the stack is behind the call, as long as it is the same by every way.
+        A return needs its address on top of the stack. So the instructions between such a call and the
+        returns behind it determine the depth behind the call, provided that all ways give the same depth.
 
         Returns:
-            Whether anything was found.
+            Whether any depth was found.
         """
         before: Dict[int, List[Tuple[int, int]]] = {}
         needed: Dict[int, Optional[int]] = {}
@@ -240,31 +250,31 @@ class Flow:
             elif place.ebp in (OURS, BASED) and self._pops_ebp(address):
                 needed[address] = place.saved
             low, high = (self._next(address, place._replace(depth=probe)) for probe in _PROBES)
-            for one, other in zip(low, high):
-                moved = _moved_by(one.place.depth, other.place.depth)
+            for low_way, high_way in zip(low, high):
+                moved = _moved_by(low_way.place.depth, high_way.place.depth)
                 if moved is not None:
-                    before.setdefault(one.to, []).append((address, moved))
-        left = list(needed)
-        while left:
-            to = left.pop()
-            depth = needed[to]
-            for address, moved in before.get(to, ()):
-                found = None if depth is None else depth - moved
-                if address not in needed or needed[address] not in (found, None):
-                    # Two ways that disagree tell nothing.
-                    needed[address] = found if address not in needed else None
-                    left.append(address)
+                    before.setdefault(low_way.to, []).append((address, moved))
+        pending = list(needed)
+        while pending:
+            address_behind = pending.pop()
+            depth = needed[address_behind]
+            for address, moved in before.get(address_behind, ()):
+                depth_before = None if depth is None else depth - moved
+                if address not in needed or needed[address] not in (depth_before, None):
+                    # If two ways disagree, the depth is unknown.
+                    needed[address] = depth_before if address not in needed else None
+                    pending.append(address)
         self._needed = {
             address: depth for address, depth in needed.items() if depth is not None and depth > 0
         }
         return bool(self._needed)
 
     def _pops_ebp(self, address: int) -> bool:
-        code, at = self._memory.window(address)
-        return code[at : at + 1] == _POP_EBP
+        code, offset = self._memory.window(address)
+        return code[offset : offset + 1] == _POP_EBP
 
     def _behind_unknown(self, behind: int, depth: Optional[int]) -> Optional[int]:
-        """Returns how deep the stack is behind a call of an unknown function, None if nothing tells."""
+        """Returns the stack depth behind a call of an unknown function, None if unknown."""
         needed = self._needed.get(behind)
         if needed is None or needed % 4 or (depth is not None and not 0 <= depth - needed <= MAX_POPPED):
             return None
@@ -278,29 +288,30 @@ class Flow:
                 before.setdefault(way.to, []).append(address)
                 if not way.falls:
                     behind.setdefault(address, []).append(way.to)
-        ends = [each for each in (*self.returns, *(() if returns else self.tails)) if each in self.places]
+        ends = [end for end in (*self.returns, *(() if returns else self.tails)) if end in self.places]
         even = _reached(before, (address for address in ends if self._is_even(self.places[address])))
         uneven = _reached(before, ends) - even
         never = self.places.keys() - even - uneven
-        to = {address: [each for each in behind.get(address, ()) if each in never] for address in self.places}
+        to = {address: [end for end in behind.get(address, ()) if end in never] for address in self.places}
         return {**dict.fromkeys(_reached(to, even), True), **dict.fromkeys(uneven, False)}
 
     def _is_even(self, place: StackPlace) -> bool:
-        """Returns whether Esp and Ebp are the caller's, where a function ends."""
+        """Returns whether Esp and Ebp are the caller's, at an end of the function."""
         return place[:2] == ENTRY[:2] or (place.ebp == CALLERS and self.aligns)
 
     @property
     def aligns(self) -> bool:
-        """Whether it keeps a copy of its return address on an aligned stack, and Esp elsewhere."""
+        """Whether the function keeps a copy of its return address on an aligned stack, so that Esp is
+        elsewhere."""
         return any(place.ebp == COPY for place in self.places.values())
 
-    def _called(self, found: Instruction, behind: int, place: StackPlace) -> StackPlace:
-        """Returns what is known behind a call."""
+    def _called(self, decoded: Instruction, behind: int, place: StackPlace) -> StackPlace:
+        """Returns the stack state behind a call."""
         target: Optional[int] = None
-        if found.opcode == 0xE8:
-            target = behind + operand(self._code, found) & 0xFFFFFFFF
+        if decoded.opcode == 0xE8:
+            target = behind + operand(self._code, decoded) & 0xFFFFFFFF
             if target == behind:
-                # Pushes where it is.
+                # A call of the next instruction pushes its own address.
                 return place._replace(depth=None if place.depth is None else place.depth + 4)
             if target != self._start:
                 self._called_inside.add(target)
@@ -309,12 +320,12 @@ class Flow:
                     return SET_UP
             if place.ebp == OURS and self._takes_down(target):
                 return ENTRY
-        elif self._code[found.modrm] == 0x15:
+        elif self._code[decoded.modrm] == 0x15:
             target = self._memory.pointer(
-                int.from_bytes(self._code[found.modrm + 1 : found.modrm + 5], "little")
+                int.from_bytes(self._code[decoded.modrm + 1 : decoded.modrm + 5], "little")
             )
-        elif self._code[found.modrm] & 0xF8 == 0xD0 and self._code[found.modrm] & 7 in KEPT:
-            slot = place.loaded[KEPT.index(self._code[found.modrm] & 7)]
+        elif self._code[decoded.modrm] & 0xF8 == 0xD0 and self._code[decoded.modrm] & 7 in KEPT:
+            slot = place.loaded[KEPT.index(self._code[decoded.modrm] & 7)]
             target = None if slot is None else self._memory.pointer(slot)
         popped = None if target is None or place.depth is None else self._pops(target)
         if popped is None or place.depth is None:
@@ -324,10 +335,11 @@ class Flow:
 
 
 def _moved_by(low: Optional[int], high: Optional[int]) -> Optional[int]:
-    """Returns by how much an instruction moves Esp, from where it gets from each of the probes.
+    """Returns the bytes by which an instruction moves Esp, from the depths to which it leads from the two
+    probes.
 
     Returns:
-        None if it sets Esp, or that is not known.
+        None if the instruction sets Esp, or the result is unknown.
     """
     if low is None or high is None or low - _PROBES[0] != high - _PROBES[1]:
         return None
@@ -335,12 +347,12 @@ def _moved_by(low: Optional[int], high: Optional[int]) -> Optional[int]:
 
 
 def _reached(ways: Dict[int, List[int]], start: Iterable[int]) -> Set[int]:
-    """Returns what is reached from some addresses, themselves included."""
-    left = list(start)
-    seen = set(left)
-    while left:
-        for to in ways.get(left.pop(), ()):
-            if to not in seen:
-                seen.add(to)
-                left.append(to)
-    return seen
+    """Returns all addresses that can be reached from some addresses, these included."""
+    pending = list(start)
+    reached = set(pending)
+    while pending:
+        for to in ways.get(pending.pop(), ()):
+            if to not in reached:
+                reached.add(to)
+                pending.append(to)
+    return reached

@@ -1,9 +1,9 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What a walk up a stack yields, and the bounds that every walk keeps.
+"""The results of a walk up a stack, and the bounds that every walk keeps.
 
-A return address is known by the call before it: `is_call`, for x86 and x64. Source of that: Intel 64 and
-IA-32 Architectures Software Developer's Manual, volume 2, CALL (E8, FF /2).
+A return address is recognised by the call before it: `is_call`, for x86 and x64. Source: Intel 64 and IA-32
+Architectures Software Developer's Manual, volume 2, CALL (E8, FF /2).
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from ...names.decode.unwindinfo import Bytes, ReadRva
 from .registers import MASK, Registers
 
 LONGEST_CALL = 7
-"""Bytes of the longest call without prefixes: FF /2 with a SIB byte and a displacement of four bytes."""
+"""Length in bytes of the longest call without prefixes: FF /2 with a SIB byte and a four-byte
+displacement."""
 
 _NEAR = 5
 _DISPLACEMENT = {0: 0, 1: 1, 2: 4}
@@ -26,13 +27,13 @@ def is_call(before: Bytes) -> bool:
     """Returns whether bytes of code end in a call.
 
     Args:
-        before: the bytes before the supposed return address; LONGEST_CALL of them decide every case
+        before: bytes before the supposed return address; the last LONGEST_CALL of them are enough
     """
     return next(lengths(before), None) is not None
 
 
 def lengths(before: Bytes) -> Iterator[int]:
-    """Yields how many bytes the call before an address may have; `before` is that of `is_call`."""
+    """Yields the possible lengths of the call before an address; `before` is as for `is_call`."""
     code = bytes(before[-LONGEST_CALL:])
     if code[-_NEAR:-4] == b"\xe8":
         yield _NEAR
@@ -42,11 +43,11 @@ def lengths(before: Bytes) -> Iterator[int]:
 
 
 def direct_target(before: Bytes, address: int) -> Optional[int]:
-    """Returns where a direct call that ends at an address goes, or None if none does.
+    """Returns the target of a direct call that ends at an address, None if no direct call does.
 
     Args:
-        before: the bytes before the address, five or more
-        address: the return address, in any unit that code is counted in
+        before: the last bytes before the address, five or more
+        address: return address, in any unit that code is counted in
     """
     code = bytes(before[-_NEAR:])
     if len(code) == _NEAR and code[0] == 0xE8:
@@ -70,38 +71,38 @@ def _indirect(operand: bytes) -> bool:
 
 MAX_FRAMES = 1024
 MAX_SCANNED = 0x10000
-"""Bytes of stack that one walk looks through, in all, for something that may be a return address."""
+"""Bytes of stack that one walk scans in total for possible return addresses."""
 
 Read = Callable[[int, int], Optional[Bytes]]
-"""(address, length) -> the bytes of memory there, or None unless all can be read."""
+"""(address, length) -> the bytes of memory there, or None unless all of them can be read."""
 
 MayExecute = Callable[[int], bool]
-"""address -> whether it may be code, as far as that is known; asked of readable memory in no module."""
+"""address -> whether it may be code, as far as is known; called for readable memory outside all modules."""
 
 OwnCopy = Callable[[int], bool]
-"""address -> whether the process has a copy of its own of that page of a module: it was changed there."""
+"""address -> whether the process has a private copy of that page of a module: the page was changed there."""
 
 FindDispatcher = Callable[[int], Optional[Tuple[int, str]]]
-"""address -> start and name of the dispatcher that ntdll's names say it is in, None if it is in none."""
+"""address -> start and name of the dispatcher that holds it by the names of ntdll, None if none does."""
 
 
 def shared(_address: int) -> bool:
-    """What is a process's own where no process can change code: an `OwnCopy`."""
+    """Returns False: for address spaces in which no process can change code; an `OwnCopy`."""
     return False
 
 
 def anywhere(_address: int) -> bool:
-    """What may be code where nothing is known of it: a `MayExecute`."""
+    """Returns True: for address spaces in which executable memory cannot be recognised; a `MayExecute`."""
     return True
 
 
 def nowhere(_address: int) -> Optional[Tuple[int, str]]:
-    """Finds the dispatchers where there are none, as in the kernel: a `FindDispatcher`."""
+    """Returns None: for address spaces without dispatchers, such as the kernel's; a `FindDispatcher`."""
     return None
 
 
 class UnwindError(Exception):
-    """A frame that cannot be unwound; `word` says why."""
+    """A frame that cannot be unwound; `word` is the reason."""
 
     def __init__(self, word: Word) -> None:
         super().__init__(word.value)
@@ -109,15 +110,15 @@ class UnwindError(Exception):
 
 
 class CodeImage(NamedTuple):
-    """A module as a walk needs it.
+    """A module, as a walk needs it.
 
     Attributes:
-        base: where it lies
-        size: its bytes
-        read_rva: reads it
-        table: None where the image has no function table (x86) or none that can be read
-        code: the RVA ranges that hold code, None if that is not known
-        windows: whether it is a file of Windows itself: of the kernel, or in its folder by the VAD
+        base: load address
+        size: size in bytes
+        read_rva: reads the module by RVA
+        table: function table; None if the image has none (x86), or none that can be read
+        code: RVA ranges that hold code, None if unknown
+        windows: whether the module is a file of Windows: a kernel module, or in its folder by the VAD
     """
 
     base: int
@@ -134,19 +135,19 @@ class CodeImage(NamedTuple):
 
 
 FindImage = Callable[[int], Optional[CodeImage]]
-"""address -> the module that it lies in."""
+"""address -> the module that holds it."""
 
 
 class Frame(NamedTuple):
-    """One frame.
+    """One frame of a stack.
 
     Attributes:
-        address: where execution was or will return to
-        sp: the stack pointer there
-        how: how the address was found, a word of `words.HOWS`
-        returns: False if execution was interrupted at the address
-        sure: False from the first guess on
-        registers: the whole state, where the walk keeps one (x64)
+        address: address where execution was interrupted or will return to
+        sp: stack pointer there
+        how: method by which the address was found, a word of `words.HOWS`
+        returns: whether the address is a return address; False if execution was interrupted there
+        sure: whether the walk had not guessed yet; False from the first guess on
+        registers: complete register state, if the walk keeps one (x64)
         trap: address of the machine frame (x86: trap frame) that held the interrupted address, 0 for any
             other frame
     """
@@ -161,9 +162,10 @@ class Frame(NamedTuple):
 
 
 class Border(NamedTuple):
-    """Where a walk left the kernel: the user-mode state, and the machine frame (x86: trap frame) it was in.
+    """The point where a walk left the kernel: the user-mode state, and the machine frame (x86: trap frame)
+    with it.
 
-    `sure` is False if the walk had to guess on its way here.
+    `sure` is False if the walk had to guess before it came here.
     """
 
     trap: int
@@ -175,13 +177,13 @@ class Border(NamedTuple):
 
 
 class StackWalk(NamedTuple):
-    """A stack.
+    """The result of a walk up a stack.
 
     Attributes:
-        frames: its frames, innermost first
-        end: None if the walk came to the stack's own end, else why it ended
-        gaps: the reasons for which it had to guess its way on, and what else is odd about the way
-        border: where it left the kernel, None if it did not
+        frames: frames, innermost first
+        end: None if the walk reached the end of the stack, else the reason for which it ended
+        gaps: reasons for which the walk had to guess, and other irregularities
+        border: the point where the walk left the kernel, None if it did not
     """
 
     frames: Tuple[Frame, ...]
@@ -191,10 +193,10 @@ class StackWalk(NamedTuple):
 
 
 class Stacks:
-    """The stacks that a walk may run on, each of which it goes up once.
+    """The stacks that a walk may run on; the walk goes up each stack once.
 
     Args:
-        ranges: (low, high) of each; none at all means that the limits are not known
+        ranges: (low, high) of each stack; empty if the limits are unknown
     """
 
     def __init__(self, ranges: Iterable[Tuple[int, int]]) -> None:
@@ -202,9 +204,9 @@ class Stacks:
         self._left: List[Optional[Tuple[int, int]]] = []
 
     def limit(self, sp: int) -> Optional[int]:
-        """Returns the end of the stack that an address lies in; None if no stack holds it.
+        """Returns the upper end of the stack that holds an address; None if no stack does.
 
-        The end itself counts: a stack pointer is there when the stack is empty.
+        The end itself belongs to the stack: the stack pointer of an empty stack is there.
         """
         if not self._ranges:
             return sp + MAX_SCANNED
@@ -212,7 +214,7 @@ class Stacks:
         return stack[1] if stack else None
 
     def reach(self, sp: int) -> int:
-        """Returns up to where all addresses above a stack pointer are on its stack; 0 if it is on none."""
+        """Returns the address up to which a stack pointer may rise on its stack; 0 if it is on no stack."""
         if not self._ranges:
             return MASK
         stack = self._stack(sp)
@@ -227,15 +229,16 @@ class Stacks:
         return stack is not None and stack == self._stack(second)
 
     def objection(self, sp: int, to: int) -> Optional[Word]:
-        """Returns why a stack pointer cannot have moved from one value to another, or None if it can."""
-        here, there = self._stack(sp), self._stack(to)
-        if self._ranges and there is None:
+        """Returns the reason why a stack pointer cannot have moved from one value to another, None if it
+        can."""
+        stack, target_stack = self._stack(sp), self._stack(to)
+        if self._ranges and target_stack is None:
             return Word.OUTSIDE_THE_STACK
-        if here == there:
+        if stack == target_stack:
             return None if to > sp else Word.CYCLE
-        if there in self._left:
+        if target_stack in self._left:
             return Word.CYCLE
-        self._left.append(here)
+        self._left.append(stack)
         return None
 
     def _stack(self, sp: int) -> Optional[Tuple[int, int]]:

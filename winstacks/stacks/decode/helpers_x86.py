@@ -2,8 +2,8 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """Functions of the x86 runtime that set up and take down the stack frame of their caller.
 
-These are _SEH_prolog and its kin for functions with __try, and _EH_prolog, _EH_prolog3 and their kin for
-those with C++ exceptions. They are known by what their code does:
+These are _SEH_prolog and its variants for functions with __try, and _EH_prolog, _EH_prolog3 and their
+variants for functions with C++ exceptions. They are recognised by their code:
 
     _SEH_prolog     push handler; push fs:[0]; ...; mov [esp+10h], ebp; lea ebp, [esp+10h]; ...
     _EH_prolog3     push eax; push fs:[0]; lea eax, [esp+0Ch]; ...; mov [eax], ebp; mov ebp, eax; ...
@@ -21,7 +21,7 @@ from .effects_x86 import operand
 from .instructions_x86 import Instruction, instruction
 
 _MOST = 24
-"""Instructions of a helper that are looked at."""
+"""Number of instructions of a helper that are examined."""
 
 _MASK = 0xFFFFFFFF
 _PUSHES = frozenset((*range(0x50, 0x58), 0x68, 0x6A))
@@ -32,24 +32,25 @@ _ESP_FROM_EBP = (b"\x8b\xe5", b"\x89\xec")
 
 
 def set_up_depth(code: CodePages, start: int) -> Optional[int]:
-    """Returns how much a function that calls a helper has pushed, if the helper sets up the frame for it.
+    """Returns the bytes that the caller of a helper has pushed, if the helper sets up the caller's frame.
 
-    The frame is the caller's own: its Ebp is saved right below its return address.
+    The caller saves its own Ebp right below its return address.
 
     Returns:
-        Bytes between Esp and the caller's return address before the call; None if it is no such helper.
+        Bytes between Esp and the caller's return address before the call; None if the function is no such
+        helper.
     """
-    at, pushed = start, 0
+    address, pushed = start, 0
     stored: Optional[int] = None
     by_eax: Optional[int] = None
     for _ in range(_MOST):
-        data, offset = code.window(at)
-        found = instruction(data, offset)
-        if found is None:
+        data, offset = code.window(address)
+        decoded = instruction(data, offset)
+        if decoded is None:
             return None
         # Places are counted from the slot of the helper's return address.
-        text = data[offset : found.end]
-        if found.opcode in _PUSHES or (found.opcode == 0xFF and data[found.modrm] & 0x38 == 0x30):
+        text = data[offset : decoded.end]
+        if decoded.opcode in _PUSHES or (decoded.opcode == 0xFF and data[decoded.modrm] & 0x38 == 0x30):
             pushed += 4
         elif text[:3] == _STORE_EBP:
             stored = text[3] - pushed
@@ -62,49 +63,50 @@ def set_up_depth(code: CodePages, start: int) -> Optional[int]:
         elif text == _EBP_FROM_EAX and by_eax is not None:
             return stored if stored == by_eax >= 0 else None
         elif text.startswith(_ESP_LESS):
-            # The room for locals, whose size the caller has pushed: nothing is found by Esp from here on.
+            # Room for locals: the caller has pushed its size, so Esp is unknown from here on.
             pushed = 1 << 16
-        elif _is_transfer(found, data):
+        elif _is_transfer(decoded, data):
             return None
-        elif found.opcode in (0x8B, 0xA1, 0xB8, 0x33):
+        elif decoded.opcode in (0x8B, 0xA1, 0xB8, 0x33):
             by_eax = None
-        at += found.end - offset
+        address += decoded.end - offset
     return None
 
 
 def takes_down(code: CodePages, start: int) -> bool:
-    """Returns whether a function takes down its caller's frame: Ebp and Esp are those of the caller's caller.
+    """Returns whether a function takes down its caller's frame: it restores the Ebp and Esp of the caller's
+    caller.
 
-    It ends by a return to where it was called from, which it has kept in a register.
+    The function keeps its own return address in a register, and returns to it.
     """
-    at, before = start, b""
-    down = kept = False
+    address, before = start, b""
+    restored = pushed = False
     for _ in range(_MOST):
-        data, offset = code.window(at)
-        found = instruction(data, offset)
-        if found is None:
+        data, offset = code.window(address)
+        decoded = instruction(data, offset)
+        if decoded is None:
             return False
-        text = data[offset : found.end]
-        at += found.end - offset
-        if found.opcode in (0xE9, 0xEB):
-            at = at + operand(data, found) & _MASK
+        text = data[offset : decoded.end]
+        address += decoded.end - offset
+        if decoded.opcode in (0xE9, 0xEB):
+            address = address + operand(data, decoded) & _MASK
         elif text == b"\xc9" or (text == b"\x5d" and before in _ESP_FROM_EBP):
-            down, kept = True, False
-        elif down and 0x50 <= found.opcode <= 0x57:
-            kept = True
-        elif found.opcode == 0xC3:
-            return kept
-        elif down or (found.opcode != 0xE8 and _is_transfer(found, data)):
+            restored, pushed = True, False
+        elif restored and 0x50 <= decoded.opcode <= 0x57:
+            pushed = True
+        elif decoded.opcode == 0xC3:
+            return pushed
+        elif restored or (decoded.opcode != 0xE8 and _is_transfer(decoded, data)):
             return False
         before = text
     return False
 
 
-def _is_transfer(found: Instruction, data: bytes) -> bool:
+def _is_transfer(decoded: Instruction, data: bytes) -> bool:
     """Returns whether an instruction calls, jumps, returns or stops."""
-    opcode = found.opcode
+    opcode = decoded.opcode
     if opcode == 0xFF:
-        return data[found.modrm] & 0x38 in (0x10, 0x18, 0x20, 0x28)
+        return data[decoded.modrm] & 0x38 in (0x10, 0x18, 0x20, 0x28)
     return (
         0x70 <= opcode <= 0x7F
         or 0xE0 <= opcode <= 0xE3

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""x86 instructions: how long each is, and where its ModRM byte and its operand lie.
+"""x86 instructions: the length of each, and the places of its ModRM byte and its operand.
 
 Source: Intel, "64 and IA-32 Architectures Software Developer's Manual", volume 2, appendix A (opcode maps).
 """
@@ -14,7 +14,7 @@ _NO, _MODRM, _IMM8, _IMM, _MODRM_IMM8, _MODRM_IMM, _IMM16, _BAD = range(8)
 
 
 def _one_byte() -> List[int]:
-    """Returns what follows each opcode of one byte."""
+    """Returns the form (ModRM byte, immediate) of each one-byte opcode."""
     form = [_NO] * 256
     for row in range(0, 0x40, 8):
         form[row : row + 6] = [_MODRM] * 4 + [_IMM8, _IMM]
@@ -53,19 +53,19 @@ def _one_byte() -> List[int]:
         ((0xF6, 0xF7), _MODRM),
         ((0xFE, 0xFF), _MODRM),
     )
-    for (low, high), what in spans:
-        form[low : high + 1] = [what] * (high - low + 1)
+    for (low, high), kind in spans:
+        form[low : high + 1] = [kind] * (high - low + 1)
     return form
 
 
 def _two_bytes() -> List[int]:
-    """Returns what follows each opcode of two bytes, the first of which is 0F."""
+    """Returns the form of each two-byte opcode, by its second byte; the first is 0F."""
     form = [_MODRM] * 256
     for low, high in ((0x05, 0x0C), (0x30, 0x37), (0x77, 0x77), (0xA0, 0xA2), (0xA8, 0xAA), (0xC8, 0xCF)):
         form[low : high + 1] = [_NO] * (high - low + 1)
     form[0x80:0x90] = [_IMM] * 16
-    for each in (0x70, 0x71, 0x72, 0x73, 0xA4, 0xAC, 0xBA, 0xC2, 0xC4, 0xC5, 0xC6):
-        form[each] = _MODRM_IMM8
+    for opcode in (0x70, 0x71, 0x72, 0x73, 0xA4, 0xAC, 0xBA, 0xC2, 0xC4, 0xC5, 0xC6):
+        form[opcode] = _MODRM_IMM8
     return form
 
 
@@ -73,7 +73,8 @@ _ONE, _TWO = _one_byte(), _two_bytes()
 
 
 class Instruction(NamedTuple):
-    """An instruction: its opcode (0F and a second byte: 0F00h + that), where ModRM and the operand lie."""
+    """An instruction: its opcode (0F and a second byte: 0F00h + that byte), and the places of ModRM and the
+    operand."""
 
     opcode: int
     modrm: int
@@ -83,56 +84,57 @@ class Instruction(NamedTuple):
 
 
 def instruction(code: bytes, at: int) -> Optional[Instruction]:
-    """Decodes the instruction at a place in code; None if it is none that compilers make, or cut off."""
+    """Decodes the instruction at a position in code; None if compilers do not generate it, or it is cut
+    off."""
     try:
         return _instruction(code, at)
     except IndexError:
         return None
 
 
-def _instruction(code: bytes, at: int) -> Optional[Instruction]:
-    start, wide = at, 4
-    while code[at] in _PREFIXES:
-        if code[at] == 0x66:
+def _instruction(code: bytes, position: int) -> Optional[Instruction]:
+    start, wide = position, 4
+    while code[position] in _PREFIXES:
+        if code[position] == 0x66:
             wide = 2
-        at += 1
-        if at - start > 4:
+        position += 1
+        if position - start > 4:
             return None
-    prefixed = at > start
-    opcode = code[at]
-    at += 1
+    prefixed = position > start
+    opcode = code[position]
+    position += 1
     if opcode == 0x0F:
-        second = code[at]
-        at += 1
+        second = code[position]
+        position += 1
         opcode = 0x0F00 | second
         form = _TWO[second]
         if second in (0x38, 0x3A):
-            at += 1
+            position += 1
             form = _MODRM if second == 0x38 else _MODRM_IMM8
     else:
         form = _ONE[opcode]
-    modrm = at
+    modrm = position
     if form == _BAD:
         return None
     if form in (_MODRM, _MODRM_IMM8, _MODRM_IMM):
-        byte = code[at]
+        byte = code[position]
         mode, base = byte >> 6, byte & 7
-        at += 1
+        position += 1
         if mode != 3:
             if base == 4:
-                base = code[at] & 7
-                at += 1
+                base = code[position] & 7
+                position += 1
             if mode == 1:
-                at += 1
+                position += 1
             elif mode == 2 or base == 5:
-                at += 4
+                position += 4
         if opcode in (0xF6, 0xF7) and byte & 0x30 == 0:
             form = _MODRM_IMM8 if opcode == 0xF6 else _MODRM_IMM
-    operand = at
+    operand = position
     if form in (_IMM8, _MODRM_IMM8):
-        at += 1
+        position += 1
     elif form in (_IMM, _MODRM_IMM):
-        at += 4 if 0xA0 <= opcode <= 0xA3 else wide
+        position += 4 if 0xA0 <= opcode <= 0xA3 else wide
     elif form == _IMM16:
-        at += 2
-    return Instruction(opcode, modrm, operand, at, prefixed) if at <= len(code) else None
+        position += 2
+    return Instruction(opcode, modrm, operand, position, prefixed) if position <= len(code) else None

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The registers of one frame, as far as they are known, x64 and x86."""
+"""The known registers of one frame, x64 and x86."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GENERAL = (
     *("Rax", "Rcx", "Rdx", "Rbx", "Rsp", "Rbp", "Rsi", "Rdi"),
     *("R8", "R9", "R10", "R11", "R12", "R13", "R14", "R15"),
 )
-"""The general registers in the order in which the processor numbers them."""
+"""The general registers, in the processor's numbering."""
 
 NON_VOLATILE = frozenset((RBX, RSP, RBP, RSI, RDI, R12, R13, R14, R15))
 NON_VOLATILE_XMM = frozenset(range(6, 16))
@@ -26,10 +26,10 @@ NOTHING: Values = (None,) * 16
 
 
 class Registers(NamedTuple):
-    """An x64 register state; a register whose value is not known is None.
+    """An x64 register state; a register with an unknown value is None.
 
     `general` and `xmm` hold 16 values each, numbered as in machine code. `ip` and the stack pointer are
-    always known: without them there is nothing to unwind.
+    always known: unwinding needs both.
     """
 
     ip: int
@@ -43,22 +43,22 @@ class Registers(NamedTuple):
 
     @classmethod
     def of(cls, ip: int, sp: int, known: Optional[Mapping[str, int]] = None) -> Registers:
-        """Makes a state from Rip, Rsp and whatever other general registers are known, by name."""
+        """Makes a state from Rip, Rsp and any other known general registers, by name."""
         values = dict(known or {}, Rsp=sp)
         return cls(ip & MASK, tuple(map(values.get, GENERAL)))
 
     def named(self, name: str) -> Optional[int]:
-        """Returns a general register by its name, None if it is not known."""
+        """Returns a general register by its name, None if unknown."""
         return self.general[GENERAL.index(name)]
 
 
 class Registers32(NamedTuple):
     """An x86 register state: Eip, Esp and Ebp.
 
-    `exact` is False where a callee may have popped arguments of unknown size: `sp` is then below the real
-    one, by those arguments. `callee` is then the address of that callee, if it is known: its code tells how
-    many they are. `return_slot` is where the frame's return address lies, if something else than the frame
-    pointer tells.
+    `exact` is False if a callee may have popped an unknown number of argument bytes: the real stack pointer
+    is then above `sp` by these bytes. `callee` is the address of that callee, if known: its code shows the
+    number. `return_slot` is the address of the frame's return address, if it is known without the frame
+    pointer.
     """
 
     ip: int

@@ -1,11 +1,11 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What unwinding from a place in an x64 function does, found out once, before any stack is looked at.
+"""The rule of unwinding from a place in an x64 function, derived once, before any stack is read.
 
-Unwind codes, and what is left of an epilogue, are carried out on symbols: where in the stack each saved
-register lies, and where the caller's stack pointer is, counted from a register of the function. Such a rule
-is the same for every stack that passes there. Source: Microsoft, "x64 exception handling", "Unwind
-procedure"; the name is that of the Rust unwinder framehop.
+Unwind codes, and the rest of an epilogue, are applied to symbols: the place on the stack of each saved
+register, and of the caller's stack pointer, relative to a register of the function. Such a rule is the same
+for every stack that passes through the place. Source: Microsoft, "x64 exception handling", "Unwind
+procedure"; the Rust unwinder framehop uses the same name.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ FAR = 1 << 62
 """An offset behind every prologue."""
 
 REGISTERS = 16
-"""General registers. Bases from this number on are loads."""
+"""Number of general registers. Base numbers from this one on are loads."""
 
 _SLOT, _XMM = 8, 16
 _RSP_IN_MACHINE_FRAME = 24
 
 
 class SavedAt(NamedTuple):
-    """An address: what a base holds, plus an offset.
+    """An address: the value of a base, plus an offset.
 
-    The base is the number of a general register, with the value that it has in the function, or 16 plus the
-    number of a load, where the register had been saved before it serves as base.
+    The base is the number of a general register, as it is in the function; or 16 plus the number of a load,
+    if the base register itself had been saved before.
     """
 
     base: int
@@ -57,14 +57,15 @@ class Load(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """What unwinding does.
+    """The unwinding of one frame.
 
     Attributes:
-        loads: the reads of the stack, in their order
-        general: the number of the load that has each general register which was saved; not Rsp
-        xmm: the same for Xmm registers
-        sp: the caller's stack pointer, before the return address is popped
-        ip: the load that has the caller's Rip, where a machine frame begins with it; None: it is at `sp`
+        loads: reads of the stack, in order
+        general: for each saved general register, the number of its load; never Rsp
+        xmm: for each saved Xmm register, the number of its load
+        sp: address of the return address: the caller's stack pointer before the return address is popped
+        ip: number of the load of the caller's Rip if a machine frame holds it; None: the return address is at
+            `sp`
     """
 
     loads: Tuple[Load, ...]
@@ -75,15 +76,15 @@ class Rule(NamedTuple):
 
 
 RETURN = Rule((), {}, {}, SavedAt(RSP, 0))
-"""What a return does, where nothing else is left to do."""
+"""The rule of a return, if no other code is left to undo."""
 
 
 def of_prologue(chain: Sequence[UnwindInfo], offset: int) -> Rule:
-    """Returns what undoes the prologue of a function.
+    """Returns the rule that undoes the prologue of a function.
 
     Args:
-        chain: its unwind data, and that to which it is chained
-        offset: where in the function execution will go on: only codes up to there were executed
+        chain: unwind data of the function, then the unwind data to which it is chained
+        offset: offset in the function where execution will continue: only codes up to there were executed
     """
     undoing = _Undoing()
     for number, info in enumerate(chain):
@@ -92,7 +93,8 @@ def of_prologue(chain: Sequence[UnwindInfo], offset: int) -> Rule:
 
 
 def of_epilogue(rest: Epilogue) -> Rule:
-    """Returns what the rest of an epilogue does, up to its return, its jump or its return from interrupt."""
+    """Returns the rule for the rest of an epilogue, up to its return, its jump or its return from
+    interrupt."""
     undoing = _Undoing()
     if rest.base is not None:
         undoing.sp = undoing.place(rest.base)
@@ -105,10 +107,10 @@ def of_epilogue(rest: Epilogue) -> Rule:
 
 
 class _Undoing:
-    """Registers while they are unwound, as places in the stack.
+    """Registers during unwinding, as places on the stack.
 
     Attributes:
-        sp: the stack pointer
+        sp: stack pointer
     """
 
     def __init__(self) -> None:
@@ -119,11 +121,11 @@ class _Undoing:
         self._ip: Optional[int] = None
 
     def rule(self) -> Rule:
-        """Returns what was done so far."""
+        """Returns the rule for all steps so far."""
         return Rule(tuple(self._loads), self._general, self._xmm, self.sp, self._ip)
 
     def place(self, register: int) -> SavedAt:
-        """Returns what a general register holds now."""
+        """Returns the place of a general register's current value."""
         if register == RSP:
             return self.sp
         load = self._general.get(register)
@@ -134,19 +136,19 @@ class _Undoing:
         self.sp = _behind(self.sp, size)
 
     def pop(self, register: int) -> None:
-        """Takes a general register from the top of the stack; of a pushed Rsp only the slot counts."""
+        """Takes a general register from the top of the stack; for a pushed Rsp only the slot is removed."""
         if register != RSP:
             self._general[register] = self._load(self.sp)
         self.release(_SLOT)
 
     def pop_machine_frame(self) -> None:
-        """Takes Rip and Rsp from what the processor pushed: Rip, SegCs, EFlags, Rsp, SegSs."""
+        """Takes Rip and Rsp from the frame that the processor pushed: Rip, SegCs, EFlags, Rsp, SegSs."""
         self._ip = self._load(self.sp)
         sp = self._load(_behind(self.sp, _RSP_IN_MACHINE_FRAME))
         self.sp = SavedAt(REGISTERS + sp, 0)
 
     def undo(self, info: UnwindInfo, offset: int) -> None:
-        """Undoes the codes of a prologue up to an offset in it, the last first."""
+        """Undoes the codes of a prologue up to an offset in it, the last code first."""
         executed = [code for code in info.codes if code.offset <= offset]
         frame = self.sp
         if info.frame_register and (

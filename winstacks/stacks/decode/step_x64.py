@@ -1,9 +1,9 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""One step up an x64 stack: from the registers in a function to those of its caller.
+"""One step up an x64 stack: from the registers in a function to the registers of its caller.
 
-What RtlVirtualUnwind does, on bytes: it undoes the part of the prologue that was executed, or carries out
-what is left of an epilogue. Source: Microsoft, "x64 exception handling", "Unwind procedure".
+The step does the work of RtlVirtualUnwind on bytes: it undoes the executed part of the prologue, or carries
+out the rest of an epilogue. Source: Microsoft, "x64 exception handling", "Unwind procedure".
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ PROLOGUE, BODY, EPILOGUE, LEAF = "prologue", "body", "epilogue", "leaf"
 def carry_out(rule: Rule, registers: Registers, read: Read) -> Tuple[Registers, Optional[int]]:
     """Returns the registers after the return, and the address of the machine frame that was popped, if any.
 
-    Volatile registers are then unknown; behind a machine frame, too: whoever built it saved them elsewhere.
+    Volatile registers are unknown after the return. They are unknown behind a machine frame, too, because its
+    builder saved them elsewhere.
 
     Args:
-        rule: what to do
-        registers: the state in the function
+        rule: rule of the function
+        registers: register state in the function
         read: reads memory
 
     Raises:
-        UnwindError: a register from which the rule counts, the return address or the caller's stack pointer
-            is not known
+        UnwindError: a base register of the rule, the return address or the caller's stack pointer is unknown
     """
     loaded: List[Optional[int]] = []
 
     def resolved(place: SavedAt) -> int:
-        """Returns an address."""
+        """Returns the address of a place."""
         if place.base >= REGISTERS:
             value, missing = loaded[place.base - REGISTERS], Word.STACK_UNREADABLE
         else:
@@ -88,10 +88,10 @@ def carry_out(rule: Rule, registers: Registers, read: Read) -> Tuple[Registers, 
 class Step(NamedTuple):
     """The caller's registers, and how they were found.
 
-    `position` is where in its function the frame was. `machine_frame` is the address of the machine frame
-    that was popped (Rip, SegCs, EFlags, Rsp, SegSs; the caller was interrupted rather than calling), or None.
-    `sure` is False where an epilogue could have gone unseen because its code could not be read. `differs` is
-    True where unwind data described something else than what the code does, and the code was believed.
+    `position` is the place of the frame in its function. `machine_frame` is the address of the machine frame
+    that was popped (Rip, SegCs, EFlags, Rsp, SegSs; the caller was interrupted and did not call), or None.
+    `sure` is False if an epilogue may have been missed because its code could not be read. `differs` is True
+    if the unwind data contradicts the code: the code was followed.
     """
 
     registers: Registers
@@ -105,10 +105,10 @@ class Unwinder:
     """Unwinds functions of one image.
 
     Args:
-        table: the function table of the image
-        base: address at which the image is loaded
-        read: reads memory, the stack's and the image's
-        read_rva: reads the image's code; None: as the table reads its unwind data
+        table: function table of the image
+        base: load address of the image
+        read: reads memory, of the stack and of the image
+        read_rva: reads the image's code; None: the reader of the table reads it
     """
 
     def __init__(
@@ -120,15 +120,15 @@ class Unwinder:
         self._read = read
 
     def step(self, registers: Registers, interrupted: bool) -> Step:
-        """Finds the registers that the function which holds `ip` would return to.
+        """Finds the registers to which the function that holds `ip` would return.
 
         Args:
-            registers: the state in the function; volatile registers may be unknown
-            interrupted: `ip` is where the function was stopped; else it is a return address, which may lie
-                just behind the function if the call was its last instruction
+            registers: register state in the function; volatile registers may be unknown
+            interrupted: whether the function was stopped at `ip`; False: `ip` is a return address, which may
+                lie just behind the function if the call was its last instruction
 
         Raises:
-            UnwindError: unwind data, a register that it needs or the return address is not to be had
+            UnwindError: unwind data, a needed register or the return address is not available
         """
         rva = registers.ip - self._base
         entry = self._table.find(rva if interrupted else rva - 1)
@@ -147,7 +147,7 @@ class Unwinder:
         """Unwinds the function that a piece of code belongs to, through its chain of unwind data."""
         place = CodePlace.of(self._table, piece, rva)
         if not interrupted:
-            # A return address is never in an epilogue: nothing in one calls.
+            # A return address is never in an epilogue: no instruction of an epilogue calls.
             return self._carried_out(registers, place, None)
         if place.chain[0].version > 1:
             return self._described(registers, place, rva)
@@ -156,7 +156,7 @@ class Unwinder:
         return step if sure or step.position == PROLOGUE else step._replace(sure=False)
 
     def _carried_out(self, registers: Registers, place: CodePlace, rest: Optional[Epilogue]) -> Step:
-        """Carries out the rest of an epilogue; where there is none, undoes what was done of the prologue."""
+        """Carries out the rest of an epilogue; if there is none, undoes the executed part of the prologue."""
         if rest is not None:
             rule, position = of_epilogue(rest), EPILOGUE
         else:
@@ -166,10 +166,10 @@ class Unwinder:
         return Step(caller, position, machine_frame)
 
     def _described(self, registers: Registers, place: CodePlace, rva: int) -> Step:
-        """Steps as version 2 describes it; as the code has it where that can be read and leads elsewhere.
+        """Steps by the version 2 description; by the code, if it can be read and contradicts the description.
 
-        Code contradicts where it returns, or calls in what is described as an epilogue. A jump that is not
-        described as the end of one stays in the function.
+        The code contradicts if it returns, or if it calls in a described epilogue. A jump that is not
+        described as the end of an epilogue stays in the function.
         """
         described = _epilogue_at(place.chain, place.entry.end - rva)
         code, frame_register = self._code(rva), place.chain[0].frame_register
@@ -180,24 +180,24 @@ class Unwinder:
         if shown == described:
             return step
         try:
-            told = self._carried_out(registers, place, described)
+            described_step = self._carried_out(registers, place, described)
         except UnwindError:
             return step._replace(differs=True)
-        return told if told.registers == step.registers else step._replace(differs=True)
+        return described_step if described_step.registers == step.registers else step._replace(differs=True)
 
     def _recognised(
         self, piece: RuntimeFunction, info: UnwindInfo, rva: int
     ) -> Tuple[Optional[Epilogue], bool]:
-        """Returns what an epilogue in the code still does at an RVA, or None; and whether that is sure.
+        """Returns the rest of an epilogue in the code at an RVA, or None; and whether this is sure.
 
-        The code of an epilogue may go on behind the piece: a chained entry may begin within it.
+        The code of an epilogue may continue behind the piece: a chained entry may begin within it.
         """
         code = self._code(rva)
         rest = epilogue.decode(code, rva, info.frame_register, lambda target: self._leaves(piece, target))
         return rest, rest is not None or epilogue.decided(code, info.frame_register)
 
     def _code(self, rva: int) -> Bytes:
-        """Returns the code bytes from an RVA on that can be read: up to a page border at least, or none."""
+        """Returns the readable code bytes from an RVA on: up to a page border at least, or none."""
         for length in (epilogue.LONGEST, min(epilogue.LONGEST, PAGE_SIZE - rva % PAGE_SIZE)):
             code = self._read_rva(rva, length)
             if code is not None:
@@ -205,11 +205,11 @@ class Unwinder:
         return b""
 
     def _leaves(self, piece: RuntimeFunction, target: int) -> bool:
-        """Returns whether a jump to an RVA leaves the function: a tail call, by which an epilogue may end.
+        """Returns whether a jump to an RVA leaves the function: a tail call, which may end an epilogue.
 
-        A tail call goes to where a function starts; so does one to the function itself. A jump to where a
-        piece starts that is chained to the function stays in it. So does a jump to a piece that has its frame
-        before its first instruction: that is how GCC describes a part of a function that it moved away.
+        A tail call goes to the start of a function, perhaps of the same one. A jump to the start of a piece
+        that is chained to the function stays in the function. So does a jump to a piece that has its frame
+        before its first instruction: GCC describes a moved part of a function in this way.
         """
         there = self._table.find(target)
         if there is None:
@@ -228,24 +228,24 @@ class Unwinder:
 def _epilogue_at(chain: List[UnwindInfo], distance: int) -> Optional[Epilogue]:
     """Returns the rest of an epilogue that version 2 codes describe, `distance` bytes before the end.
 
-    Such an epilogue is only the pops and the return or jump: the release of the fixed allocation comes before
-    it and belongs to the body. The pops mirror the pushes. An allocation of eight bytes before all pushes is
-    pushed flags, which a pop of one byte takes back.
+    Such an epilogue consists only of the pops and the return or jump: the release of the fixed allocation
+    comes before it and belongs to the body. The pops mirror the pushes. An allocation of eight bytes before
+    all pushes is the pushed flags, which a one-byte pop removes.
     """
     for epilog in chain[0].epilogs:
-        done = epilog.distance - distance
-        if 0 <= done < epilog.size:
+        executed = epilog.distance - distance
+        if 0 <= executed < epilog.size:
             codes = [code for info in chain for code in info.codes]
-            return Epilogue(None, 0, list(_pops_left(codes, done)))
+            return Epilogue(None, 0, list(_pops_left(codes, executed)))
     return None
 
 
-def _pops_left(codes: List[Code], done: int) -> Iterator[int]:
-    """Yields the registers that are still popped when `done` bytes of an epilogue have been executed."""
+def _pops_left(codes: List[Code], executed: int) -> Iterator[int]:
+    """Yields the registers that are still to be popped after the first `done` bytes of an epilogue."""
     pushes = [number for number, code in enumerate(codes) if code.operation == PUSH_NONVOL]
     for number in pushes:
-        if done <= 0:
+        if executed <= 0:
             yield codes[number].info
-        done -= 2 if codes[number].info >= 8 else 1
-    if pushes and done <= 0:
+        executed -= 2 if codes[number].info >= 8 else 1
+    if pushes and executed <= 0:
         yield from (RCX for code in codes[pushes[-1] + 1 :] if code[1:] == (ALLOC_SMALL, 0, 8))

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The walk itself, whatever the processor: step by step, by scan where a step fails, within bounds."""
+"""The walk up a stack, for any processor: step by step, by scan where a step fails, within bounds."""
 
 from __future__ import annotations
 
@@ -29,21 +29,22 @@ from .registers import Registers, Registers32
 R = TypeVar("R", Registers, Registers32)
 
 _MAX_VERDICTS = 1 << 12
-"""Values of which a walker remembers whether they may be return addresses: stacks repeat many of theirs."""
+"""Number of values for which a walker remembers whether they may be return addresses: stacks repeat many
+values."""
 
 
 class Taken(Generic[R]):
     """A step that was taken.
 
     Args:
-        registers: those of the next frame
-        how: how they were found
-        interrupted: the next frame was interrupted where its `ip` is
-        doubt: why the step is a guess, None if it is none
-        lasting: a guess is all that follows, too; else only this frame may not be the next one
+        registers: registers of the next frame
+        how: method by which they were found
+        interrupted: whether the next frame was interrupted at its `ip`
+        doubt: reason why the step is a guess, None if it is no guess
+        lasting: whether all later frames are guesses, too; False: only this frame may be wrong
         trap: address of the machine frame (x86: trap frame) that held the registers
-        border: set where the next frame is user mode's
-        remark: what is odd about it, although it is no guess
+        border: user-mode state, if the next frame is in user mode
+        remark: irregularity of a step that is no guess
     """
 
     __slots__ = ("border", "doubt", "how", "interrupted", "lasting", "registers", "remark", "trap")
@@ -75,7 +76,7 @@ class Walker(abc.ABC, Generic[R]):
     Args:
         find_image: finds the module that holds an address
         read: reads memory, by canonical address
-        may_execute: tells which memory in no module may be code
+        may_execute: returns whether an address outside all modules may be code
     """
 
     slot_size: int
@@ -91,20 +92,20 @@ class Walker(abc.ABC, Generic[R]):
         """Walks from a register state to the end of the stack, or to the border of kernel and user mode.
 
         Args:
-            start: the innermost state
-            interrupted: its `ip` is where execution stopped; else a return address
-            stacks: (low, high) of the stacks that the thread may be on; empty if that is not known
+            start: registers of the innermost frame
+            interrupted: whether execution stopped at `ip`; False: `ip` is a return address
+            stacks: (low, high) of the stacks that the thread may be on; empty if unknown
         """
         self._stacks = Stacks(stacks)
         return _Walk(self, self._stacks).run(start, interrupted)
 
     def search(self, sp: int, reason: Word, stacks: Collection[Tuple[int, int]] = ()) -> StackWalk:
-        """Walks from the first return address that a scan finds, where no register state is to be had.
+        """Walks from the first return address that a scan finds, if no register state is available.
 
         Args:
-            sp: where the scan begins
-            reason: why a scan has to do
-            stacks: as for `walk`
+            sp: address at which the scan begins
+            reason: why the walk has to begin with a scan
+            stacks: see `walk`
         """
         self._stacks = Stacks(stacks)
         return _Walk(self, self._stacks).search(sp, reason)
@@ -114,21 +115,21 @@ class Walker(abc.ABC, Generic[R]):
         """Finds the caller of a frame; raises UnwindError."""
 
     def follow(self, registers: R, frames: List[Frame], sure: bool) -> Optional[R]:
-        """Goes on from a return address as far as every step is one that most steps are like.
+        """Continues from a return address as long as every step is of the common kind.
 
         Args:
-            registers: those of the last of the frames
-            frames: takes the frames that are found
-            sure: whether they are sure
+            registers: registers of the last frame in `frames`
+            frames: receives the frames that are found
+            sure: whether the new frames are sure
 
         Returns:
-            The registers of what is then the last frame; None if that is the stack's own end.
+            The registers of the new last frame; None if that frame is the end of the stack.
         """
         return registers
 
     @abc.abstractmethod
     def look(self, slot: int, value: int) -> Optional[Taken[R]]:
-        """Takes a slot of the stack, and what it holds, for the way on, or returns None."""
+        """Returns the step that a stack slot and its value allow, or None."""
 
     def read_stack(self, address: int) -> Optional[int]:
         """Reads one slot of a stack."""
@@ -138,10 +139,10 @@ class Walker(abc.ABC, Generic[R]):
     def is_return(self, address: int) -> Optional[bool]:
         """Returns whether a value on a stack can be a return address: code behind a call.
 
-        In no module that has to lie in memory that may be executed.
+        Outside all modules the address must lie in executable memory.
 
         Returns:
-            None where the code cannot be read and nothing else tells.
+            None if the code cannot be read and nothing else decides.
         """
         image = self._find_image(address - 1)
         if image is None:
@@ -150,15 +151,15 @@ class Walker(abc.ABC, Generic[R]):
             return False
         rva = address - image.base
         if image.table is not None and image.table.complete_at(rva - 1) and not image.table.find(rva - 1):
-            # Who calls is no leaf, and who is no leaf has unwind data.
+            # A function that calls is no leaf, and every function that is no leaf has unwind data.
             return False
         return _behind_call(image.read_rva, rva)
 
     def is_behind_call(self, address: int) -> Optional[bool]:
-        """Returns whether the code before an address is a call, whatever unwind data says of it.
+        """Returns whether the code before an address is a call, whatever the unwind data.
 
         Returns:
-            None where that code cannot be read.
+            None if that code cannot be read.
         """
         image = self._find_image(address - 1)
         if image is None:
@@ -168,23 +169,23 @@ class Walker(abc.ABC, Generic[R]):
     def may_return(self, address: int) -> bool:
         """Returns whether a guess may take a value for a return address.
 
-        In a module whose code cannot be read it is enough that there is a function table which does not rule
-        the address out.
+        In a module whose code cannot be read it is enough that a function table exists and does not rule out
+        the address.
         """
         verdict = self._verdicts.get(address)
         if verdict is None:
-            known = self.is_return(address)
-            if known is None:
+            plausible = self.is_return(address)
+            if plausible is None:
                 image = self._find_image(address - 1)
-                known = image is not None and image.table is not None
+                plausible = image is not None and image.table is not None
             if len(self._verdicts) >= _MAX_VERDICTS:
                 self._verdicts.clear()
-            verdict = self._verdicts[address] = known
+            verdict = self._verdicts[address] = plausible
         return verdict
 
 
 class _Walk(Generic[R]):
-    """One walk and what it has found so far."""
+    """One walk, with the frames found so far."""
 
     def __init__(self, walker: Walker[R], stacks: Stacks) -> None:
         self._walker: Walker[R] = walker
@@ -199,13 +200,13 @@ class _Walk(Generic[R]):
         return self._run(Taken(registers, TRAP, interrupted))
 
     def search(self, sp: int, reason: Word) -> StackWalk:
-        """Begins with a scan."""
-        found = self._scan(sp, reason)
-        if isinstance(found, Word):
-            return self._end(found)
-        if found.border is not None:
-            return self._end(None, found.border._replace(sure=False))
-        return self._run(found)
+        """Walks from the first return address that a scan finds."""
+        step = self._scan(sp, reason)
+        if isinstance(step, Word):
+            return self._end(step)
+        if step.border is not None:
+            return self._end(None, step.border._replace(sure=False))
+        return self._run(step)
 
     def _run(self, taken: Taken[R]) -> StackWalk:
         while True:
@@ -217,14 +218,14 @@ class _Walk(Generic[R]):
                 return self._end(Word.TOO_MANY_FRAMES)
             if last is None:
                 return self._end(None)
-            here = last
+            registers = last
             try:
-                taken = self._walker.step(here, taken.interrupted)
+                taken = self._walker.step(registers, taken.interrupted)
             except UnwindError as error:
-                found = self._scan(here.sp, error.word)
-                if isinstance(found, Word):
-                    return self._end(found)
-                taken = found
+                step = self._scan(registers.sp, error.word)
+                if isinstance(step, Word):
+                    return self._end(step)
+                taken = step
             if taken.remark:
                 self._gaps.append(taken.remark)
             if taken.doubt:
@@ -234,7 +235,7 @@ class _Walk(Generic[R]):
                 return self._end(None, taken.border._replace(sure=not self._lost))
             if taken.registers.ip == 0:
                 return self._end(None)
-            objection = self._stacks.objection(here.sp, taken.registers.sp)
+            objection = self._stacks.objection(registers.sp, taken.registers.sp)
             if objection:
                 return self._end(objection)
 
@@ -248,7 +249,7 @@ class _Walk(Generic[R]):
         return StackWalk(tuple(self._frames), reason, tuple(dict.fromkeys(self._gaps)), border)
 
     def _scan(self, sp: int, reason: Word) -> Union[Taken[R], Word]:
-        """Looks up the stack for the way on; returns why there is none if there is none."""
+        """Scans up the stack for the next step; returns the reason if there is none."""
         self._gaps.append(reason)
         self._lost = True
         limit, size = self._stacks.limit(sp), self._walker.slot_size
@@ -257,9 +258,9 @@ class _Walk(Generic[R]):
             value = self._walker.read_stack(slot)
             if value is None:
                 return Word.STACK_UNREADABLE
-            found = self._walker.look(slot, value)
-            if found is not None:
-                return found
+            step = self._walker.look(slot, value)
+            if step is not None:
+                return step
             slot += size
             self._scannable -= size
         return reason
@@ -269,12 +270,12 @@ def _behind_call(read: Read, address: int) -> Optional[bool]:
     """Returns whether the code before an address (in any unit that `read` takes) ends in a call.
 
     Returns:
-        None where that cannot be read, or only so far back that a longer call may go unseen.
+        None if the code cannot be read, or only so little of it that a longer call could be missed.
     """
     for length in (LONGEST_CALL, address % PAGE_SIZE):
         if 0 < length <= min(address, LONGEST_CALL):
             code = read(address - length, length)
             if code is not None:
-                found = is_call(code)
-                return None if not found and length < LONGEST_CALL else found
+                verdict = is_call(code)
+                return None if not verdict and length < LONGEST_CALL else verdict
     return None

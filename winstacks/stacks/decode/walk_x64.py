@@ -29,16 +29,16 @@ from .step_x64 import Step, Unwinder
 from .walk import Taken, Walker
 
 _CS = 8
-"""Offset in a machine frame, of five slots: Rip, SegCs, EFlags, Rsp, SegSs."""
+"""Offset of SegCs in a machine frame of five slots: Rip, SegCs, EFlags, Rsp, SegSs."""
 
 _NEAR_CALL = 5
-"""Bytes of the commonest call."""
+"""Length of the most common call, in bytes."""
 
 _ENTERING = (b"\x0f\x05", b"\xcd\x2e")
 """syscall, int 2Eh (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2)."""
 
 _KERNEL_HALF = 1 << 63
-"""Set in every address of the kernel's."""
+"""The bit that is set in every kernel address."""
 
 
 class Walker64(Walker[Registers]):
@@ -47,11 +47,11 @@ class Walker64(Walker[Registers]):
     Args:
         find_image: finds the module that holds an address
         read: reads memory, by canonical address
-        machine_frames: addresses of machine frames that are known to lie on the stack, and the registers that
-            were saved beside each
-        may_execute: tells which memory in no module may be code
-        own_copy: tells which code of modules the process has changed
-        sites: what walks in the same address space found out of return addresses
+        machine_frames: addresses of machine frames known to lie on the stack, each with the registers saved
+            beside it
+        may_execute: returns whether an address outside all modules may be code
+        own_copy: returns whether the process has changed the module code at an address
+        sites: results of earlier walks for return addresses in the same address space
     """
 
     slot_size = 8
@@ -93,7 +93,7 @@ class Walker64(Walker[Registers]):
         return Taken(step.registers, LEAF, doubt=None if proven else Word.CODE_UNREADABLE)
 
     def look(self, slot: int, value: int) -> Optional[Taken[Registers]]:
-        """Takes a known machine frame or what may be a return address."""
+        """Returns the step to a known machine frame, or to a possible return address."""
         if slot in self._machine_frames:
             return self._interrupted(self._machine_frames[slot], slot)
         if self.may_return(value):
@@ -101,10 +101,10 @@ class Walker64(Walker[Registers]):
         return None
 
     def follow(self, registers: Registers, frames: List[Frame], sure: bool) -> Optional[Registers]:
-        """Goes on from a return address as long as unwinding is one read of a page of the stack."""
-        make, known, general, xmm = tuple.__new__, self._sites, registers.general, registers.xmm
+        """Continues from a return address as long as unwinding is one read of a page of the stack."""
+        make, sites, general, xmm = tuple.__new__, self._sites, registers.general, registers.xmm
         ip, sp, limit = registers.ip, registers.sp, self._stacks.reach(registers.sp)
-        effect = (known.get(ip) or self._site(ip))[0]
+        effect = (sites.get(ip) or self._site(ip))[0]
         low, page = self._page(sp)
         if xmm != NOTHING:
             xmm = tuple(value if number in NON_VOLATILE_XMM else None for number, value in enumerate(xmm))
@@ -122,20 +122,22 @@ class Walker64(Walker[Registers]):
             ip, to = slots[effect.returns], base + effect.release
             if not ip:
                 return None
-            following, no_return = known.get(ip) or self._site(ip)
+            following, no_return = sites.get(ip) or self._site(ip)
             if no_return or not sp < to <= limit:
                 break
             general = effect.general((*general, *slots, to, None))
             for number, slot in effect.xmm:
                 xmm = (*xmm[:number], slots[slot] | slots[slot + 1] << 64, *xmm[number + 1 :])
             effect, sp = following, to
-            # What the constructors of the NamedTuples do; to call them takes longer than all else of a step.
+            # Builds the NamedTuples directly: calling their constructors would take longer than the rest of a
+            # step.
             registers = make(Registers, (ip, general, xmm))
             frames.append(make(Frame, (ip, sp, UNWIND, True, sure, registers, 0)))
         return registers
 
     def _page(self, address: int) -> Tuple[int, Bytes]:
-        """Returns start and bytes of the page that holds an address, no bytes unless all are present."""
+        """Returns start and bytes of the page that holds an address; no bytes unless the whole page is
+        present."""
         low = address & MASK & -PAGE_SIZE
         return low, self._read(low, PAGE_SIZE) or b""
 
@@ -148,18 +150,18 @@ class Walker64(Walker[Registers]):
         return Unwinder(image.table, image.base, self._read, image.read_rva).step(registers, interrupted)
 
     def _leaves_windows(self, ip: int, to: int) -> bool:
-        """Returns whether unmodified code of Windows returns into memory of no module.
+        """Returns whether unmodified Windows code returns into memory outside all modules.
 
-        Unwind data of such code is that of its file, so that the return address is sure: what called it has
-        pushed the address itself. Nothing tells how to go on from there.
+        The unwind data of such code is the data in its file. So the return address is sure: the caller pushed
+        it. The next frame cannot be found by unwinding.
         """
         image = self._find_image(ip - 1)
         return image is not None and image.windows and not self._own_copy(ip) and not self._find_image(to - 1)
 
     def _is_stub(self, ip: int) -> bool:
-        """Returns whether a thread waits behind a system call's instruction in unmodified code of Windows.
+        """Returns whether a thread waits behind a system call instruction in unmodified Windows code.
 
-        A stub moves no stack pointer: the top slot is the return address, whatever is there.
+        A stub does not move the stack pointer: the top slot is the return address, whatever it holds.
         """
         image = self._find_image(ip)
         if image is None or not image.windows or self._own_copy(ip):
@@ -168,7 +170,7 @@ class Walker64(Walker[Registers]):
         return code is not None and bytes(code) in _ENTERING
 
     def _site(self, address: int) -> Site:
-        """Returns what is found out of a return address, once in an address space."""
+        """Returns the analysis of a return address, made once per address space."""
         site = self._sites.get(address)
         if site is None:
             if len(self._sites) >= MOST:
@@ -194,17 +196,17 @@ class Walker64(Walker[Registers]):
         doubt: Optional[Word] = None,
         remark: Optional[Word] = None,
     ) -> Taken[Registers]:
-        """Steps to what was interrupted, and adds what was saved beside its machine frame.
+        """Steps to the interrupted code, and adds the registers saved beside its machine frame.
 
-        The processor pushes machine frames onto kernel stacks only: there SegCs tells the border to user
-        mode. Those on a user stack, below KiUserExceptionDispatcher, KiUserApcDispatcher and
-        KiUserCallbackDispatcher, are the kernel's work. It writes Rip and Rsp and nothing else. Source:
+        The processor pushes machine frames onto kernel stacks only: there SegCs marks the border to user
+        mode. The kernel itself writes the machine frames on a user stack, below KiUserExceptionDispatcher,
+        KiUserApcDispatcher and KiUserCallbackDispatcher, and writes only Rip and Rsp. Source:
         KiDispatchException and KeUserModeCallback of 5.2.3790.3959.
         """
         saved = self._machine_frames.get(machine_frame)
         if saved is not None:
-            known = zip(registers.general, saved.general)
-            registers = registers._replace(general=tuple(a if a is not None else b for a, b in known))
+            pairs = zip(registers.general, saved.general)
+            registers = registers._replace(general=tuple(a if a is not None else b for a, b in pairs))
         border = None
         cs = self.read_stack(machine_frame + _CS) if machine_frame & _KERNEL_HALF else None
         if cs is not None and cs & 3:

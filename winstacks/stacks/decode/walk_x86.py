@@ -1,11 +1,11 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""A walk up an x86 stack: by the chain of frame pointers, across trap frames, with what the code tells.
+"""A walk up an x86 stack: by the chain of frame pointers, across trap frames, with proof from the code.
 
-The chain misses the caller of a function that has not set up its frame yet, or has none. At an interrupted
-instruction and behind a system call the code is looked at for that; where it leaves doubt, the frame is not
-sure. Across the dispatchers of user mode the chain leads on, too, but misses those who were interrupted: what
-follows is sure only where the CONTEXT of an exception or of an APC proves itself, or where the trap frame
+The chain misses the caller of a function without a frame, or before its frame is set up. At an interrupted
+instruction and behind a system call the code is examined for this; if doubt remains, the frame is not sure.
+Across the dispatchers of user mode the chain continues, too, but misses the interrupted functions: the
+following frames are sure only if the CONTEXT of an exception or of an APC proves itself, or if the trap frame
 that a callback kept in the kernel agrees.
 """
 
@@ -41,13 +41,13 @@ _TRAP_MEMBERS = ("DbgEbp", "DbgEip", "DbgArgMark", "Ebp", "Eip", "SegCs", "EFlag
 _VIRTUAL_8086 = 0x20000
 
 _NEAR_CODE = 0x4000
-"""How far behind a function's start an address is taken to be in it."""
+"""Distance behind a function's start within which an address is assumed to be in the function."""
 
 _DEEPEST = 0x80
-"""How far above Esp a return address is looked for where a function has no frame."""
+"""Distance above Esp within which the return address of a function without a frame is searched."""
 
 _CHAINED = (OURS, COPY)
-"""What Ebp is where the chain of frame pointers leads to the caller."""
+"""Values of Ebp with which the chain of frame pointers leads to the caller."""
 
 _APC_POPS = 12
 """Bytes of arguments that the routine of an APC pops: NormalContext, SystemArgument1, SystemArgument2."""
@@ -62,12 +62,12 @@ class Walker32(Walker[Registers32]):
     Args:
         find_image: finds the module that holds an address
         read: reads memory
-        types: _KTRAP_FRAME, _CONTEXT and _EXCEPTION_RECORD; the members used here have the same place in
-            every version
-        trap_frames: addresses of trap frames that are known to lie on the stack; on a user stack: that the
+        types: structures _KTRAP_FRAME, _CONTEXT and _EXCEPTION_RECORD; the members used here have the same
+            offset in every version
+        trap_frames: addresses of trap frames known to lie on the stack; for a user stack: those that the
             kernel kept at callbacks
-        may_execute: tells which memory in no module may be code
-        functions: what was found out of the functions of the address space
+        may_execute: returns whether an address outside all modules may be code
+        functions: the functions of the address space, as analysed so far
         find_dispatcher: finds the dispatchers of ntdll
     """
 
@@ -97,7 +97,7 @@ class Walker32(Walker[Registers32]):
     def is_return(self, address: int) -> Optional[bool]:
         """Returns whether a value on a stack can be a return address.
 
-        A call of the next instruction is none: it pushes where it is, for code that does not know that.
+        A call of the next instruction does not count: code uses it to read its own address.
         """
         verdict = super().is_return(address)
         if verdict and self._functions.code(address - _CALL_NEXT_SIZE, _CALL_NEXT_SIZE) == _CALL_NEXT:
@@ -111,29 +111,29 @@ class Walker32(Walker[Registers32]):
             start, name = dispatcher
             if self._is_in(start, registers.ip):
                 return self._dispatched(registers, interrupted, start, name)
-        known = self._by_slot(registers)
-        if known is None and registers.exact:
-            known = self._by_code(registers, interrupted)
-        if known is not None:
-            return known
+        taken = self._by_slot(registers)
+        if taken is None and registers.exact:
+            taken = self._by_code(registers, interrupted)
+        if taken is not None:
+            return taken
         try:
-            found = self._by_chain(registers, interrupted)
+            chained = self._by_chain(registers, interrupted)
         except UnwindError:
             exact = self._without_chain(registers, interrupted)
             if exact is None:
                 raise
             return exact
-        # Where the chain ends a function without a frame may still have a caller.
-        doubtful = found.doubt is not None or registers.bp == 0
-        return (self._without_chain(registers, interrupted) if doubtful else None) or found
+        # At the end of the chain, a function without a frame may still have a caller.
+        doubtful = chained.doubt is not None or registers.bp == 0
+        return (self._without_chain(registers, interrupted) if doubtful else None) or chained
 
     def look(self, slot: int, value: int) -> Optional[Taken[Registers32]]:
-        """Takes a trap frame, or what may be a return address."""
+        """Returns the step to a trap frame, or to a possible return address."""
         trap_frame = slot - self._mark if value == TRAP_MARK else slot
         if value == TRAP_MARK or slot in self._trap_frames:
-            found = self._trap(trap_frame)
-            if found is not None:
-                return found
+            step = self._trap(trap_frame)
+            if step is not None:
+                return step
         if not self.may_return(value):
             return None
         saved = self.read_stack(slot - 4)
@@ -143,17 +143,19 @@ class Walker32(Walker[Registers32]):
     def _dispatched(
         self, registers: Registers32, interrupted: bool, start: int, name: str
     ) -> Taken[Registers32]:
-        """Goes on from a dispatcher of user mode, which has no caller.
+        """Continues from a dispatcher of user mode, which has no caller.
 
-        Ebp is still that of the code that was interrupted.
+        Ebp still has the value of the interrupted code.
         """
         if name == dispatchers_x86.CALLBACK:
-            found = self._called_back(registers)
+            interrupted_registers = self._called_back(registers)
         else:
             entry = self._entry_of(registers, start)
-            found = None if entry is None else self._contexts.find(name, entry, self._stacks.together)
-        if found is not None:
-            return Taken(found, TRAP, True)
+            interrupted_registers = (
+                None if entry is None else self._contexts.find(name, entry, self._stacks.together)
+            )
+        if interrupted_registers is not None:
+            return Taken(interrupted_registers, TRAP, True)
         try:
             guess = self._by_chain(registers, interrupted)
         except UnwindError:
@@ -162,21 +164,24 @@ class Walker32(Walker[Registers32]):
         return guess
 
     def _called_back(self, registers: Registers32) -> Optional[Registers32]:
-        """Returns what a callback interrupted: the kernel kept its trap frame, and Ebp is the same still."""
-        kept = (found.registers for found in map(self._trap, self._trap_frames) if found is not None)
+        """Returns the registers that a callback interrupted: the kernel kept its trap frame, and Ebp is
+        unchanged."""
+        saved_states = (step.registers for step in map(self._trap, self._trap_frames) if step is not None)
         sp = registers.sp
-        above = [each for each in kept if each.sp > sp and self._stacks.together(sp, each.sp)]
-        nearest = min(above, key=lambda each: each.sp, default=None)
+        above = [state for state in saved_states if state.sp > sp and self._stacks.together(sp, state.sp)]
+        nearest = min(above, key=lambda state: state.sp, default=None)
         if nearest is None or nearest.bp != registers.bp or not self._is_code(nearest.ip):
             return None
         return nearest
 
     def _entry_of(self, registers: Registers32, start: int) -> Optional[int]:
-        """Returns what Esp was at a function's first instruction, None if its code does not tell."""
+        """Returns the value of Esp at a function's first instruction, None if the function's code does not
+        determine it."""
         ip, place = registers.ip, self._functions.place(start, registers.ip)
         if registers.exact and place is not None and place.depth is not None:
             return registers.sp + place.depth
-        # Arguments may have been popped since the call, which tells: before it they were there.
+        # The call may have popped arguments. The state before the call decides: there they were still on the
+        # stack.
         popped = _APC_POPS if registers.exact else 0
         before = self._functions.code(ip - LONGEST_CALL, LONGEST_CALL)
         for length in lengths(before):
@@ -186,7 +191,7 @@ class Walker32(Walker[Registers32]):
         return None
 
     def _is_in(self, start: int, ip: int) -> bool:
-        """Returns whether an address may be in the function that starts at another."""
+        """Returns whether an address may be in the function that starts at another address."""
         return self._functions.place(start, ip) is not None or not self._functions.has_border(start, ip)
 
     def _is_code(self, address: int) -> bool:
@@ -197,7 +202,7 @@ class Walker32(Walker[Registers32]):
         return self._read(address, 1) is not None and self._may_execute(address)
 
     def _by_slot(self, registers: Registers32) -> Optional[Taken[Registers32]]:
-        """Takes the return address whose place is known."""
+        """Takes the return address at a known place."""
         if registers.return_slot is None:
             return None
         address = self.read_stack(registers.return_slot)
@@ -206,7 +211,7 @@ class Walker32(Walker[Registers32]):
         return Taken(Registers32(address, registers.return_slot + 4, registers.bp), UNWIND)
 
     def _by_code(self, registers: Registers32, interrupted: bool) -> Optional[Taken[Registers32]]:
-        """Takes the return address where the code says that it is, if the code says so."""
+        """Takes the return address at the place that the code determines, if it does."""
         code = self._functions.code(registers.ip, clues_x86.LONGEST)
         leaving = clues_x86.exit_at(code)
         if leaving is not None:
@@ -224,12 +229,13 @@ class Walker32(Walker[Registers32]):
         return None
 
     def _without_chain(self, registers: Registers32, interrupted: bool) -> Optional[Taken[Registers32]]:
-        """Takes the return address that the code alone tells, once the frame pointers do not."""
-        own = self._functions.own(registers.ip)
-        if own is not None and own.place.ebp == BASED:
-            found = self._above(registers, *own)
-            if found is not None:
-                return found
+        """Takes the return address that the code alone determines, if the frame pointers do not lead to
+        it."""
+        function = self._functions.own(registers.ip)
+        if function is not None and function.place.ebp == BASED:
+            step = self._above(registers, *function)
+            if step is not None:
+                return step
         if registers.exact:
             return self._by_depth(registers)
         if registers.callee is None or self._functions.flow(registers.callee).aligns:
@@ -241,15 +247,16 @@ class Walker32(Walker[Registers32]):
         return self._by_code(counted, interrupted) or self._by_depth(counted)
 
     def _by_depth(self, registers: Registers32) -> Optional[Taken[Registers32]]:
-        """Takes the return address that lies as deep as the code says that it does.
+        """Takes the return address at the depth that the code determines.
 
-        The call before it goes to where the function starts, and every way from there pushed that much.
+        The call before the return address goes to the start of the function, and every way from the start
+        gives that depth.
         """
-        own = self._functions.own(registers.ip)
-        if own is not None and own.place.depth is not None and own.place.ebp not in _CHAINED:
-            found = self._above(registers, *own)
-            if found is not None:
-                return found
+        function = self._functions.own(registers.ip)
+        if function is not None and function.place.depth is not None and function.place.ebp not in _CHAINED:
+            step = self._above(registers, *function)
+            if step is not None:
+                return step
         for depth in range(0, _DEEPEST, self.slot_size):
             slot = registers.sp + depth
             for start in self._functions.starts(self.read_stack(slot) or 0):
@@ -258,16 +265,16 @@ class Walker32(Walker[Registers32]):
                 if place is None or place.depth != depth or place.ebp in _CHAINED:
                     continue
                 if near or self._is_part(start, registers.ip):
-                    found = self._at_depth(registers, start, place)
-                    if found is not None:
-                        return found
+                    step = self._at_depth(registers, start, place)
+                    if step is not None:
+                        return step
         return None
 
     def _above(self, registers: Registers32, start: int, place: StackPlace) -> Optional[Taken[Registers32]]:
-        """Takes the return address whose place the code of the function tells.
+        """Takes the return address at the place that the function's code determines.
 
-        If the call before it goes to a known place that has to be the function; else what the function pushes
-        and what it pops has to come out even.
+        If the target of the call before the return address is known, it must be the function; else the pushes
+        and pops of the function must balance.
         """
         slot = self._slot(registers, place)
         if slot is None:
@@ -279,7 +286,8 @@ class Walker32(Walker[Registers32]):
     def _at_depth(
         self, registers: Registers32, start: int, place: StackPlace
     ) -> Optional[Taken[Registers32]]:
-        """Takes the return address of the function that starts at an address, by what is known in it."""
+        """Takes the return address of the function that starts at an address, by the stack state in the
+        function."""
         slot, bp = self._slot(registers, place), registers.bp
         if slot is None:
             return None
@@ -290,7 +298,7 @@ class Walker32(Walker[Registers32]):
 
     @staticmethod
     def _slot(registers: Registers32, place: StackPlace) -> Optional[int]:
-        """Returns where the return address lies by what is known of Ebp, or else of Esp."""
+        """Returns the address of the return address, from Ebp if possible, else from Esp."""
         if place.ebp == BASED and place.frame is not None:
             slot = None if registers.bp is None else registers.bp + place.frame & MASK
             return slot if slot is not None and slot >= registers.sp else None
@@ -315,10 +323,10 @@ class Walker32(Walker[Registers32]):
         """Returns to the address in a slot, if that is a return address.
 
         Args:
-            slot: where it lies
+            slot: address of the slot
             bp: the caller's Ebp
-            how: how it was found
-            arguments: bytes that the return pops besides, None if that is not known
+            how: method by which the slot was found
+            arguments: bytes of arguments that the return pops in addition, None if unknown
         """
         address = self.read_stack(slot)
         if address is None or not self.is_return(address):
@@ -351,7 +359,7 @@ class Walker32(Walker[Registers32]):
         return Taken(above, FRAME_POINTER, doubt=doubt, lasting=False)
 
     def _trap(self, address: int) -> Optional[Taken[Registers32]]:
-        """Steps to what a trap frame interrupted; None if there is no trap frame at the address."""
+        """Steps to the code that a trap frame interrupted; None if there is no trap frame at the address."""
         data = self._read(address, self._trap_size)
         if data is None:
             return None
@@ -367,12 +375,12 @@ class Walker32(Walker[Registers32]):
     def _callee(self, address: int, ip: int, interrupted: bool) -> Optional[int]:
         """Returns the start of the function of `ip` if code proves that it returns to the address above Ebp.
 
-        Either the call before that goes there, or (where that does not show) the function has set up its
-        frame.
+        The proof is the target of the call before that address or, if the target is unknown, that the
+        function has set up its frame.
         """
         functions = self._functions
         targets = functions.targets(address) if address else []
-        # What a call that never returns is followed by may be another function.
+        # The code behind a call that never returns may be another function.
         spots = [ip] if interrupted else functions.calls(ip) or [ip]
         for start in targets:
             near = 0 <= ip - start < _NEAR_CODE and not functions.has_border(start, ip)
@@ -389,7 +397,10 @@ class Walker32(Walker[Registers32]):
         if targets or (not interrupted and functions.behind_set_up(ip)):
             return None
         owns = map(functions.own, spots)
-        return next((own.start for own in owns if own is not None and own.place.ebp in _CHAINED), None)
+        return next(
+            (function.start for function in owns if function is not None and function.place.ebp in _CHAINED),
+            None,
+        )
 
     def _has_frame(self, start: int, ip: int, near: bool) -> bool:
         """Returns whether the function that starts at an address has set up its frame at an instruction."""
@@ -400,7 +411,7 @@ class Walker32(Walker[Registers32]):
         return (near and not uneven) or self._is_part(start, ip)
 
     def _is_part(self, start: int, ip: int) -> bool:
-        """Returns whether an instruction that lies elsewhere is in the function that starts at an address."""
+        """Returns whether a distant instruction is in the function that starts at an address."""
         image = self._find_image(start)
         if image is not None and not (0 <= ip - image.base < image.size and image.executable(ip)):
             return False

@@ -79,8 +79,8 @@ def read_frames(read: ReadBytes, address: int, depth: int, size: int) -> Frames:
     data = read(address, depth * size)
     if data is not None:
         return integers(data, size)
-    each = (read(address + number * size, size) for number in range(depth))
-    return tuple(None if frame is None else int.from_bytes(frame, "little") for frame in each)
+    slots = (read(address + number * size, size) for number in range(depth))
+    return tuple(None if frame is None else int.from_bytes(frame, "little") for frame in slots)
 
 
 def bucket_heads(header: Header, memory: Extents) -> Iterator[Heads]:
@@ -213,8 +213,8 @@ class BlockWalk:
     def _next(self, position: int) -> Optional[int]:
         """Returns the next anchor or, if it comes first, the next place where blocks are confirmed."""
         anchors, unit = self._sorted_anchors(), self._layout.alignment
-        at = bisect.bisect_left(anchors, position)
-        limit = anchors[at] if at < len(anchors) else self._end
+        nearest = bisect.bisect_left(anchors, position)
+        limit = anchors[nearest] if nearest < len(anchors) else self._end
         for low, high in self._memory.covered(position, limit):
             low += -(low - self._first) % unit
             for place in range(low, min(high, low + _SCAN), unit):
@@ -248,10 +248,10 @@ class BlockWalk:
 
     def _sorted_anchors(self) -> List[int]:
         if self._anchors is None:
-            unit, found = self._layout.alignment, set(self._pointers()) | set(self._blocks.chains)
+            unit, addresses = self._layout.alignment, set(self._pointers()) | set(self._blocks.chains)
             self._anchors = sorted(
                 address
-                for address in found
+                for address in addresses
                 if self._first <= address < self._end and not (address - self._first) % unit
             )
         return self._anchors

@@ -26,8 +26,8 @@ def back_trace_hash(frames: Sequence[int]) -> int:
 
 def known_hash(frames: Sequence[Optional[int]]) -> Optional[int]:
     """Returns the hash of return addresses, None if there are none or one is not known."""
-    known = [frame for frame in frames if frame is not None]
-    return back_trace_hash(known) if known and len(known) == len(frames) else None
+    readable = [frame for frame in frames if frame is not None]
+    return back_trace_hash(readable) if readable and len(readable) == len(frames) else None
 
 
 def capture(return_addresses: Sequence[int], frames_to_skip: int, frames_to_capture: int) -> Capture:

@@ -154,15 +154,15 @@ class StdDatabase:
     def _missing(self, upper: Extents) -> int:
         """Counts the missing bytes of the parts that are known to be used."""
         used, address = self.bounds, self.header.address
-        known = used.lower_end if used.lower_known else used.first_entry
-        missing = self._memory.missing(address, known)
+        lower_end = used.lower_end if used.lower_known else used.first_entry
+        missing = self._memory.missing(address, lower_end)
         return missing + (upper.missing(used.upper_start, used.upper_end) if used.upper_known else 0)
 
 
 def _read(bulk: Extents, memory: Memory, end: int, address: int, length: int) -> Optional[Bytes]:
     """Reads from the bulk read; beyond the watermark, which may be out of date, from memory."""
-    found = bulk.read(address, length)
-    return memory.read(address, length) if found is None and address + length > end else found
+    data = bulk.read(address, length)
+    return memory.read(address, length) if data is None and address + length > end else data
 
 
 def _record_count(header: Header, used: Bounds, links: Links, claims: Dict[int, int]) -> int:
@@ -178,10 +178,10 @@ def _record_count(header: Header, used: Bounds, links: Links, claims: Dict[int, 
     slots = (used.upper_end - used.upper_start) // header.layout.pointer_size
     if used.upper_known and slots == header.back_traces and slots <= limit:
         return slots
-    found = [index for index in claims if index <= limit]
-    for run, led in zip(links.slots, links.entries):
-        found += (index for index, entry in enumerate(led, run.first) if entry is not None)
-    return min(max(found, default=0), limit)
+    indices = [index for index in claims if index <= limit]
+    for run, entries in zip(links.slots, links.entries):
+        indices += (index for index, entry in enumerate(entries, run.first) if entry is not None)
+    return min(max(indices, default=0), limit)
 
 
 def _records(
@@ -208,9 +208,9 @@ def _records(
 
 def _numbered(links: Links, count: int) -> Iterator[Tuple[int, Optional[int]]]:
     following = 1
-    for run, led in zip(links.slots, links.entries):
+    for run, entries in zip(links.slots, links.entries):
         yield from ((index, None) for index in range(following, min(run.first, count + 1)))
-        present = led[: max(count + 1 - run.first, 0)]
+        present = entries[: max(count + 1 - run.first, 0)]
         yield from enumerate(present, run.first)
-        following = run.first + len(led)
+        following = run.first + len(entries)
     yield from ((index, None) for index in range(following, count + 1))

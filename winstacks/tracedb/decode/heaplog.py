@@ -84,15 +84,15 @@ class HeapLog:
         data = self._object.read(self.address, layout.size)
         if data is None:
             return False
-        each = layout.bucket_size // layout.pointer_size
-        count = each * layout.bucket_count
+        stride = layout.bucket_size // layout.pointer_size
+        count = stride * layout.bucket_count
         words = integers(data, layout.pointer_size, layout.buckets, count)
         # A single damaged pointer does not disprove the log.
         lowest = bytes(data[layout.buckets :: layout.pointer_size][:count])
         aligned = bytes(range(0, 0x100, layout.pointer_size))
         if len(lowest.translate(None, aligned)) * FEW > len(words) - words.count(0):
             return False
-        heads, lasts = words[layout.first :: each], words[layout.last_hit :: each]
+        heads, lasts = words[layout.first :: stride], words[layout.last_hit :: stride]
         # One pointer further on, the record found last in a bucket is read as the head of its chain.
         without_head = sum(map(operator.lt, map(bool, heads), map(bool, lasts)))
         if without_head * FEW > len(lasts) - lasts.count(0):
@@ -143,26 +143,26 @@ class HeapLog:
     def status(self) -> Status:
         """The faults of the log as a whole: `TraceCount` if it differs from the number of records in the
         chains."""
-        found = records = 0
+        faults = records = 0
         for trace in self._rows():
             records += trace is not None
-            found |= stdstatus.BUCKET if trace is None else trace.status & stdstatus.UNREADABLE
+            faults |= stdstatus.BUCKET if trace is None else trace.status & stdstatus.UNREADABLE
         if self._object.missing(self.address, self.address + self._layout.size):
-            found |= stdstatus.UNREADABLE
-        differs = not found and self.trace_count not in (None, records)
+            faults |= stdstatus.UNREADABLE
+        differs = not faults and self.trace_count not in (None, records)
         return status(
-            stdstatus.of(found), Said(Word.CONTRADICTED, members=("TraceCount",)) if differs else None
+            stdstatus.of(faults), Said(Word.CONTRADICTED, members=("TraceCount",)) if differs else None
         )
 
     def _rows(self) -> Iterator[Optional[Trace]]:
         """Yields the records, and None for a chain that leads outside the log's records."""
-        seen: Set[int] = set()
+        visited: Set[int] = set()
         for bucket, address in self._heads():
             while address:
-                if address in seen or address % self._layout.pointer_size:
+                if address in visited or address % self._layout.pointer_size:
                     yield None
                     break
-                seen.add(address)
+                visited.add(address)
                 record = Record(self._memory, address, self._layout)
                 if not record.plausible(bucket):
                     yield None
@@ -209,7 +209,7 @@ class Record:
             self.next, self.hash, self.depth = layout.head(head, 0)
         else:
             self.next = memory.member(address, layout.next) or 0
-            self.hash, self.depth = (memory.member(address, each) for each in (layout.hash, layout.depth))
+            self.hash, self.depth = (memory.member(address, field) for field in (layout.hash, layout.depth))
         start, size, depth = address + layout.frames, layout.pointer_size, self.depth or 0
         if depth > layout.max_depth:
             depth = layout.max_depth

@@ -71,10 +71,15 @@ class Judge:
             stored: the index that the entry itself holds
             frames: Depth return addresses
         """
-        depth, found = len(frames), self._links.buckets[entry]
+        depth, chained_bucket = len(frames), self._links.buckets[entry]
         total, bucket = self._hash(frames)
         flags = 0
-        if found >= 0 and bucket is not None and found != bucket and depth > self._room(entry, word):
+        if (
+            chained_bucket >= 0
+            and bucket is not None
+            and chained_bucket != bucket
+            and depth > self._room(entry, word)
+        ):
             return self.piecemeal(index, entry)
         if depth > self._capacity(word):
             flags |= stdstatus.DEPTH
@@ -120,19 +125,19 @@ class Judge:
         bucket: Optional[int],
     ) -> Trace:
         layout, links = self._layout, self._links
-        found, count = links.buckets[entry], word & layout.count_mask
+        chained_bucket, count = links.buckets[entry], word & layout.count_mask
         if count == layout.saturation and count:
             flags |= stdstatus.SATURATED
         if None in frames:
             flags |= stdstatus.UNREADABLE
-        if found < 0 and not count and layout.overwritten >= 0:
+        if chained_bucket < 0 and not count and layout.overwritten >= 0:
             flags |= stdstatus.FREED
-            lost = min(layout.overwritten, len(frames))
-            frames, total, bucket = (None,) * lost + frames[lost:], None, None
-        elif found < 0 and index is None:
+            overwritten = min(layout.overwritten, len(frames))
+            frames, total, bucket = (None,) * overwritten + frames[overwritten:], None, None
+        elif chained_bucket < 0 and index is None:
             flags |= stdstatus.ORPHAN
-        elif bucket is not None and found != bucket:
-            if found >= 0 or links.chains[bucket] != Chain.UNREADABLE:
+        elif bucket is not None and chained_bucket != bucket:
+            if chained_bucket >= 0 or links.chains[bucket] != Chain.UNREADABLE:
                 flags |= stdstatus.BUCKET
         flags |= self._index_flags(index, stored, flags)
         number = stored if index is None else index
@@ -209,13 +214,13 @@ class Picker:
         """
         if len(indices) > MOST or not (self._used.lower_known and self._used.upper_known):
             return None
-        found = []
+        traces = []
         for index in sorted(indices):
             trace = self._trace(index) if self._is_slot(index) else None
             if trace is None:
                 return None
-            found.append(trace)
-        return found
+            traces.append(trace)
+        return traces
 
     def _is_slot(self, index: int) -> bool:
         slots = (self._used.upper_end - self._used.upper_start) // self._layout.pointer_size
@@ -233,15 +238,15 @@ class Picker:
             return None
         return Trace(index, address, count, len(entry.frames), total, bucket, entry.frames, 0)
 
-    def _leads(self, bucket: int, wanted: int) -> bool:
+    def _leads(self, bucket: int, target: int) -> bool:
         """Returns whether the chain of a bucket leads to an address, and all entries before it belong
         there."""
         address = self._memory.pointer(self._header.buckets + bucket * self._header.bucket_stride) or 0
-        seen = {0}
-        while address not in seen and len(seen) < _LONGEST:
-            if address == wanted:
+        visited = {0}
+        while address not in visited and len(visited) < _LONGEST:
+            if address == target:
                 return True
-            seen.add(address)
+            visited.add(address)
             entry = self._entry(address)
             if entry is None or self._header.bucket_of(entry.frames) != bucket:
                 return False

@@ -125,7 +125,7 @@ class StdLayout:
         self.names = _integers(database, self.buckets)
         self.rank = (len(self.names), tuple(map(int, name.split("."))))
         self.values: Values = database.reader(*self.names)
-        strides = [each.size for each in map(types.find, _HEADS) if each is not None]
+        strides = [head.size for head in map(types.find, _HEADS) if head is not None]
         self.bucket_strides = tuple(strides) or (pointer_size,)
         self.has_start = database.has("LowerMemoryStart")
         # Block sizes are multiples of two pointers since 6.1 (listings of 7601.17514 and later), else of one.
@@ -203,10 +203,10 @@ class BacktracesLayout:
 
 def _integers(structure: Structure, end: int) -> List[str]:
     """Returns the names of the integers and pointers before an offset; of two that overlap, the first."""
-    found: List[str] = []
+    integers: List[str] = []
     reached = 0
-    for each, name in sorted((structure.field(name), name) for name in structure.names):
-        if reached <= each.offset < end and each.size in _WHOLE:
-            found.append(name)
-            reached = each.offset + each.size
-    return found
+    for field, name in sorted((structure.field(name), name) for name in structure.names):
+        if reached <= field.offset < end and field.size in _WHOLE:
+            integers.append(name)
+            reached = field.offset + field.size
+    return integers

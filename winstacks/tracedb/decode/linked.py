@@ -167,14 +167,17 @@ class Links:
                     if led[entry]:
                         doubled.add(entry)
                     led[entry] = 1
-        kept: Dict[int, int] = {}
+        index_of_entry: Dict[int, int] = {}
         if doubled:
             for index, entry in self._numbered():
                 if entry in doubled and self._has_index(self.blocks.addresses[entry], index):
-                    kept.setdefault(entry, index)
+                    index_of_entry.setdefault(entry, index)
         for run, entries in zip(self.slots, self.entries) if doubled else ():
             for place, entry in enumerate(entries):
-                if entry in doubled and kept.setdefault(entry, run.first + place) != run.first + place:
+                if (
+                    entry in doubled
+                    and index_of_entry.setdefault(entry, run.first + place) != run.first + place
+                ):
                     entries[place] = None
         return led
 
@@ -237,14 +240,14 @@ class Links:
 
 def index_slots(memory: Extents, used: Bounds, size: int) -> List[Slots]:
     """Returns the index slots that are present."""
-    found = []
+    runs = []
     for low, high in memory.covered(used.upper_start, used.upper_end):
         last = (used.upper_end - low) // size
         first = -(-(used.upper_end - high) // size) + 1
         if first <= last:
             start = used.upper_end - last * size
-            found.append(Slots(first, stdblocks.pointers(memory, start, last - first + 1, size)[::-1]))
-    return found[::-1]
+            runs.append(Slots(first, stdblocks.pointers(memory, start, last - first + 1, size)[::-1]))
+    return runs[::-1]
 
 
 def cut(slots: List[Slots], entries: List[List[Optional[int]]]) -> None:
@@ -277,17 +280,17 @@ def in_order(blocks: Blocks, heads: Sequence[Heads]) -> Optional[List[int]]:
     used = sum(len(run.addresses) - run.addresses.count(0) for run in heads)
     addresses, links = blocks.addresses, blocks.chains
     upwards = next((link > address for address, link in zip(addresses, links) if link), True)
-    found: List[int] = []
+    entry_buckets: List[int] = []
     take = pending.pop
     for address, link in zip(addresses, links) if upwards else zip(reversed(addresses), reversed(links)):
         bucket = take(address, -1)
-        found.append(bucket)
+        entry_buckets.append(bucket)
         if bucket >= 0:
             pending[link] = bucket
     if not upwards:
-        found.reverse()
+        entry_buckets.reverse()
     pending.pop(0, None)
-    reached = links if -1 not in found else compress(links, map((-1).__ne__, found))
-    ends = sum(not link for link in reached)
+    reached = links if -1 not in entry_buckets else compress(links, map((-1).__ne__, entry_buckets))
+    chain_ends = sum(not link for link in reached)
     # If two links lead to the same entry, one chain has no end, and the numbers differ.
-    return found if not pending and ends == used else None
+    return entry_buckets if not pending and chain_ends == used else None

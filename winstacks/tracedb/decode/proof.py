@@ -97,25 +97,25 @@ def recover(reader: Reader, address: int, layouts: Sequence[StdLayout]) -> Proof
 def _guess(reader: Reader, address: int, layouts: Sequence[StdLayout]) -> Optional[Proof]:
     layouts, length = _ordered(layouts)
     memory = reader(address, length)
-    whole = memory.read(address, length) is not None
+    complete = memory.read(address, length) is not None
     data = bytearray(length)
     for low, high in memory.covered(address, address + length):
         data[low - address : high - address] = memory.read(low, high - low) or b""
     guesses = [
-        (guess, _failed(guess, parsed, whole))
+        (guess, _failed(guess, parsed, complete))
         for layout in layouts
         for parsed in parse(layout, address, bytes(data))
         for guess in _guesses(parsed)
     ]
-    found = _best_by_chains(reader, guesses) or _best_by_blocks(reader, guesses)
-    return Proof(found[0], found[1] or ("Buckets",)) if found else None
+    best = _best_by_chains(reader, guesses) or _best_by_blocks(reader, guesses)
+    return Proof(best[0], best[1] or ("Buckets",)) if best else None
 
 
 _Guess = Tuple[Header, Tuple[str, ...]]
 
 
-def _failed(guess: Header, parsed: Header, whole: bool) -> Tuple[str, ...]:
-    if not whole:
+def _failed(guess: Header, parsed: Header, complete: bool) -> Tuple[str, ...]:
+    if not complete:
         return (UNREADABLE,)
     replaced = ("NumberOfBuckets",) if guess.bucket_count != parsed.bucket_count else ()
     return (*replaced, *contradictions(guess))
@@ -138,9 +138,9 @@ def _best_by_blocks(reader: Reader, guesses: Sequence[_Guess]) -> Optional[_Gues
     """Returns the guess under which most blocks make sense, if several do."""
     best, most = None, _FEW
     for guess in guesses:
-        found = block_count(reader, guess[0])
-        if found > most:
-            best, most = guess, found
+        blocks = block_count(reader, guess[0])
+        if blocks > most:
+            best, most = guess, blocks
     return best
 
 
@@ -208,8 +208,8 @@ def _begins(reader: Reader, header: Header) -> Optional[bool]:
     None if the database is empty, or the place is unknown or not in the image.
     """
     layout, first = header.layout.entry, header.first_entry
-    known = header.layout.has_start or not layout.shift
-    if not known or not header.fields["NextFreeLowerMemory"] > first:
+    place_known = header.layout.has_start or not layout.shift
+    if not place_known or not header.fields["NextFreeLowerMemory"] > first:
         return None
     head = reader(first, layout.head_size).read(first, layout.head_size)
     return 0 < layout.scan(head, 0)[2] <= layout.max_depth if head is not None else None

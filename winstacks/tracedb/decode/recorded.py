@@ -64,5 +64,5 @@ def recorded(trace: Trace, max_depth: int) -> RecordedStack:
         trace: the trace
         max_depth: the most frames that the database keeps of a stack
     """
-    said, full = stdstatus.of(trace.status), len(trace.frames) >= max_depth
-    return RecordedStack(STD, trace.address, trace.trace_index or 0, trace.frames, said, full)
+    statuses, full = stdstatus.of(trace.status), len(trace.frames) >= max_depth
+    return RecordedStack(STD, trace.address, trace.trace_index or 0, trace.frames, statuses, full)

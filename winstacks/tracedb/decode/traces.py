@@ -68,15 +68,15 @@ class TraceDecoder:
 
     def claims(self) -> Dict[int, int]:
         """Returns index -> entry for chained entries to which no slot leads, by the index that they hold."""
-        found: Dict[int, int] = {}
+        entries: Dict[int, int] = {}
         for entry in self._rest:
             if self._links.buckets[entry] < 0:
                 continue
             head = self._read(self._links.blocks.addresses[entry], self._layout.head_size)
             if head is not None:
-                found.setdefault(self._layout.stored_index(head), entry)
-        found.pop(0, None)
-        return found
+                entries.setdefault(self._layout.stored_index(head), entry)
+        entries.pop(0, None)
+        return entries
 
     def _all_slots(self) -> Iterator[_Pair]:
         """Returns the slots of a database in which each slot leads to an entry."""
@@ -84,13 +84,13 @@ class TraceDecoder:
         return chain.from_iterable(zip(count(run.first), entries, run.pointers) for run, entries in runs)
 
     def _by_slot(self, claims: Dict[int, int]) -> Iterator[_Pair]:
-        left = _MAX_STRAYS
+        strays_left = _MAX_STRAYS
         for run, entries in zip(self._links.slots, self._links.entries):
             for index, (entry, pointer) in enumerate(zip(entries, run.pointers), run.first):
                 if entry is None:
-                    if index in claims or not left:
+                    if index in claims or not strays_left:
                         continue
-                    left -= 1
+                    strays_left -= 1
                 yield index, entry, pointer
 
     def _decode(self, pairs: Iterable[_Pair], hidden: int) -> Iterator[Trace]:
@@ -98,8 +98,8 @@ class TraceDecoder:
         addresses, depths, buckets = links.blocks.addresses, links.blocks.depths, links.buckets
         shift, capacities = layout.shift, layout.capacities
         by_depth = [_NO_FRAMES] * (layout.max_depth + 1)
-        for depth, each in layout.frames.items():
-            by_depth[depth] = each.unpack_from, each.size
+        for depth, frames_struct in layout.frames.items():
+            by_depth[depth] = frames_struct.unpack_from, frames_struct.size
         marks, wide = layout.marks, layout.wide
         mask, most, modulus = (
             layout.count_mask,

@@ -1,9 +1,9 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""CONTEXT records and exception frames: the registers that lie beside a trap frame, or stand for one.
+"""CONTEXT records and exception frames: registers saved beside a trap frame, or in place of one.
 
-A CONTEXT is what Windows itself wrote out, part by part as ContextFlags say. Source of the parts and flags:
-CONTEXT and WOW64_CONTEXT of winnt.h, the same in every version. Where the members lie is in the tables
+Windows writes a CONTEXT part by part, as its ContextFlags show. Source of the parts and flags: CONTEXT and
+WOW64_CONTEXT of winnt.h, the same in every version. The offsets of the members are in the tables
 `context-*.json`.
 
 Exception frames (_KEXCEPTION_FRAME) hold the nonvolatile registers that no trap frame holds.
@@ -46,13 +46,13 @@ _PARTS: Dict[Machine, Tuple[Tuple[int, str], ...]] = {
         (_DEBUG, "Dr0 Dr1 Dr2 Dr3 Dr6 Dr7"),
     ),
 }
-"""The columns that each part fills, by pointer size."""
+"""Columns that each part fills, by pointer size."""
 
 _SELECTOR_MASK = 0xFFFF
 
 
 class CpuContext(NamedTuple):
-    """The registers of a CONTEXT that its flags say were written, under their x64 names."""
+    """The registers of a CONTEXT whose parts were written by its flags, under their x64 names."""
 
     flags: int
     user: bool
@@ -66,12 +66,12 @@ class ContextForm:
     """The CONTEXT of one bitness.
 
     Args:
-        structure: _CONTEXT
-        machine: the machine whose registers it has
+        structure: structure _CONTEXT
+        machine: machine of the registers
 
     Attributes:
-        size: its bytes
-        fields: where each column's register lies, ContextFlags among them
+        size: size in bytes
+        fields: member of each column's register, ContextFlags included
     """
 
     def __init__(self, structure: Structure, machine: Machine) -> None:
@@ -90,7 +90,7 @@ class ContextForm:
             data: `size` bytes
 
         Returns:
-            The registers, or None if ContextFlags are not those of a context that was written.
+            The registers; None if ContextFlags are impossible in a written context.
         """
         if len(data) < self.size:
             return None
@@ -107,16 +107,16 @@ class ContextForm:
         return CpuContext(flags, registers.get("SegCs", 0) & 3 == 3, registers)
 
     def encode(self, registers: Mapping[str, int]) -> Tuple[bytes, Tuple[str, ...]]:
-        """Encodes a CONTEXT of registers that are known one by one.
+        """Encodes a CONTEXT from the known registers.
 
-        A part of which no register is known is left out of ContextFlags, and so are those of the floating
-        point unit, of which a trap frame has a few registers at most.
+        ContextFlags leave out each part without a known register. They leave out the floating-point parts,
+        too, because a trap frame has only a few of their registers.
 
         Args:
-            registers: values by x64 names; names that no CONTEXT has are passed over
+            registers: values by x64 names; names that no CONTEXT has are ignored
 
         Returns:
-            The bytes, and the registers in the parts that ContextFlags name which are not known: these are 0.
+            The bytes, and the unknown registers in the parts that ContextFlags name: these registers are 0.
         """
         data, flags, unknown = bytearray(self.size), self._architecture, []
         for part, names in self._parts:
@@ -146,12 +146,12 @@ class ContextForm:
 
 
 class Decoded(NamedTuple):
-    """A CONTEXT that one of several forms may have decoded.
+    """A CONTEXT, decoded by one of several forms.
 
     Attributes:
-        form: the form that did; the first if none did
-        context: what it holds, None if no form finds a context there
-        read: whether the bytes for the first form are in the image
+        form: the form that decoded it; the first form if none did
+        context: decoded registers, None if no form finds a context
+        read: whether the image has the bytes for the first form
     """
 
     form: ContextForm
@@ -160,11 +160,11 @@ class Decoded(NamedTuple):
 
 
 def decode_any(forms: Sequence[ContextForm], read: Callable[[int], Optional[Buffer]]) -> Decoded:
-    """Decodes a CONTEXT with the first form whose ContextFlags are those of a context that was written.
+    """Decodes a CONTEXT with the first form whose ContextFlags are possible in a written context.
 
     Args:
-        forms: of one bitness, at least one
-        read: returns so many bytes of the record, None where they are not in the image
+        forms: forms of one bitness, at least one
+        read: returns that many bytes of the record, None if the image lacks them
     """
     for form in forms:
         data = read(form.size)
@@ -179,16 +179,16 @@ NONVOLATILE = ("Rbx", "Rsi", "Rdi", "R12", "R13", "R14", "R15")
 MAX_PARAMETERS = 15
 """EXCEPTION_MAXIMUM_PARAMETERS of winnt.h."""
 _MAX_FLAGS = 0x100
-# A trap's Rip is moved past the instruction (int 3), or back to it, while the record keeps the other.
+# A trap's Rip is moved past the instruction (int 3), or back to it; the record keeps the other address.
 _MAX_RIP_SHIFT = 2
 _DISPATCHER = "KiExceptionDispatch"
 
 NOT_DISPATCHED = "stored by KiExceptionDispatch, whose return address is not below them"
-"""Why the registers of an exception frame are unsure."""
+"""Reason why the registers of an exception frame are unsure."""
 
 
 class ExceptionFrame(NamedTuple):
-    """Nonvolatile registers below a trap frame, and how far they may be believed (SAVED or UNSURE)."""
+    """Nonvolatile registers below a trap frame, and their validity (SAVED or UNSURE)."""
 
     address: int
     registers: Mapping[str, int]
@@ -197,13 +197,13 @@ class ExceptionFrame(NamedTuple):
 
 
 class ExceptionFrames:
-    """Where KiExceptionDispatch puts the exception frame of a trap frame, and the record beside it.
+    """The places where KiExceptionDispatch puts the exception frame of a trap frame and the record beside it.
 
-    5.2's structure ends at the trap frame and holds the record; since Vista the record lies apart from it.
+    In 5.2 the structure ends at the trap frame and contains the record; since Vista the record is separate.
 
     Args:
-        structure: the image's _KEXCEPTION_FRAME
-        types: _EXCEPTION_RECORD64 and _EXCEPTION_DISPATCH
+        structure: structure _KEXCEPTION_FRAME of the image
+        types: structures _EXCEPTION_RECORD64 and _EXCEPTION_DISPATCH
     """
 
     def __init__(self, structure: Structure, types: Structures) -> None:
@@ -225,11 +225,11 @@ class ExceptionFrames:
         self._registers = structure.reader(*NONVOLATILE)
 
     def position(self, trap_frame: int) -> int:
-        """Returns where the exception frame of a trap frame is."""
+        """Returns the address of the exception frame of a trap frame."""
         return trap_frame - self._distance
 
     def dispatcher_slot(self, trap_frame: int) -> int:
-        """Returns the address of the return address that lies just below the exception frame."""
+        """Returns the address of the slot, just below the exception frame, that holds the return address."""
         return self.position(trap_frame) - 8
 
     def find(
@@ -238,14 +238,15 @@ class ExceptionFrames:
         """Returns the exception frame below a trap frame if one was built for it.
 
         Args:
-            trap_frame: the trap frame's address
-            rip: its Rip
-            memory: the stack around it
-            dispatcher: the function whose return address lies just below the exception frame, if known
+            trap_frame: address of the trap frame
+            rip: Rip of the trap frame
+            memory: memory of the stack around it
+            dispatcher: name of the function that the return address just below the exception frame is in,
+                empty if unknown
 
         Returns:
-            The registers, or None where no exception record for this Rip is in its place. They are sure if
-            the dispatcher is known, else what was built there may be older than the trap frame.
+            The registers; None if there is no exception record for this Rip in its place. They are sure if
+            the dispatcher is known; otherwise the exception frame may be older than the trap frame.
         """
         address = self.position(trap_frame)
         record = memory.read(address + self._record, self._record_size)

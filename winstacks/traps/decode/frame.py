@@ -2,8 +2,8 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """Trap frames (_KTRAP_FRAME): which registers an entry into the kernel saved, and which slots are stale.
 
-An entry writes only a part of the structure; the rest is what the stack held before. What is written
-depends on the kind of entry, and the kind shows in the frame's own bytes (`kinds_x64`, `kinds_x86`).
+An entry writes only a part of the structure; the other slots keep the old content of the stack. The written
+part depends on the kind of entry, which the frame's own bytes show (`kinds_x64`, `kinds_x86`).
 
 Sources: execution of the entry code of real kernels (x64 5.2.3790.3959; x86 5.1.2600.5512 and
 5.2.3790.3959) and a real crash of 10.0.19041.804; for Windows 7 and later, public disassembly of
@@ -23,12 +23,12 @@ from ...memory.decode.structure import Field, Structure, Structures
 from ...names.decode.unwindinfo import UnwindInfo
 
 SAVED = "saved"  # the register's value at the entry
-COMPUTED = "computed"  # a value of the kernel's own that stands for the register (a constant, a link)
-REUSED = "reused"  # the slot holds something else than its name says
+COMPUTED = "computed"  # the kernel's own value in place of the register (a constant, a link)
+REUSED = "reused"  # the slot holds another value than its name states
 REUSED_UNSURE = "reused, unsure"  # or not written at all
 PARTIAL = "partial"  # only the low word was written
-UNSURE = "unsure"  # the frame does not tell whether it was written
-UNWRITTEN = "not saved"  # what the stack held before
+UNSURE = "unsure"  # the frame does not show whether it was written
+UNWRITTEN = "not saved"  # the old content of the stack
 _SHOWN = (SAVED, COMPUTED, UNSURE)
 
 EFLAGS_ONE = 0x2  # always set
@@ -42,7 +42,7 @@ _PARTIAL_MASK = 0xFFFF
 
 
 class Verdict(NamedTuple):
-    """How much a member's value is worth, and what it is where that is not its name."""
+    """The validity of a member's value, and its meaning if the member's name does not state it."""
 
     validity: str
     note: str = ""
@@ -54,25 +54,26 @@ _NOT_WRITTEN = Verdict(UNWRITTEN)
 
 
 class Facts(NamedTuple):
-    """What is known of a frame from outside its own bytes; everything may be left out.
+    """Facts about a frame from outside its own bytes; each is optional.
 
     Attributes:
-        handler: the function in which the return address just below the frame lies (KiPageFault...), without
-            its module
-        dispatcher: the same for the return address just below the exception frame
+        handler: name, without module, of the function that the return address just below the frame is in
+            (KiPageFault...)
+        dispatcher: name of the function that the return address just below the exception frame is in
         service_linkage: address of nt!KiServiceLinkage, 0 if unknown
-        saves_arguments: the kernel has KiSystemCall64Shadow: its system calls always save Rax, Rcx and Rdx
-        debug_active: _DISPATCHER_HEADER.DebugActive of the thread, as it is now; None if unknown
+        saves_arguments: whether the kernel has KiSystemCall64Shadow: its system calls always save Rax, Rcx
+            and Rdx
+        debug_active: the thread's present _DISPATCHER_HEADER.DebugActive; None if unknown
         system_call_return: KUSER_SHARED_DATA.SystemCallReturn (x86), 0 if unknown
-        clears_dr7: an x86 kernel that zeroes the Dr7 slot when no debug registers are in use (5.2 and later);
-            None if unknown
-        chained: KTHREAD.TrapFrame or a frame before it names this one; only services set that
+        clears_dr7: whether an x86 kernel zeroes the Dr7 slot when no debug registers are in use (5.2 and
+            later); None if unknown
+        chained: whether KTHREAD.TrapFrame or a frame before it names this one; only services set that pointer
         system_call: KTHREAD.SystemCallNumber and FirstArgument of the thread's newest system call; None if
-            unknown or of another frame
-        stored: the nonvolatile registers that the unwind data of this frame's entry code say it stores in the
-            members of their names (x64); None if unknown
-        instruction: the two bytes of user mode before Rip, which the process cannot have changed since; empty
-            if they are not known
+            unknown, or if they belong to another frame
+        stored: nonvolatile registers that this frame's entry code stores in the members of their names, by
+            its unwind data (x64); None if unknown
+        instruction: the two bytes of user code before Rip, if the process cannot have changed them; else
+            empty
     """
 
     handler: str = ""
@@ -92,14 +93,14 @@ NO_FACTS = Facts()
 
 
 class TrapBounds(NamedTuple):
-    """What an address of this image may be.
+    """The address ranges of an image.
 
     Attributes:
-        user_end: the first address beyond user mode
-        kernel_start: the first address of kernel mode
+        user_end: first address beyond user mode
+        kernel_start: first address of kernel mode
         kernel_image: start and end of nt
         service_linkage: address of nt!KiServiceLinkage, 0 if unknown
-        ist_tops: tops of the stacks that the TSS's IST names
+        ist_tops: tops of the stacks in the TSS's IST
     """
 
     user_end: int
@@ -110,15 +111,15 @@ class TrapBounds(NamedTuple):
 
 
 class TrapFrame(NamedTuple):
-    """What a trap frame tells.
+    """A decoded trap frame.
 
     Attributes:
-        address: where it is (canonical)
-        kind: syscall, service, interrupt or exception, or empty where the bytes do not tell
+        address: canonical address of the frame
+        kind: syscall, service, interrupt or exception; empty if the bytes do not decide
         mode: user or kernel
-        registers: under their x64 names, the registers that this entry saved, those named in `unsure`
-            included; what is not in it was not saved
-        unsure: registers of which the frame cannot decide whether they were written
+        registers: registers that this entry saved, by x64 names, including those in `unsure`; a register that
+            is missing was not saved
+        unsure: registers that the entry may or may not have written
         verdicts: the validity of each member that the entry code is known to write or to leave alone
     """
 
@@ -131,7 +132,7 @@ class TrapFrame(NamedTuple):
 
 
 class MemberValue(NamedTuple):
-    """One member of the structure: `value` is None where nothing was written."""
+    """One member of the structure; `value` is None if the entry did not write it."""
 
     name: str
     offset: int
@@ -142,10 +143,10 @@ class MemberValue(NamedTuple):
 
 
 class _Members(Dict[str, Field]):
-    """Where the members of a trap frame lie, by their names.
+    """The members of a trap frame, by name.
 
-    Raises, where one is asked for that the symbols lack:
-        MissingMemberError
+    Raises:
+        MissingMemberError: a looked-up member is missing in the symbols
     """
 
     def __init__(self, structure: Structure) -> None:
@@ -160,34 +161,35 @@ class TrapForm(abc.ABC):
     """The trap frames of one processor architecture, in one build of Windows.
 
     Args:
-        structure: the image's _KTRAP_FRAME
+        structure: structure _KTRAP_FRAME of the image
 
     Attributes:
-        structure: as given
-        size: its bytes
-        members: its members by name
+        structure: see the argument
+        size: size in bytes
+        members: members by name
     """
 
     exception_type = ""
-    """The structure that an exception's dispatcher puts below a trap frame, empty if it puts none."""
+    """Name of the structure that an exception's dispatcher puts below a trap frame, empty if there is
+    none."""
 
     shared_data = 0
-    """Where the kernel of this architecture sees KUSER_SHARED_DATA if its entries depend on that, else 0."""
+    """Kernel address of KUSER_SHARED_DATA if the entries of this architecture depend on it, else 0."""
 
     only_names: Mapping[str, str] = {}
     """Columns whose registers have another name in the structure."""
 
     anchor: Pattern[bytes]
-    """What every frame that can be found by a scan holds."""
+    """Bytes that every frame which a scan can find contains."""
 
     anchor_member = ""
-    """The member that the anchor is."""
+    """Member that the anchor matches."""
 
     alignment = 1
-    """What the address of a frame is a multiple of."""
+    """Alignment of a frame's address, in bytes."""
 
     instruction_size = 0
-    """How many bytes of user mode before Rip tell how the kernel was entered; 0 if none are needed."""
+    """Bytes of user code before Rip that identify the kind of entry; 0 if none are needed."""
 
     def __init__(self, structure: Structure) -> None:
         self.structure = structure
@@ -203,10 +205,10 @@ class TrapForm(abc.ABC):
 
     @abc.abstractmethod
     def tops(self, types: Structures) -> Tuple[int, ...]:
-        """Returns how far below the top of a kernel stack frames from user mode may begin.
+        """Returns the possible distances of frames from user mode below the top of a kernel stack, in bytes.
 
         Args:
-            types: the structures in which the kernel saves registers
+            types: structures in which the kernel saves registers
         """
 
     @abc.abstractmethod
@@ -222,47 +224,47 @@ class TrapForm(abc.ABC):
         """Returns whether bytes at an address are a trap frame.
 
         Args:
-            address: where the bytes are (canonical)
-            data: as many as a frame has, at least
-            bounds: the image's address ranges
+            address: canonical address of the bytes
+            data: bytes, at least as many as a frame has
+            bounds: address ranges of the image
         """
 
     @abc.abstractmethod
     def plausible(self, address: int, data: bytes) -> bool:
         """Returns whether bytes to which the thread itself points may be a trap frame.
 
-        This is weaker than `accepts`: an entry that nobody has measured may break its rules.
+        This test is weaker than `accepts`: an entry that was never measured may break the rules of `accepts`.
         """
 
     @abc.abstractmethod
     def previous(self, frame: TrapFrame, data: bytes) -> int:
-        """Returns the thread's trap frame before this one, which services keep, or 0."""
+        """Returns the address of the thread's previous trap frame, which services keep, or 0."""
 
     def stored(self, infos: Sequence[UnwindInfo]) -> Optional[FrozenSet[str]]:
         """Returns the nonvolatile registers that an entry stores in the members of their names.
 
         Args:
-            infos: the unwind data of the entry's code, each followed by the one that it is chained to
+            infos: unwind data of the entry's code, each followed by the data to which it is chained
 
         Returns:
-            None if they do not say, or are of code that makes no such frame.
+            None if the data does not show this, or belongs to code that makes no such frame.
         """
         return None
 
     def pushed(self, address: int) -> Mapping[str, int]:
-        """Returns registers of an entry from kernel mode that follow from where its frame is."""
+        """Returns the registers of an entry from kernel mode that follow from the address of its frame."""
         return {}
 
     def decode(self, address: int, data: bytes, facts: Facts = NO_FACTS) -> TrapFrame:
         """Decodes a trap frame.
 
         Args:
-            address: where the frame is (canonical virtual address)
-            data: its bytes, as many as the structure has at least
-            facts: what is known from outside the frame
+            address: canonical virtual address of the frame
+            data: bytes of the frame, at least as many as the structure has
+            facts: facts from outside the frame
 
         Returns:
-            The registers and their validity. Nothing is checked: `accepts` tells a frame from other bytes.
+            The registers and their validity. The bytes are not checked: `accepts` does this.
         """
         kind, verdicts = self.judge(address, data, facts)
         registers: Dict[str, int] = {}
@@ -281,18 +283,18 @@ class TrapForm(abc.ABC):
         return TrapFrame(address, kind, USER if user else KERNEL, registers, tuple(unsure), verdicts)
 
     def listed(self, frame: TrapFrame, data: bytes) -> Iterator[MemberValue]:
-        """Yields every member that the structure has, by offset, with its validity.
+        """Yields every member of the structure, by offset, with its validity.
 
-        A member that shares its bytes with one that the entries are known to write (the unions of the
-        structure) takes that one's validity.
+        If a member shares bytes (in the structure's unions) with a member that entries are known to write, it
+        has the validity of that member.
         """
         ordered = sorted(self.members.items(), key=lambda item: item[1].offset)
-        known = [(name, place) for name, place in ordered if name in frame.verdicts]
+        written = [(name, place) for name, place in ordered if name in frame.verdicts]
         for name, place in ordered:
             verdict = frame.verdicts.get(name)
             if verdict is None:
                 verdict = _NOT_WRITTEN
-                for other, span in known:
+                for other, span in written:
                     if span.offset < place.offset + place.size and place.offset < span.offset + span.size:
                         verdict = Verdict(frame.verdicts[other].validity, f"the bytes of {other}")
                         break
@@ -304,13 +306,13 @@ class TrapForm(abc.ABC):
     def scan(self, memory: Extents, start: int, end: int, bounds: TrapBounds) -> Iterator[int]:
         """Yields the addresses of the trap frames that lie wholly in a range, in order.
 
-        Of two that overlap only the one that was found first, from low to high, is one.
+        If two overlap, only the first that was found, from low to high addresses, counts.
 
         Source of the tests: 318 emulated stacks of 5.2 x64 and 475 of x86, 40 million random positions, a
-        crash of 10.0.19041. A test on bytes cannot tell a frame in use from one that is left over.
+        crash of 10.0.19041. A test on bytes cannot distinguish a frame in use from an old one.
 
         Args:
-            memory: the stack; frames are looked for in what is present
+            memory: memory of the stack; only the present parts are scanned
             start: first address of the range
             end: first address behind it
             bounds: the image's address ranges
@@ -322,24 +324,24 @@ class TrapForm(abc.ABC):
                 free = address + self.size
 
     def _candidates(self, memory: Extents, start: int, end: int) -> Iterator[Tuple[int, bytes]]:
-        """Yields where the one word that every frame holds is in its place, with the frame's bytes."""
+        """Yields the address of each position at which the anchor matches, with the bytes of the frame."""
         offset = self.members[self.anchor_member].offset
         for low, high in memory.covered(start, end):
             data = memory.read(low, high - low)
             if data is None:
                 continue
-            for found in self.anchor.finditer(data, offset):
-                begin = found.start() - offset
+            for match in self.anchor.finditer(data, offset):
+                begin = match.start() - offset
                 if (low + begin) % self.alignment == 0 and begin + self.size <= high - low:
                     yield low + begin, bytes(data[begin : begin + self.size])
 
     def overlaps(self, address: int, taken: List[int]) -> bool:
-        """Returns whether a frame at an address would share bytes with one that is known already."""
+        """Returns whether a frame at an address would share bytes with a known frame."""
         return any(abs(address - other) < self.size for other in taken)
 
 
 def mark(verdicts: Verdicts, validity: str, names: str, note: str = "") -> None:
-    """Gives the members named (separated by blanks) one validity; `note` says why one is unsure."""
+    """Gives one validity to the named members (separated by blanks); `note` is the reason for UNSURE."""
     verdicts.update(_marked(validity, names, note))
 
 
@@ -350,7 +352,7 @@ def _marked(validity: str, names: str, note: str) -> Verdicts:
 
 
 def debug_registers_plausible(dr7: int) -> bool:
-    """Returns whether a Dr7 can be one that enables something: low word not 0, reserved bits as they must be.
+    """Returns whether a Dr7 is valid and enables something: low word not 0, reserved bits as required.
 
     Source: Intel SDM volume 3, 17.2.4: bits 11 (outside TSX), 12, 14 and 15 and the upper half are 0.
     """

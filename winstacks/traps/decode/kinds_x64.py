@@ -1,9 +1,9 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""x64 trap frames: the kind of entry, told from the bytes, and what each kind writes.
+"""x64 trap frames: the kind of entry, recognised in the bytes, and the members that each kind writes.
 
 Source: measured on 5.2.3790.3959 (159 entries, each run twice); Windows 7 to 11 from public disassembly,
-which agrees but where a comment names a build. No version writes the segment slots, R12-R15 or Xmm6-15.
+which agrees unless a comment names a build. No version writes the segment slots, R12-R15 or Xmm6-15.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ CS_KERNEL = 0x10
 CS_USER = 0x33
 
 _KINDS = {0: INTERRUPT, 1: EXCEPTION, 2: SYSCALL}
-# The service stub pushes one quadword more than the frame before the frame: the caller's Rsp is above it.
+# The service stub pushes one quadword more before the frame: the caller's Rsp is above that quadword.
 _SERVICE_RSP = 8
-# 0 is what the processor leaves in SS when it changes stacks.
+# The processor sets SS to 0 when it changes stacks.
 KERNEL_SS = (0, 0x18)
 
 _EVERY_MEMBER = (
@@ -60,17 +60,17 @@ _EVERY_MEMBER = (
 )
 _VOLATILE = "Rax Rcx Rdx R8 R9 R10 R11 Xmm0 Xmm1 Xmm2 Xmm3 Xmm4 Xmm5"
 _NONVOLATILE = {3: "Rbx", 6: "Rsi", 7: "Rdi"}
-"""By the number that instructions and unwind codes give them."""
+"""Keys are the register numbers of instructions and unwind codes."""
 
 _NO_HANDLER = "stored by the faults that have one; nothing below the frame names the handler"
 _PERHAPS_PAGE_FAULT = "stored by a page fault; nothing below the frame names the handler"
-# What services return that an APC interrupted: a system call of that number would look the same.
+# Return values of services that an APC interrupted: a system call with that number would look the same.
 _APC_STATUSES = (0, 0xC0, 0x101, 0x102)
 _LAST_BRANCH = "DebugControl LastBranchToRip LastBranchFromRip LastExceptionToRip LastExceptionFromRip"
 
 _HANDLER = re.compile(r"K[ix]\w+(Fault|Abort|Trap|Exception|Assertion|Failure)(Shadow)?$|KiSystemCall32")
-# Faults for which the processor pushes an error code, by the name of their handler; of those without one
-# the slot holds what the stack held before.
+# Faults with an error code from the processor, by the name of their handler; for other faults the slot keeps
+# the old content of the stack.
 _WITH_ERROR_CODE = (
     "KiDoubleFault",
     "KiInvalidTss",
@@ -93,14 +93,15 @@ class TrapForm64(TrapForm):
 
     exception_type = "_KEXCEPTION_FRAME"
     anchor = re.compile(rb"[\x10\x23\x33]\x00\x00[\x00\x01]\x00\x00\x00\x00")
-    """SegCs as the processor pushed it (a quadword), but for the Logging byte of Vista and later. No match
-    can begin within another, so that none is passed over."""
+    """SegCs as the processor pushed it (a quadword), except the Logging byte of Vista and later. No match can
+    begin within another, so that none is missed."""
 
     anchor_member = "SegCs"
     alignment = 16
 
     def tops(self, types: Structures) -> Tuple[int, ...]:
-        """Returns how far below the top of a kernel stack frames from user mode may begin."""
+        """Returns the possible distances of frames from user mode below the top of a kernel stack, in
+        bytes."""
         return (self.size,)
 
     def judge(self, address: int, data: bytes, facts: Facts) -> Tuple[str, Verdicts]:
@@ -113,33 +114,33 @@ class TrapForm64(TrapForm):
         if len(data) < self.size or not self.number(data, "EFlags") & EFLAGS_ONE:
             return False
         code_segment = self.number(data, "SegCs")
-        known = code_segment in (CS_KERNEL, CS_USER, CS_USER_32) and self.number(data, "Rip") != 0
+        known_segment = code_segment in (CS_KERNEL, CS_USER, CS_USER_32) and self.number(data, "Rip") != 0
         service = self.shaped_like_service(address, data)
-        return known and (service or self.active_kind(data) != "")
+        return known_segment and (service or self.active_kind(data) != "")
 
     def previous(self, frame: TrapFrame, data: bytes) -> int:
-        """Returns the thread's trap frame before this one, which services keep, or 0."""
+        """Returns the address of the thread's previous trap frame, which services keep, or 0."""
         return self.number(data, "TrapFrame") if frame.kind == SERVICE else 0
 
     def stored(self, infos: Sequence[UnwindInfo]) -> Optional[FrozenSet[str]]:
-        """Returns Rbx, Rsi and Rdi as far as an entry stores them; its machine frame must begin with Rip."""
+        """Returns which of Rbx, Rsi and Rdi an entry stores; its machine frame must begin with Rip."""
         depth = 0
-        found: Set[str] = set()
+        names: Set[str] = set()
         for code in (code for info in infos for code in info.codes):
             name = _NONVOLATILE.get(code.info, "")
             if code.operation in (ALLOC_SMALL, ALLOC_LARGE):
                 depth += code.value
             elif code.operation == PUSH_NONVOL:
                 if name and depth == self.members[name].offset:
-                    found.add(name)
+                    names.add(name)
                 depth += 8
             elif code.operation in (SAVE_NONVOL, SAVE_NONVOL_FAR):
                 if name and code.value == self.members[name].offset:
-                    found.add(name)
+                    names.add(name)
             elif code.operation == PUSH_MACHFRAME:
-                # With an error code (info 1) that is what lies there.
+                # With an error code (info 1) the frame begins with the error code.
                 rip = depth + 8 * code.info
-                return frozenset(found) if rip == self.members["Rip"].offset else None
+                return frozenset(names) if rip == self.members["Rip"].offset else None
         return None
 
     def is_user(self, data: bytes) -> bool:
@@ -147,10 +148,10 @@ class TrapForm64(TrapForm):
         return self.number(data, "SegCs") & 3 == 3
 
     def shaped_like_service(self, address: int, data: bytes) -> bool:
-        """Returns whether a frame may be of a Zw call from kernel mode (KiServiceInternal).
+        """Returns whether a frame may belong to a Zw call from kernel mode (KiServiceInternal).
 
-        Its Rsp is the caller's and interrupts are off; ExceptionActive, SegSs and MxCsr are not written.
-        An exception with interrupts off can look the same.
+        Its Rsp is the caller's and interrupts are off; ExceptionActive, SegSs and MxCsr are not written. An
+        exception with interrupts off can look the same.
         """
         return (
             self.number(data, "SegCs") == CS_KERNEL
@@ -159,12 +160,12 @@ class TrapForm64(TrapForm):
         )
 
     def active_kind(self, data: bytes) -> str:
-        """Returns what ExceptionActive says, or an empty string where it cannot say that."""
+        """Returns the kind in ExceptionActive, empty if its value is impossible."""
         kind = _KINDS.get(self.number(data, "ExceptionActive"), "")
         return "" if kind == SYSCALL and not self.is_user(data) else kind
 
     def kind_of(self, address: int, data: bytes, facts: Facts) -> str:
-        """Returns the kind of entry, or an empty string where the bytes are those of none or of two."""
+        """Returns the kind of entry, empty if the bytes fit no kind or two."""
         kind = self.active_kind(data)
         if not self.shaped_like_service(address, data):
             return kind
@@ -183,120 +184,123 @@ class TrapForm64(TrapForm):
 
     def verdicts(self, address: int, data: bytes, kind: str, facts: Facts) -> Verdicts:
         """Returns the validity of every member that the entry code is known to write or to leave alone."""
-        found: Verdicts = {}
-        mark(found, UNWRITTEN, _EVERY_MEMBER)
+        verdicts: Verdicts = {}
+        mark(verdicts, UNWRITTEN, _EVERY_MEMBER)
         if not kind:
-            mark(found, UNSURE, "Rip SegCs EFlags Rsp SegSs Rbp", "the bytes fit no kind of entry")
+            mark(verdicts, UNSURE, "Rip SegCs EFlags Rsp SegSs Rbp", "the bytes fit no kind of entry")
             if self.shaped_like_service(address, data):
                 names = "Rip SegCs EFlags Rsp SegSs Rbp Rbx Rdi Rsi MxCsr " + _VOLATILE
-                mark(found, UNSURE, names, "a Zw call, or an exception with interrupts off")
-            return found
-        mark(found, SAVED, "Rbp Rip SegCs EFlags Rsp")
-        mark(found, COMPUTED, "Fill0 Logging Fill1 Fill2")
+                mark(verdicts, UNSURE, names, "a Zw call, or an exception with interrupts off")
+            return verdicts
+        mark(verdicts, SAVED, "Rbp Rip SegCs EFlags Rsp")
+        mark(verdicts, COMPUTED, "Fill0 Logging Fill1 Fill2")
         if kind == SERVICE:
-            mark(found, SAVED, "Rbx Rdi Rsi")
-            mark(found, COMPUTED, "Rip", "KiServiceLinkage")
-            mark(found, COMPUTED, "EFlags", "after cli in the Zw stub")
-            mark(found, COMPUTED, "PreviousMode", "the thread's mode before")
-            mark(found, COMPUTED, "TrapFrame", "the thread's trap frame before")
-            return found
-        mark(found, COMPUTED, "ExceptionActive Fill3 CodePatchCycle Fill4")
-        mark(found, SAVED, "MxCsr SegSs")
+            mark(verdicts, SAVED, "Rbx Rdi Rsi")
+            mark(verdicts, COMPUTED, "Rip", "KiServiceLinkage")
+            mark(verdicts, COMPUTED, "EFlags", "after cli in the Zw stub")
+            mark(verdicts, COMPUTED, "PreviousMode", "the thread's mode before")
+            mark(verdicts, COMPUTED, "TrapFrame", "the thread's trap frame before")
+            return verdicts
+        mark(verdicts, COMPUTED, "ExceptionActive Fill3 CodePatchCycle Fill4")
+        mark(verdicts, SAVED, "MxCsr SegSs")
         if kind == SYSCALL:
-            self._system_call(found, data, facts)
+            self._system_call(verdicts, data, facts)
         else:
-            mark(found, SAVED, _VOLATILE)
+            mark(verdicts, SAVED, _VOLATILE)
             if kind == INTERRUPT:
                 switched = not self.is_user(data) and self.stack_switched(address, data)
-                _interrupt(found, switched, facts)
+                _interrupt(verdicts, switched, facts)
             else:
-                self._exception(found, data, facts)
+                self._exception(verdicts, data, facts)
         if self.is_user(data):
-            self._debug_registers(found, data)
-        return found
+            self._debug_registers(verdicts, data)
+        return verdicts
 
-    def _system_call(self, found: Verdicts, data: bytes, facts: Facts) -> None:
-        """KiSystemCall64: the arguments are stored for a thread under debug, and always since 2018."""
-        mark(found, SAVED, "Rbx Rdi Rsi")
+    def _system_call(self, verdicts: Verdicts, data: bytes, facts: Facts) -> None:
+        """Marks the members that KiSystemCall64 writes: the arguments for a thread under debug, and always
+        since 2018."""
+        mark(verdicts, SAVED, "Rbx Rdi Rsi")
         debug = debug_registers_plausible(self.number(data, "Dr7"))
         first_argument = "R10: the first argument"
         if debug or facts.saves_arguments:
-            mark(found, SAVED, "Rax", "the service number")
-            mark(found, SAVED, "Rdx")
-            mark(found, REUSED, "Rcx", first_argument)
+            mark(verdicts, SAVED, "Rax", "the service number")
+            mark(verdicts, SAVED, "Rdx")
+            mark(verdicts, REUSED, "Rcx", first_argument)
         if debug:
-            mark(found, SAVED, "R8 R9")
+            mark(verdicts, SAVED, "R8 R9")
         elif facts.debug_active:
-            # Set for other reasons than debug registers too (instrumentation, alternative system calls).
+            # DebugActive is also set for other reasons than debug registers (instrumentation, alternative
+            # system calls).
             later = "stored if DebugActive was set at the entry"
             if facts.saves_arguments:
-                mark(found, UNSURE, "R8 R9", later)
+                mark(verdicts, UNSURE, "R8 R9", later)
             elif self._is_newest(data, facts):
-                mark(found, SAVED, "Rax Rdx R8 R9")
-                mark(found, REUSED, "Rcx", first_argument)
+                mark(verdicts, SAVED, "Rax Rdx R8 R9")
+                mark(verdicts, REUSED, "Rcx", first_argument)
             else:
-                mark(found, UNSURE, "Rax Rdx R8 R9", later)
-                mark(found, REUSED_UNSURE, "Rcx", later + ", " + first_argument)
+                mark(verdicts, UNSURE, "Rax Rdx R8 R9", later)
+                mark(verdicts, REUSED_UNSURE, "Rcx", later + ", " + first_argument)
         slots = {name: self.number(data, name) for name in ("Rax", "Rcx", "Rdx", "R8", "R9", "R10", "R11")}
         if facts.saves_arguments and slots["R10"] == slots["R11"] == slots["Rcx"] != 0:
             # Entries of the 24H2 kind, and alternative system calls before it, store R10 into three slots.
             stored = "stored by the entries that store R10 three times"
-            mark(found, UNSURE, "R8 R9 R10", stored)
-            mark(found, REUSED_UNSURE, "R11", stored + ", " + first_argument)
+            mark(verdicts, UNSURE, "R8 R9 R10", stored)
+            mark(verdicts, REUSED_UNSURE, "R11", stored + ", " + first_argument)
         if slots["Rax"] < 1 << 32 and not any(value for name, value in slots.items() if name != "Rax"):
-            # The way out into a user APC overwrites them: Rax with a status, the others with zeros.
-            shown = [name for name in ("Rax", "Rdx", "R8", "R9") if found[name].validity == SAVED]
+            # The exit into a user APC overwrites these slots: Rax with a status, the others with zeros.
+            shown = [name for name in ("Rax", "Rdx", "R8", "R9") if verdicts[name].validity == SAVED]
             if slots["Rax"] in _APC_STATUSES or not self._is_newest(data, facts):
-                mark(found, UNSURE, " ".join(shown), "an APC's way out writes such values")
+                mark(verdicts, UNSURE, " ".join(shown), "an APC's way out writes such values")
 
     def _is_newest(self, data: bytes, facts: Facts) -> bool:
-        """Returns whether the slots of Rax and Rcx hold what the thread says of its newest system call.
+        """Returns whether the slots of Rax and Rcx match the thread's record of its newest system call.
 
-        A callback's NtCallbackReturn is a system call too, so that a difference proves nothing.
+        A callback's NtCallbackReturn is a system call, too, so a difference proves nothing.
         """
         if facts.system_call is None:
             return False
         number, first_argument = facts.system_call
         return self.number(data, "Rax") == number and self.number(data, "Rcx") == first_argument
 
-    def _exception(self, found: Verdicts, data: bytes, facts: Facts) -> None:
-        """Faults and traps: the vector is not in the frame; the handler's name decides where it is known."""
+    def _exception(self, verdicts: Verdicts, data: bytes, facts: Facts) -> None:
+        """Marks the members that faults and traps write: the frame lacks the vector, so a known handler name
+        decides."""
         wide = self.number(data, "SegCs") == CS_USER
         if _HANDLER.match(facts.handler):
             validity = SAVED
             if not facts.handler.startswith(_WITH_ERROR_CODE):
                 validity = PARTIAL if facts.handler.startswith("KiFloatingError") else UNWRITTEN
-            mark(found, validity, "ErrorCode")
+            mark(verdicts, validity, "ErrorCode")
             if facts.handler.startswith("KiPageFault"):
-                mark(found, SAVED, "FaultAddress", "CR2")
-                mark(found, COMPUTED, "FaultIndicator")
+                mark(verdicts, SAVED, "FaultAddress", "CR2")
+                mark(verdicts, COMPUTED, "FaultIndicator")
                 if wide:
-                    mark(found, SAVED, "GsSwap", "the user's GS base")
+                    mark(verdicts, SAVED, "GsSwap", "the user's GS base")
             return
         code = self.number(data, "ErrorCode")
         # Error codes are 32 bits wide; FaultIndicator of a page fault comes from its error code.
         if code < 1 << 32:
-            mark(found, UNSURE, "ErrorCode", _NO_HANDLER)
+            mark(verdicts, UNSURE, "ErrorCode", _NO_HANDLER)
             if self.number(data, "FaultIndicator") == code >> 1 & 9:
                 names = "FaultAddress FaultIndicator" + (" GsSwap" if wide else "")
-                mark(found, UNSURE, names, _PERHAPS_PAGE_FAULT)
+                mark(verdicts, UNSURE, names, _PERHAPS_PAGE_FAULT)
 
-    def _debug_registers(self, found: Verdicts, data: bytes) -> None:
-        """Dr0-7 are stored for a thread that uses them; else the low word of Dr7 is set to 0 and no more."""
+    def _debug_registers(self, verdicts: Verdicts, data: bytes) -> None:
+        """Marks Dr0-7: stored for a thread that uses them; else only the low word of Dr7 is written, as 0."""
         dr7 = self.number(data, "Dr7")
         if not dr7 & 0xFFFF:
-            mark(found, PARTIAL, "Dr7", "low word 0: no debug registers in use")
+            mark(verdicts, PARTIAL, "Dr7", "low word 0: no debug registers in use")
             return
         sound = debug_registers_plausible(dr7)
-        mark(found, SAVED if sound else UNWRITTEN, "Dr0 Dr1 Dr2 Dr3 Dr6 Dr7")
+        mark(verdicts, SAVED if sound else UNWRITTEN, "Dr0 Dr1 Dr2 Dr3 Dr6 Dr7")
         if sound and dr7 & 0x300:
-            mark(found, UNSURE, _LAST_BRANCH, "stored if last-branch recording is on")
+            mark(verdicts, UNSURE, _LAST_BRANCH, "stored if last-branch recording is on")
 
     def accepts(self, address: int, data: bytes, bounds: TrapBounds) -> bool:
         """Returns whether bytes at an address are a trap frame.
 
-        The processor pushes the frame right below the interrupted stack pointer, so that a frame from kernel
-        mode holds its own address; that rule found every measured frame and no other place in a real crash.
+        The processor pushes the frame right below the interrupted stack pointer, so a frame from kernel mode
+        contains its own address; that rule found every measured frame and no other place in a real crash.
         """
         if len(data) < self.size or address % self.alignment:
             return False
@@ -325,29 +329,29 @@ class TrapForm64(TrapForm):
         )
 
     def _quadword(self, data: bytes, member: str) -> int:
-        """Returns a member with what the processor pushed above it."""
+        """Returns the quadword of a member, including the bytes above it that the processor pushed."""
         offset = self.members[member].offset
         return int.from_bytes(data[offset : offset + 8], "little")
 
 
-def _interrupt(found: Verdicts, switched: bool, facts: Facts) -> None:
-    """Hardware and software interrupts, NMI and machine check."""
-    mark(found, SAVED, "PreviousIrql")
+def _interrupt(verdicts: Verdicts, switched: bool, facts: Facts) -> None:
+    """Marks the members that hardware and software interrupts, NMI and machine check write."""
+    mark(verdicts, SAVED, "PreviousIrql")
     # The interrupt object's code pushes Rsi; 5.2's APC, DPC, IPI, clock, NMI and MCE entries do not.
     dispatched = facts.handler.startswith(("KiInterruptDispatch", "KiChainedDispatch"))
     if facts.stored is not None:
-        mark(found, SAVED if "Rsi" in facts.stored else UNWRITTEN, "Rsi")
+        mark(verdicts, SAVED if "Rsi" in facts.stored else UNWRITTEN, "Rsi")
     elif dispatched:
-        mark(found, SAVED, "Rsi")
+        mark(verdicts, SAVED, "Rsi")
     else:
-        mark(found, UNSURE, "Rsi", "stored by the code of interrupt objects")
-    mark(found, REUSED_UNSURE, "ErrorCode", "Rax or the vector, stored by the code of interrupt objects")
-    mark(found, REUSED_UNSURE, "FaultAddress", "0 or a time stamp, stored by some interrupts")
+        mark(verdicts, UNSURE, "Rsi", "stored by the code of interrupt objects")
+    mark(verdicts, REUSED_UNSURE, "ErrorCode", "Rax or the vector, stored by the code of interrupt objects")
+    mark(verdicts, REUSED_UNSURE, "FaultAddress", "0 or a time stamp, stored by some interrupts")
     if switched and "NmiInterrupt" in facts.handler:
-        mark(found, SAVED, "FaultAddress", "CR2")
-        mark(found, COMPUTED, "GsSwap", "the GS base")
+        mark(verdicts, SAVED, "FaultAddress", "CR2")
+        mark(verdicts, COMPUTED, "GsSwap", "the GS base")
     elif switched and not facts.handler:
-        mark(found, UNSURE, "FaultAddress GsSwap", "stored by an NMI")
+        mark(verdicts, UNSURE, "FaultAddress GsSwap", "stored by an NMI")
 
 
 def _in_kernel_image(rip: int, bounds: TrapBounds) -> bool:

@@ -1,9 +1,10 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""x86 trap frames: how the kernel was entered, told from the bytes, and what each entry writes.
+"""x86 trap frames: the kind of entry into the kernel, recognised in the bytes, and the members that each
+writes.
 
-Until 8 no member names the kind. Exceptions and interrupts write the same members from user mode and
-cannot be told apart; services differ from both in what they store into the Edx slot.
+Until Windows 8 no member names the kind. Exceptions and interrupts write the same members from user mode and
+cannot be distinguished; services store another value into the Edx slot than either.
 
 Source: measured on 5.1.2600.5512 and 5.2.3790.3959; FrameType (8.0 and later): Geoff Chappell, KTRAP_FRAME.
 """
@@ -37,14 +38,14 @@ from .frame import (
 
 ARGUMENT_MARK = 0xBADB0D00
 
-# How the kernel was entered.
+# Kinds of entry into the kernel.
 SYSENTER = "sysenter"
-GATE = "gate"  # int 2E and its like, and Zw calls from kernel mode
+GATE = "gate"  # int 2E and similar gates, and Zw calls from kernel mode
 TRAP = "trap"  # an exception or an interrupt
 FAULT = "fault"
 DEVICE = "device"
 EITHER = "either"  # a trap or a service, from user mode
-TASK_NMI = "task"  # the NMI's task gate: the frame is put together from the TSS
+TASK_NMI = "task"  # the NMI's task gate: the kernel builds the frame from the TSS
 FAST_V86 = "v86"  # fast paths of virtual-8086 mode, which write no mark
 UNKNOWN = ""
 
@@ -102,9 +103,9 @@ class TrapForm86(TrapForm):
     alignment = 4
 
     def tops(self, types: Structures) -> Tuple[int, ...]:
-        """Returns how far below the top of a kernel stack frames from user mode may begin.
+        """Returns the possible distances of frames from user mode below the top of a kernel stack, in bytes.
 
-        In the kernels that keep the floating-point unit's registers on the stack they lie below these, else
+        Kernels that keep the floating-point unit's registers on the stack have the frames below these, others
         right below InitialStack.
         """
         return (self.size + types["_FX_SAVE_AREA"].size, self.size)
@@ -115,7 +116,8 @@ class TrapForm86(TrapForm):
         return kind_of(entry, self.is_user(data)), self.verdicts(data, entry, facts)
 
     def pushed(self, address: int) -> Mapping[str, int]:
-        """Returns Esp: from kernel mode the processor pushes none, it was just above what it did push."""
+        """Returns Esp: from kernel mode the processor does not push it; Esp was just above the pushed
+        words."""
         return {"Rsp": address + self.members["HardwareEsp"].offset}
 
     def plausible(self, address: int, data: bytes) -> bool:
@@ -130,7 +132,7 @@ class TrapForm86(TrapForm):
         return marked and self.number(data, "SegCs") & 0xFFFF in (_KERNEL_CS, _USER_CS)
 
     def previous(self, frame: TrapFrame, data: bytes) -> int:
-        """Returns the thread's trap frame before this one, which services keep, or 0."""
+        """Returns the address of the thread's previous trap frame, which services keep, or 0."""
         edx = frame.verdicts.get("Edx")
         return self.number(data, "Edx") if edx is not None and edx.validity == REUSED else 0
 
@@ -143,8 +145,7 @@ class TrapForm86(TrapForm):
         return self.from_v86(data) or bool(self.number(data, "SegCs") & 1)
 
     def is_task_nmi(self, data: bytes) -> bool:
-        """Returns whether a frame is the one that the NMI's handler puts together from the interrupted
-        task."""
+        """Returns whether a frame is the one that the NMI's handler builds from the interrupted task."""
         if "DbgArgPointer" not in self.members:
             return False
         zeros = (
@@ -164,7 +165,7 @@ class TrapForm86(TrapForm):
         )
 
     def entry_of(self, data: bytes, facts: Facts) -> str:
-        """Returns how the kernel was entered, one of the constants above; UNKNOWN if the bytes fit none."""
+        """Returns the kind of entry, one of the constants above; UNKNOWN if the bytes fit none."""
         if self.is_task_nmi(data):
             return TASK_NMI
         v86, user = self.from_v86(data), self.is_user(data)
@@ -183,7 +184,7 @@ class TrapForm86(TrapForm):
             edx == 0 or edx >= Machine.I386.kernel_start
         )
         if trap:
-            # A stale mode byte, or a chosen Edx, makes one look like the other. Zw calls choose no Edx.
+            # A stale mode byte, or a chosen Edx, makes one kind look like the other. Zw calls choose no Edx.
             service = user and (sysenter or gate) and not self.number(data, "ErrCode")
             return EITHER if service and self._behind_a_call(data, facts) else _trap(facts)
         if sysenter:
@@ -191,16 +192,17 @@ class TrapForm86(TrapForm):
         return GATE if gate else UNKNOWN
 
     def _behind_a_call(self, data: bytes, facts: Facts) -> bool:
-        """Returns whether a service may return to Eip: it is behind an int instruction, or
+        """Returns whether a service may return to Eip: Eip is behind an int instruction, or is
         SystemCallReturn."""
         if not facts.instruction or not facts.system_call_return or self.from_v86(data):
             return True
         return facts.instruction in _SERVICE_CALLS or self.number(data, "Eip") == facts.system_call_return
 
     def _is_sysenter(self, data: bytes) -> bool:
-        """KiFastCallEntry takes the user's Esp from Edx, and DbgArgPointer is Edx + 8.
+        """Returns whether a frame may be from KiFastCallEntry: it takes the user's Esp from Edx, and
+        DbgArgPointer is Edx + 8.
 
-        int 2E from ntdll's stub looks the same; it writes no less than that.
+        int 2E from ntdll's stub looks the same; it writes at least the same members.
         """
         stack = self.number(data, "HardwareEsp")
         return (
@@ -211,80 +213,87 @@ class TrapForm86(TrapForm):
 
     def verdicts(self, data: bytes, entry: str, facts: Facts) -> Verdicts:
         """Returns the validity of every member that the entry code is known to write or to leave alone."""
-        found: Verdicts = {}
-        mark(found, UNWRITTEN, _EVERY_MEMBER)
+        verdicts: Verdicts = {}
+        mark(verdicts, UNWRITTEN, _EVERY_MEMBER)
         user, v86 = self.is_user(data), self.from_v86(data)
         names = "Ebp Ebx Esi Edi Eip SegCs EFlags ExceptionList"
         if entry == UNKNOWN:
             names += " HardwareEsp HardwareSegSs" if user else ""
-            mark(found, UNSURE, names, "the bytes fit no kind of entry")
-            return found
-        mark(found, SAVED, names)
+            mark(verdicts, UNSURE, names, "the bytes fit no kind of entry")
+            return verdicts
+        mark(verdicts, SAVED, names)
         if user:
-            mark(found, SAVED, "HardwareEsp HardwareSegSs")
+            mark(verdicts, SAVED, "HardwareEsp HardwareSegSs")
         if v86:
-            mark(found, SAVED, "V86Es V86Ds V86Fs V86Gs")
+            mark(verdicts, SAVED, "V86Es V86Ds V86Fs V86Gs")
         if entry != FAST_V86:
-            mark(found, COMPUTED, "DbgEbp DbgEip DbgArgMark DbgArgPointer FrameType")
+            mark(verdicts, COMPUTED, "DbgEbp DbgEip DbgArgMark DbgArgPointer FrameType")
         if entry == SYSENTER:
-            mark(found, COMPUTED, "Eip", "SystemCallReturn")
-            mark(found, COMPUTED, "SegFs HardwareSegSs", "a constant")
+            mark(verdicts, COMPUTED, "Eip", "SystemCallReturn")
+            mark(verdicts, COMPUTED, "SegFs HardwareSegSs", "a constant")
         if entry in (SYSENTER, GATE):
-            _service(found, entry, user, not user or "DbgArgPointer" in self.members, facts)
+            _service(verdicts, entry, user, not user or "DbgArgPointer" in self.members, facts)
         elif entry == EITHER:
             names = "Eax Ecx Edx ErrCode SegGs SegEs SegDs"
             mark(
-                found, UNSURE, names, "stored by exceptions and interrupts; a system call would look the same"
+                verdicts,
+                UNSURE,
+                names,
+                "stored by exceptions and interrupts; a system call would look the same",
             )
-            mark(found, SAVED, "SegFs")
+            mark(verdicts, SAVED, "SegFs")
         elif entry == TASK_NMI:
-            mark(found, SAVED, "Eax Ecx Edx HardwareEsp HardwareSegSs " + _SEGMENTS)
-            mark(found, REUSED, "Dr0 Dr1 Dr2 Dr3 Dr6 Dr7 ErrCode PreviousPreviousMode", "a constant")
+            mark(verdicts, SAVED, "Eax Ecx Edx HardwareEsp HardwareSegSs " + _SEGMENTS)
+            mark(verdicts, REUSED, "Dr0 Dr1 Dr2 Dr3 Dr6 Dr7 ErrCode PreviousPreviousMode", "a constant")
         else:
-            self._trap_registers(found, data, entry)
+            self._trap_registers(verdicts, data, entry)
         if user and entry != TASK_NMI:
-            self._debug_registers(found, data, entry, facts)
+            self._debug_registers(verdicts, data, entry, facts)
         if "MxCsr" in self.members and self.number(data, "MxCsr") < 0x10000:
-            mark(found, UNSURE, "MxCsr", "which entries of 8 and later store it was not measured")
-        return found
+            mark(verdicts, UNSURE, "MxCsr", "which entries of 8 and later store it was not measured")
+        return verdicts
 
-    def _trap_registers(self, found: Verdicts, data: bytes, entry: str) -> None:
-        """Exceptions and interrupts: everything, but that interrupts from kernel mode write no selectors."""
-        mark(found, SAVED, "Eax Ecx Edx ErrCode")
+    def _trap_registers(self, verdicts: Verdicts, data: bytes, entry: str) -> None:
+        """Marks the members that exceptions and interrupts write: all but the selectors in interrupts from
+        kernel mode."""
+        mark(verdicts, SAVED, "Eax Ecx Edx ErrCode")
         if entry == DEVICE:
-            mark(found, REUSED, "ErrCode", "0")
-            mark(found, UNSURE, "PreviousIrql", "which entries of 8 and later store it was not measured")
+            mark(verdicts, REUSED, "ErrCode", "0")
+            mark(verdicts, UNSURE, "PreviousIrql", "which entries of 8 and later store it was not measured")
         if entry == FAST_V86:
             return
         if self.is_user(data) or entry == FAULT:
-            mark(found, SAVED, _SEGMENTS)
+            mark(verdicts, SAVED, _SEGMENTS)
         elif entry == DEVICE and "DbgArgPointer" in self.members:
             return
         elif self.number(data, "SegFs") & 0xFFFF == _KERNEL_FS:
-            mark(found, UNSURE, _SEGMENTS, "stored by exceptions, not by interrupts")
+            mark(verdicts, UNSURE, _SEGMENTS, "stored by exceptions, not by interrupts")
 
-    def _debug_registers(self, found: Verdicts, data: bytes, entry: str, facts: Facts) -> None:
-        """Dr0-7 are stored when in use; else Dr7 becomes 0, but in 5.1 only by KiFastCallEntry.
+    def _debug_registers(self, verdicts: Verdicts, data: bytes, entry: str, facts: Facts) -> None:
+        """Marks Dr0-7: stored when in use; else Dr7 becomes 0, in 5.1 only by KiFastCallEntry.
 
-        Where the slot may be stale the thread tells: NtSetContextThread changes KTHREAD.DebugActive and the
-        frame at once. The short way of faults in virtual-8086 mode stores them whatever the thread says.
+        If the slot may be stale, the thread decides: NtSetContextThread changes KTHREAD.DebugActive and the
+        frame at once. The short path of faults in virtual-8086 mode stores them whatever DebugActive is.
         """
         if not debug_registers_plausible(self.number(data, "Dr7")):
             return
         sure = entry == SYSENTER or (facts.clears_dr7 and entry != FAST_V86)
         if entry == FAST_V86:
             mark(
-                found, UNSURE, _DEBUG_REGISTERS, "stored if Dr7 enabled something, whatever DebugActive says"
+                verdicts,
+                UNSURE,
+                _DEBUG_REGISTERS,
+                "stored if Dr7 enabled something, whatever DebugActive says",
             )
         elif sure or facts.debug_active:
-            mark(found, SAVED, _DEBUG_REGISTERS)
+            mark(verdicts, SAVED, _DEBUG_REGISTERS)
         elif facts.debug_active is None:
-            mark(found, UNSURE, _DEBUG_REGISTERS, "stored if DebugActive was set, which is not known")
+            mark(verdicts, UNSURE, _DEBUG_REGISTERS, "stored if DebugActive was set, which is not known")
 
     def accepts(self, address: int, data: bytes, bounds: TrapBounds) -> bool:
         """Returns whether bytes at an address are a trap frame.
 
-        The entries store a mark, and the return address and frame pointer twice.
+        The entries store a mark, and the return address and the frame pointer twice.
         """
         if len(data) < self.size:
             return False
@@ -307,7 +316,7 @@ class TrapForm86(TrapForm):
 
 
 def _trap(facts: Facts) -> str:
-    """Says which of the two a trap is, where the handler's name tells."""
+    """Returns whether a trap is a fault or an interrupt, if the handler's name shows it, else TRAP."""
     if facts.handler.startswith(("KiTrap", "KiRaiseAssertion", "KiDebugService")):
         return FAULT
     if facts.handler.startswith(("KiInterruptDispatch", "KiChainedDispatch", "KiUnexpected")):
@@ -316,30 +325,30 @@ def _trap(facts: Facts) -> str:
 
 
 def kind_of(entry: str, user: bool) -> str:
-    """Returns the public name of an entry, empty where the bytes leave it open."""
+    """Returns the public name of an entry, empty if the bytes leave it open."""
     if entry in (SYSENTER, GATE):
         return SYSCALL if user else SERVICE
     return {FAULT: EXCEPTION, FAST_V86: EXCEPTION, DEVICE: INTERRUPT, TASK_NMI: INTERRUPT}.get(entry, "")
 
 
-def _service(found: Verdicts, entry: str, user: bool, told_apart: bool, facts: Facts) -> None:
-    """System services: no argument registers.
+def _service(verdicts: Verdicts, entry: str, user: bool, told_apart: bool, facts: Facts) -> None:
+    """Marks the members that system services write: no argument registers.
 
-    Ecx is stored by KiCallbackReturn only (int 2B), which is called from user mode and looks like the others
-    but for the caller's instruction. 5.1's makes no frame.
+    Only KiCallbackReturn (int 2B) stores Ecx. It is called from user mode and differs from the others only in
+    the caller's instruction. In 5.1 it makes no frame.
 
-    Where sysenter cannot be told apart (no DbgArgPointer) the Edx slot of user-mode entries may be stale.
+    If sysenter cannot be distinguished (no DbgArgPointer), the Edx slot of user-mode entries may be stale.
     """
-    mark(found, COMPUTED, "PreviousPreviousMode", "the thread's mode before")
-    mark(found, REUSED, "ErrCode", "0")
+    mark(verdicts, COMPUTED, "PreviousPreviousMode", "the thread's mode before")
+    mark(verdicts, REUSED, "ErrCode", "0")
     if entry == GATE:
         before = "the thread's trap frame before"
         if told_apart:
-            mark(found, REUSED, "Edx", before)
+            mark(verdicts, REUSED, "Edx", before)
         else:
-            mark(found, REUSED_UNSURE, "Edx", before + ", or by sysenter not stored")
-        mark(found, SAVED, "SegFs")
+            mark(verdicts, REUSED_UNSURE, "Edx", before + ", or by sysenter not stored")
+        mark(verdicts, SAVED, "SegFs")
         if facts.instruction == _CALLBACK_RETURN:
-            mark(found, SAVED, "Ecx")
+            mark(verdicts, SAVED, "Ecx")
         elif user and facts.clears_dr7 is not False and facts.instruction not in _SERVICE_CALLS:
-            mark(found, UNSURE, "Ecx", "stored by KiCallbackReturn only")
+            mark(verdicts, UNSURE, "Ecx", "stored by KiCallbackReturn only")

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""EXCEPTION_RECORD: what was met, where, and with which parameters.
+"""EXCEPTION_RECORD: the exception, its address and its parameters.
 
 Source: winnt.h (EXCEPTION_RECORD32, EXCEPTION_RECORD64), the same in every version.
 """
@@ -17,11 +17,11 @@ _WIDE, _NARROW = struct.Struct("<IIQQI4x"), struct.Struct("<IIIII")
 
 
 def exception_record(data: bytes, wide: bool) -> Optional[List[Tuple[str, int]]]:
-    """Returns the members of a record by name, in their order; None unless it is whole.
+    """Returns the members of a record by name, in their order; None unless the record is complete.
 
     Args:
-        data: its bytes
-        wide: whether it is EXCEPTION_RECORD64
+        data: bytes of the record
+        wide: whether the record is an EXCEPTION_RECORD64
     """
     form, pointer = (_WIDE, 8) if wide else (_NARROW, 4)
     if len(data) < form.size + MAX_PARAMETERS * pointer:
