@@ -21,14 +21,14 @@ from ..tracedb.finder import Databases
 
 
 class GFlags(Command[AddressSpace, AddressSpace]):
-    """What `windows.gflags` does."""
+    """The work of `windows.gflags`."""
 
     grid = FLAGS
     recorded = True
 
     @cached_property
     def databases(self) -> Databases:
-        """What finds the databases. No address is named, so that no symbols are asked for."""
+        """Finds the databases. No address is named, so no symbols are needed."""
         return Databases(self.image, ModuleIndexes(self.image, PdbSymbols(self.image)))
 
     @cached_property

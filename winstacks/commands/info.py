@@ -24,7 +24,7 @@ from ..stacks.lister import StackLister
 
 
 class Info(Command[Stream, Stream]):
-    """What `minidump.info` does."""
+    """The work of `minidump.info`."""
 
     grid = GRID
     things = "streams"
@@ -60,7 +60,7 @@ class Info(Command[Stream, Stream]):
             yield from self._exception()
 
     def _exception(self) -> Iterator[Row]:
-        """Yields the stack of the exception, from the registers with which it was met."""
+        """Yields the stack of the exception, walked from the registers at which it occurred."""
         found = exception_stream(self._dump)
         contexts = exception_contexts(self.image, self._dump)
         if found is None or not contexts:

@@ -23,7 +23,7 @@ TITLE = "Stacks of the image"
 
 
 class TraceGraph(FlatCommand):
-    """What `windows.tracegraph` does."""
+    """The work of `windows.tracegraph`."""
 
     @cached_property
     def _drawn(self) -> drawn.Drawn:
@@ -56,13 +56,13 @@ class TraceGraph(FlatCommand):
     def shown(self) -> interfaces.renderers.TreeGrid:
         graph.chosen("weight", [self.config["weight"]], drawn.WEIGHTS)
         graph.chosen("format", self._formats, FORMATS)
-        # A baseline that cannot be used ends the command before any row.
+        # An unusable baseline ends the command before any row.
         _ = self._baseline
         return graph.tree(self.plugin, self.generate())
 
     @cached_property
     def _baseline(self) -> Any:
-        """The stacks to compare with, None if no file of them is given.
+        """The stacks to compare with, None without a file of them.
 
         Raises:
             RenderException: the file cannot be read, or holds no stack

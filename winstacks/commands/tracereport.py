@@ -24,7 +24,7 @@ from ..rows.grid import Row
 
 
 class TraceReport(Command[FlatStack, FlatStack]):
-    """What `windows.tracereport` does."""
+    """The work of `windows.tracereport`."""
 
     grid = graph.GRID
 

@@ -2,8 +2,8 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """The rows of `minidump.info` of a small kernel dump: header, bug check, parts, drivers, memory.
 
-Names are those of DUMP_HEADER and TRIAGE_DUMP. Each driver has a row, and each that was unloaded: they say
-which versions the stack's addresses are of.
+Names come from DUMP_HEADER and TRIAGE_DUMP. Each loaded and each unloaded driver has a row, so that the
+versions behind the stack's addresses are known.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class SmallDumpRows:
         yield from self._drivers()
 
     def _parts(self) -> List[Part]:
-        """Returns the parts that the dump has."""
+        """Returns the parts of the dump."""
         sizes = {name: self._dump.member(member) for name, member in _SIZES.items()}
         parts = [self._dump.part(name, sizes.get(name)) for name in _PARTS]
         return [each for each in parts if each.offset or each.status]
@@ -120,7 +120,7 @@ class SmallDumpRows:
 
 
 def _header(header: KernelDumpHeader) -> Iterator[Tuple[str, str]]:
-    """Yields the members of the header that Windows wrote, less those of the bug check."""
+    """Yields the members of the header that Windows wrote, without the members of the bug check."""
     for name, value in header._asdict().items():
         if value is None or not name[0].isupper() or name.startswith("BugCheck"):
             continue
