@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The modules of a small kernel dump: its list of drivers, and those that were unloaded."""
+"""The modules of a small kernel dump: its loaded and unloaded drivers."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from .decode.drivers import Driver, list_drivers, list_unloaded
 from .decode.triage import TriageDump
 
 _LISTED = 1
-"""`orders` of an entry that its only list has."""
+"""Value of `orders` for an entry of the only list."""
 
 _KERNELS = ("ntoskrnl", "ntkrnl")
-"""How the names of kernels begin."""
+"""Prefixes of the names of kernels."""
 
 
 def kernel_base(dump: TriageDump) -> int:
-    """Returns the address of the kernel, 0 if the dump does not tell it.
+    """Returns the address of the kernel, 0 if the dump does not show it.
 
-    KernBase says so; without it, the driver that holds what the header points to, or that has the name.
+    It is KernBase; else the driver that contains the addresses in the header; else the driver with a kernel's
+    name.
     """
     known, _ = list_drivers(dump)
     told = dump.canonical(dump.debugger_data.addresses.get("KernBase", 0))
@@ -66,7 +67,7 @@ class DumpDrivers:
         return {each.DllBase: each for each in reversed(self._listed[0])}
 
     def of_kernel(self) -> LoaderList:
-        """Returns the drivers of the dump's list, and whether it is whole."""
+        """Returns the drivers of the dump's list, and whether the list is complete."""
         found, whole = self._listed
         entries = [
             LoaderEntry(each.DllBase, each.SizeOfImage, each.name or "", _LISTED, each.EntryPoint)
@@ -76,18 +77,19 @@ class DumpDrivers:
         return entries, whole and len(entries) == len(found)
 
     def of_process(self, space: AddressSpace) -> LoaderList:
-        """Returns nothing, and that this is not all: the dump has no modules of processes."""
+        """Returns an empty, incomplete list: the dump has no modules of processes."""
         return [], False
 
     def details(self, space: AddressSpace, entry: LoaderEntry) -> LoaderDetails:
-        """Returns stamp and path of an entry."""
+        """Returns timestamp and path of an entry."""
         driver = self._by_base.get(entry.base)
         return (
             LoaderDetails(None, None) if driver is None else LoaderDetails(driver.TimeDateStamp, driver.name)
         )
 
     def drivers(self, kernel_start: int) -> Tuple[List[Unloaded], bool]:
-        """Returns the drivers that were unloaded: those of the dump, then those that its memory remembers."""
+        """Returns the unloaded drivers: first from the dump's list, then from the kernel's memory in the
+        dump."""
         listed, said = list_unloaded(self._dump)
         found = [Unloaded(each.start, each.end, each.name) for each in listed]
         known = {(each.start, each.end) for each in found}
@@ -97,7 +99,7 @@ class DumpDrivers:
         return found, not said or bool(remembered)
 
     def _array(self) -> Optional[int]:
-        """Returns where the ring of unloaded drivers lies, None if the dump does not tell."""
+        """Returns the address of the ring of unloaded drivers, None if the dump does not show it."""
         variable = self._dump.debugger_data.addresses.get("MmUnloadedDrivers")
         memory = self._image.memory(self._image.kernel)
         return memory.pointer(self._dump.canonical(variable)) if variable else None

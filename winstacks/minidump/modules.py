@@ -1,9 +1,9 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The modules of a dump: ModuleListStream, and the loader's lists in the process's memory as its witness.
+"""The modules of a dump: ModuleListStream, with the loader's lists in the process's memory as second witness.
 
-A dump of a 64-bit debugger has the modules of both halves of a WoW64 process in one list. Which half a module
-is of is in its headers; where the dump has no memory of these, it is told by its place and its path.
+A dump of a 64-bit debugger lists the modules of both halves of a WoW64 process together. The headers of a
+module show its half; if the dump has no memory of the headers, address and path of the module decide.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .decode.threadstates import INCOMPLETE_MODULES, thread_states
 
 _BOTH_ORDERS, _ONE_ORDER = 3, 1
 _NATIVE = ("ntdll.dll", "wow64.dll", "wow64base.dll", "wow64con.dll", "wow64cpu.dll", "wow64win.dll")
-"""64-bit modules of a WoW64 process, which lie below 4 GB in older versions."""
+"""64-bit modules of a WoW64 process; older versions load them below 4 GB."""
 
 
 class DumpModules:
@@ -52,14 +52,14 @@ class DumpModules:
         return {each.BaseOfImage: each for each in reversed(self._listed[0])}
 
     def of_kernel(self) -> LoaderList:
-        """Returns nothing: a dump of a process has no modules of the kernel."""
+        """Returns an empty list: a dump of a process has no modules of the kernel."""
         return [], True
 
     def of_process(self, space: AddressSpace) -> LoaderList:
         """Returns the modules of one half of the process.
 
-        What the dump lists and the loader's lists in memory lack is partly unlinked; what only these have
-        comes last.
+        A module that the dump lists and the loader's lists in memory lack is partly unlinked; a module only
+        in the loader's lists comes last.
         """
         modules, whole = self._listed
         listed, complete = self._memory_lists.of_process(space)
@@ -78,20 +78,20 @@ class DumpModules:
         return [*found, *known.values()], whole
 
     def details(self, space: AddressSpace, entry: LoaderEntry) -> LoaderDetails:
-        """Returns stamp, path and RSDS record of an entry."""
+        """Returns timestamp, path and RSDS record of an entry."""
         module = self._by_base.get(entry.base)
         if module is None:
             return self._memory_lists.details(space, entry)
         return LoaderDetails(module.TimeDateStamp, module.ModuleName, module.code_view)
 
     def drivers(self, kernel_start: int) -> Tuple[List[Unloaded], bool]:
-        """Returns nothing: a dump of a process has no drivers."""
+        """Returns an empty list: a dump of a process has no drivers."""
         return [], True
 
     def dlls(
         self, reader: ImageReader, machine: Machine, index: ModuleIndex, user_end: int
     ) -> List[Unloaded]:
-        """Returns the DLLs that were unloaded: those that the memory remembers, then those of the dump."""
+        """Returns the unloaded DLLs: first from the process's memory, then from the dump."""
         remembered = self._remembered.dlls(reader, machine, index, user_end)
         narrow = machine is not self._image.machine
         listed = [
@@ -121,6 +121,6 @@ class DumpModules:
 
     @cached_property
     def _narrow_process(self) -> bool:
-        """Whether the dump lists what runs 32-bit programs."""
+        """Whether the dump lists the modules that run 32-bit programs."""
         names = ((each.ModuleName or "").lower().rsplit("\\", 1)[-1] for each in self._listed[0])
         return "wow64.dll" in names

@@ -1,9 +1,9 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The memory regions of a dump: MemoryInfoListStream, or what modules and stacks show without it.
+"""The memory regions of a dump: MemoryInfoListStream, or without it the ranges of modules and stacks.
 
-VirtualQuery tells ranges of equal pages; a VAD is all ranges of one allocation, with the protection that it
-was made with. So ranges of one AllocationBase that touch are one region.
+VirtualQuery returns ranges of pages with equal protection; a VAD is a whole allocation with its first
+protection. So adjacent ranges of one AllocationBase become one region.
 
 Source of the constants: winnt.h (PAGE_*, MEM_*).
 """
@@ -60,17 +60,17 @@ class DumpRegions:
         ], False
 
     def list_regions(self, space: AddressSpace) -> Tuple[List[Region], bool]:
-        """Returns the regions of the process, and whether these are all."""
+        """Returns the regions of the process, and whether the list is complete."""
         regions, whole = self._regions
         return list(regions), whole
 
     def file_name(self, control_area: int) -> Optional[str]:
-        """Returns the path of the file that is mapped at a base; None where the dump does not name it."""
+        """Returns the path of the file that is mapped at a base; None if the dump does not name it."""
         return self._paths.get(control_area)
 
 
 def _joined(infos: List[MemoryInfo]) -> List[Region]:
-    """Returns a region for each run of ranges of one allocation."""
+    """Returns a region for each run of adjacent ranges of one allocation."""
     found: List[Region] = []
     base: Optional[int] = None
     for each in sorted(infos, key=lambda info: info.BaseAddress):
@@ -99,7 +99,7 @@ def _joined(infos: List[MemoryInfo]) -> List[Region]:
 
 
 def _protection(pages: int) -> int:
-    """Returns VadFlags.Protection for PAGE_*: an index into PROTECTIONS, modifiers above."""
+    """Returns VadFlags.Protection for a PAGE_* value: an index into PROTECTIONS, with the modifiers above."""
     low = PAGES.index(pages & 0xFF) if pages & 0xFF in PAGES else 0
     modifier = 2 if pages & _GUARD else 1 if pages & _NOCACHE else 3 if pages & _WRITECOMBINE else 0
     return low | modifier << 3

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The memory of a minidump: where the bytes of an address lie in the file, and what each region is.
+"""The memory of a minidump: the file offset of an address, and the kind of each region.
 
 Source: "minidumpapiset.h" (MINIDUMP_MEMORY_DESCRIPTOR, MINIDUMP_MEMORY_DESCRIPTOR64, MINIDUMP_MEMORY_INFO).
 """
@@ -17,7 +17,7 @@ from .dumpfile import Fixed, Minidump, counted, elements, head, headed, overlapp
 _MEMORY_LIST, _MEMORY64_LIST, _MEMORY_INFO_LIST = 5, 9, 16
 
 MAX_RANGES = 0x100000
-"""Ranges and regions of a dump that are read: a process of 60 GB has some ten thousand."""
+"""Greatest number of ranges and regions that are read: a process of 60 GB has some ten thousand."""
 
 MAX_ADDRESS = 1 << 64
 
@@ -29,7 +29,7 @@ MEMORY_INFO = Fixed("QQIIQIIII")
 
 
 class MemoryRange(NamedTuple):
-    """Bytes of the process that the file has: `length` from address `start`, at `offset` of the file."""
+    """Bytes of the process in the file: `length` bytes from address `start`, at `offset` of the file."""
 
     start: int
     offset: int
@@ -37,7 +37,7 @@ class MemoryRange(NamedTuple):
 
 
 class MemoryInfo(NamedTuple):
-    """MINIDUMP_MEMORY_INFO: a region as VirtualQuery tells it."""
+    """MINIDUMP_MEMORY_INFO: a region in the form of VirtualQuery."""
 
     BaseAddress: int
     AllocationBase: int
@@ -49,16 +49,16 @@ class MemoryInfo(NamedTuple):
 
 
 def memory_ranges(dump: Minidump, stacks: Iterable[MemoryRange] = ()) -> Tuple[List[MemoryRange], Status]:
-    """Returns what memory the file has, sorted by address and disjoint, and what is wrong with the lists.
+    """Returns the memory ranges in the file, sorted by address and disjoint, and the status of the lists.
 
-    Of ranges that share addresses the first counts, with Memory64ListStream before MemoryListStream; so it
-    does of ranges that share bytes of the file, with which a small file would claim to be a large process.
-    What lies beyond the end of the file is left out, and counted.
+    If ranges share addresses, the first counts, with Memory64ListStream before MemoryListStream. The same
+    rule holds for ranges that share bytes of the file, which a small file could use to claim to be a large
+    process. Bytes beyond the end of the file are left out and counted.
 
     Args:
         dump: the file
-        stacks: the stacks that its threads name, as a writer may leave out of the lists: of what the lists
-            have as well, that of the lists counts, and nothing is said
+        stacks: the stacks that the threads name, because a writer may leave them out of the lists; if a list
+            has the same range, the list's range counts without a warning
     """
     listed, said = _memory64_list(dump)
     found, said_small = _memory_list(dump)
@@ -67,7 +67,7 @@ def memory_ranges(dump: Minidump, stacks: Iterable[MemoryRange] = ()) -> Tuple[L
     found, by_address = disjoint(apart, by_file=False)
     stacks = list(stacks)
     unlisted = _unlisted(stacks, listed, found)
-    # Without an RVA a stack lies in the lists, if the file has it at all.
+    # A stack without an RVA lies in the lists, if the file has it at all.
     beneath, beyond_stacks, outside_stacks = _cut(dump, [each for each in stacks if each.offset])
     found = with_ranges(dump, found, beneath)
     beyond, outside, overlaps = beyond + beyond_stacks, outside or outside_stacks, by_file + by_address
@@ -82,12 +82,13 @@ def memory_ranges(dump: Minidump, stacks: Iterable[MemoryRange] = ()) -> Tuple[L
 
 
 def with_ranges(dump: Minidump, known: List[MemoryRange], more: Iterable[MemoryRange]) -> List[MemoryRange]:
-    """Returns ranges, sorted and disjoint, with those of `more` that share nothing with them.
+    """Returns ranges, sorted and disjoint, together with the ranges of `more` that share no address with
+    them.
 
     Args:
-        dump: the file, beyond whose end nothing is
-        known: sorted and disjoint
-        more: what counts where the others have nothing
+        dump: the file, which limits the ranges
+        known: ranges, sorted and disjoint
+        more: ranges that count where the others have nothing
     """
     found, _, _ = _cut(dump, more)
     if not found:
@@ -97,7 +98,7 @@ def with_ranges(dump: Minidump, known: List[MemoryRange], more: Iterable[MemoryR
 
 
 def _unlisted(stacks: List[MemoryRange], listed: List[MemoryRange], known: List[MemoryRange]) -> int:
-    """Returns how many stacks are in no range: a writer lists the stacks of all threads, or of none."""
+    """Returns the number of stacks in no range: a writer lists the stacks of all threads, or of none."""
     exact, starts = set(listed), [each.start for each in known]
     count = 0
     for each in stacks:
@@ -112,14 +113,14 @@ def _unlisted(stacks: List[MemoryRange], listed: List[MemoryRange], known: List[
 
 
 def memory_info_list(dump: Minidump) -> Tuple[List[MemoryInfo], Status]:
-    """Returns the regions of MemoryInfoListStream in its order, and what is wrong with it."""
+    """Returns the regions of MemoryInfoListStream in its order, and the status of the stream."""
     found, said = headed(
         dump, _MEMORY_INFO_LIST, MEMORY_INFO_HEADER, MEMORY_INFO, MAX_RANGES, "NumberOfEntries"
     )
     regions = [MemoryInfo(*row[:3], *row[4:8]) for row in found]
     ranges = [(each.BaseAddress, each.BaseAddress + each.RegionSize) for each in regions]
     overlaps = len(overlapping(ranges))
-    # VirtualQuery is asked from the first address to the last: a region ends where the next begins.
+    # The writer calls VirtualQuery from the first address to the last: a region ends where the next begins.
     apart = any(before[1] < after[0] for before, after in zip(ranges, ranges[1:]))
     return regions, status(
         said,
@@ -129,7 +130,7 @@ def memory_info_list(dump: Minidump) -> Tuple[List[MemoryInfo], Status]:
 
 
 def has_memory_info(dump: Minidump) -> bool:
-    """Returns whether the dump has regions at all."""
+    """Returns whether the dump has any regions."""
     return dump.stream(_MEMORY_INFO_LIST) is not None
 
 
@@ -157,7 +158,7 @@ def _memory64_list(dump: Minidump) -> Tuple[List[MemoryRange], Status]:
     for start, length in found:
         ranges.append(MemoryRange(start, offset, length))
         offset += length
-    # "Sequential at the end of the dump": behind the last range there is nothing, and the streams are before.
+    # "Sequential at the end of the dump": nothing follows the last range, and the streams come first.
     ends = not found or offset >= dump.size
     apart = all(
         each.Location.Rva + each.Location.DataSize <= ranges[0].offset for each in dump.streams if ranges
@@ -173,7 +174,8 @@ def _cut(dump: Minidump, ranges: Iterable[MemoryRange]) -> Tuple[List[MemoryRang
     """Cuts ranges to the file and to the address space.
 
     Returns:
-        What is left; how many bytes lie beyond the end of the file; whether a range passes the last address.
+        The remaining ranges; the number of bytes beyond the end of the file; whether a range passes the last
+        address.
     """
     kept, beyond, outside = [], 0, False
     for each in ranges:
@@ -187,10 +189,11 @@ def _cut(dump: Minidump, ranges: Iterable[MemoryRange]) -> Tuple[List[MemoryRang
 
 
 def disjoint(ranges: List[MemoryRange], by_file: bool) -> Tuple[List[MemoryRange], int]:
-    """Cuts what some ranges share with ranges given before them, by their addresses or by their bytes.
+    """Removes the parts that ranges share with earlier ranges, by address or by file offset.
 
     Returns:
-        What is left: by bytes, in the order given; by addresses, sorted. And how many ranges overlapped.
+        The remaining ranges (by file offset: in the given order; by address: sorted), and the number that
+        overlapped.
     """
     spans = [(each.offset if by_file else each.start, place) for place, each in enumerate(ranges)]
     ends = [(low, low + ranges[place].length) for low, place in spans]

@@ -2,8 +2,8 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """The streams of a minidump, each from tuples to bytes.
 
-Names of members and of arguments are those of "minidumpapiset.h". Flags and sizes are what Windows' own
-dbghelp writes: those of the newest version of each structure.
+Members and arguments have their names in "minidumpapiset.h". Flags and sizes are those that Windows' own
+dbghelp writes, for the newest version of each structure.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from ..decode.threadstates import (
 from .dumpfile import Draft, MemoryPart, counted
 
 _THREAD_STACK_RVA = 36
-"""Where in a MINIDUMP_THREAD Stack.Memory.Rva lies."""
+"""Offset of Stack.Memory.Rva in a MINIDUMP_THREAD."""
 
 _UNREAD_BYTES = 24
-"""Where in a WINSTACKS_THREAD_LIST UnreadBytes lies."""
+"""Offset of UnreadBytes in a WINSTACKS_THREAD_LIST."""
 
 MISC1_PROCESS_ID, MISC1_PROCESS_TIMES, MISC3_TIMEZONE, MISC4_BUILDSTRING, MISC5_PROCESS_COOKIE = (
     *(1, 2, 0x40),
     *(0x100, 0x200),
 )
-"""Bits of MINIDUMP_MISC_INFO.Flags1: which members mean something."""
+"""Bits of MINIDUMP_MISC_INFO.Flags1: the valid members."""
 
 
 class WrittenThread(NamedTuple):
     """A thread of ThreadListStream.
 
     Attributes:
-        stack: the lowest address of the stack in use, its size in bytes, and where in the dump's memory it
-            begins; the size is 0 where the memory does not have it
-        context: bytes of its CONTEXT
+        stack: lowest address of the stack in use, size in bytes, and offset in the dump's memory; the size is
+            0 if the memory does not have the stack
+        context: bytes of the CONTEXT
     """
 
     ThreadId: int
@@ -62,8 +62,8 @@ class WrittenModule(NamedTuple):
     """A module of ModuleListStream.
 
     Attributes:
-        VersionInfo: VS_FIXEDFILEINFO, empty where the image does not have it
-        CvRecord: the record that names the PDB, empty where the image does not have it
+        VersionInfo: VS_FIXEDFILEINFO, empty if the image does not have it
+        CvRecord: the record that names the PDB, empty if the image does not have it
     """
 
     BaseOfImage: int
@@ -76,7 +76,7 @@ class WrittenModule(NamedTuple):
 
 
 class WrittenSystem(NamedTuple):
-    """What SystemInfoStream has; see `decode.system.SystemInfo`."""
+    """The members of SystemInfoStream; see `decode.system.SystemInfo`."""
 
     ProcessorArchitecture: int
     ProcessorLevel: int
@@ -93,7 +93,8 @@ class WrittenSystem(NamedTuple):
 
 
 class WrittenMisc(NamedTuple):
-    """What MiscInfoStream has; None where it is not known. Times are seconds, that of creation since 1970."""
+    """The members of MiscInfoStream; None if unknown. Times are seconds; the creation time counts from
+    1970."""
 
     ProcessId: Optional[int] = None
     ProcessCreateTime: Optional[int] = None
@@ -111,7 +112,7 @@ def system_info(draft: Draft, info: WrittenSystem) -> None:
 
 
 def misc_info(draft: Draft, info: WrittenMisc) -> None:
-    """Adds MiscInfoStream. Flags1 vouches for a group of members of which the first is known."""
+    """Adds MiscInfoStream. Flags1 vouches for each group of members whose first member is known."""
     known = (
         (MISC1_PROCESS_ID, info.ProcessId),
         (MISC1_PROCESS_TIMES, info.ProcessCreateTime),
@@ -175,7 +176,7 @@ def unloaded_module_list(draft: Draft, modules: Sequence[MinidumpUnloadedModule]
 
 
 def memory_info_list(draft: Draft, infos: Iterable[MemoryInfo]) -> int:
-    """Adds MemoryInfoListStream, and returns how many regions it has."""
+    """Adds MemoryInfoListStream, and returns the number of its regions."""
     data, count = bytearray(MEMORY_INFO_HEADER.size), 0
     for each in infos:
         data += MEMORY_INFO.struct.pack(*each[:3], 0, *each[3:], 0)
@@ -186,7 +187,7 @@ def memory_info_list(draft: Draft, infos: Iterable[MemoryInfo]) -> int:
 
 
 def handle_data(draft: Draft, handles: Iterable[HandleDescriptor]) -> int:
-    """Adds HandleDataStream, and returns how many handles it has."""
+    """Adds HandleDataStream, and returns the number of its handles."""
     data, count = bytearray(HANDLE_HEADER.size), 0
     for handle, kind, name, *rest in handles:
         data += HANDLE.struct.pack(handle, draft.string(kind), draft.string(name), *rest, 0, 0)
@@ -197,13 +198,13 @@ def handle_data(draft: Draft, handles: Iterable[HandleDescriptor]) -> int:
 
 
 def comments(draft: Draft, custody: str, absences: str) -> None:
-    """Adds CommentStreamW, which says where the dump comes from, and CommentStreamA: what it lacks."""
+    """Adds CommentStreamW, with the origin of the dump, and CommentStreamA, with the missing data."""
     draft.stream("CommentStreamW", custody.encode("utf-16-le", "replace") + b"\0\0")
     draft.stream("CommentStreamA", absences.encode("ascii", "backslashreplace") + b"\0")
 
 
 def thread_states(draft: Draft, states: ThreadStates) -> int:
-    """Adds WinstacksThreadListStream, and returns where in the file UnreadBytes lies."""
+    """Adds WinstacksThreadListStream, and returns the file offset of UnreadBytes."""
     rows = [
         THREAD_STATE.struct.pack(
             each.ThreadId,
