@@ -2,8 +2,8 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """The bill of materials (SBOM) of a release, in the JSON of CycloneDX.
 
-It names the packages that the wheel brought into an empty environment, with the versions on which the plugins
-then ran, and how each depends on others. The packages of an extra are those of who asks for the extra.
+It lists the packages that the wheel installed into an empty environment, with the versions on which the
+plugins then ran, and their dependencies. A package does not depend on the packages of its extras.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from . import NAME, ReleaseError
 
 
 def plain(name: str) -> str:
-    """Returns the one form of a package's name (PEP 503)."""
+    """Returns the normalized name of a package (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def bill(installed: List[Dict[str, Any]], made: Iterable[pathlib.Path], epoch: int) -> str:
-    """Returns the bill as text; it is the same for the same packages, archives and time.
+    """Returns the bill as text; equal packages, archives and time give an equal text.
 
     Args:
-        installed: the key `installed` of `pip inspect` in an environment that has our wheel
+        installed: the key `installed` of `pip inspect` in an environment with this project's wheel
         made: the archives of the release
         epoch: the time of the commit, in seconds since 1970
 
     Raises:
-        ReleaseError: the environment does not have our package
+        ReleaseError: the environment lacks this project's package
     """
     metadata = {plain(each["metadata"]["name"]): each["metadata"] for each in installed}
     if NAME not in metadata:
@@ -77,7 +77,7 @@ def bill(installed: List[Dict[str, Any]], made: Iterable[pathlib.Path], epoch: i
 
 
 def _needed(line: str) -> str:
-    """Returns the package that a requirement names; an empty text for one of an extra."""
+    """Returns the package that a requirement names; an empty text for a requirement of an extra."""
     requirement = Requirement(line)
     wanted = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
     return plain(requirement.name) if wanted else ""
@@ -85,7 +85,7 @@ def _needed(line: str) -> str:
 
 def _component(name: str, metadata: Dict[str, Any]) -> Component:
     said = metadata.get("license_expression") or metadata.get("license")
-    # Some packages give the whole text of their licence in the place of its name.
+    # Some packages give the whole text of their licence instead of its name.
     licenses = [DisjunctiveLicense(name=said)] if said and "\n" not in said else []
     return Component(
         name=name,

@@ -1,7 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Data that a dump of a process lacks, as lines for its comment, so that a reader does not take a 0 for a
-fact.
+"""Lines for the comment of a dump about missing data, so that a reader does not take a 0 for a fact.
 
 The comment has room for 64 KB. Lines that a reader of registers and memory needs come first.
 """

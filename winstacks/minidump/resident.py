@@ -1,10 +1,9 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The resident memory of a process in an image: the pages that its page tables map, and pages of image
-sections.
+"""The memory of a process in an image: the pages that its page tables map, and pages of image sections.
 
     memory = ResidentMemory(image, space, regions, user_end)
-        for data in memory.content(): ...        # the bytes of all ranges, in order
+    for data in memory.content(): ...        # the bytes of all ranges, in order
 
 A process of 60 GB has 15 million pages: only the bounds of ranges are kept, not data of single pages.
 """

@@ -7,7 +7,7 @@
     lists.heap(4096, 2, "explorer.exe (4312)", frames, "")
     data = lists.data()
 
-They are filled from an opened image, or from tables of one. This module does not need Volatility.
+They are filled from an opened image, or from its tables. This module does not need Volatility.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..memory.decode.text import process_label
 MAX_THREADS = 1 << 15
 MAX_HEAPS = 1 << 14
 MAX_FINDINGS = 1 << 12
-"""The most entries of each list in a page; the page states how many more there are."""
+"""Greatest number of entries of each list in a page; the page states how many more exist."""
 
 _MARKS = {"guess": "? ", "unbacked": "! "}
 """Marks before guessed frames, and before frames without a backing file."""
@@ -33,7 +33,7 @@ Frames = Tuple[int, ...]
 
 
 class Texts:
-    """Distinct texts with a number each: frames repeat."""
+    """Distinct texts, each with a number, because frames repeat."""
 
     def __init__(self) -> None:
         self.all: List[str] = []
@@ -82,7 +82,7 @@ class Lists:
         return [self._texts.all[number] for number in frames]
 
     def room_for_thread(self) -> bool:
-        """Returns whether there is room for a thread; if not, it is counted."""
+        """Returns whether there is room for a thread; a thread without room is counted."""
         if len(self._threads) < MAX_THREADS:
             return True
         self.cut += 1
@@ -97,9 +97,9 @@ class Lists:
         """Adds a thread; see `room_for_thread`.
 
         Args:
-            pid, process: its process; None where it is not known
-            tid: None where it is not known
-            said: kind, state, unbacked (how many frames nothing backs), frames, status
+            pid, process: its process; None if unknown
+            tid: its ID; None if unknown
+            said: kind, state, unbacked (number of frames without a backing file), frames, status
         """
         made = {"process": process_label(process, pid), "tid": -1 if tid is None else tid}
         self._threads.append({**made, **said})
@@ -112,7 +112,7 @@ class Lists:
             blocks: number of blocks
             process: process in words
             frames: frames of the trace
-            status: its faults
+            status: faults of the trace
         """
         self._heaps.append((size, blocks, process, frames, status))
         if len(self._heaps) > 2 * MAX_HEAPS:

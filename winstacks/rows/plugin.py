@@ -56,8 +56,9 @@ _BLOCK = 0x10000
 
 
 class OutputFile:
-    """A file in the user's output folder. If it cannot be written, the log gives the reason and no part of it
-    remains.
+    """A file in the user's output folder.
+
+    If it cannot be written, the log gives the reason and no part of it remains.
 
     Args:
         plugin: the plugin that runs

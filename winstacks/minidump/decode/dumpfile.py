@@ -358,8 +358,9 @@ def headed(
 
 
 def overlapping(ranges: Sequence[Tuple[int, int]]) -> Dict[int, int]:
-    """Returns the ranges that overlap an earlier one: one that begins before it, or with it and is listed
-    first.
+    """Returns the ranges that overlap an earlier one.
+
+    The earlier range begins before the other, or begins with it and is listed first.
 
     Args:
         ranges: (start, end), `end` exclusive, in any order

@@ -82,8 +82,7 @@ def memory_ranges(dump: Minidump, stacks: Iterable[MemoryRange] = ()) -> Tuple[L
 
 
 def with_ranges(dump: Minidump, known: List[MemoryRange], more: Iterable[MemoryRange]) -> List[MemoryRange]:
-    """Returns ranges, sorted and disjoint, together with the ranges of `more` that share no address with
-    them.
+    """Returns ranges, sorted and disjoint, with the parts of `more` that share nothing with them.
 
     Args:
         dump: the file, which limits the ranges

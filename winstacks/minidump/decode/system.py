@@ -64,7 +64,9 @@ class SystemInfo(NamedTuple):
 
 
 class MiscInfo(NamedTuple):
-    """MINIDUMP_MISC_INFO to MINIDUMP_MISC_INFO_5. A member is None if Flags1 does not vouch for it, or if the
+    """MINIDUMP_MISC_INFO to MINIDUMP_MISC_INFO_5.
+
+    A member is None if Flags1 does not vouch for it, or if the
     version of the structure lacks it. Times are seconds; the creation time counts from 1970.
 
     Attributes:

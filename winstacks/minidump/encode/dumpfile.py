@@ -4,7 +4,7 @@
 
     draft = Draft(TimeDateStamp, Flags)
     draft.stream("SystemInfoStream", data)
-        head = draft.head(ranges)          # all bytes before the memory, whose bytes follow in order
+    head = draft.head(ranges)          # all bytes before the memory, whose bytes follow in order
 
 Streams come first because their RVAs have 32 bits. The memory comes last and may have any length; it begins
 at a multiple of the page size, so that pages of zeros need no space on the disk.
