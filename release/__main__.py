@@ -76,8 +76,12 @@ def _tried(folder: pathlib.Path, made: List[pathlib.Path], epoch: int, version: 
 
 def _needed(environment: installs.Environment) -> List[str]:
     """Returns the packages installed with the wheel, with their versions."""
-    metadata = [each["metadata"] for each in environment.installed()]
-    return [f"{each['name']}=={each['version']}" for each in metadata if bill.plain(each["name"]) != NAME]
+    metadata = [package["metadata"] for package in environment.installed()]
+    return [
+        f"{package['name']}=={package['version']}"
+        for package in metadata
+        if bill.plain(package["name"]) != NAME
+    ]
 
 
 def _delivered(target: pathlib.Path, made: List[pathlib.Path]) -> List[pathlib.Path]:

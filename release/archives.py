@@ -94,7 +94,7 @@ def build(tree: pathlib.Path, target: pathlib.Path, epoch: int) -> List[pathlib.
 def settle(path: pathlib.Path, epoch: int) -> None:
     """Rewrites a .tar.gz so that its bytes depend only on the names and contents of its files."""
     with tarfile.open(path) as archive:
-        files = {each.name: _content(archive, each) for each in archive.getmembers() if each.isfile()}
+        files = {member.name: _content(archive, member) for member in archive.getmembers() if member.isfile()}
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for name in sorted(files):

@@ -43,10 +43,10 @@ def bill(installed: List[Dict[str, Any]], made: Iterable[pathlib.Path], epoch: i
     Raises:
         ReleaseError: the environment lacks this project's package
     """
-    metadata = {plain(each["metadata"]["name"]): each["metadata"] for each in installed}
+    metadata = {plain(package["metadata"]["name"]): package["metadata"] for package in installed}
     if NAME not in metadata:
         raise ReleaseError(f"{NAME} is not in the environment of which a bill is wanted")
-    components = {name: _component(name, each) for name, each in metadata.items() if name != NAME}
+    components = {name: _component(name, package) for name, package in metadata.items() if name != NAME}
     ours = _component(NAME, metadata[NAME])
     ours.type = ComponentType.APPLICATION
     parts = [
@@ -65,13 +65,13 @@ def bill(installed: List[Dict[str, Any]], made: Iterable[pathlib.Path], epoch: i
     bom.metadata.component = ours
     bom.metadata.timestamp = datetime.datetime.fromtimestamp(epoch, datetime.timezone.utc)
     listed = "\n".join(
-        [f"{name} {each['version']}" for name, each in sorted(metadata.items())]
+        [f"{name} {package['version']}" for name, package in sorted(metadata.items())]
         + [f"{part.name} {sorted(part.hashes)[0].content}" for part in parts]
     )
     bom.serial_number = uuid.uuid5(uuid.NAMESPACE_OID, listed)
     components[NAME] = ours
-    for name, each in metadata.items():
-        needed = set(map(_needed, each.get("requires_dist", []))) & set(components)
+    for name, package in metadata.items():
+        needed = set(map(_needed, package.get("requires_dist", []))) & set(components)
         bom.register_dependency(components[name], [components[other] for other in sorted(needed)])
     return make_outputter(bom, OutputFormat.JSON, SchemaVersion.V1_6).output_as_string(indent=2) + "\n"
 

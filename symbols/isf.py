@@ -214,7 +214,7 @@ def _head(where: str, line: str, text: Text) -> None:
     stated = text.sources.setdefault(source["label"], {}) if source else {}
     if source and source.group("version", "arch") not in stated:
         stated[source["version"], source["arch"]] = source["text"]
-    elif build and not any(each[:2] == build.group("version", "arch") for each in text.builds):
+    elif build and not any(known_build[:2] == build.group("version", "arch") for known_build in text.builds):
         text.builds.append(Build(*build.group("version", "arch", "text")))
     else:
         raise DeclarationError(
@@ -269,12 +269,12 @@ class _Table:
         self._arch = build.arch
         self._structures: Dict[str, Tuple[Declared, Dict[str, Member]]] = {}
         self._elsewhere: List[str] = []
-        for each in text.structures.values():
-            self._take(each, text.sources)
-        named = {each.type for _, members in self._structures.values() for each in members.values()}
-        for name, each in basic.structures.items():
+        for structure in text.structures.values():
+            self._take(structure, text.sources)
+        named = {member.type for _, members in self._structures.values() for member in members.values()}
+        for name, structure in basic.structures.items():
             if name in named:
-                self._take(each, basic.sources)
+                self._take(structure, basic.sources)
 
     def written(self) -> str:
         """Returns the file: one line for each member, so that a diff shows the moved ones."""
@@ -282,7 +282,9 @@ class _Table:
             "{",
             f'"metadata": {json.dumps(self._metadata())},',
             '"base_types": {',
-            ",\n".join(f"  {json.dumps(name)}: {json.dumps(each)}" for name, each in self._base_types()),
+            ",\n".join(
+                f"  {json.dumps(name)}: {json.dumps(base_type)}" for name, base_type in self._base_types()
+            ),
             "},",
             '"user_types": {',
             ",\n".join(self._user_types()),

@@ -150,14 +150,14 @@ def dump(
     Args:
         of_an_image: options of the plugin that shows the same for an image
     """
-    kept = (
-        each
-        for each in of_an_image
-        if not isinstance(each, (requirements.ModuleRequirement, requirements.VersionRequirement))
+    inherited = (
+        requirement
+        for requirement in of_an_image
+        if not isinstance(requirement, (requirements.ModuleRequirement, requirements.VersionRequirement))
     )
     return [
         DumpRequirement(name=DUMP, description="Dump of a process, or small kernel dump", oses=[DUMP_OS]),
-        *(each for each in kept if each.name not in _OF_A_KERNEL),
+        *(requirement for requirement in inherited if requirement.name not in _OF_A_KERNEL),
         requirements.StringRequirement(
             name="kernel_symbols",
             description="Symbol table (ISF) of the kernel of a small kernel dump; without this option the "

@@ -43,7 +43,7 @@ class _BitmapLayer(crash.WindowsCrashDump32Layer):
             vollog.warning(str(error))
             raise crash.WindowsCrashDumpFormatException(self.name, str(error)) from error
         self._segments: List[Tuple[int, int, int, int]] = [
-            (each.address, each.offset, each.length, each.length) for each in found.runs
+            (run.address, run.offset, run.length, run.length) for run in found.runs
         ]
         if not self._segments:
             raise crash.WindowsCrashDumpFormatException(self.name, "The bitmap names no page of the file")

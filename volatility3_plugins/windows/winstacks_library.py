@@ -95,7 +95,9 @@ def _installed() -> Optional[importlib.machinery.ModuleSpec]:
         here = os.path.realpath(os.curdir)
     except OSError:  # it is gone
         here = ""
-    path = [each for each in sys.path if isinstance(each, str) and each and os.path.realpath(each) != here]
+    path = [
+        entry for entry in sys.path if isinstance(entry, str) and entry and os.path.realpath(entry) != here
+    ]
     for finder in sys.meta_path:
         ask = getattr(finder, "find_spec", None)
         spec = ask(NAME, path) if ask is not None else None

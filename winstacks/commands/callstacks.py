@@ -78,6 +78,6 @@ class CallStacks(Command[Thread, Shown]):
 
     def generate_timeline(self) -> Iterator[Event]:
         """Yields the creation times of processes and threads, for Volatility's timeliner."""
-        for each in started(self.symbolizer, *self._wanted_threads()):
-            time = None if each.time is None else moment(each.time)
-            yield each.description, timeliner.TimeLinerType.CREATED, time or UNREADABLE
+        for start in started(self.symbolizer, *self._wanted_threads()):
+            time = None if start.time is None else moment(start.time)
+            yield start.description, timeliner.TimeLinerType.CREATED, time or UNREADABLE

@@ -51,5 +51,5 @@ class GFlags(Command[AddressSpace, AddressSpace]):
         asked = bool((flags or 0) & FLG_USER_STACK_TRACE_DB)
         silent = asked and self._heaps.log_no_block(item)
         yield 0, self._rows.space(item, flags, self.databases.missing(item, found, flags), silent)
-        for each in found.databases:
-            yield 1, self._rows.database(each, self.databases.open(each))
+        for database in found.databases:
+            yield 1, self._rows.database(database, self.databases.open(database))

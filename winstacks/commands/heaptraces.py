@@ -105,8 +105,8 @@ class HeapTraces(Command[AddressSpace, HeapItem]):
         if contents.status:
             yield HeapItem(step, contents.status)
         if contents.owners or contents.groups:
-            for each in self._held(step, contents):
-                yield HeapItem(step, each)
+            for entry in self._held(step, contents):
+                yield HeapItem(step, entry)
 
     def _held(self, space: AddressSpace, contents: Contents) -> Iterator[Union[Made, Allocated, Gone]]:
         modules: Tuple[umdh.UmdhModule, ...] = ()

@@ -69,7 +69,7 @@ class Info(Command[Stream, Stream]):
         for thread in Threads.list_threads(self.image, tids=[found.ThreadId]):
             for stack in lister.of_thread(thread._replace(contexts=contexts)):
                 named = [
-                    self.frames_of(stack.space).frame(each.address, each.returns) for each in stack.frames
+                    self.frames_of(stack.space).frame(frame.address, frame.returns) for frame in stack.frames
                 ]
                 yield from self._rows.stack(found.ThreadId, stack, named)
 

@@ -57,7 +57,7 @@ class Locks(Command[AddressSpace, ListedLock]):
     def items(self, step: AddressSpace) -> List[ListedLock]:
         locks = self._lister.list_created(step)
         file_output = self._dump(step, locks) if locks else DISABLED
-        return [ListedLock(each, file_output) for each in locks]
+        return [ListedLock(lock, file_output) for lock in locks]
 
     def is_gap(self, item: ListedLock) -> bool:
         return isinstance(item.lock, LockGap)

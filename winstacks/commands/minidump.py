@@ -110,9 +110,9 @@ class MiniDump(Command[Process, Process]):
             f"Made at: {datetime.datetime.now(datetime.timezone.utc).isoformat(timespec='seconds')}",
             f"ImageId: {known.image_id}",
         ]
-        for each in known.files:
-            digest = sha256(each) if self.option("sha256") else None
-            lines.append(f"File: {each.shown}, {each.size} bytes" + (f", SHA-256 {digest}" if digest else ""))
+        for file in known.files:
+            digest = sha256(file) if self.option("sha256") else None
+            lines.append(f"File: {file.shown}, {file.size} bytes" + (f", SHA-256 {digest}" if digest else ""))
         lines += [
             f"Captured at: {captured.isoformat() if captured is not None else 'not known'}",
             f"Process: {space.process}, PID {space.pid}, _EPROCESS at {space.eprocess:#x}",

@@ -99,7 +99,7 @@ class StackTraceDb(Command[AddressSpace, Union[AddressSpace, Database]]):
             traces = self._indexed(traces)
         if not self.selection.everything:
             takes = self.selection.by_addresses(rows.names.frame)
-            traces = (each for each in traces if takes(each.frames))
+            traces = (trace for trace in traces if takes(trace.frames))
         if self.option("fold"):
             return self.noting(zip(itertools.repeat(0), map(rows.folded, traces)))
         return self.noting(itertools.chain.from_iterable(map(rows.unfolded, traces)))

@@ -41,17 +41,17 @@ class TraceGraph(FlatCommand):
         weight, tree = self.config["weight"], self._drawn.tree
         if self._baseline is not None:
             tree.compare(self._baseline.stacks)
-        said = (Word.STACKS_CUT if tree.cut else None, Word.SUM_LIMIT if tree.capped else None)
-        for each in self._formats:
-            if each == "html":
+        limits = (Word.STACKS_CUT if tree.cut else None, Word.SUM_LIMIT if tree.capped else None)
+        for form in self._formats:
+            if form == "html":
                 pieces = html.page(TITLE, {"flame": html.flame_data(tree, drawn.WEIGHTS[weight])})
-            elif each == "folded":
+            elif form == "folded":
                 pieces = formats.folded(tree)
             else:
                 pieces = formats.speedscope(tree, TITLE, weight)
-            written = graph.write(self.plugin, f"tracegraph{FORMATS[each]}", pieces)
+            written = graph.write(self.plugin, f"tracegraph{FORMATS[form]}", pieces)
             for kind, figures in self._drawn.kinds.items():
-                yield graph.row(written, kind, figures, *said)
+                yield graph.row(written, kind, figures, *limits)
 
     def shown(self) -> interfaces.renderers.TreeGrid:
         graph.chosen("weight", [self.config["weight"]], drawn.WEIGHTS)

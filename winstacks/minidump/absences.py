@@ -43,10 +43,10 @@ class UnknownMembers:
 
 def register_lines(threads: Sequence[ThreadRecord]) -> Iterator[str]:
     """Yields a line for each CONTEXT with unknown registers."""
-    for each in threads:
-        state = each.states[0]
-        tid = each.info.ThreadId
-        if each.flags is None:
+    for thread in threads:
+        state = thread.states[0]
+        tid = thread.info.ThreadId
+        if thread.flags is None:
             yield f"Thread {tid}: no register is known"
         elif state.unknown:
             yield f"Thread {tid}: not known and 0 in its CONTEXT: {' '.join(state.unknown)}"
@@ -57,25 +57,25 @@ def register_lines(threads: Sequence[ThreadRecord]) -> Iterator[str]:
 def memory_lines(absences: Sequence[Absence]) -> Iterator[str]:
     """Yields a line for all missing memory, then one for each region that is not wholly present."""
     if absences:
-        missing = sum(each.missing for each in absences)
+        missing = sum(absence.missing for absence in absences)
         yield (
             f"{missing} bytes in {len(absences)} regions are not in the image: MemoryInfoListStream tells "
             "them as reserved, whether they were committed and paged out, or never touched:"
         )
-    for each in absences:
-        yield f"{each.start:#x}-{each.end:#x}: {each.missing} of {each.end - each.start} bytes"
+    for absence in absences:
+        yield f"{absence.start:#x}-{absence.end:#x}: {absence.missing} of {absence.end - absence.start} bytes"
 
 
 def within_room(lines: Iterable[str]) -> str:
     """Returns as many lines as a comment has room for, as one text."""
-    kept: List[str] = []
+    fitting: List[str] = []
     size = more = 0
     for line in lines:
         size += len(line.encode("ascii", "backslashreplace")) + 1
         if size > _ROOM:
             more += 1
         else:
-            kept.append(line)
+            fitting.append(line)
     if more:
-        kept.append(f"{more} more lines have no room here")
-    return "\n".join(kept)
+        fitting.append(f"{more} more lines have no room here")
+    return "\n".join(fitting)

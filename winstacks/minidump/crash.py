@@ -131,7 +131,7 @@ class CrashedProcess:
         if known and not (initial is not None and stack.limit < initial <= stack.base):
             initial = stack.base
         kernel_stack = crashed.get("kernel_stack")
-        made = user_thread(
+        thread = user_thread(
             self.space,
             crashed.get("tid"),
             crashed.get("teb"),
@@ -143,7 +143,7 @@ class CrashedProcess:
                 Said(Word.BUG_CHECK, None, (f"{self._code:#x}",)) if self._code is not None else None,
             ),
         )
-        return made._replace(
+        return thread._replace(
             ethread=crashed.ethread or 0,
             stack_base=stack.base if known else None,
             stack_limit=stack.limit if known else None,

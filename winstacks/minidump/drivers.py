@@ -30,14 +30,19 @@ def kernel_base(dump: TriageDump) -> int:
     name.
     """
     known, _ = list_drivers(dump)
-    told = dump.canonical(dump.debugger_data.addresses.get("KernBase", 0))
+    kernel = dump.canonical(dump.debugger_data.addresses.get("KernBase", 0))
     header = dump.header
-    for address in (told, header.PsLoadedModuleList, header.KdDebuggerDataBlock, header.PsActiveProcessHead):
-        for each in known:
-            if address and each.DllBase <= address < each.DllBase + each.SizeOfImage:
-                return each.DllBase
-    named = (each.DllBase for each in known if _file(each).lower().startswith(_KERNELS))
-    return told or next(named, 0)
+    for address in (
+        kernel,
+        header.PsLoadedModuleList,
+        header.KdDebuggerDataBlock,
+        header.PsActiveProcessHead,
+    ):
+        for driver in known:
+            if address and driver.DllBase <= address < driver.DllBase + driver.SizeOfImage:
+                return driver.DllBase
+    named = (driver.DllBase for driver in known if _file(driver).lower().startswith(_KERNELS))
+    return kernel or next(named, 0)
 
 
 def _file(driver: Driver) -> str:
@@ -64,15 +69,15 @@ class DumpDrivers:
 
     @cached_property
     def _by_base(self) -> Dict[int, Driver]:
-        return {each.DllBase: each for each in reversed(self._listed[0])}
+        return {driver.DllBase: driver for driver in reversed(self._listed[0])}
 
     def of_kernel(self) -> LoaderList:
         """Returns the drivers of the dump's list, and whether the list is complete."""
         found, whole = self._listed
         entries = [
-            LoaderEntry(each.DllBase, each.SizeOfImage, each.name or "", _LISTED, each.EntryPoint)
-            for each in found
-            if each.DllBase and each.SizeOfImage
+            LoaderEntry(driver.DllBase, driver.SizeOfImage, driver.name or "", _LISTED, driver.EntryPoint)
+            for driver in found
+            if driver.DllBase and driver.SizeOfImage
         ]
         return entries, whole and len(entries) == len(found)
 
@@ -91,11 +96,11 @@ class DumpDrivers:
         """Returns the unloaded drivers: first from the dump's list, then from the kernel's memory in the
         dump."""
         listed, said = list_unloaded(self._dump)
-        found = [Unloaded(each.start, each.end, each.name) for each in listed]
-        known = {(each.start, each.end) for each in found}
+        found = [Unloaded(unloaded.start, unloaded.end, unloaded.name) for unloaded in listed]
+        known = {(unloaded.start, unloaded.end) for unloaded in found}
         array = self._array()
         remembered = self._remembered.ring_of_drivers(array, kernel_start) if array else []
-        found += (each for each in remembered if (each.start, each.end) not in known)
+        found += (unloaded for unloaded in remembered if (unloaded.start, unloaded.end) not in known)
         return found, not said or bool(remembered)
 
     def _array(self) -> Optional[int]:

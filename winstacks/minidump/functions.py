@@ -36,14 +36,14 @@ class DumpFunctions:
 
     def _read(self) -> Iterator[DynamicTable]:
         canonical = self._image.machine.canonical
-        for each in function_tables(self._dump)[0]:
-            size, rva = each.Entries
+        for table in function_tables(self._dump)[0]:
+            size, rva = table.Entries
             if (
-                size != each.EntryCount * RUNTIME_FUNCTION_SIZE
-                or not each.MinimumAddress < each.MaximumAddress
+                size != table.EntryCount * RUNTIME_FUNCTION_SIZE
+                or not table.MinimumAddress < table.MaximumAddress
             ):
                 continue
             entries = self._dump.read(rva, size)
             if entries is not None:
-                start, end = canonical(each.MinimumAddress), canonical(each.MaximumAddress)
-                yield DynamicTable(start, end, canonical(each.BaseAddress), bytes(entries))
+                start, end = canonical(table.MinimumAddress), canonical(table.MaximumAddress)
+                yield DynamicTable(start, end, canonical(table.BaseAddress), bytes(entries))

@@ -54,10 +54,12 @@ class DumpHandles:
         handles, said_handles = handle_data(self._dump)
         if said or said_handles:
             yield hole(space, said, said_handles)
-        opened = {each.Handle: each for each in handles}
-        closed = {each.Handle for each in operations if _EVENTS.get(each.OperationType) == "close"}
-        for each in operations:
-            yield self._event(space, each, opened, each.Handle in closed)
+        opened = {handle.Handle: handle for handle in handles}
+        closed = {
+            operation.Handle for operation in operations if _EVENTS.get(operation.OperationType) == "close"
+        }
+        for operation in operations:
+            yield self._event(space, operation, opened, operation.Handle in closed)
 
     def _event(
         self,

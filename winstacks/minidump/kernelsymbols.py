@@ -80,8 +80,8 @@ def kernel_table(
 
 def _expected(dump: TriageDump, base: int) -> Dict[str, int]:
     """Returns the RVAs of the kernel's variables in the dump, by the names of their symbols."""
-    header, told = dump.header, dump.debugger_data.addresses
-    known: Dict[str, Optional[int]] = {name: told.get(name) for name in _VARIABLES}
+    header, addresses = dump.header, dump.debugger_data.addresses
+    known: Dict[str, Optional[int]] = {name: addresses.get(name) for name in _VARIABLES}
     for name in ("KdDebuggerDataBlock", "PsLoadedModuleList", "PsActiveProcessHead"):
         known[name] = getattr(header, name) or known.get(name)
     rvas = {name: dump.canonical(value) - base for name, value in known.items() if value}
@@ -107,7 +107,9 @@ def _wrong(url: str, expected: Dict[str, int], pointer_size: int) -> str:
         with resources.ResourceAccessor().open(url) as file:
             table = json.load(file)
         size = table["base_types"]["pointer"]["size"]
-        known = {name: int(each["address"]) for name, each in table["symbols"].items() if name in expected}
+        known = {
+            name: int(symbol["address"]) for name, symbol in table["symbols"].items() if name in expected
+        }
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         return f"it cannot be read ({type(error).__name__})"
     if size != pointer_size:

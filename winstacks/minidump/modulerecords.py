@@ -58,7 +58,7 @@ class ModuleRecords:
         self._regions = image.service(regions)
         self._sections = image.service(ImageSections)
         found, self.regions_whole = self._regions.list_regions(halves[0])
-        self.regions: List[Region] = sorted(each for each in found if each.start < each.end <= end)
+        self.regions: List[Region] = sorted(region for region in found if region.start < region.end <= end)
         self.lists_whole = True
 
     def modules(self) -> List[ModuleRecord]:
@@ -96,11 +96,11 @@ class ModuleRecords:
             pass
         known: Dict[str, object] = {"ModuleName": path or None, "CheckSum": checksum, "TimeDateStamp": stamp}
         known.update(CvRecord=record, VersionInfo=fixed)
-        made = WrittenModule(
+        written = WrittenModule(
             *(entry.base, entry.size, checksum or 0, stamp or 0),
             *(path[:MAX_PATH], bytes(fixed or b""), bytes(record or b"")),
         )
-        return ModuleRecord(made, tuple(name for name, value in known.items() if value is None))
+        return ModuleRecord(written, tuple(name for name, value in known.items() if value is None))
 
     def _reader(self, half: AddressSpace, base: int, size: int) -> ImageReader:
         view = self._sections.of(vad_at(self.regions, base))
@@ -133,10 +133,10 @@ class ModuleRecords:
 
     def files(self) -> Iterator[Tuple[int, str]]:
         """Yields (base, path) of mapped files; the path is empty if the page file backs the mapping."""
-        for each in self.regions:
-            path = self._regions.file_name(each.control_area) if each.control_area else None
+        for region in self.regions:
+            path = self._regions.file_name(region.control_area) if region.control_area else None
             if path is not None:
-                yield each.start, path[:MAX_PATH]
+                yield region.start, path[:MAX_PATH]
 
 
 def halves_of(native: AddressSpace, wow64: Optional[AddressSpace], machine: Machine) -> List[AddressSpace]:

@@ -49,7 +49,7 @@ class DumpModules:
 
     @cached_property
     def _by_base(self) -> Dict[int, MinidumpModule]:
-        return {each.BaseOfImage: each for each in reversed(self._listed[0])}
+        return {module.BaseOfImage: module for module in reversed(self._listed[0])}
 
     def of_kernel(self) -> LoaderList:
         """Returns an empty list: a dump of a process has no modules of the kernel."""
@@ -63,18 +63,18 @@ class DumpModules:
         """
         modules, whole = self._listed
         listed, complete = self._memory_lists.of_process(space)
-        known = {each.base: each for each in listed}
+        known = {entry.base: entry for entry in listed}
         found: List[LoaderEntry] = []
-        for each in modules:
-            if self._machine(space, each) is not space.machine:
+        for module in modules:
+            if self._machine(space, module) is not space.machine:
                 continue
-            entry = known.pop(each.BaseOfImage, None)
-            name = (each.ModuleName or "").replace("/", "\\").rsplit("\\", 1)[-1]
+            entry = known.pop(module.BaseOfImage, None)
+            name = (module.ModuleName or "").replace("/", "\\").rsplit("\\", 1)[-1]
             if entry is not None:
-                found.append(entry._replace(size=each.SizeOfImage, name=name or entry.name))
+                found.append(entry._replace(size=module.SizeOfImage, name=name or entry.name))
             else:
                 orders = _ONE_ORDER if complete else _BOTH_ORDERS
-                found.append(LoaderEntry(each.BaseOfImage, each.SizeOfImage, name, orders))
+                found.append(LoaderEntry(module.BaseOfImage, module.SizeOfImage, name, orders))
         return [*found, *known.values()], whole
 
     def details(self, space: AddressSpace, entry: LoaderEntry) -> LoaderDetails:
@@ -95,12 +95,17 @@ class DumpModules:
         remembered = self._remembered.dlls(reader, machine, index, user_end)
         narrow = machine is not self._image.machine
         listed = [
-            Unloaded(each.BaseOfImage, each.BaseOfImage + each.SizeOfImage, each.ModuleName or "")
-            for each in unloaded_module_list(self._dump)[0]
-            if each.SizeOfImage and each.BaseOfImage + each.SizeOfImage <= user_end and not narrow
+            Unloaded(
+                unloaded.BaseOfImage, unloaded.BaseOfImage + unloaded.SizeOfImage, unloaded.ModuleName or ""
+            )
+            for unloaded in unloaded_module_list(self._dump)[0]
+            if unloaded.SizeOfImage and unloaded.BaseOfImage + unloaded.SizeOfImage <= user_end and not narrow
         ]
-        known = {(each.start, each.end) for each in remembered}
-        return [*remembered, *(each for each in listed if (each.start, each.end) not in known)]
+        known = {(unloaded.start, unloaded.end) for unloaded in remembered}
+        return [
+            *remembered,
+            *(unloaded for unloaded in listed if (unloaded.start, unloaded.end) not in known),
+        ]
 
     def _machine(self, space: AddressSpace, module: MinidumpModule) -> Machine:
         """Returns the machine of a module."""
@@ -122,5 +127,5 @@ class DumpModules:
     @cached_property
     def _narrow_process(self) -> bool:
         """Whether the dump lists the modules that run 32-bit programs."""
-        names = ((each.ModuleName or "").lower().rsplit("\\", 1)[-1] for each in self._listed[0])
+        names = ((module.ModuleName or "").lower().rsplit("\\", 1)[-1] for module in self._listed[0])
         return "wow64.dll" in names

@@ -67,10 +67,13 @@ def memory(dump: Minidump) -> Tuple[List[MemoryRange], Status]:
     They include the trap frames of the kernel's memory in this project's own stream.
     """
     listed, _ = listed_threads(dump)
-    stacks = [MemoryRange(each.StartOfMemoryRange, each.Stack.Rva, each.Stack.DataSize) for each in listed]
+    stacks = [
+        MemoryRange(thread.StartOfMemoryRange, thread.Stack.Rva, thread.Stack.DataSize) for thread in listed
+    ]
     found, said = memory_ranges(dump, stacks)
     ours = [
-        MemoryRange(each.Address, each.Location.Rva, each.Location.DataSize) for each in trap_frames(dump)[0]
+        MemoryRange(frame.Address, frame.Location.Rva, frame.Location.DataSize)
+        for frame in trap_frames(dump)[0]
     ]
     return with_ranges(dump, found, ours), said
 

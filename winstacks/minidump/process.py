@@ -66,12 +66,12 @@ class DumpProcess:
         self._image = image
         self._dump = dump
         self._threads, self._said = thread_list(dump)
-        self._infos: Dict[int, ThreadInfo] = {each.ThreadId: each for each in thread_info_list(dump)[0]}
+        self._infos: Dict[int, ThreadInfo] = {info.ThreadId: info for info in thread_info_list(dump)[0]}
         self.exception: Optional[ExceptionStream] = exception_stream(dump)
         self._states = thread_states(dump)
         self._kept: Dict[int, List[int]] = {}
-        for each in trap_frames(dump)[0]:
-            self._kept.setdefault(each.ThreadId, []).append(each.Address)
+        for frame in trap_frames(dump)[0]:
+            self._kept.setdefault(frame.ThreadId, []).append(frame.Address)
 
     # The interface of `spaces`, and ProcessList.
 
@@ -149,8 +149,8 @@ class DumpProcess:
     def _peb32(self) -> Optional[int]:
         """Returns the address of the PEB32 to which the TEBs lead, None if they lead to none."""
         memory = self._image.memory_of(str(self._image.layer.name), Machine.I386.pointer_size)
-        for each in self._threads:
-            teb = self._teb32(each.Teb)
+        for thread in self._threads:
+            teb = self._teb32(thread.Teb)
             narrow = self._types(Machine.I386, teb)["_TEB"]
             if teb and memory.member(teb, narrow.field("NtTib.Self")) == teb:
                 return memory.member(teb, narrow.field("ProcessEnvironmentBlock")) or 0
@@ -158,7 +158,7 @@ class DumpProcess:
 
     @cached_property
     def _runs_wow64(self) -> bool:
-        names = (each.ModuleName or "" for each in module_list(self._dump)[0])
+        names = (module.ModuleName or "" for module in module_list(self._dump)[0])
         return any(name.lower().endswith("\\wow64.dll") for name in names)
 
     def _types(self, machine: Machine, teb: int) -> Structures:
@@ -190,17 +190,17 @@ class DumpProcess:
         Returns:
             The name, empty if it is in none; whether there is a name and its sources agree.
         """
-        listed = _program([each.ModuleName or "" for each in module_list(self._dump)[0]])
-        loaded = _program([each.name for each in LoaderLists(self._image).of_process(space)[0]])
-        kept = None if self._states is None else self._states.image_file_name
-        name = kept or listed or loaded
-        programs = {each.lower() for each in (listed, loaded) if each.lower().endswith(".exe")}
+        listed = _program([module.ModuleName or "" for module in module_list(self._dump)[0]])
+        loaded = _program([entry.name for entry in LoaderLists(self._image).of_process(space)[0]])
+        kernel_name = None if self._states is None else self._states.image_file_name
+        name = kernel_name or listed or loaded
+        programs = {program.lower() for program in (listed, loaded) if program.lower().endswith(".exe")}
         return text.cell(name), bool(name) and len(programs) < 2
 
     def _of_tebs(self, machine: Machine, path: str) -> Optional[int]:
         """Returns a member from the first TEB in which it is not 0, None without one."""
         memory = self._image.memory_of(str(self._image.layer.name), machine.pointer_size)
-        tebs = (each.Teb for each in self._threads if each.Teb)
+        tebs = (thread.Teb for thread in self._threads if thread.Teb)
         read = (memory.member(teb, self._types(machine, teb)["_TEB"].field(path)) for teb in tebs)
         return next((value for value in read if value), None)
 
@@ -227,9 +227,9 @@ class DumpProcess:
         if (self._said or incomplete) and not tids:
             said = status(self._said, Word.THREAD_LIST_DAMAGED)
             yield user_thread(self.native, None, None, wow64=self.wow64, status=said)
-        for each in self._threads:
-            if not tids or each.ThreadId in tids:
-                yield self._thread(each)
+        for thread in self._threads:
+            if not tids or thread.ThreadId in tids:
+                yield self._thread(thread)
 
     def list_idle(self) -> Iterator[Thread]:
         """Yields nothing: only the kernel has idle threads."""
@@ -246,7 +246,7 @@ class DumpProcess:
         start, size = thread.StartOfMemoryRange, thread.Stack.DataSize
         met = self.exception
         code = f"{met.ExceptionCode:#x}" if met is not None and met.ThreadId == thread.ThreadId else None
-        made = user_thread(
+        listed_thread = user_thread(
             self.native,
             thread.ThreadId,
             thread.Teb or None,
@@ -262,7 +262,7 @@ class DumpProcess:
             ),
         )
         known = state is not None and state.known & KNOWN_START_ADDRESS
-        return made._replace(
+        return listed_thread._replace(
             kept_frames=tuple(self._kept.get(thread.ThreadId, ())),
             win32_start_address=info.StartAddress if info is not None else None,
             start_address=info.StartAddress if info is not None and known else None,

@@ -145,7 +145,7 @@ class ProcessDump:
     def status(self) -> Status:
         """Faults of the dump as a whole."""
         unread = Said(Word.BYTES_ARE_ZERO, self.memory.unread) if self.memory.unread else None
-        return status(self._native.remark, *(each.status for each in self.streams), unread)
+        return status(self._native.remark, *(stream.status for stream in self.streams), unread)
 
     def _made(self, name: str, entries: int, said: Status = NOTHING) -> None:
         self.streams.append(StreamFigures(name, entries, said))
@@ -158,27 +158,27 @@ class ProcessDump:
 
     def _put_threads(self, named: bool) -> None:
         written = []
-        for each in self._records:
-            sp, base = each.stack
+        for record in self._records:
+            sp, base = record.stack
             run, place = self.memory.run_at(sp) if base else (0, 0)
             written.append(
                 WrittenThread(
-                    each.info.ThreadId,
-                    each.suspended,
-                    *each.priorities,
-                    each.teb,
+                    record.info.ThreadId,
+                    record.suspended,
+                    *record.priorities,
+                    record.teb,
                     (sp, min(run, base - sp) if base else 0, place),
-                    each.context,
+                    record.context,
                 )
             )
-            for member in each.lost:
+            for member in record.lost:
                 self.lost.add(_STREAM_OF.get(member, "ThreadListStream"), [member])
         streams.thread_list(self._draft, written)
-        streams.thread_info_list(self._draft, [each.info for each in self._records])
+        streams.thread_info_list(self._draft, [record.info for record in self._records])
         self._made("ThreadListStream", len(written), self._threads_status)
         self._made("ThreadInfoListStream", len(written))
         if named:
-            names = [ThreadName(each.info.ThreadId, each.name) for each in self._records if each.name]
+            names = [ThreadName(record.info.ThreadId, record.name) for record in self._records if record.name]
             streams.thread_names(self._draft, names)
             self._made("ThreadNamesStream", len(names))
 
@@ -188,9 +188,9 @@ class ProcessDump:
 
     def _put_modules(self) -> None:
         modules = self._modules.modules()
-        for each in modules:
-            self.lost.add("ModuleListStream", each.lost)
-        streams.module_list(self._draft, [each.module for each in modules])
+        for record in modules:
+            self.lost.add("ModuleListStream", record.lost)
+        streams.module_list(self._draft, [record.module for record in modules])
         incomplete = None if self._modules.lists_whole else Word.NO_LOADER_LIST
         self._made("ModuleListStream", len(modules), status(incomplete))
         unloaded = self._modules.unloaded()
@@ -231,7 +231,7 @@ class ProcessDump:
             | (WOW64_PROCESS if len(self._halves) > 1 else 0)
         )
         first, *second = (half.peb for half in self._halves)
-        known = {(each.ThreadId, each.Machine): each for each in states}
+        known = {(state.ThreadId, state.Machine): state for state in states}
         place = streams.thread_states(
             self._draft,
             ThreadStates(flags, self._native.process or None, 0, first, sum(second), known, NOTHING),

@@ -48,9 +48,9 @@ class RegionRecords:
     def __init__(self, regions: Sequence[Region], memory: ResidentMemory, end: int) -> None:
         self._regions, self._memory, self._end = regions, memory, end
         self.absences = [
-            Absence(each.start, each.end, missing)
-            for each in regions
-            for missing in (self._missing(each),)
+            Absence(region.start, region.end, missing)
+            for region in regions
+            for missing in (self._missing(region),)
             if missing
         ]
         self.cut = False
@@ -61,29 +61,29 @@ class RegionRecords:
 
     def outside(self) -> int:
         """Returns the number of resident bytes outside all VADs."""
-        inside = sum(each.end - each.start for each in self._apart()) - sum(
-            each.missing for each in self.absences
+        inside = sum(region.end - region.start for region in self._apart()) - sum(
+            absence.missing for absence in self.absences
         )
         return self._memory.size - inside
 
     def _apart(self) -> Iterator[Region]:
         """Yields the regions, without the parts that an earlier region covers."""
         position = 0
-        for each in self._regions:
-            if each.end > position:
-                yield each._replace(start=max(each.start, position))
-                position = each.end
+        for region in self._regions:
+            if region.end > position:
+                yield region._replace(start=max(region.start, position))
+                position = region.end
 
     def infos(self) -> Iterator[MemoryInfo]:
         """Yields all regions from address 0 on; ranges between the VADs are free."""
         position = count = 0
-        for each in self._apart():
-            if position < each.start:
-                yield MemoryInfo(position, 0, 0, each.start - position, FREE, _NO_ACCESS, 0)
-            for info in self._region(each):
+        for region in self._apart():
+            if position < region.start:
+                yield MemoryInfo(position, 0, 0, region.start - position, FREE, _NO_ACCESS, 0)
+            for info in self._region(region):
                 count += 1
                 yield info
-            position = each.end
+            position = region.end
             # Near the limit a region is yielded whole.
             self.cut = self.cut or 2 * count >= MAX_RANGES
         if position < self._end:

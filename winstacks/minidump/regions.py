@@ -42,7 +42,7 @@ class DumpRegions:
 
     @cached_property
     def _paths(self) -> Dict[int, Optional[str]]:
-        modules = {each.BaseOfImage: each.ModuleName for each in module_list(self._dump)[0]}
+        modules = {module.BaseOfImage: module.ModuleName for module in module_list(self._dump)[0]}
         return {**modules, **mapped_files(self._dump)[0]}
 
     @cached_property
@@ -54,9 +54,9 @@ class DumpRegions:
             return _joined(infos), not said and not cut
         modules, _ = module_list(self._dump)
         return [
-            Region(each.BaseOfImage, each.BaseOfImage + each.SizeOfImage, each.BaseOfImage, True)
-            for each in modules
-            if each.SizeOfImage
+            Region(module.BaseOfImage, module.BaseOfImage + module.SizeOfImage, module.BaseOfImage, True)
+            for module in modules
+            if module.SizeOfImage
         ], False
 
     def list_regions(self, space: AddressSpace) -> Tuple[List[Region], bool]:
@@ -73,25 +73,25 @@ def _joined(infos: List[MemoryInfo]) -> List[Region]:
     """Returns a region for each run of adjacent ranges of one allocation."""
     found: List[Region] = []
     base: Optional[int] = None
-    for each in sorted(infos, key=lambda info: info.BaseAddress):
-        if each.State == FREE or not each.RegionSize:
+    for info in sorted(infos, key=lambda info: info.BaseAddress):
+        if info.State == FREE or not info.RegionSize:
             base = None
             continue
-        start, end = each.BaseAddress, each.BaseAddress + each.RegionSize
-        state = _STATES.get(each.State, "")
-        if found and base == each.AllocationBase and found[-1].end == start:
+        start, end = info.BaseAddress, info.BaseAddress + info.RegionSize
+        state = _STATES.get(info.State, "")
+        if found and base == info.AllocationBase and found[-1].end == start:
             last = found[-1]
             found[-1] = last._replace(end=end, state=state if state == last.state else "")
             continue
-        base = each.AllocationBase
-        shared = each.Type in (TYPE_MAPPED, TYPE_IMAGE)
+        base = info.AllocationBase
+        shared = info.Type in (TYPE_MAPPED, TYPE_IMAGE)
         found.append(
             Region(
                 start,
                 end,
-                each.AllocationBase if shared else 0,
-                each.Type == TYPE_IMAGE,
-                protection=_protection(each.AllocationProtect),
+                info.AllocationBase if shared else 0,
+                info.Type == TYPE_IMAGE,
+                protection=_protection(info.AllocationProtect),
                 state=state,
             )
         )

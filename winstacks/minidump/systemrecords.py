@@ -65,7 +65,7 @@ def system_records(image: Image, space: AddressSpace, machine: Machine) -> Syste
     lost: List[str] = []
     lost_of_process: List[str] = []
     shared = image.types.find("_KUSER_SHARED_DATA")
-    kprcbs = [each.kprcb for each in image.service(processors.of)]
+    kprcbs = [cpu.kprcb for cpu in image.service(processors.of)]
 
     def known(name: str, value: Optional[int]) -> int:
         if value is None:

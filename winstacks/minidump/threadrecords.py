@@ -137,8 +137,8 @@ class ThreadRecords:
     def _record(self, thread: Thread, machine: Machine, process: _Members) -> ThreadRecord:
         own = self._members("_ETHREAD", thread.ethread)
         parts: Dict[str, CallStack] = {}
-        for each in self._stacks.of_thread(thread):
-            parts.setdefault(each.part, each)
+        for walked in self._stacks.of_thread(thread):
+            parts.setdefault(walked.part, walked)
         wide = machine is thread.space.machine
         native, narrow = parts.get(USER), parts.get(WOW64)
         stack = native if wide else narrow

@@ -136,9 +136,13 @@ def _shown(value: Any) -> Any:
         return value if value.isprintable() else printable(value, len(value) + 1)
     if isinstance(value, (list, tuple)):
         # Most lists are long lists of numbers.
-        return value if all(type(each) is int for each in value) else [_shown(each) for each in value]
+        return (
+            value
+            if all(type(element) is int for element in value)
+            else [_shown(element) for element in value]
+        )
     if isinstance(value, Mapping):
-        return {_shown(key): _shown(each) for key, each in value.items()}
+        return {_shown(key): _shown(element) for key, element in value.items()}
     return value
 
 

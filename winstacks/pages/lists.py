@@ -101,8 +101,8 @@ class Lists:
             tid: its ID; None if unknown
             said: kind, state, unbacked (number of frames without a backing file), frames, status
         """
-        made = {"process": process_label(process, pid), "tid": -1 if tid is None else tid}
-        self._threads.append({**made, **said})
+        owner = {"process": process_label(process, pid), "tid": -1 if tid is None else tid}
+        self._threads.append({**owner, **said})
 
     def heap(self, size: int, blocks: int, process: str, frames: Frames, status: str) -> None:
         """Adds a trace of heap blocks.
@@ -151,7 +151,7 @@ class Lists:
         self._cut_heaps()
         return {
             "threads": self._threads,
-            "heaps": [list(each) for each in self._heaps],
+            "heaps": [list(heap) for heap in self._heaps],
             "cut": self.cut,
             "texts": self._texts.all,
         }
@@ -168,16 +168,16 @@ def image_part(values: Sequence[object]) -> Dict[str, Any]:
     Args:
         values: the row of windows.traceimage, in the order of IMAGE
     """
-    said = {column.name: value for column, value in zip(IMAGE, values)}
+    row = {column.name: value for column, value in zip(IMAGE, values)}
     rows = []
     for column in IMAGE:
-        value = said[column.name]
+        value = row[column.name]
         if column.name == "Files":
             value = _files(str(value))
         if column.name not in ("Schema", "Warnings", "WarningText") and value not in (None, ""):
             rows.append([column.name, _plain(value), column.meaning])
-    warnings = str(said["WarningText"]).split(WARNING_SEPARATOR) if said["WarningText"] else []
-    return {"rows": rows, "complete": completeness(said), "warnings": warnings}
+    warnings = str(row["WarningText"]).split(WARNING_SEPARATOR) if row["WarningText"] else []
+    return {"rows": rows, "complete": completeness(row), "warnings": warnings}
 
 
 _COUNTED = (
@@ -210,8 +210,8 @@ def _largest(heap: Tuple[int, int, str, Tuple[int, ...], str]) -> Tuple[int, int
 def _files(text: str) -> str:
     """Returns the column Files in words."""
     files = json.loads(text)
-    said = (f"{file['path']} ({file['size']} bytes{_digest(file['sha256'])})" for file in files)
-    return "; ".join(said)
+    texts = (f"{file['path']} ({file['size']} bytes{_digest(file['sha256'])})" for file in files)
+    return "; ".join(texts)
 
 
 def _digest(sha256: Optional[str]) -> str:

@@ -167,10 +167,10 @@ class Prefixes:
         total = sum(before.values())
         for names, weight in stacks:
             numbers = []
-            for each in names:
-                text = _short(each)
+            for name in names:
+                text = _short(name)
                 if text not in texts:
-                    texts[text] = self.name(each)
+                    texts[text] = self.name(name)
                 numbers.append(texts[text])
             weight = min(weight, MAX_SUM - total)
             total += weight

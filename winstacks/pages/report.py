@@ -95,11 +95,11 @@ class Report:
         )
 
     def _find(self, found: Sequence[Outcome]) -> None:
-        for each in found:
-            finding, check = each.finding, each.check
+        for outcome in found:
+            finding, check = outcome.finding, outcome.check
             if finding is None or check is None:
-                where = "" if each.process is None else f"{each.process.words}: "
-                self.lists.unchecked(check.name if check else LOST_STACKS, where + each.reason)
+                where = "" if outcome.process is None else f"{outcome.process.words}: "
+                self.lists.unchecked(check.name if check else LOST_STACKS, where + outcome.reason)
                 continue
             if not self.lists.room_for_finding():
                 continue
@@ -112,7 +112,7 @@ class Report:
                 "kind": finding.kind,
                 "symbol": finding.symbol,
                 "evidence": finding.evidence,
-                "stacks": each.stacks,
+                "stacks": outcome.stacks,
                 "innocent": finding.innocent,
                 "technique": finding.technique or check.technique,
                 "frame": finding.frame,
@@ -141,14 +141,14 @@ def locks_part(graph: WaitGraph) -> Dict[str, Any]:
     locks: List[Dict[str, Any]] = []
     for key in order[:MAX_SHOWN_LOCKS]:
         numbers[key] = len(locks)
-        each = graph.locks[key]
+        listed_lock = graph.locks[key]
         locks.append(
             {
-                "text": lock_text(each),
-                "process": each.space.label,
-                "waiters": (each.waiting_shared or 0) + (each.waiting_exclusive or 0),
+                "text": lock_text(listed_lock),
+                "process": listed_lock.space.label,
+                "waiters": (listed_lock.waiting_shared or 0) + (listed_lock.waiting_exclusive or 0),
                 "holders": [thread(holder) for holder in graph.holders[key]],
-                "status": text(each.status),
+                "status": text(listed_lock.status),
             }
         )
     waits = []
@@ -159,11 +159,11 @@ def locks_part(graph: WaitGraph) -> Dict[str, Any]:
     sentences = [_sentence(graph, cycle) for cycle in graph.cycles]
     found = [
         {
-            "text": said,
+            "text": sentence,
             "threads": [thread(step.thread) for step in cycle],
             "locks": [numbers.get(step.lock, -1) for step in cycle],
         }
-        for said, cycle in zip(sentences, graph.cycles)
+        for sentence, cycle in zip(sentences, graph.cycles)
     ]
     return {
         "locks": locks,

@@ -106,12 +106,12 @@ def wrapped(text: str, width: int) -> str:
 
 def shares(wanted: Sequence[int], room: int) -> List[int]:
     """Divides a width: each column gets the width it wants if all can, else an equal part."""
-    given = [0] * len(wanted)
+    widths = [0] * len(wanted)
     order = sorted(range(len(wanted)), key=wanted.__getitem__)
     for count, place in enumerate(order):
-        given[place] = min(wanted[place], max(room, 0) // (len(order) - count))
-        room -= given[place]
-    return given
+        widths[place] = min(wanted[place], max(room, 0) // (len(order) - count))
+        room -= widths[place]
+    return widths
 
 
 _CUT: Dict[str, Callable[[str, int], str]] = {
@@ -180,21 +180,27 @@ def _shortened(names: Sequence[str], columns: Sequence[str], rows: Iterator[Row]
     places = [names.index(name) for name in columns]
     rooms = {name: _Room(_CUT.get(name, wrapped)) for name in columns if name in _CUT or name == _STATUS}
     rooms.update({name: _Room(cut_text, width) for name, width in _NARROW.items() if name in columns})
-    made: List[Row] = []
-    wanted, deepest, word = [len(name) for name in columns], 0, len(_STATUS)
+    shortened: List[Row] = []
+    widths, deepest, word = [len(name) for name in columns], 0, len(_STATUS)
     above: Cells = ()
     for depth, cells in rows:
-        kept = tuple(cells[place] for place in places)
+        values = tuple(cells[place] for place in places)
         shown = tuple(
-            map(_cell, columns, kept, above if depth else (None,) * len(kept), map(rooms.get, columns))
+            map(
+                _cell,
+                columns,
+                values,
+                above if depth else (None,) * len(values),
+                map(rooms.get, columns),
+            )
         )
-        above = above if depth else kept
+        above = above if depth else values
         deepest = max(deepest, depth)
-        wanted = list(map(max, wanted, map(_wanted, shown)))
-        word = max(word, *map(len, wrapped(str(kept[-1]), 0).split("\n")))
-        made.append((depth, shown))
-    _divide(columns, wanted, word, rooms, deepest + 1)
-    yield from made
+        widths = list(map(max, widths, map(_wanted, shown)))
+        word = max(word, *map(len, wrapped(str(values[-1]), 0).split("\n")))
+        shortened.append((depth, shown))
+    _divide(columns, widths, word, rooms, deepest + 1)
+    yield from shortened
 
 
 def _divide(

@@ -282,7 +282,7 @@ class Command(Generic[Step, Item]):
         answers = [*sentences(lost), *self._why_nothing(self.asked.in_vain(lost))]
         if self.selection.doubtful:
             answers.append(_DOUBTFUL.format(self.selection.doubtful))
-        return [each for each in answers if each]
+        return [answer for answer in answers if answer]
 
     def _why_nothing(self, in_vain: bool) -> Iterator[str]:
         wider = self.selection.wider

@@ -131,15 +131,17 @@ class DumpRows:
             member, read = _LISTS[name]
             listed, said = read(self._dump)
             names = [
-                Member("ThreadName", "", each.ThreadId, status(Word.UNREADABLE))
-                if each.ThreadName is None
-                else Member("ThreadName", cell(each.ThreadName), each.ThreadId)
-                for each in (listed if name == "ThreadNamesStream" else ())
+                Member("ThreadName", "", record.ThreadId, status(Word.UNREADABLE))
+                if record.ThreadName is None
+                else Member("ThreadName", cell(record.ThreadName), record.ThreadId)
+                for record in (listed if name == "ThreadNamesStream" else ())
             ]
             return [Member(member, str(len(listed))), *names], said
         if name in _MEMORY:
             ranges, _ = memory.memory_ranges(self._dump)
-            return [Member("bytes of memory", str(sum(each.length for each in ranges)))], NOTHING
+            return [
+                Member("bytes of memory", str(sum(memory_range.length for memory_range in ranges)))
+            ], NOTHING
         if name in _COMMENTS:
             comments = {kind: (comment, wrong) for kind, comment, wrong in system.comments(self._dump)}
             comment, wrong = comments[stream.StreamType]

@@ -39,15 +39,17 @@ def summary(image: Image, found: Iterable[Outcome]) -> Iterator[Row]:
     """
     image_id = image.service(identity).image_id
     shown: Dict[Tuple[str, int], List[Outcome]] = {}
-    for each in found:
-        if each.finding is not None:
-            shown.setdefault((each.finding.space.layer_name, each.finding.space.eprocess), []).append(each)
+    for outcome in found:
+        if outcome.finding is not None:
+            shown.setdefault((outcome.finding.space.layer_name, outcome.finding.space.eprocess), []).append(
+                outcome
+            )
     for outcomes in shown.values():
         worst = outcomes[0].finding
         assert worst is not None
         space, above = worst.space, agreement(outcomes)
-        said = f"{len(outcomes)} findings; "
-        said += f"{len(above)} checks agree: {', '.join(above)}" if above else "none above low"
+        evidence = f"{len(outcomes)} findings; "
+        evidence += f"{len(above)} checks agree: {', '.join(above)}" if above else "none above low"
         offset = _address(image, space.eprocess or None)
         row = (
             image_id,
@@ -57,7 +59,7 @@ def summary(image: Image, found: Iterable[Outcome]) -> Iterator[Row]:
             known(space.pid),
             known(space.known_name),
             offset,
-            said,
+            evidence,
         )
         yield 0, _OF_PROCESS(*row)
 
@@ -71,11 +73,11 @@ def rows(image: Image, found: Iterable[Outcome], severity: Collection[str] = ())
         severity: the severities to show; empty for all. Checks that could not run are always shown
     """
     image_id = image.service(identity).image_id
-    for each in found:
-        if each.finding is None:
-            yield 0, _not_checked(image, image_id, each)
-        elif not severity or each.finding.severity in severity:
-            yield 0, _row(image, image_id, each)
+    for outcome in found:
+        if outcome.finding is None:
+            yield 0, _not_checked(image, image_id, outcome)
+        elif not severity or outcome.finding.severity in severity:
+            yield 0, _row(image, image_id, outcome)
 
 
 def _not_checked(image: Image, image_id: str, found: Outcome) -> Tuple[object, ...]:

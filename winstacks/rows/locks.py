@@ -41,20 +41,20 @@ class LockRows:
         """Returns the row of locks that cannot be read."""
         return self._gap(known(gap.space.pid), known(gap.space.known_name), gap.space.arch, text(gap.status))
 
-    def lock(self, lock: Lock, frames: Sequence[NamedFrame], file_output: str) -> Iterator[Row]:
+    def lock(self, each: Lock, frames: Sequence[NamedFrame], file_output: str) -> Iterator[Row]:
         """Returns the rows of a lock, of its owners and of the frames of its creator."""
-        absent = NOT_APPLICABLE if lock.owning_thread == 0 else UNREADABLE
-        key = self._key(lock)
+        absent = NOT_APPLICABLE if each.owning_thread == 0 else UNREADABLE
+        key = self._key(each)
         cells = (
-            self._address(lock.owning_thread),
-            *_owner(lock.owner, absent),
-            text(lock.said),
-            known(lock.lock_count),
-            known(lock.contention_count),
-            *_counts(lock),
+            self._address(each.owning_thread),
+            *_owner(each.owner, absent),
+            text(each.said),
+            known(each.lock_count),
+            known(each.contention_count),
+            *_counts(each),
             file_output,
         )
-        owners = ((1, self._owned(key, owner)) for owner in lock.owners)
+        owners = ((1, self._owned(key, owner)) for owner in each.owners)
         return self._rows.rows(key, cells, frames, owners)
 
     def _owned(self, key: Cells, owner: LockOwner) -> Cells:
@@ -95,8 +95,10 @@ def _owner(owner: Optional[ThreadOwner], absent: object) -> Cells:
 
 
 def _counts(lock: Lock) -> Cells:
-    """Returns the cells of _COUNTS: the last two for kernel resources only, the third not for critical
-    sections."""
+    """Returns the cells of _COUNTS.
+
+    The last two exist for kernel resources only, the third does not exist for critical sections.
+    """
     entry, recursion = known(lock.entry_count), known(lock.recursion_count)
     shared, exclusive = known(lock.waiting_shared), known(lock.waiting_exclusive)
     if lock.space.kernel:

@@ -39,12 +39,12 @@ def process(dump: ProcessDump, space: AddressSpace, file_output: str) -> Iterato
     said = text(status(dump.status, failed))
     key = space.pid, space.process, space.arch
     yield 0, _process(*key, "bytes of memory", str(dump.memory.size), said, file_output)
-    for each in dump.streams:
-        yield 1, _stream(*key, each.name, str(each.entries), text(each.status))
-        if each.name == "ThreadListStream":
+    for stream in dump.streams:
+        yield 1, _stream(*key, stream.name, str(stream.entries), text(stream.status))
+        if stream.name == "ThreadListStream":
             for thread, record in dump.threads:
                 yield 2, _of_thread(space, thread, record)
-        for member, count in dump.lost.of(each.name):
+        for member, count in dump.lost.of(stream.name):
             yield 2, _stream(*key, member, UNREADABLE, text((Said(Word.ZERO_FOR_UNKNOWN, count),)))
 
 

@@ -74,17 +74,17 @@ def image(plugin: interfaces.plugins.PluginInterface) -> Image:
     try:
         if dump is not None:
             named = plugin.config.get("kernel_symbols", None)
-            made = _dump_layer(plugin, dump).open_image(plugin.config_path, named)
+            opened = _dump_layer(plugin, dump).open_image(plugin.config_path, named)
         else:
-            made = Image(plugin.context, plugin.config["kernel"], plugin.config_path)
+            opened = Image(plugin.context, plugin.config["kernel"], plugin.config_path)
     except (UnsupportedMachineError, KernelSymbolsError) as error:
         raise exceptions.RenderException(str(error)) from error
-    give_files(made, plugin.config.get("binaries") or ())
+    give_files(opened, plugin.config.get("binaries") or ())
     if dump is not None:
-        return made
+        return opened
     if plugin.config.get("scan_processes", False) or plugin.config.get("scan", False):
-        made.service(ProcessList).scan()
-    return made
+        opened.service(ProcessList).scan()
+    return opened
 
 
 def give_files(image: Image, folders: Sequence[str]) -> None:
@@ -156,18 +156,18 @@ class Asked:
             things: what the plugin lists, in plural
             wider: the second glob that was tried for --find, empty for none
         """
-        given = []
+        used = []
         for name in _SELECTING:
             value = self._config.get(name)
             if name == "find" and value:
-                given.append(f"--find '{value}'" + (f" (or '{wider}')" if wider else ""))
+                used.append(f"--find '{value}'" + (f" (or '{wider}')" if wider else ""))
             elif value:
-                given.append(f"--{name}")
-        return f"None of the {things} passes {' and '.join(given)}" if given else ""
+                used.append(f"--{name}")
+        return f"None of the {things} passes {' and '.join(used)}" if used else ""
 
 
 def sentences(lost: Dict[str, List[int]]) -> Iterator[str]:
     """Yields a sentence for each option that names IDs that do not exist."""
     for name, ids in lost.items():
-        shown = (f"{each:#x}" if name == "handle" else f"{each}" for each in ids)
+        shown = (f"{number:#x}" if name == "handle" else f"{number}" for number in ids)
         yield _MISSING[name](", ".join(shown))

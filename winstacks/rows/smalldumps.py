@@ -71,14 +71,14 @@ class SmallDumpRows:
             yield self._row(1, part.name, f"{part.size} bytes at {part.offset:#x}", part.status)
         blocks, wrong = dump.blocks()
         yield self._row(1, "DataBlocksCount", str(len(blocks)), wrong)
-        yield self._row(1, "bytes of memory", str(sum(each.length for each in ranges)))
+        yield self._row(1, "bytes of memory", str(sum(memory_range.length for memory_range in ranges)))
         yield from self._drivers()
 
     def _parts(self) -> List[Part]:
         """Returns the parts of the dump."""
         sizes = {name: self._dump.member(member) for name, member in _SIZES.items()}
         parts = [self._dump.part(name, sizes.get(name)) for name in _PARTS]
-        return [each for each in parts if each.offset or each.status]
+        return [part for part in parts if part.offset or part.status]
 
     def _bug_check(self, header: KernelDumpHeader) -> Iterator[Row]:
         if header.BugCheckCode is None:
@@ -107,8 +107,8 @@ class SmallDumpRows:
     def _drivers(self) -> Iterator[Row]:
         drivers, said = list_drivers(self._dump)
         yield self._row(0, "DriverCount", str(len(drivers)), said)
-        for each in drivers:
-            yield self._row(1, *_driver(each))
+        for driver in drivers:
+            yield self._row(1, *_driver(driver))
         gone, said = list_unloaded(self._dump)
         yield self._row(0, "unloaded drivers", str(len(gone)), said)
         for one in gone:

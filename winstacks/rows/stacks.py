@@ -75,8 +75,8 @@ class CallStackRows:
     def shown(self, stack: CallStack) -> Shown:
         """Captures a stack and names its frames; an interrupted innermost address is always among them."""
         addresses = stack.return_addresses
-        wanted = len(addresses) if self._count is None else self._count
-        captured = capture.capture(addresses, self._skip, wanted)
+        count = len(addresses) if self._count is None else self._count
+        captured = capture.capture(addresses, self._skip, count)
         first = len(stack.frames) - len(addresses)
         begin = first + self._skip
         numbers = [*range(first), *range(begin, begin + len(captured.frames))]

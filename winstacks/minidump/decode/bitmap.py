@@ -82,11 +82,11 @@ def read_bitmap(read: Read, size: int, start: int) -> Bitmap:
     present, lost, offset = (size - header_size) // PAGE_SIZE, 0, header_size
     runs: List[PageRun] = []
     for number, count in _joined(_stretches(read, first, room)):
-        kept = min(count, present)
-        present, lost = present - kept, lost + count - kept
-        if kept:
-            runs.append(PageRun(number * PAGE_SIZE, offset, kept * PAGE_SIZE))
-            offset += kept * PAGE_SIZE
+        complete = min(count, present)
+        present, lost = present - complete, lost + count - complete
+        if complete:
+            runs.append(PageRun(number * PAGE_SIZE, offset, complete * PAGE_SIZE))
+            offset += complete * PAGE_SIZE
     return Bitmap(runs, lost)
 
 

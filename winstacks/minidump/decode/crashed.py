@@ -91,7 +91,7 @@ def crashed_thread(dump: TriageDump, types: Optional[Structures] = None) -> Cras
         if field is not None:
             data = parts[_OF_PROCESS].data[field.offset : field.offset + _IMAGE_FILE_NAME]
             name = data.partition(b"\0")[0].decode("latin-1")
-    ethread, eprocess = (_kernel_address(dump, known.get(each)) for each in ("current_thread", "process"))
+    ethread, eprocess = (_kernel_address(dump, known.get(name)) for name in ("current_thread", "process"))
     processor = known.get("number")
     return CrashedThread(ethread, eprocess, None if processor is None else processor & 0xFF, known, name)
 

@@ -105,15 +105,15 @@ def list_drivers(dump: TriageDump) -> Tuple[List[Driver], Status]:
     return found, status(
         Word.LIMIT if count > read else None,
         Said(Word.BEYOND_THE_FILE, missing) if missing else None,
-        Word.FILE_NAME_UNREADABLE if any(each.name is None for each in found) else None,
+        Word.FILE_NAME_UNREADABLE if any(driver.name is None for driver in found) else None,
     )
 
 
 def _plausible(drivers: List[Driver]) -> int:
     """Returns the number of drivers with a plausible address and size."""
     return sum(
-        each.DllBase > 0 and not each.DllBase % _PAGE and 0 < each.SizeOfImage <= _MAX_DRIVER
-        for each in drivers
+        driver.DllBase > 0 and not driver.DllBase % _PAGE and 0 < driver.SizeOfImage <= _MAX_DRIVER
+        for driver in drivers
     )
 
 
@@ -165,7 +165,7 @@ def list_unloaded(dump: TriageDump) -> Tuple[List[UnloadedDriver], Status]:
             found = list(_unloaded(dump, part.data[head:], count, form))
             if len(found) - found.count(None) > len(best) - best.count(None):
                 best = found
-    usable = [each for each in best if each is not None]
+    usable = [driver for driver in best if driver is not None]
     wrong = Said(Word.HEADER, None, ("UnloadedDriversOffset",)) if None in best else None
     return usable, status(wrong)
 

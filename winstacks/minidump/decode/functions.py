@@ -78,8 +78,8 @@ def function_tables(dump: Minidump) -> Tuple[List[FunctionTableDescriptor], Stat
         position = at + native + length + after
     rest, limited = count > len(found), len(found) == MAX_TABLES or total > MAX_ENTRIES
     fewer = count == len(found) and position + descriptor + native <= end
-    empty = any(each.MinimumAddress >= each.MaximumAddress for each in found)
-    overlaps = len(overlapping([(each.MinimumAddress, each.MaximumAddress) for each in found]))
+    empty = any(table.MinimumAddress >= table.MaximumAddress for table in found)
+    overlaps = len(overlapping([(table.MinimumAddress, table.MaximumAddress) for table in found]))
     return found, status(
         stream,
         Said(Word.HEADER, None, ("SizeOfFunctionEntry",))

@@ -68,7 +68,7 @@ def memory_ranges(dump: Minidump, stacks: Iterable[MemoryRange] = ()) -> Tuple[L
     stacks = list(stacks)
     unlisted = _unlisted(stacks, listed, found)
     # A stack without an RVA lies in the lists, if the file has it at all.
-    beneath, beyond_stacks, outside_stacks = _cut(dump, [each for each in stacks if each.offset])
+    beneath, beyond_stacks, outside_stacks = _cut(dump, [stack for stack in stacks if stack.offset])
     found = with_ranges(dump, found, beneath)
     beyond, outside, overlaps = beyond + beyond_stacks, outside or outside_stacks, by_file + by_address
     return found, status(
@@ -98,15 +98,15 @@ def with_ranges(dump: Minidump, known: List[MemoryRange], more: Iterable[MemoryR
 
 def _unlisted(stacks: List[MemoryRange], listed: List[MemoryRange], known: List[MemoryRange]) -> int:
     """Returns the number of stacks in no range: a writer lists the stacks of all threads, or of none."""
-    exact, starts = set(listed), [each.start for each in known]
+    exact, starts = set(listed), [known_range.start for known_range in known]
     count = 0
-    for each in stacks:
-        place = bisect.bisect_right(starts, each.start) - 1
+    for stack in stacks:
+        place = bisect.bisect_right(starts, stack.start) - 1
         around = known[place] if place >= 0 else MemoryRange(0, 0, 0)
-        within = each.start + each.length <= around.start + around.length
-        same = not each.offset or around.offset + each.start - around.start == each.offset
-        count += bool(each.length) and not (
-            each in exact or (within and (same or around.length > each.length))
+        within = stack.start + stack.length <= around.start + around.length
+        same = not stack.offset or around.offset + stack.start - around.start == stack.offset
+        count += bool(stack.length) and not (
+            stack in exact or (within and (same or around.length > stack.length))
         )
     return count
 
@@ -117,7 +117,7 @@ def memory_info_list(dump: Minidump) -> Tuple[List[MemoryInfo], Status]:
         dump, _MEMORY_INFO_LIST, MEMORY_INFO_HEADER, MEMORY_INFO, MAX_RANGES, "NumberOfEntries"
     )
     regions = [MemoryInfo(*row[:3], *row[4:8]) for row in found]
-    ranges = [(each.BaseAddress, each.BaseAddress + each.RegionSize) for each in regions]
+    ranges = [(region.BaseAddress, region.BaseAddress + region.RegionSize) for region in regions]
     overlaps = len(overlapping(ranges))
     # The writer calls VirtualQuery from the first address to the last: a region ends where the next begins.
     apart = any(before[1] < after[0] for before, after in zip(ranges, ranges[1:]))
@@ -160,7 +160,7 @@ def _memory64_list(dump: Minidump) -> Tuple[List[MemoryRange], Status]:
     # "Sequential at the end of the dump": nothing follows the last range, and the streams come first.
     ends = not found or offset >= dump.size
     apart = all(
-        each.Location.Rva + each.Location.DataSize <= ranges[0].offset for each in dump.streams if ranges
+        other.Location.Rva + other.Location.DataSize <= ranges[0].offset for other in dump.streams if ranges
     )
     return ranges, status(
         stream,
@@ -177,13 +177,13 @@ def _cut(dump: Minidump, ranges: Iterable[MemoryRange]) -> Tuple[List[MemoryRang
         address.
     """
     kept, beyond, outside = [], 0, False
-    for each in ranges:
-        missing = min(dump.beyond(each.offset, each.length), each.length)
+    for memory_range in ranges:
+        missing = min(dump.beyond(memory_range.offset, memory_range.length), memory_range.length)
         beyond += missing
-        length = min(each.length - missing, MAX_ADDRESS - each.start)
-        outside = outside or length < each.length - missing
+        length = min(memory_range.length - missing, MAX_ADDRESS - memory_range.start)
+        outside = outside or length < memory_range.length - missing
         if length > 0:
-            kept.append(each._replace(length=length))
+            kept.append(memory_range._replace(length=length))
     return kept, beyond, outside
 
 
@@ -194,7 +194,10 @@ def disjoint(ranges: List[MemoryRange], by_file: bool) -> Tuple[List[MemoryRange
         The remaining ranges (by file offset: in the given order; by address: sorted), and the number that
         overlapped.
     """
-    spans = [(each.offset if by_file else each.start, place) for place, each in enumerate(ranges)]
+    spans = [
+        (memory_range.offset if by_file else memory_range.start, place)
+        for place, memory_range in enumerate(ranges)
+    ]
     ends = [(low, low + ranges[place].length) for low, place in spans]
     overlaps = len(overlapping(ends))
     if not overlaps:

@@ -63,8 +63,10 @@ def module_list(dump: Minidump) -> Tuple[List[MinidumpModule], Status]:
     """Returns the modules of ModuleListStream, and the status of the stream."""
     found, said = counted(dump, _MODULE_LIST, MODULE, MAX_MODULES, "NumberOfModules")
     modules = [_module(dump, row) for row in found]
-    unnamed = any(each.ModuleName is None for each in modules)
-    shared = overlapping([(each.BaseOfImage, each.BaseOfImage + each.SizeOfImage) for each in modules])
+    unnamed = any(module.ModuleName is None for module in modules)
+    shared = overlapping(
+        [(module.BaseOfImage, module.BaseOfImage + module.SizeOfImage) for module in modules]
+    )
     return modules, status(
         said,
         Said(Word.HEADER, None, ("ModuleNameRva",)) if unnamed else None,

@@ -218,7 +218,7 @@ def process_vm_counters(dump: Minidump) -> Optional[ProcessVmCounters]:
     members, said = read
     flags = members[1]
     parts = ((_VIRTUAL_SIZE, 11, 13), (_EX, 13, 14), (_EX2, 14, 16), (_JOB, 16, 21))
-    given = [each if flags & flag else None for flag, low, high in parts for each in members[low:high]]
+    given = [member if flags & flag else None for flag, low, high in parts for member in members[low:high]]
     return ProcessVmCounters._make((*members[:11], *given, said))
 
 

@@ -122,26 +122,28 @@ def thread_list(dump: Minidump) -> Tuple[List[MinidumpThread], Status]:
 
 def _contradicted(dump: Minidump, listed: Sequence[MinidumpThread]) -> Iterator[str]:
     """Yields the members in which threads contradict each other, or other streams that name them."""
-    ids = {each.ThreadId for each in listed}
+    ids = {thread.ThreadId for thread in listed}
     exception = exception_stream(dump)
-    infos = [each for each in thread_info_list(dump)[0] if not each.DumpFlags & _MAY_BE_LEFT_OUT]
-    named = [each.ThreadId for each in infos] + [each.ThreadId for each in thread_names(dump)[0]]
+    infos = [info for info in thread_info_list(dump)[0] if not info.DumpFlags & _MAY_BE_LEFT_OUT]
+    named = [info.ThreadId for info in infos] + [name.ThreadId for name in thread_names(dump)[0]]
     named += [] if exception is None else [exception.ThreadId]
     if len(ids) < len(listed) or not ids.issuperset(named):
         yield "ThreadId"
     if exception is None and dump.stream(_EXCEPTION) is not None:
         yield "ExceptionStream"
-    tebs = [each.Teb for each in listed if each.Teb]
+    tebs = [thread.Teb for thread in listed if thread.Teb]
     if len(set(tebs)) < len(tebs):
         yield "Teb"
-    stacks = [(each.StartOfMemoryRange, each.StartOfMemoryRange + each.Stack.DataSize) for each in listed]
-    if overlapping([each for each in stacks if each[0] < each[1]]):
+    stacks = [
+        (thread.StartOfMemoryRange, thread.StartOfMemoryRange + thread.Stack.DataSize) for thread in listed
+    ]
+    if overlapping([stack for stack in stacks if stack[0] < stack[1]]):
         yield "Stack"
-    places = [each.ThreadContext for each in (*listed, *(() if exception is None else (exception,)))]
+    places = [holder.ThreadContext for holder in (*listed, *(() if exception is None else (exception,)))]
     # A writer may let the exception share the registers of its thread.
-    contexts = {(each.Rva, each.Rva + each.DataSize) for each in places if each.DataSize}
-    shared = len({each.ThreadContext for each in listed}) < len(listed)
-    if shared or overlapping(sorted(contexts)) or len({each.DataSize for each in places}) > 1:
+    contexts = {(place.Rva, place.Rva + place.DataSize) for place in places if place.DataSize}
+    shared = len({thread.ThreadContext for thread in listed}) < len(listed)
+    if shared or overlapping(sorted(contexts)) or len({place.DataSize for place in places}) > 1:
         yield "ThreadContext"
 
 

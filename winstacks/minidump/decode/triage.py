@@ -262,15 +262,21 @@ def memory_ranges(dump: TriageDump, more: Iterable[MemoryRange] = ()) -> Tuple[L
     """
     listed, said = dump.listed_memory()
     kept, beyond = [], 0
-    for each in listed:
-        length = max(min(each.length, dump.size - each.offset), 0) if each.offset >= dump.header.size else 0
-        beyond += each.length - length
-        length = min(length, MAX_ADDRESS - each.start)
+    for candidate in listed:
+        length = (
+            max(min(candidate.length, dump.size - candidate.offset), 0)
+            if candidate.offset >= dump.header.size
+            else 0
+        )
+        beyond += candidate.length - length
+        length = min(length, MAX_ADDRESS - candidate.start)
         if length > 0:
-            kept.append(each._replace(length=length))
-    apart, shared = disjoint([*kept, *(each for each in more if each.length > 0)], by_file=True)
+            kept.append(candidate._replace(length=length))
+    apart, shared = disjoint(
+        [*kept, *(candidate for candidate in more if candidate.length > 0)], by_file=True
+    )
     found, _ = disjoint(apart, by_file=False)
-    lost = sum(not _covered(found, each) for each in kept) if shared else 0
+    lost = sum(not _covered(found, candidate) for candidate in kept) if shared else 0
     return found, status(
         said,
         Said(Word.BEYOND_THE_FILE, beyond) if beyond else None,
@@ -282,8 +288,8 @@ def _covered(found: List[MemoryRange], wanted: MemoryRange) -> bool:
     """Returns whether sorted, disjoint ranges cover another range."""
     at, end = wanted.start, wanted.start + wanted.length
     place = bisect.bisect_right(found, (at, MAX_ADDRESS, MAX_ADDRESS)) - 1
-    for each in found[max(place, 0) :]:
-        if each.start > at or at >= end:
+    for covering in found[max(place, 0) :]:
+        if covering.start > at or at >= end:
             break
-        at = max(at, each.start + each.length)
+        at = max(at, covering.start + covering.length)
     return at >= end

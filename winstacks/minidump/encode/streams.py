@@ -136,19 +136,19 @@ def thread_list(draft: Draft, threads: Sequence[WrittenThread]) -> None:
     """Adds ThreadListStream."""
     rows: List[bytes] = []
     parts: List[MemoryPart] = []
-    for each in threads:
-        context = draft.put(each.context)
-        start, size, place = each.stack
+    for thread in threads:
+        context = draft.put(thread.context)
+        start, size, place = thread.stack
         if size:
             parts.append(MemoryPart(4 + THREAD.size * len(rows) + _THREAD_STACK_RVA, place, size))
-        rows.append(THREAD.struct.pack(*each[:5], start, size, 0, len(each.context), context))
+        rows.append(THREAD.struct.pack(*thread[:5], start, size, 0, len(thread.context), context))
     draft.stream("ThreadListStream", counted(rows), parts)
 
 
 def thread_info_list(draft: Draft, infos: Sequence[ThreadInfo]) -> None:
     """Adds ThreadInfoListStream."""
     header = THREAD_INFO_HEADER.struct.pack(THREAD_INFO_HEADER.size, THREAD_INFO.size, len(infos))
-    draft.stream("ThreadInfoListStream", header + b"".join(THREAD_INFO.struct.pack(*each) for each in infos))
+    draft.stream("ThreadInfoListStream", header + b"".join(THREAD_INFO.struct.pack(*info) for info in infos))
 
 
 def thread_names(draft: Draft, names: Sequence[ThreadName]) -> None:
@@ -160,17 +160,19 @@ def thread_names(draft: Draft, names: Sequence[ThreadName]) -> None:
 def module_list(draft: Draft, modules: Sequence[WrittenModule]) -> None:
     """Adds ModuleListStream."""
     rows = []
-    for each in modules:
-        name, record = draft.string(each.ModuleName), draft.put(each.CvRecord) if each.CvRecord else 0
-        head = MODULE.struct.pack(*each[:4], name, *(0,) * 10, b"", len(each.CvRecord), record, 0, 0, 0, 0)
-        version = each.VersionInfo
+    for module in modules:
+        name, record = draft.string(module.ModuleName), draft.put(module.CvRecord) if module.CvRecord else 0
+        head = MODULE.struct.pack(
+            *module[:4], name, *(0,) * 10, b"", len(module.CvRecord), record, 0, 0, 0, 0
+        )
+        version = module.VersionInfo
         rows.append(head[:24] + version + head[24 + len(version) :])
     draft.stream("ModuleListStream", counted(rows))
 
 
 def unloaded_module_list(draft: Draft, modules: Sequence[MinidumpUnloadedModule]) -> None:
     """Adds UnloadedModuleListStream."""
-    rows = [UNLOADED.struct.pack(*each[:4], draft.string(each.ModuleName)) for each in modules]
+    rows = [UNLOADED.struct.pack(*module[:4], draft.string(module.ModuleName)) for module in modules]
     header = UNLOADED_HEADER.struct.pack(UNLOADED_HEADER.size, UNLOADED.size, len(rows))
     draft.stream("UnloadedModuleListStream", header + b"".join(rows))
 
@@ -178,8 +180,8 @@ def unloaded_module_list(draft: Draft, modules: Sequence[MinidumpUnloadedModule]
 def memory_info_list(draft: Draft, infos: Iterable[MemoryInfo]) -> int:
     """Adds MemoryInfoListStream, and returns the number of its regions."""
     data, count = bytearray(MEMORY_INFO_HEADER.size), 0
-    for each in infos:
-        data += MEMORY_INFO.struct.pack(*each[:3], 0, *each[3:], 0)
+    for info in infos:
+        data += MEMORY_INFO.struct.pack(*info[:3], 0, *info[3:], 0)
         count += 1
     MEMORY_INFO_HEADER.struct.pack_into(data, 0, MEMORY_INFO_HEADER.size, MEMORY_INFO.size, count)
     draft.stream("MemoryInfoListStream", bytes(data))
@@ -207,15 +209,15 @@ def thread_states(draft: Draft, states: ThreadStates) -> int:
     """Adds WinstacksThreadListStream, and returns the file offset of UnreadBytes."""
     rows = [
         THREAD_STATE.struct.pack(
-            each.ThreadId,
-            each.Machine,
-            *(NO_VALUE if value is None else value & 0xFF for value in (each.State, each.WaitReason)),
-            bits_of(each.unknown),
-            bits_of(each.unsure),
-            draft.string(each.Status),
-            each.known,
+            thread.ThreadId,
+            thread.Machine,
+            *(NO_VALUE if value is None else value & 0xFF for value in (thread.State, thread.WaitReason)),
+            bits_of(thread.unknown),
+            bits_of(thread.unsure),
+            draft.string(thread.Status),
+            thread.known,
         )
-        for each in states.threads.values()
+        for thread in states.threads.values()
     ]
     header = THREADS_HEADER.struct.pack(
         *(THREADS_HEADER.size, THREAD_STATE.size, len(rows), states.flags),
