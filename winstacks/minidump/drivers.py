@@ -64,8 +64,8 @@ class DumpDrivers:
 
     @cached_property
     def _listed(self) -> Tuple[List[Driver], bool]:
-        found, said = list_drivers(self._dump)
-        return found, bool(found) and not said
+        found, faults = list_drivers(self._dump)
+        return found, bool(found) and not faults
 
     @cached_property
     def _by_base(self) -> Dict[int, Driver]:
@@ -95,13 +95,13 @@ class DumpDrivers:
     def drivers(self, kernel_start: int) -> Tuple[List[Unloaded], bool]:
         """Returns the unloaded drivers: first from the dump's list, then from the kernel's memory in the
         dump."""
-        listed, said = list_unloaded(self._dump)
+        listed, faults = list_unloaded(self._dump)
         found = [Unloaded(unloaded.start, unloaded.end, unloaded.name) for unloaded in listed]
         known = {(unloaded.start, unloaded.end) for unloaded in found}
         array = self._array()
         remembered = self._remembered.ring_of_drivers(array, kernel_start) if array else []
         found += (unloaded for unloaded in remembered if (unloaded.start, unloaded.end) not in known)
-        return found, not said or bool(remembered)
+        return found, not faults or bool(remembered)
 
     def _array(self) -> Optional[int]:
         """Returns the address of the ring of unloaded drivers, None if the dump does not show it."""

@@ -58,7 +58,7 @@ class DumpFacts:
 
     def input(self) -> Input:
         """Returns the kind of input, a dump, and whether it has full memory and is complete."""
-        _, said = memory_ranges(self._dump)
-        if says(said, Word.BEYOND_THE_FILE):
+        _, faults = memory_ranges(self._dump)
+        if says(faults, Word.BEYOND_THE_FILE):
             return Input(PROCESS_DUMP, TRUNCATED)
         return Input(PROCESS_DUMP, ALL if self._dump.flags & _WITH_FULL_MEMORY else SOME)

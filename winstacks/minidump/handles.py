@@ -50,10 +50,10 @@ class DumpHandles:
 
     def list_events(self, space: AddressSpace) -> Iterator[HandleEvent]:
         """Yields the events in the order of the dump, and a gap for events that cannot be read."""
-        operations, said = handle_operation_list(self._dump)
-        handles, said_handles = handle_data(self._dump)
-        if said or said_handles:
-            yield hole(space, said, said_handles)
+        operations, faults = handle_operation_list(self._dump)
+        handles, handle_faults = handle_data(self._dump)
+        if faults or handle_faults:
+            yield hole(space, faults, handle_faults)
         opened = {handle.Handle: handle for handle in handles}
         closed = {
             operation.Handle for operation in operations if _EVENTS.get(operation.OperationType) == "close"

@@ -43,9 +43,9 @@ class DumpModules:
 
     @cached_property
     def _listed(self) -> Tuple[List[MinidumpModule], bool]:
-        found, said = module_list(self._dump)
+        found, faults = module_list(self._dump)
         states = thread_states(self._dump)
-        return found, not said and not (states is not None and states.flags & INCOMPLETE_MODULES)
+        return found, not faults and not (states is not None and states.flags & INCOMPLETE_MODULES)
 
     @cached_property
     def _by_base(self) -> Dict[int, MinidumpModule]:

@@ -70,12 +70,12 @@ def memory(dump: Minidump) -> Tuple[List[MemoryRange], Status]:
     stacks = [
         MemoryRange(thread.StartOfMemoryRange, thread.Stack.Rva, thread.Stack.DataSize) for thread in listed
     ]
-    found, said = memory_ranges(dump, stacks)
+    found, faults = memory_ranges(dump, stacks)
     ours = [
         MemoryRange(frame.Address, frame.Location.Rva, frame.Location.DataSize)
         for frame in trap_frames(dump)[0]
     ]
-    return with_ranges(dump, found, ours), said
+    return with_ranges(dump, found, ours), faults
 
 
 def dump_of(context: interfaces.context.ContextInterface, layer_name: str) -> Minidump:

@@ -225,8 +225,8 @@ class DumpProcess:
             return
         incomplete = self._states is not None and self._states.flags & INCOMPLETE_THREADS
         if (self._said or incomplete) and not tids:
-            said = status(self._said, Word.THREAD_LIST_DAMAGED)
-            yield user_thread(self.native, None, None, wow64=self.wow64, status=said)
+            faults = status(self._said, Word.THREAD_LIST_DAMAGED)
+            yield user_thread(self.native, None, None, wow64=self.wow64, status=faults)
         for thread in self._threads:
             if not tids or thread.ThreadId in tids:
                 yield self._thread(thread)
@@ -238,7 +238,7 @@ class DumpProcess:
     def _thread(self, thread: MinidumpThread) -> Thread:
         info = self._infos.get(thread.ThreadId)
         flags = 0 if info is None else info.DumpFlags
-        saved, said = context(self._dump, thread.ThreadContext)
+        saved, faults = context(self._dump, thread.ThreadContext)
         state = self._state(thread.ThreadId, self._image.machine)
         contexts = [_told(SavedContext(self._image.machine, saved), state)]
         if self.wow64 is not None:
@@ -258,7 +258,7 @@ class DumpProcess:
                 Said(Word.EXCEPTION, None, (code,)) if code is not None else None,
                 Word.TERMINATED if flags & EXITED_THREAD else None,
                 Word.NOT_A_CONTEXT if flags & INVALID_CONTEXT and state is None else None,
-                said,
+                faults,
             ),
         )
         known = state is not None and state.known & KNOWN_START_ADDRESS

@@ -147,8 +147,8 @@ class ProcessDump:
         unread = Said(Word.BYTES_ARE_ZERO, self.memory.unread) if self.memory.unread else None
         return status(self._native.remark, *(stream.status for stream in self.streams), unread)
 
-    def _made(self, name: str, entries: int, said: Status = NOTHING) -> None:
-        self.streams.append(StreamFigures(name, entries, said))
+    def _made(self, name: str, entries: int, faults: Status = NOTHING) -> None:
+        self.streams.append(StreamFigures(name, entries, faults))
 
     def _put_system(self) -> None:
         streams.system_info(self._draft, self._system.system)

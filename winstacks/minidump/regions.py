@@ -47,11 +47,11 @@ class DumpRegions:
 
     @cached_property
     def _regions(self) -> Tuple[List[Region], bool]:
-        infos, said = memory_info_list(self._dump)
+        infos, faults = memory_info_list(self._dump)
         if has_memory_info(self._dump) and infos:
             states = thread_states(self._dump)
             cut = states is not None and states.flags & INCOMPLETE_REGIONS
-            return _joined(infos), not said and not cut
+            return _joined(infos), not faults and not cut
         modules, _ = module_list(self._dump)
         return [
             Region(module.BaseOfImage, module.BaseOfImage + module.SizeOfImage, module.BaseOfImage, True)

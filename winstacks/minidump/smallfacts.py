@@ -42,8 +42,8 @@ class SmallDumpFacts:
             for name, value, usable in (("SystemTime", now, crashed), ("SystemUpTime", up, counted))
             if value and usable is None
         )
-        said = status(Said(Word.CONTRADICTED, None, wrong) if wrong else None)
-        return Clock(crashed, counted, SYSTEM_UP_TIME if counted else "", counted, None, said)
+        faults = status(Said(Word.CONTRADICTED, None, wrong) if wrong else None)
+        return Clock(crashed, counted, SYSTEM_UP_TIME if counted else "", counted, None, faults)
 
     def kernel(self) -> Kernel:
         """Returns the version of Windows."""
@@ -72,8 +72,8 @@ class SmallDumpFacts:
 
     def input(self) -> Input:
         """Returns the kind of input, a small dump, whether it is complete, and the bug check."""
-        _, said = memory_ranges(self._dump)
-        cut = says(status(self._dump.status, said), Word.BEYOND_THE_FILE)
+        _, faults = memory_ranges(self._dump)
+        cut = says(status(self._dump.status, faults), Word.BEYOND_THE_FILE)
         header = self._dump.header
         return Input(SMALL_DUMP, TRUNCATED if cut else SOME, header.BugCheckCode, header.BugCheckParameters)
 

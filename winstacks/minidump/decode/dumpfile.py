@@ -146,13 +146,13 @@ class Minidump:
                 f"only {VERSION:#x} is known"
             )
         self.version = version >> 16
-        rows, said = self._rows(rva, count)
+        rows, faults = self._rows(rva, count)
         used = [row for row in rows if row != (_UNUSED, 0, 0)]
         taken = (0, HEADER.size), (rva, rva + len(rows) * DIRECTORY.size)
         shared = overlapping([*taken, *((at, at + length) for _, length, at in used)])
         missing = self._missing({row[0] for row in used})
         self.status = status(
-            said,
+            faults,
             Word.OVERLAP if 0 in shared or 1 in shared else None,
             Said(Word.STREAMS_MISSING, None, missing) if missing else None,
         )
@@ -167,11 +167,11 @@ class Minidump:
         data = self.available(rva, read * DIRECTORY.size)
         whole = len(data) - len(data) % DIRECTORY.size
         missing = read * DIRECTORY.size - len(data)
-        said = status(
+        faults = status(
             Word.LIMIT if count > MAX_STREAMS else None,
             Said(Word.BEYOND_THE_FILE, missing) if missing else None,
         )
-        return list(DIRECTORY.iter_unpack(data[:whole])), said
+        return list(DIRECTORY.iter_unpack(data[:whole])), faults
 
     def _missing(self, present: Set[int]) -> Tuple[str, ...]:
         """Returns the names of the streams that Flags requests and the dump lacks."""
@@ -329,8 +329,8 @@ def counted(
         return [], stream
     (count,) = members
     start = rva + (8 if end - rva == 8 + count * form.size and count else 4)
-    found, said = elements(dump, start, end, count, form.size, form, limit, member)
-    return found, status(stream, said)
+    found, faults = elements(dump, start, end, count, form.size, form, limit, member)
+    return found, status(stream, faults)
 
 
 def headed(
@@ -353,8 +353,8 @@ def headed(
     header_size, entry_size, count = members[:3]
     if header_size < header.size:
         return [], status(stream, Said(Word.HEADER, None, ("SizeOfHeader",)))
-    found, said = elements(dump, rva + header_size, end, count, entry_size, form, limit, member)
-    return found, status(stream, said)
+    found, faults = elements(dump, rva + header_size, end, count, entry_size, form, limit, member)
+    return found, status(stream, faults)
 
 
 def overlapping(ranges: Sequence[Tuple[int, int]]) -> Dict[int, int]:

@@ -73,19 +73,19 @@ class TokenInfo(NamedTuple):
 
 def handle_data(dump: Minidump) -> Tuple[List[HandleDescriptor], Status]:
     """Returns the handles of HandleDataStream, and the status of the stream."""
-    found, said = headed(dump, _HANDLE_DATA, HANDLE_HEADER, HANDLE, MAX_HANDLES, "NumberOfDescriptors")
+    found, faults = headed(dump, _HANDLE_DATA, HANDLE_HEADER, HANDLE, MAX_HANDLES, "NumberOfDescriptors")
     return [
         HandleDescriptor(handle, dump.string(type_rva), dump.string(name_rva), *rest[:4])
         for handle, type_rva, name_rva, *rest in found
-    ], said
+    ], faults
 
 
 def handle_operation_list(dump: Minidump) -> Tuple[List[HandleOperation], Status]:
     """Returns the operations of HandleOperationListStream in its order, and the status of the stream."""
-    found, said = headed(
+    found, faults = headed(
         dump, _HANDLE_OPERATION_LIST, HANDLE_HEADER, _OPERATION, MAX_OPERATIONS, "NumberOfEntries"
     )
-    return [_operation(row) for row in found], said
+    return [_operation(row) for row in found], faults
 
 
 def token_info_list(dump: Minidump) -> Tuple[List[TokenInfo], Status]:

@@ -60,7 +60,7 @@ def memory_ranges(dump: Minidump, stacks: Iterable[MemoryRange] = ()) -> Tuple[L
         stacks: the stacks that the threads name, because a writer may leave them out of the lists; if a list
             has the same range, the list's range counts without a warning
     """
-    listed, said = _memory64_list(dump)
+    listed, faults = _memory64_list(dump)
     found, said_small = _memory_list(dump)
     listed, beyond, outside = _cut(dump, [*listed, *found])
     apart, by_file = disjoint(listed, by_file=True)
@@ -72,7 +72,7 @@ def memory_ranges(dump: Minidump, stacks: Iterable[MemoryRange] = ()) -> Tuple[L
     found = with_ranges(dump, found, beneath)
     beyond, outside, overlaps = beyond + beyond_stacks, outside or outside_stacks, by_file + by_address
     return found, status(
-        said,
+        faults,
         said_small,
         Said(Word.BEYOND_THE_FILE, beyond) if beyond else None,
         Said(Word.RANGES_OVERLAP, overlaps) if overlaps else None,
@@ -113,7 +113,7 @@ def _unlisted(stacks: List[MemoryRange], listed: List[MemoryRange], known: List[
 
 def memory_info_list(dump: Minidump) -> Tuple[List[MemoryInfo], Status]:
     """Returns the regions of MemoryInfoListStream in its order, and the status of the stream."""
-    found, said = headed(
+    found, faults = headed(
         dump, _MEMORY_INFO_LIST, MEMORY_INFO_HEADER, MEMORY_INFO, MAX_RANGES, "NumberOfEntries"
     )
     regions = [MemoryInfo(*row[:3], *row[4:8]) for row in found]
@@ -122,7 +122,7 @@ def memory_info_list(dump: Minidump) -> Tuple[List[MemoryInfo], Status]:
     # The writer calls VirtualQuery from the first address to the last: a region ends where the next begins.
     apart = any(before[1] < after[0] for before, after in zip(ranges, ranges[1:]))
     return regions, status(
-        said,
+        faults,
         Said(Word.RANGES_OVERLAP, overlaps) if overlaps else None,
         Said(Word.CONTRADICTED, None, ("RegionSize",)) if apart else None,
     )
@@ -134,8 +134,8 @@ def has_memory_info(dump: Minidump) -> bool:
 
 
 def _memory_list(dump: Minidump) -> Tuple[List[MemoryRange], Status]:
-    found, said = counted(dump, _MEMORY_LIST, _RANGE, MAX_RANGES, "NumberOfMemoryRanges")
-    return [MemoryRange(start, rva, size) for start, size, rva in found], said
+    found, faults = counted(dump, _MEMORY_LIST, _RANGE, MAX_RANGES, "NumberOfMemoryRanges")
+    return [MemoryRange(start, rva, size) for start, size, rva in found], faults
 
 
 def _memory64_list(dump: Minidump) -> Tuple[List[MemoryRange], Status]:
@@ -143,7 +143,7 @@ def _memory64_list(dump: Minidump) -> Tuple[List[MemoryRange], Status]:
     if not members:
         return [], stream
     count, offset = members
-    found, said = elements(
+    found, faults = elements(
         dump,
         rva + RANGE64_HEADER.size,
         end,
@@ -164,7 +164,7 @@ def _memory64_list(dump: Minidump) -> Tuple[List[MemoryRange], Status]:
     )
     return ranges, status(
         stream,
-        said,
+        faults,
         None if ends and apart else Said(Word.CONTRADICTED, None, ("BaseRva", "DataSize")),
     )
 

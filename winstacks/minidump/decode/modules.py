@@ -61,14 +61,14 @@ class MinidumpUnloadedModule(NamedTuple):
 
 def module_list(dump: Minidump) -> Tuple[List[MinidumpModule], Status]:
     """Returns the modules of ModuleListStream, and the status of the stream."""
-    found, said = counted(dump, _MODULE_LIST, MODULE, MAX_MODULES, "NumberOfModules")
+    found, faults = counted(dump, _MODULE_LIST, MODULE, MAX_MODULES, "NumberOfModules")
     modules = [_module(dump, row) for row in found]
     unnamed = any(module.ModuleName is None for module in modules)
     shared = overlapping(
         [(module.BaseOfImage, module.BaseOfImage + module.SizeOfImage) for module in modules]
     )
     return modules, status(
-        said,
+        faults,
         Said(Word.HEADER, None, ("ModuleNameRva",)) if unnamed else None,
         Said(Word.CONTRADICTED, None, ("BaseOfImage", "SizeOfImage")) if shared else None,
     )
@@ -76,10 +76,10 @@ def module_list(dump: Minidump) -> Tuple[List[MinidumpModule], Status]:
 
 def unloaded_module_list(dump: Minidump) -> Tuple[List[MinidumpUnloadedModule], Status]:
     """Returns the modules of UnloadedModuleListStream, and the status of the stream."""
-    found, said = headed(
+    found, faults = headed(
         dump, _UNLOADED_MODULE_LIST, UNLOADED_HEADER, UNLOADED, MAX_MODULES, "NumberOfEntries"
     )
-    return [MinidumpUnloadedModule._make((*row, dump.string(rva))) for *row, rva in found], said
+    return [MinidumpUnloadedModule._make((*row, dump.string(rva))) for *row, rva in found], faults
 
 
 def _module(dump: Minidump, row: Tuple) -> MinidumpModule:

@@ -164,9 +164,9 @@ def system_info(dump: Minidump) -> Optional[SystemInfo]:
     read = _read(dump, _SYSTEM_INFO, SYSTEM)
     if read is None:
         return None
-    members, said = read
+    members, faults = read
     *before, csd_rva, suite, _, cpu = members
-    return SystemInfo._make((*before, dump.string(csd_rva), suite, cpu, said))
+    return SystemInfo._make((*before, dump.string(csd_rva), suite, cpu, faults))
 
 
 def misc_info(dump: Minidump) -> Optional[MiscInfo]:
@@ -174,11 +174,11 @@ def misc_info(dump: Minidump) -> Optional[MiscInfo]:
     read = _read(dump, _MISC_INFO, MISC)
     if read is None:
         return None
-    members, said = read
+    members, faults = read
     stream = dump.stream(_MISC_INFO)
     size = min(members[0], stream.Location.DataSize if stream is not None else 0)
     if members[0] not in _MISC_SIZES:
-        said = status(said, Said(Word.HEADER, None, ("SizeOfInfo",)))
+        faults = status(faults, Said(Word.HEADER, None, ("SizeOfInfo",)))
     flags = members[1]
 
     def vouched(flag: int, end: int, *values: object) -> Tuple[object, ...]:
@@ -198,7 +198,7 @@ def misc_info(dump: Minidump) -> Optional[MiscInfo]:
         *vouched(0x100, 832, _wide(members[22]), _wide(members[23])),
         members[26] if size >= 1364 else None,
         *vouched(0x200, 1364, members[28]),
-        said,
+        faults,
     )
     return MiscInfo._make(values)
 
@@ -208,18 +208,18 @@ def process_vm_counters(dump: Minidump) -> Optional[ProcessVmCounters]:
     read = _read(dump, _VM_COUNTERS, _COUNTERS_1)
     if read is None:
         return None
-    members, said = read
+    members, faults = read
     if members[0] == 1:
         *common, private = members[2:]
-        return ProcessVmCounters._make((1, None, *common, None, None, private, *((None,) * 7), said))
+        return ProcessVmCounters._make((1, None, *common, None, None, private, *((None,) * 7), faults))
     read = _read(dump, _VM_COUNTERS, _COUNTERS_2)
     if members[0] != 2 or read is None:
         return None
-    members, said = read
+    members, faults = read
     flags = members[1]
     parts = ((_VIRTUAL_SIZE, 11, 13), (_EX, 13, 14), (_EX2, 14, 16), (_JOB, 16, 21))
     given = [member if flags & flag else None for flag, low, high in parts for member in members[low:high]]
-    return ProcessVmCounters._make((*members[:11], *given, said))
+    return ProcessVmCounters._make((*members[:11], *given, faults))
 
 
 def system_memory_info(dump: Minidump) -> Optional[SystemMemoryInfo]:
@@ -227,9 +227,9 @@ def system_memory_info(dump: Minidump) -> Optional[SystemMemoryInfo]:
     read = _read(dump, _MEMORY_INFO, _BASIC)
     if read is None:
         return None
-    members, said = read
+    members, faults = read
     performance = members[13:] if members[1] & _BASIC_PERFORMANCE else (None,) * 4
-    return SystemMemoryInfo._make((*members[:12], *performance, said))
+    return SystemMemoryInfo._make((*members[:12], *performance, faults))
 
 
 def comments(dump: Minidump) -> Tuple[Tuple[int, str, Status], ...]:

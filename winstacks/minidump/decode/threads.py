@@ -107,17 +107,17 @@ class ExceptionStream(NamedTuple):
 
 def listed_threads(dump: Minidump) -> Tuple[List[MinidumpThread], Status]:
     """Returns the threads of ThreadListStream, and the faults that this stream alone shows."""
-    found, said = counted(dump, _THREAD_LIST, THREAD, MAX_THREADS, "NumberOfThreads")
+    found, faults = counted(dump, _THREAD_LIST, THREAD, MAX_THREADS, "NumberOfThreads")
     return [
         MinidumpThread._make((*row[:6], Location(*row[6:8]), Location(*row[8:10]))) for row in found
-    ], said
+    ], faults
 
 
 def thread_list(dump: Minidump) -> Tuple[List[MinidumpThread], Status]:
     """Returns the threads of ThreadListStream, and its faults, also those that other streams show."""
-    listed, said = listed_threads(dump)
+    listed, faults = listed_threads(dump)
     wrong = tuple(_contradicted(dump, listed)) if dump.stream(_THREAD_LIST) is not None else ()
-    return listed, status(said, Said(Word.CONTRADICTED, None, wrong) if wrong else None)
+    return listed, status(faults, Said(Word.CONTRADICTED, None, wrong) if wrong else None)
 
 
 def _contradicted(dump: Minidump, listed: Sequence[MinidumpThread]) -> Iterator[str]:
@@ -149,16 +149,16 @@ def _contradicted(dump: Minidump, listed: Sequence[MinidumpThread]) -> Iterator[
 
 def thread_info_list(dump: Minidump) -> Tuple[List[ThreadInfo], Status]:
     """Returns the entries of ThreadInfoListStream, and the status of the stream."""
-    found, said = headed(
+    found, faults = headed(
         dump, _THREAD_INFO_LIST, THREAD_INFO_HEADER, THREAD_INFO, MAX_THREADS, "NumberOfEntries"
     )
-    return [ThreadInfo(*row) for row in found], said
+    return [ThreadInfo(*row) for row in found], faults
 
 
 def thread_names(dump: Minidump) -> Tuple[List[ThreadName], Status]:
     """Returns the names of ThreadNamesStream, and the status of the stream."""
-    found, said = counted(dump, _THREAD_NAMES, THREAD_NAME, MAX_THREADS, "NumberOfThreadNames")
-    return [ThreadName(thread_id, dump.string(rva)) for thread_id, rva in found], said
+    found, faults = counted(dump, _THREAD_NAMES, THREAD_NAME, MAX_THREADS, "NumberOfThreadNames")
+    return [ThreadName(thread_id, dump.string(rva)) for thread_id, rva in found], faults
 
 
 def exception_stream(dump: Minidump) -> Optional[ExceptionStream]:

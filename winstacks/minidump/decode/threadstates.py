@@ -110,7 +110,7 @@ def thread_states(dump: Minidump) -> Optional[ThreadStates]:
     members = head(dump, THREAD_STATES, THREADS_HEADER).members
     if not members:
         return None
-    found, said = headed(dump, THREAD_STATES, THREADS_HEADER, THREAD_STATE, MAX_THREADS, "NumberOfEntries")
+    found, faults = headed(dump, THREAD_STATES, THREADS_HEADER, THREAD_STATE, MAX_THREADS, "NumberOfEntries")
     threads: Dict[Tuple[int, int], ThreadState] = {}
     for tid, machine, state, reason, unknown, unsure, text, known in found:
         threads.setdefault(
@@ -127,15 +127,15 @@ def thread_states(dump: Minidump) -> Optional[ThreadStates]:
             ),
         )
     flags, name, _, unread, peb, peb32 = members[3:]
-    return ThreadStates(flags, dump.string(name), unread, peb, peb32, threads, said)
+    return ThreadStates(flags, dump.string(name), unread, peb, peb32, threads, faults)
 
 
 def mapped_files(dump: Minidump) -> Tuple[Dict[int, Optional[str]], Status]:
     """Returns the paths of WinstacksFileListStream by BaseOfMapping, and the status of the stream."""
     if dump.stream(MAPPED_FILES) is None:
         return {}, NOTHING
-    found, said = headed(dump, MAPPED_FILES, FILES_HEADER, MAPPED_FILE, MAX_RANGES, "NumberOfEntries")
-    return {base: dump.string(rva) for base, rva, _ in reversed(found)}, said
+    found, faults = headed(dump, MAPPED_FILES, FILES_HEADER, MAPPED_FILE, MAX_RANGES, "NumberOfEntries")
+    return {base: dump.string(rva) for base, rva, _ in reversed(found)}, faults
 
 
 class KeptTrapFrame(NamedTuple):
@@ -150,8 +150,8 @@ def trap_frames(dump: Minidump) -> Tuple[List[KeptTrapFrame], Status]:
     """Returns the entries of WinstacksTrapFrameListStream in its order, and the status of the stream."""
     if dump.stream(TRAP_FRAMES) is None:
         return [], NOTHING
-    found, said = headed(dump, TRAP_FRAMES, FILES_HEADER, TRAP_FRAME, MAX_THREADS, "NumberOfEntries")
-    return [KeptTrapFrame(address, tid, Location(*place)) for address, tid, _, *place in found], said
+    found, faults = headed(dump, TRAP_FRAMES, FILES_HEADER, TRAP_FRAME, MAX_THREADS, "NumberOfEntries")
+    return [KeptTrapFrame(address, tid, Location(*place)) for address, tid, _, *place in found], faults
 
 
 def bits_of(names: Sequence[str]) -> int:
@@ -171,5 +171,5 @@ def listed(dump: Minidump) -> Tuple[List[ThreadState], Status]:
 
 def listed_files(dump: Minidump) -> Tuple[List[str], Status]:
     """Returns the readable paths of WinstacksFileListStream, and the status of the stream."""
-    found, said = mapped_files(dump)
-    return [path for path in found.values() if path is not None], said
+    found, faults = mapped_files(dump)
+    return [path for path in found.values() if path is not None], faults

@@ -168,11 +168,11 @@ class TriageDump:
             size = next((start for start in self._starts if start > offset), self.size) - offset
         data = self.available(offset, size)
         missing = min(size, MAX_PART) - len(data)
-        said = status(
+        faults = status(
             Said(Word.BEYOND_THE_FILE, missing) if missing else None,
             Word.LIMIT if size > MAX_PART else None,
         )
-        return Part(name, offset, size, data, said)
+        return Part(name, offset, size, data, faults)
 
     @property
     def context(self) -> Part:
@@ -214,7 +214,7 @@ class TriageDump:
 
     def listed_memory(self) -> Tuple[List[MemoryRange], Status]:
         """Returns the memory that the dump claims to have, the ranges with precedence first."""
-        found, said = self.blocks()
+        found, faults = self.blocks()
         call_stack = self.member("TopOfStack"), self.call_stack.offset, self.member("SizeOfCallStack")
         page = (
             self.member("DataPageAddress"),
@@ -226,7 +226,7 @@ class TriageDump:
         for address, offset, size in (call_stack, data, page):
             if address and offset and size:
                 found.append(MemoryRange(self.canonical(address), offset, size))
-        return found, said
+        return found, faults
 
     def _offset(self, name: str) -> int:
         """Returns the offset of a part, 0 if the value cannot be an offset of the file."""
@@ -260,7 +260,7 @@ def memory_ranges(dump: TriageDump, more: Iterable[MemoryRange] = ()) -> Tuple[L
         dump: the dump
         more: structures whose addresses come from other structures
     """
-    listed, said = dump.listed_memory()
+    listed, faults = dump.listed_memory()
     kept, beyond = [], 0
     for candidate in listed:
         length = (
@@ -278,7 +278,7 @@ def memory_ranges(dump: TriageDump, more: Iterable[MemoryRange] = ()) -> Tuple[L
     found, _ = disjoint(apart, by_file=False)
     lost = sum(not _covered(found, candidate) for candidate in kept) if shared else 0
     return found, status(
-        said,
+        faults,
         Said(Word.BEYOND_THE_FILE, beyond) if beyond else None,
         Said(Word.RANGES_OVERLAP, lost) if lost else None,
     )
