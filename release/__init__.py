@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What `dev.py release` makes of the last commit, and how that is checked. Users need nothing of it."""
+"""`dev.py release`: makes and checks a release of the last commit. Users do not need it."""
 
 import pathlib
 
@@ -9,4 +9,4 @@ NAME = "volatility3-stacktraces"
 
 
 class ReleaseError(Exception):
-    """What keeps the release from being made, in a sentence."""
+    """The reason why a release cannot be made, as a sentence."""

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Makes a release of the last commit in a folder, and says what was checked.
+"""Makes a release of the last commit in a folder, and reports the checks.
 
 python3 dev.py release [FOLDER]      FOLDER is new or empty, by default dist/
 """
@@ -22,10 +22,10 @@ CHECKSUMS = "SHA256SUMS"
 
 
 def make(target: pathlib.Path) -> List[pathlib.Path]:
-    """Makes and checks a release; returns its files, which appear in the target after all checks.
+    """Makes and checks a release; returns its files, which reach the target folder after all checks.
 
     Raises:
-        ReleaseError: a check has failed
+        ReleaseError: a check failed
     """
     epoch = archives.commit_time()
     for line in archives.changed():
@@ -55,7 +55,8 @@ def said(text: str) -> None:
 
 
 def _tried(folder: pathlib.Path, made: List[pathlib.Path], epoch: int, version: str) -> pathlib.Path:
-    """Installs each archive and runs the plugins; returns the bill of what the wheel brought."""
+    """Installs each archive and runs the plugins; returns the bill of materials of the wheel's
+    installation."""
     wheel, source, packed = made
     image = installs.Sample(folder)
     wheeled, sourced = (installs.Environment(folder / name) for name in ("wheel", "source"))
@@ -74,9 +75,13 @@ def _tried(folder: pathlib.Path, made: List[pathlib.Path], epoch: int, version: 
 
 
 def _needed(environment: installs.Environment) -> List[str]:
-    """Returns the packages that the wheel brought beside itself, with their versions."""
-    metadata = [each["metadata"] for each in environment.installed()]
-    return [f"{each['name']}=={each['version']}" for each in metadata if bill.plain(each["name"]) != NAME]
+    """Returns the packages installed with the wheel, with their versions."""
+    metadata = [package["metadata"] for package in environment.installed()]
+    return [
+        f"{package['name']}=={package['version']}"
+        for package in metadata
+        if bill.plain(package["name"]) != NAME
+    ]
 
 
 def _delivered(target: pathlib.Path, made: List[pathlib.Path]) -> List[pathlib.Path]:
@@ -84,7 +89,7 @@ def _delivered(target: pathlib.Path, made: List[pathlib.Path]) -> List[pathlib.P
     target.mkdir(parents=True, exist_ok=True)
     for path in made:
         (target / path.name).write_bytes(path.read_bytes())
-    # Newlines as sha256sum -c wants them, on Windows as well.
+    # sha256sum -c needs these newlines, on Windows as well.
     (target / CHECKSUMS).write_bytes(sums.encode())
     return [*(target / path.name for path in made), target / CHECKSUMS]
 

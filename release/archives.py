@@ -1,9 +1,9 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The archives of a release: wheel, source archive and plugin folder; made again, they have the same bytes.
+"""The archives of a release: wheel, source archive and plugin folder; they are reproducible byte for byte.
 
-All is made of what is committed. Names are sorted, times are that of the commit, nobody owns a file, and
-every file has the mode 644.
+They contain committed files only. Names are sorted, times are the time of the commit, files have no owner and
+the mode 644.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from typing import Dict, Iterator, List, Tuple
 from . import NAME, ROOT, ReleaseError
 
 PLUGIN_FOLDERS = ("volatility3_plugins", "winstacks", "symbols/windows/stacktraces")
-"""What `vol -p` needs, as it lies in the tree."""
+"""Folders that `vol -p` needs, as paths in the tree."""
 PLUGIN_SUFFIXES = (".py", ".json", ".typed", ".js", ".css")
-"""Kinds of files that run; the texts of symbol tables and their README stay in the tree."""
+"""Suffixes of files that run; the texts of symbol tables and their README stay in the tree."""
 
 README = """\
 # Stack traces in Windows memory images, for Volatility 3
@@ -53,12 +53,12 @@ print(getattr(build_meta, sys.argv[1])(sys.argv[2]))
 
 
 def commit_time() -> int:
-    """Returns when the last commit was made, in seconds since 1970."""
+    """Returns the time of the last commit, in seconds since 1970."""
     return int(_git("log", "-1", "--format=%ct"))
 
 
 def changed() -> List[str]:
-    """Returns what differs from the last commit: nothing of this is in a release."""
+    """Returns the differences from the last commit; a release contains none of them."""
     return _git("status", "--porcelain").decode(errors="replace").splitlines()
 
 
@@ -73,7 +73,7 @@ def build(tree: pathlib.Path, target: pathlib.Path, epoch: int) -> List[pathlib.
     """Builds wheel and source archive of a tree with the running Python; returns both.
 
     Raises:
-        ReleaseError: the build has failed
+        ReleaseError: the build failed
     """
     target.mkdir(parents=True)
     environment = dict(os.environ, SOURCE_DATE_EPOCH=str(epoch), PYTHONHASHSEED="0")
@@ -86,15 +86,15 @@ def build(tree: pathlib.Path, target: pathlib.Path, epoch: int) -> List[pathlib.
         if done.returncode:
             raise ReleaseError(f"{hook} has failed:\n{done.stdout}\n{done.stderr}")
         made.append(target / done.stdout.splitlines()[-1])
-    # setuptools gives a source archive the times and owners of the files that it has read.
+    # setuptools gives a source archive the times and owners of the files that it read.
     settle(made[1], epoch)
     return made
 
 
 def settle(path: pathlib.Path, epoch: int) -> None:
-    """Rewrites a .tar.gz so that its bytes follow from the names and contents of its files alone."""
+    """Rewrites a .tar.gz so that its bytes depend only on the names and contents of its files."""
     with tarfile.open(path) as archive:
-        files = {each.name: _content(archive, each) for each in archive.getmembers() if each.isfile()}
+        files = {member.name: _content(archive, member) for member in archive.getmembers() if member.isfile()}
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for name in sorted(files):
@@ -113,7 +113,7 @@ def _content(archive: tarfile.TarFile, entry: tarfile.TarInfo) -> bytes:
 
 
 def plugin_files(tree: pathlib.Path, version: str, volatility: str) -> Dict[str, bytes]:
-    """Returns the files of the folder for `vol -p`, by their names in it.
+    """Returns the files of the folder for `vol -p`, by their names in the folder.
 
     Args:
         volatility: the range of Volatility that setup.cfg states
@@ -139,20 +139,20 @@ def plugin_files(tree: pathlib.Path, version: str, volatility: str) -> Dict[str,
 
 
 def write_zip(path: pathlib.Path, files: Dict[str, bytes], epoch: int) -> pathlib.Path:
-    """Packs files below one folder, which the community repository of Volatility takes as it is."""
+    """Packs files below one folder, in the form that Volatility's community repository takes."""
     stamp = time.gmtime(max(epoch, 315532800))[:6]  # ZIP knows no time before 1980
     with zipfile.ZipFile(path, "w") as archive:
         for name in sorted(files):
             entry = zipfile.ZipInfo(f"{NAME}/{name}", stamp)
             entry.compress_type = zipfile.ZIP_DEFLATED
-            # As on Unix, whatever this is made on.
+            # As on Unix, on every system.
             entry.create_system, entry.external_attr = 3, 0o100644 << 16
             archive.writestr(entry, files[name])
     return path
 
 
 def unpack(path: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
-    """Unpacks a plugin archive; returns the folder that it holds."""
+    """Unpacks a plugin archive; returns the folder inside it."""
     shutil.unpack_archive(path, folder)
     return folder / NAME
 

@@ -2,8 +2,8 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """The bill of materials (SBOM) of a release, in the JSON of CycloneDX.
 
-It names the packages that the wheel brought into an empty environment, with the versions on which the plugins
-then ran, and how each depends on others. The packages of an extra are those of who asks for the extra.
+It lists the packages that the wheel installed into an empty environment, with the versions on which the
+plugins then ran, and their dependencies. A package does not depend on the packages of its extras.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from . import NAME, ReleaseError
 
 
 def plain(name: str) -> str:
-    """Returns the one form of a package's name (PEP 503)."""
+    """Returns the normalized name of a package (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def bill(installed: List[Dict[str, Any]], made: Iterable[pathlib.Path], epoch: int) -> str:
-    """Returns the bill as text; it is the same for the same packages, archives and time.
+    """Returns the bill as text; equal packages, archives and time give an equal text.
 
     Args:
-        installed: the key `installed` of `pip inspect` in an environment that has our wheel
+        installed: the key `installed` of `pip inspect` in an environment with this project's wheel
         made: the archives of the release
         epoch: the time of the commit, in seconds since 1970
 
     Raises:
-        ReleaseError: the environment does not have our package
+        ReleaseError: the environment lacks this project's package
     """
-    metadata = {plain(each["metadata"]["name"]): each["metadata"] for each in installed}
+    metadata = {plain(package["metadata"]["name"]): package["metadata"] for package in installed}
     if NAME not in metadata:
         raise ReleaseError(f"{NAME} is not in the environment of which a bill is wanted")
-    components = {name: _component(name, each) for name, each in metadata.items() if name != NAME}
+    components = {name: _component(name, package) for name, package in metadata.items() if name != NAME}
     ours = _component(NAME, metadata[NAME])
     ours.type = ComponentType.APPLICATION
     parts = [
@@ -65,19 +65,19 @@ def bill(installed: List[Dict[str, Any]], made: Iterable[pathlib.Path], epoch: i
     bom.metadata.component = ours
     bom.metadata.timestamp = datetime.datetime.fromtimestamp(epoch, datetime.timezone.utc)
     listed = "\n".join(
-        [f"{name} {each['version']}" for name, each in sorted(metadata.items())]
+        [f"{name} {package['version']}" for name, package in sorted(metadata.items())]
         + [f"{part.name} {sorted(part.hashes)[0].content}" for part in parts]
     )
     bom.serial_number = uuid.uuid5(uuid.NAMESPACE_OID, listed)
     components[NAME] = ours
-    for name, each in metadata.items():
-        needed = set(map(_needed, each.get("requires_dist", []))) & set(components)
+    for name, package in metadata.items():
+        needed = set(map(_needed, package.get("requires_dist", []))) & set(components)
         bom.register_dependency(components[name], [components[other] for other in sorted(needed)])
     return make_outputter(bom, OutputFormat.JSON, SchemaVersion.V1_6).output_as_string(indent=2) + "\n"
 
 
 def _needed(line: str) -> str:
-    """Returns the package that a requirement names; an empty text for one of an extra."""
+    """Returns the package that a requirement names; an empty text for a requirement of an extra."""
     requirement = Requirement(line)
     wanted = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
     return plain(requirement.name) if wanted else ""
@@ -85,7 +85,7 @@ def _needed(line: str) -> str:
 
 def _component(name: str, metadata: Dict[str, Any]) -> Component:
     said = metadata.get("license_expression") or metadata.get("license")
-    # Some packages give the whole text of their licence in the place of its name.
+    # Some packages give the whole text of their licence instead of its name.
     licenses = [DisjunctiveLicense(name=said)] if said and "\n" not in said else []
     return Component(
         name=name,

@@ -15,13 +15,13 @@ IN_WHEEL = {
     "stackfleet/": "stackfleet/",
     "symbols/windows/stacktraces/": "volatility3/symbols/windows/stacktraces/",
 }
-"""Where the wheel has the files of a folder of the tree."""
+"""Folders in the wheel by folder of the tree."""
 METADATA = ("setup.py", "MANIFEST.in", "pyproject.toml", "README.md", "LICENSE")
 NOTES = ("volatility3/volatility3-stacktraces.txt", "volatility3/symbols/windows/volatility3-stacktraces.txt")
 
 
 def runs(tree: pathlib.Path) -> Dict[str, bytes]:
-    """Returns the files of a tree that run in a user's Volatility, by their names in the tree."""
+    """Returns the files of a tree that run in a user's Volatility, by path in the tree."""
     return {
         path.relative_to(tree).as_posix(): path.read_bytes()
         for folder in IN_WHEEL
@@ -31,7 +31,7 @@ def runs(tree: pathlib.Path) -> Dict[str, bytes]:
 
 
 def differences(tree: pathlib.Path, made: Iterable[pathlib.Path]) -> List[str]:
-    """Returns a line for each file that an archive lacks, has beside those of the tree, or has altered."""
+    """Returns a line for each file that an archive lacks, that only the archive has, or that differs."""
     files = runs(tree)
     found = []
     for path in made:

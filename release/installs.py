@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""A release is tried as a user would: each archive in an environment that has nothing else, on the sample."""
+"""Tries a release as a user would: each archive in an otherwise empty environment, on the sample."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tests.forge import demo, sample, vol
 from . import ReleaseError
 
 LINES = [command.line for command in demo.COMMANDS]
-"""The plugins with their options, as `dev.py demo` runs them."""
+"""The plugins with their options, in the form that `dev.py demo` runs."""
 
 
 class Sample:
     """The sample image on the disk, with its symbol tables.
 
     Args:
-        folder: where image, tables and Volatility's cache go
+        folder: folder for the image, the tables and Volatility's cache
     """
 
     def __init__(self, folder: pathlib.Path) -> None:
@@ -40,7 +40,7 @@ class Sample:
 
 
 class Environment:
-    """A virtual environment without pip: that of the running Python installs into it."""
+    """A virtual environment without pip; the pip of the running Python installs into it."""
 
     def __init__(self, folder: pathlib.Path) -> None:
         venv.create(folder, with_pip=False)
@@ -48,7 +48,7 @@ class Environment:
         self.programs = folder / ("Scripts" if os.name == "nt" else "bin")
 
     def pip(self, *arguments: str) -> str:
-        """Runs pip for this environment; returns what it prints."""
+        """Runs pip for this environment; returns its output."""
         python = str(self.programs / ("python.exe" if os.name == "nt" else "python"))
         pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python]
         return self._run([*pip, *arguments])
@@ -57,7 +57,7 @@ class Environment:
         """Returns the rows of a plugin on the sample.
 
         Raises:
-            ReleaseError: the plugin has failed, or has shown nothing
+            ReleaseError: the plugin failed, or showed nothing
         """
         program = str(self.programs / "vol")
         shown = json.loads(self._run([program, *image.options(), *options, *line.split()]))
@@ -66,7 +66,7 @@ class Environment:
         return list(shown)
 
     def installed(self) -> List[Dict[str, Any]]:
-        """Returns what pip says of the packages that are installed."""
+        """Returns pip's data of the installed packages."""
         return list(json.loads(self.pip("inspect"))["installed"])
 
     def _run(self, command: List[str]) -> str:
@@ -90,11 +90,11 @@ def same_rows(image: Sample, ways: Dict[str, List[str]], environments: Dict[str,
     """Runs each plugin in each way.
 
     Args:
-        ways: the options of Volatility that each way takes, by its name
+        ways: options of Volatility, by name of the way
         environments: the environment of each way
 
     Raises:
-        ReleaseError: a plugin fails, shows nothing, or shows other rows in one of the ways
+        ReleaseError: a plugin fails, shows nothing, or shows different rows in one of the ways
     """
     for line in LINES:
         shown = {name: environments[name].rows(image, line, *options) for name, options in ways.items()}

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Makes our symbol tables (ISF, Volatility's JSON) of the declarations beside them: `python3 dev.py symbols`.
+"""Makes this project's symbol tables (ISF, Volatility's JSON) from declarations: `python3 dev.py symbols`.
 
 A text `<kind>.h` declares the structures of one kind of tables, for all builds of Windows and both bitnesses:
 
@@ -16,13 +16,13 @@ A text `<kind>.h` declares the structures of one kind of tables, for all builds 
         ULONG     Version[2]          @0x14/-   since 6.0 until 6.2 from phnt;
     };
 
-Each `build` is one table, `<kind>-<version>-<arch>.json`, with the source of what it has; it is valid until
-the next build of its bitness. `@x86/x64` are offsets (of `sizeof`: the bytes of the structure), one number is
-both, `-` is neither; numbers of elements and of bits are pairs in the same way. `: 11 << 0` are 11 bits from
-bit 0 on. A declaration holds for the builds from `since` to before `until`, and gives way to one of the same
-name with a later `since`. A table has the structures for which there is a `sizeof`. `from` names a source
-that is not the build's; one that is stated for other builds only leaves the build's. `basic.h` has what each
-kind may use. ULONG_PTR is as wide as a pointer, the other types are Windows' own.
+Each `build` is one table, `<kind>-<version>-<arch>.json`, with the source of its content; it is valid until
+the next build of its bitness. `@x86/x64` are offsets (for `sizeof`: sizes of the structure in bytes). One
+number means both bitnesses, `-` neither; numbers of elements and of bits are pairs in the same way. `: 11 <<
+0` are 11 bits from bit 0 on. A declaration holds for the builds from `since` to before `until`, and gives way
+to one of the same name with a later `since`. A table has the structures that have a `sizeof`. `from` names a
+source other than the build's; a source stated only for other builds leaves the build's. `basic.h` has
+structures that each kind may use. ULONG_PTR is as wide as a pointer, the other types are Windows' own.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tup
 
 FOLDER = pathlib.Path(__file__).resolve().parent / "windows" / "stacktraces"
 BASIC = "basic"
-"""The text whose structures a table takes when it names them."""
+"""The text whose structures a table includes when it names them."""
 
 ARCHES = ("x86", "x64")
 POINTER_SIZES = {"x86": 4, "x64": 8}
@@ -48,10 +48,10 @@ _BASE = {
     "LONG": ("long", 4, True),
     "ULONGLONG": ("unsigned long long", 8, False),
 }
-"""Windows' names: the name in ISF, bytes, whether it has a sign."""
+"""Windows' names of types: the name in ISF, size in bytes, whether the type is signed."""
 
 _WIDE = {"x86": "ULONG", "x64": "ULONGLONG"}
-"""What ULONG_PTR is."""
+"""ULONG_PTR by bitness."""
 
 _VERSION = r"\d+(?:\.\d+)*"
 _PAIR = r"(?:\w+|-)(?:/(?:\w+|-))?"
@@ -69,15 +69,16 @@ _MEMBER = re.compile(
 Json = Dict[str, Any]
 Version = Tuple[int, ...]
 Pair = Mapping[str, Optional[int]]
-"""A number for each bitness; None: the bitness lacks what it is of."""
+"""A number for each bitness; None: it does not exist for the bitness."""
 
 
 class DeclarationError(ValueError):
-    """A text cannot be understood, or declares what cannot be. The message begins with the file and line."""
+    """A text cannot be parsed, or declares something impossible. The message begins with the file and
+    line."""
 
 
 class Build(NamedTuple):
-    """A table: a version of Windows, a bitness, and where the table is known from."""
+    """A table: a version of Windows, a bitness, and the source of the table."""
 
     version: str
     arch: str
@@ -89,15 +90,15 @@ class Member(NamedTuple):
 
     Attributes:
         where: file and line
-        name: of the member; `sizeof`
-        type: as written, without stars; empty for `sizeof`
-        stars: how many pointers lead to the type
-        elements: of an array, None if it is none
-        bits: of a bit field, None if it is none
-        shift: its lowest bit
-        place: offsets, or sizes
-        since, until: versions, empty where all are meant
-        source: empty where the source is that of the structure
+        name: name of the member, or `sizeof`
+        type: type as written, without stars; empty for `sizeof`
+        stars: number of pointers to the type
+        elements: number of elements of an array, None for no array
+        bits: number of bits of a bit field, None for no bit field
+        shift: lowest bit of the bit field
+        place: offsets, or sizes for `sizeof`
+        since, until: versions, empty without a limit
+        source: source of the member, empty for the source of the structure
     """
 
     where: str
@@ -124,11 +125,11 @@ class Declared(NamedTuple):
 
 
 Sources = Dict[str, Dict[Tuple[Optional[str], Optional[str]], str]]
-"""By label, then by version and bitness; these are None in what holds for all others."""
+"""Sources by label, then by version and bitness; None, None for all other builds."""
 
 
 class Text(NamedTuple):
-    """What a text declares: sources, builds, structures by name."""
+    """The content of a text: sources, builds, structures by name."""
 
     sources: Sources
     builds: List[Build]
@@ -136,10 +137,10 @@ class Text(NamedTuple):
 
 
 def make(folder: pathlib.Path = FOLDER) -> Dict[str, str]:
-    """Returns the contents of all tables by the names of their files, made of the texts in a folder.
+    """Returns the contents of all tables by file name, made from the texts in a folder.
 
     Raises:
-        DeclarationError: when a text is wrong
+        DeclarationError: a text is wrong
     """
     basic = read(folder / f"{BASIC}.h")
     made: Dict[str, str] = {}
@@ -155,13 +156,13 @@ def make(folder: pathlib.Path = FOLDER) -> Dict[str, str]:
 
 
 def update(folder: pathlib.Path = FOLDER) -> List[str]:
-    """Writes the tables of a folder anew and removes those that no text has.
+    """Writes the tables of a folder again, and removes tables without a text.
 
     Returns:
-        The names of the files that are new, changed or gone.
+        The names of the files that are new, changed or removed.
 
     Raises:
-        DeclarationError: when a text is wrong; then nothing is written
+        DeclarationError: a text is wrong; then nothing is written
     """
     made = make(folder)
     kept = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.json")}
@@ -175,10 +176,10 @@ def update(folder: pathlib.Path = FOLDER) -> List[str]:
 
 
 def read(path: pathlib.Path) -> Text:
-    """Returns what a text declares.
+    """Returns the declarations of a text.
 
     Raises:
-        DeclarationError: when a line cannot be understood, or declares something twice
+        DeclarationError: a line cannot be parsed, or declares something twice
     """
     text = Text({}, [], {})
     current: Optional[Declared] = None
@@ -213,7 +214,7 @@ def _head(where: str, line: str, text: Text) -> None:
     stated = text.sources.setdefault(source["label"], {}) if source else {}
     if source and source.group("version", "arch") not in stated:
         stated[source["version"], source["arch"]] = source["text"]
-    elif build and not any(each[:2] == build.group("version", "arch") for each in text.builds):
+    elif build and not any(known_build[:2] == build.group("version", "arch") for known_build in text.builds):
         text.builds.append(Build(*build.group("version", "arch", "text")))
     else:
         raise DeclarationError(
@@ -256,32 +257,34 @@ def _pair(where: str, written: str) -> Pair:
 
 
 def version_of(written: str) -> Version:
-    """Returns a version in a form that compares: `10.0.26100` is (10, 0, 26100)."""
+    """Returns a version in comparable form: `10.0.26100` is (10, 0, 26100)."""
     return tuple(int(part) for part in written.split(".") if part)
 
 
 class _Table:
-    """One table: the structures of a text as one build has them."""
+    """One table: the structures of a text in one build."""
 
     def __init__(self, text: Text, basic: Text, build: Build) -> None:
         self._build, self._basic = build, basic
         self._arch = build.arch
         self._structures: Dict[str, Tuple[Declared, Dict[str, Member]]] = {}
         self._elsewhere: List[str] = []
-        for each in text.structures.values():
-            self._take(each, text.sources)
-        named = {each.type for _, members in self._structures.values() for each in members.values()}
-        for name, each in basic.structures.items():
+        for structure in text.structures.values():
+            self._take(structure, text.sources)
+        named = {member.type for _, members in self._structures.values() for member in members.values()}
+        for name, structure in basic.structures.items():
             if name in named:
-                self._take(each, basic.sources)
+                self._take(structure, basic.sources)
 
     def written(self) -> str:
-        """Returns the file: one line for each member, so that a difference shows what moved."""
+        """Returns the file: one line for each member, so that a diff shows the moved ones."""
         lines = [
             "{",
             f'"metadata": {json.dumps(self._metadata())},',
             '"base_types": {',
-            ",\n".join(f"  {json.dumps(name)}: {json.dumps(each)}" for name, each in self._base_types()),
+            ",\n".join(
+                f"  {json.dumps(name)}: {json.dumps(base_type)}" for name, base_type in self._base_types()
+            ),
             "},",
             '"user_types": {',
             ",\n".join(self._user_types()),
@@ -293,7 +296,7 @@ class _Table:
         return "\n".join(lines) + "\n"
 
     def _take(self, declared: Declared, sources: Sources) -> None:
-        """Takes a structure if the build has it."""
+        """Adds a structure if the build has it."""
         members = self._of_build(declared)
         if _SIZEOF not in members:
             if members:
@@ -309,7 +312,7 @@ class _Table:
                 self._elsewhere.append(f"{name}: {source}")
 
     def _of_build(self, declared: Declared) -> Dict[str, Member]:
-        """Returns the declarations that hold for the build, by name."""
+        """Returns the declarations that apply to the build, by name."""
         version = version_of(self._build.version)
         found: Dict[str, Member] = {}
         for member in declared.members:
@@ -354,10 +357,10 @@ class _Table:
             yield "\n".join([head, ",\n".join(fields), "  }}"]) if fields else head + "}}"
 
     def _field(self, member: Member, size: int) -> Json:
-        """Returns a member in ISF's form.
+        """Returns a member in ISF form.
 
         Raises:
-            DeclarationError: when it does not lie within its structure
+            DeclarationError: the member does not lie within its structure
         """
         made, length = self._typed(member)
         if member.elements is not None:
@@ -378,7 +381,7 @@ class _Table:
         return {"offset": offset, "type": made}
 
     def _typed(self, member: Member) -> Tuple[Json, int]:
-        """Returns a member's type without its array or bits, and the bytes of that."""
+        """Returns the type of a member without its array or bits, and the size of that type in bytes."""
         name = _WIDE[self._arch] if member.type == "ULONG_PTR" else member.type
         made: Json
         if name in _BASE:

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Builders of the plugins' options, and the words that options take: all that a plugin imports at start."""
+"""Builders of the plugins' options, and the words that options take: the only import of plugins at start."""
 
 from __future__ import annotations
 
@@ -31,52 +31,52 @@ CHECKS = (
     "module_mismatch",
     "shadow_stack",
 )
-"""The words of --check: the names of all checks, and of their modules in `findings`. Of findings that are
-equally severe and sure those of an earlier check come first."""
+"""The words of --check: the names of all checks, and of their modules in `findings`. Among findings of equal
+severity and confidence, findings of the earlier check come first."""
 
 SEVERITIES = ("high", "medium", "low")
-"""How much a finding matters, the worst first: the words of --severity."""
+"""Severities of findings, the worst first: the words of --severity."""
 
 KINDS = ("kernel", "user", "wow64", "std", "heaplog", "heap", "lock", "handle", "object")
-"""The words of --kinds. `columns/words.py` says what each kind of stacks is."""
+"""The words of --kinds. `columns/words.py` explains each kind of stacks."""
 
 FORMATS = {"html": ".html", "speedscope": ".speedscope.json", "folded": ".folded"}
-"""The words of --format, and how the names of the files end."""
+"""The words of --format, and the suffixes of the files."""
 
 DUMP_FORMATS = ("native", "wow64")
-"""The words of --format of windows.minidump: which half of a process is written."""
+"""The words of --format of windows.minidump: the half of a process to write."""
 
 DUMP_SIGNATURE = b"MDMP"
-"""How a minidump begins."""
+"""Signature of a minidump."""
 
 SMALL_DUMPS = {b"PAGEDU64": 0xF98, b"PAGEDUMP": 0xF88}
-"""How a crash dump of a kernel begins, and where its header has DumpType."""
+"""Signatures of a kernel crash dump, and the offset of DumpType in its header."""
 SMALL_DUMP_TYPE = (4).to_bytes(4, "little")
 """DumpType of a small kernel dump."""
 
 DUMP = "primary"
-"""The name of the requirement of a dump; its value is the layer over the file."""
+"""Name of the requirement of a dump; its value is the name of the layer over the file."""
 
 DUMP_OS = "Windows process"
-"""What the layer of a dump has in the place of an operating system, so that none takes it for its own."""
+"""Operating system that the layer of a dump states, so that no other plugin accepts it."""
 
 DUMP_MAXIMUM = (1 << 64) - 1
-"""The highest address that the layer of a dump may have."""
+"""The highest address that the layer of a dump can have."""
 
 PARTIAL_DUMPS = {
     6: "it has the pages of the kernel; those of processes are absent",
     7: "it has the pages of the kernel; those of processes are absent, or only some of them are there",
 }
-"""What bitmap dumps of a kernel lack, by DumpType (kernel; automatic and active)."""
+"""Memory that a bitmap dump of a kernel lacks, by DumpType (kernel; automatic and active)."""
 
 _LOCATION = "automagic.LayerStacker.single_location"
-"""Where Volatility has the file that it was given."""
+"""Configuration path where Volatility keeps the location of its input file."""
 
 _OF_A_KERNEL = ("scan", "scan_processes", "scan_threads", "scan_stacks", "processors", "offset", "pid")
-"""Options that mean nothing for a dump of one process, or of one thread."""
+"""Options without meaning for a dump of one process or one thread."""
 
 KINDS_OF_DUMPS = {"process": "a dump of one process", "small": "a small kernel dump"}
-"""What a file may begin as, in words."""
+"""Kinds of dumps, as phrases."""
 
 
 class KernelRequirement(requirements.ModuleRequirement):
@@ -148,16 +148,16 @@ def dump(
     """Returns the requirements of a plugin that reads a dump of one process, or a small kernel dump.
 
     Args:
-        of_an_image: those of the plugin that shows the same of an image
+        of_an_image: options of the plugin that shows the same for an image
     """
-    kept = (
-        each
-        for each in of_an_image
-        if not isinstance(each, (requirements.ModuleRequirement, requirements.VersionRequirement))
+    inherited = (
+        requirement
+        for requirement in of_an_image
+        if not isinstance(requirement, (requirements.ModuleRequirement, requirements.VersionRequirement))
     )
     return [
         DumpRequirement(name=DUMP, description="Dump of a process, or small kernel dump", oses=[DUMP_OS]),
-        *(each for each in kept if each.name not in _OF_A_KERNEL),
+        *(requirement for requirement in inherited if requirement.name not in _OF_A_KERNEL),
         requirements.StringRequirement(
             name="kernel_symbols",
             description="Symbol table (ISF) of the kernel of a small kernel dump; without this option the "
@@ -185,7 +185,7 @@ def pid(zero_means: str = "") -> interfaces.configuration.RequirementInterface:
     """Returns the option --pid.
 
     Args:
-        zero_means: what the plugin takes process ID 0 for; empty where 0 has no meaning of its own
+        zero_means: meaning of process ID 0 for the plugin; empty if 0 has no special meaning
     """
     also = f", 0 for {zero_means}" if zero_means else ""
     return numbers("pid", f"Process IDs to include{also} (all other processes are excluded)")
@@ -219,7 +219,7 @@ def selecting(things: str) -> List[interfaces.configuration.RequirementInterface
     """Returns the options --find and --unbacked.
 
     Args:
-        things: what the plugin lists, in plural, such as `events`
+        things: the plural of the listed things, such as `events`
     """
     return [
         requirements.StringRequirement(
@@ -266,7 +266,7 @@ def stack_list(things: str) -> List[interfaces.configuration.RequirementInterfac
     """Returns the options of a plugin that lists every stack of an image.
 
     Args:
-        things: what the plugin lists, in plural
+        things: the plural of the listed things
     """
     return [
         *kernel(),

@@ -1,9 +1,9 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Bitmap dumps of a kernel (types 6 and 7, and 5) as the layer of physical memory that Volatility stacks on.
+"""Bitmap dumps of a kernel (types 5, 6 and 7) as the layer of physical memory on which Volatility builds.
 
-Volatility's own layer refuses types 6 and 7, which are what Windows writes unless told otherwise. All that is
-stacked above is Volatility's: its plugins open such a dump as any other image.
+Volatility's own layer refuses types 6 and 7, which Windows writes by default. Everything above is
+Volatility's: its plugins open such a dump like any other image.
 """
 
 import logging
@@ -20,7 +20,7 @@ _TYPES = [5, 6, 7]
 
 
 class _BitmapLayer(crash.WindowsCrashDump32Layer):
-    """What both bitnesses have in common."""
+    """The common part of both bitnesses."""
 
     supported_dumptypes = _TYPES
 
@@ -43,7 +43,7 @@ class _BitmapLayer(crash.WindowsCrashDump32Layer):
             vollog.warning(str(error))
             raise crash.WindowsCrashDumpFormatException(self.name, str(error)) from error
         self._segments: List[Tuple[int, int, int, int]] = [
-            (each.address, each.offset, each.length, each.length) for each in found.runs
+            (run.address, run.offset, run.length, run.length) for run in found.runs
         ]
         if not self._segments:
             raise crash.WindowsCrashDumpFormatException(self.name, "The bitmap names no page of the file")
@@ -64,7 +64,7 @@ class BitmapDump64Layer(_BitmapLayer, crash.WindowsCrashDump64Layer):
 
 
 class BitmapDumpStacker(interfaces.automagic.StackerLayerInterface):
-    """Stacks the layer before Volatility's own, whose answer to types 6 and 7 is none."""
+    """Stacks the layer before Volatility's own layer, which refuses types 6 and 7."""
 
     stack_order = 10
 
@@ -75,7 +75,7 @@ class BitmapDumpStacker(interfaces.automagic.StackerLayerInterface):
         layer_name: str,
         progress_callback: constants.ProgressCallback = None,
     ) -> Optional[interfaces.layers.DataLayerInterface]:
-        """Returns the layer, None over anything else than a bitmap dump."""
+        """Returns the layer, None unless the layer below holds a bitmap dump."""
         for kind in (BitmapDump32Layer, BitmapDump64Layer):
             try:
                 kind.check_header(context.layers[layer_name])

@@ -12,7 +12,7 @@ options = winstacks_library.options(__file__)
 class CallStacks(interfaces.plugins.PluginInterface):
     """Lists the call stacks of every thread of a process dump.
 
-    Rows and columns are those of windows.callstacks.
+    Rows and columns are the same as for windows.callstacks.
     """
 
     _required_framework_version = (2, 26, 0)

@@ -10,9 +10,9 @@ options = winstacks_library.options(__file__)
 
 
 class GFlags(interfaces.plugins.PluginInterface):
-    """Shows NtGlobalFlag of a process dump and the databases that it turned on.
+    """Shows NtGlobalFlag of a process dump, and the stack trace databases that it enabled.
 
-    Rows and columns are those of windows.gflags.
+    Rows and columns are the same as for windows.gflags.
     """
 
     _required_framework_version = (2, 26, 0)

@@ -10,9 +10,9 @@ options = winstacks_library.options(__file__)
 
 
 class HandleTraces(interfaces.plugins.PluginInterface):
-    """Lists who opened and closed handles of a process dump, as Application Verifier remembered it.
+    """Lists who opened and closed the handles of a process dump, as Application Verifier recorded it.
 
-    Rows and columns are those of windows.handletraces.
+    Rows and columns are the same as for windows.handletraces.
     """
 
     _required_framework_version = (2, 26, 0)

@@ -12,7 +12,7 @@ options = winstacks_library.options(__file__)
 class HeapTraces(interfaces.plugins.PluginInterface):
     """Lists the heap blocks of a process dump by the stacks that allocated them.
 
-    Rows and columns are those of windows.heaptraces.
+    Rows and columns are the same as for windows.heaptraces.
     """
 
     _required_framework_version = (2, 26, 0)

@@ -10,9 +10,9 @@ options = winstacks_library.options(__file__)
 
 
 class Info(interfaces.plugins.PluginInterface):
-    """Shows what a dump has: streams, members, the exception; of a small kernel dump bug check and drivers.
+    """Shows the streams and the exception of a process dump, or bug check and drivers of a small kernel dump.
 
-    Names are those of Microsoft, "minidumpapiset.h".
+    Names come from Microsoft's "minidumpapiset.h".
     """
 
     _required_framework_version = (2, 26, 0)

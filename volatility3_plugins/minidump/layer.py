@@ -1,10 +1,10 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The memory of one process, or of a small kernel dump, as a layer over the file, and what stacks this layer.
+"""The memory of one process, or of a small kernel dump, as a layer over the file; and its stackers.
 
-It is for plugins of ours only: those of Volatility that read Windows, Linux or macOS never meet it. No other
-stacker has anything to do above it: the layer is of no system that one of them knows, and searches of all of
-it find nothing (those for Linux and macOS would read the whole file).
+Only this project's plugins use the layer: Volatility's plugins for Windows, Linux or macOS never see it. No
+other stacker can build on it: it has no operating system that a stacker knows, and searches of the whole
+layer find nothing (the searches for Linux and macOS would read the whole file).
 """
 
 import logging
@@ -19,11 +19,11 @@ vollog = logging.getLogger(__name__)
 
 
 class MinidumpLayer(segmented.SegmentedLayer):
-    """The memory that a minidump has of its process. Addresses are those of the process, as Windows has them.
+    """The memory of a process in a minidump. Addresses are virtual, in the form that Windows stores.
 
     Attributes:
         dump: the decoded file
-        status: what is wrong with its lists of memory
+        status: faults of its lists of memory
     """
 
     _direct_metadata = {"os": options.DUMP_OS, "architecture": options.DUMP_OS}
@@ -46,19 +46,19 @@ class MinidumpLayer(segmented.SegmentedLayer):
         return opened.machine_of(self.context, self.name)
 
     def open_image(self, config_path: str, kernel_symbols: Optional[str] = None) -> Any:
-        """Returns the image of the process, in which no kernel is; see `image_of` of the library."""
+        """Returns the image of the process, without a kernel; see `image_of` of the library."""
         from winstacks.minidump import opened
 
         return opened.image_of(self.context, self.name, config_path)
 
     @property
     def minimum_address(self) -> int:
-        """The lowest address that it may have."""
+        """The lowest possible address."""
         return 0
 
     @property
     def maximum_address(self) -> int:
-        """The highest address that it may have, whatever the dump has."""
+        """The highest possible address, whatever the dump has."""
         return options.DUMP_MAXIMUM
 
     def scan(
@@ -68,16 +68,16 @@ class MinidumpLayer(segmented.SegmentedLayer):
         progress_callback: constants.ProgressCallback = None,
         sections: Optional[Iterable[Tuple[int, int]]] = None,
     ) -> Iterable[Any]:
-        """Searches sections; nothing is found without any."""
+        """Searches the given sections; finds nothing without any."""
         return () if sections is None else super().scan(context, scanner, progress_callback, sections)
 
 
 class SmallDumpLayer(MinidumpLayer):
-    """The memory that a small kernel dump has. Addresses are those of the kernel, as Windows has them.
+    """The memory in a small kernel dump. Addresses are virtual, in the form that Windows stores.
 
     Attributes:
         dump: the decoded file
-        status: what is wrong with its memory
+        status: faults of its memory
     """
 
     def _load_segments(self) -> None:
@@ -102,7 +102,8 @@ class SmallDumpLayer(MinidumpLayer):
 
 
 class MinidumpStacker(interfaces.automagic.StackerLayerInterface):
-    """Stacks the layer on a file that begins as a minidump does, before any other stacker looks at it."""
+    """Stacks the layer on a file with the signature of a minidump, before any other stacker reads the
+    file."""
 
     stack_order = 5
     exclusion_list: List[str] = ["windows", "linux", "mac"]
@@ -114,7 +115,7 @@ class MinidumpStacker(interfaces.automagic.StackerLayerInterface):
         layer_name: str,
         progress_callback: constants.ProgressCallback = None,
     ) -> Optional[interfaces.layers.DataLayerInterface]:
-        """Returns the layer, None over anything else than a minidump."""
+        """Returns the layer, None unless the file is a minidump."""
         try:
             if context.layers[layer_name].read(0, len(options.DUMP_SIGNATURE)) != options.DUMP_SIGNATURE:
                 return None
@@ -126,7 +127,7 @@ class MinidumpStacker(interfaces.automagic.StackerLayerInterface):
 
 
 class SmallDumpStacker(interfaces.automagic.StackerLayerInterface):
-    """Stacks the layer on a small kernel dump, which Volatility's own layer of crash dumps refuses."""
+    """Stacks the layer on a small kernel dump, which Volatility's own crash dump layer refuses."""
 
     stack_order = 5
     exclusion_list: List[str] = ["windows", "linux", "mac"]
@@ -138,7 +139,7 @@ class SmallDumpStacker(interfaces.automagic.StackerLayerInterface):
         layer_name: str,
         progress_callback: constants.ProgressCallback = None,
     ) -> Optional[interfaces.layers.DataLayerInterface]:
-        """Returns the layer, None over anything else than a small kernel dump."""
+        """Returns the layer, None unless the file is a small kernel dump."""
         from winstacks.minidump import smalldump
 
         base = context.layers[layer_name]

@@ -12,7 +12,7 @@ options = winstacks_library.options(__file__)
 class Locks(interfaces.plugins.PluginInterface):
     """Lists the critical sections of a process dump.
 
-    Rows and columns are those of windows.locks.
+    Rows and columns are the same as for windows.locks.
     """
 
     _required_framework_version = (2, 26, 0)

@@ -12,7 +12,7 @@ options = winstacks_library.options(__file__)
 class StackTraceDb(interfaces.plugins.PluginInterface):
     """Lists the stack trace databases of a process dump.
 
-    Rows and columns are those of windows.stacktracedb.
+    Rows and columns are the same as for windows.stacktracedb.
     """
 
     _required_framework_version = (2, 26, 0)

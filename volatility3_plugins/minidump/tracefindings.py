@@ -10,9 +10,9 @@ options = winstacks_library.options(__file__)
 
 
 class TraceFindings(interfaces.plugins.PluginInterface):
-    """Lists the stacks of a process dump that deserve a look, and why.
+    """Lists the suspicious stacks of a process dump, with the reasons.
 
-    Rows and columns are those of windows.tracefindings.
+    Rows and columns are the same as for windows.tracefindings.
     """
 
     _required_framework_version = (2, 26, 0)

@@ -12,7 +12,7 @@ options = winstacks_library.options(__file__)
 class TraceFrames(interfaces.plugins.PluginInterface):
     """Lists every frame of every stack of a process dump in one flat table.
 
-    Rows and columns are those of windows.traceframes.
+    Rows and columns are the same as for windows.traceframes.
     """
 
     _required_framework_version = (2, 26, 0)

@@ -12,7 +12,7 @@ options = winstacks_library.options(__file__)
 class TraceGraph(interfaces.plugins.PluginInterface):
     """Draws the stacks of a process dump as a flame graph.
 
-    Rows and columns are those of windows.tracegraph.
+    Rows and columns are the same as for windows.tracegraph.
     """
 
     _required_framework_version = (2, 26, 0)

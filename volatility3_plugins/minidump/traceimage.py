@@ -10,9 +10,9 @@ options = winstacks_library.options(__file__)
 
 
 class TraceImage(interfaces.plugins.PluginInterface):
-    """Shows what a process dump is, in one row.
+    """Describes a process dump in one row.
 
-    Rows and columns are those of windows.traceimage.
+    Rows and columns are the same as for windows.traceimage.
     """
 
     _required_framework_version = (2, 26, 0)

@@ -10,9 +10,9 @@ options = winstacks_library.options(__file__)
 
 
 class TraceReport(interfaces.plugins.PluginInterface):
-    """Writes one page on a process dump: findings, flame graph, threads, locks and heaps.
+    """Writes a one-page report on a process dump: findings, flame graph, threads, locks and heaps.
 
-    Rows and columns are those of windows.tracereport.
+    Rows and columns are the same as for windows.tracereport.
     """
 
     _required_framework_version = (2, 26, 0)

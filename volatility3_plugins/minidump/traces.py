@@ -12,7 +12,7 @@ options = winstacks_library.options(__file__)
 class StackTraces(interfaces.plugins.PluginInterface):
     """Lists every stack of a process dump in one flat table.
 
-    Rows and columns are those of windows.traces.
+    Rows and columns are the same as for windows.traces.
     """
 
     _required_framework_version = (2, 26, 0)

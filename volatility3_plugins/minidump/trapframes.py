@@ -10,9 +10,9 @@ options = winstacks_library.options(__file__)
 
 
 class TrapFrames(interfaces.plugins.PluginInterface):
-    """Lists the registers that a dump keeps of its threads, and the trap frames of a small kernel dump.
+    """Lists the threads' registers in a dump, and the trap frames of a small kernel dump.
 
-    Rows and columns are those of windows.trapframes.
+    Rows and columns are the same as for windows.trapframes.
     """
 
     _required_framework_version = (2, 26, 0)

@@ -17,9 +17,9 @@ Event = Tuple[str, timeliner.TimeLinerType, Union[datetime.datetime, interfaces.
 class CallStacks(interfaces.plugins.PluginInterface, timeliner.TimeLinerInterface):
     """Lists the call stacks of every thread, in the kernel, in user mode and in 32-bit mode.
 
-    The column How says how each address was found; a guess (scan) and what follows it is marked unsure. Depth
-    and BackTraceHash are what RtlCaptureStackBackTrace would have returned; with a guess among the frames
-    captured or skipped the stack's Status says `hash unsure`.
+    The column How says how each address was found; a guess (scan) and all frames after it are marked unsure.
+    Depth and BackTraceHash are the values that RtlCaptureStackBackTrace would have returned; if a guess is
+    among the captured or skipped frames, the stack's Status says `hash unsure`.
     """
 
     _required_framework_version = (2, 26, 0)
@@ -60,7 +60,7 @@ class CallStacks(interfaces.plugins.PluginInterface, timeliner.TimeLinerInterfac
         return callstacks.CallStacks(self).run()
 
     def generate_timeline(self) -> Iterator[Event]:
-        """Yields when processes and threads were started, for Volatility's timeliner."""
+        """Yields the creation times of processes and threads, for Volatility's timeliner."""
         from winstacks.commands import callstacks
 
         return callstacks.CallStacks(self).generate_timeline()

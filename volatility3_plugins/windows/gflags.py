@@ -10,10 +10,10 @@ options = winstacks_library.options(__file__)
 
 
 class GFlags(interfaces.plugins.PluginInterface):
-    """Lists NtGlobalFlag of the kernel and of every process, and the trace databases that each has.
+    """Lists NtGlobalFlag of the kernel and of every process, with their stack trace databases.
 
-    Below each address space stand its databases, with a self-check of each: what the index array, the hash
-    chains and the blocks of the database say of its traces.
+    The databases of an address space are shown below it, each with a self-check that compares its index
+    array, its hash chains and its blocks.
     """
 
     _required_framework_version = (2, 26, 0)

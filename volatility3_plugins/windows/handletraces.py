@@ -10,9 +10,9 @@ options = winstacks_library.options(__file__)
 
 
 class HandleTraces(interfaces.plugins.PluginInterface):
-    """Lists who opened and closed each handle, with the stack, where a process's handles are traced.
+    """Lists who opened and closed each handle, with the stack, for processes whose handles are traced.
 
-    On XP and 2003 with gflags +kst also who created each handle, and with +otl in any version each object.
+    It also lists the creator of each handle on XP and 2003 with gflags +kst, and of each object with +otl.
     """
 
     _required_framework_version = (2, 26, 0)

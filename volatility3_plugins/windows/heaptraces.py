@@ -11,12 +11,12 @@ options = winstacks_library.options(__file__)
 
 
 class HeapTraces(interfaces.plugins.PluginInterface):
-    """Lists who allocated the heap blocks of processes: each trace with its blocks' count and bytes.
+    """Lists who allocated the heap blocks of processes: each trace with the count and bytes of its blocks.
 
-    Needs heaps that record stacks (gflags +ust, on XP and 2003 +hpc as well; or page heap with traces). The
-    heaps, their segments and the low-fragmentation heap's containers come first, with who made them, then
-    the traces, sorted by bytes, largest first. Below a trace stand its frames, innermost first, and with
-    --blocks its blocks, which have no frames of their own.
+    The heaps must record stacks (gflags +ust, on XP and 2003 also +hpc; or page heap with traces). First come
+    the heaps, their segments and the containers of the low-fragmentation heap, with their creators. Then come
+    the traces, most bytes first. Below a trace are its frames, innermost first, and with --blocks its blocks,
+    which have no frames of their own.
     """
 
     _required_framework_version = (2, 26, 0)

@@ -11,10 +11,10 @@ options = winstacks_library.options(__file__)
 
 
 class MiniDump(interfaces.plugins.PluginInterface):
-    """Writes processes as minidumps that debuggers open: memory, modules, handles, threads with registers.
+    """Writes processes as minidumps for debuggers: memory, modules, handles, threads with registers.
 
-    Registers are those with which threads go on in user mode. Rows say what each dump has, which registers
-    are not known, and what is not in the image. Files go where -o says, with --dump only.
+    Registers are those with which threads will continue in user mode. The rows list the content of each dump,
+    its unknown registers, and data missing from the image. Only --dump writes files, into the folder of -o.
     """
 
     _required_framework_version = (2, 26, 0)

@@ -10,9 +10,9 @@ options = winstacks_library.options(__file__)
 
 
 class ObjectTraces(interfaces.plugins.PluginInterface):
-    """Lists who took and dropped references to traced objects, as the debugger's !obtrace does.
+    """Lists who referenced and dereferenced traced objects, like the debugger's !obtrace.
 
-    Objects are traced by pool tag or process when gflags enabled that (ObTracePoolTags, ObTraceProcessName).
+    Objects are traced by pool tag or process if gflags enabled it (ObTracePoolTags, ObTraceProcessName).
     """
 
     _required_framework_version = (2, 26, 0)

@@ -12,8 +12,8 @@ options = winstacks_library.options(__file__)
 class StackTraceDb(interfaces.plugins.PluginInterface):
     """Lists the stack trace databases of the kernel and of processes, their back traces and frames.
 
-    A database row carries the header of RTL_PROCESS_BACKTRACES, a back-trace row what
-    RTL_PROCESS_BACKTRACE_INFORMATION does; the frames stand below it, innermost first.
+    The row of a database has the header of RTL_PROCESS_BACKTRACES, the row of a back trace has the members of
+    RTL_PROCESS_BACKTRACE_INFORMATION; its frames are below it, innermost first.
     """
 
     _required_framework_version = (2, 26, 0)

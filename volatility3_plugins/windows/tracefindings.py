@@ -11,10 +11,10 @@ options = winstacks_library.options(__file__)
 
 
 class TraceFindings(interfaces.plugins.PluginInterface):
-    """Says which stacks matter, and why: named checks, worst finding first, with evidence.
+    """Lists suspicious stacks, with the reasons: named checks, worst finding first, with evidence.
 
-    Each finding has what a second examiner can check, and what else would explain it. A check that could not
-    run is a row at the end. No rows: these checks found nothing.
+    Each finding states evidence that a second examiner can check, and innocent explanations. A check that
+    could not run has a row at the end. No rows: these checks found nothing.
     """
 
     _required_framework_version = (2, 26, 0)

@@ -12,7 +12,7 @@ options = winstacks_library.options(__file__)
 class TraceFrames(interfaces.plugins.PluginInterface):
     """Lists the frames of every stack of the image in one table: the addresses, their modules and functions.
 
-    TraceId says to which row of windows.traces a frame belongs.
+    TraceId names the row of windows.traces to which a frame belongs.
     """
 
     _required_framework_version = (2, 26, 0)

@@ -11,10 +11,11 @@ options = winstacks_library.options(__file__)
 
 
 class TraceGraph(interfaces.plugins.PluginInterface):
-    """Draws stacks as a flame graph: a page that needs no network, a file for speedscope, folded stacks.
+    """Draws stacks as a flame graph: a page that works offline, a file for speedscope, or folded stacks.
 
-    Files go where -o says. A row says of a file and a kind how many stacks and frames are drawn, and their
-    weight. Stacks begin with the start of the thread; equal beginnings are one box.
+    Files are written into the folder of -o. A row has the numbers of drawn stacks and frames of one kind in
+    one file, and their weight. Stacks begin with the start of the thread; stacks with the same start share a
+    box.
     """
 
     _required_framework_version = (2, 26, 0)

@@ -10,11 +10,11 @@ options = winstacks_library.options(__file__)
 
 
 class TraceImage(interfaces.plugins.PluginInterface):
-    """Tells in one row what an image is, and how much of its stacks could be read.
+    """Describes an image in one row, with the share of its stacks that could be read.
 
-    The row has the files of the image, the kernel, its clock, the name of the computer, and how many
-    processes, threads, stacks and databases were found and could be read. ImageId is the name of the image
-    in all flat tables. With the same options the counts are those of windows.traces.
+    The row has the files of the image, the kernel, its clock, the computer's name, and the numbers of
+    processes, threads, stacks and databases that were found and that could be read. ImageId identifies the
+    image in all flat tables. With the same options windows.traces counts the same.
     """
 
     _required_framework_version = (2, 26, 0)

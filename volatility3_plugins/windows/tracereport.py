@@ -10,10 +10,10 @@ options = winstacks_library.options(__file__)
 
 
 class TraceReport(interfaces.plugins.PluginInterface):
-    """Writes one page to read: what the image is, findings, flame graph, threads, locks and heaps.
+    """Writes a one-page report: facts about the image, findings, flame graph, threads, locks and heaps.
 
-    The page is one file that needs no network; it goes where -o says. Findings come first. Locks are shown
-    with who holds them and who waits, and threads that wait for each other are named.
+    The page is one file that works offline, in the folder of -o. Findings come first. Locks are shown with
+    owners and waiting threads, and deadlocked threads are named.
     """
 
     _required_framework_version = (2, 26, 0)

@@ -10,11 +10,11 @@ options = winstacks_library.options(__file__)
 
 
 class StackTraces(interfaces.plugins.PluginInterface):
-    """Lists every stack of the image in one table, whoever remembered it, with keys equal on every machine.
+    """Lists every stack of the image in one table, from every source, with keys equal on every machine.
 
-    Stacks of threads, traces of databases, of heap blocks, locks, handles and traced objects: one row each,
-    all rows at one level, always with the same columns. windows.traceframes has their frames, and
-    windows.traceimage says what the image is.
+    One row each for stacks of threads and for traces of databases, heap blocks, locks, handles and traced
+    objects; all rows are at top level and have the same columns. windows.traceframes has their frames, and
+    windows.traceimage describes the image.
     """
 
     _required_framework_version = (2, 26, 0)

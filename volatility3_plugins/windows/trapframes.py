@@ -12,10 +12,10 @@ options = winstacks_library.options(__file__)
 class TrapFrames(interfaces.plugins.PluginInterface):
     """Lists every register state that the kernel saved; Unsure names registers that may not have been saved.
 
-    A trap frame holds only what its kind of entry stores; what the stack held before is left out. NotSaved
-    names these registers, and Unsure those of which the frame cannot say whether they were stored. Besides
-    the frame to which a thread points, the fixed place at the top of its kernel stack is looked at;
-    --scan-stacks looks further.
+    A trap frame holds only the registers that its kind of entry stores; old content of the stack is left out.
+    NotSaved names the registers that were not stored, and Unsure the registers that may not have been.
+    Besides the frame to which a thread points, the fixed place at the top of its kernel stack is searched;
+    --scan-stacks searches further.
     """
 
     _required_framework_version = (2, 26, 0)

@@ -1,15 +1,15 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Finds the library of our plugins, the package `winstacks`, and imports it.
+"""Finds the package `winstacks`, the library of these plugins, and imports it.
 
     options = winstacks_library.options(__file__)
 
-The library lies beside the plugin folder (`winstacks` beside `volatility3_plugins`), or it is installed; the
-first is preferred. It is imported by its file: no folder is added to `sys.path`, where it would offer its
-other files as modules. A folder `winstacks` in the current directory is never taken for an installed library:
-evidence may have brought it.
+The library lies next to the plugin folder (`winstacks` beside `volatility3_plugins`), or it is installed; the
+first is preferred. It is imported from its file: no folder is added to `sys.path`, where the other files in
+it would become importable. A folder `winstacks` in the current directory is never taken for an installed
+library, because it may have come with the evidence.
 
-Volatility goes on without a plugin that raises ImportError, so whatever is wrong with the library is one.
+Volatility continues without a plugin that raises ImportError, so every fault of the library is raised as one.
 """
 
 import importlib
@@ -22,33 +22,33 @@ import types
 from typing import Any, Callable, Optional, Set, Tuple
 
 VERSION = "3.0.0"
-"""Version of these plugins: the library must have the same."""
+"""Version of these plugins; the library must have the same version."""
 
 NAME = "winstacks"
 
 _AGAIN = "install the plugins anew"
 _SPAWNED = "winstacks_spawned"
 _FAILURES = (ImportError, SyntaxError, OSError, EOFError, ValueError)
-"""What reading and compiling a damaged or unreadable module raises."""
+"""Exceptions of reading and compiling a damaged or unreadable module."""
 
 vollog = logging.getLogger(__name__)
 
 _said: Set[str] = set()
-"""Reasons that the log has already."""
+"""Reasons already in the log."""
 
 
 class RefusedError(ImportError):
-    """There is no library that these plugins may use; the message says why, and what to do."""
+    """No library can be used; the message gives the reason and the remedy."""
 
 
 def options(plugin_file: str) -> types.ModuleType:
     """Returns the builders of options, `winstacks.options`, for a plugin.
 
     Args:
-        plugin_file: the file of the plugin, in any plugin folder of ours
+        plugin_file: the file of the plugin, in any plugin folder of this project
 
     Raises:
-        ImportError: the library is missing or cannot be used. The log gets the reason once, as a warning
+        ImportError: the library is missing or unusable. The reason is logged once, as a warning
     """
     try:
         return _options(os.path.realpath(plugin_file))
@@ -63,8 +63,8 @@ def options(plugin_file: str) -> types.ModuleType:
 def spawned() -> Tuple[Callable[..., Any], Tuple[Any, ...]]:
     """Returns the initializer of a spawned worker, and its arguments: the worker finds the same library.
 
-    A process that is spawned, rather than forked, imports what it unpickles by its name, and knows nothing of
-    plugin folders: `Pool(initializer=initializer, initargs=arguments)`.
+    A spawned process, unlike a forked one, imports the modules of unpickled objects by name, and does not
+    know the plugin folders: `Pool(initializer=initializer, initargs=arguments)`.
     """
     import runpy
 
@@ -72,7 +72,7 @@ def spawned() -> Tuple[Callable[..., Any], Tuple[Any, ...]]:
 
 
 def find(plugin_file: str) -> Optional[importlib.machinery.ModuleSpec]:
-    """Returns where the library is that belongs to a plugin, None if there is none.
+    """Returns the location of the library that belongs to a plugin, None if there is none.
 
     Args:
         plugin_file: the file of the plugin, without symbolic links
@@ -90,12 +90,14 @@ def find(plugin_file: str) -> Optional[importlib.machinery.ModuleSpec]:
 
 
 def _installed() -> Optional[importlib.machinery.ModuleSpec]:
-    """Returns where Python would import the library from, were it not for the current directory."""
+    """Returns the location from which Python would import the library, ignoring the current directory."""
     try:
         here = os.path.realpath(os.curdir)
     except OSError:  # it is gone
         here = ""
-    path = [each for each in sys.path if isinstance(each, str) and each and os.path.realpath(each) != here]
+    path = [
+        entry for entry in sys.path if isinstance(entry, str) and entry and os.path.realpath(entry) != here
+    ]
     for finder in sys.meta_path:
         ask = getattr(finder, "find_spec", None)
         spec = ask(NAME, path) if ask is not None else None
@@ -152,7 +154,7 @@ def _same(one: str, other: str) -> bool:
 
 
 def _imported(spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
-    """Imports the library from where it was found."""
+    """Imports the library from its location."""
     library = importlib.util.module_from_spec(spec)
     sys.modules[NAME] = library
     try:

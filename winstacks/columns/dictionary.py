@@ -6,9 +6,10 @@
     column.name, column.type, column.meaning, column.nullable, column.values
 
 The grids of the plugins, the JSON schemas, the Arrow schemas and the tables of the documentation are made
-from it. Names follow Microsoft's where there are any.
+from this dictionary. Names follow Microsoft's where Microsoft has one.
 
-The type of a column is a word. Its meaning in Volatility, in Parquet (Volatility's renderer) and in JSON:
+The type of a column is a word. It stands for these types of Volatility, of Parquet (Volatility's renderer)
+and of JSON:
 
     str       str       string              string
     int       int       int64               number
@@ -19,7 +20,7 @@ The type of a column is a word. Its meaning in Volatility, in Parquet (Volatilit
     hexstr    str       string              string: `0x` and lower-case hexadecimal digits
     time      datetime  timestamp[ms], UTC  string: ISO 8601, UTC
 
-No column has another type where a table is empty.
+A column keeps its type in an empty table.
 """
 
 from __future__ import annotations
@@ -45,11 +46,11 @@ class Column(NamedTuple):
     """A column.
 
     Attributes:
-        name: its name; in the flat tables not a reserved word of SQL
-        type: a word for a type
+        name: name of the column; in the flat tables not a reserved word of SQL
+        type: one of the words for types
         meaning: one sentence
         nullable: whether a row of a flat table may lack a value. In any other grid a cell may be absent
-        values: the only words that it may hold, each with its meaning; empty if any value is possible
+        values: the only words that the column may hold, each with its meaning; empty if any value is possible
     """
 
     name: str
@@ -144,7 +145,7 @@ _ALL = (
     Column("BugCheckCode", HEX, "Code with which Windows stopped; null where the files are of no crash."),
     Column("BugCheck", STR, "Name of the bug check; null where the code has none."),
     Column("BugCheckParameters", STR, "The four parameters of the bug check, with blanks between."),
-    # Where a row belongs.
+    # Keys: the process, thread and structure of a row.
     Column(
         "PID", INT, "ID of the process to which the row belongs, 0 for the kernel; null if it is unknown."
     ),

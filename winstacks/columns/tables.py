@@ -3,9 +3,9 @@
 """The columns of each table, and those that --brief keeps.
 
     TABLES["locks"]         # the columns of windows.locks, from left to right
-    BRIEF["locks"]          # the names of those that --brief leaves
+    BRIEF["locks"]          # the names of those that --brief keeps
 
-A table always has all its columns: a value that an image or an option does not give is absent.
+A table always has all its columns: values that an image or an option does not provide are absent.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ IMAGE = _table(
 """One row for the image."""
 
 FLAT: Dict[str, Tuple[Column, ...]] = {"traces": TRACES, "traceframes": FRAMES, "traceimage": IMAGE}
-"""The flat tables: all rows at one level, described by a JSON schema."""
+"""The flat tables: all rows at top level, described by a JSON schema."""
 
 _FILES = _table("File output, Kind, Stacks, Frames, Weight, Status")
 
@@ -116,7 +116,7 @@ TABLES: Dict[str, Tuple[Column, ...]] = {
 name have the same columns; only dumps have `info`."""
 
 WRITERS = frozenset(("tracegraph", "tracereport"))
-"""Plugins that write files: a row stands for a file or a part of it."""
+"""Plugins that write files: each row describes a file or a part of one."""
 
 KEYS: FrozenSet[str] = frozenset(
     names(

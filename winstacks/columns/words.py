@@ -103,7 +103,7 @@ INPUT_KINDS: Words = {
     PROCESS_DUMP: "a dump of one process",
     SMALL_DUMP: "what Windows keeps of a crash in `C:\\Windows\\Minidump`",
 }
-"""What was read: the words of InputKind."""
+"""Kinds of inputs: the words of InputKind."""
 ALL, SOME, TRUNCATED = "all", "some", "truncated"
 KERNEL_PAGES, ACTIVE_PAGES = "kernel pages", "active pages"
 COMPLETENESSES: Words = {
@@ -114,7 +114,7 @@ COMPLETENESSES: Words = {
     KERNEL_PAGES: "a kernel dump (type 6): pages of processes are absent",
     ACTIVE_PAGES: "an automatic or active dump (type 7): pages of processes are absent or incomplete",
 }
-"""What of its memory a dump has: the words of Completeness."""
+"""Parts of memory that a dump has: the words of Completeness."""
 
 BOOT_TIME, INTERRUPT_TIME, SYSTEM_UP_TIME = "KeBootTime", "InterruptTime", "SystemUpTime"
 BOOT_TIMES: Words = {

@@ -1,3 +1,3 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What the plugins do: one module for each, which the plugin imports when it runs."""
+"""The work of the plugins: one module for each, which the plugin imports when it runs."""

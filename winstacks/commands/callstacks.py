@@ -26,7 +26,7 @@ Event = Tuple[str, timeliner.TimeLinerType, Union[datetime.datetime, interfaces.
 
 
 class CallStacks(Command[Thread, Shown]):
-    """What `windows.callstacks` does."""
+    """The work of `windows.callstacks`."""
 
     grid = GRID
     things = "stacks"
@@ -77,7 +77,7 @@ class CallStacks(Command[Thread, Shown]):
             yield from self._rows.stack(shown, count)
 
     def generate_timeline(self) -> Iterator[Event]:
-        """Yields when processes and threads were started, for Volatility's timeliner."""
-        for each in started(self.symbolizer, *self._wanted_threads()):
-            time = None if each.time is None else moment(each.time)
-            yield each.description, timeliner.TimeLinerType.CREATED, time or UNREADABLE
+        """Yields the creation times of processes and threads, for Volatility's timeliner."""
+        for start in started(self.symbolizer, *self._wanted_threads()):
+            time = None if start.time is None else moment(start.time)
+            yield start.description, timeliner.TimeLinerType.CREATED, time or UNREADABLE

@@ -21,14 +21,14 @@ from ..tracedb.finder import Databases
 
 
 class GFlags(Command[AddressSpace, AddressSpace]):
-    """What `windows.gflags` does."""
+    """The work of `windows.gflags`."""
 
     grid = FLAGS
     recorded = True
 
     @cached_property
     def databases(self) -> Databases:
-        """What finds the databases. No address is named, so that no symbols are asked for."""
+        """Finds the databases. No address is named, so no symbols are needed."""
         return Databases(self.image, ModuleIndexes(self.image, PdbSymbols(self.image)))
 
     @cached_property
@@ -51,5 +51,5 @@ class GFlags(Command[AddressSpace, AddressSpace]):
         asked = bool((flags or 0) & FLG_USER_STACK_TRACE_DB)
         silent = asked and self._heaps.log_no_block(item)
         yield 0, self._rows.space(item, flags, self.databases.missing(item, found, flags), silent)
-        for each in found.databases:
-            yield 1, self._rows.database(each, self.databases.open(each))
+        for database in found.databases:
+            yield 1, self._rows.database(database, self.databases.open(database))

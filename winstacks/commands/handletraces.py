@@ -18,7 +18,7 @@ from ..rows.handles import HANDLES, HandleRows
 
 
 class HandleTraces(Command[AddressSpace, HandleEvent]):
-    """What `windows.handletraces` does."""
+    """The work of `windows.handletraces`."""
 
     grid = HANDLES
     recorded = True
@@ -65,9 +65,9 @@ class HandleTraces(Command[AddressSpace, HandleEvent]):
         return not item.event and item.handle is None
 
     def wanted(self, item: HandleEvent) -> bool:
-        """Returns whether --handle and --leaks let an event through."""
+        """Returns whether an event passes --handle and --leaks."""
         handles = self.asked.wanted("handle")
-        # Every close is traced: that of an open handle which is gone may have been taken out of the ring.
+        # Every close is traced: if the close of an open handle is missing, the ring may have lost it.
         leak = item.leak or says(item.status, Word.NO_LONGER_OPEN)
         return (not handles or item.handle in handles) and (leak or not self.option("leaks"))
 

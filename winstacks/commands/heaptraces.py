@@ -35,35 +35,35 @@ _NOTHING = (
 
 
 class Made(NamedTuple):
-    """A heap or segment, and the file in which the blocks of its address space were written."""
+    """A heap or segment, and the name of the file to which its address space's blocks were written."""
 
     owner: HeapOwner
     file_output: str
 
 
 class Allocated(NamedTuple):
-    """The blocks of a trace, and what its stack grew by; None where nothing is to be said of that."""
+    """The blocks of a trace, and the growth of its stack; None if growth does not apply."""
 
     group: Group
     change: Optional[Change]
 
 
 class Gone(NamedTuple):
-    """A stack of the baseline that has no busy block any more."""
+    """A stack of the baseline that no longer has a busy block."""
 
     frames: Tuple[int, ...]
     before: Total
 
 
 class HeapItem(NamedTuple):
-    """What the heaps of an address space hold; a Status stands for what cannot be read."""
+    """An item of the heaps of an address space; a Status stands for data that cannot be read."""
 
     space: AddressSpace
     held: Union[Status, Made, Allocated, Gone]
 
 
 class HeapTraces(Command[AddressSpace, HeapItem]):
-    """What `windows.heaptraces` does."""
+    """The work of `windows.heaptraces`."""
 
     grid = GRID
     recorded = True
@@ -81,10 +81,10 @@ class HeapTraces(Command[AddressSpace, HeapItem]):
 
     @cached_property
     def _baseline(self) -> Optional[umdh.UmdhLog]:
-        """The log to compare with, None if none is given.
+        """The log to compare with, None without one.
 
         Raises:
-            RenderException: it cannot be used: no growth can be shown, so no row is
+            RenderException: the log cannot be used, so that no growth and no row can be shown
         """
         path = self.config.get("baseline")
         if not path:
@@ -105,8 +105,8 @@ class HeapTraces(Command[AddressSpace, HeapItem]):
         if contents.status:
             yield HeapItem(step, contents.status)
         if contents.owners or contents.groups:
-            for each in self._held(step, contents):
-                yield HeapItem(step, each)
+            for entry in self._held(step, contents):
+                yield HeapItem(step, entry)
 
     def _held(self, space: AddressSpace, contents: Contents) -> Iterator[Union[Made, Allocated, Gone]]:
         modules: Tuple[umdh.UmdhModule, ...] = ()
@@ -151,7 +151,7 @@ class HeapTraces(Command[AddressSpace, HeapItem]):
             yield 0, rows.unread(space, held)
 
     def _dump(self, space: AddressSpace, contents: Contents, modules: Tuple[umdh.UmdhModule, ...]) -> str:
-        """Writes a UMDH log if that is wanted; returns the name of the file."""
+        """Writes a UMDH log if one is requested; returns the name of the file."""
         if not self.option("dump"):
             return plugin.DISABLED
         log, left_out = log_of(contents.groups, modules)
@@ -164,6 +164,6 @@ class HeapTraces(Command[AddressSpace, HeapItem]):
         return plugin.write_file(self.plugin, name, (piece.encode("utf-8") for piece in umdh.write(log)))
 
     def run(self) -> interfaces.renderers.TreeGrid:
-        # A baseline that cannot be used ends the command before any row.
+        # An unusable baseline ends the command before any row.
         _ = self._baseline
         return super().run()

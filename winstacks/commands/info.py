@@ -24,7 +24,7 @@ from ..stacks.lister import StackLister
 
 
 class Info(Command[Stream, Stream]):
-    """What `minidump.info` does."""
+    """The work of `minidump.info`."""
 
     grid = GRID
     things = "streams"
@@ -60,7 +60,7 @@ class Info(Command[Stream, Stream]):
             yield from self._exception()
 
     def _exception(self) -> Iterator[Row]:
-        """Yields the stack of the exception, from the registers with which it was met."""
+        """Yields the stack of the exception, walked from the registers at which it occurred."""
         found = exception_stream(self._dump)
         contexts = exception_contexts(self.image, self._dump)
         if found is None or not contexts:
@@ -69,7 +69,7 @@ class Info(Command[Stream, Stream]):
         for thread in Threads.list_threads(self.image, tids=[found.ThreadId]):
             for stack in lister.of_thread(thread._replace(contexts=contexts)):
                 named = [
-                    self.frames_of(stack.space).frame(each.address, each.returns) for each in stack.frames
+                    self.frames_of(stack.space).frame(frame.address, frame.returns) for frame in stack.frames
                 ]
                 yield from self._rows.stack(found.ThreadId, stack, named)
 

@@ -26,14 +26,14 @@ _NO_TRACES = (
 
 
 class ListedLock(NamedTuple):
-    """A lock or a gap, and the file in which those of its address space were written."""
+    """A lock or a gap, and the name of the file to which its address space's locks were written."""
 
     lock: Listed
     file_output: str
 
 
 class Locks(Command[AddressSpace, ListedLock]):
-    """What `windows.locks` does."""
+    """The work of `windows.locks`."""
 
     grid = GRID
     recorded = True
@@ -57,13 +57,13 @@ class Locks(Command[AddressSpace, ListedLock]):
     def items(self, step: AddressSpace) -> List[ListedLock]:
         locks = self._lister.list_created(step)
         file_output = self._dump(step, locks) if locks else DISABLED
-        return [ListedLock(each, file_output) for each in locks]
+        return [ListedLock(lock, file_output) for lock in locks]
 
     def is_gap(self, item: ListedLock) -> bool:
         return isinstance(item.lock, LockGap)
 
     def wanted(self, item: ListedLock) -> bool:
-        """Returns whether --held and --contended let a lock through; one that cannot be read passes both."""
+        """Returns whether a lock passes --held and --contended; an unreadable lock passes both."""
         assert isinstance(item.lock, Lock)
         not_held = self.option("held") and item.lock.held is False
         not_contended = self.option("contended") and item.lock.contended is False
@@ -79,7 +79,7 @@ class Locks(Command[AddressSpace, ListedLock]):
         return self._rows.lock(item.lock, frames, item.file_output)
 
     def _dump(self, space: AddressSpace, locks: List[Listed]) -> str:
-        """Writes RTL_PROCESS_LOCKS if that is wanted; returns the name of the file."""
+        """Writes RTL_PROCESS_LOCKS if they are requested; returns the name of the file."""
         if not self.option("dump"):
             return DISABLED
         name = f"locks.{space.pid}.{space.arch}.bin"

@@ -30,11 +30,11 @@ from ..rows.grid import Row
 from ..rows.plugin import DISABLED, FAILED, OutputFile
 
 MAX_LINE = 0x1000
-"""Characters of a line of the comment; what is longer is cut."""
+"""Greatest number of characters in a line of the comment; longer lines are cut."""
 
 
 class MiniDump(Command[Process, Process]):
-    """What `windows.minidump` does."""
+    """The work of `windows.minidump`."""
 
     grid = minidump.GRID
     things = "processes"
@@ -57,7 +57,7 @@ class MiniDump(Command[Process, Process]):
         return (step,)
 
     def _obstacle(self, process: Process) -> Optional[Part]:
-        """Returns why there can be no dump of a process, None if there can."""
+        """Returns why a process cannot be dumped, None if it can."""
         if not process.space.layer_name:
             return process.space.status or Word.PAGE_TABLES_UNREADABLE
         if not process.space.peb:
@@ -83,7 +83,7 @@ class MiniDump(Command[Process, Process]):
         yield from minidump.process(dump, half, written)
 
     def _write(self, dump: ProcessDump, half: AddressSpace) -> str:
-        """Writes a dump; returns the cell for `File output`. What is broken off leaves no file."""
+        """Writes a dump; returns the cell for `File output`. An interrupted dump leaves no file."""
         eprocess = self.image.machine.masked(half.eprocess)
         name = f"pid.{half.pid}.{half.arch}.{eprocess:#x}.dmp"
         file, whole = OutputFile(self.plugin, name), False
@@ -98,7 +98,7 @@ class MiniDump(Command[Process, Process]):
         return file.close() if whole else FAILED
 
     def _custody(self, process: Process) -> str:
-        """Returns the text that says where a dump comes from."""
+        """Returns the text that names the origin of a dump."""
         known = self.image.service(identity)
         space = process.space
         captured = None if known.clock.capture_time is None else moment(known.clock.capture_time)
@@ -110,9 +110,9 @@ class MiniDump(Command[Process, Process]):
             f"Made at: {datetime.datetime.now(datetime.timezone.utc).isoformat(timespec='seconds')}",
             f"ImageId: {known.image_id}",
         ]
-        for each in known.files:
-            digest = sha256(each) if self.option("sha256") else None
-            lines.append(f"File: {each.shown}, {each.size} bytes" + (f", SHA-256 {digest}" if digest else ""))
+        for file in known.files:
+            digest = sha256(file) if self.option("sha256") else None
+            lines.append(f"File: {file.shown}, {file.size} bytes" + (f", SHA-256 {digest}" if digest else ""))
         lines += [
             f"Captured at: {captured.isoformat() if captured is not None else 'not known'}",
             f"Process: {space.process}, PID {space.pid}, _EPROCESS at {space.eprocess:#x}",
@@ -120,13 +120,13 @@ class MiniDump(Command[Process, Process]):
         return "\r\n".join(printable(line, MAX_LINE) for line in lines)
 
     def generate(self) -> Iterator[Row]:
-        """Returns all rows; before them what stands for processes that a damaged list does not lead to."""
+        """Returns all rows, first the row for processes that a damaged process list may have lost."""
         some = self.config.get("pid") or self.config.get("offset") is not None
         damaged = () if some else self.image.service(ProcessList).status
         first = [minidump.gap(self.image.kernel, damaged)] if damaged else []
         return itertools.chain(first, super().generate())
 
     def run(self) -> interfaces.renderers.TreeGrid:
-        """Returns the grid; ends where --format has no meaning."""
+        """Returns the grid; ends if --format is invalid."""
         graph.chosen("format", [self._format], DUMP_FORMATS)
         return super().run()

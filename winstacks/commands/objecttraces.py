@@ -16,7 +16,7 @@ from ..rows.handles import OBJECTS, ObjectRows
 
 
 class ObjectTraces(Command[AddressSpace, ObjectEvent]):
-    """What `windows.objecttraces` does."""
+    """The work of `windows.objecttraces`."""
 
     grid = OBJECTS
     recorded = True

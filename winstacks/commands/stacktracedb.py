@@ -24,7 +24,7 @@ from ..tracedb.found import Database
 
 
 class StackTraceDb(Command[AddressSpace, Union[AddressSpace, Database]]):
-    """What `windows.stacktracedb` does. An address space among the items is one that is not wholly read."""
+    """The work of `windows.stacktracedb`. An address space among the items is not wholly readable."""
 
     grid = TRACES
     recorded = True
@@ -53,7 +53,7 @@ class StackTraceDb(Command[AddressSpace, Union[AddressSpace, Database]]):
         if step.status or step.remark or absent:
             yield step._replace(status=status(step.status, absent))
         yield from found.databases
-        # While one space can be read, the advice how to enable databases is the better answer.
+        # If any space can be read, advice on how to enable databases is the better answer.
         self.unread = self._objections == len(self._spaces)
 
     def is_gap(self, item: Union[AddressSpace, Database]) -> bool:
@@ -99,13 +99,13 @@ class StackTraceDb(Command[AddressSpace, Union[AddressSpace, Database]]):
             traces = self._indexed(traces)
         if not self.selection.everything:
             takes = self.selection.by_addresses(rows.names.frame)
-            traces = (each for each in traces if takes(each.frames))
+            traces = (trace for trace in traces if takes(trace.frames))
         if self.option("fold"):
             return self.noting(zip(itertools.repeat(0), map(rows.folded, traces)))
         return self.noting(itertools.chain.from_iterable(map(rows.unfolded, traces)))
 
     def _indexed(self, traces: Iterable[Trace]) -> Iterator[Trace]:
-        """Yields the traces with one of the indices that --index asks for."""
+        """Yields the traces whose index --index names."""
         wanted = self.asked.wanted("index")
         for trace in traces:
             if trace.trace_index in wanted:

@@ -19,7 +19,7 @@ from ..rows.grid import Row
 
 
 class TraceFindings(Command[FlatStack, FlatStack]):
-    """What `windows.tracefindings` does."""
+    """The work of `windows.tracefindings`."""
 
     grid = rows.FINDINGS
 
@@ -55,6 +55,6 @@ class TraceFindings(Command[FlatStack, FlatStack]):
         check = self.config.get("explain")
         if check is not None:
             return rows.explained(check)
-        # Words that mean nothing end the command before any row.
+        # An unknown word ends the command before any row.
         _ = self._checks, self._severities
         return super().run()

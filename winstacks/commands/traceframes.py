@@ -12,7 +12,7 @@ from ..rows.grid import Row
 
 
 class TraceFrames(FlatCommand):
-    """What `windows.traceframes` does."""
+    """The work of `windows.traceframes`."""
 
     table = "traceframes"
 

@@ -23,7 +23,7 @@ TITLE = "Stacks of the image"
 
 
 class TraceGraph(FlatCommand):
-    """What `windows.tracegraph` does."""
+    """The work of `windows.tracegraph`."""
 
     @cached_property
     def _drawn(self) -> drawn.Drawn:
@@ -41,28 +41,28 @@ class TraceGraph(FlatCommand):
         weight, tree = self.config["weight"], self._drawn.tree
         if self._baseline is not None:
             tree.compare(self._baseline.stacks)
-        said = (Word.STACKS_CUT if tree.cut else None, Word.SUM_LIMIT if tree.capped else None)
-        for each in self._formats:
-            if each == "html":
+        limits = (Word.STACKS_CUT if tree.cut else None, Word.SUM_LIMIT if tree.capped else None)
+        for form in self._formats:
+            if form == "html":
                 pieces = html.page(TITLE, {"flame": html.flame_data(tree, drawn.WEIGHTS[weight])})
-            elif each == "folded":
+            elif form == "folded":
                 pieces = formats.folded(tree)
             else:
                 pieces = formats.speedscope(tree, TITLE, weight)
-            written = graph.write(self.plugin, f"tracegraph{FORMATS[each]}", pieces)
+            written = graph.write(self.plugin, f"tracegraph{FORMATS[form]}", pieces)
             for kind, figures in self._drawn.kinds.items():
-                yield graph.row(written, kind, figures, *said)
+                yield graph.row(written, kind, figures, *limits)
 
     def shown(self) -> interfaces.renderers.TreeGrid:
         graph.chosen("weight", [self.config["weight"]], drawn.WEIGHTS)
         graph.chosen("format", self._formats, FORMATS)
-        # A baseline that cannot be used ends the command before any row.
+        # An unusable baseline ends the command before any row.
         _ = self._baseline
         return graph.tree(self.plugin, self.generate())
 
     @cached_property
     def _baseline(self) -> Any:
-        """The stacks to compare with, None if no file of them is given.
+        """The stacks to compare with, None without a file of them.
 
         Raises:
             RenderException: the file cannot be read, or holds no stack

@@ -10,7 +10,7 @@ from ..rows.grid import NOT_AVAILABLE, Row
 
 
 class TraceImage(FlatCommand):
-    """What `windows.traceimage` does."""
+    """The work of `windows.traceimage`."""
 
     table = "traceimage"
 

@@ -24,7 +24,7 @@ from ..rows.grid import Row
 
 
 class TraceReport(Command[FlatStack, FlatStack]):
-    """What `windows.tracereport` does."""
+    """The work of `windows.tracereport`."""
 
     grid = graph.GRID
 
@@ -72,12 +72,12 @@ class TraceReport(Command[FlatStack, FlatStack]):
             self.plugin, "tracereport.html", html.page(title, report.data(facts, found, waiting))
         )
         tree = report.drawn.tree
-        said = (
+        limits = (
             Word.STACKS_CUT if tree.cut or report.lists.cut else None,
             Word.SUM_LIMIT if tree.capped else None,
         )
         for kind, figures in report.drawn.kinds.items():
-            yield graph.row(written, kind, figures, *said)
+            yield graph.row(written, kind, figures, *limits)
 
     def run(self) -> interfaces.renderers.TreeGrid:
         requested.check_tables(self.plugin)

@@ -14,7 +14,7 @@ from ..rows.grid import Row
 
 
 class StackTraces(FlatCommand):
-    """What `windows.traces` does."""
+    """The work of `windows.traces`."""
 
     table = "traces"
 

@@ -23,7 +23,7 @@ from ..traps.state import State
 
 
 class TrapFrames(Command[State, State]):
-    """What `windows.trapframes` does."""
+    """The work of `windows.trapframes`."""
 
     grid = GRID
     nothing = "No saved registers: no thread that the options select has a trap frame that is left"
@@ -48,7 +48,7 @@ class TrapFrames(Command[State, State]):
         )
 
     def count(self, steps: Iterable[State]) -> int:
-        """Returns how many processes there are to read, without a look at them that would warn twice."""
+        """Returns the number of processes to read; it does not read them, which would warn twice."""
         if self.config.get("offset") is not None:
             return 1
         return len(self.asked.wanted("pid")) or len(self.image.service(ProcessList).processes())

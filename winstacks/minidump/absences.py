@@ -1,8 +1,8 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What a dump of a process lacks, in lines of text: the comment of a dump names it, so that a 0 is no fact.
+"""Lines for the comment of a dump about missing data, so that a reader does not take a 0 for a fact.
 
-The comment has room for 64 KB. What comes first is what a reader of registers and memory needs to know.
+The comment has room for 64 KB. Lines that a reader of registers and memory needs come first.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from .regionrecords import Absence
 from .threadrecords import ThreadRecord
 
 _ROOM = MAX_COMMENT - 0x400
-"""Bytes of lines: what stands behind them says how many lines did not fit."""
+"""Room for lines in bytes; the rest is for the line that counts the lines left out."""
 
 
 class UnknownMembers:
-    """Counts the members of a stream that an image does not tell."""
+    """Counts the members of a stream whose value is not in the image."""
 
     def __init__(self) -> None:
         self._counts: Dict[Tuple[str, str], int] = {}
 
     def add(self, stream: str, members: Iterable[str]) -> None:
-        """Takes note of members that are 0 or empty, in one structure of a stream."""
+        """Records members that are 0 or empty in one structure of a stream."""
         for member in members:
             key = stream, member
             self._counts[key] = self._counts.get(key, 0) + 1
 
     def of(self, stream: str) -> Iterator[Tuple[str, int]]:
-        """Yields each member of a stream that is lost, and in how many of its structures."""
+        """Yields each unknown member of a stream, and the number of structures in which it is unknown."""
         for (name, member), count in self._counts.items():
             if name == stream:
                 yield member, count
@@ -42,11 +42,11 @@ class UnknownMembers:
 
 
 def register_lines(threads: Sequence[ThreadRecord]) -> Iterator[str]:
-    """Yields a line for each CONTEXT of which registers are not known."""
-    for each in threads:
-        state = each.states[0]
-        tid = each.info.ThreadId
-        if each.flags is None:
+    """Yields a line for each CONTEXT with unknown registers."""
+    for thread in threads:
+        state = thread.states[0]
+        tid = thread.info.ThreadId
+        if thread.flags is None:
             yield f"Thread {tid}: no register is known"
         elif state.unknown:
             yield f"Thread {tid}: not known and 0 in its CONTEXT: {' '.join(state.unknown)}"
@@ -55,27 +55,27 @@ def register_lines(threads: Sequence[ThreadRecord]) -> Iterator[str]:
 
 
 def memory_lines(absences: Sequence[Absence]) -> Iterator[str]:
-    """Yields a line for the memory that is missing, then one for each region that has not all of its own."""
+    """Yields a line for all missing memory, then one for each region that is not wholly present."""
     if absences:
-        missing = sum(each.missing for each in absences)
+        missing = sum(absence.missing for absence in absences)
         yield (
             f"{missing} bytes in {len(absences)} regions are not in the image: MemoryInfoListStream tells "
             "them as reserved, whether they were committed and paged out, or never touched:"
         )
-    for each in absences:
-        yield f"{each.start:#x}-{each.end:#x}: {each.missing} of {each.end - each.start} bytes"
+    for absence in absences:
+        yield f"{absence.start:#x}-{absence.end:#x}: {absence.missing} of {absence.end - absence.start} bytes"
 
 
 def within_room(lines: Iterable[str]) -> str:
-    """Returns lines as a text, as many as a comment has room for."""
-    kept: List[str] = []
+    """Returns as many lines as a comment has room for, as one text."""
+    fitting: List[str] = []
     size = more = 0
     for line in lines:
         size += len(line.encode("ascii", "backslashreplace")) + 1
         if size > _ROOM:
             more += 1
         else:
-            kept.append(line)
+            fitting.append(line)
     if more:
-        kept.append(f"{more} more lines have no room here")
-    return "\n".join(kept)
+        fitting.append(f"{more} more lines have no room here")
+    return "\n".join(fitting)

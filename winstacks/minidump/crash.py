@@ -1,9 +1,9 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The process and the thread of a small kernel dump: what crashed.
+"""The process and the thread that crashed, from a small kernel dump.
 
-The thread's registers are the CONTEXT of the dump. A bug check that an exception led to has another one, of
-where that was met, whose address is a parameter: it counts if the dump has the memory there.
+The thread's registers are the CONTEXT of the dump. A bug check caused by an exception has a second CONTEXT,
+of the place of the exception; its address is a parameter, and it is used if the dump has the memory there.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .process import UNKNOWN_PID
 
 
 class StackRange(NamedTuple):
-    """The kernel stack of the dump: its limits, and what is wrong with them."""
+    """The kernel stack of the dump: its limits and their status."""
 
     limit: int
     base: int
@@ -39,7 +39,7 @@ class CrashedProcess:
     Args:
         image: the image of the dump
         dump: its file
-        symbols: whether the structures of the image are those of the kernel's own symbols
+        symbols: whether the structures of the image come from the kernel's own symbols
     """
 
     def __init__(self, image: Image, dump: TriageDump, symbols: bool = False) -> None:
@@ -47,11 +47,11 @@ class CrashedProcess:
         self._dump = dump
         self._crashed = crashed_thread(dump, image.types if symbols else None)
 
-    # What `spaces` gives, and ProcessList.
+    # The interface of `spaces`, and ProcessList.
 
     @property
     def status(self) -> Status:
-        """What speaks against the list of processes: nothing, the dump has one."""
+        """Faults of the process list: none, the dump names its process."""
         return NOTHING
 
     def processes(self) -> List[ListedProcess]:
@@ -86,7 +86,7 @@ class CrashedProcess:
             remark=status(Said(Word.NOT_IN_THE_DUMP, None, tuple(lost)) if lost else None),
         )
 
-    # What `threads` gives.
+    # The interface of `threads`.
 
     def list_threads(
         self,
@@ -103,7 +103,7 @@ class CrashedProcess:
                 yield thread
 
     def list_idle(self) -> Iterator[Thread]:
-        """Yields nothing: whether the thread is an idle one, the dump does not tell."""
+        """Yields nothing: the dump does not show whether the thread is an idle thread."""
         return iter(())
 
     def processors(self) -> Tuple[Processor, ...]:
@@ -112,7 +112,7 @@ class CrashedProcess:
 
     @cached_property
     def stack(self) -> StackRange:
-        """The kernel stack that the dump has."""
+        """The kernel stack in the dump."""
         dump = self._dump
         top, size, part = dump.member("TopOfStack"), dump.member("SizeOfCallStack"), dump.call_stack
         limit = dump.canonical(top)
@@ -131,7 +131,7 @@ class CrashedProcess:
         if known and not (initial is not None and stack.limit < initial <= stack.base):
             initial = stack.base
         kernel_stack = crashed.get("kernel_stack")
-        made = user_thread(
+        thread = user_thread(
             self.space,
             crashed.get("tid"),
             crashed.get("teb"),
@@ -143,7 +143,7 @@ class CrashedProcess:
                 Said(Word.BUG_CHECK, None, (f"{self._code:#x}",)) if self._code is not None else None,
             ),
         )
-        return made._replace(
+        return thread._replace(
             ethread=crashed.ethread or 0,
             stack_base=stack.base if known else None,
             stack_limit=stack.limit if known else None,
@@ -161,7 +161,7 @@ class CrashedProcess:
         return self._dump.header.BugCheckCode
 
     def _contexts(self) -> Iterator[SavedContext]:
-        """Yields the registers of the dump, then those with which the exception was met, if they differ."""
+        """Yields the registers of the dump, then the registers at the exception if they differ."""
         machine, data = self._image.machine, self._dump.context.data
         dump = self._registers(data)
         met = self._of_exception()
@@ -171,7 +171,7 @@ class CrashedProcess:
             yield met
 
     def _registers(self, data: bytes) -> Optional[Mapping[str, int]]:
-        """Returns the registers in the bytes of a CONTEXT, None if these are none."""
+        """Returns the registers in the bytes of a CONTEXT, None if the bytes are no CONTEXT."""
         found = decode_any(context_forms(self._image, self._image.machine), lambda size: data).context
         return None if found is None else found.registers
 

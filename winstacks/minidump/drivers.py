@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The modules of a small kernel dump: its list of drivers, and those that were unloaded."""
+"""The modules of a small kernel dump: its loaded and unloaded drivers."""
 
 from __future__ import annotations
 
@@ -17,26 +17,32 @@ from .decode.drivers import Driver, list_drivers, list_unloaded
 from .decode.triage import TriageDump
 
 _LISTED = 1
-"""`orders` of an entry that its only list has."""
+"""Value of `orders` for an entry of the only list."""
 
 _KERNELS = ("ntoskrnl", "ntkrnl")
-"""How the names of kernels begin."""
+"""Prefixes of the names of kernels."""
 
 
 def kernel_base(dump: TriageDump) -> int:
-    """Returns the address of the kernel, 0 if the dump does not tell it.
+    """Returns the address of the kernel, 0 if the dump does not show it.
 
-    KernBase says so; without it, the driver that holds what the header points to, or that has the name.
+    It is KernBase; else the driver that contains the addresses in the header; else the driver with a kernel's
+    name.
     """
     known, _ = list_drivers(dump)
-    told = dump.canonical(dump.debugger_data.addresses.get("KernBase", 0))
+    kernel = dump.canonical(dump.debugger_data.addresses.get("KernBase", 0))
     header = dump.header
-    for address in (told, header.PsLoadedModuleList, header.KdDebuggerDataBlock, header.PsActiveProcessHead):
-        for each in known:
-            if address and each.DllBase <= address < each.DllBase + each.SizeOfImage:
-                return each.DllBase
-    named = (each.DllBase for each in known if _file(each).lower().startswith(_KERNELS))
-    return told or next(named, 0)
+    for address in (
+        kernel,
+        header.PsLoadedModuleList,
+        header.KdDebuggerDataBlock,
+        header.PsActiveProcessHead,
+    ):
+        for driver in known:
+            if address and driver.DllBase <= address < driver.DllBase + driver.SizeOfImage:
+                return driver.DllBase
+    named = (driver.DllBase for driver in known if _file(driver).lower().startswith(_KERNELS))
+    return kernel or next(named, 0)
 
 
 def _file(driver: Driver) -> str:
@@ -58,46 +64,47 @@ class DumpDrivers:
 
     @cached_property
     def _listed(self) -> Tuple[List[Driver], bool]:
-        found, said = list_drivers(self._dump)
-        return found, bool(found) and not said
+        found, faults = list_drivers(self._dump)
+        return found, bool(found) and not faults
 
     @cached_property
     def _by_base(self) -> Dict[int, Driver]:
-        return {each.DllBase: each for each in reversed(self._listed[0])}
+        return {driver.DllBase: driver for driver in reversed(self._listed[0])}
 
     def of_kernel(self) -> LoaderList:
-        """Returns the drivers of the dump's list, and whether it is whole."""
+        """Returns the drivers of the dump's list, and whether the list is complete."""
         found, whole = self._listed
         entries = [
-            LoaderEntry(each.DllBase, each.SizeOfImage, each.name or "", _LISTED, each.EntryPoint)
-            for each in found
-            if each.DllBase and each.SizeOfImage
+            LoaderEntry(driver.DllBase, driver.SizeOfImage, driver.name or "", _LISTED, driver.EntryPoint)
+            for driver in found
+            if driver.DllBase and driver.SizeOfImage
         ]
         return entries, whole and len(entries) == len(found)
 
     def of_process(self, space: AddressSpace) -> LoaderList:
-        """Returns nothing, and that this is not all: the dump has no modules of processes."""
+        """Returns an empty, incomplete list: the dump has no modules of processes."""
         return [], False
 
     def details(self, space: AddressSpace, entry: LoaderEntry) -> LoaderDetails:
-        """Returns stamp and path of an entry."""
+        """Returns timestamp and path of an entry."""
         driver = self._by_base.get(entry.base)
         return (
             LoaderDetails(None, None) if driver is None else LoaderDetails(driver.TimeDateStamp, driver.name)
         )
 
     def drivers(self, kernel_start: int) -> Tuple[List[Unloaded], bool]:
-        """Returns the drivers that were unloaded: those of the dump, then those that its memory remembers."""
-        listed, said = list_unloaded(self._dump)
-        found = [Unloaded(each.start, each.end, each.name) for each in listed]
-        known = {(each.start, each.end) for each in found}
+        """Returns the unloaded drivers: first from the dump's list, then from the kernel's memory in the
+        dump."""
+        listed, faults = list_unloaded(self._dump)
+        found = [Unloaded(unloaded.start, unloaded.end, unloaded.name) for unloaded in listed]
+        known = {(unloaded.start, unloaded.end) for unloaded in found}
         array = self._array()
         remembered = self._remembered.ring_of_drivers(array, kernel_start) if array else []
-        found += (each for each in remembered if (each.start, each.end) not in known)
-        return found, not said or bool(remembered)
+        found += (unloaded for unloaded in remembered if (unloaded.start, unloaded.end) not in known)
+        return found, not faults or bool(remembered)
 
     def _array(self) -> Optional[int]:
-        """Returns where the ring of unloaded drivers lies, None if the dump does not tell."""
+        """Returns the address of the ring of unloaded drivers, None if the dump does not show it."""
         variable = self._dump.debugger_data.addresses.get("MmUnloadedDrivers")
         memory = self._image.memory(self._image.kernel)
         return memory.pointer(self._dump.canonical(variable)) if variable else None

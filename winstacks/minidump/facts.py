@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What a dump says of its machine: the Windows build, when the dump was written."""
+"""The machine of a dump: the Windows build, and the time at which the dump was written."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SECOND = 10_000_000
 
 
 class DumpFacts:
-    """The provider of `machine_facts`. A dump names no computer, and does not say when Windows was started.
+    """The provider of `machine_facts`. A dump names no computer and no boot time.
 
     Args:
         dump: the file
@@ -37,13 +37,13 @@ class DumpFacts:
         self._misc = misc_info(dump)
 
     def clock(self) -> Clock:
-        """Returns when the dump was written, and the time zone."""
+        """Returns the time at which the dump was written, and the time zone."""
         stamp = self._dump.time_date_stamp
         bias = None if self._misc is None else self._misc.Bias
         return Clock((stamp + _EPOCH) * _SECOND if stamp else None, None, "", None, bias, NOTHING)
 
     def kernel(self) -> Kernel:
-        """Returns which Windows ran."""
+        """Returns the version of Windows."""
         lab = "" if self._misc is None else self._misc.BuildString or ""
         return Kernel(
             self._system.BuildNumber,
@@ -53,12 +53,12 @@ class DumpFacts:
         )
 
     def computer_name(self, spaces: Iterable[AddressSpace]) -> ComputerName:
-        """Returns no name."""
+        """Returns an empty name."""
         return ComputerName("", NOTHING)
 
     def input(self) -> Input:
-        """Returns that it is a dump, and whether it was written with full memory and is whole."""
-        _, said = memory_ranges(self._dump)
-        if says(said, Word.BEYOND_THE_FILE):
+        """Returns the kind of input, a dump, and whether it has full memory and is complete."""
+        _, faults = memory_ranges(self._dump)
+        if says(faults, Word.BEYOND_THE_FILE):
             return Input(PROCESS_DUMP, TRUNCATED)
         return Input(PROCESS_DUMP, ALL if self._dump.flags & _WITH_FULL_MEMORY else SOME)

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The function tables of a dump for code that its process made at run time."""
+"""The function tables in a dump, for code that its process generated at run time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class DumpFunctions:
         self._dump = dump
 
     def list_tables(self, space: AddressSpace) -> List[DynamicTable]:
-        """Returns those of the process; a 32-bit half has none."""
+        """Returns the tables of the process; a 32-bit half has none."""
         return self._tables if space.machine is Machine.AMD64 else []
 
     @cached_property
@@ -36,14 +36,14 @@ class DumpFunctions:
 
     def _read(self) -> Iterator[DynamicTable]:
         canonical = self._image.machine.canonical
-        for each in function_tables(self._dump)[0]:
-            size, rva = each.Entries
+        for table in function_tables(self._dump)[0]:
+            size, rva = table.Entries
             if (
-                size != each.EntryCount * RUNTIME_FUNCTION_SIZE
-                or not each.MinimumAddress < each.MaximumAddress
+                size != table.EntryCount * RUNTIME_FUNCTION_SIZE
+                or not table.MinimumAddress < table.MaximumAddress
             ):
                 continue
             entries = self._dump.read(rva, size)
             if entries is not None:
-                start, end = canonical(each.MinimumAddress), canonical(each.MaximumAddress)
-                yield DynamicTable(start, end, canonical(each.BaseAddress), bytes(entries))
+                start, end = canonical(table.MinimumAddress), canonical(table.MaximumAddress)
+                yield DynamicTable(start, end, canonical(table.BaseAddress), bytes(entries))

@@ -2,8 +2,8 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """The handles of a process of an image as records of a dump.
 
-Source of the members: the kernel's public symbols; HandleAttributes of ntdef.h. GrantedAccess of an entry has
-the access that the handle gives.
+Source of the members: the kernel's public symbols; HandleAttributes of ntdef.h. GrantedAccess of an entry is
+the access that the handle grants.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ class HandleRecords(NamedTuple):
     """The handles of a dump.
 
     Attributes:
-        handles: its entries of HandleDataStream
-        whole: whether the table could be read wholly
-        unnamed: how many have an object that is not in the image
+        handles: entries of HandleDataStream
+        whole: whether the whole table could be read
+        unnamed: number of handles whose object is not in the image
     """
 
     handles: List[HandleDescriptor]

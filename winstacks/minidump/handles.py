@@ -1,9 +1,9 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The events of handles of a dump: what Application Verifier remembered (HandleOperationListStream).
+"""The handle events of a dump, recorded by Application Verifier (HandleOperationListStream).
 
-The dump does not say in which order these happened, so an event has no number. Which handles were open when
-it was written is in HandleDataStream.
+The dump does not have the order of these events, so an event has no number. HandleDataStream has the handles
+that were open when the dump was written.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from .decode.handles import (
 )
 
 _EVENTS = {1: "open", 2: "close", 3: "badref"}
-"""eHANDLE_TRACE_OPERATIONS, as the kernel's rings have them."""
+"""Names of eHANDLE_TRACE_OPERATIONS, the same as for the kernel's rings."""
 
 
 class DumpHandles:
-    """Lists the events of the handles of a dump: what the provider of `handle_events` makes.
+    """Lists the handle events of a dump; made by the provider of `handle_events`.
 
     Args:
         image: the image of the dump
@@ -49,15 +49,17 @@ class DumpHandles:
         """Does nothing: a dump has one process."""
 
     def list_events(self, space: AddressSpace) -> Iterator[HandleEvent]:
-        """Yields the events in the order of the dump, and what stands for those that cannot be read."""
-        operations, said = handle_operation_list(self._dump)
-        handles, said_handles = handle_data(self._dump)
-        if said or said_handles:
-            yield hole(space, said, said_handles)
-        opened = {each.Handle: each for each in handles}
-        closed = {each.Handle for each in operations if _EVENTS.get(each.OperationType) == "close"}
-        for each in operations:
-            yield self._event(space, each, opened, each.Handle in closed)
+        """Yields the events in the order of the dump, and a gap for events that cannot be read."""
+        operations, faults = handle_operation_list(self._dump)
+        handles, handle_faults = handle_data(self._dump)
+        if faults or handle_faults:
+            yield hole(space, faults, handle_faults)
+        opened = {handle.Handle: handle for handle in handles}
+        closed = {
+            operation.Handle for operation in operations if _EVENTS.get(operation.OperationType) == "close"
+        }
+        for operation in operations:
+            yield self._event(space, operation, opened, operation.Handle in closed)
 
     def _event(
         self,

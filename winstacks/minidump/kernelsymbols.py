@@ -2,9 +2,9 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """The kernel's symbol table (ISF) of a small kernel dump.
 
-Such a dump has no debug record of the kernel, which would name the table. It has the addresses of variables:
-a table in which all of them lie where the dump has them is of this kernel. That no two builds agree in all is
-inferred.
+Such a dump lacks the kernel's debug record, which would name the table. It has the addresses of variables: a
+table belongs to this kernel if it places all of them where the dump has them. It is inferred that no two
+builds agree on all.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from volatility3.framework.symbols import intermed
 from .decode.triage import TriageDump
 
 MAX_TRIED = 16
-"""Tables on the symbol path that are looked into: each takes a third of a second."""
+"""Greatest number of tables on the symbol path that are tried: each takes a third of a second."""
 
 _LEAST = 3
-"""Variables that a table must have."""
+"""Least number of variables that a table must have."""
 _KERNELS = ("ntkrnlmp.pdb", "ntoskrnl.pdb", "ntkrnlpa.pdb", "ntkrpamp.pdb")
 _VARIABLES = (
     *("KiCallUserMode", "PsLoadedModuleList", "PsActiveProcessHead", "KiBugcheckData", "KiProcessorBlock"),
@@ -36,11 +36,11 @@ _VARIABLES = (
         "MmSystemRangeStart",
     ),
 )
-"""Symbols whose addresses KDDEBUGGER_DATA64 has under the same name."""
+"""Symbols that have the same name in KDDEBUGGER_DATA64, which has their addresses."""
 
 
 class KernelSymbolsError(ValueError):
-    """A table that the user named cannot be used; the text is a sentence for users."""
+    """A table that the user named is unusable; the text is a sentence for users."""
 
 
 def kernel_table(
@@ -50,17 +50,17 @@ def kernel_table(
     base: int,
     named: Optional[str] = None,
 ) -> str:
-    """Returns the name of the kernel's symbol table, empty where there is none.
+    """Returns the name of the kernel's symbol table, empty without one.
 
     Args:
         context: the context whose symbol space takes the table
-        config_path: where the table's configuration goes
+        config_path: path for the table's configuration
         dump: the dump
-        base: address of its kernel, 0 if that is not known
-        named: the file that the user named; None: the symbol path is searched
+        base: address of its kernel, 0 if it is unknown
+        named: the file that the user named; None: search the symbol path
 
     Raises:
-        KernelSymbolsError: the table that the user named is not of this kernel, or cannot be read
+        KernelSymbolsError: the table that the user named belongs to another kernel, or cannot be read
     """
     expected = _expected(dump, base)
     if named:
@@ -79,9 +79,9 @@ def kernel_table(
 
 
 def _expected(dump: TriageDump, base: int) -> Dict[str, int]:
-    """Returns where the dump has variables of the kernel: their RVAs by the names of their symbols."""
-    header, told = dump.header, dump.debugger_data.addresses
-    known: Dict[str, Optional[int]] = {name: told.get(name) for name in _VARIABLES}
+    """Returns the RVAs of the kernel's variables in the dump, by the names of their symbols."""
+    header, addresses = dump.header, dump.debugger_data.addresses
+    known: Dict[str, Optional[int]] = {name: addresses.get(name) for name in _VARIABLES}
     for name in ("KdDebuggerDataBlock", "PsLoadedModuleList", "PsActiveProcessHead"):
         known[name] = getattr(header, name) or known.get(name)
     rvas = {name: dump.canonical(value) - base for name, value in known.items() if value}
@@ -102,12 +102,14 @@ def _files() -> Iterator[pathlib.Path]:
 
 
 def _wrong(url: str, expected: Dict[str, int], pointer_size: int) -> str:
-    """Returns why a table is not that of a kernel, empty if it is."""
+    """Returns why a table does not belong to the kernel, empty if it does."""
     try:
         with resources.ResourceAccessor().open(url) as file:
             table = json.load(file)
         size = table["base_types"]["pointer"]["size"]
-        known = {name: int(each["address"]) for name, each in table["symbols"].items() if name in expected}
+        known = {
+            name: int(symbol["address"]) for name, symbol in table["symbols"].items() if name in expected
+        }
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         return f"it cannot be read ({type(error).__name__})"
     if size != pointer_size:

@@ -32,8 +32,8 @@ class ModuleRecord(NamedTuple):
     """A module of a dump.
 
     Attributes:
-        module: its entry of ModuleListStream
-        lost: members that the image does not tell, which are 0 or empty
+        module: entry of ModuleListStream
+        lost: members whose value is not in the image; they are 0 or empty
     """
 
     module: WrittenModule
@@ -45,9 +45,9 @@ class ModuleRecords:
 
     Args:
         image: the image
-        symbolizer: knows the modules of every address space
-        halves: the halves of a process that the dump has
-        end: the first address that is left out
+        symbolizer: source of the modules of every address space
+        halves: the halves of the process that the dump has
+        end: the first address beyond the process
     """
 
     def __init__(
@@ -58,13 +58,13 @@ class ModuleRecords:
         self._regions = image.service(regions)
         self._sections = image.service(ImageSections)
         found, self.regions_whole = self._regions.list_regions(halves[0])
-        self.regions: List[Region] = sorted(each for each in found if each.start < each.end <= end)
+        self.regions: List[Region] = sorted(region for region in found if region.start < region.end <= end)
         self.lists_whole = True
 
     def modules(self) -> List[ModuleRecord]:
-        """Returns the modules of the loader's lists, in load order, those of the native half first.
+        """Returns the modules of the loader's lists, in load order, the native half first.
 
-        Sets `lists_whole`: whether all lists could be followed, and all entries are possible.
+        Sets `lists_whole`: whether all lists could be followed and all entries are plausible.
         """
         found: Dict[int, ModuleRecord] = {}
         for half in self._halves:
@@ -87,7 +87,7 @@ class ModuleRecords:
         try:
             headers = pe.read_headers(reader.read)
             stamp, checksum = headers.timestamp, pe.read_checksum(reader.read)
-            # A module without a directory has none of what that leads to.
+            # A module without a debug directory lacks everything that the directory leads to.
             record = pe.read_codeview_record(reader.read, headers) if headers.directory(DEBUG)[1] else b""
             fixed = (
                 version.read_fixed_file_info(reader.read, headers) if headers.directory(RESOURCE)[1] else b""
@@ -96,26 +96,26 @@ class ModuleRecords:
             pass
         known: Dict[str, object] = {"ModuleName": path or None, "CheckSum": checksum, "TimeDateStamp": stamp}
         known.update(CvRecord=record, VersionInfo=fixed)
-        made = WrittenModule(
+        written = WrittenModule(
             *(entry.base, entry.size, checksum or 0, stamp or 0),
             *(path[:MAX_PATH], bytes(fixed or b""), bytes(record or b"")),
         )
-        return ModuleRecord(made, tuple(name for name, value in known.items() if value is None))
+        return ModuleRecord(written, tuple(name for name, value in known.items() if value is None))
 
     def _reader(self, half: AddressSpace, base: int, size: int) -> ImageReader:
         view = self._sections.of(vad_at(self.regions, base))
         return ImageReader(self._image, half.layer_name, base, size, view)
 
     def _file_at(self, base: int) -> str:
-        """Returns the file whose image is mapped at an address, empty where that is not known."""
+        """Returns the path of the file whose image is mapped at an address, empty if it is unknown."""
         vad = vad_at(self.regions, base)
         mapped = vad is not None and vad.image and vad.start == base
         return (self._regions.file_name(vad.control_area) or "") if vad is not None and mapped else ""
 
     def unloaded(self) -> List[MinidumpUnloadedModule]:
-        """Returns what ntdll remembers of modules that were unloaded, the latest first, each event once.
+        """Returns the unloaded modules that ntdll remembers, the latest first, each event once.
 
-        ntdll keeps no CheckSum and no path: the one is 0, and the name is the file's.
+        ntdll keeps no CheckSum and no path: CheckSum is 0, and the name is a file name.
         """
         remembered = RememberedModules(self._image)
         found: Dict[Tuple[int, int, int, int, str], MinidumpUnloadedModule] = {}
@@ -132,20 +132,20 @@ class ModuleRecords:
         return list(found.values())[:MAX_MODULES]
 
     def files(self) -> Iterator[Tuple[int, str]]:
-        """Yields (base, path) of mapped files; an empty path where the page file backs the mapping."""
-        for each in self.regions:
-            path = self._regions.file_name(each.control_area) if each.control_area else None
+        """Yields (base, path) of mapped files; the path is empty if the page file backs the mapping."""
+        for region in self.regions:
+            path = self._regions.file_name(region.control_area) if region.control_area else None
             if path is not None:
-                yield each.start, path[:MAX_PATH]
+                yield region.start, path[:MAX_PATH]
 
 
 def halves_of(native: AddressSpace, wow64: Optional[AddressSpace], machine: Machine) -> List[AddressSpace]:
-    """Returns the halves of a process that a dump of one machine has.
+    """Returns the halves of a process that belong in a dump of one machine.
 
     Args:
         native: the native half
-        wow64: its 32-bit half, None without one
-        machine: the machine of the dump
+        wow64: the 32-bit half, None without one
+        machine: machine of the dump
     """
     if machine is native.machine:
         return [native] if wow64 is None else [native, wow64]

@@ -1,9 +1,9 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The modules of a dump: ModuleListStream, and the loader's lists in the process's memory as its witness.
+"""The modules of a dump: ModuleListStream, with the loader's lists in the process's memory as second witness.
 
-A dump of a 64-bit debugger has the modules of both halves of a WoW64 process in one list. Which half a module
-is of is in its headers; where the dump has no memory of these, it is told by its place and its path.
+A dump of a 64-bit debugger lists the modules of both halves of a WoW64 process together. The headers of a
+module show its half; if the dump has no memory of the headers, address and path of the module decide.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .decode.threadstates import INCOMPLETE_MODULES, thread_states
 
 _BOTH_ORDERS, _ONE_ORDER = 3, 1
 _NATIVE = ("ntdll.dll", "wow64.dll", "wow64base.dll", "wow64con.dll", "wow64cpu.dll", "wow64win.dll")
-"""64-bit modules of a WoW64 process, which lie below 4 GB in older versions."""
+"""64-bit modules of a WoW64 process; older versions load them below 4 GB."""
 
 
 class DumpModules:
@@ -43,64 +43,69 @@ class DumpModules:
 
     @cached_property
     def _listed(self) -> Tuple[List[MinidumpModule], bool]:
-        found, said = module_list(self._dump)
+        found, faults = module_list(self._dump)
         states = thread_states(self._dump)
-        return found, not said and not (states is not None and states.flags & INCOMPLETE_MODULES)
+        return found, not faults and not (states is not None and states.flags & INCOMPLETE_MODULES)
 
     @cached_property
     def _by_base(self) -> Dict[int, MinidumpModule]:
-        return {each.BaseOfImage: each for each in reversed(self._listed[0])}
+        return {module.BaseOfImage: module for module in reversed(self._listed[0])}
 
     def of_kernel(self) -> LoaderList:
-        """Returns nothing: a dump of a process has no modules of the kernel."""
+        """Returns an empty list: a dump of a process has no modules of the kernel."""
         return [], True
 
     def of_process(self, space: AddressSpace) -> LoaderList:
         """Returns the modules of one half of the process.
 
-        What the dump lists and the loader's lists in memory lack is partly unlinked; what only these have
-        comes last.
+        A module that the dump lists and the loader's lists in memory lack is partly unlinked; a module only
+        in the loader's lists comes last.
         """
         modules, whole = self._listed
         listed, complete = self._memory_lists.of_process(space)
-        known = {each.base: each for each in listed}
+        known = {entry.base: entry for entry in listed}
         found: List[LoaderEntry] = []
-        for each in modules:
-            if self._machine(space, each) is not space.machine:
+        for module in modules:
+            if self._machine(space, module) is not space.machine:
                 continue
-            entry = known.pop(each.BaseOfImage, None)
-            name = (each.ModuleName or "").replace("/", "\\").rsplit("\\", 1)[-1]
+            entry = known.pop(module.BaseOfImage, None)
+            name = (module.ModuleName or "").replace("/", "\\").rsplit("\\", 1)[-1]
             if entry is not None:
-                found.append(entry._replace(size=each.SizeOfImage, name=name or entry.name))
+                found.append(entry._replace(size=module.SizeOfImage, name=name or entry.name))
             else:
                 orders = _ONE_ORDER if complete else _BOTH_ORDERS
-                found.append(LoaderEntry(each.BaseOfImage, each.SizeOfImage, name, orders))
+                found.append(LoaderEntry(module.BaseOfImage, module.SizeOfImage, name, orders))
         return [*found, *known.values()], whole
 
     def details(self, space: AddressSpace, entry: LoaderEntry) -> LoaderDetails:
-        """Returns stamp, path and RSDS record of an entry."""
+        """Returns timestamp, path and RSDS record of an entry."""
         module = self._by_base.get(entry.base)
         if module is None:
             return self._memory_lists.details(space, entry)
         return LoaderDetails(module.TimeDateStamp, module.ModuleName, module.code_view)
 
     def drivers(self, kernel_start: int) -> Tuple[List[Unloaded], bool]:
-        """Returns nothing: a dump of a process has no drivers."""
+        """Returns an empty list: a dump of a process has no drivers."""
         return [], True
 
     def dlls(
         self, reader: ImageReader, machine: Machine, index: ModuleIndex, user_end: int
     ) -> List[Unloaded]:
-        """Returns the DLLs that were unloaded: those that the memory remembers, then those of the dump."""
+        """Returns the unloaded DLLs: first from the process's memory, then from the dump."""
         remembered = self._remembered.dlls(reader, machine, index, user_end)
         narrow = machine is not self._image.machine
         listed = [
-            Unloaded(each.BaseOfImage, each.BaseOfImage + each.SizeOfImage, each.ModuleName or "")
-            for each in unloaded_module_list(self._dump)[0]
-            if each.SizeOfImage and each.BaseOfImage + each.SizeOfImage <= user_end and not narrow
+            Unloaded(
+                unloaded.BaseOfImage, unloaded.BaseOfImage + unloaded.SizeOfImage, unloaded.ModuleName or ""
+            )
+            for unloaded in unloaded_module_list(self._dump)[0]
+            if unloaded.SizeOfImage and unloaded.BaseOfImage + unloaded.SizeOfImage <= user_end and not narrow
         ]
-        known = {(each.start, each.end) for each in remembered}
-        return [*remembered, *(each for each in listed if (each.start, each.end) not in known)]
+        known = {(unloaded.start, unloaded.end) for unloaded in remembered}
+        return [
+            *remembered,
+            *(unloaded for unloaded in listed if (unloaded.start, unloaded.end) not in known),
+        ]
 
     def _machine(self, space: AddressSpace, module: MinidumpModule) -> Machine:
         """Returns the machine of a module."""
@@ -121,6 +126,6 @@ class DumpModules:
 
     @cached_property
     def _narrow_process(self) -> bool:
-        """Whether the dump lists what runs 32-bit programs."""
-        names = ((each.ModuleName or "").lower().rsplit("\\", 1)[-1] for each in self._listed[0])
+        """Whether the dump lists the modules that run 32-bit programs."""
+        names = ((module.ModuleName or "").lower().rsplit("\\", 1)[-1] for module in self._listed[0])
         return "wow64.dll" in names

@@ -2,8 +2,8 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """Opens minidumps through Volatility's layers.
 
-dump = minidump(file_layer)          # what the layer of a process is made of
-image = image_of(context, layer_name)    # its services are what the dump gives
+dump = minidump(file_layer)          # the content for the layer of a process
+image = image_of(context, layer_name)    # with the services that the dump provides
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from .regions import DumpRegions
 __all__ = ["NotAMinidumpError", "dump_of", "image_of", "machine_of", "memory", "minidump"]
 
 Handles = Callable[[Databases], HandleEvents]
-"""What `handle_events` gives."""
+"""Maker of the lister that `handle_events` returns."""
 
 
 def minidump(layer: interfaces.layers.DataLayerInterface) -> Minidump:
-    """Returns the dump that a layer of a file has.
+    """Returns the dump in the layer of a file.
 
     Raises:
-        NotAMinidumpError: it has none; the text is a sentence for users
+        NotAMinidumpError: the layer has no minidump; the text is a sentence for users
     """
 
     def read(offset: int, length: int) -> bytes:
@@ -62,17 +62,20 @@ def minidump(layer: interfaces.layers.DataLayerInterface) -> Minidump:
 
 
 def memory(dump: Minidump) -> Tuple[List[MemoryRange], Status]:
-    """Returns what memory the dump has, sorted and disjoint, and what is wrong with its lists.
+    """Returns the memory ranges of the dump, sorted and disjoint, and the status of its lists.
 
-    Trap frames of the kernel's memory, which a stream of ours has, are part of it.
+    They include the trap frames of the kernel's memory in this project's own stream.
     """
     listed, _ = listed_threads(dump)
-    stacks = [MemoryRange(each.StartOfMemoryRange, each.Stack.Rva, each.Stack.DataSize) for each in listed]
-    found, said = memory_ranges(dump, stacks)
-    ours = [
-        MemoryRange(each.Address, each.Location.Rva, each.Location.DataSize) for each in trap_frames(dump)[0]
+    stacks = [
+        MemoryRange(thread.StartOfMemoryRange, thread.Stack.Rva, thread.Stack.DataSize) for thread in listed
     ]
-    return with_ranges(dump, found, ours), said
+    found, faults = memory_ranges(dump, stacks)
+    ours = [
+        MemoryRange(frame.Address, frame.Location.Rva, frame.Location.DataSize)
+        for frame in trap_frames(dump)[0]
+    ]
+    return with_ranges(dump, found, ours), faults
 
 
 def dump_of(context: interfaces.context.ContextInterface, layer_name: str) -> Minidump:
@@ -93,7 +96,7 @@ def machine_of(context: interfaces.context.ContextInterface, layer_name: str) ->
         layer_name: the layer over the dump
 
     Raises:
-        UnsupportedMachineError: it is not supported, or the dump does not say which it is
+        UnsupportedMachineError: the machine is not supported, or the dump does not name it
     """
     return _system(dump_of(context, layer_name)).machine
 
@@ -111,11 +114,11 @@ def image_of(context: interfaces.context.ContextInterface, layer_name: str, conf
     Args:
         context: the context that holds the layer
         layer_name: the layer over the dump
-        config_path: where the configuration of our symbol tables goes
+        config_path: path for the configuration of this project's symbol tables
 
     Raises:
-        UnsupportedMachineError: the dump is of a machine that is not supported, or does not say of which;
-            the text is a sentence for users
+        UnsupportedMachineError: the machine is not supported, or the dump does not name it; the text is a
+            sentence for users
     """
     dump = dump_of(context, layer_name)
     system = _system(dump)

@@ -1,8 +1,8 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The process of a dump: its halves, its threads and their registers, the exception that one of them met.
+"""The process of a dump: its halves, its threads and their registers, and the exception of one of them.
 
-Source of what is read from the process's own memory: TEB and PEB (public symbols); the CPU area of a WoW64
+Source of the structures in the process's own memory: TEB and PEB (public symbols); the CPU area of a WoW64
 thread (WOW64_TLS_CPURESERVED, see `traps/state.py`).
 """
 
@@ -48,7 +48,7 @@ from .decode.threadstates import (
 )
 
 UNKNOWN_PID = -1
-"""The ID of a process of which neither the dump nor a TEB says it: 0 is that of the kernel."""
+"""Process ID if neither the dump nor a TEB has it; 0 would mean the kernel."""
 
 
 class DumpProcess:
@@ -59,25 +59,25 @@ class DumpProcess:
         dump: its file
 
     Attributes:
-        exception: the exception of which the dump was made, None without one
+        exception: the exception that caused the dump, None without one
     """
 
     def __init__(self, image: Image, dump: Minidump) -> None:
         self._image = image
         self._dump = dump
         self._threads, self._said = thread_list(dump)
-        self._infos: Dict[int, ThreadInfo] = {each.ThreadId: each for each in thread_info_list(dump)[0]}
+        self._infos: Dict[int, ThreadInfo] = {info.ThreadId: info for info in thread_info_list(dump)[0]}
         self.exception: Optional[ExceptionStream] = exception_stream(dump)
         self._states = thread_states(dump)
         self._kept: Dict[int, List[int]] = {}
-        for each in trap_frames(dump)[0]:
-            self._kept.setdefault(each.ThreadId, []).append(each.Address)
+        for frame in trap_frames(dump)[0]:
+            self._kept.setdefault(frame.ThreadId, []).append(frame.Address)
 
-    # What `spaces` gives, and ProcessList.
+    # The interface of `spaces`, and ProcessList.
 
     @property
     def status(self) -> Status:
-        """What speaks against the list of processes: nothing, the dump is of one."""
+        """Faults of the process list: none, the dump has one process."""
         return NOTHING
 
     def processes(self) -> List[ListedProcess]:
@@ -102,7 +102,7 @@ class DumpProcess:
         peb = self._of_tebs(machine, "ProcessEnvironmentBlock") or 0
         peb = peb if self._read(peb) else 0
         if self._states is not None:
-            # The kernel said where it is, whether or not the image had it.
+            # The kernel had its address, whether or not the image had its memory.
             peb = self._states.peb or peb
         space = AddressSpace(
             pid=UNKNOWN_PID if pid is None else pid,
@@ -127,8 +127,8 @@ class DumpProcess:
     def wow64(self) -> Optional[AddressSpace]:
         """The 32-bit half of a 64-bit process, None if it has none.
 
-        Its TEBs lead to it. Where the dump has not the memory of these, a thread in 32-bit code tells of it,
-        or the module that runs such code.
+        The TEBs lead to it. If the dump lacks their memory, a thread in 32-bit code proves the half, or the
+        module that runs such code.
         """
         native = self.native
         if native.machine is not Machine.AMD64:
@@ -149,8 +149,8 @@ class DumpProcess:
     def _peb32(self) -> Optional[int]:
         """Returns the address of the PEB32 to which the TEBs lead, None if they lead to none."""
         memory = self._image.memory_of(str(self._image.layer.name), Machine.I386.pointer_size)
-        for each in self._threads:
-            teb = self._teb32(each.Teb)
+        for thread in self._threads:
+            teb = self._teb32(thread.Teb)
             narrow = self._types(Machine.I386, teb)["_TEB"]
             if teb and memory.member(teb, narrow.field("NtTib.Self")) == teb:
                 return memory.member(teb, narrow.field("ProcessEnvironmentBlock")) or 0
@@ -158,11 +158,11 @@ class DumpProcess:
 
     @cached_property
     def _runs_wow64(self) -> bool:
-        names = (each.ModuleName or "" for each in module_list(self._dump)[0])
+        names = (module.ModuleName or "" for module in module_list(self._dump)[0])
         return any(name.lower().endswith("\\wow64.dll") for name in names)
 
     def _types(self, machine: Machine, teb: int) -> Structures:
-        """Returns the structures of user mode that a TEB of one half is read with."""
+        """Returns the user-mode structures with which a TEB of one half is read."""
         return with_teb(self._image, self._image.kernel._replace(machine=machine), teb)
 
     @cached_property
@@ -185,33 +185,33 @@ class DumpProcess:
         return self._of_tebs(self._image.machine, "ClientId.UniqueProcess") if known is None else known
 
     def _name(self, space: AddressSpace) -> Tuple[str, bool]:
-        """Returns the name of the program: as the kernel had it, as the dump lists it, or as the loader does.
+        """Returns the name of the program, from the kernel, the dump's list or the loader's list.
 
         Returns:
-            The name, empty where neither has one; whether there is one and the two do not disagree.
+            The name, empty if it is in none; whether there is a name and its sources agree.
         """
-        listed = _program([each.ModuleName or "" for each in module_list(self._dump)[0]])
-        loaded = _program([each.name for each in LoaderLists(self._image).of_process(space)[0]])
-        kept = None if self._states is None else self._states.image_file_name
-        name = kept or listed or loaded
-        programs = {each.lower() for each in (listed, loaded) if each.lower().endswith(".exe")}
+        listed = _program([module.ModuleName or "" for module in module_list(self._dump)[0]])
+        loaded = _program([entry.name for entry in LoaderLists(self._image).of_process(space)[0]])
+        kernel_name = None if self._states is None else self._states.image_file_name
+        name = kernel_name or listed or loaded
+        programs = {program.lower() for program in (listed, loaded) if program.lower().endswith(".exe")}
         return text.cell(name), bool(name) and len(programs) < 2
 
     def _of_tebs(self, machine: Machine, path: str) -> Optional[int]:
-        """Returns a member of the first TEB that the dump has, None if it has none."""
+        """Returns a member from the first TEB in which it is not 0, None without one."""
         memory = self._image.memory_of(str(self._image.layer.name), machine.pointer_size)
-        tebs = (each.Teb for each in self._threads if each.Teb)
+        tebs = (thread.Teb for thread in self._threads if thread.Teb)
         read = (memory.member(teb, self._types(machine, teb)["_TEB"].field(path)) for teb in tebs)
         return next((value for value in read if value), None)
 
     def _teb32(self, teb: int) -> int:
-        """Returns the TEB32 of a thread, which its exception list is; 0 without one."""
+        """Returns the address of a thread's TEB32, which is in its exception list; 0 without one."""
         types = self._types(Machine.AMD64, teb)
         memory = self._image.memory_of(str(self._image.layer.name), Machine.AMD64.pointer_size)
         found = memory.member(teb, types["_NT_TIB"].field("ExceptionList")) if teb else None
         return found if found and found <= Machine.I386.address_mask else 0
 
-    # What `threads` gives.
+    # The interface of `threads`.
 
     def list_threads(
         self,
@@ -220,25 +220,25 @@ class DumpProcess:
         tids: Optional[Collection[int]] = None,
         scan: bool = False,
     ) -> Iterator[Thread]:
-        """Yields the threads of the dump in its order, and a row for what its list lacks."""
+        """Yields the threads of the dump in its order, and a row for threads missing from its list."""
         if offset is not None or (pids and self.native.pid not in pids):
             return
         incomplete = self._states is not None and self._states.flags & INCOMPLETE_THREADS
         if (self._said or incomplete) and not tids:
-            said = status(self._said, Word.THREAD_LIST_DAMAGED)
-            yield user_thread(self.native, None, None, wow64=self.wow64, status=said)
-        for each in self._threads:
-            if not tids or each.ThreadId in tids:
-                yield self._thread(each)
+            faults = status(self._said, Word.THREAD_LIST_DAMAGED)
+            yield user_thread(self.native, None, None, wow64=self.wow64, status=faults)
+        for thread in self._threads:
+            if not tids or thread.ThreadId in tids:
+                yield self._thread(thread)
 
     def list_idle(self) -> Iterator[Thread]:
-        """Yields nothing: idle threads are the kernel's."""
+        """Yields nothing: only the kernel has idle threads."""
         return iter(())
 
     def _thread(self, thread: MinidumpThread) -> Thread:
         info = self._infos.get(thread.ThreadId)
         flags = 0 if info is None else info.DumpFlags
-        saved, said = context(self._dump, thread.ThreadContext)
+        saved, faults = context(self._dump, thread.ThreadContext)
         state = self._state(thread.ThreadId, self._image.machine)
         contexts = [_told(SavedContext(self._image.machine, saved), state)]
         if self.wow64 is not None:
@@ -246,7 +246,7 @@ class DumpProcess:
         start, size = thread.StartOfMemoryRange, thread.Stack.DataSize
         met = self.exception
         code = f"{met.ExceptionCode:#x}" if met is not None and met.ThreadId == thread.ThreadId else None
-        made = user_thread(
+        listed_thread = user_thread(
             self.native,
             thread.ThreadId,
             thread.Teb or None,
@@ -258,11 +258,11 @@ class DumpProcess:
                 Said(Word.EXCEPTION, None, (code,)) if code is not None else None,
                 Word.TERMINATED if flags & EXITED_THREAD else None,
                 Word.NOT_A_CONTEXT if flags & INVALID_CONTEXT and state is None else None,
-                said,
+                faults,
             ),
         )
         known = state is not None and state.known & KNOWN_START_ADDRESS
-        return made._replace(
+        return listed_thread._replace(
             kept_frames=tuple(self._kept.get(thread.ThreadId, ())),
             win32_start_address=info.StartAddress if info is not None else None,
             start_address=info.StartAddress if info is not None and known else None,
@@ -271,11 +271,11 @@ class DumpProcess:
         )
 
     def _state(self, tid: int, machine: Machine) -> Optional[ThreadState]:
-        """Returns what the dump says of the registers of a thread, None if it says nothing of them."""
+        """Returns the dump's entry for the registers of a thread, None if it has none."""
         return None if self._states is None else self._states.threads.get((tid, machine.number))
 
     def _narrow(self, thread: MinidumpThread) -> List[SavedContext]:
-        """Returns the 32-bit registers that the CPU area of a thread keeps; none without one."""
+        """Returns the 32-bit registers in the CPU area of a thread; none without a CPU area."""
         types, teb = self._types(Machine.AMD64, thread.Teb), thread.Teb
         state = self._state(thread.ThreadId, Machine.I386)
         memory = self._image.memory_of(str(self._image.layer.name), Machine.AMD64.pointer_size)
@@ -289,7 +289,7 @@ class DumpProcess:
 
 
 def _told(saved: SavedContext, state: Optional[ThreadState]) -> SavedContext:
-    """Returns registers with what the dump says of them."""
+    """Returns registers together with the dump's status of them."""
     if state is None:
         return saved
     told = NOTHING if state.Status is None else parsed(state.Status)
@@ -299,13 +299,14 @@ def _told(saved: SavedContext, state: Optional[ThreadState]) -> SavedContext:
 
 
 def _program(paths: List[str]) -> str:
-    """Returns the name of the first program of some modules, else of the first module; empty without any."""
+    """Returns the name of the first program among some modules, else of the first module; empty without
+    any."""
     programs = [path for path in paths if path.lower().endswith(".exe")]
     return text.file_name((programs or [*filter(None, paths)] or [""])[0])
 
 
 def exception_contexts(image: Image, dump: Minidump) -> Tuple[SavedContext, ...]:
-    """Returns the registers with which the exception was met, none if the dump has none."""
+    """Returns the registers at the exception, none if the dump has none."""
     found = exception_stream(dump)
     if found is None:
         return ()

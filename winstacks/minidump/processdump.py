@@ -1,12 +1,12 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""A process of a memory image as a minidump: what it will have, and its bytes.
+"""A process of a memory image as a minidump: its planned content, and its bytes.
 
     dump = ProcessDump(image, symbolizer, process, machine, custody)
     file.write(dump.head)
     for data in dump.memory.content(): file.write(data)
 
-What stands before the memory is made first and kept; the memory is read while it is written.
+The bytes before the memory are made first and kept; the memory is read while it is written.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ _STREAM_OF = dict.fromkeys(
 
 
 class StreamFigures(NamedTuple):
-    """A stream that was made.
+    """The figures of a finished stream.
 
     Attributes:
-        name: in MINIDUMP_STREAM_TYPE
-        entries: how many structures it has
-        status: what of the image could not be listed
+        name: name in MINIDUMP_STREAM_TYPE
+        entries: number of its structures
+        status: what could not be listed from the image
     """
 
     name: str
@@ -78,20 +78,20 @@ class ProcessDump:
 
     Args:
         image: the image
-        symbolizer: knows the modules of every address space
+        symbolizer: source of the modules of every address space
         process: a process that has page tables
-        machine: the native machine of the process, or I386 for the 32-bit half that it has
-        custody: where the dump comes from: the text of CommentStreamW
-        offset: address of its _EPROCESS, if no list holds that
+        machine: the native machine of the process, or I386 for its 32-bit half
+        custody: origin of the dump: the text of CommentStreamW
+        offset: address of the _EPROCESS, if no list holds the process
 
     Attributes:
-        threads: all threads of the process; what is no thread of the dump has no record
+        threads: all threads of the process; a thread that cannot be in the dump has no record
         memory: the resident memory
-        streams: what was made
-        lost: the members that the image does not tell
+        streams: figures of the finished streams
+        lost: members whose value is not in the image
         head: all bytes before the memory
-        unread_rva: where in `head` the 8 bytes lie that say how many bytes of memory could not be read
-        status: what is wrong with the whole
+        unread_rva: offset in `head` of the 8 bytes that count the unreadable bytes of memory
+        status: faults of the dump as a whole
     """
 
     def __init__(
@@ -138,17 +138,17 @@ class ProcessDump:
 
     @property
     def size(self) -> int:
-        """Bytes of the file."""
+        """Size of the file in bytes."""
         return len(self.head) + self.memory.size
 
     @property
     def status(self) -> Status:
-        """What is wrong with the whole."""
+        """Faults of the dump as a whole."""
         unread = Said(Word.BYTES_ARE_ZERO, self.memory.unread) if self.memory.unread else None
-        return status(self._native.remark, *(each.status for each in self.streams), unread)
+        return status(self._native.remark, *(stream.status for stream in self.streams), unread)
 
-    def _made(self, name: str, entries: int, said: Status = NOTHING) -> None:
-        self.streams.append(StreamFigures(name, entries, said))
+    def _made(self, name: str, entries: int, faults: Status = NOTHING) -> None:
+        self.streams.append(StreamFigures(name, entries, faults))
 
     def _put_system(self) -> None:
         streams.system_info(self._draft, self._system.system)
@@ -158,27 +158,27 @@ class ProcessDump:
 
     def _put_threads(self, named: bool) -> None:
         written = []
-        for each in self._records:
-            sp, base = each.stack
+        for record in self._records:
+            sp, base = record.stack
             run, place = self.memory.run_at(sp) if base else (0, 0)
             written.append(
                 WrittenThread(
-                    each.info.ThreadId,
-                    each.suspended,
-                    *each.priorities,
-                    each.teb,
+                    record.info.ThreadId,
+                    record.suspended,
+                    *record.priorities,
+                    record.teb,
                     (sp, min(run, base - sp) if base else 0, place),
-                    each.context,
+                    record.context,
                 )
             )
-            for member in each.lost:
+            for member in record.lost:
                 self.lost.add(_STREAM_OF.get(member, "ThreadListStream"), [member])
         streams.thread_list(self._draft, written)
-        streams.thread_info_list(self._draft, [each.info for each in self._records])
+        streams.thread_info_list(self._draft, [record.info for record in self._records])
         self._made("ThreadListStream", len(written), self._threads_status)
         self._made("ThreadInfoListStream", len(written))
         if named:
-            names = [ThreadName(each.info.ThreadId, each.name) for each in self._records if each.name]
+            names = [ThreadName(record.info.ThreadId, record.name) for record in self._records if record.name]
             streams.thread_names(self._draft, names)
             self._made("ThreadNamesStream", len(names))
 
@@ -188,9 +188,9 @@ class ProcessDump:
 
     def _put_modules(self) -> None:
         modules = self._modules.modules()
-        for each in modules:
-            self.lost.add("ModuleListStream", each.lost)
-        streams.module_list(self._draft, [each.module for each in modules])
+        for record in modules:
+            self.lost.add("ModuleListStream", record.lost)
+        streams.module_list(self._draft, [record.module for record in modules])
         incomplete = None if self._modules.lists_whole else Word.NO_LOADER_LIST
         self._made("ModuleListStream", len(modules), status(incomplete))
         unloaded = self._modules.unloaded()
@@ -204,7 +204,7 @@ class ProcessDump:
             self._image.lacks(error)
             known = HandleRecords([], False, 0)
         streams.handle_data(self._draft, known.handles)
-        # The attributes are bits that mean something else in each version.
+        # The bits of the attributes differ between versions.
         self.lost.add("HandleDataStream", ["TypeName"] * known.unnamed + ["Attributes"] * len(known.handles))
         self._made(
             "HandleDataStream", len(known.handles), status(None if known.whole else Word.PARTLY_UNREADABLE)
@@ -222,7 +222,7 @@ class ProcessDump:
         )
 
     def _put_own(self) -> int:
-        """Adds the streams of our own, and returns where in the file the count of unread bytes lies."""
+        """Adds this project's own streams, and returns the file offset of the count of unread bytes."""
         states = [state for record in self._records for state in record.states]
         flags = (
             (0 if self._modules.lists_whole else INCOMPLETE_MODULES)
@@ -231,7 +231,7 @@ class ProcessDump:
             | (WOW64_PROCESS if len(self._halves) > 1 else 0)
         )
         first, *second = (half.peb for half in self._halves)
-        known = {(each.ThreadId, each.Machine): each for each in states}
+        known = {(state.ThreadId, state.Machine): state for state in states}
         place = streams.thread_states(
             self._draft,
             ThreadStates(flags, self._native.process or None, 0, first, sum(second), known, NOTHING),

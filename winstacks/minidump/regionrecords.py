@@ -1,10 +1,10 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The memory regions of a process of an image as VirtualQuery would tell them, as far as the image knows.
+"""The memory regions of a process of an image in the form of VirtualQuery, as far as the image has them.
 
-A VAD is the range of an allocation; which of its pages are committed is in the page tables. What is in the
-image is committed. What is not may have been committed and paged out, or never touched: it is told as
-reserved, and `Absence` counts it. Of free ranges and reserved ones Windows tells what stands here.
+A VAD is the range of an allocation; the page tables show which of its pages are committed. A page in the
+image is committed. A page not in the image may be committed and paged out, or was never touched: it is shown
+as reserved, and `Absence` counts it. Free and reserved ranges have the values that Windows returns for them.
 
 Source of the constants: winnt.h (PAGE_*, MEM_*).
 """
@@ -25,7 +25,7 @@ _MODIFIERS = (0, 0x200, 0x100, 0x400)
 
 
 class Absence(NamedTuple):
-    """A region that the image does not have wholly: its range, and how many bytes of it are not there."""
+    """A region not wholly in the image: its range, and the number of missing bytes."""
 
     start: int
     end: int
@@ -37,7 +37,7 @@ class RegionRecords:
 
     Args:
         regions: the VADs, by address
-        memory: what of them is in the image
+        memory: the resident memory of the process
         end: the first address beyond the process
 
     Attributes:
@@ -48,9 +48,9 @@ class RegionRecords:
     def __init__(self, regions: Sequence[Region], memory: ResidentMemory, end: int) -> None:
         self._regions, self._memory, self._end = regions, memory, end
         self.absences = [
-            Absence(each.start, each.end, missing)
-            for each in regions
-            for missing in (self._missing(each),)
+            Absence(region.start, region.end, missing)
+            for region in regions
+            for missing in (self._missing(region),)
             if missing
         ]
         self.cut = False
@@ -60,31 +60,31 @@ class RegionRecords:
         return region.end - region.start - there
 
     def outside(self) -> int:
-        """Returns how many bytes are resident where no VAD is."""
-        inside = sum(each.end - each.start for each in self._apart()) - sum(
-            each.missing for each in self.absences
+        """Returns the number of resident bytes outside all VADs."""
+        inside = sum(region.end - region.start for region in self._apart()) - sum(
+            absence.missing for absence in self.absences
         )
         return self._memory.size - inside
 
     def _apart(self) -> Iterator[Region]:
-        """Yields the regions, without the parts that an earlier one has already."""
+        """Yields the regions, without the parts that an earlier region covers."""
         position = 0
-        for each in self._regions:
-            if each.end > position:
-                yield each._replace(start=max(each.start, position))
-                position = each.end
+        for region in self._regions:
+            if region.end > position:
+                yield region._replace(start=max(region.start, position))
+                position = region.end
 
     def infos(self) -> Iterator[MemoryInfo]:
-        """Yields all regions from address 0 on, those between the VADs as free."""
+        """Yields all regions from address 0 on; ranges between the VADs are free."""
         position = count = 0
-        for each in self._apart():
-            if position < each.start:
-                yield MemoryInfo(position, 0, 0, each.start - position, FREE, _NO_ACCESS, 0)
-            for info in self._region(each):
+        for region in self._apart():
+            if position < region.start:
+                yield MemoryInfo(position, 0, 0, region.start - position, FREE, _NO_ACCESS, 0)
+            for info in self._region(region):
                 count += 1
                 yield info
-            position = each.end
-            # The last regions are told whole.
+            position = region.end
+            # Near the limit a region is yielded whole.
             self.cut = self.cut or 2 * count >= MAX_RANGES
         if position < self._end:
             yield MemoryInfo(position, 0, 0, self._end - position, FREE, _NO_ACCESS, 0)

@@ -1,9 +1,9 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The memory regions of a dump: MemoryInfoListStream, or what modules and stacks show without it.
+"""The memory regions of a dump: MemoryInfoListStream, or without it the ranges of modules and stacks.
 
-VirtualQuery tells ranges of equal pages; a VAD is all ranges of one allocation, with the protection that it
-was made with. So ranges of one AllocationBase that touch are one region.
+VirtualQuery returns ranges of pages with equal protection; a VAD is a whole allocation with its first
+protection. So adjacent ranges of one AllocationBase become one region.
 
 Source of the constants: winnt.h (PAGE_*, MEM_*).
 """
@@ -42,56 +42,56 @@ class DumpRegions:
 
     @cached_property
     def _paths(self) -> Dict[int, Optional[str]]:
-        modules = {each.BaseOfImage: each.ModuleName for each in module_list(self._dump)[0]}
+        modules = {module.BaseOfImage: module.ModuleName for module in module_list(self._dump)[0]}
         return {**modules, **mapped_files(self._dump)[0]}
 
     @cached_property
     def _regions(self) -> Tuple[List[Region], bool]:
-        infos, said = memory_info_list(self._dump)
+        infos, faults = memory_info_list(self._dump)
         if has_memory_info(self._dump) and infos:
             states = thread_states(self._dump)
             cut = states is not None and states.flags & INCOMPLETE_REGIONS
-            return _joined(infos), not said and not cut
+            return _joined(infos), not faults and not cut
         modules, _ = module_list(self._dump)
         return [
-            Region(each.BaseOfImage, each.BaseOfImage + each.SizeOfImage, each.BaseOfImage, True)
-            for each in modules
-            if each.SizeOfImage
+            Region(module.BaseOfImage, module.BaseOfImage + module.SizeOfImage, module.BaseOfImage, True)
+            for module in modules
+            if module.SizeOfImage
         ], False
 
     def list_regions(self, space: AddressSpace) -> Tuple[List[Region], bool]:
-        """Returns the regions of the process, and whether these are all."""
+        """Returns the regions of the process, and whether the list is complete."""
         regions, whole = self._regions
         return list(regions), whole
 
     def file_name(self, control_area: int) -> Optional[str]:
-        """Returns the path of the file that is mapped at a base; None where the dump does not name it."""
+        """Returns the path of the file that is mapped at a base; None if the dump does not name it."""
         return self._paths.get(control_area)
 
 
 def _joined(infos: List[MemoryInfo]) -> List[Region]:
-    """Returns a region for each run of ranges of one allocation."""
+    """Returns a region for each run of adjacent ranges of one allocation."""
     found: List[Region] = []
     base: Optional[int] = None
-    for each in sorted(infos, key=lambda info: info.BaseAddress):
-        if each.State == FREE or not each.RegionSize:
+    for info in sorted(infos, key=lambda info: info.BaseAddress):
+        if info.State == FREE or not info.RegionSize:
             base = None
             continue
-        start, end = each.BaseAddress, each.BaseAddress + each.RegionSize
-        state = _STATES.get(each.State, "")
-        if found and base == each.AllocationBase and found[-1].end == start:
+        start, end = info.BaseAddress, info.BaseAddress + info.RegionSize
+        state = _STATES.get(info.State, "")
+        if found and base == info.AllocationBase and found[-1].end == start:
             last = found[-1]
             found[-1] = last._replace(end=end, state=state if state == last.state else "")
             continue
-        base = each.AllocationBase
-        shared = each.Type in (TYPE_MAPPED, TYPE_IMAGE)
+        base = info.AllocationBase
+        shared = info.Type in (TYPE_MAPPED, TYPE_IMAGE)
         found.append(
             Region(
                 start,
                 end,
-                each.AllocationBase if shared else 0,
-                each.Type == TYPE_IMAGE,
-                protection=_protection(each.AllocationProtect),
+                info.AllocationBase if shared else 0,
+                info.Type == TYPE_IMAGE,
+                protection=_protection(info.AllocationProtect),
                 state=state,
             )
         )
@@ -99,7 +99,7 @@ def _joined(infos: List[MemoryInfo]) -> List[Region]:
 
 
 def _protection(pages: int) -> int:
-    """Returns VadFlags.Protection for PAGE_*: an index into PROTECTIONS, modifiers above."""
+    """Returns VadFlags.Protection for a PAGE_* value: an index into PROTECTIONS, with the modifiers above."""
     low = PAGES.index(pages & 0xFF) if pages & 0xFF in PAGES else 0
     modifier = 2 if pages & _GUARD else 1 if pages & _NOCACHE else 3 if pages & _WRITECOMBINE else 0
     return low | modifier << 3

@@ -1,11 +1,11 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The memory of a process that an image has: what its page tables map, and the pages of image sections.
+"""The memory of a process in an image: the pages that its page tables map, and pages of image sections.
 
     memory = ResidentMemory(image, space, regions, user_end)
-    for data in memory.content(): ...        # the bytes of all ranges, one range behind the other
+    for data in memory.content(): ...        # the bytes of all ranges, in order
 
-A process of 60 GB has 15 million pages: nothing is kept of a page but where ranges begin and end.
+A process of 60 GB has 15 million pages: only the bounds of ranges are kept, not data of single pages.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from ..process.sections import ImageSections
 from .decode.memory import MAX_RANGES
 
 CHUNK = 0x100000
-"""Bytes that are read and handed out at once."""
+"""Number of bytes that are read and yielded at once."""
 
 MOST_OF_THE_IMAGE = 4
-"""How many times as large as the image the memory of a process may be. Forged page tables map the same pages
-over and over; Windows maps some a few times."""
+"""Greatest ratio of a process's memory to the size of the image. Forged page tables map the same pages over
+and over; Windows maps some a few times."""
 
 _Bounds = Sequence[int]
 
@@ -41,14 +41,14 @@ class ResidentMemory:
         image: the image
         space: the native half of a process that has page tables
         regions: its memory regions
-        end: the first address that is left out
+        end: the first address beyond the process
 
     Attributes:
-        ranges: start and size of each range, in turn; ascending, and no two touch
-        size: bytes of all ranges
-        from_sections: bytes of these that the process itself does not map, but whose image section has them
-        cut: the address from which on nothing is listed, because of a limit; 0 for none
-        unread: bytes that `content` could not read so far, for which it gave zeros
+        ranges: start and size of each range, alternating; ascending and never adjacent
+        size: total size of the ranges in bytes
+        from_sections: bytes that the process itself does not map and that come from image sections
+        cut: the address from which a limit ended the listing; 0 without a cut
+        unread: number of bytes that `content` could not read so far and returned as zeros
     """
 
     def __init__(self, image: Image, space: AddressSpace, regions: Sequence[Region], end: int) -> None:
@@ -64,7 +64,7 @@ class ResidentMemory:
         self._places = self._sums()
 
     def _own(self) -> array.array[int]:
-        """Returns the borders of what the page tables map: start, end, start, end and so on."""
+        """Returns the bounds of the mapped ranges in the page tables: start, end, start, end and so on."""
         found = array.array("Q")
         if not isinstance(self._layer, intel.Intel):
             return found
@@ -98,7 +98,7 @@ class ResidentMemory:
                     self.from_sections += size
 
     def _merged(self, own: _Bounds, more: Sequence[int]) -> array.array[int]:
-        """Returns start and size of the ranges that the two kinds of memory make together."""
+        """Returns start and size of the ranges of both kinds of memory merged."""
         found = array.array("Q")
         place = 0
         for start in more:
@@ -123,11 +123,11 @@ class ResidentMemory:
         return sums
 
     def run_at(self, address: int) -> Tuple[int, int]:
-        """Returns what of a range lies at and above an address.
+        """Returns the rest of a range from an address on.
 
         Returns:
-            How many bytes of memory follow from the address on without a gap (0: none), and where these begin
-            in `content`.
+            Number of bytes that follow from the address on without a gap (0: none), and the offset of the
+            first in `content`.
         """
         number = bisect.bisect_right(_Starts(self.ranges), address) - 1
         if number < 0:
@@ -136,7 +136,7 @@ class ResidentMemory:
         return max(start + size - address, 0), self._places[number] + address - start
 
     def within(self, start: int, end: int) -> Iterator[Tuple[int, int]]:
-        """Yields (start, end) of what is resident of a range of addresses, in order."""
+        """Yields (start, end) of the resident parts of an address range, in order."""
         number = max(bisect.bisect_right(_Starts(self.ranges), start) - 1, 0)
         while 2 * number < len(self.ranges):
             low, size = self.ranges[2 * number], self.ranges[2 * number + 1]
@@ -168,7 +168,7 @@ class ResidentMemory:
         return bytes(data)
 
     def _read_sections(self, data: bytearray, start: int) -> int:
-        """Puts the pages of sections into a chunk, and returns how many bytes these are."""
+        """Copies the pages of sections into a chunk, and returns the number of bytes copied."""
         below, count = self._image.context.layers[self._layer.config["memory_layer"]], 0
         for address in range(start - start % PAGE_SIZE, start + len(data), PAGE_SIZE):
             size, place = self._sections.get(address, (0, 0))
@@ -195,7 +195,7 @@ class _Starts(Sequence[int]):
 
 
 def covered(bounds: _Bounds, address: int) -> bool:
-    """Returns whether an address lies in one of some ranges, given by their borders in order."""
+    """Returns whether an address lies in one of the ranges with these bounds, in order."""
     return bool(bisect.bisect_right(bounds, address) % 2)
 
 

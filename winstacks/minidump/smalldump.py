@@ -2,13 +2,13 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """Opens small kernel dumps through Volatility's layers.
 
-dump = small_dump(file_layer)            # what the layer of the dump is made of
-image = image_of(context, layer_name, config_path)    # its services are what the dump gives
+dump = small_dump(file_layer)            # the content for the layer of the dump
+image = image_of(context, layer_name, config_path)    # with the services that the dump provides
 
-The image has the kernel stack of one thread and a list of drivers. No kernel can be walked in it: it has no
-symbol table of its own, and `image.threads_only` says so. Structures are read by the kernel's symbols where
-these are found or given. Else our tables have the trap frames, and KDDEBUGGER_DATA64 of the dump tells what
-is known of the others.
+The image has the kernel stack of one thread and a list of drivers. It has no list of processes to walk, and
+`image.threads_only` is set. Structures are read with the kernel's symbols if these are found or given.
+Without them, trap frames are read with this project's tables, and other structures as far as the dump's
+KDDEBUGGER_DATA64 has their offsets.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ __all__ = [
 ]
 
 _TRAP_FRAMES = "trapframe"
-"""The kind of our tables that has the structures of kernel stacks."""
+"""Kind of this project's tables with the structures of kernel stacks."""
 
 
 def small_dump(layer: interfaces.layers.DataLayerInterface) -> TriageDump:
-    """Returns the dump that a layer of a file has.
+    """Returns the dump in the layer of a file.
 
     Raises:
-        NotAKernelDumpError: it has none; the text is a sentence for users
+        NotAKernelDumpError: the layer has no such dump; the text is a sentence for users
     """
 
     def read(offset: int, length: int) -> bytes:
@@ -76,9 +76,9 @@ def small_dump(layer: interfaces.layers.DataLayerInterface) -> TriageDump:
 
 
 def memory(dump: TriageDump) -> Tuple[List[MemoryRange], Status]:
-    """Returns the memory of a dump, sorted and disjoint, and what is wrong with it.
+    """Returns the memory of a dump, sorted and disjoint, and its status.
 
-    That of a machine that is not supported is empty.
+    The memory is empty if the machine is not supported.
     """
     try:
         crashed = crashed_thread(dump)
@@ -105,7 +105,7 @@ def machine_of(context: interfaces.context.ContextInterface, layer_name: str) ->
         layer_name: the layer over the dump
 
     Raises:
-        UnsupportedMachineError: it is not supported; the text is a sentence for users
+        UnsupportedMachineError: the machine is not supported; the text is a sentence for users
     """
     return dump_of(context, layer_name).machine
 
@@ -121,12 +121,13 @@ def image_of(
     Args:
         context: the context that holds the layer
         layer_name: the layer over the dump
-        config_path: where the configuration of our symbol tables goes
-        kernel_symbols: the file of the kernel's symbol table; None: the symbol path is searched
+        config_path: path for the configuration of this project's symbol tables
+        kernel_symbols: file of the kernel's symbol table; None: search the symbol path
 
     Raises:
-        UnsupportedMachineError: the dump is of a machine that is not supported; the text is a sentence
-        KernelSymbolsError: the table that the user named is not of this kernel; the text is a sentence
+        UnsupportedMachineError: the machine is not supported; the text is a sentence for users
+        KernelSymbolsError: the table that the user named belongs to another kernel; the text is a sentence
+            for users
     """
     dump = dump_of(context, layer_name)
     image = Image.of_layer(context, layer_name, dump.machine, config_path)
@@ -158,7 +159,7 @@ def _no_handles(_databases: Databases) -> HandleEvents:
 
 
 def _table_of(dump: TriageDump) -> str:
-    """Returns our table of trap frames of the dump's own build, or of the one before it."""
+    """Returns this project's table of trap frames for the dump's build, or for the nearest earlier build."""
     arch, build = dump.machine.arch, (dump.header.MinorVersion or 0) & 0xFFFF
     versions = tables.generations(_TRAP_FRAMES, arch)
     since = {version: (*tables.version(version)[2:3], 0)[0] for version in versions}

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What a small kernel dump says of its machine, and the services of which it has nothing."""
+"""The facts of the machine in a small kernel dump, and empty services for data that such a dump lacks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class SmallDumpFacts:
         self._dump = dump
 
     def clock(self) -> Clock:
-        """Returns when the machine crashed, and when it was started."""
+        """Returns the time of the crash, and the boot time."""
         header = self._dump.header
         now, up = header.SystemTime or 0, header.SystemUpTime or 0
         crashed = now if is_time(now) else None
@@ -42,11 +42,11 @@ class SmallDumpFacts:
             for name, value, usable in (("SystemTime", now, crashed), ("SystemUpTime", up, counted))
             if value and usable is None
         )
-        said = status(Said(Word.CONTRADICTED, None, wrong) if wrong else None)
-        return Clock(crashed, counted, SYSTEM_UP_TIME if counted else "", counted, None, said)
+        faults = status(Said(Word.CONTRADICTED, None, wrong) if wrong else None)
+        return Clock(crashed, counted, SYSTEM_UP_TIME if counted else "", counted, None, faults)
 
     def kernel(self) -> Kernel:
-        """Returns which Windows ran."""
+        """Returns the version of Windows."""
         header = self._dump.header
         build, count = header.MinorVersion, header.NumberProcessors
         return Kernel(
@@ -57,7 +57,7 @@ class SmallDumpFacts:
         )
 
     def _build_lab(self) -> str:
-        """Returns NtBuildLab, empty where the dump has not its memory."""
+        """Returns NtBuildLab, empty if the dump lacks its memory."""
         address = self._dump.debugger_data.addresses.get("NtBuildLab")
         if not address:
             return ""
@@ -67,34 +67,34 @@ class SmallDumpFacts:
         return printable(found.decode("latin-1")) if end else ""
 
     def computer_name(self, spaces: Iterable[AddressSpace]) -> ComputerName:
-        """Returns no name."""
+        """Returns an empty name."""
         return ComputerName("", NOTHING)
 
     def input(self) -> Input:
-        """Returns that it is a small dump, whether it is whole, and the bug check."""
-        _, said = memory_ranges(self._dump)
-        cut = says(status(self._dump.status, said), Word.BEYOND_THE_FILE)
+        """Returns the kind of input, a small dump, whether it is complete, and the bug check."""
+        _, faults = memory_ranges(self._dump)
+        cut = says(status(self._dump.status, faults), Word.BEYOND_THE_FILE)
         header = self._dump.header
         return Input(SMALL_DUMP, TRUNCATED if cut else SOME, header.BugCheckCode, header.BugCheckParameters)
 
 
 class NoRegions:
-    """The provider of `regions`: the dump does not say what its process had mapped."""
+    """The provider of `regions`: the dump lacks the memory map of its process."""
 
     def list_regions(self, space: AddressSpace) -> Tuple[List[Region], bool]:
-        """Returns nothing, and that this is not all."""
+        """Returns an empty, incomplete list."""
         return [], False
 
     def file_name(self, control_area: int) -> Optional[str]:
-        """Returns that it cannot be read."""
+        """Returns None: the path is unknown."""
         return None
 
 
 class NoHandles:
-    """What the provider of `handle_events` makes: the dump has no events of handles."""
+    """Lists no handle events, because the dump has none; made by the provider of `handle_events`."""
 
     def list_spaces(self) -> List[AddressSpace]:
-        """Returns none."""
+        """Returns an empty list."""
         return []
 
     def list_events(self, space: AddressSpace) -> Iterator[HandleEvent]:

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What an image says of a machine and of a process as a whole, as records of a dump.
+"""The facts of a machine and of a whole process in an image, as records of a dump.
 
 Source of the members: the kernel's public symbols; KUSER_SHARED_DATA (ntddk.h). Each of its
 ProcessorFeatures is a byte, and a bit in SystemInfoStream (IsProcessorFeaturePresent).
@@ -31,13 +31,13 @@ _MAX_CSD = 0x100
 
 
 class SystemRecords(NamedTuple):
-    """What a dump says of its machine and its process.
+    """The records of a machine and its process.
 
     Attributes:
         system: SystemInfoStream
         misc: MiscInfoStream
-        stamp: when the image was acquired, in seconds since 1970; 0 where that is not known
-        lost, lost_of_process: members of the two streams that the image does not tell: they are 0 or empty
+        stamp: time of the acquisition of the image, in seconds since 1970; 0 if unknown
+        lost, lost_of_process: members of the two streams whose value is not in the image; they are 0 or empty
     """
 
     system: WrittenSystem
@@ -48,24 +48,24 @@ class SystemRecords(NamedTuple):
 
 
 def seconds(filetime: Optional[int]) -> Optional[int]:
-    """Returns a FILETIME in seconds since 1970, None where a dump cannot have it."""
+    """Returns a FILETIME in seconds since 1970, None if it does not fit a dump."""
     found = None if filetime is None else filetime // _SECOND - _EPOCH
     return found if found is not None and 0 < found <= _LAST else None
 
 
 def system_records(image: Image, space: AddressSpace, machine: Machine) -> SystemRecords:
-    """Returns what an image says.
+    """Returns the records of an image.
 
     Args:
         image: the image
-        space: the half of the process that the dump is of: its PEB has the service pack
-        machine: that of the dump
+        space: the half of the process for the dump: its PEB has the service pack
+        machine: machine of the dump
     """
     facts = image.service(machine_facts)
     lost: List[str] = []
     lost_of_process: List[str] = []
     shared = image.types.find("_KUSER_SHARED_DATA")
-    kprcbs = [each.kprcb for each in image.service(processors.of)]
+    kprcbs = [cpu.kprcb for cpu in image.service(processors.of)]
 
     def known(name: str, value: Optional[int]) -> int:
         if value is None:
@@ -108,7 +108,7 @@ def _member(image: Image, structure: Optional[Structure], address: int, *names: 
 
 
 def _cpu(image: Image, machine: Machine, shared: Optional[Structure], kprcb: int, lost: List[str]) -> bytes:
-    """Returns CPU_INFORMATION: the vendor of a 32-bit CPU, else which of ProcessorFeatures there are."""
+    """Returns CPU_INFORMATION: the vendor of a 32-bit CPU, else the bits of ProcessorFeatures."""
     kernel = image.memory(image.kernel)
     if machine is Machine.I386:
         structure = image.types.find("_KPRCB")

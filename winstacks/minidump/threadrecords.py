@@ -2,9 +2,9 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """The threads of a process of an image as records of a dump: registers, stacks, times, names.
 
-A debugger shows the registers with which a thread will go on in user mode. They are in the trap frame of its
-last entry into the kernel; what that frame did not save the walk up the kernel's stack finds, as far as the
-functions there kept it for their callers (x64). What is in neither is not known.
+A debugger shows the registers with which a thread will continue in user mode. They are in the trap frame of
+its last entry into the kernel. Registers that this frame did not save come from the walk up the kernel's
+stack, if the functions there saved them for their callers (x64). Registers in neither are unknown.
 
 Source of the members: the kernel's public symbols. PROCESS_PRIORITY_CLASS_* of ntpsapi.h stand for the
 *_PRIORITY_CLASS of winbase.h; KeMaximumIncrement is the length of a tick in units of 100 ns.
@@ -34,7 +34,7 @@ from .decode.threadstates import KNOWN_START_ADDRESS, REGISTER_BITS, ThreadState
 
 _PRIORITY_CLASSES = {1: 0x40, 2: 0x20, 3: 0x80, 4: 0x100, 5: 0x4000, 6: 0x8000}
 MAX_THREAD_NAME = 0x1000
-"""Bytes of a thread's name; a longer one is cut."""
+"""Greatest size of a thread's name in bytes; a longer name is cut."""
 
 _THREAD = {
     "SuspendCount": ("Tcb.SuspendCount",),
@@ -55,18 +55,18 @@ class ThreadRecord(NamedTuple):
     """A thread of a dump.
 
     Attributes:
-        info: its entry of ThreadInfoListStream
+        info: entry of ThreadInfoListStream
         suspended: SuspendCount
         priorities: PriorityClass and Priority
-        teb: of the half that the dump is of
-        context: bytes of its CONTEXT
-        flags: its ContextFlags; None where no register is known
-        states: what is known of its registers, one for each CONTEXT that a reader will find
-        stack: the stack pointer and the end of its stack; 0 where they are not known
-        name: its name, None without one
-        kept: trap frames that its callbacks to user mode have kept, newest first: address and bytes (x86)
-        lost: members that the image does not tell, which are 0
-        status: what is wrong with the registers
+        teb: address of the TEB in the half that the dump has
+        context: bytes of the CONTEXT
+        flags: ContextFlags of the CONTEXT; None if no register is known
+        states: state of the registers, one for each CONTEXT that a reader will find
+        stack: the stack pointer and the end of the stack; 0 if unknown
+        name: name of the thread, None without one
+        kept: trap frames that callbacks to user mode keep, newest first: address and bytes (x86)
+        lost: members whose value is not in the image; they are 0
+        status: faults of the registers
     """
 
     info: ThreadInfo
@@ -88,7 +88,7 @@ class ThreadRecords:
 
     Args:
         image: the image
-        symbolizer: knows the modules of every address space
+        symbolizer: source of the modules of every address space
     """
 
     def __init__(self, image: Image, symbolizer: Symbolizer) -> None:
@@ -111,11 +111,11 @@ class ThreadRecords:
 
         Args:
             space: the native half of the process
-            machine: that of the contexts: that of the space, or I386 for the 32-bit half
-            offset: address of its _EPROCESS, if no list holds that
+            machine: machine of the contexts: the space's machine, or I386 for the 32-bit half
+            offset: address of the _EPROCESS, if no list holds the process
 
         Yields:
-            Threads; one without a record cannot be in a dump: the image does not have it, or not its ID.
+            Threads; a thread has no record if the image lacks it or its ID, so that it cannot be in a dump.
         """
         process = self._members("_EPROCESS", space.eprocess)
         pids = None if offset is not None or space.pid is None else [space.pid]
@@ -137,8 +137,8 @@ class ThreadRecords:
     def _record(self, thread: Thread, machine: Machine, process: _Members) -> ThreadRecord:
         own = self._members("_ETHREAD", thread.ethread)
         parts: Dict[str, CallStack] = {}
-        for each in self._stacks.of_thread(thread):
-            parts.setdefault(each.part, each)
+        for walked in self._stacks.of_thread(thread):
+            parts.setdefault(walked.part, walked)
         wide = machine is thread.space.machine
         native, narrow = parts.get(USER), parts.get(WOW64)
         stack = native if wide else narrow
@@ -208,11 +208,11 @@ class ThreadRecords:
                     yield stack.entry.address, bytes(data)
 
     def _units(self, ticks: Optional[int]) -> int:
-        """Returns a time in units of 100 ns, 0 where it is not known."""
+        """Returns a time in units of 100 ns, 0 if it is unknown."""
         return (ticks or 0) * (self._tick or 0) & 0xFFFFFFFFFFFFFFFF
 
     def _lost(self, members: _Members) -> Iterator[str]:
-        """Yields the names of members that are not known; a thread need not have a name."""
+        """Yields the names of unknown members; a thread may have no name."""
         for name, value in members.items():
             unknown = value is None or (self._tick is None and name in ("KernelTime", "UserTime"))
             if unknown and name not in ("ThreadName", "BasePriority"):
@@ -221,7 +221,7 @@ class ThreadRecords:
     def _context(
         self, machine: Machine, registers: Mapping[str, int], stack: Optional[CallStack]
     ) -> Tuple[bytes, Tuple[str, ...]]:
-        """Returns a CONTEXT, and the registers in its groups that are not known."""
+        """Returns a CONTEXT, and the unknown registers in its groups."""
         forms = self._forms[machine]
         entry = None if stack is None else stack.entry
         if entry is not None and entry.origin == WOW64 and entry.registers:
@@ -233,7 +233,7 @@ class ThreadRecords:
         return forms[0].encode(registers)
 
     def _name(self, address: Optional[int]) -> Optional[str]:
-        """Returns the name of a thread, None if it has none or that is not in the image."""
+        """Returns the name of a thread, None if it has none or the name is not in the image."""
         memory = self._kernel
         data = memory.read(address, 2 * memory.pointer_size) if address else None
         return (memory.unicode_string(data, MAX_THREAD_NAME) if data else None) or None
@@ -248,7 +248,7 @@ def _in_32_bit_code(stack: CallStack) -> bool:
 
 
 def _registers(stack: Optional[CallStack]) -> Dict[str, int]:
-    """Returns the registers with which a stack begins, with those that the kernel's stack kept."""
+    """Returns the first registers of a stack, with the registers saved on the kernel's stack."""
     if stack is None or stack.entry is None:
         return {}
     found = {name: value for name, value in stack.entry.registers.items() if name in REGISTER_BITS}
@@ -266,20 +266,20 @@ def _state(
     unsure: Tuple[str, ...],
     stack: Optional[CallStack],
 ) -> ThreadState:
-    """Returns what is known of the registers of one CONTEXT of a thread."""
+    """Returns the state of the registers of one CONTEXT of a thread."""
     known = KNOWN_START_ADDRESS if _start(thread, machine) is not None else 0
     numbers = thread.tid or 0, machine.number, thread.state, thread.wait_reason
     return ThreadState(*numbers, unknown, unsure, known, text(_told(thread, stack)))
 
 
 def _told(thread: Thread, stack: Optional[CallStack]) -> Status:
-    """Returns what is wrong with the registers with which a stack begins: not what its walk met."""
+    """Returns the faults of the first registers of a stack, without the faults of its walk."""
     if stack is None:
         return thread.status
     return stack.status if stack.entry is None else status(thread.status, stack.entry.status)
 
 
 def _start(thread: Thread, machine: Machine) -> Optional[int]:
-    """Returns where a thread began; None where that is not known, or is not in the half that a dump is of."""
+    """Returns the start address of a thread; None if it is unknown or not in the dump's half."""
     start = thread.win32_start_address or thread.start_address
     return start if machine is not Machine.I386 or (start or 0) <= machine.address_mask else None

@@ -18,10 +18,10 @@ from .prefixes import MAX_KEPT, Prefixes
 
 COUNT, BYTES, THREADS = "count", "bytes", "threads"
 WEIGHTS: Dict[str, str] = {COUNT: "stacks", BYTES: "bytes", THREADS: "threads"}
-"""Kinds of weights, with the unit in words."""
+"""Kinds of weights, and the plural of their units."""
 
 MAX_KNOWN = 1 << 20
-"""The most threads that are distinguished."""
+"""Greatest number of threads that are counted as distinct."""
 
 
 class KindFigures(NamedTuple):
@@ -39,12 +39,12 @@ class KindFigures(NamedTuple):
 
 
 class Drawn:
-    """Takes stacks into a prefix tree: kind, process, and the frames from the thread's start.
+    """Adds stacks to a prefix tree: kind, process, and the frames from the thread's start.
 
     Args:
         weight: a key of WEIGHTS
         merged: whether processes of one name are merged, as for a comparison with another image
-        most: the most names that the tree keeps
+        most: greatest number of names that the tree keeps
 
     Attributes:
         tree: the prefix tree
@@ -61,7 +61,7 @@ class Drawn:
         self._guesses: Memo[NamedFrame, int] = Memo(self._guess, MAX_FRAMES)
 
     def add(self, stack: FlatStack) -> None:
-        """Draws a stack. A gap, or a stack without weight, is counted with the weight 0."""
+        """Draws a stack. A gap or a stack without weight is counted with weight 0."""
         weight = self._weighed(stack)
         known = self.kinds.get(stack.kind, KindFigures())
         if weight:

@@ -18,11 +18,11 @@ from .prefixes import LEVELS, Prefixes
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 EXPORTER = "volatility3-stacktraces"
 UNITS = {"bytes": "bytes"}
-"""The units of speedscope for our weights; `none` for all others."""
+"""The units of speedscope for the weights; `none` for all others."""
 
 MAX_LINE = 1 << 20
 MAX_LINES = 1 << 20
-"""Characters of a line and lines that are read of a folded file."""
+"""Greatest number of lines of a folded file, and of characters in a line."""
 
 _LINE = str.maketrans({";": ":", "\n": " ", "\r": " "})
 
@@ -88,7 +88,7 @@ def speedscope(tree: Prefixes, title: str, weight: str) -> Iterator[str]:
     frames = [{"name": box.text, **({"file": box.module} if box.module else {})} for box in tree.boxes]
     head = {"$schema": SCHEMA, "exporter": EXPORTER, "name": title, "activeProfileIndex": 0}
     yield f'{json.dumps(head)[:-1]}, "shared": {json.dumps({"frames": frames})}, "profiles": ['
-    # speedscope opens the first one.
+    # speedscope opens the first profile.
     heaviest = sorted(profiles.items(), key=_weight, reverse=True)
     for number, (level, stacks) in enumerate(heaviest):
         profile = {

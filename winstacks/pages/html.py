@@ -1,12 +1,12 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""HTML pages of one file each, without requests: style, script and data are in the page.
+"""HTML pages of one file each, without requests: style, script and data are inside the page.
 
     for piece in page("Stacks of mem.dmp", flame_data(tree, "count")): file.write(piece)
 
-The policy of a page allows its own style and script, by their hashes, and nothing else: no request, no other
-script, no attribute `style`, no form. Data is a JSON block in which no character can end the block; script
-puts it into the page as text only.
+The Content-Security-Policy of a page allows its own style and script, by their hashes, and nothing else: no
+request, no other script, no attribute `style`, no form. Data is a JSON block in which no character can end
+the block; the script inserts it into the page as text only.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def page(title: str, data: Mapping[str, Any]) -> Iterator[str]:
     """Yields the pieces of a page.
 
     Args:
-        title: its title, any text
+        title: title of the page, any text
         data: parts of the page by name, each in the form that `flame.js` or `report.js` describes
     """
     style = _read(STYLE)
@@ -72,7 +72,7 @@ def flame_data(tree: Prefixes, unit: str) -> Dict[str, Any]:
 
     Args:
         tree: the stacks
-        unit: unit of the weights, in plural
+        unit: plural of the unit of the weights
     """
     notes = [f"{tree.cut} {unit} are of stacks that were cut: boxes … have their weight."] if tree.cut else []
     if tree.capped:
@@ -100,7 +100,7 @@ def flame_data(tree: Prefixes, unit: str) -> Dict[str, Any]:
 
 
 def _shared(one: Sequence[int], other: Sequence[int]) -> int:
-    """Returns the number of names with which both stacks begin."""
+    """Returns the number of names that two stacks share at their start."""
     for place, (left, right) in enumerate(zip(one, other)):
         if left != right:
             return place
@@ -108,7 +108,7 @@ def _shared(one: Sequence[int], other: Sequence[int]) -> int:
 
 
 def _json(data: Mapping[str, Any]) -> Iterator[str]:
-    """Yields JSON in which no character has a meaning in HTML. Lists of numbers go by pieces."""
+    """Yields JSON in which no character has a meaning in HTML. Lists of numbers are yielded in pieces."""
     yield "{"
     for number, (name, value) in enumerate(data.items()):
         yield f"{',' if number else ''}{_value(name)}:"
@@ -131,14 +131,18 @@ def _value(value: Any) -> str:
 
 
 def _shown(value: Any) -> Any:
-    """Returns a value without the characters that change how other characters are shown."""
+    """Returns a value without characters that change the display of other characters."""
     if isinstance(value, str):
         return value if value.isprintable() else printable(value, len(value) + 1)
     if isinstance(value, (list, tuple)):
-        # Most lists are long and hold numbers.
-        return value if all(type(each) is int for each in value) else [_shown(each) for each in value]
+        # Most lists are long lists of numbers.
+        return (
+            value
+            if all(type(element) is int for element in value)
+            else [_shown(element) for element in value]
+        )
     if isinstance(value, Mapping):
-        return {_shown(key): _shown(each) for key, each in value.items()}
+        return {_shown(key): _shown(element) for key, element in value.items()}
     return value
 
 

@@ -7,7 +7,7 @@
     lists.heap(4096, 2, "explorer.exe (4312)", frames, "")
     data = lists.data()
 
-They are filled from an opened image, or from tables of one. This module does not need Volatility.
+They are filled from an opened image, or from its tables. This module does not need Volatility.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..memory.decode.text import process_label
 MAX_THREADS = 1 << 15
 MAX_HEAPS = 1 << 14
 MAX_FINDINGS = 1 << 12
-"""The most entries of each list in a page; the page states how many more there are."""
+"""Greatest number of entries of each list in a page; the page states how many more exist."""
 
 _MARKS = {"guess": "? ", "unbacked": "! "}
 """Marks before guessed frames, and before frames without a backing file."""
@@ -33,7 +33,7 @@ Frames = Tuple[int, ...]
 
 
 class Texts:
-    """Distinct texts with a number each: frames repeat."""
+    """Distinct texts, each with a number, because frames repeat."""
 
     def __init__(self) -> None:
         self.all: List[str] = []
@@ -82,7 +82,7 @@ class Lists:
         return [self._texts.all[number] for number in frames]
 
     def room_for_thread(self) -> bool:
-        """Returns whether there is room for a thread; if not, it is counted."""
+        """Returns whether there is room for a thread; a thread without room is counted."""
         if len(self._threads) < MAX_THREADS:
             return True
         self.cut += 1
@@ -97,12 +97,12 @@ class Lists:
         """Adds a thread; see `room_for_thread`.
 
         Args:
-            pid, process: its process; None where it is not known
-            tid: None where it is not known
-            said: kind, state, unbacked (how many frames nothing backs), frames, status
+            pid, process: its process; None if unknown
+            tid: its ID; None if unknown
+            said: kind, state, unbacked (number of frames without a backing file), frames, status
         """
-        made = {"process": process_label(process, pid), "tid": -1 if tid is None else tid}
-        self._threads.append({**made, **said})
+        owner = {"process": process_label(process, pid), "tid": -1 if tid is None else tid}
+        self._threads.append({**owner, **said})
 
     def heap(self, size: int, blocks: int, process: str, frames: Frames, status: str) -> None:
         """Adds a trace of heap blocks.
@@ -112,7 +112,7 @@ class Lists:
             blocks: number of blocks
             process: process in words
             frames: frames of the trace
-            status: its faults
+            status: faults of the trace
         """
         self._heaps.append((size, blocks, process, frames, status))
         if len(self._heaps) > 2 * MAX_HEAPS:
@@ -151,7 +151,7 @@ class Lists:
         self._cut_heaps()
         return {
             "threads": self._threads,
-            "heaps": [list(each) for each in self._heaps],
+            "heaps": [list(heap) for heap in self._heaps],
             "cut": self.cut,
             "texts": self._texts.all,
         }
@@ -168,16 +168,16 @@ def image_part(values: Sequence[object]) -> Dict[str, Any]:
     Args:
         values: the row of windows.traceimage, in the order of IMAGE
     """
-    said = {column.name: value for column, value in zip(IMAGE, values)}
+    row = {column.name: value for column, value in zip(IMAGE, values)}
     rows = []
     for column in IMAGE:
-        value = said[column.name]
+        value = row[column.name]
         if column.name == "Files":
             value = _files(str(value))
         if column.name not in ("Schema", "Warnings", "WarningText") and value not in (None, ""):
             rows.append([column.name, _plain(value), column.meaning])
-    warnings = str(said["WarningText"]).split(WARNING_SEPARATOR) if said["WarningText"] else []
-    return {"rows": rows, "complete": completeness(said), "warnings": warnings}
+    warnings = str(row["WarningText"]).split(WARNING_SEPARATOR) if row["WarningText"] else []
+    return {"rows": rows, "complete": completeness(row), "warnings": warnings}
 
 
 _COUNTED = (
@@ -210,8 +210,8 @@ def _largest(heap: Tuple[int, int, str, Tuple[int, ...], str]) -> Tuple[int, int
 def _files(text: str) -> str:
     """Returns the column Files in words."""
     files = json.loads(text)
-    said = (f"{file['path']} ({file['size']} bytes{_digest(file['sha256'])})" for file in files)
-    return "; ".join(said)
+    texts = (f"{file['path']} ({file['size']} bytes{_digest(file['sha256'])})" for file in files)
+    return "; ".join(texts)
 
 
 def _digest(sha256: Optional[str]) -> str:

@@ -1,14 +1,14 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""A prefix tree of stacks: equal beginnings are one box.
+"""A prefix tree of stacks: stacks with the same start share a box.
 
     tree = Prefixes()
     names = [tree.name("nt!NtCreateFile", "nt"), tree.name("<private>", look=UNBACKED)]
     tree.add(names, 3)                      # outermost first
-    for names, weight, before in tree.stacks(): ...         # those with the same beginning together
+    for names, weight, before in tree.stacks(): ...         # stacks with the same start are adjacent
 
-Each distinct stack is kept once, as the numbers of its names. Beyond a limit a stack is its kind, its process
-and a box CUT, which keeps the weight: nothing is lost of the sums.
+Each distinct stack is kept once, as the numbers of its names. Beyond a limit a stack becomes its kind, its
+process and a box CUT, which keeps the weight, so that all sums stay right.
 """
 
 from __future__ import annotations
@@ -18,38 +18,38 @@ from array import array
 from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 CODE, UNBACKED, UNLOADED, LEVEL, REST, UNREADABLE = range(6)
-"""How a box looks: code of a module or file; in memory that none backs; of a module that is gone; no frame
-but a kind or a process; what stands for several; an address that cannot be read."""
+"""Looks of a box: code of a module or file; code in memory without a file; code of an unloaded module; no
+frame, but a kind or a process; the sum of several boxes; an unreadable address."""
 GUESSED = 8
-"""Is added to these: the frame is a guess, or was found by way of one."""
+"""Added to a look: the frame is a guess, or was found through a guess."""
 
 CUT = "…"
 NO_FRAMES = "<no frames>"
 """The box of a stack without frames."""
 
 MAX_KEPT = 1 << 22
-"""The most names in all distinct stacks: each takes 4 bytes, each stack some 150 more."""
+"""Greatest number of names in all distinct stacks: each takes 4 bytes, each stack some 150 more."""
 MAX_SUM = (1 << 53) - 1
-"""The largest sum of weights: the largest whole number that is exact in JSON and JavaScript."""
+"""Greatest sum of weights: the largest whole number that is exact in JSON and JavaScript."""
 MAX_NAMES = 1 << 20
-"""Distinct names of a tree. What would be one more is CUT."""
+"""Greatest number of distinct names of a tree. Any further name becomes CUT."""
 MAX_NAME = 512
-"""Characters of a name. A longer name is cut, and a digest distinguishes it from others."""
+"""Greatest number of characters of a name. A longer name is cut, with a digest to keep it distinct."""
 
 LEVELS = 2
 """Names before the frames: kind and process."""
 
 _SIZE = 4
-"""Bytes of a name's number."""
+"""Size of a name's number in bytes."""
 
 
 class Box(NamedTuple):
-    """A name as it is drawn.
+    """A name as a box shows it.
 
     Attributes:
         text: the text
-        module: the module or file whose colour it has, empty for none
-        look: one of the looks, with GUESSED or without
+        module: module or file that decides the colour, empty without one
+        look: one of the looks, with or without GUESSED
     """
 
     text: str
@@ -61,7 +61,8 @@ class Prefixes:
     """Sums the weights of stacks.
 
     Args:
-        most: how many names the distinct stacks may have in all; what stands for others is not counted
+        most: greatest number of names of all distinct stacks together; boxes that stand for others are not
+            counted
 
     Attributes:
         boxes: the names, by number
@@ -81,11 +82,11 @@ class Prefixes:
         self._none = self.name(NO_FRAMES, look=REST)
 
     def __len__(self) -> int:
-        """Returns how many distinct stacks there are."""
+        """Returns the number of distinct stacks."""
         return len(self._own)
 
     def name(self, text: str, module: str = "", look: int = CODE) -> int:
-        """Returns the number of a name; a new one at its first use, the number of CUT beyond MAX_NAMES."""
+        """Returns the number of a name: a new number at its first use, the number of CUT beyond MAX_NAMES."""
         box = Box(_short(text), module, look)
         found = self._numbers.get(box)
         if found is None:
@@ -106,15 +107,15 @@ class Prefixes:
         unbacked: bool,
         guessed: bool,
     ) -> int:
-        """Returns the number of the name of a frame: all calls from one function have the same.
+        """Returns the number of a frame's name; all calls from one function share it.
 
         Args:
-            shown: the frame in words
-            module, function: where the code is; None where that is not known
+            shown: text of the frame
+            module, function: module and function of the code; None if unknown
             readable: whether the address is in the image
-            unloaded: whether a module lay there that is gone
-            unbacked: whether no image and no mapped file backs it
-            guessed: whether it is a guess, or was found by way of one
+            unloaded: whether the code belongs to an unloaded module
+            unbacked: whether neither an image nor a mapped file backs the code
+            guessed: whether the frame is a guess, or was found through a guess
         """
         guess = GUESSED if guessed else 0
         if not readable:
@@ -128,10 +129,10 @@ class Prefixes:
 
         Args:
             names: numbers of its names, outermost first
-            weight: how much it counts, 0 or more
+            weight: weight of the stack, 0 or more
 
         Returns:
-            how much was added
+            the weight that was added
         """
         room = MAX_SUM - self.total
         self.capped += max(weight - room, 0)
@@ -145,10 +146,10 @@ class Prefixes:
         """Adds a stack below its kind and its process; see `add`.
 
         Args:
-            kind: what the stack is
-            process: in words
-            frames: numbers of the names of its frames, outermost first; none for a stack without frames
-            weight: how much it counts
+            kind: kind of the stack
+            process: text for the process
+            frames: numbers of the names of its frames, outermost first; empty for a stack without frames
+            weight: weight of the stack
         """
         levels = [self.name(kind, look=LEVEL), self.name(process, look=LEVEL)]
         return self.add([*levels, *(frames or [self._none])], weight)
@@ -166,10 +167,10 @@ class Prefixes:
         total = sum(before.values())
         for names, weight in stacks:
             numbers = []
-            for each in names:
-                text = _short(each)
+            for name in names:
+                text = _short(name)
                 if text not in texts:
-                    texts[text] = self.name(each)
+                    texts[text] = self.name(name)
                 numbers.append(texts[text])
             weight = min(weight, MAX_SUM - total)
             total += weight
@@ -181,9 +182,9 @@ class Prefixes:
         return self._before is not None
 
     def stacks(self) -> Iterator[Tuple[List[int], int, int]]:
-        """Yields each stack: its names, outermost first, its weight, and that in the baseline.
+        """Yields each stack: its names, outermost first, its weight, and its weight in the baseline.
 
-        Those with the same beginning follow each other, the shorter ones first.
+        Stacks with the same start follow each other, the shorter ones first.
         """
         before = self._before or {}
         keys = sorted(self._own.keys() | before.keys()) if before else sorted(self._own)
@@ -206,7 +207,7 @@ class Prefixes:
 
 
 def _short(text: str) -> str:
-    """Returns a name of at most MAX_NAME characters."""
+    """Returns a name cut to MAX_NAME characters."""
     if len(text) <= MAX_NAME:
         return text
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -7,7 +7,7 @@
     data = report.data(facts, outcomes, graph)
     for piece in html.page(title, data): file.write(piece)
 
-`report.js` shows the parts of `data` that are there.
+`report.js` shows the parts that `data` has.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from .html import flame_data
 from .lists import Frames, Lists, image_part
 
 MAX_SHOWN_LOCKS = 1 << 13
-"""The most locks that a page has; it says how many more there are."""
+"""Greatest number of locks in a page; the page states how many more exist."""
 
 
 class Report:
-    """Takes the stacks of an image, and makes the data of its page.
+    """Collects the stacks of an image, and makes the data of its page.
 
     Attributes:
         drawn: the flame graph
@@ -46,7 +46,7 @@ class Report:
         self.lists = Lists()
 
     def add(self, stack: FlatStack) -> None:
-        """Takes a stack."""
+        """Adds a stack."""
         self.drawn.add(stack)
         space = stack.space
         if stack.kind in THREAD_KINDS and stack.thread is not None:
@@ -60,9 +60,9 @@ class Report:
         """Returns the parts of the page.
 
         Args:
-            facts: what the image is
-            found: findings, and why checks could not run
-            graph: who waits for which lock
+            facts: facts of the image
+            found: findings, and reasons why checks could not run
+            graph: the threads that wait for locks, and the owners of these
         """
         self._find(found)
         return {
@@ -95,11 +95,11 @@ class Report:
         )
 
     def _find(self, found: Sequence[Outcome]) -> None:
-        for each in found:
-            finding, check = each.finding, each.check
+        for outcome in found:
+            finding, check = outcome.finding, outcome.check
             if finding is None or check is None:
-                where = "" if each.process is None else f"{each.process.words}: "
-                self.lists.unchecked(check.name if check else LOST_STACKS, where + each.reason)
+                where = "" if outcome.process is None else f"{outcome.process.words}: "
+                self.lists.unchecked(check.name if check else LOST_STACKS, where + outcome.reason)
                 continue
             if not self.lists.room_for_finding():
                 continue
@@ -112,7 +112,7 @@ class Report:
                 "kind": finding.kind,
                 "symbol": finding.symbol,
                 "evidence": finding.evidence,
-                "stacks": each.stacks,
+                "stacks": outcome.stacks,
                 "innocent": finding.innocent,
                 "technique": finding.technique or check.technique,
                 "frame": finding.frame,
@@ -123,12 +123,12 @@ class Report:
 
 
 def check_texts(check: Check) -> Dict[str, str]:
-    """Returns what the page says of a check."""
+    """Returns the texts of the page for a check."""
     return {"meaning": check.meaning, "innocent": check.innocent, "next": check.next_steps}
 
 
 def locks_part(graph: WaitGraph) -> Dict[str, Any]:
-    """Returns the locks of the page, and who waits for whom, with a sentence for each deadlock."""
+    """Returns the locks of the page, the waiting threads, and a sentence for each deadlock."""
     threads: Dict[ThreadKey, int] = {}
     numbers: Dict[LockKey, int] = {}
 
@@ -141,14 +141,14 @@ def locks_part(graph: WaitGraph) -> Dict[str, Any]:
     locks: List[Dict[str, Any]] = []
     for key in order[:MAX_SHOWN_LOCKS]:
         numbers[key] = len(locks)
-        each = graph.locks[key]
+        listed_lock = graph.locks[key]
         locks.append(
             {
-                "text": lock_text(each),
-                "process": each.space.label,
-                "waiters": (each.waiting_shared or 0) + (each.waiting_exclusive or 0),
+                "text": lock_text(listed_lock),
+                "process": listed_lock.space.label,
+                "waiters": (listed_lock.waiting_shared or 0) + (listed_lock.waiting_exclusive or 0),
                 "holders": [thread(holder) for holder in graph.holders[key]],
-                "status": text(each.status),
+                "status": text(listed_lock.status),
             }
         )
     waits = []
@@ -159,11 +159,11 @@ def locks_part(graph: WaitGraph) -> Dict[str, Any]:
     sentences = [_sentence(graph, cycle) for cycle in graph.cycles]
     found = [
         {
-            "text": said,
+            "text": sentence,
             "threads": [thread(step.thread) for step in cycle],
             "locks": [numbers.get(step.lock, -1) for step in cycle],
         }
-        for said, cycle in zip(sentences, graph.cycles)
+        for sentence, cycle in zip(sentences, graph.cycles)
     ]
     return {
         "locks": locks,
@@ -177,19 +177,19 @@ def locks_part(graph: WaitGraph) -> Dict[str, Any]:
 
 
 def lock_text(each: Lock) -> str:
-    """Returns what a lock is, in words."""
+    """Returns the text for a lock."""
     where = "" if each.space.kernel else f" of {each.space.label}"
     return f"{each.type} {each.address or 0:#x}{where}"
 
 
 def thread_text(key: ThreadKey, names: Dict[ThreadKey, str]) -> str:
-    """Returns which thread it is, in words."""
+    """Returns the text for a thread."""
     pid, tid = key
     return f"thread {tid} of {names.get(key) or '?'} ({'?' if pid is None else pid})"
 
 
 def _sentence(graph: WaitGraph, cycle: Sequence[Any]) -> str:
-    """Returns a deadlock in words."""
+    """Returns the sentence for a deadlock."""
     known = {wait.key: wait for wait in graph.waits}
     steps = []
     for number, step in enumerate(cycle):

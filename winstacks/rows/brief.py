@@ -1,12 +1,12 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What --brief leaves of a grid: few columns, which fit 120 characters in Volatility's pretty renderer.
+"""The grid of --brief: few columns, which fit 120 characters in Volatility's pretty renderer.
 
-A plugin is not told which renderer prints its rows. So the cells here hold the whole value; only what
-Python's `format` makes of them is short. Volatility's renderers quick, pretty, csv and mermaid show what
-`format` makes of a cell, json and jsonl its value.
+A plugin does not know which renderer prints its rows. So each cell here holds the whole value, and only its
+`format` is short. Volatility's renderers quick, pretty, csv and mermaid show the `format` of a cell; json and
+jsonl show its value.
 
-Status is whole: where it has no room it is shown in several lines.
+Status is never cut: it is wrapped into several lines if it is too wide.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from .grid import Cells, Hex, Row, grid_of, typed
 WIDTH = 120
 """Characters of a line."""
 ELLIPSIS = "…"
-"""What stands for what is left out."""
+"""Mark of omitted characters."""
 
 _BETWEEN = len(" | ")
 _LEAST = 12
-"""Characters that a column has in any case: where keys leave less, lines are longer than WIDTH."""
+"""Least width of a column in characters. Lines are longer than WIDTH if the keys leave less."""
 _OFFSET = r"(?:\+0x[0-9a-fA-F]+)?\Z"
 _WORDS = ", "
 _STATUS = "Status"
@@ -35,7 +35,7 @@ _SKIPPED = f"{STACK_SEPARATOR}{ELLIPSIS}{STACK_SEPARATOR}"
 
 
 def cut_text(text: str, width: int) -> str:
-    """Returns a text of at most so many characters: its start and its end, with `…` between."""
+    """Returns a text cut to `width` characters: its start and its end, with `…` between."""
     if len(text) <= width:
         return text
     end = (width - 1) // 2
@@ -43,9 +43,9 @@ def cut_text(text: str, width: int) -> str:
 
 
 def cut_symbol(symbol: str, width: int) -> str:
-    """Returns a Symbol of at most so many characters.
+    """Returns a Symbol cut to `width` characters.
 
-    What stays is the offset, then the module, then the start and the end of the function's name.
+    The offset is kept first, then the module, then the start and the end of the function's name.
     """
     if len(symbol) <= width:
         return symbol
@@ -62,9 +62,9 @@ def cut_symbol(symbol: str, width: int) -> str:
 
 
 def cut_stack(stack: str, width: int) -> str:
-    """Returns a Stack of at most so many characters: as many of the first and last frames as have room.
+    """Returns a Stack cut to `width` characters: as many of the first and last frames as fit.
 
-    The innermost and the outermost stay in any case, cut as a Symbol is.
+    The innermost and the outermost frame are always kept, cut as a Symbol is.
     """
     if len(stack) <= width:
         return stack
@@ -93,7 +93,7 @@ def cut_stack(stack: str, width: int) -> str:
 
 
 def wrapped(text: str, width: int) -> str:
-    """Returns a Status in lines of at most so many characters, which end after one of its words."""
+    """Returns a Status wrapped into lines of at most `width` characters, broken after its words."""
     lines = [""]
     for word in text.split(_WORDS):
         if lines[-1] and len(lines[-1]) + len(_WORDS) + len(word) >= width:
@@ -105,13 +105,13 @@ def wrapped(text: str, width: int) -> str:
 
 
 def shares(wanted: Sequence[int], room: int) -> List[int]:
-    """Returns how much of a room each gets: what it wants where all can have that, else equal parts."""
-    given = [0] * len(wanted)
+    """Divides a width: each column gets the width it wants if all can, else an equal part."""
+    widths = [0] * len(wanted)
     order = sorted(range(len(wanted)), key=wanted.__getitem__)
     for count, place in enumerate(order):
-        given[place] = min(wanted[place], max(room, 0) // (len(order) - count))
-        room -= given[place]
-    return given
+        widths[place] = min(wanted[place], max(room, 0) // (len(order) - count))
+        room -= widths[place]
+    return widths
 
 
 _CUT: Dict[str, Callable[[str, int], str]] = {
@@ -121,13 +121,13 @@ _CUT: Dict[str, Callable[[str, int], str]] = {
     "Value": cut_text,
     "Evidence": cut_text,
 }
-"""How to cut the columns that have no width of their own."""
+"""Functions that cut the columns without a fixed width."""
 _NARROW = {"Process": 15, "ImageFileName": 15}
-"""Columns that are no wider: _EPROCESS.ImageFileName has so many characters, and some become escapes."""
+"""Widths of narrow columns: _EPROCESS.ImageFileName has 15 characters, and some become escapes."""
 
 
 class _Room:
-    """The width of a column, which is known when all rows are."""
+    """The width of a column; it is known after all rows are read."""
 
     def __init__(self, cut: Callable[[str, int], str], width: int = 0) -> None:
         self.cut = cut
@@ -135,7 +135,7 @@ class _Room:
 
 
 class CutText(str):
-    """A text that is cut where a text renderer shows it."""
+    """A text that is cut only where a text renderer shows it."""
 
     room: _Room
 
@@ -144,33 +144,33 @@ class CutText(str):
 
 
 class HexNumber(int):
-    """A number that a text renderer shows as it does a Hex, for which it would not call `format`."""
+    """A number shown as Volatility's Hex, whose renderer would not call `format`."""
 
     def __format__(self, form: str) -> str:
         return format(f"0x{int(self):x}", form)
 
 
 class RepeatedText(str):
-    """A text that a text renderer leaves out."""
+    """A text that text renderers leave empty because the row above has the same."""
 
     def __format__(self, form: str) -> str:
         return ""
 
 
 class RepeatedNumber(int):
-    """A number that a text renderer leaves out."""
+    """A number that text renderers leave empty because the row above has the same."""
 
     def __format__(self, form: str) -> str:
         return ""
 
 
 def tree(names: Sequence[str], columns: Sequence[str], rows: Iterator[Row]) -> interfaces.renderers.TreeGrid:
-    """Returns the grid of some of the columns of rows, which are read to the end before the first is shown.
+    """Returns the grid of the kept columns. All rows are read before the first is shown.
 
     Args:
         names: the columns of the rows
-        columns: those that stay; the last is Status
-        rows: as a grid takes them
+        columns: the columns to keep; the last is Status
+        rows: the rows in the form that a grid takes
     """
     kinds = [(name, int if kind is Hex else kind) for name, kind in typed(map(COLUMNS.__getitem__, columns))]
     return grid_of(kinds, _shortened(names, columns, rows))
@@ -180,34 +180,40 @@ def _shortened(names: Sequence[str], columns: Sequence[str], rows: Iterator[Row]
     places = [names.index(name) for name in columns]
     rooms = {name: _Room(_CUT.get(name, wrapped)) for name in columns if name in _CUT or name == _STATUS}
     rooms.update({name: _Room(cut_text, width) for name, width in _NARROW.items() if name in columns})
-    made: List[Row] = []
-    wanted, deepest, word = [len(name) for name in columns], 0, len(_STATUS)
+    shortened: List[Row] = []
+    widths, deepest, word = [len(name) for name in columns], 0, len(_STATUS)
     above: Cells = ()
     for depth, cells in rows:
-        kept = tuple(cells[place] for place in places)
+        values = tuple(cells[place] for place in places)
         shown = tuple(
-            map(_cell, columns, kept, above if depth else (None,) * len(kept), map(rooms.get, columns))
+            map(
+                _cell,
+                columns,
+                values,
+                above if depth else (None,) * len(values),
+                map(rooms.get, columns),
+            )
         )
-        above = above if depth else kept
+        above = above if depth else values
         deepest = max(deepest, depth)
-        wanted = list(map(max, wanted, map(_wanted, shown)))
-        word = max(word, *map(len, wrapped(str(kept[-1]), 0).split("\n")))
-        made.append((depth, shown))
-    _divide(columns, wanted, word, rooms, deepest + 1)
-    yield from made
+        widths = list(map(max, widths, map(_wanted, shown)))
+        word = max(word, *map(len, wrapped(str(values[-1]), 0).split("\n")))
+        shortened.append((depth, shown))
+    _divide(columns, widths, word, rooms, deepest + 1)
+    yield from shortened
 
 
 def _divide(
     columns: Sequence[str], wanted: Sequence[int], word: int, rooms: Dict[str, _Room], depth: int
 ) -> None:
-    """Gives the columns that have no width of their own what the others leave of a line.
+    """Divides the rest of a line among the columns without a fixed width.
 
     Args:
-        columns: their names
-        wanted: how wide each is if nothing is cut
-        word: the longest word of a Status
-        rooms: gets the widths
-        depth: the column in front, which shows the depth of a row
+        columns: names of the columns
+        wanted: width of each column without any cut
+        word: width of the longest word of a Status
+        rooms: receives the widths
+        depth: the column in front that shows the depth of a row
     """
     free = [place for place, name in enumerate(columns) if name in _CUT or name == _STATUS]
     room = WIDTH - depth - _BETWEEN * len(columns)
@@ -221,7 +227,7 @@ def _divide(
 
 
 def _cell(name: str, value: object, above: object, room: object) -> object:
-    """Returns the cell that stands for a value. The row above has the same key in the same column."""
+    """Returns the cell of a value; a key that equals the one in the row above is left empty."""
     if isinstance(value, interfaces.renderers.BaseAbsentValue):
         return value
     if name in KEYS and value == above:
@@ -234,7 +240,7 @@ def _cell(name: str, value: object, above: object, room: object) -> object:
 
 
 def _wanted(cell: object) -> int:
-    """Returns how wide a cell is if it is not cut."""
+    """Returns the width of a cell without any cut."""
     if isinstance(cell, interfaces.renderers.BaseAbsentValue):
         return len("N/A")
     return len(str(cell) if isinstance(cell, CutText) else format(cell))

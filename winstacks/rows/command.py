@@ -1,10 +1,10 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What a plugin does, apart from what it declares: one loop, which every command fills in.
+"""The work of a plugin, apart from its declarations: one loop, which every command fills in.
 
-A command goes in steps, as a rule the address spaces of an image. A step has items: stacks with their owners,
-and gaps, which stand for stacks that cannot be read. An item has frames, by which --find and --unbacked judge
-it, and rows.
+A command goes in steps, usually the address spaces of an image. A step has items: stacks with their owners,
+and gaps, which stand for stacks that cannot be read. An item has rows, and frames to which --find and
+--unbacked apply.
 
     class Locks(Command[AddressSpace, Listed]):
         grid, things = GRID, "locks"
@@ -43,7 +43,7 @@ Item = TypeVar("Item")
 
 _OFTEN = 4096
 _AT_ONCE = 64
-"""Items that are made before any is shown: so few that they are still in the cache of the processor."""
+"""Number of items made before any is shown: few enough to stay in the processor's cache."""
 
 NO_RECORDS = (
     "A small kernel dump has the kernel stack of one thread, and nothing that Windows recorded: "
@@ -55,25 +55,25 @@ _DOUBTFUL = (
 
 
 class Command(Generic[Step, Item]):
-    """The work of a plugin. The methods from `steps` to `finish` are what a command fills in.
+    """The work of a plugin. A command fills in the methods from `steps` to `finish`.
 
     Args:
-        plugin: the plugin that runs: its `config`, and its `_progress_callback`, are all that the loop needs
+        plugin: the plugin that runs; the loop needs its `config` and `_progress_callback` only
 
     Attributes:
         grid: the columns
         things: what the command lists, in plural
-        nothing: the warning when nothing was found; may be empty
-        to_enable: the same, where it says how Windows is made to keep what the command lists: it is no answer
-            where the list of processes is damaged
-        kernel: whether the command takes PID 0 for the kernel
-        recorded: whether the command lists what Windows recorded, which a small kernel dump has not
-        grouped: whether steps of one text are one step of the progress
+        nothing: warning for an empty result; may be empty
+        to_enable: warning for an empty result that explains how to make Windows record what the command
+            lists; not shown if the list of processes is damaged
+        kernel: whether PID 0 selects the kernel
+        recorded: whether the command lists what Windows recorded, which a small kernel dump lacks
+        grouped: whether consecutive steps with one text are one step of the progress
         config: the values of the plugin's options
-        asked: the IDs that the options ask for
-        selection: what --find and --unbacked ask for
-        found: whether there is anything to show, even if the options leave all of it out
-        matched: whether the options leave any of it
+        asked: the IDs that the options name
+        selection: the filter of --find and --unbacked
+        found: whether there is anything to show, before the options filter it
+        matched: whether anything passes the options
         unread: whether something could not be read
     """
 
@@ -93,10 +93,10 @@ class Command(Generic[Step, Item]):
 
     @cached_property
     def image(self) -> Image:
-        """The image that the plugin runs on. The plugin of another kind of input opens that here.
+        """The image that the plugin runs on. Plugins for other kinds of input open it here.
 
         Raises:
-            RenderException: its machine is not supported, or it can have nothing that the command lists
+            RenderException: the machine is not supported, or the input cannot contain what the command lists
         """
         image = requested.image(self.plugin)
         if self.recorded and image.threads_only:
@@ -105,44 +105,44 @@ class Command(Generic[Step, Item]):
 
     @cached_property
     def symbolizer(self) -> Symbolizer:
-        """What names addresses; it downloads only with --fetch-symbols."""
+        """Names addresses; downloads symbols only with --fetch-symbols."""
         return Symbolizer(self.image, self.option("fetch_symbols"), self.plugin._progress_callback)
 
     @cached_property
     def databases(self) -> Databases:
-        """What finds the stack trace databases."""
+        """Finds the stack trace databases."""
         return Databases(self.image, self.symbolizer.indexes)
 
     @cached_property
     def named(self) -> NamedFrames:
-        """The frames of the image, each address named once."""
+        """The named frames of the image; each address is named once."""
         return NamedFrames(self.symbolizer)
 
     @cached_property
     def printer(self) -> FramePrinter:
-        """What makes the cells of frames."""
+        """Makes the cells of frames."""
         return FramePrinter(self.image.machine)
 
     def frames_of(self, space: AddressSpace) -> SpaceFrames:
-        """Returns what names the frames of an address space."""
+        """Returns the namer of the frames of an address space."""
         return self.named.of(space)
 
     def stack_rows(self, key: Sequence[str], columns: Sequence[str]) -> StackRows:
-        """Returns what makes the rows of stacks; see there."""
+        """Returns the maker of the rows of stacks, see StackRows."""
         return StackRows(self.grid, self.printer, key, columns, self.option("fold"))
 
     def option(self, name: str) -> bool:
         """Returns whether a switch is given."""
         return bool(self.config.get(name, False))
 
-    # What a command fills in.
+    # The methods that a command fills in.
 
     def steps(self) -> Iterable[Any]:
-        """Returns the parts of the work: as a rule the address spaces that --pid asks for."""
+        """Returns the parts of the work, usually the address spaces that --pid selects."""
         return list(AddressSpaces.list_spaces(self.image, self.config.get("pid")))
 
     def count(self, steps: Iterable[Step]) -> int:
-        """Returns how many steps there are, 0 if that is not known before all are done."""
+        """Returns the number of steps, 0 if it is unknown until all are done."""
         return len(steps) if isinstance(steps, list) else 0
 
     def space(self, step: Any) -> AddressSpace:
@@ -151,11 +151,11 @@ class Command(Generic[Step, Item]):
         return found
 
     def describe(self, step: Step) -> str:
-        """Returns what is told of a step while it is worked on."""
+        """Returns the text that the progress shows for a step."""
         raise NotImplementedError
 
     def items(self, step: Step) -> Iterable[Item]:
-        """Yields what there is in a step."""
+        """Yields the items of a step."""
         return ()
 
     def is_gap(self, item: Item) -> bool:
@@ -163,24 +163,24 @@ class Command(Generic[Step, Item]):
         return False
 
     def wanted(self, item: Item) -> bool:
-        """Returns whether the options that only this plugin has let an item through, which is no gap."""
+        """Returns whether an item passes the options that only this plugin has; gaps are not asked about."""
         return True
 
     def frames(self, item: Item) -> Optional[Sequence[NamedFrame]]:
-        """Returns the frames of an item. None: --find and --unbacked do not judge it by any."""
+        """Returns the frames of an item; None if --find and --unbacked do not apply to it."""
         return None
 
     def rows(self, item: Item, frames: Sequence[NamedFrame]) -> Iterator[Row]:
         """Yields the rows of an item.
 
         Args:
-            item: no gap, or one that is to be shown
-            frames: those of the item
+            item: an item that is no gap, or a gap that is shown
+            frames: the frames of the item
         """
         return iter(())
 
     def finish(self) -> Iterator[Row]:
-        """Yields the rows that come when all steps are done, behind the warnings."""
+        """Yields the rows that follow all steps and the warnings."""
         return iter(())
 
     def run(self) -> interfaces.renderers.TreeGrid:
@@ -190,17 +190,18 @@ class Command(Generic[Step, Item]):
     # The loop.
 
     def generate(self) -> Iterator[Row]:
-        """Returns all rows. At the end the log says what no row says.
+        """Returns all rows. At the end it logs the warnings that no row states.
 
-        A listing may have millions of rows: the parts are chained in C, not by a generator within another.
+        A listing may have millions of rows, so the parts are chained in C instead of in nested generators.
         """
         parts = itertools.chain(self.image.possible(self._parts()), self._end())
         return itertools.chain.from_iterable(parts)
 
     def _parts(self) -> Iterator[Iterator[Row]]:
-        """Yields the rows of each step. What the kernel's symbols lack costs the rest of the step."""
+        """Yields the rows of each step. A member missing from the kernel's symbols ends the step."""
         for step in paused_by_group(self._progress(self.steps()), self._group):
-            # `map`: the items are listed when the first is asked for, where `possible` sees what is lacking.
+            # `map` lists the items when the first is requested: inside `possible`, which catches missing
+            # members.
             items = itertools.chain.from_iterable(map(self.items, (step,)))
             yield self.image.possible(itertools.chain.from_iterable(map(self._shown, items)))
 
@@ -215,7 +216,7 @@ class Command(Generic[Step, Item]):
         return self.space(step).eprocess
 
     def _shown(self, item: Item) -> Iterator[Row]:
-        """Returns the rows of an item, and takes note of what it is."""
+        """Returns the rows of an item, and records that it was found."""
         if self.is_gap(item):
             self.unread = True
             return self.rows(item, ()) if self.selection.takes_gap() else iter(())
@@ -228,21 +229,21 @@ class Command(Generic[Step, Item]):
             if self.selection.takes(frames):
                 self.found = self.matched = True
                 return self.rows(item, frames)
-        # A stack without frames is nothing that --find or --unbacked could pass over.
+        # --find and --unbacked do not leave out an item without frames.
         self.found = self.found or frames is None or bool(frames)
         return iter(())
 
     def noting(self, rows: Iterator[Row]) -> Iterator[Row]:
-        """Returns rows unchanged, and takes note that the options leave some if there are any."""
+        """Returns rows unchanged, and records that something passed the options if there are any."""
         for row in rows:
             self.matched = True
             return itertools.chain((row,), rows)
         return iter(())
 
     def many(self, items: Iterable[Any], text: str) -> Iterator[Any]:
-        """Yields items unchanged, and tells Volatility's progress callback a text for every 4096th item.
+        """Yields items unchanged, and reports a text to Volatility's progress callback for every 4096th item.
 
-        A database has a hundred thousand traces: here each costs no step of Python.
+        A database has a hundred thousand traces, so that no Python step is spent on each.
         """
         items = iter(items)
         for count in itertools.count():
@@ -254,10 +255,10 @@ class Command(Generic[Step, Item]):
             yield from some
 
     def _progress(self, steps: Iterable[Step]) -> Iterator[Step]:
-        """Yields steps, and tells Volatility's progress callback what is being worked on.
+        """Yields steps, and reports the current step to Volatility's progress callback.
 
-        The callback gets the text of a step when that differs from the text before, for every 4096th step,
-        and for each step where it is known how many there are.
+        The callback gets the text of a step if it differs from the previous text, for every 4096th step, and
+        for each step if the number of steps is known.
         """
         total = self.count(steps)
         before, groups = "", 0
@@ -276,12 +277,12 @@ class Command(Generic[Step, Item]):
             yield step
 
     def _answers(self) -> List[str]:
-        """Returns the warnings: each ID that was asked for and is not there, and why nothing is shown."""
+        """Returns the warnings: each ID that does not exist, and why nothing is shown."""
         lost = self.asked.lost(lambda: self.image)
         answers = [*sentences(lost), *self._why_nothing(self.asked.in_vain(lost))]
         if self.selection.doubtful:
             answers.append(_DOUBTFUL.format(self.selection.doubtful))
-        return [each for each in answers if each]
+        return [answer for answer in answers if answer]
 
     def _why_nothing(self, in_vain: bool) -> Iterator[str]:
         wider = self.selection.wider

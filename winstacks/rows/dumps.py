@@ -2,8 +2,8 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """The rows of `minidump.info`: each stream of a dump with its members, and the exception with its stack.
 
-Names are those of Microsoft's declarations ("minidumpapiset.h"). A list has the row of its count; what it
-lists is shown by other plugins, but for threads' names and comments.
+Names come from Microsoft's declarations ("minidumpapiset.h"). A list has one row, for its count; other
+plugins show its contents, except names of threads and comments.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LISTS: Dict[str, Tuple[str, Callable[[Minidump], Tuple[List[Any], Status]]]] = 
     "WinstacksThreadListStream": ("NumberOfEntries", threadstates.listed),
     "WinstacksFileListStream": ("NumberOfEntries", threadstates.listed_files),
 }
-"""The member that has the count of each list, and what reads the list."""
+"""Member that holds the count of each list, and the reader of the list."""
 
 _RECORDS: Dict[str, Callable[[Minidump], Any]] = {
     "SystemInfoStream": system.system_info,
@@ -54,11 +54,11 @@ _IN_HEXADECIMAL = (
 )
 
 MAX_VALUE = 1000
-"""Characters of a comment that are shown."""
+"""Greatest number of characters shown of a comment."""
 
 
 class Member(NamedTuple):
-    """A member of a stream in words; `tid` is the thread that it is of."""
+    """A member of a stream as text; `tid` is the thread to which it belongs."""
 
     name: str
     value: str
@@ -87,7 +87,7 @@ class DumpRows:
         )
 
     def header(self, said: Status) -> Iterator[Row]:
-        """Yields the rows of the header; `said` is what is wrong with the memory that the file has."""
+        """Yields the rows of the header; `said` is the status of the memory in the file."""
         dump = self._dump
         yield self._row(0, Member("MINIDUMP_HEADER", f"{dump.size} bytes", None, status(dump.status, said)))
         yield self._row(1, Member("NumberOfStreams", str(len(dump.streams))))
@@ -120,7 +120,7 @@ class DumpRows:
         return depth, made
 
     def _members(self, stream: Stream) -> Tuple[List[Member], Status]:
-        """Returns what is shown of a stream, and what is wrong with it."""
+        """Returns the shown members of a stream, and its status."""
         if stream is not self._dump.stream(stream.StreamType):
             return [], NOTHING
         name = stream.name
@@ -131,15 +131,17 @@ class DumpRows:
             member, read = _LISTS[name]
             listed, said = read(self._dump)
             names = [
-                Member("ThreadName", "", each.ThreadId, status(Word.UNREADABLE))
-                if each.ThreadName is None
-                else Member("ThreadName", cell(each.ThreadName), each.ThreadId)
-                for each in (listed if name == "ThreadNamesStream" else ())
+                Member("ThreadName", "", record.ThreadId, status(Word.UNREADABLE))
+                if record.ThreadName is None
+                else Member("ThreadName", cell(record.ThreadName), record.ThreadId)
+                for record in (listed if name == "ThreadNamesStream" else ())
             ]
             return [Member(member, str(len(listed))), *names], said
         if name in _MEMORY:
             ranges, _ = memory.memory_ranges(self._dump)
-            return [Member("bytes of memory", str(sum(each.length for each in ranges)))], NOTHING
+            return [
+                Member("bytes of memory", str(sum(memory_range.length for memory_range in ranges)))
+            ], NOTHING
         if name in _COMMENTS:
             comments = {kind: (comment, wrong) for kind, comment, wrong in system.comments(self._dump)}
             comment, wrong = comments[stream.StreamType]
@@ -148,7 +150,7 @@ class DumpRows:
 
 
 def _of(record: Any) -> Iterator[Member]:
-    """Yields the members of a structure that are known."""
+    """Yields the known members of a structure."""
     tid = getattr(record, "ThreadId", None)
     for name, value in record._asdict().items():
         if value is None or name in ("status", "ThreadContext", "CPU"):

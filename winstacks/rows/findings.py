@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Rows of windows.tracefindings, and what it explains of its checks."""
+"""Rows of windows.tracefindings, and its explanations of the checks."""
 
 from __future__ import annotations
 
@@ -24,30 +24,32 @@ _OF_PROCESS = FINDINGS.maker(
 )
 _LOST = FINDINGS.maker("ImageId", "Finding", "PID", "Process", "ProcessOffset", "Evidence", "Status")
 SUMMARY = "summary"
-"""What Finding says in the line of a process."""
+"""The column Finding in the summary row of a process."""
 _FOUND = FINDINGS.maker(*FINDINGS.names)
 
 _BETWEEN = "; "
 
 
 def summary(image: Image, found: Iterable[Outcome]) -> Iterator[Row]:
-    """Yields a row for each process in which something was found, the worst first.
+    """Yields a row for each process with findings, the worst first.
 
     Args:
         image: the image
-        found: what was found, in the order of its rows
+        found: the outcomes, in the order of their rows
     """
     image_id = image.service(identity).image_id
     shown: Dict[Tuple[str, int], List[Outcome]] = {}
-    for each in found:
-        if each.finding is not None:
-            shown.setdefault((each.finding.space.layer_name, each.finding.space.eprocess), []).append(each)
+    for outcome in found:
+        if outcome.finding is not None:
+            shown.setdefault((outcome.finding.space.layer_name, outcome.finding.space.eprocess), []).append(
+                outcome
+            )
     for outcomes in shown.values():
         worst = outcomes[0].finding
         assert worst is not None
         space, above = worst.space, agreement(outcomes)
-        said = f"{len(outcomes)} findings; "
-        said += f"{len(above)} checks agree: {', '.join(above)}" if above else "none above low"
+        evidence = f"{len(outcomes)} findings; "
+        evidence += f"{len(above)} checks agree: {', '.join(above)}" if above else "none above low"
         offset = _address(image, space.eprocess or None)
         row = (
             image_id,
@@ -57,7 +59,7 @@ def summary(image: Image, found: Iterable[Outcome]) -> Iterator[Row]:
             known(space.pid),
             known(space.known_name),
             offset,
-            said,
+            evidence,
         )
         yield 0, _OF_PROCESS(*row)
 
@@ -67,15 +69,15 @@ def rows(image: Image, found: Iterable[Outcome], severity: Collection[str] = ())
 
     Args:
         image: the image
-        found: what was found, in the order of the rows
-        severity: the severities wanted; all when empty. What was not checked is shown in any case
+        found: the outcomes, in the order of their rows
+        severity: the severities to show; empty for all. Checks that could not run are always shown
     """
     image_id = image.service(identity).image_id
-    for each in found:
-        if each.finding is None:
-            yield 0, _not_checked(image, image_id, each)
-        elif not severity or each.finding.severity in severity:
-            yield 0, _row(image, image_id, each)
+    for outcome in found:
+        if outcome.finding is None:
+            yield 0, _not_checked(image, image_id, outcome)
+        elif not severity or outcome.finding.severity in severity:
+            yield 0, _row(image, image_id, outcome)
 
 
 def _not_checked(image: Image, image_id: str, found: Outcome) -> Tuple[object, ...]:
@@ -118,7 +120,7 @@ def _row(image: Image, image_id: str, found: Outcome) -> Tuple[object, ...]:
 
 
 def counted(evidence: str, stacks: int) -> str:
-    """Returns the column Evidence: what was found, and how many stacks show it."""
+    """Returns the column Evidence: the evidence, and the number of stacks that show it."""
     return f"{evidence}{_BETWEEN}{stacks} stacks" if stacks > 1 else evidence
 
 
@@ -129,15 +131,15 @@ def _address(image: Image, address: Optional[int]) -> object:
 def chosen(
     plugin: interfaces.plugins.PluginInterface, option: str, choices: Collection[str]
 ) -> Tuple[str, ...]:
-    """Returns the words that an option names.
+    """Returns the words that the user gave to an option.
 
     Args:
         plugin: the plugin that runs
-        option: takes a list of words
-        choices: the words that there are
+        option: name of an option that takes a list of words
+        choices: the words that exist
 
     Raises:
-        RenderException: one of them is not known
+        RenderException: a word does not exist
     """
     words = tuple(plugin.config.get(option) or ())
     _check_known(option, words, choices)
@@ -145,10 +147,10 @@ def chosen(
 
 
 def severities(plugin: interfaces.plugins.PluginInterface) -> Tuple[str, ...]:
-    """Returns the severities that --severity asks for: the one that it names, and all above.
+    """Returns the severities that --severity selects: the named one and all above it.
 
     Raises:
-        RenderException: there is no such severity
+        RenderException: the severity does not exist
     """
     least = plugin.config.get("severity")
     if least is None:
@@ -168,14 +170,14 @@ def explained(name: str) -> interfaces.renderers.TreeGrid:
     """Returns the grid that explains a check.
 
     Raises:
-        RenderException: there is no such check
+        RenderException: the check does not exist
     """
     _check_known("explain", [name], CHECKS)
     return grid_of([("Finding", str), ("What", str), ("Explanation", str)], _explanation(check_named(name)))
 
 
 def explanation(check: Check) -> List[Tuple[str, str]]:
-    """Returns what is to be known of a check: (what, text)."""
+    """Returns the explanation of a check: (topic, text)."""
     return [
         ("meaning", check.meaning),
         ("severity", check.severities),

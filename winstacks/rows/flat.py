@@ -24,21 +24,21 @@ from .grid import NOT_APPLICABLE, NOT_AVAILABLE, TYPES, UNREADABLE, Hex, Row, gr
 from .plugin import OutputFile
 
 _HOW = [column.name for column in FRAMES].index("How") - FRAME - 1
-"""The place of How among the cells behind Frame. Of these the second is Sp."""
+"""Index of How among the cells after Frame. The second of these cells is Sp."""
 
 _ABSENT = {
     **dict.fromkeys(("Depth", "Address"), UNREADABLE),
     **dict.fromkeys(("Count", "ModulePath", "ModuleStamp", "ModuleSize"), NOT_AVAILABLE),
     **dict.fromkeys(("ProcessCreateTime", "ThreadCreateTime"), NOT_AVAILABLE),
 }
-"""What stands for no value in these columns."""
+"""Absent value of these columns."""
 
 
 def wanted(plugin: interfaces.plugins.PluginInterface) -> FlatWanted:
-    """Returns which stacks the options of a plugin ask for.
+    """Returns the filter of stacks that the options of a plugin describe.
 
     Raises:
-        RenderException: --kinds names a kind that there is not
+        RenderException: --kinds names a kind that does not exist
     """
     config = plugin.config
     kinds = tuple(config.get("kinds") or ())
@@ -58,12 +58,12 @@ def wanted(plugin: interfaces.plugins.PluginInterface) -> FlatWanted:
 
 
 class FlatCommand(Command[FlatStack, FlatStack]):
-    """The work of a plugin that shows the stacks of an image, whoever remembered them.
+    """The work of a plugin that shows all stacks of an image, from every source.
 
     Attributes:
-        table: the flat table that its rows are of
-        totals: counts them, those that --find and --unbacked leave out too
-        warnings: what was logged while they were read
+        table: name of the flat table whose rows the plugin shows
+        totals: counts of all stacks, including those that --find and --unbacked leave out
+        warnings: warnings logged while the stacks were read
     """
 
     table = ""
@@ -77,15 +77,15 @@ class FlatCommand(Command[FlatStack, FlatStack]):
 
     @cached_property
     def tables(self) -> FlatTables:
-        """What makes the rows of the flat tables."""
+        """Makes the rows of the flat tables."""
         return FlatTables(self.image)
 
     @cached_property
     def stacks_wanted(self) -> FlatWanted:
-        """Which stacks the options ask for.
+        """The filter of stacks that the options describe.
 
         Raises:
-            RenderException: --kinds names a kind that there is not
+            RenderException: --kinds names a kind that does not exist
         """
         return wanted(self.plugin)
 
@@ -114,7 +114,7 @@ class FlatCommand(Command[FlatStack, FlatStack]):
             yield from super().generate()
 
     def facts(self) -> ImageFacts:
-        """Returns what the image is, and what was counted and logged while its stacks were read."""
+        """Returns the identity of the image, and the counts and warnings of reading its stacks."""
         return gather(self.image, self.totals, self.warnings, self.option("sha256"))
 
     def run(self) -> interfaces.renderers.TreeGrid:
@@ -123,7 +123,7 @@ class FlatCommand(Command[FlatStack, FlatStack]):
         return self.shown()
 
     def shown(self) -> interfaces.renderers.TreeGrid:
-        """Returns the grid, when the options were found to be right."""
+        """Returns the grid; called after the options are checked."""
         return tree(self.table, self.generate())
 
 
@@ -131,8 +131,8 @@ class FlatCells:
     """Makes cells of the rows of a table.
 
     Args:
-        table: its name in FLAT
-        absent: what stands for no value where nothing else is known of the column
+        table: name of the table in FLAT
+        absent: the absent value for columns with no value of their own
     """
 
     def __init__(self, table: str, absent: interfaces.renderers.BaseAbsentValue = NOT_APPLICABLE) -> None:
@@ -145,7 +145,7 @@ class FlatCells:
         return 0, tuple(self._cells(values, 0))
 
     def _cells(self, values: Values, first: int) -> List[object]:
-        """Returns the cells of values, the first of which belongs into a column that is not the first."""
+        """Returns cells for consecutive columns; the first value belongs to column number `first`."""
         cells = [absent if value is None else value for absent, value in zip(self._absent[first:], values)]
         for place in self._hex:
             value = values[place - first] if place >= first else None
@@ -155,10 +155,10 @@ class FlatCells:
 
 
 class FrameTable(FlatCells):
-    """Makes the rows of frames. The cells of an address are made once, and rows share them.
+    """Makes the rows of frames. The cells of an address are made once and shared by its rows.
 
     Args:
-        tables: makes their values
+        tables: maker of the values
     """
 
     def __init__(self, tables: FlatTables) -> None:
@@ -187,23 +187,23 @@ def tree(table: str, rows: Iterator[Row]) -> interfaces.renderers.TreeGrid:
     """Returns the grid of a table.
 
     Args:
-        table: its name in FLAT
+        table: name of the table in FLAT
         rows: its rows
     """
     return grid_of(typed(FLAT[table]), rows)
 
 
 def files(rows: Iterator[Row]) -> interfaces.renderers.TreeGrid:
-    """Returns the grid of the files that `--dump` writes."""
+    """Returns the grid of the files that `--dump` wrote."""
     return grid_of([("Table", str), ("Rows", int), ("File output", str)], rows)
 
 
 class FlatDump:
-    """Writes the three tables as files of JSON lines while the stacks are walked; no stack is kept.
+    """Writes the three tables as JSON Lines files while the stacks are walked; it keeps no stack.
 
     Args:
         plugin: the plugin that runs
-        tables: makes the rows
+        tables: maker of the rows
     """
 
     def __init__(self, plugin: interfaces.plugins.PluginInterface, tables: FlatTables) -> None:
@@ -217,7 +217,7 @@ class FlatDump:
         self._write("traceframes", self._tables.frame_lines(stack))
 
     def finish(self, facts: ImageFacts) -> Iterator[Row]:
-        """Writes what the image is, closes the files, and yields a row for each."""
+        """Writes the facts of the image, closes the files, and yields a row for each file."""
         self._write("traceimage", [json_line(IMAGE, image_values(facts))])
         for name, file in self._files.items():
             yield 0, (name, self._rows[name], file.close())

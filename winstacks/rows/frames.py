@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The cells of frames, and the rows of stacks: what the grids of all single plugins share."""
+"""The cells of frames, and the rows of stacks, as every plugin that lists one kind of stack shows them."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ FrameCells = Tuple[object, object, object, object, str]
 
 
 class FramePrinter(Memo[NamedFrame, FrameCells]):
-    """The cells of frames, each made once: `printer[frame]`.
+    """The cells of frames; each frame's are made once: `printer[frame]`.
 
     Args:
-        machine: the machine whose form of addresses the column Address shows
+        machine: machine whose form of addresses the column Address shows
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -44,9 +44,9 @@ class StackRows:
     Args:
         grid: the columns
         printer: makes the cells of frames
-        key: the columns that all rows of a stack have, in their order
-        columns: others of the row of a stack; Unbacked and Stack come behind these
-        fold: whether the row of a stack holds it, in the place of frame rows
+        key: columns that every row of a stack has, in order
+        columns: further columns of the row of a stack; Unbacked and Stack follow them
+        fold: whether the row of a stack holds its frames in the column Stack instead of frame rows
     """
 
     def __init__(
@@ -63,10 +63,10 @@ class StackRows:
         """Returns the rows of a stack, innermost frame first.
 
         Args:
-            key: the cells that all rows have
-            cells: those of the other columns
-            frames: its frames
-            between: rows between those of the stack and of its frames
+            key: cells that every row has
+            cells: cells of the further columns
+            frames: frames of the stack
+            between: rows between the row of the stack and the rows of its frames
         """
         stack = self._row(*key, *cells, unbacked(frames), folded(frames, self._fold))
         below = () if self._fold else map(self._printer.__getitem__, frames)
@@ -74,10 +74,10 @@ class StackRows:
 
 
 def unbacked(frames: Collection[NamedFrame]) -> object:
-    """Returns the cell of Unbacked of a stack."""
+    """Returns the cell Unbacked of a stack."""
     return sum([frame.unbacked for frame in frames]) if frames else NOT_APPLICABLE
 
 
 def folded(frames: Collection[NamedFrame], fold: bool = True) -> object:
-    """Returns the cell of Stack: the frames in one text, innermost first, where --fold asks for it."""
+    """Returns the cell Stack: with --fold the frames as one text, innermost first."""
     return STACK_SEPARATOR.join([frame.shown for frame in frames]) if fold and frames else NOT_APPLICABLE

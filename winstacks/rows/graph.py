@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The options and rows of `windows.tracegraph`, and the files that it and `windows.tracereport` write."""
+"""Options and rows of `windows.tracegraph`, and the files that it and `windows.tracereport` write."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GRID = Grid.of("tracegraph")
 
 
 def chosen(option: str, words: Collection[str], known: Collection[str]) -> None:
-    """Raises RenderException when an option has a word that there is not."""
+    """Raises RenderException if an option has a word that does not exist."""
     unknown = [word for word in words if word not in known]
     if unknown:
         listed = ", ".join(known)
@@ -47,9 +47,9 @@ def row(file_output: str, kind: str, figures: Tuple[int, int, int], *said: Part)
 
     Args:
         file_output: what `write` returned
-        kind: the kind
-        figures: stacks, frames and weight
-        said: what is wrong with the file
+        kind: the kind of stacks
+        figures: numbers of stacks and frames, and the weight
+        said: parts of the Status of the file
     """
     failed = Word.NOT_WRITTEN if file_output == FAILED else None
     return 0, (file_output, kind, *figures, text(status(failed, *said)))

@@ -1,12 +1,12 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Rows whose cells are given by the names of their columns, and the cells that need a type of Volatility.
+"""Rows whose cells are set by the names of their columns, and the cells that need a type of Volatility.
 
     GRID = Grid("PID", "Address", "Status")
     process_row = GRID.maker("PID", "Status")
     process_row(4, "unreadable")
 
-The dictionary of columns says what type each has.
+The dictionary of columns gives the type of each.
 
 A column that a row does not name holds NOT_APPLICABLE.
 """
@@ -26,7 +26,7 @@ from .treegrid import RowGrid
 
 Cells = Tuple[object, ...]
 Row = Tuple[int, Cells]
-"""Depth and cells of a row, as a grid takes them."""
+"""Depth and cells of a row, in the form that a grid takes."""
 
 Hex = format_hints.Hex
 TYPES: Dict[str, type] = {
@@ -39,20 +39,20 @@ TYPES: Dict[str, type] = {
     dictionary.HEXSTR: str,
     dictionary.TIME: datetime.datetime,
 }
-"""Volatility's types for those of the dictionary."""
+"""Volatility's types by type of the dictionary."""
 
 NOT_APPLICABLE = renderers.NotApplicableValue()
-"""There is no such thing."""
+"""The value does not exist in this row."""
 NOT_AVAILABLE = renderers.NotAvailableValue()
-"""There is such a thing, and nothing says what it is."""
+"""The value exists, but its content is unknown."""
 UNREADABLE = renderers.UnreadableValue()
-"""It is not in the image."""
+"""The value is not in the image."""
 UNPARSABLE = renderers.UnparsableValue()
-"""It is in the image, and is no valid value."""
+"""The value is in the image, and is invalid."""
 
 
 def typed(columns: Iterable[Column]) -> List[Tuple[str, type]]:
-    """Returns name and type of columns, as a grid takes them."""
+    """Returns name and type of columns, in the form that a grid takes."""
     return [(column.name, TYPES[column.type]) for column in columns]
 
 
@@ -60,8 +60,8 @@ def grid_of(columns: Sequence[Tuple[str, type]], rows: Iterator[Row]) -> interfa
     """Returns the grid of rows.
 
     Args:
-        columns: name and type of each
-        rows: as a grid takes them
+        columns: name and type of each column
+        rows: rows in the form that a grid takes
     """
     return RowGrid(list(columns), rows)
 
@@ -71,7 +71,7 @@ class Grid:
 
     Args:
         names: names of the dictionary of columns, from left to right
-        brief: those that --brief leaves
+        brief: the columns that --brief keeps
     """
 
     def __init__(self, *names: str, brief: Sequence[str] = ()) -> None:
@@ -82,34 +82,35 @@ class Grid:
 
     @classmethod
     def of(cls, plugin: str) -> Grid:
-        """Returns the columns of a plugin that is named as in TABLES."""
+        """Returns the columns of a plugin, by its name in TABLES."""
         return cls(*(column.name for column in TABLES[plugin]), brief=BRIEF.get(plugin, ()))
 
     def maker(self, *names: str) -> Callable[..., Cells]:
-        """Returns a function that makes a row. It takes the cells of some columns, in the order of the names.
+        """Returns a function that makes a row from the cells of the named columns, in their order.
 
         Args:
             names: columns, each once
 
         Raises:
-            ValueError: when a column does not exist or comes twice
+            ValueError: a column does not exist or is named twice
         """
         return self._compiled(tuple(self._places(names).values()), f"return {self._code(names)}")
 
     def frames_maker(self, *names: str) -> Callable[..., Iterator[Row]]:
         """Returns a function that makes the rows of a stack's frames, one level below the row of the stack.
 
-        It takes the cells that all frames have in common, in the order of the names, and then those of each
+        The function takes the cells that all frames share, in the order of the names, and then the cells of
+        each
         frame: Address, Symbol, Source, Backing and Status. The column Frame numbers the frames.
 
-        A listing may have two hundred thousand of these rows. To be fast the code builds each row as one
-        tuple, and calls no function for it.
+        A listing may have two hundred thousand of these rows. For speed the compiled code builds each row as
+        one tuple without a function call.
 
         Args:
             names: columns, each once
 
         Raises:
-            ValueError: when a column does not exist or comes twice
+            ValueError: a column does not exist or is named twice
         """
         own = ("Address", "Symbol", "Source", "Backing", "Status")
         places = self._places((*names, "Frame", *own))
@@ -125,7 +126,7 @@ class Grid:
         return grid_of(self.columns, rows)
 
     def _places(self, names: Collection[str]) -> Dict[str, str]:
-        """Returns the name of the variable that stands for each column in the code that makes a row."""
+        """Returns the name of the variable for each column in the compiled code."""
         unknown = set(names) - set(self.names)
         if unknown or len(set(names)) < len(names):
             raise ValueError(f"no column, or one that comes twice: {sorted(unknown or names)}")
@@ -136,7 +137,7 @@ class Grid:
         return f"({', '.join(places.get(name, 'absent') for name in self.names)},)"
 
     def _compiled(self, arguments: Tuple[str, ...], *body: str) -> Callable[..., Any]:
-        """Returns the function with these arguments and this body, compiled once with `exec`.
+        """Returns a function with these arguments and this body, compiled once with `exec`.
 
         The exec is safe because nothing from an image or a user gets into the code: columns appear as
         variables `cell0`, `cell1`, ... (see `_places`), and all else is text of this module. Python's own
@@ -151,10 +152,10 @@ class Grid:
 
 
 def given(value: Optional[object]) -> object:
-    """Returns the cell of a value; None means that the value does not exist."""
+    """Returns the cell of a value; None: the value does not exist."""
     return NOT_APPLICABLE if value is None else value
 
 
 def known(value: Optional[object]) -> object:
-    """Returns the cell of a value; None means that the value cannot be read."""
+    """Returns the cell of a value; None: the value cannot be read."""
     return UNREADABLE if value is None else value

@@ -61,7 +61,7 @@ class ObjectRows:
         self._rows = command.stack_rows(key, ("Count", "Tag", "Status"))
 
     def event(self, event: ObjectEvent, frames: Sequence[NamedFrame]) -> Iterator[Row]:
-        """Returns the rows of an event and of its frames, or the row for events that cannot be read."""
+        """Returns the rows of an event and of its frames, or the row of events that cannot be read."""
         kernel = self._image.kernel
         key = (
             kernel.pid,

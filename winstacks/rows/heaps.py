@@ -41,13 +41,13 @@ class HeapRows:
         self._gone = command.stack_rows(_SPACE, _SUMS)
 
     def unread(self, space: AddressSpace, said: Status) -> Cells:
-        """Returns the row of an address space whose heaps cannot be read, or not all of them."""
+        """Returns the row of an address space whose heaps are unreadable, wholly or in part."""
         return self._unread(*_space(space), text(said))
 
     def owner(
         self, space: AddressSpace, owner: HeapOwner, frames: Sequence[NamedFrame], file_output: str
     ) -> Iterator[Row]:
-        """Returns the rows of a heap or segment, whose address Block is, and of the frames of who made it."""
+        """Returns the rows of a heap or segment, with its address in Block, and of its creator's frames."""
         key = (*self._trace(space, owner.trace, self._hex(owner.heap)), self._hex(owner.address))
         cells = (owner.size or NOT_AVAILABLE, text(owner.said), owner.kind, file_output)
         return self._owners.rows(key, cells, frames)
@@ -60,8 +60,8 @@ class HeapRows:
         Args:
             space: one half of a process
             group: the blocks of the trace
-            frames: its frames
-            change: what its stack grew by; None when nothing is to be said of that here
+            frames: frames of the trace
+            change: growth of the trace's stack since the baseline; None if it does not apply to this row
         """
         heap = self._hex(group.heaps[0]) if len(group.heaps) == 1 else NOT_APPLICABLE
         unsized = group.unsized == group.allocations
@@ -75,7 +75,7 @@ class HeapRows:
         return self._groups.rows(self._trace(space, group.trace, heap), cells, frames)
 
     def block(self, space: AddressSpace, block: Block) -> Cells:
-        """Returns the row of a block; its Index is that of a second trace in the database, if it has one."""
+        """Returns the row of a block; its Index is the index of a second trace in the database, if any."""
         heap, index, entry = self._trace(space, block.trace, self._hex(block.heap))[3:]
         return self._block(
             *_space(space),
@@ -89,7 +89,7 @@ class HeapRows:
         )
 
     def gone(self, space: AddressSpace, before: Total, frames: Sequence[NamedFrame]) -> Iterator[Row]:
-        """Returns the rows of a stack of the baseline that has no busy block any more."""
+        """Returns the rows of a stack of the baseline that no longer has a busy block."""
         growth = (-before.allocations, _number(-before.size))
         return self._gone.rows(_space(space), (0, 0, *growth, text(status(Word.GONE))), frames)
 
@@ -117,5 +117,5 @@ def _growth(change: Optional[Change]) -> Tuple[object, object]:
 
 
 def _number(value: int) -> object:
-    """Returns a number as a column takes it; none that a heap can have is too long for one."""
+    """Returns a number as a column takes it; no number of a heap is too long."""
     return value if -_MOST <= value <= _MOST else UNPARSABLE

@@ -38,7 +38,7 @@ class LockRows:
         )
 
     def gap(self, gap: LockGap) -> Cells:
-        """Returns the row that stands for locks that cannot be read."""
+        """Returns the row of locks that cannot be read."""
         return self._gap(known(gap.space.pid), known(gap.space.known_name), gap.space.arch, text(gap.status))
 
     def lock(self, each: Lock, frames: Sequence[NamedFrame], file_output: str) -> Iterator[Row]:
@@ -68,18 +68,18 @@ class LockRows:
             given(owner.owner_count),
         )
 
-    def _key(self, each: Lock) -> Cells:
-        index = known(each.back_trace_index)
-        if each.back_trace_index is None and each.creator_address:
+    def _key(self, lock: Lock) -> Cells:
+        index = known(lock.back_trace_index)
+        if lock.back_trace_index is None and lock.creator_address:
             index = NOT_APPLICABLE
-        address = each.debug_info if each.address is None else each.address
-        space = each.space
+        address = lock.debug_info if lock.address is None else lock.address
+        space = lock.space
         return (
             known(space.pid),
             known(space.known_name),
             space.arch,
             self._address(address),
-            each.type,
+            lock.type,
             index,
         )
 
@@ -94,12 +94,15 @@ def _owner(owner: Optional[ThreadOwner], absent: object) -> Cells:
     return known(owner.pid), known(owner.process), owner.tid
 
 
-def _counts(each: Lock) -> Cells:
-    """Returns the cells of _COUNTS. Kernel resources have the last two, critical sections not the third."""
-    entry, recursion = known(each.entry_count), known(each.recursion_count)
-    shared, exclusive = known(each.waiting_shared), known(each.waiting_exclusive)
-    if each.space.kernel:
+def _counts(lock: Lock) -> Cells:
+    """Returns the cells of _COUNTS.
+
+    The last two exist for kernel resources only, the third does not exist for critical sections.
+    """
+    entry, recursion = known(lock.entry_count), known(lock.recursion_count)
+    shared, exclusive = known(lock.waiting_shared), known(lock.waiting_exclusive)
+    if lock.space.kernel:
         return NOT_APPLICABLE, NOT_APPLICABLE, shared, exclusive
-    if each.type == CRITICAL_SECTION:
+    if lock.type == CRITICAL_SECTION:
         return entry, recursion, NOT_APPLICABLE, exclusive
     return entry, recursion, shared, exclusive

@@ -23,7 +23,7 @@ _thread = GRID.maker("PID", "Process", "Arch", "TID", "Member", "Value", "Unsure
 
 
 def gap(space: AddressSpace, *said: Part) -> Row:
-    """Returns the row of a process of which no dump can be made."""
+    """Returns the row of a process that cannot be dumped."""
     return 0, _gap(space.pid, space.process, space.arch, text(status(space.status, *said)))
 
 
@@ -31,20 +31,20 @@ def process(dump: ProcessDump, space: AddressSpace, file_output: str) -> Iterato
     """Yields the rows of a dump.
 
     Args:
-        dump: the dump; if a file was written of it, all of its memory was read
-        space: the half of the process that it is of
+        dump: the dump; all of its memory was read if a file was written
+        space: the half of the process that the dump holds
         file_output: the cell for `File output`
     """
     failed = Word.NOT_WRITTEN if file_output == FAILED else None
     said = text(status(dump.status, failed))
     key = space.pid, space.process, space.arch
     yield 0, _process(*key, "bytes of memory", str(dump.memory.size), said, file_output)
-    for each in dump.streams:
-        yield 1, _stream(*key, each.name, str(each.entries), text(each.status))
-        if each.name == "ThreadListStream":
+    for stream in dump.streams:
+        yield 1, _stream(*key, stream.name, str(stream.entries), text(stream.status))
+        if stream.name == "ThreadListStream":
             for thread, record in dump.threads:
                 yield 2, _of_thread(space, thread, record)
-        for member, count in dump.lost.of(each.name):
+        for member, count in dump.lost.of(stream.name):
             yield 2, _stream(*key, member, UNREADABLE, text((Said(Word.ZERO_FOR_UNKNOWN, count),)))
 
 

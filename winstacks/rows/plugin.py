@@ -22,7 +22,7 @@ from .grid import Grid, Row
 vollog = logging.getLogger(__name__)
 
 DISABLED = "Disabled"
-"""What `File output` says when no file was asked for. Volatility's own plugins use this word."""
+"""The cell `File output` if no file was requested. Volatility's own plugins use this word."""
 FAILED = "Error outputting file"
 
 
@@ -35,12 +35,11 @@ def tree(
         plugin: the plugin that runs
         grid: its columns
         rows: its rows
-        kept: the columns that --brief leaves, if they are not those of the grid
+        kept: the columns that --brief keeps, if they are not the grid's own
 
     Raises:
-        RenderException: an option has a value that means nothing, one of our symbol tables is missing, or no
-            file can be written: no row would be what was asked for. Volatility prints what it says, and ends
-            with 1
+        RenderException: an option has an invalid value, one of this project's symbol tables is missing, or no
+            file can be written. Volatility prints its text and ends with 1
     """
     requested.check(plugin)
     requested.check_tables(plugin)
@@ -53,16 +52,17 @@ def tree(
 
 
 _BLOCK = 0x10000
-"""Bytes of a sparse file that are left out if all of them are 0."""
+"""Bytes of a block of a sparse file; a block of zeros is left out."""
 
 
 class OutputFile:
-    """A file where the user wants files to go. If it cannot be written, the log says why, and no part of it
-    is left.
+    """A file in the user's output folder.
+
+    If it cannot be written, the log gives the reason and no part of it remains.
 
     Args:
         plugin: the plugin that runs
-        name: what it is to be called; Volatility adds a number to a name that is taken
+        name: preferred name; Volatility adds a number if the name is taken
     """
 
     def __init__(self, plugin: interfaces.plugins.PluginInterface, name: str) -> None:
@@ -72,16 +72,16 @@ class OutputFile:
             self._file = plugin.open(self._name)
 
     def write(self, data: bytes) -> bool:
-        """Writes data; returns whether that could be done, with all data before."""
+        """Writes data; returns whether these and all data before are written."""
         if self._file is not None:
             with self._reporting():
                 self._file.write(data)
         return self._file is not None
 
     def write_sparse(self, data: bytes) -> bool:
-        """Writes data as `write` does; blocks of zeros need no room where the file system has sparse files.
+        """Writes data as `write` does; blocks of zeros take no space where the file system has sparse files.
 
-        The last data of a file is written with `write`, or `end` follows.
+        The last data of a file must be written with `write`, or followed by `end`.
         """
         for start in range(0, len(data), _BLOCK):
             block = data[start : start + _BLOCK]
@@ -93,7 +93,7 @@ class OutputFile:
         return self._file is not None
 
     def end(self, size: int) -> bool:
-        """Makes a sparse file as long as it should be, and writes what is still in memory."""
+        """Extends a sparse file to its size, and writes what is still in memory."""
         if self._file is not None:
             with self._reporting():
                 if size and self._file.seek(0, os.SEEK_END) < size:
@@ -103,7 +103,7 @@ class OutputFile:
         return self._file is not None
 
     def overwrite(self, position: int, data: bytes) -> bool:
-        """Writes data over what stands at a position."""
+        """Overwrites data at a position."""
         if self._file is not None:
             with self._reporting():
                 self._file.seek(position)
@@ -117,7 +117,8 @@ class OutputFile:
             return
         final = getattr(broken, "_get_final_filename", None)
         with contextlib.suppress(OSError):
-            # A full disk has room again for what is still in memory, so that the file can be closed.
+            # The disk was full: truncation makes room for the data still in memory, so that the file can be
+            # closed.
             os.ftruncate(broken.fileno(), 0)
         paths = [getattr(broken, "_name", "")]
         with contextlib.suppress(OSError):
@@ -131,12 +132,12 @@ class OutputFile:
         """Closes the file.
 
         Returns:
-            The cell for `File output`: the name that the file got, or that it cannot be written.
+            The cell for `File output`: the final name of the file, or that it cannot be written.
         """
         named = FAILED
         if self._file is not None:
             with self._reporting():
-                # The name is free until the file is closed. Only the command line's files have this method.
+                # Until the file is closed its name is free. Only the command line's files have this method.
                 final = getattr(self._file, "_get_final_filename", None)
                 named = str(self._file.preferred_filename) if final is None else os.path.basename(final())
                 self._file.close()
@@ -152,10 +153,10 @@ class OutputFile:
 
 
 def write_file(plugin: interfaces.plugins.PluginInterface, name: str, pieces: Iterable[bytes]) -> str:
-    """Writes a file where the user wants files to go.
+    """Writes a file into the user's output folder.
 
     Returns:
-        The cell for `File output`: the name that the file got, or that it cannot be written.
+        The cell for `File output`: the final name of the file, or that it cannot be written.
     """
     file = OutputFile(plugin, name)
     for piece in pieces:
@@ -165,8 +166,8 @@ def write_file(plugin: interfaces.plugins.PluginInterface, name: str, pieces: It
 
 
 def check_folder(plugin: interfaces.plugins.PluginInterface) -> None:
-    """Raises RenderException when no file can be made where the user wants files to go."""
-    # Only the command line's files have this method; it needs nothing of a file but its name.
+    """Raises RenderException if no file can be created in the user's output folder."""
+    # Only the command line's files have this method; it uses the name of the file only.
     final = getattr(plugin.open, "_get_final_filename", None)
     if final is None:
         return

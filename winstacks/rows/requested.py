@@ -1,9 +1,9 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What the options of a plugin ask for: the objects that are made from their values.
+"""The objects that the options of a plugin describe, made from their values.
 
-`Asked` says why there is nothing to show: it is not there, no option lets it through, or it could not be
-read.
+`Asked` explains an empty result: the named IDs do not exist, no row passes the options, or data could not
+be read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ..process.threads import Threads
 
 
 def check(plugin: interfaces.plugins.PluginInterface) -> None:
-    """Raises RenderException, of which Volatility prints the text, when an option has no meaning."""
+    """Raises RenderException, whose text Volatility prints, if an option has no meaning."""
     if plugin.config.get("find") == "":
         raise exceptions.RenderException("--find is empty: it takes a glob for Symbol, such as 'nt!Nt*'")
     for folder in plugin.config.get("binaries") or ():
@@ -39,7 +39,7 @@ def check(plugin: interfaces.plugins.PluginInterface) -> None:
 
 
 def check_tables(plugin: interfaces.plugins.PluginInterface) -> None:
-    """Raises RenderException, of which Volatility prints the text, when one of our tables is missing."""
+    """Raises RenderException, whose text Volatility prints, if one of this project's tables is missing."""
     try:
         for machine in machines_of(_machine(plugin)):
             tables.check(machine.arch)
@@ -48,10 +48,10 @@ def check_tables(plugin: interfaces.plugins.PluginInterface) -> None:
 
 
 def _machine(plugin: interfaces.plugins.PluginInterface) -> Machine:
-    """Returns the machine of what a plugin runs on.
+    """Returns the machine of a plugin's input.
 
     Raises:
-        UnsupportedMachineError: it is not supported
+        UnsupportedMachineError: the machine is not supported
     """
     dump = plugin.config.get(DUMP, None)
     if dump is not None:
@@ -65,37 +65,37 @@ def _dump_layer(plugin: interfaces.plugins.PluginInterface, name: str) -> ImageL
 
 
 def image(plugin: interfaces.plugins.PluginInterface) -> Image:
-    """Returns the image that a plugin runs on: that of a kernel, or the dump of a process.
+    """Returns the image that a plugin runs on: a kernel's memory, or the dump of a process.
 
     Raises:
-        RenderException: its machine is not supported
+        RenderException: the machine is not supported
     """
     dump = plugin.config.get(DUMP, None)
     try:
         if dump is not None:
             named = plugin.config.get("kernel_symbols", None)
-            made = _dump_layer(plugin, dump).open_image(plugin.config_path, named)
+            opened = _dump_layer(plugin, dump).open_image(plugin.config_path, named)
         else:
-            made = Image(plugin.context, plugin.config["kernel"], plugin.config_path)
+            opened = Image(plugin.context, plugin.config["kernel"], plugin.config_path)
     except (UnsupportedMachineError, KernelSymbolsError) as error:
         raise exceptions.RenderException(str(error)) from error
-    give_files(made, plugin.config.get("binaries") or ())
+    give_files(opened, plugin.config.get("binaries") or ())
     if dump is not None:
-        return made
+        return opened
     if plugin.config.get("scan_processes", False) or plugin.config.get("scan", False):
-        made.service(ProcessList).scan()
-    return made
+        opened.service(ProcessList).scan()
+    return opened
 
 
 def give_files(image: Image, folders: Sequence[str]) -> None:
-    """Lets modules of an image have the files that are in some folders; before anything is read of it."""
+    """Makes the files in some folders available to the modules of an image; called before it is read."""
     if folders:
         files: ModuleFiles = GivenFiles(folders)
         image.provide(module_files, files)
 
 
 _SELECTING = ("find", "unbacked", "leaks", "held", "contended", "index", "handle")
-"""The options that leave out some of what a plugin lists."""
+"""Options that leave out a part of a plugin's list."""
 
 _MISSING: Dict[str, Callable[[str], str]] = {
     "pid": "There is no process {} in this image".format,
@@ -107,7 +107,7 @@ UNREAD = "Nothing is found, but not all could be read: the column Status and the
 
 
 class Asked:
-    """What the options of a plugin ask for, and what of it is there.
+    """The IDs that the options of a plugin name, and which of them exist.
 
     Args:
         config: the plugin's configuration
@@ -120,16 +120,16 @@ class Asked:
         self._seen: Dict[str, Set[int]] = {name: set() for name in _MISSING}
 
     def wanted(self, option: str) -> Set[int]:
-        """Returns the IDs that an option asks for; none if it is not given."""
+        """Returns the IDs that an option names; an empty set without the option."""
         return set(self._config.get(option) or ())
 
     def saw(self, option: str, value: object) -> None:
-        """Takes note that there is something with an ID."""
+        """Records that an ID exists."""
         if isinstance(value, int):
             self._seen[option].add(value)
 
     def lost(self, image: Callable[[], Image]) -> Dict[str, List[int]]:
-        """Returns the IDs by option that are not there; processes and threads are looked for in the image.
+        """Returns the IDs that do not exist, by option; processes and threads are looked up in the image.
 
         Args:
             image: opens the image
@@ -146,28 +146,28 @@ class Asked:
         return {name: sorted(ids) for name, ids in lost.items() if ids}
 
     def in_vain(self, lost: Dict[str, List[int]]) -> bool:
-        """Returns whether an option asks for nothing that is there."""
+        """Returns whether an option names only IDs that do not exist."""
         return any(self.wanted(name) == set(ids) for name, ids in lost.items())
 
     def nothing_passes(self, things: str, wider: str) -> str:
-        """Returns the sentence that all is left out by options; empty if none of these is given.
+        """Returns the sentence that the options leave out everything; empty if none of these options is used.
 
         Args:
             things: what the plugin lists, in plural
-            wider: the glob that was tried besides that of --find, empty for none
+            wider: the second glob that was tried for --find, empty for none
         """
-        given = []
+        used = []
         for name in _SELECTING:
             value = self._config.get(name)
             if name == "find" and value:
-                given.append(f"--find '{value}'" + (f" (or '{wider}')" if wider else ""))
+                used.append(f"--find '{value}'" + (f" (or '{wider}')" if wider else ""))
             elif value:
-                given.append(f"--{name}")
-        return f"None of the {things} passes {' and '.join(given)}" if given else ""
+                used.append(f"--{name}")
+        return f"None of the {things} passes {' and '.join(used)}" if used else ""
 
 
 def sentences(lost: Dict[str, List[int]]) -> Iterator[str]:
-    """Yields a sentence for each option that asks for what is not there."""
+    """Yields a sentence for each option that names IDs that do not exist."""
     for name, ids in lost.items():
-        shown = (f"{each:#x}" if name == "handle" else f"{each}" for each in ids)
+        shown = (f"{number:#x}" if name == "handle" else f"{number}" for number in ids)
         yield _MISSING[name](", ".join(shown))

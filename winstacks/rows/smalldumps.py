@@ -2,8 +2,8 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """The rows of `minidump.info` of a small kernel dump: header, bug check, parts, drivers, memory.
 
-Names are those of DUMP_HEADER and TRIAGE_DUMP. Each driver has a row, and each that was unloaded: they say
-which versions the stack's addresses are of.
+Names come from DUMP_HEADER and TRIAGE_DUMP. Each loaded and each unloaded driver has a row, so that the
+versions behind the stack's addresses are known.
 """
 
 from __future__ import annotations
@@ -71,14 +71,14 @@ class SmallDumpRows:
             yield self._row(1, part.name, f"{part.size} bytes at {part.offset:#x}", part.status)
         blocks, wrong = dump.blocks()
         yield self._row(1, "DataBlocksCount", str(len(blocks)), wrong)
-        yield self._row(1, "bytes of memory", str(sum(each.length for each in ranges)))
+        yield self._row(1, "bytes of memory", str(sum(memory_range.length for memory_range in ranges)))
         yield from self._drivers()
 
     def _parts(self) -> List[Part]:
-        """Returns the parts that the dump has."""
+        """Returns the parts of the dump."""
         sizes = {name: self._dump.member(member) for name, member in _SIZES.items()}
         parts = [self._dump.part(name, sizes.get(name)) for name in _PARTS]
-        return [each for each in parts if each.offset or each.status]
+        return [part for part in parts if part.offset or part.status]
 
     def _bug_check(self, header: KernelDumpHeader) -> Iterator[Row]:
         if header.BugCheckCode is None:
@@ -107,8 +107,8 @@ class SmallDumpRows:
     def _drivers(self) -> Iterator[Row]:
         drivers, said = list_drivers(self._dump)
         yield self._row(0, "DriverCount", str(len(drivers)), said)
-        for each in drivers:
-            yield self._row(1, *_driver(each))
+        for driver in drivers:
+            yield self._row(1, *_driver(driver))
         gone, said = list_unloaded(self._dump)
         yield self._row(0, "unloaded drivers", str(len(gone)), said)
         for one in gone:
@@ -120,7 +120,7 @@ class SmallDumpRows:
 
 
 def _header(header: KernelDumpHeader) -> Iterator[Tuple[str, str]]:
-    """Yields the members of the header that Windows wrote, less those of the bug check."""
+    """Yields the members of the header that Windows wrote, without the members of the bug check."""
     for name, value in header._asdict().items():
         if value is None or not name[0].isupper() or name.startswith("BugCheck"):
             continue

@@ -26,14 +26,14 @@ _THREAD = ("State", "WaitReason", "StartAddress", "StartSymbol")
 
 
 class Shown(NamedTuple):
-    """What is shown of a stack.
+    """A stack as it is shown.
 
     Attributes:
         stack: the stack
-        numbers: those in the stack of the frames that are shown
-        named: these frames
-        captured: what RtlCaptureStackBackTrace would have returned
-        status: the stack's, and whether `captured` is a guess
+        numbers: numbers of the shown frames within the stack
+        named: the shown frames
+        captured: the result that RtlCaptureStackBackTrace would have returned
+        status: status of the stack, and whether `captured` is a guess
     """
 
     stack: CallStack
@@ -44,7 +44,7 @@ class Shown(NamedTuple):
 
     @property
     def key(self) -> Tuple[object, ...]:
-        """What two stacks have in common if they are the same."""
+        """The key by which equal stacks are counted together."""
         frames = tuple(
             (frame.address, frame.shown, self.stack.frames[number].how)
             for number, frame in zip(self.numbers, self.named)
@@ -56,7 +56,7 @@ class CallStackRows:
     """Makes rows.
 
     Args:
-        command: the command that shows them; `frames_to_skip` and `frames_to_capture` are those of
+        command: the command that shows them; `frames_to_skip` and `frames_to_capture` are parameters of
             RtlCaptureStackBackTrace
     """
 
@@ -75,15 +75,15 @@ class CallStackRows:
     def shown(self, stack: CallStack) -> Shown:
         """Captures a stack and names its frames; an interrupted innermost address is always among them."""
         addresses = stack.return_addresses
-        wanted = len(addresses) if self._count is None else self._count
-        captured = capture.capture(addresses, self._skip, wanted)
+        count = len(addresses) if self._count is None else self._count
+        captured = capture.capture(addresses, self._skip, count)
         first = len(stack.frames) - len(addresses)
         begin = first + self._skip
         numbers = [*range(first), *range(begin, begin + len(captured.frames))]
         names = self._named.of(stack.space)
         frames = [stack.frames[number] for number in numbers]
         named = [names.frame(frame.address, frame.returns) for frame in frames]
-        # A guess among the frames that were skipped leaves it open where those that follow belong.
+        # After a guess among the skipped frames the numbers of the following frames are uncertain.
         guessed = not all(map(_is_sure, stack.frames[first : begin + len(captured.frames)]))
         unsure = Word.HASH_UNSURE if guessed and captured.frames else None
         return Shown(stack, numbers, named, captured, status(stack.status, unsure))
@@ -93,18 +93,18 @@ class CallStackRows:
 
         Args:
             shown: the stack
-            count: how often it is there
+            count: number of equal stacks
         """
         thread = shown.stack.thread
         start = thread.win32_start_address or thread.start_address
-        # What only a kernel knows is in no dump of a process.
+        # A dump of a process lacks these members of the kernel.
         absent = NOT_AVAILABLE if thread.contexts else UNREADABLE
         waits = NOT_AVAILABLE if thread.contexts and thread.state is None else NOT_APPLICABLE
         begin: Cells = (absent, absent)
         if start is not None:
             begin = self._printer[self._named.of(thread.space).frame(start, returns=False)][:2]
         frames = [shown.stack.frames[number] for number in shown.numbers]
-        # Without frame rows nothing else would say that some of the frames are a guess.
+        # Without frame rows only this status shows that some frames are guesses.
         guessed = self._fold and not all(map(_is_sure, frames))
         key = self._key(shown.stack)
         yield (

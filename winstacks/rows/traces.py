@@ -30,7 +30,7 @@ _FIGURES = ("Indexed", "Chained", "Freed", "Unindexed", "Mismatched", "Unreadabl
 
 
 def unread(space: AddressSpace) -> Cells:
-    """Returns the row of an address space whose databases cannot be told, or not all of them."""
+    """Returns the row of an address space whose databases are unknown, wholly or in part."""
     return _UNREAD(
         known(space.pid), known(space.known_name), space.arch, text(status(space.remark, space.status))
     )
@@ -42,11 +42,11 @@ class TraceRows:
     Args:
         image: the image
         database: the database
-        names: names the frames of its address space
-        printer: makes their cells
+        names: namer of the frames of its address space
+        printer: maker of their cells
 
     Attributes:
-        names: as given
+        names: namer of the frames, as passed
     """
 
     def __init__(self, image: Image, database: Database, names: SpaceFrames, printer: FramePrinter) -> None:
@@ -70,7 +70,7 @@ class TraceRows:
         self._frames = TRACES.frames_maker(*entry)
 
     def database(self, header: Optional[Header], said: Status, file_output: str) -> Cells:
-        """Returns the row of the database itself, with the header figures as Windows computes them."""
+        """Returns the row of the database itself; its header figures are computed as Windows does."""
         figures: Cells = (UNPARSABLE,) * 4
         if header is not None:
             memory = (Hex(header.committed_memory), Hex(header.reserved_memory))
@@ -78,11 +78,11 @@ class TraceRows:
         return self._database(*self._key, text(said), *figures, file_output)
 
     def heaplog(self, trace_count: Optional[int], said: Status) -> Cells:
-        """Returns the row of a heap's trace log, which has a number of records and no other figure."""
+        """Returns the row of a heap's trace log, whose only figure is its number of records."""
         return self._heaplog(*self._key, text(said), known(trace_count))
 
     def folded(self, trace: Trace) -> Cells:
-        """Returns the row of a back trace that holds its frames in the column Stack."""
+        """Returns the row of a back trace with its frames in the column Stack."""
         frames = self.names.stack(trace.frames, bool(trace.status & tracestatus.FREED))
         return self._trace(trace, self._hex(trace.address), frames, folded(frames))
 
@@ -136,9 +136,9 @@ class FlagRows:
 
         Args:
             space: the kernel or one half of a process
-            flags: its NtGlobalFlag, None if that cannot be read
-            missing: why no database is found although its flags ask for one
-            silent: whether its heaps trace no block although its flags ask for traces
+            flags: NtGlobalFlag, None if it cannot be read
+            missing: reason why no database is found although the flags ask for one
+            silent: whether the heaps trace no block although the flags ask for traces
         """
         said = status(space.remark, space.status or missing)
         if silent:
@@ -160,7 +160,7 @@ class FlagRows:
 
         Args:
             each: the database
-            opened: its content, None if it cannot be opened
+            opened: content of the database, None if it cannot be opened
         """
         figures: Cells = (UNPARSABLE,) * len(_FIGURES)
         if opened is not None:
@@ -188,12 +188,12 @@ class FlagRows:
 
 
 def missing(space: AddressSpace, flags: Optional[int], said: Status) -> str:
-    """Returns the warning that no database is found although a space's flags ask for one, or ''.
+    """Returns the warning that no database is found although the flags of a space ask for one, or ''.
 
     Args:
         space: the kernel or one half of a process
-        flags: its NtGlobalFlag, None if that cannot be read
-        said: why none is found
+        flags: NtGlobalFlag, None if it cannot be read
+        said: reason why no database is found
     """
     why = status(space.remark, said or space.status)
     if not why:

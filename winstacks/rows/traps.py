@@ -44,7 +44,7 @@ _DR7_SWITCHES = {8: "LE", 9: "GE", 11: "RTM", 13: "GD"}
 
 
 def eflags_text(value: int) -> str:
-    """Returns the names of the set flags, lowest bit first, and an IOPL that is not 0.
+    """Returns the names of the set flags, lowest bit first, and IOPL if it is not 0.
 
     >>> eflags_text(0x246)
     'PF ZF IF'
@@ -55,7 +55,7 @@ def eflags_text(value: int) -> str:
 
 
 def dr7_text(value: int) -> str:
-    """Returns the enabled breakpoints of Dr7 and its switches.
+    """Returns the enabled breakpoints of Dr7 and its other set bits.
 
     >>> dr7_text(0xD0101)
     'Dr0 write 4 local LE'
@@ -83,7 +83,7 @@ class TrapRows:
     """Makes the rows.
 
     Args:
-        named: names interrupted addresses
+        named: namer of interrupted addresses
     """
 
     def __init__(self, named: NamedFrames) -> None:
@@ -122,12 +122,12 @@ class TrapRows:
         )
 
     def member_row(self, state: State, member: MemberValue) -> Cells:
-        """Returns the row of one member, which repeats the keys of its state."""
+        """Returns the row of one member, with the keys of its state repeated."""
         return self._member(*self._key(state), member.name, value_text(member))
 
     def _key(self, state: State) -> Cells:
         tid = given(state.tid)
-        # That of a thread of which a part is unreadable is in that part.
+        # The unreadable part of a thread holds its ID.
         if state.tid is None and says(state.status, Word.UNREADABLE, Word.PARTLY_UNREADABLE):
             tid = UNREADABLE
         return (
@@ -145,7 +145,7 @@ class TrapRows:
 
 
 def _absent(state: State) -> object:
-    """Returns what stands in the place of a register: which kind of nothing it is."""
+    """Returns the absent value that stands for a register of a state."""
     if state.registers:
         return NOT_AVAILABLE
     return UNREADABLE if says(state.status, Word.UNREADABLE) else UNPARSABLE
@@ -159,7 +159,7 @@ def _register(state: State, name: str, absent: object) -> object:
 
 
 def value_text(member: MemberValue) -> str:
-    """Returns what the column Value says of a member: its value, in words where it has any, its validity."""
+    """Returns the column Value of a member: its value, in words where it has any, and its validity."""
     if member.value is None:
         return member.validity
     shown = f"{member.value:#x}"

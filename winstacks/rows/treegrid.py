@@ -1,10 +1,10 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The grid in which rows reach a renderer: Volatility's, with less work for each row.
+"""The grid that passes rows to a renderer: Volatility's, with less work for each row.
 
 Volatility's grid tests the type of each cell, and its nodes copy all cells of a row whenever a renderer asks
-for one: a third to a half of what printing a row takes. The cells here are of the types that columns say
-(the tests check each), and a node hands out the same list each time.
+for one: a third to a half of the time that printing a row takes. The cells here have the types of their
+columns (the tests check each), and a node returns the same list each time.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ class RowNode(renderers.TreeNode):
     """A row of a grid.
 
     Attributes:
-        values: its cells
-        path_depth: 1 for a row that is below no other
-        below: the rows below it
+        values: cells of the row
+        path_depth: 1 for a top-level row
+        below: rows below this row
     """
 
-    # In the place of Volatility's properties, so that each row can have its own.
+    # Attributes instead of Volatility's properties, so that each row can have its own.
     values: List[Any] = []
     path_depth = 1
-    # Most rows have none of these: what a row does not have takes no memory.
+    # Most rows have none of these: an absent value takes no memory.
     below: List[RowNode] = []
     _path = ""
 
@@ -49,7 +49,7 @@ class RowNode(renderers.TreeNode):
         return self.below[item]
 
     def __len__(self) -> int:
-        # Renderers ask each row for it: whether the row above is true.
+        # Renderers test the row above for truth, which calls this.
         return len(self.below)
 
     @property
@@ -61,16 +61,16 @@ class RowNode(renderers.TreeNode):
         return self._path
 
     def asdict(self) -> Dict[str, Any]:
-        """Returns the cells by the names of their columns, as TreeGrid.sanitize_name has them."""
+        """Returns the cells by column name in the form of TreeGrid.sanitize_name."""
         found: Dict[str, Any] = self._treegrid.RowStructure(*self.values)._asdict()
         return found
 
 
 class RowGrid(renderers.TreeGrid):
-    """A grid of rows; it takes what Volatility's takes."""
+    """A grid of rows that accepts whatever Volatility's accepts."""
 
     def _append(self, parent: Optional[interfaces.renderers.TreeNode], values: Any) -> RowNode:
-        """Adds a row below another, or below none."""
+        """Adds a row below another row, or at top level."""
         above = parent if isinstance(parent, RowNode) else None
         if above is None:
             beside: List[Any] = self._children
@@ -81,7 +81,7 @@ class RowGrid(renderers.TreeGrid):
         return node
 
     def _find_children(self, node: Optional[interfaces.renderers.TreeNode]) -> _Below:
-        """Returns the rows below one, each with what is below that."""
+        """Returns the rows below a row, each with the rows below it."""
         return _pairs(node.below if isinstance(node, RowNode) else self._children)
 
 

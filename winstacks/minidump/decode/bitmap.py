@@ -1,12 +1,12 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Bitmap dumps of a kernel: which physical pages the file has, and where.
+"""Bitmap dumps of a kernel: the physical pages in the file, and their offsets.
 
-Dumps of types 5 (complete), 6 (kernel) and 7 (automatic and active) have a _SUMMARY_DUMP behind the header: a
-bit for each physical page, and from HeaderSize on the pages whose bits are set, in their order.
+Dumps of types 5 (complete), 6 (kernel) and 7 (automatic and active) have a _SUMMARY_DUMP after the header: a
+bit for each physical page, and from HeaderSize on the pages whose bits are set, in order.
 
-Source: _SUMMARY_DUMP of Volatility's `crash_common.json` (type 5); that types 6 and 7 have the same bitmap is
-described (Microsoft, "Automatic Memory Dump") and was read from forged dumps only.
+Source: _SUMMARY_DUMP of Volatility's `crash_common.json` (type 5). That types 6 and 7 have the same bitmap is
+described (Microsoft, "Automatic Memory Dump"), and was read from forged dumps only.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ _BITS = 8
 _CHUNK = 1 << 20
 
 Read = Callable[[int, int], bytes]
-"""Takes an offset and a length, returns the bytes of the file from there: fewer where the file ends."""
+"""Takes an offset and a length, returns the bytes of the file from there: fewer at the end of the file."""
 
 Pages = Tuple[int, int]
-"""Number of the first page, and how many there are."""
+"""Number of the first page, and number of pages."""
 
 
 class BitmapError(ValueError):
-    """The file has no bitmap that can be read; the text is a sentence for users."""
+    """The file has no readable bitmap; the text is a sentence for users."""
 
 
 class PageRun(NamedTuple):
-    """Pages that follow one another in memory and in the file: bytes, all of them."""
+    """Consecutive pages, both in memory and in the file; all numbers are bytes."""
 
     address: int
     offset: int
@@ -47,11 +47,11 @@ class PageRun(NamedTuple):
 
 
 class Bitmap(NamedTuple):
-    """What a bitmap dump has.
+    """The content of a bitmap dump.
 
     Attributes:
-        runs: the pages of the file, by address
-        lost: how many pages the bitmap names beyond the end of the file
+        runs: the pages of the file, by physical address
+        lost: number of pages that the bitmap has beyond the end of the file
     """
 
     runs: List[PageRun]
@@ -59,15 +59,15 @@ class Bitmap(NamedTuple):
 
 
 def read_bitmap(read: Read, size: int, start: int) -> Bitmap:
-    """Reads the bitmap of a dump. The pages that are returned are never more than the file has room for.
+    """Reads the bitmap of a dump. It never returns more pages than the file has room for.
 
     Args:
         read: reads the file
-        size: bytes of the file
-        start: where the _SUMMARY_DUMP lies: behind the header
+        size: size of the file in bytes
+        start: offset of the _SUMMARY_DUMP, which follows the header
 
     Raises:
-        BitmapError: there is none
+        BitmapError: there is no bitmap
     """
     data = read(start, _SUMMARY.size)
     if len(data) < _SUMMARY.size:
@@ -82,16 +82,16 @@ def read_bitmap(read: Read, size: int, start: int) -> Bitmap:
     present, lost, offset = (size - header_size) // PAGE_SIZE, 0, header_size
     runs: List[PageRun] = []
     for number, count in _joined(_stretches(read, first, room)):
-        kept = min(count, present)
-        present, lost = present - kept, lost + count - kept
-        if kept:
-            runs.append(PageRun(number * PAGE_SIZE, offset, kept * PAGE_SIZE))
-            offset += kept * PAGE_SIZE
+        complete = min(count, present)
+        present, lost = present - complete, lost + count - complete
+        if complete:
+            runs.append(PageRun(number * PAGE_SIZE, offset, complete * PAGE_SIZE))
+            offset += complete * PAGE_SIZE
     return Bitmap(runs, lost)
 
 
 def _stretches(read: Read, start: int, length: int) -> Iterator[Pages]:
-    """Yields the set bits of a bitmap as stretches, which may touch."""
+    """Yields the set bits of a bitmap as runs, possibly adjacent."""
     for place in range(0, length, _CHUNK):
         data = read(start + place, min(_CHUNK, length - place))
         for match in _STRETCH.finditer(data):
@@ -103,7 +103,7 @@ def _stretches(read: Read, start: int, length: int) -> Iterator[Pages]:
 
 
 def _joined(stretches: Iterator[Pages]) -> Iterator[Pages]:
-    """Yields stretches of which no two touch."""
+    """Yields runs after merging adjacent ones."""
     first, count = 0, 0
     for number, more in stretches:
         if count and number == first + count:

@@ -1,9 +1,9 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The thread that crashed, as a small kernel dump has it: KPRCB, KTHREAD and EPROCESS in bytes.
+"""The thread that crashed, from the bytes of KPRCB, KTHREAD and EPROCESS in a small kernel dump.
 
-Where the members lie is told by the dump's own KDDEBUGGER_DATA64, or by the kernel's symbols where there are
-any. A member of which neither tells the place is None.
+The offsets of members come from the dump's own KDDEBUGGER_DATA64, or from the kernel's symbols if there are
+any. A member whose offset is in neither is None.
 """
 
 from __future__ import annotations
@@ -46,21 +46,21 @@ _BY_SYMBOLS = {
     "process_id": ("_EPROCESS", _OF_PROCESS, ("UniqueProcessId",)),
 }
 _BYTES = ("state",)
-"""Members of one byte; the processor's number has one, two or four, of which the lowest tells."""
+"""Members of one byte. The processor's number has one, two or four bytes; the lowest is used."""
 
 _IMAGE_FILE_NAME = 15
-"""Characters of EPROCESS.ImageFileName."""
+"""Greatest number of characters of EPROCESS.ImageFileName."""
 
 
 class CrashedThread(NamedTuple):
-    """The thread that crashed. Addresses are canonical; what the dump does not tell is None.
+    """The thread that crashed. Addresses are canonical; a value that is not in the dump is None.
 
     Attributes:
         ethread: address of its _ETHREAD
         eprocess: address of the _EPROCESS in which it ran
-        processor: the number of the processor that crashed
-        members: numbers by name, those that are known
-        process: ImageFileName, empty where no symbols tell its place
+        processor: number of the processor that crashed
+        members: the known members, numbers by name
+        process: ImageFileName, empty without symbols that have its offset
     """
 
     ethread: Optional[int]
@@ -70,7 +70,7 @@ class CrashedThread(NamedTuple):
     process: str
 
     def get(self, name: str) -> Optional[int]:
-        """Returns a member, None if it is not known."""
+        """Returns a member, None if it is unknown."""
         return self.members.get(name)
 
 
@@ -91,13 +91,13 @@ def crashed_thread(dump: TriageDump, types: Optional[Structures] = None) -> Cras
         if field is not None:
             data = parts[_OF_PROCESS].data[field.offset : field.offset + _IMAGE_FILE_NAME]
             name = data.partition(b"\0")[0].decode("latin-1")
-    ethread, eprocess = (_kernel_address(dump, known.get(each)) for each in ("current_thread", "process"))
+    ethread, eprocess = (_kernel_address(dump, known.get(name)) for name in ("current_thread", "process"))
     processor = known.get("number")
     return CrashedThread(ethread, eprocess, None if processor is None else processor & 0xFF, known, name)
 
 
 def structure_memory(dump: TriageDump, crashed: CrashedThread) -> List[MemoryRange]:
-    """Returns where in memory the structures of the dump lie whose addresses are known."""
+    """Returns the memory ranges of the dump's structures whose addresses are known."""
     data, found = dump.debugger_data, []
     for address, name, member in (
         (crashed.ethread, _OF_THREAD, "SizeEThread"),
@@ -134,7 +134,7 @@ def _by_symbols(types: Structures, parts: Dict[str, Part]) -> Dict[str, int]:
 
 
 def _kernel_address(dump: TriageDump, address: Optional[int]) -> Optional[int]:
-    """Returns an address of the kernel's half; None for any other value."""
+    """Returns an address in the kernel's half of the address space; None for any other value."""
     machine = dump.machine
     if address is None or not machine.is_canonical(address) or address < machine.kernel_start:
         return None

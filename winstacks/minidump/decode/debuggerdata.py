@@ -1,9 +1,9 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""KDDEBUGGER_DATA64: what the kernel tells debuggers, in a small kernel dump and in every kernel.
+"""KDDEBUGGER_DATA64: the kernel's data for debuggers, in a small kernel dump and in every kernel.
 
-It has the addresses of variables, and where some members lie in KTHREAD, EPROCESS and KPRCB: without the
-kernel's symbols nothing else is known of these. x86 has the same structure, its addresses sign-extended.
+It has the addresses of variables, and the offsets of some members of KTHREAD, EPROCESS and KPRCB: the only
+source of these offsets without the kernel's symbols. x86 has the same structure with sign-extended addresses.
 
 Source: `wdbgexts.h`, and `kdbg.json` of Volatility.
 """
@@ -50,10 +50,10 @@ class DebuggerData(NamedTuple):
     """KDDEBUGGER_DATA64.
 
     Attributes:
-        tagged: whether it has the tag `KDBG`; without it nothing else is read
+        tagged: whether the structure has the tag `KDBG`; without the tag nothing else is read
         size: Size of its header, in bytes
-        addresses: addresses by member, those that are not 0
-        offsets: offsets and sizes by member, those that are not 0
+        addresses: addresses by member, without zeros
+        offsets: offsets and sizes by member, without zeros
     """
 
     tagged: bool
@@ -62,12 +62,12 @@ class DebuggerData(NamedTuple):
     offsets: Dict[str, int]
 
     def offset(self, name: str) -> Optional[int]:
-        """Returns an offset or a size, None if the structure does not tell it."""
+        """Returns an offset or a size, None if the structure does not have it."""
         return self.offsets.get(name)
 
 
 def read_debugger_data(data: bytes) -> DebuggerData:
-    """Returns what the bytes of the structure say; members beyond its end or its Size are not known."""
+    """Returns the content of the structure's bytes; members beyond its end or its Size are unknown."""
     if len(data) < _LEAST or data[_TAG_AT : _TAG_AT + 4] != TAG:
         return DebuggerData(False, 0, {}, {})
     size = int.from_bytes(data[_SIZE_AT : _SIZE_AT + 4], "little")

@@ -1,14 +1,15 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The drivers of a small kernel dump: those that were loaded, and those that were unloaded.
+"""The drivers of a small kernel dump: loaded and unloaded ones.
 
-An entry of the list has the offset of its name (a count of characters, then UTF-16) and the loader's entry. A
-later Windows writes larger entries: the list ends where the names begin, and all entries are of equal size.
+An entry of the list has the offset of its name (a count of characters, then UTF-16) and the loader's entry.
+Later versions of Windows write larger entries: the list ends where the names begin, and all entries have one
+size.
 
 Source of the list: measured (10.0.19041 x64); members of the loader's entry: public symbols of
-_KLDR_DATA_TABLE_ENTRY (14393 to 22000). x86 is inferred: the same members, pointers of 4 bytes. How unloaded
-drivers lie in the dump is inferred from MmUnloadedDrivers: a count, and for each a UNICODE_STRING, twelve
-characters of the name, and the two addresses. They are read only where count, names and addresses agree.
+_KLDR_DATA_TABLE_ENTRY (14393 to 22000). x86 is inferred: the same members, pointers of 4 bytes. The layout of
+unloaded drivers in the dump is inferred from MmUnloadedDrivers: a count, and for each a UNICODE_STRING,
+twelve characters of the name, and the two addresses. They are read only if count, names and addresses agree.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from ...memory.decode.status import NOTHING, Said, Status, Word, status
 from .triage import TriageDump
 
 MAX_DRIVERS = 0x2000
-"""Drivers that are read. A machine has some 200."""
+"""Greatest number of drivers that are read. A machine has some 200."""
 MAX_CHARACTERS = 0x400
 MAX_UNLOADED = 0x100
-"""Windows remembers 50 unloaded drivers."""
+"""Greatest number of unloaded drivers that are read. Windows remembers 50."""
 _MAX_ENTRY = 0x400
 _MAX_DRIVER = 1 << 28
 _PAGE = 0x1000
@@ -47,19 +48,19 @@ _LAST = "SizeOfImage"
 """The last member that every entry has."""
 
 _NAME = 12
-"""Characters of a name that stand in the entry of an unloaded driver."""
+"""Characters of a name in the entry of an unloaded driver."""
 
 
 class Driver(NamedTuple):
-    """A driver that was loaded.
+    """A loaded driver.
 
     Attributes:
-        name: as the dump has it, a path or a file's name; None if it cannot be read
-        DllBase: where it was loaded
-        EntryPoint: 0 if it has none
-        SizeOfImage: bytes of its image
-        CheckSum: of its headers, None if the entry lacks it
-        TimeDateStamp: of its headers, None if the entry lacks it
+        name: path or file name as in the dump; None if it cannot be read
+        DllBase: address of the image
+        EntryPoint: address of the entry point, 0 without one
+        SizeOfImage: size of the image in bytes
+        CheckSum: CheckSum of the headers, None if the entry lacks it
+        TimeDateStamp: TimeDateStamp of the headers, None if the entry lacks it
     """
 
     name: Optional[str]
@@ -71,7 +72,7 @@ class Driver(NamedTuple):
 
 
 class UnloadedDriver(NamedTuple):
-    """A driver that was unloaded, and the addresses from which it was; `end` is exclusive."""
+    """An unloaded driver, and its former address range; `end` is exclusive."""
 
     name: str
     start: int
@@ -79,7 +80,7 @@ class UnloadedDriver(NamedTuple):
 
 
 def list_drivers(dump: TriageDump) -> Tuple[List[Driver], Status]:
-    """Returns the drivers in the order of the dump, and what is wrong with the list."""
+    """Returns the drivers in the order of the dump, and the status of the list."""
     count = dump.member("DriverCount")
     part = dump.part("DriverList")
     if not part.offset or not count:
@@ -87,10 +88,10 @@ def list_drivers(dump: TriageDump) -> Tuple[List[Driver], Status]:
         return [], status(part.status, lost)
     wide = dump.header.wide
     places, first = (_WIDE, 8) if wide else (_NARROW, 4)
-    # Of x86 it is inferred that nothing lies between the offset of the name and the loader's entry.
+    # On x86 it is inferred that the loader's entry follows the offset of the name immediately.
     starts = (first,) if wide else (first, 8)
     room = dump.part("StringPool").offset - part.offset
-    # Padding in front of the names is smaller than a pointer.
+    # Padding before the names is smaller than a pointer.
     size = (room // count) & -(8 if wide else 4) if room > 0 else 0
     least = first + sum(places[_LAST])
     if not least <= size <= _MAX_ENTRY:
@@ -104,15 +105,15 @@ def list_drivers(dump: TriageDump) -> Tuple[List[Driver], Status]:
     return found, status(
         Word.LIMIT if count > read else None,
         Said(Word.BEYOND_THE_FILE, missing) if missing else None,
-        Word.FILE_NAME_UNREADABLE if any(each.name is None for each in found) else None,
+        Word.FILE_NAME_UNREADABLE if any(driver.name is None for driver in found) else None,
     )
 
 
 def _plausible(drivers: List[Driver]) -> int:
-    """Returns how many drivers have a place and a size that a driver may have."""
+    """Returns the number of drivers with a plausible address and size."""
     return sum(
-        each.DllBase > 0 and not each.DllBase % _PAGE and 0 < each.SizeOfImage <= _MAX_DRIVER
-        for each in drivers
+        driver.DllBase > 0 and not driver.DllBase % _PAGE and 0 < driver.SizeOfImage <= _MAX_DRIVER
+        for driver in drivers
     )
 
 
@@ -133,7 +134,7 @@ def _driver(dump: TriageDump, entry: bytes, places: _Places, first: int) -> Driv
 
 
 def read_string(dump: TriageDump, offset: int) -> Optional[str]:
-    """Returns a text of the dump (a count of characters, then UTF-16), None unless it is whole."""
+    """Returns a text of the dump (a count of characters, then UTF-16), None if it is incomplete."""
     head = dump.available(offset, 4) if offset >= dump.header.size else b""
     count = int.from_bytes(head, "little") if len(head) == 4 else 0
     if not 0 < count <= MAX_CHARACTERS:
@@ -143,13 +144,13 @@ def read_string(dump: TriageDump, offset: int) -> Optional[str]:
 
 
 def broken_driver(dump: TriageDump) -> Optional[str]:
-    """Returns the driver that the kernel itself found guilty, None if it named none."""
+    """Returns the driver that the kernel itself blames, None if it names none."""
     offset = dump.member("BrokenDriverOffset")
     return read_string(dump, offset) if offset else None
 
 
 def list_unloaded(dump: TriageDump) -> Tuple[List[UnloadedDriver], Status]:
-    """Returns the drivers that were unloaded, in the order of the dump, and what is wrong with their list."""
+    """Returns the unloaded drivers in the order of the dump, and the status of their list."""
     part = dump.part("UnloadedDrivers")
     if not part.offset:
         return [], part.status
@@ -164,7 +165,7 @@ def list_unloaded(dump: TriageDump) -> Tuple[List[UnloadedDriver], Status]:
             found = list(_unloaded(dump, part.data[head:], count, form))
             if len(found) - found.count(None) > len(best) - best.count(None):
                 best = found
-    usable = [each for each in best if each is not None]
+    usable = [driver for driver in best if driver is not None]
     wrong = Said(Word.HEADER, None, ("UnloadedDriversOffset",)) if None in best else None
     return usable, status(wrong)
 
@@ -172,7 +173,7 @@ def list_unloaded(dump: TriageDump) -> Tuple[List[UnloadedDriver], Status]:
 def _unloaded(
     dump: TriageDump, data: bytes, count: int, form: struct.Struct
 ) -> Iterator[Optional[UnloadedDriver]]:
-    """Yields the entries of a list; None for one that contradicts itself."""
+    """Yields the entries of a list; None for an entry that contradicts itself."""
     for place in range(count):
         length, _, _, characters, start, end = form.unpack_from(data, place * form.size)
         start, end = dump.canonical(start), dump.canonical(end)

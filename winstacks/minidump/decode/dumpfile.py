@@ -5,9 +5,9 @@
     dump = Minidump(read, size)
     for stream in dump.streams: ...
 
-Nothing but the header and the directory is read before it is asked for, so that a file of any size costs the
-same to open. All counts, RVAs and sizes are untrusted: a read beyond the end of the file gives what is there,
-and the status of a list says what is not.
+Only the header and the directory are read at first, so that a file of any size is opened equally fast. All
+counts, RVAs and sizes are untrusted: a read beyond the end of the file returns the bytes before the end, and
+the status of a list states how much is missing.
 
 Source of the layouts of this room: Microsoft, "minidumpapiset.h" (MINIDUMP_HEADER, MINIDUMP_DIRECTORY,
 MINIDUMP_STREAM_TYPE and the structures of the streams); names are spelled as there.
@@ -22,16 +22,16 @@ from ...memory.decode.status import NOTHING, Said, Status, Word, status
 
 SIGNATURE = b"MDMP"
 VERSION = 0xA793
-"""MINIDUMP_VERSION: the lower half of MINIDUMP_HEADER.Version; the upper is the writer's own."""
+"""MINIDUMP_VERSION: the lower half of MINIDUMP_HEADER.Version; the writer chooses the upper half."""
 
 MAX_STREAMS = 0x1000
-"""Windows writes fewer than 32, and a program may add some of its own."""
+"""Greatest number of streams. Windows writes fewer than 32, and a program may add some of its own."""
 
 MAX_STRING = 0x10000
-"""Bytes of a MINIDUMP_STRING: the longest path that Windows has."""
+"""Greatest size of a MINIDUMP_STRING in bytes: the longest path in Windows."""
 
 _ASKED_FOR = {0x2: 9, 0x4: 12, 0x800: 16, 0x1000: 17, 0x40000: 19}
-"""MINIDUMP_TYPE: the stream for which each flag asks (MiniDumpWithFullMemory, WithHandleData,
+"""Stream types by the flag of MINIDUMP_TYPE that requests them (MiniDumpWithFullMemory, WithHandleData,
 WithFullMemoryInfo, WithThreadInfo, WithTokenInformation)."""
 
 HEADER = struct.Struct("<4sIIIIIQ")
@@ -39,10 +39,10 @@ DIRECTORY = struct.Struct("<III")
 _CHUNK = 0x10000
 _UNUSED = 0
 _LAST_OF_WINDOWS = 0xFFFF
-"""LastReservedStream: larger numbers are those of other programs."""
+"""LastReservedStream: other programs use larger numbers."""
 
 THREAD_STATES, MAPPED_FILES, TRAP_FRAMES = 0x57530001, 0x57530002, 0x57530003
-"""The streams of this project's own; see `threadstates`."""
+"""The streams that this project defines; see `threadstates`."""
 
 STREAMS: Dict[int, str] = {
     **dict(
@@ -76,19 +76,19 @@ STREAMS: Dict[int, str] = {
     MAPPED_FILES: "WinstacksFileListStream",
     TRAP_FRAMES: "WinstacksTrapFrameListStream",
 }
-"""MINIDUMP_STREAM_TYPE. Numbers above LastReservedStream (FFFFh) are those of other programs; the last three
-are of this one."""
+"""MINIDUMP_STREAM_TYPE. Other programs use numbers above LastReservedStream (FFFFh); the last three are
+this project's."""
 
 Read = Callable[[int, int], bytes]
-"""Takes an offset and a length, returns the bytes of the file from there: fewer where the file ends."""
+"""Takes an offset and a length, returns the bytes of the file from there: fewer at the end of the file."""
 
 
 class NotAMinidumpError(ValueError):
-    """The file does not begin as a minidump does; the text is a sentence for users."""
+    """The file does not begin with the signature of a minidump; the text is a sentence for users."""
 
 
 class Location(NamedTuple):
-    """MINIDUMP_LOCATION_DESCRIPTOR: bytes of the file."""
+    """MINIDUMP_LOCATION_DESCRIPTOR: a range of the file."""
 
     DataSize: int
     Rva: int
@@ -98,10 +98,10 @@ class Stream(NamedTuple):
     """An entry of the directory of streams.
 
     Attributes:
-        StreamType: the number
-        Location: where its bytes are
-        status: what is wrong with it: it is beyond the end of the file, it overlaps another, it is one of
-            several of its type, of which the first counts, or Windows has no such type
+        StreamType: number of the type
+        Location: range of its bytes in the file
+        status: faults of the stream: it is beyond the end of the file, it overlaps another, it is one of
+            several of its type (the first counts), or Windows has no such type
     """
 
     StreamType: int
@@ -110,7 +110,7 @@ class Stream(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its name in MINIDUMP_STREAM_TYPE, or the number in hexadecimal."""
+        """Name of the type in MINIDUMP_STREAM_TYPE, else its number in hexadecimal."""
         return STREAMS.get(self.StreamType, f"{self.StreamType:#x}")
 
 
@@ -119,18 +119,18 @@ class Minidump:
 
     Args:
         read: reads the file
-        size: bytes of the file
+        size: size of the file in bytes
 
     Attributes:
-        size: as given
-        version: the upper half of MINIDUMP_HEADER.Version, the writer's own
+        size: size of the file in bytes
+        version: upper half of MINIDUMP_HEADER.Version, chosen by the writer
         time_date_stamp: TimeDateStamp, seconds since 1970
         flags: MINIDUMP_TYPE
         streams: all entries of the directory that are in use, in its order
-        status: what is wrong with header and directory
+        status: faults of header and directory
 
     Raises:
-        NotAMinidumpError: the file has no header of a minidump
+        NotAMinidumpError: the file does not have the header of a minidump
     """
 
     def __init__(self, read: Read, size: int) -> None:
@@ -146,13 +146,13 @@ class Minidump:
                 f"only {VERSION:#x} is known"
             )
         self.version = version >> 16
-        rows, said = self._rows(rva, count)
+        rows, faults = self._rows(rva, count)
         used = [row for row in rows if row != (_UNUSED, 0, 0)]
         taken = (0, HEADER.size), (rva, rva + len(rows) * DIRECTORY.size)
         shared = overlapping([*taken, *((at, at + length) for _, length, at in used)])
         missing = self._missing({row[0] for row in used})
         self.status = status(
-            said,
+            faults,
             Word.OVERLAP if 0 in shared or 1 in shared else None,
             Said(Word.STREAMS_MISSING, None, missing) if missing else None,
         )
@@ -162,24 +162,24 @@ class Minidump:
             self._first.setdefault(stream.StreamType, stream)
 
     def _rows(self, rva: int, count: int) -> Tuple[List[Tuple[int, int, int]], Status]:
-        """Returns the entries of the directory, and what is wrong with it."""
+        """Returns the entries of the directory, and its status."""
         read = min(count, MAX_STREAMS)
         data = self.available(rva, read * DIRECTORY.size)
         whole = len(data) - len(data) % DIRECTORY.size
         missing = read * DIRECTORY.size - len(data)
-        said = status(
+        faults = status(
             Word.LIMIT if count > MAX_STREAMS else None,
             Said(Word.BEYOND_THE_FILE, missing) if missing else None,
         )
-        return list(DIRECTORY.iter_unpack(data[:whole])), said
+        return list(DIRECTORY.iter_unpack(data[:whole])), faults
 
     def _missing(self, present: Set[int]) -> Tuple[str, ...]:
-        """Returns the names of the streams for which Flags asks, and which are not there."""
+        """Returns the names of the streams that Flags requests and the dump lacks."""
         asked = (kind for flag, kind in _ASKED_FOR.items() if self.flags & flag)
         return tuple(STREAMS[kind] for kind in asked if kind not in present)
 
     def _checked(self, used: Sequence[Tuple[int, int, int]], shared: Set[int]) -> Iterator[Stream]:
-        """Yields entries of the directory with what is wrong with each; `shared` has those that overlap."""
+        """Yields the entries of the directory with the status of each; `shared` has the overlapping ones."""
         seen: Set[int] = set()
         for place, (kind, size, rva) in enumerate(used):
             beyond = self.beyond(rva, size)
@@ -201,21 +201,21 @@ class Minidump:
         return self._first.get(kind)
 
     def beyond(self, rva: int, size: int) -> int:
-        """Returns how many bytes of a range of the file lie beyond its end."""
+        """Returns the number of bytes of a range that lie beyond the end of the file."""
         return max(rva + size - max(self.size, rva), 0)
 
     def available(self, rva: int, size: int) -> bytes:
-        """Returns the bytes of a range of the file, fewer where the file ends."""
+        """Returns the bytes of a range of the file, fewer at the end of the file."""
         size = min(size, self.size - rva)
         return self._read(rva, size) if size > 0 and rva >= 0 else b""
 
     def read(self, rva: int, size: int) -> Optional[bytes]:
-        """Returns the bytes of a range of the file, None unless the file has all of them."""
+        """Returns the bytes of a range of the file, None if the file does not have all of them."""
         data = self.available(rva, size)
         return data if len(data) == size else None
 
     def string(self, rva: int) -> Optional[str]:
-        """Returns a MINIDUMP_STRING, None if there is none (RVA 0), or the file does not have all of it."""
+        """Returns a MINIDUMP_STRING, None if there is none (RVA 0) or the file does not have all of it."""
         length = self.read(rva, 4) if rva else None
         size = None if length is None else int.from_bytes(length, "little")
         if size is None or size % 2 or size > MAX_STRING:
@@ -229,7 +229,7 @@ class Fixed:
 
     Args:
         members: a code of `struct` for each group of members, little-endian, without alignment
-        least: bytes of the oldest version of the structure, if later ones have more members
+        least: size of the oldest version of the structure in bytes, if later versions have more members
     """
 
     def __init__(self, members: str, least: int = 0) -> None:
@@ -238,7 +238,7 @@ class Fixed:
         self.least = least or self.size
 
     def of(self, data: bytes) -> Tuple[Any, ...]:
-        """Returns the members; those that an older version lacks are 0."""
+        """Returns the members; members that an older version lacks are 0."""
         return self.struct.unpack(data[: self.size].ljust(self.size, b"\0"))
 
 
@@ -252,16 +252,16 @@ def elements(
 
     Args:
         dump: the file
-        rva: where the array begins
-        end: where the stream ends that has it
-        count: how many structures the stream claims
-        size: bytes of each, as the stream claims
-        form: their members
-        limit: the most that are read
-        member: the name of the member that has the count
+        rva: offset of the array
+        end: end of the stream that has the array
+        count: number of structures, as the stream claims
+        size: size of each in bytes, as the stream claims
+        form: members of a structure
+        limit: greatest number of structures that are read
+        member: name of the member that has the count
 
     Returns:
-        The members of each that the file has, and what is wrong.
+        The members of each structure in the file, and the status.
     """
     if count and size < form.least:
         return [], status(Said(Word.HEADER, None, ("size of an entry",)))
@@ -290,12 +290,12 @@ def elements(
 
 
 class Head(NamedTuple):
-    """The head of a stream that is a list.
+    """The header of a stream that is a list.
 
     Attributes:
-        members: of the header; none where there is no stream, or the file does not have all of the header
-        start, end: where the stream begins and ends
-        status: what is wrong with the stream
+        members: members of the header; empty without a stream, or if the file lacks a part of the header
+        start, end: range of the stream in the file
+        status: faults of the stream
     """
 
     members: Tuple[Any, ...]
@@ -305,7 +305,7 @@ class Head(NamedTuple):
 
 
 def head(dump: Minidump, kind: int, header: Fixed) -> Head:
-    """Reads the header with which a stream begins."""
+    """Reads the header at the start of a stream."""
     stream = dump.stream(kind)
     if stream is None:
         return Head((), 0, 0, NOTHING)
@@ -319,18 +319,18 @@ def head(dump: Minidump, kind: int, header: Fixed) -> Head:
 def counted(
     dump: Minidump, kind: int, form: Fixed, limit: int, member: str
 ) -> Tuple[List[Tuple[Any, ...]], Status]:
-    """Reads a stream that is a 32-bit count and an array, as ThreadListStream is.
+    """Reads a stream that is a 32-bit count and an array, such as ThreadListStream.
 
-    Some writers align the array to 8 bytes: where the stream is 4 bytes longer than count and array need, the
-    array begins behind these.
+    Some writers align the array to 8 bytes: if the stream is 4 bytes longer than count and array, the array
+    begins after these 4 bytes.
     """
     members, rva, end, stream = head(dump, kind, COUNT)
     if not members:
         return [], stream
     (count,) = members
     start = rva + (8 if end - rva == 8 + count * form.size and count else 4)
-    found, said = elements(dump, start, end, count, form.size, form, limit, member)
-    return found, status(stream, said)
+    found, faults = elements(dump, start, end, count, form.size, form, limit, member)
+    return found, status(stream, faults)
 
 
 def headed(
@@ -341,10 +341,11 @@ def headed(
     Args:
         dump: the file
         kind: the type of the stream
-        header: the members of its header; the first three are these
-        form: the members of an entry
-        limit: the most entries that are read
-        member: the name of the header's member that has the number
+        header: members of its header; the first three are size of the header, size of an entry, number of
+            entries
+        form: members of an entry
+        limit: greatest number of entries that are read
+        member: name of the header's member that has the number
     """
     members, rva, end, stream = head(dump, kind, header)
     if not members:
@@ -352,18 +353,20 @@ def headed(
     header_size, entry_size, count = members[:3]
     if header_size < header.size:
         return [], status(stream, Said(Word.HEADER, None, ("SizeOfHeader",)))
-    found, said = elements(dump, rva + header_size, end, count, entry_size, form, limit, member)
-    return found, status(stream, said)
+    found, faults = elements(dump, rva + header_size, end, count, entry_size, form, limit, member)
+    return found, status(stream, faults)
 
 
 def overlapping(ranges: Sequence[Tuple[int, int]]) -> Dict[int, int]:
-    """Returns which of several ranges overlap one that begins before them (or with them, and is given first).
+    """Returns the ranges that overlap an earlier one.
+
+    The earlier range begins before the other, or begins with it and is listed first.
 
     Args:
         ranges: (start, end), `end` exclusive, in any order
 
     Returns:
-        For the place of each that overlaps, how many of its bytes do.
+        The number of shared bytes by index of each overlapping range.
     """
     found, reached = {}, 0
     for start, place, end in sorted((start, place, end) for place, (start, end) in enumerate(ranges)):

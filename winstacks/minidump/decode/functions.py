@@ -1,9 +1,9 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The function tables that a process made at run time, as a minidump has them.
+"""The function tables that a process registered at run time, in a minidump.
 
-Source: "minidumpapiset.h" (MINIDUMP_FUNCTION_TABLE_STREAM, MINIDUMP_FUNCTION_TABLE_DESCRIPTOR) and what its
-page says of the order: after the header come, for each table, its descriptor, the native descriptor, the
+Source: "minidumpapiset.h" (MINIDUMP_FUNCTION_TABLE_STREAM, MINIDUMP_FUNCTION_TABLE_DESCRIPTOR) and the order
+described on its page: after the header follow, for each table, its descriptor, the native descriptor, the
 entries and the alignment.
 """
 
@@ -17,13 +17,14 @@ from .dumpfile import Fixed, Location, Minidump, head, overlapping
 _FUNCTION_TABLE = 13
 
 MAX_TABLES = 0x10000
-"""Function tables of a dump that are read."""
+"""Greatest number of function tables that are read."""
 
 MAX_ENTRIES = 1 << 21
-"""Entries of all of them: a runtime makes some for each method, and large programs have 100,000 methods."""
+"""Greatest number of entries in all tables: a runtime makes some for each method, and large programs have
+100,000 methods."""
 
 RUNTIME_FUNCTION_SIZE = 12
-"""Bytes of the RUNTIME_FUNCTION of x64 ("winnt.h")."""
+"""Size of the RUNTIME_FUNCTION of x64 in bytes ("winnt.h")."""
 
 _HEADER = Fixed("IIIIII")
 _DESCRIPTOR = Fixed("QQQII")
@@ -33,7 +34,7 @@ class FunctionTableDescriptor(NamedTuple):
     """MINIDUMP_FUNCTION_TABLE_DESCRIPTOR.
 
     Attributes:
-        NativeDescriptor, Entries: where the bytes of the table's own descriptor and of its entries are
+        NativeDescriptor, Entries: file ranges of the table's own descriptor and of its entries
     """
 
     MinimumAddress: int
@@ -45,10 +46,10 @@ class FunctionTableDescriptor(NamedTuple):
 
 
 def function_tables(dump: Minidump) -> Tuple[List[FunctionTableDescriptor], Status]:
-    """Returns the tables of FunctionTableStream, and what is wrong with it.
+    """Returns the tables of FunctionTableStream, and the status of the stream.
 
-    Of tables that share addresses the first counts. One is of no use whose entries have another size than
-    those of x64, or that ends before it begins.
+    If tables share addresses, the first counts. A table is left out if its entries do not have the size of
+    x64 entries, or if it ends before it begins.
     """
     members, rva, end, stream = head(dump, _FUNCTION_TABLE, _HEADER)
     if not members:
@@ -77,8 +78,8 @@ def function_tables(dump: Minidump) -> Tuple[List[FunctionTableDescriptor], Stat
         position = at + native + length + after
     rest, limited = count > len(found), len(found) == MAX_TABLES or total > MAX_ENTRIES
     fewer = count == len(found) and position + descriptor + native <= end
-    empty = any(each.MinimumAddress >= each.MaximumAddress for each in found)
-    overlaps = len(overlapping([(each.MinimumAddress, each.MaximumAddress) for each in found]))
+    empty = any(table.MinimumAddress >= table.MaximumAddress for table in found)
+    overlaps = len(overlapping([(table.MinimumAddress, table.MaximumAddress) for table in found]))
     return found, status(
         stream,
         Said(Word.HEADER, None, ("SizeOfFunctionEntry",))

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The handles of a minidump, the operations on them that Application Verifier remembered, and the tokens.
+"""The handles of a minidump, the handle operations recorded by Application Verifier, and the tokens.
 
 Source: "minidumpapiset.h" (MINIDUMP_HANDLE_DESCRIPTOR, MINIDUMP_HANDLE_DESCRIPTOR_2,
 MINIDUMP_HANDLE_OPERATION_LIST, MINIDUMP_TOKEN_INFO_LIST), "avrfsdk.h" (AVRF_HANDLE_OPERATION,
@@ -33,7 +33,7 @@ _TOKEN_HEADER = Fixed("IIQ")
 
 
 class HandleDescriptor(NamedTuple):
-    """MINIDUMP_HANDLE_DESCRIPTOR; the names are None where the handle has none, or they cannot be read."""
+    """MINIDUMP_HANDLE_DESCRIPTOR; a name is None if the handle has none, or if it cannot be read."""
 
     Handle: int
     TypeName: Optional[str]
@@ -49,8 +49,8 @@ class HandleOperation(NamedTuple):
 
     Attributes:
         OperationType: see OPERATIONS
-        ReturnAddresses: the newest call first, as many as Depth says, at most 32
-        status: what is wrong with it
+        ReturnAddresses: return addresses, the newest call first; Depth of them, at most 32
+        status: faults of the operation
     """
 
     Handle: int
@@ -64,7 +64,7 @@ class HandleOperation(NamedTuple):
 
 
 class TokenInfo(NamedTuple):
-    """MINIDUMP_TOKEN_INFO_HEADER: whose token, and how long the structure is that follows it."""
+    """MINIDUMP_TOKEN_INFO_HEADER: the owner of a token, and the length of the structure that follows."""
 
     TokenSize: int
     TokenId: int
@@ -72,24 +72,24 @@ class TokenInfo(NamedTuple):
 
 
 def handle_data(dump: Minidump) -> Tuple[List[HandleDescriptor], Status]:
-    """Returns the handles of HandleDataStream, and what is wrong with it."""
-    found, said = headed(dump, _HANDLE_DATA, HANDLE_HEADER, HANDLE, MAX_HANDLES, "NumberOfDescriptors")
+    """Returns the handles of HandleDataStream, and the status of the stream."""
+    found, faults = headed(dump, _HANDLE_DATA, HANDLE_HEADER, HANDLE, MAX_HANDLES, "NumberOfDescriptors")
     return [
         HandleDescriptor(handle, dump.string(type_rva), dump.string(name_rva), *rest[:4])
         for handle, type_rva, name_rva, *rest in found
-    ], said
+    ], faults
 
 
 def handle_operation_list(dump: Minidump) -> Tuple[List[HandleOperation], Status]:
-    """Returns the operations of HandleOperationListStream in its order, and what is wrong with it."""
-    found, said = headed(
+    """Returns the operations of HandleOperationListStream in its order, and the status of the stream."""
+    found, faults = headed(
         dump, _HANDLE_OPERATION_LIST, HANDLE_HEADER, _OPERATION, MAX_OPERATIONS, "NumberOfEntries"
     )
-    return [_operation(row) for row in found], said
+    return [_operation(row) for row in found], faults
 
 
 def token_info_list(dump: Minidump) -> Tuple[List[TokenInfo], Status]:
-    """Returns the headers of the tokens of TokenStream, and what is wrong with it."""
+    """Returns the headers of the tokens of TokenStream, and the status of the stream."""
     members, rva, end, stream = head(dump, _TOKEN, _TOKEN_LIST)
     if not members:
         return [], stream

@@ -5,7 +5,7 @@
     header = read_header(read)          # raises NotAKernelDumpError
     header.BugCheckCode
 
-Source: `crash.json` and `crash64.json` of Volatility; names of the members are those of these structures.
+Source: `crash.json` and `crash64.json` of Volatility; the names of the members come from these structures.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from ...memory.decode.machine import Machine, machine_of
 
 SIGNATURE = b"PAGE"
 _VALID = {b"DU64": True, b"DUMP": False}
-"""ValidDump: whether the header is the wide one."""
+"""Whether the header is the 64-bit one, by ValidDump."""
 
 TRIAGE = 4
 """DumpType of small kernel dumps."""
 
 FILLER = int.from_bytes(b"PAGE", "little")
-"""Windows fills a header with `PAGE` before it writes members: one that holds this was not written."""
+"""Windows fills a header with `PAGE` first: a member with this value was never written."""
 
 _COMMENT = 128
 
 Read = Callable[[int, int], bytes]
-"""Takes an offset and a length, returns the bytes of the file from there: fewer where the file ends."""
+"""Takes an offset and a length, returns the bytes of the file from there: fewer at the end of the file."""
 
 _WIDE: Dict[str, Tuple[int, int]] = {
     "MajorVersion": (0x8, 4),
@@ -68,27 +68,27 @@ _NARROW: Dict[str, Tuple[int, int]] = {
     "ProductType": (0xF94, 4),
     "SuiteMask": (0xF98, 4),
 }
-"""Offset and bytes of the members that are read."""
+"""Offset and size in bytes of the members that are read."""
 
 _POINTERS = ("PsLoadedModuleList", "PsActiveProcessHead", "KdDebuggerDataBlock")
 
 
 class NotAKernelDumpError(ValueError):
-    """The file has no header of a kernel's crash dump; the text is a sentence for users."""
+    """The file does not have the header of a kernel crash dump; the text is a sentence for users."""
 
 
 class KernelDumpHeader(NamedTuple):
     """DUMP_HEADER or DUMP_HEADER64. A member that Windows did not write is None.
 
     Attributes:
-        wide: whether it is DUMP_HEADER64
-        size: bytes of the header; what the type of the dump needs follows
-        MajorVersion: 15 for a free build, 12 for a checked one
+        wide: whether the header is DUMP_HEADER64
+        size: size of the header in bytes; the data of the dump's type follow
+        MajorVersion: 15 for a free build, 12 for a checked build
         MinorVersion: the build number
-        BugCheckParameters: the four of KeBugCheckEx, as numbers of the width of a pointer
+        BugCheckParameters: the four parameters of KeBugCheckEx, numbers of pointer width
         SystemTime: a FILETIME
-        SystemUpTime: 100 ns
-        Comment: empty without one
+        SystemUpTime: in units of 100 ns
+        Comment: text of the comment, empty without one
     """
 
     wide: bool
@@ -118,7 +118,7 @@ class KernelDumpHeader(NamedTuple):
         """The machine that crashed.
 
         Raises:
-            UnsupportedMachineError: it is not supported; the text is a sentence for users
+            UnsupportedMachineError: the machine is not supported; the text is a sentence for users
         """
         return machine_of(self.MachineImageType or 0)
 
@@ -127,7 +127,7 @@ def read_header(read: Read) -> KernelDumpHeader:
     """Reads the header of a dump.
 
     Raises:
-        NotAKernelDumpError: the file has none, or ends within it
+        NotAKernelDumpError: the file has no such header, or ends within it
     """
     begin = read(0, 8)
     if begin[:4] != SIGNATURE or begin[4:] not in _VALID:

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The memory of a minidump: where the bytes of an address lie in the file, and what each region is.
+"""The memory of a minidump: the file offset of an address, and the kind of each region.
 
 Source: "minidumpapiset.h" (MINIDUMP_MEMORY_DESCRIPTOR, MINIDUMP_MEMORY_DESCRIPTOR64, MINIDUMP_MEMORY_INFO).
 """
@@ -17,7 +17,7 @@ from .dumpfile import Fixed, Minidump, counted, elements, head, headed, overlapp
 _MEMORY_LIST, _MEMORY64_LIST, _MEMORY_INFO_LIST = 5, 9, 16
 
 MAX_RANGES = 0x100000
-"""Ranges and regions of a dump that are read: a process of 60 GB has some ten thousand."""
+"""Greatest number of ranges and regions that are read: a process of 60 GB has some ten thousand."""
 
 MAX_ADDRESS = 1 << 64
 
@@ -29,7 +29,7 @@ MEMORY_INFO = Fixed("QQIIQIIII")
 
 
 class MemoryRange(NamedTuple):
-    """Bytes of the process that the file has: `length` from address `start`, at `offset` of the file."""
+    """Bytes of the process in the file: `length` bytes from address `start`, at `offset` of the file."""
 
     start: int
     offset: int
@@ -37,7 +37,7 @@ class MemoryRange(NamedTuple):
 
 
 class MemoryInfo(NamedTuple):
-    """MINIDUMP_MEMORY_INFO: a region as VirtualQuery tells it."""
+    """MINIDUMP_MEMORY_INFO: a region in the form of VirtualQuery."""
 
     BaseAddress: int
     AllocationBase: int
@@ -49,30 +49,30 @@ class MemoryInfo(NamedTuple):
 
 
 def memory_ranges(dump: Minidump, stacks: Iterable[MemoryRange] = ()) -> Tuple[List[MemoryRange], Status]:
-    """Returns what memory the file has, sorted by address and disjoint, and what is wrong with the lists.
+    """Returns the memory ranges in the file, sorted by address and disjoint, and the status of the lists.
 
-    Of ranges that share addresses the first counts, with Memory64ListStream before MemoryListStream; so it
-    does of ranges that share bytes of the file, with which a small file would claim to be a large process.
-    What lies beyond the end of the file is left out, and counted.
+    If ranges share addresses, the first counts, with Memory64ListStream before MemoryListStream. The same
+    rule holds for ranges that share bytes of the file, which a small file could use to claim to be a large
+    process. Bytes beyond the end of the file are left out and counted.
 
     Args:
         dump: the file
-        stacks: the stacks that its threads name, as a writer may leave out of the lists: of what the lists
-            have as well, that of the lists counts, and nothing is said
+        stacks: the stacks that the threads name, because a writer may leave them out of the lists; if a list
+            has the same range, the list's range counts without a warning
     """
-    listed, said = _memory64_list(dump)
+    listed, faults = _memory64_list(dump)
     found, said_small = _memory_list(dump)
     listed, beyond, outside = _cut(dump, [*listed, *found])
     apart, by_file = disjoint(listed, by_file=True)
     found, by_address = disjoint(apart, by_file=False)
     stacks = list(stacks)
     unlisted = _unlisted(stacks, listed, found)
-    # Without an RVA a stack lies in the lists, if the file has it at all.
-    beneath, beyond_stacks, outside_stacks = _cut(dump, [each for each in stacks if each.offset])
+    # A stack without an RVA lies in the lists, if the file has it at all.
+    beneath, beyond_stacks, outside_stacks = _cut(dump, [stack for stack in stacks if stack.offset])
     found = with_ranges(dump, found, beneath)
     beyond, outside, overlaps = beyond + beyond_stacks, outside or outside_stacks, by_file + by_address
     return found, status(
-        said,
+        faults,
         said_small,
         Said(Word.BEYOND_THE_FILE, beyond) if beyond else None,
         Said(Word.RANGES_OVERLAP, overlaps) if overlaps else None,
@@ -82,12 +82,12 @@ def memory_ranges(dump: Minidump, stacks: Iterable[MemoryRange] = ()) -> Tuple[L
 
 
 def with_ranges(dump: Minidump, known: List[MemoryRange], more: Iterable[MemoryRange]) -> List[MemoryRange]:
-    """Returns ranges, sorted and disjoint, with those of `more` that share nothing with them.
+    """Returns ranges, sorted and disjoint, with the parts of `more` that share nothing with them.
 
     Args:
-        dump: the file, beyond whose end nothing is
-        known: sorted and disjoint
-        more: what counts where the others have nothing
+        dump: the file, which limits the ranges
+        known: ranges, sorted and disjoint
+        more: ranges that count where the others have nothing
     """
     found, _, _ = _cut(dump, more)
     if not found:
@@ -97,45 +97,45 @@ def with_ranges(dump: Minidump, known: List[MemoryRange], more: Iterable[MemoryR
 
 
 def _unlisted(stacks: List[MemoryRange], listed: List[MemoryRange], known: List[MemoryRange]) -> int:
-    """Returns how many stacks are in no range: a writer lists the stacks of all threads, or of none."""
-    exact, starts = set(listed), [each.start for each in known]
+    """Returns the number of stacks in no range: a writer lists the stacks of all threads, or of none."""
+    exact, starts = set(listed), [known_range.start for known_range in known]
     count = 0
-    for each in stacks:
-        place = bisect.bisect_right(starts, each.start) - 1
+    for stack in stacks:
+        place = bisect.bisect_right(starts, stack.start) - 1
         around = known[place] if place >= 0 else MemoryRange(0, 0, 0)
-        within = each.start + each.length <= around.start + around.length
-        same = not each.offset or around.offset + each.start - around.start == each.offset
-        count += bool(each.length) and not (
-            each in exact or (within and (same or around.length > each.length))
+        within = stack.start + stack.length <= around.start + around.length
+        same = not stack.offset or around.offset + stack.start - around.start == stack.offset
+        count += bool(stack.length) and not (
+            stack in exact or (within and (same or around.length > stack.length))
         )
     return count
 
 
 def memory_info_list(dump: Minidump) -> Tuple[List[MemoryInfo], Status]:
-    """Returns the regions of MemoryInfoListStream in its order, and what is wrong with it."""
-    found, said = headed(
+    """Returns the regions of MemoryInfoListStream in its order, and the status of the stream."""
+    found, faults = headed(
         dump, _MEMORY_INFO_LIST, MEMORY_INFO_HEADER, MEMORY_INFO, MAX_RANGES, "NumberOfEntries"
     )
     regions = [MemoryInfo(*row[:3], *row[4:8]) for row in found]
-    ranges = [(each.BaseAddress, each.BaseAddress + each.RegionSize) for each in regions]
+    ranges = [(region.BaseAddress, region.BaseAddress + region.RegionSize) for region in regions]
     overlaps = len(overlapping(ranges))
-    # VirtualQuery is asked from the first address to the last: a region ends where the next begins.
+    # The writer calls VirtualQuery from the first address to the last: a region ends where the next begins.
     apart = any(before[1] < after[0] for before, after in zip(ranges, ranges[1:]))
     return regions, status(
-        said,
+        faults,
         Said(Word.RANGES_OVERLAP, overlaps) if overlaps else None,
         Said(Word.CONTRADICTED, None, ("RegionSize",)) if apart else None,
     )
 
 
 def has_memory_info(dump: Minidump) -> bool:
-    """Returns whether the dump has regions at all."""
+    """Returns whether the dump has any regions."""
     return dump.stream(_MEMORY_INFO_LIST) is not None
 
 
 def _memory_list(dump: Minidump) -> Tuple[List[MemoryRange], Status]:
-    found, said = counted(dump, _MEMORY_LIST, _RANGE, MAX_RANGES, "NumberOfMemoryRanges")
-    return [MemoryRange(start, rva, size) for start, size, rva in found], said
+    found, faults = counted(dump, _MEMORY_LIST, _RANGE, MAX_RANGES, "NumberOfMemoryRanges")
+    return [MemoryRange(start, rva, size) for start, size, rva in found], faults
 
 
 def _memory64_list(dump: Minidump) -> Tuple[List[MemoryRange], Status]:
@@ -143,7 +143,7 @@ def _memory64_list(dump: Minidump) -> Tuple[List[MemoryRange], Status]:
     if not members:
         return [], stream
     count, offset = members
-    found, said = elements(
+    found, faults = elements(
         dump,
         rva + RANGE64_HEADER.size,
         end,
@@ -157,14 +157,14 @@ def _memory64_list(dump: Minidump) -> Tuple[List[MemoryRange], Status]:
     for start, length in found:
         ranges.append(MemoryRange(start, offset, length))
         offset += length
-    # "Sequential at the end of the dump": behind the last range there is nothing, and the streams are before.
+    # "Sequential at the end of the dump": nothing follows the last range, and the streams come first.
     ends = not found or offset >= dump.size
     apart = all(
-        each.Location.Rva + each.Location.DataSize <= ranges[0].offset for each in dump.streams if ranges
+        other.Location.Rva + other.Location.DataSize <= ranges[0].offset for other in dump.streams if ranges
     )
     return ranges, status(
         stream,
-        said,
+        faults,
         None if ends and apart else Said(Word.CONTRADICTED, None, ("BaseRva", "DataSize")),
     )
 
@@ -173,26 +173,31 @@ def _cut(dump: Minidump, ranges: Iterable[MemoryRange]) -> Tuple[List[MemoryRang
     """Cuts ranges to the file and to the address space.
 
     Returns:
-        What is left; how many bytes lie beyond the end of the file; whether a range passes the last address.
+        The remaining ranges; the number of bytes beyond the end of the file; whether a range passes the last
+        address.
     """
     kept, beyond, outside = [], 0, False
-    for each in ranges:
-        missing = min(dump.beyond(each.offset, each.length), each.length)
+    for memory_range in ranges:
+        missing = min(dump.beyond(memory_range.offset, memory_range.length), memory_range.length)
         beyond += missing
-        length = min(each.length - missing, MAX_ADDRESS - each.start)
-        outside = outside or length < each.length - missing
+        length = min(memory_range.length - missing, MAX_ADDRESS - memory_range.start)
+        outside = outside or length < memory_range.length - missing
         if length > 0:
-            kept.append(each._replace(length=length))
+            kept.append(memory_range._replace(length=length))
     return kept, beyond, outside
 
 
 def disjoint(ranges: List[MemoryRange], by_file: bool) -> Tuple[List[MemoryRange], int]:
-    """Cuts what some ranges share with ranges given before them, by their addresses or by their bytes.
+    """Removes the parts that ranges share with earlier ranges, by address or by file offset.
 
     Returns:
-        What is left: by bytes, in the order given; by addresses, sorted. And how many ranges overlapped.
+        The remaining ranges (by file offset: in the given order; by address: sorted), and the number that
+        overlapped.
     """
-    spans = [(each.offset if by_file else each.start, place) for place, each in enumerate(ranges)]
+    spans = [
+        (memory_range.offset if by_file else memory_range.start, place)
+        for place, memory_range in enumerate(ranges)
+    ]
     ends = [(low, low + ranges[place].length) for low, place in spans]
     overlaps = len(overlapping(ends))
     if not overlaps:

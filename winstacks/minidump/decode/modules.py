@@ -1,9 +1,9 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The modules of a minidump: those that were loaded, with their versions and PDBs, and those that were gone.
+"""The modules of a minidump: loaded ones with their versions and PDBs, and unloaded ones.
 
 Source: "minidumpapiset.h" (MINIDUMP_MODULE, MINIDUMP_UNLOADED_MODULE), "verrsrc.h" (VS_FIXEDFILEINFO). The
-record that names the PDB is described by the public `CV_INFO_PDB70`.
+record that names the PDB is the public `CV_INFO_PDB70`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .dumpfile import Fixed, Location, Minidump, counted, headed, overlapping
 _MODULE_LIST, _UNLOADED_MODULE_LIST = 4, 14
 
 MAX_MODULES = 0x4000
-"""Modules of a list that are read."""
+"""Greatest number of modules of a list that are read."""
 
 MODULE = Fixed("QIIIIIIHHHHHHHH28sIIIIQQ")
 VERSION_SIGNATURE = 0xFEEF04BD
@@ -26,14 +26,15 @@ UNLOADED = Fixed("QIIII")
 
 
 class MinidumpModule(NamedTuple):
-    """MINIDUMP_MODULE. Addresses are as the writer gave them.
+    """MINIDUMP_MODULE. Addresses are as the writer stored them.
 
     Attributes:
-        ModuleName: the path of its file, None if it cannot be read
-        FileVersion, ProductVersion: of VersionInfo, such as `10.0.19041.1`; None where it has no signature
-        CvRecord: where the record is that names the PDB
-        code_view: what that record says, None without one of kind RSDS
-        status: what is wrong with it
+        ModuleName: path of the file, None if it cannot be read
+        FileVersion, ProductVersion: versions of VersionInfo, such as `10.0.19041.1`; None without its
+            signature
+        CvRecord: file range of the record that names the PDB
+        code_view: content of that record, None without a record of kind RSDS
+        status: faults of the module
     """
 
     BaseOfImage: int
@@ -49,7 +50,7 @@ class MinidumpModule(NamedTuple):
 
 
 class MinidumpUnloadedModule(NamedTuple):
-    """MINIDUMP_UNLOADED_MODULE; the name is a file's, None if it cannot be read."""
+    """MINIDUMP_UNLOADED_MODULE; the name is a file name, None if it cannot be read."""
 
     BaseOfImage: int
     SizeOfImage: int
@@ -59,24 +60,26 @@ class MinidumpUnloadedModule(NamedTuple):
 
 
 def module_list(dump: Minidump) -> Tuple[List[MinidumpModule], Status]:
-    """Returns the modules of ModuleListStream, and what is wrong with it."""
-    found, said = counted(dump, _MODULE_LIST, MODULE, MAX_MODULES, "NumberOfModules")
+    """Returns the modules of ModuleListStream, and the status of the stream."""
+    found, faults = counted(dump, _MODULE_LIST, MODULE, MAX_MODULES, "NumberOfModules")
     modules = [_module(dump, row) for row in found]
-    unnamed = any(each.ModuleName is None for each in modules)
-    shared = overlapping([(each.BaseOfImage, each.BaseOfImage + each.SizeOfImage) for each in modules])
+    unnamed = any(module.ModuleName is None for module in modules)
+    shared = overlapping(
+        [(module.BaseOfImage, module.BaseOfImage + module.SizeOfImage) for module in modules]
+    )
     return modules, status(
-        said,
+        faults,
         Said(Word.HEADER, None, ("ModuleNameRva",)) if unnamed else None,
         Said(Word.CONTRADICTED, None, ("BaseOfImage", "SizeOfImage")) if shared else None,
     )
 
 
 def unloaded_module_list(dump: Minidump) -> Tuple[List[MinidumpUnloadedModule], Status]:
-    """Returns the modules of UnloadedModuleListStream, and what is wrong with it."""
-    found, said = headed(
+    """Returns the modules of UnloadedModuleListStream, and the status of the stream."""
+    found, faults = headed(
         dump, _UNLOADED_MODULE_LIST, UNLOADED_HEADER, UNLOADED, MAX_MODULES, "NumberOfEntries"
     )
-    return [MinidumpUnloadedModule._make((*row, dump.string(rva))) for *row, rva in found], said
+    return [MinidumpUnloadedModule._make((*row, dump.string(rva))) for *row, rva in found], faults
 
 
 def _module(dump: Minidump, row: Tuple) -> MinidumpModule:
@@ -102,5 +105,5 @@ def _module(dump: Minidump, row: Tuple) -> MinidumpModule:
 
 
 def _version(parts: List[int]) -> str:
-    """Returns a version from the halves of two words, each lower half first."""
+    """Returns a version from the halves of two 32-bit words, the lower half of each first."""
     return f"{parts[1]}.{parts[0]}.{parts[3]}.{parts[2]}"

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What a minidump says of its machine and its process as a whole: system, times, counters, comments.
+"""Facts of the machine and of the whole process in a minidump: system, times, counters, comments.
 
 Source: "minidumpapiset.h", the structures named below.
 """
@@ -16,12 +16,12 @@ from .dumpfile import Fixed, Minidump
 _COMMENT_A, _COMMENT_W, _SYSTEM_INFO, _MISC_INFO, _MEMORY_INFO, _VM_COUNTERS = 10, 11, 7, 15, 21, 22
 
 MAX_COMMENT = 0x10000
-"""Bytes of a comment that are read."""
+"""Greatest number of bytes of a comment that are read."""
 
 SYSTEM = Fixed("HHHBBIIIIIHH24s", 32)
 MISC = Fixed("IIIIIIIIIIIIIIIi64s16si64s16si520s80sIIQ512sI", 24)
 _MISC_SIZES = (24, 44, 232, 832, 1364)
-"""Bytes of MINIDUMP_MISC_INFO and of its versions 2 to 5."""
+"""Sizes in bytes of MINIDUMP_MISC_INFO and of its versions 2 to 5."""
 
 _MACHINES = {0: 0x14C, 9: 0x8664, 5: 0x1C4, 6: 0x200, 12: 0xAA64}
 """PROCESSOR_ARCHITECTURE_* of winnt.h -> IMAGE_FILE_MACHINE_*."""
@@ -31,9 +31,9 @@ class SystemInfo(NamedTuple):
     """MINIDUMP_SYSTEM_INFO.
 
     Attributes:
-        CSDVersion: the name of the service pack, empty without one; None if it cannot be read
-        CPU: VendorId of a 32-bit Intel CPU, or ProcessorFeatures of any other, in bytes
-        status: what is wrong with the stream
+        CSDVersion: name of the service pack, empty without one; None if it cannot be read
+        CPU: VendorId of a 32-bit Intel CPU, or ProcessorFeatures of any other CPU, in bytes
+        status: faults of the stream
     """
 
     ProcessorArchitecture: int
@@ -52,10 +52,10 @@ class SystemInfo(NamedTuple):
 
     @property
     def machine(self) -> Machine:
-        """The machine whose contexts the dump has.
+        """The machine of the dump's contexts.
 
         Raises:
-            UnsupportedMachineError: it is not supported; the text is a sentence for users
+            UnsupportedMachineError: the machine is not supported; the text is a sentence for users
         """
         number = _MACHINES.get(self.ProcessorArchitecture)
         if number is None:
@@ -64,11 +64,13 @@ class SystemInfo(NamedTuple):
 
 
 class MiscInfo(NamedTuple):
-    """MINIDUMP_MISC_INFO to MINIDUMP_MISC_INFO_5. A member is None if Flags1 does not vouch for it, or if the
-    version of the structure lacks it. Times are seconds, that of creation since 1970.
+    """MINIDUMP_MISC_INFO to MINIDUMP_MISC_INFO_5.
+
+    A member is None if Flags1 does not vouch for it, or if the
+    version of the structure lacks it. Times are seconds; the creation time counts from 1970.
 
     Attributes:
-        status: what is wrong with the stream
+        status: faults of the stream
     """
 
     SizeOfInfo: int
@@ -125,7 +127,7 @@ class ProcessVmCounters(NamedTuple):
 
 
 class SystemMemoryInfo(NamedTuple):
-    """MINIDUMP_SYSTEM_MEMORY_INFO_1: what says how large the machine was. Members of MINIDUMP_SYSTEM_BASIC_
+    """MINIDUMP_SYSTEM_MEMORY_INFO_1: its members about the size of the machine, from MINIDUMP_SYSTEM_BASIC_
     INFORMATION and MINIDUMP_SYSTEM_BASIC_PERFORMANCE_INFORMATION; counters of caches are left out."""
 
     Revision: int
@@ -162,9 +164,9 @@ def system_info(dump: Minidump) -> Optional[SystemInfo]:
     read = _read(dump, _SYSTEM_INFO, SYSTEM)
     if read is None:
         return None
-    members, said = read
+    members, faults = read
     *before, csd_rva, suite, _, cpu = members
-    return SystemInfo._make((*before, dump.string(csd_rva), suite, cpu, said))
+    return SystemInfo._make((*before, dump.string(csd_rva), suite, cpu, faults))
 
 
 def misc_info(dump: Minidump) -> Optional[MiscInfo]:
@@ -172,11 +174,11 @@ def misc_info(dump: Minidump) -> Optional[MiscInfo]:
     read = _read(dump, _MISC_INFO, MISC)
     if read is None:
         return None
-    members, said = read
+    members, faults = read
     stream = dump.stream(_MISC_INFO)
     size = min(members[0], stream.Location.DataSize if stream is not None else 0)
     if members[0] not in _MISC_SIZES:
-        said = status(said, Said(Word.HEADER, None, ("SizeOfInfo",)))
+        faults = status(faults, Said(Word.HEADER, None, ("SizeOfInfo",)))
     flags = members[1]
 
     def vouched(flag: int, end: int, *values: object) -> Tuple[object, ...]:
@@ -196,7 +198,7 @@ def misc_info(dump: Minidump) -> Optional[MiscInfo]:
         *vouched(0x100, 832, _wide(members[22]), _wide(members[23])),
         members[26] if size >= 1364 else None,
         *vouched(0x200, 1364, members[28]),
-        said,
+        faults,
     )
     return MiscInfo._make(values)
 
@@ -206,18 +208,18 @@ def process_vm_counters(dump: Minidump) -> Optional[ProcessVmCounters]:
     read = _read(dump, _VM_COUNTERS, _COUNTERS_1)
     if read is None:
         return None
-    members, said = read
+    members, faults = read
     if members[0] == 1:
         *common, private = members[2:]
-        return ProcessVmCounters._make((1, None, *common, None, None, private, *((None,) * 7), said))
+        return ProcessVmCounters._make((1, None, *common, None, None, private, *((None,) * 7), faults))
     read = _read(dump, _VM_COUNTERS, _COUNTERS_2)
     if members[0] != 2 or read is None:
         return None
-    members, said = read
+    members, faults = read
     flags = members[1]
     parts = ((_VIRTUAL_SIZE, 11, 13), (_EX, 13, 14), (_EX2, 14, 16), (_JOB, 16, 21))
-    given = [each if flags & flag else None for flag, low, high in parts for each in members[low:high]]
-    return ProcessVmCounters._make((*members[:11], *given, said))
+    given = [member if flags & flag else None for flag, low, high in parts for member in members[low:high]]
+    return ProcessVmCounters._make((*members[:11], *given, faults))
 
 
 def system_memory_info(dump: Minidump) -> Optional[SystemMemoryInfo]:
@@ -225,13 +227,13 @@ def system_memory_info(dump: Minidump) -> Optional[SystemMemoryInfo]:
     read = _read(dump, _MEMORY_INFO, _BASIC)
     if read is None:
         return None
-    members, said = read
+    members, faults = read
     performance = members[13:] if members[1] & _BASIC_PERFORMANCE else (None,) * 4
-    return SystemMemoryInfo._make((*members[:12], *performance, said))
+    return SystemMemoryInfo._make((*members[:12], *performance, faults))
 
 
 def comments(dump: Minidump) -> Tuple[Tuple[int, str, Status], ...]:
-    """Returns the comments, ANSI and wide: the type of the stream, the text, and what is wrong with it."""
+    """Returns the comments, ANSI and wide: type of the stream, text, and status."""
     found = []
     for kind, encoding in ((_COMMENT_A, "latin-1"), (_COMMENT_W, "utf-16-le")):
         stream = dump.stream(kind)
@@ -243,9 +245,9 @@ def comments(dump: Minidump) -> Tuple[Tuple[int, str, Status], ...]:
 
 
 def _read(dump: Minidump, kind: int, form: Fixed) -> Optional[Tuple[Tuple[Any, ...], Status]]:
-    """Returns the members of a stream that is one structure, and what is wrong with it.
+    """Returns the members of a stream that is one structure, and its status.
 
-    None: there is no such stream, or it has less than the oldest version of the structure.
+    None: the stream does not exist, or is shorter than the oldest version of the structure.
     """
     stream = dump.stream(kind)
     if stream is None or stream.Location.DataSize < form.least:
@@ -255,5 +257,5 @@ def _read(dump: Minidump, kind: int, form: Fixed) -> Optional[Tuple[Tuple[Any, .
 
 
 def _wide(data: bytes) -> str:
-    """Returns the text of an array of WCHAR that ends with a 0."""
+    """Returns the text of a zero-terminated array of WCHAR."""
     return data.decode("utf-16-le", "replace").split("\0", 1)[0]

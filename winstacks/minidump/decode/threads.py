@@ -1,9 +1,9 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The threads of a minidump: registers, stacks, times, names; and the exception that one of them met.
+"""The threads of a minidump: registers, stacks, times, names; and the exception of one of them.
 
-A context is bytes of the file; `context` reads them. Of a 64-bit process it is the CONTEXT of AMD64, of a
-32-bit one that of I386; the 32-bit registers of a WoW64 thread lie in its memory.
+A context is a range of the file; `context` reads it. A 64-bit process has the CONTEXT of AMD64, a 32-bit
+process the CONTEXT of I386; the 32-bit registers of a WoW64 thread lie in its memory.
 
 Source: "minidumpapiset.h", the structures named below.
 """
@@ -18,10 +18,11 @@ from .dumpfile import Fixed, Location, Minidump, counted, headed, overlapping
 _THREAD_LIST, _EXCEPTION, _THREAD_INFO_LIST, _THREAD_NAMES = 3, 6, 17, 24
 
 MAX_THREADS = 0x20000
-"""Threads of a dump that are read."""
+"""Greatest number of threads that are read."""
 
 MAX_CONTEXT = 0x10000
-"""Bytes of a context that are read: the longest, with all of XSTATE, has less than 0x4000."""
+"""Greatest number of bytes of a context that are read: the longest, with all of XSTATE, has less than
+0x4000."""
 
 MAX_PARAMETERS = 15
 """EXCEPTION_MAXIMUM_PARAMETERS."""
@@ -45,12 +46,12 @@ _EXCEPTION_STREAM = Fixed("IIIIQQII15QII")
 
 
 class MinidumpThread(NamedTuple):
-    """MINIDUMP_THREAD. Addresses are as the writer gave them.
+    """MINIDUMP_THREAD. Addresses are as the writer stored them.
 
     Attributes:
-        StartOfMemoryRange: the lowest address of the stack that the dump has, which is that in use
-        Stack: where the bytes of the stack are
-        ThreadContext: where its CONTEXT is
+        StartOfMemoryRange: lowest address of the stack in the dump, which is the lowest in use
+        Stack: file range of the stack's bytes
+        ThreadContext: file range of the CONTEXT
     """
 
     ThreadId: int
@@ -89,8 +90,8 @@ class ExceptionStream(NamedTuple):
     """MINIDUMP_EXCEPTION_STREAM with its MINIDUMP_EXCEPTION.
 
     Attributes:
-        ExceptionInformation: as many parameters as NumberParameters says, at most 15
-        status: what is wrong with the stream
+        ExceptionInformation: NumberParameters parameters, at most 15
+        status: faults of the stream
     """
 
     ThreadId: int
@@ -105,57 +106,59 @@ class ExceptionStream(NamedTuple):
 
 
 def listed_threads(dump: Minidump) -> Tuple[List[MinidumpThread], Status]:
-    """Returns the threads of ThreadListStream, and what is wrong with it by itself."""
-    found, said = counted(dump, _THREAD_LIST, THREAD, MAX_THREADS, "NumberOfThreads")
+    """Returns the threads of ThreadListStream, and the faults that this stream alone shows."""
+    found, faults = counted(dump, _THREAD_LIST, THREAD, MAX_THREADS, "NumberOfThreads")
     return [
         MinidumpThread._make((*row[:6], Location(*row[6:8]), Location(*row[8:10]))) for row in found
-    ], said
+    ], faults
 
 
 def thread_list(dump: Minidump) -> Tuple[List[MinidumpThread], Status]:
-    """Returns the threads of ThreadListStream, and what is wrong with it; other streams are asked, too."""
-    listed, said = listed_threads(dump)
+    """Returns the threads of ThreadListStream, and its faults, also those that other streams show."""
+    listed, faults = listed_threads(dump)
     wrong = tuple(_contradicted(dump, listed)) if dump.stream(_THREAD_LIST) is not None else ()
-    return listed, status(said, Said(Word.CONTRADICTED, None, wrong) if wrong else None)
+    return listed, status(faults, Said(Word.CONTRADICTED, None, wrong) if wrong else None)
 
 
 def _contradicted(dump: Minidump, listed: Sequence[MinidumpThread]) -> Iterator[str]:
-    """Yields the members in which threads contradict each other, or the streams that name them, too."""
-    ids = {each.ThreadId for each in listed}
+    """Yields the members in which threads contradict each other, or other streams that name them."""
+    ids = {thread.ThreadId for thread in listed}
     exception = exception_stream(dump)
-    infos = [each for each in thread_info_list(dump)[0] if not each.DumpFlags & _MAY_BE_LEFT_OUT]
-    named = [each.ThreadId for each in infos] + [each.ThreadId for each in thread_names(dump)[0]]
+    infos = [info for info in thread_info_list(dump)[0] if not info.DumpFlags & _MAY_BE_LEFT_OUT]
+    named = [info.ThreadId for info in infos] + [name.ThreadId for name in thread_names(dump)[0]]
     named += [] if exception is None else [exception.ThreadId]
     if len(ids) < len(listed) or not ids.issuperset(named):
         yield "ThreadId"
     if exception is None and dump.stream(_EXCEPTION) is not None:
         yield "ExceptionStream"
-    tebs = [each.Teb for each in listed if each.Teb]
+    tebs = [thread.Teb for thread in listed if thread.Teb]
     if len(set(tebs)) < len(tebs):
         yield "Teb"
-    stacks = [(each.StartOfMemoryRange, each.StartOfMemoryRange + each.Stack.DataSize) for each in listed]
-    if overlapping([each for each in stacks if each[0] < each[1]]):
+    stacks = [
+        (thread.StartOfMemoryRange, thread.StartOfMemoryRange + thread.Stack.DataSize) for thread in listed
+    ]
+    if overlapping([stack for stack in stacks if stack[0] < stack[1]]):
         yield "Stack"
-    places = [each.ThreadContext for each in (*listed, *(() if exception is None else (exception,)))]
-    # A writer may give the exception the registers of its thread by their place.
-    contexts = {(each.Rva, each.Rva + each.DataSize) for each in places if each.DataSize}
-    shared = len({each.ThreadContext for each in listed}) < len(listed)
-    if shared or overlapping(sorted(contexts)) or len({each.DataSize for each in places}) > 1:
+    places = [holder.ThreadContext for holder in (*listed, *(() if exception is None else (exception,)))]
+    # A writer may let the exception share the registers of its thread.
+    contexts = {(place.Rva, place.Rva + place.DataSize) for place in places if place.DataSize}
+    shared = len({thread.ThreadContext for thread in listed}) < len(listed)
+    if shared or overlapping(sorted(contexts)) or len({place.DataSize for place in places}) > 1:
         yield "ThreadContext"
 
 
 def thread_info_list(dump: Minidump) -> Tuple[List[ThreadInfo], Status]:
-    """Returns the entries of ThreadInfoListStream, and what is wrong with it."""
-    found, said = headed(
+    """Returns the entries of ThreadInfoListStream, and the status of the stream."""
+    found, faults = headed(
         dump, _THREAD_INFO_LIST, THREAD_INFO_HEADER, THREAD_INFO, MAX_THREADS, "NumberOfEntries"
     )
-    return [ThreadInfo(*row) for row in found], said
+    return [ThreadInfo(*row) for row in found], faults
 
 
 def thread_names(dump: Minidump) -> Tuple[List[ThreadName], Status]:
-    """Returns the names of ThreadNamesStream, and what is wrong with it."""
-    found, said = counted(dump, _THREAD_NAMES, THREAD_NAME, MAX_THREADS, "NumberOfThreadNames")
-    return [ThreadName(thread_id, dump.string(rva)) for thread_id, rva in found], said
+    """Returns the names of ThreadNamesStream, and the status of the stream."""
+    found, faults = counted(dump, _THREAD_NAMES, THREAD_NAME, MAX_THREADS, "NumberOfThreadNames")
+    return [ThreadName(thread_id, dump.string(rva)) for thread_id, rva in found], faults
 
 
 def exception_stream(dump: Minidump) -> Optional[ExceptionStream]:
@@ -183,7 +186,7 @@ def exception_stream(dump: Minidump) -> Optional[ExceptionStream]:
 
 
 def context(dump: Minidump, location: Location) -> Tuple[bytes, Status]:
-    """Returns the bytes of a CONTEXT: as many as the file has, with what is wrong."""
+    """Returns the bytes of a CONTEXT, as many as the file has, and their status."""
     if not location.DataSize:
         return b"", NOTHING
     beyond = dump.beyond(*reversed(location))

@@ -1,11 +1,11 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Streams of this project's own in the minidumps that `windows.minidump` makes of a process of an image.
+"""Streams that this project adds to the minidumps that `windows.minidump` makes of a process in an image.
 
-A dump that Windows writes knows all registers of a thread. An image knows those that a trap frame saved, and
-those that the walk up the kernel's stack found. CONTEXT.ContextFlags speak of groups of registers: a register
-that is not known, in a group of which others are, is 0 in the CONTEXT. WinstacksThreadListStream says which
-these are. Without it a reader would take the 0 for the value.
+A dump that Windows writes has all registers of a thread. An image has the registers that a trap frame saved,
+and the registers that the walk up the kernel's stack found. CONTEXT.ContextFlags covers groups of registers:
+an unknown register in a group with known ones is 0 in the CONTEXT. WinstacksThreadListStream names the
+unknown ones. Without it a reader would take the 0 for the value.
 
     typedef struct {                          typedef struct {
         ULONG32 SizeOfHeader;     // 48           ULONG32 ThreadId;
@@ -23,8 +23,8 @@ WinstacksFileListStream names the files behind mappings that no stream of Window
 SizeOfHeader (16), SizeOfEntry (16), NumberOfEntries and Reserved, and for each an ULONG64 BaseOfMapping, the
 RVA of a string and an ULONG32 Reserved. An empty string: the page file backs the mapping.
 
-WinstacksTrapFrameListStream has trap frames (_KTRAP_FRAME) that callbacks to user mode have kept: with them
-alone an x86 stack goes on above a callback, and user mode has no copy. A header as before with SizeOfEntry
+WinstacksTrapFrameListStream has the trap frames (_KTRAP_FRAME) that callbacks to user mode keep: an x86 stack
+can be walked above a callback only with these, and user mode has no copy. A header as before with SizeOfEntry
 24, and for each an ULONG64 Address, an ULONG32 ThreadId, an ULONG32 Reserved, DataSize and RVA of its bytes.
 """
 
@@ -43,14 +43,14 @@ REGISTER_BITS = (
     *("EFlags", "SegCs", "SegSs", "SegDs", "SegEs", "SegFs", "SegGs"),
     *("Dr0", "Dr1", "Dr2", "Dr3", "Dr6", "Dr7", "MxCsr"),
 )
-"""The registers in the order of the bits of Unknown and Unsure, bit 0 first. Eip and the like have the bits
-of their x64 names."""
+"""The registers in the order of the bits of Unknown and Unsure, bit 0 first. 32-bit registers such as Eip use
+the bits of their x64 names."""
 
 INCOMPLETE_MODULES, INCOMPLETE_REGIONS, INCOMPLETE_THREADS, WOW64_PROCESS = 1, 2, 4, 8
-"""Bits of Flags: what of the image could not be listed wholly, and that the process has a 32-bit half."""
+"""Bits of Flags: lists of the image that are incomplete, and a process with a 32-bit half."""
 
 KNOWN_START_ADDRESS = 1
-"""A bit of Known: MINIDUMP_THREAD_INFO.StartAddress is what the image has, though it may be 0."""
+"""A bit of Known: MINIDUMP_THREAD_INFO.StartAddress is the image's value, even if it is 0."""
 
 NO_VALUE = 0xFF
 
@@ -62,16 +62,16 @@ TRAP_FRAME = Fixed("QIIII")
 
 
 class ThreadState(NamedTuple):
-    """What the image knows of a thread, and of the registers in its CONTEXT of one machine.
+    """The registers of a thread in its CONTEXT of one machine: which of them the image has.
 
     Attributes:
-        ThreadId: the thread
-        Machine: the machine of the CONTEXT, as PE headers have it
-        State, WaitReason: of KTHREAD; None where they are not known
-        unknown: registers, by x64 names, whose value is not known: what the CONTEXT has is no value
-        unsure: registers of which it is not known whether their value was saved
-        known: KNOWN_*
-        Status: what the image's column Status says of the registers, None where it cannot be read
+        ThreadId: ID of the thread
+        Machine: machine of the CONTEXT, as a number of PE headers
+        State, WaitReason: members of KTHREAD; None if they are unknown
+        unknown: registers, by x64 names, whose value is unknown; their content in the CONTEXT is meaningless
+        unsure: registers that may not have been saved
+        known: bits KNOWN_*
+        Status: the image's column Status for the registers, None if it cannot be read
     """
 
     ThreadId: int
@@ -88,12 +88,12 @@ class ThreadStates(NamedTuple):
     """WinstacksThreadListStream.
 
     Attributes:
-        flags: INCOMPLETE_*, WOW64_PROCESS
-        image_file_name: of the process as the kernel has it; None where it cannot be read
-        unread_bytes: bytes of the dump's memory that could not be read while they were written, and are 0
-        peb, peb32: addresses of the PEBs of both halves, 0 without one; the memory need not have them
-        threads: by ThreadId and Machine; of equal ones the first counts
-        status: what is wrong with the stream
+        flags: bits INCOMPLETE_*, WOW64_PROCESS
+        image_file_name: ImageFileName of the process in the kernel; None if it cannot be read
+        unread_bytes: bytes of the dump's memory that could not be read during writing, and are 0
+        peb, peb32: addresses of the PEBs of both halves, 0 without one; the memory may lack them
+        threads: the entries by ThreadId and Machine; the first of equal ones counts
+        status: faults of the stream
     """
 
     flags: int
@@ -106,11 +106,11 @@ class ThreadStates(NamedTuple):
 
 
 def thread_states(dump: Minidump) -> Optional[ThreadStates]:
-    """Returns WinstacksThreadListStream, None if the dump has none that can be read."""
+    """Returns WinstacksThreadListStream, None if the dump has none or it is unreadable."""
     members = head(dump, THREAD_STATES, THREADS_HEADER).members
     if not members:
         return None
-    found, said = headed(dump, THREAD_STATES, THREADS_HEADER, THREAD_STATE, MAX_THREADS, "NumberOfEntries")
+    found, faults = headed(dump, THREAD_STATES, THREADS_HEADER, THREAD_STATE, MAX_THREADS, "NumberOfEntries")
     threads: Dict[Tuple[int, int], ThreadState] = {}
     for tid, machine, state, reason, unknown, unsure, text, known in found:
         threads.setdefault(
@@ -127,19 +127,19 @@ def thread_states(dump: Minidump) -> Optional[ThreadStates]:
             ),
         )
     flags, name, _, unread, peb, peb32 = members[3:]
-    return ThreadStates(flags, dump.string(name), unread, peb, peb32, threads, said)
+    return ThreadStates(flags, dump.string(name), unread, peb, peb32, threads, faults)
 
 
 def mapped_files(dump: Minidump) -> Tuple[Dict[int, Optional[str]], Status]:
-    """Returns the paths of WinstacksFileListStream by BaseOfMapping, and what is wrong with the stream."""
+    """Returns the paths of WinstacksFileListStream by BaseOfMapping, and the status of the stream."""
     if dump.stream(MAPPED_FILES) is None:
         return {}, NOTHING
-    found, said = headed(dump, MAPPED_FILES, FILES_HEADER, MAPPED_FILE, MAX_RANGES, "NumberOfEntries")
-    return {base: dump.string(rva) for base, rva, _ in reversed(found)}, said
+    found, faults = headed(dump, MAPPED_FILES, FILES_HEADER, MAPPED_FILE, MAX_RANGES, "NumberOfEntries")
+    return {base: dump.string(rva) for base, rva, _ in reversed(found)}, faults
 
 
 class KeptTrapFrame(NamedTuple):
-    """A trap frame in the kernel's memory, and where in the file its bytes are."""
+    """A trap frame in the kernel's memory, and the file range of its bytes."""
 
     Address: int
     ThreadId: int
@@ -147,11 +147,11 @@ class KeptTrapFrame(NamedTuple):
 
 
 def trap_frames(dump: Minidump) -> Tuple[List[KeptTrapFrame], Status]:
-    """Returns the entries of WinstacksTrapFrameListStream in its order, and what is wrong with it."""
+    """Returns the entries of WinstacksTrapFrameListStream in its order, and the status of the stream."""
     if dump.stream(TRAP_FRAMES) is None:
         return [], NOTHING
-    found, said = headed(dump, TRAP_FRAMES, FILES_HEADER, TRAP_FRAME, MAX_THREADS, "NumberOfEntries")
-    return [KeptTrapFrame(address, tid, Location(*place)) for address, tid, _, *place in found], said
+    found, faults = headed(dump, TRAP_FRAMES, FILES_HEADER, TRAP_FRAME, MAX_THREADS, "NumberOfEntries")
+    return [KeptTrapFrame(address, tid, Location(*place)) for address, tid, _, *place in found], faults
 
 
 def bits_of(names: Sequence[str]) -> int:
@@ -164,12 +164,12 @@ def _named(bits: int) -> Tuple[str, ...]:
 
 
 def listed(dump: Minidump) -> Tuple[List[ThreadState], Status]:
-    """Returns the entries of WinstacksThreadListStream, and what is wrong with it."""
+    """Returns the entries of WinstacksThreadListStream, and the status of the stream."""
     found = thread_states(dump)
     return ([], NOTHING) if found is None else (list(found.threads.values()), found.status)
 
 
 def listed_files(dump: Minidump) -> Tuple[List[str], Status]:
-    """Returns the paths of WinstacksFileListStream that can be read, and what is wrong with it."""
-    found, said = mapped_files(dump)
-    return [path for path in found.values() if path is not None], said
+    """Returns the readable paths of WinstacksFileListStream, and the status of the stream."""
+    found, faults = mapped_files(dump)
+    return [path for path in found.values() if path is not None], faults

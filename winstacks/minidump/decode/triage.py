@@ -5,12 +5,13 @@
     dump = TriageDump(read, size)
     dump.part("Context"), dump.memory()
 
-All offsets are offsets in the file. Each of them, each size and each count is untrusted: a part is read as
-far as the file has it, and its status says what is missing.
+All offsets are offsets in the file. Every offset, size and count is untrusted: a part is read as far as the
+file has it, and its status states how much is missing.
 
 Source of TRIAGE_DUMP64 and of the data blocks: measured (one dump of 10.0.19041), and rizin's `dmp_specs.h`.
-TRIAGE_DUMP32 is inferred from it: the same members, pointers of 4 bytes. An older Windows writes fewer of the
-last members: what it did not write is `PAGE`, 0, or leads to no place behind the header.
+TRIAGE_DUMP32 is inferred from it: the same members, pointers of 4 bytes. Older versions of Windows write
+fewer of the last members: a member that was not written is `PAGE`, 0, or an offset before the end of the
+header.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from .kernelheader import FILLER, TRIAGE, KernelDumpHeader, NotAKernelDumpError,
 from .memory import MAX_ADDRESS, MemoryRange, disjoint
 
 MAX_BLOCKS = 0x20000
-"""Data blocks that are read. A dump of 1.4 MB has 1,800."""
+"""Greatest number of data blocks that are read. A dump of 1.4 MB has 1,800."""
 MAX_PART = 1 << 24
-"""Bytes of a part that are read."""
+"""Greatest number of bytes of a part that are read."""
 
 _NAMES = (
     *("ServicePackBuild", "SizeOfDump", "ValidOffset", "ContextOffset", "ExceptionOffset", "MmOffset"),
@@ -43,9 +44,9 @@ _TAIL = (
 )
 _WIDE_TAIL = struct.Struct("<Q16xQIIIIII")
 _NARROW_TAILS = (struct.Struct("<IIIIIIII"), struct.Struct("<I12xIIIIIII"), struct.Struct("<Q16xQIIIIII"))
-"""The last members of TRIAGE_DUMP32, of which nothing was measured: as they are declared, with the members of
-Itanium among them, and as they are of 64 bits. The one counts with which DebuggerDataOffset leads to the tag
-of KDDEBUGGER_DATA64; without any, the first."""
+"""Layouts of the last members of TRIAGE_DUMP32, none of it measured: as declared, with the members
+of Itanium, and as in the 64-bit structure. The layout whose DebuggerDataOffset leads to the tag of
+KDDEBUGGER_DATA64 counts; if none does, the first."""
 _BLOCK = struct.Struct("<QII")
 
 _STARTS = (
@@ -53,7 +54,7 @@ _STARTS = (
     *("ProcessOffset", "ThreadOffset", "CallStackOffset", "DriverListOffset", "StringPoolOffset"),
     *("BrokenDriverOffset", "DataPageOffset", "DebuggerDataOffset", "DataBlocksOffset"),
 )
-"""The members that say where a part begins: a part without a size ends where the next one begins."""
+"""The members that hold the offset of a part: a part without a size ends where the next one begins."""
 
 _CONTEXT_SIZES = {True: 0x4D0, False: 0x2CC}
 _RECORD_SIZES = {True: 0x98, False: 0x50}
@@ -63,11 +64,11 @@ class Part(NamedTuple):
     """A part of a dump.
 
     Attributes:
-        name: that of its member, without `Offset`
-        offset: where it lies in the file
-        size: its bytes, as far as the dump tells them
-        data: what the file has of it
-        status: what is wrong with it
+        name: name of its member, without `Offset`
+        offset: offset in the file
+        size: size in bytes, as far as the dump shows it
+        data: the bytes that the file has
+        status: faults of the part
     """
 
     name: str
@@ -82,16 +83,16 @@ class TriageDump:
 
     Args:
         read: reads the file
-        size: bytes of the file
+        size: size of the file in bytes
 
     Attributes:
-        size: as given
+        size: size of the file in bytes
         header: DUMP_HEADER
-        members: those of TRIAGE_DUMP by name, None for one that Windows did not write
-        status: what is wrong with the dump as a whole
+        members: members of TRIAGE_DUMP by name, None for a member that Windows did not write
+        status: faults of the dump as a whole
 
     Raises:
-        NotAKernelDumpError: it is no small kernel dump; the text is a sentence for users
+        NotAKernelDumpError: the file is no small kernel dump; the text is a sentence for users
     """
 
     def __init__(self, read: Read, size: int) -> None:
@@ -117,7 +118,7 @@ class TriageDump:
 
     @staticmethod
     def _members(data: bytes, tail: struct.Struct) -> Dict[str, Optional[int]]:
-        """Returns the members of TRIAGE_DUMP by name, None for one that Windows did not write."""
+        """Returns the members of TRIAGE_DUMP by name, None for a member that Windows did not write."""
         rest = data[_HEAD.size : _HEAD.size + tail.size].ljust(tail.size, b"\0")
         values = (*_HEAD.unpack(data[: _HEAD.size]), *tail.unpack(rest))
         return {
@@ -126,7 +127,7 @@ class TriageDump:
         }
 
     def _tagged(self, members: Dict[str, Optional[int]]) -> bool:
-        """Returns whether KDDEBUGGER_DATA64 lies where some members say."""
+        """Returns whether KDDEBUGGER_DATA64 lies at the offset in some members."""
         offset = members["DebuggerDataOffset"] or 0
         return offset >= self.header.size and read_debugger_data(self.available(offset, MAX_SIZE)).tagged
 
@@ -135,7 +136,7 @@ class TriageDump:
         """The machine that crashed.
 
         Raises:
-            UnsupportedMachineError: it is not supported; the text is a sentence for users
+            UnsupportedMachineError: the machine is not supported; the text is a sentence for users
         """
         return self.header.machine
 
@@ -144,7 +145,7 @@ class TriageDump:
         return self.members[name] or 0
 
     def available(self, offset: int, size: int) -> bytes:
-        """Returns the bytes of a range of the file, fewer where the file ends."""
+        """Returns the bytes of a range of the file, fewer at the end of the file."""
         size = min(size, self.size - offset, MAX_PART)
         return self._read(offset, size) if size > 0 and offset >= 0 else b""
 
@@ -152,8 +153,8 @@ class TriageDump:
         """Returns a part.
 
         Args:
-            name: of the member, without `Offset`
-            size: its bytes; without it, the part ends where the next one begins
+            name: name of the member, without `Offset`
+            size: size in bytes; without it, the part ends where the next one begins
 
         Returns:
             The part; its offset is 0 if the dump has none of this name.
@@ -167,11 +168,11 @@ class TriageDump:
             size = next((start for start in self._starts if start > offset), self.size) - offset
         data = self.available(offset, size)
         missing = min(size, MAX_PART) - len(data)
-        said = status(
+        faults = status(
             Said(Word.BEYOND_THE_FILE, missing) if missing else None,
             Word.LIMIT if size > MAX_PART else None,
         )
-        return Part(name, offset, size, data, said)
+        return Part(name, offset, size, data, faults)
 
     @property
     def context(self) -> Part:
@@ -185,20 +186,20 @@ class TriageDump:
 
     @property
     def call_stack(self) -> Part:
-        """The kernel stack of the thread that crashed; it lies at `TopOfStack` in memory."""
+        """The kernel stack of the thread that crashed; its address in memory is `TopOfStack`."""
         return self.part("CallStack", self.member("SizeOfCallStack"))
 
     @property
     def debugger_data(self) -> DebuggerData:
-        """KDDEBUGGER_DATA64: where the kernel has its variables, and where some members lie."""
+        """KDDEBUGGER_DATA64: addresses of the kernel's variables, and offsets of some members."""
         return read_debugger_data(self.part("DebuggerData", self.member("DebuggerDataSize")).data)
 
     def canonical(self, address: int) -> int:
-        """Returns an address of the dump as Windows stores it in a pointer."""
+        """Returns an address of the dump in the form that Windows stores in a pointer."""
         return address if self.header.wide else Machine.I386.canonical(address)
 
     def blocks(self) -> Tuple[List[MemoryRange], Status]:
-        """Returns the data blocks, in their order in the dump, and what is wrong with their list."""
+        """Returns the data blocks in the order of the dump, and the status of their list."""
         count = self.member("DataBlocksCount")
         if not self.member("DataBlocksOffset") and not count:
             return [], NOTHING
@@ -212,8 +213,8 @@ class TriageDump:
         return found, status(part.status, Word.LIMIT if count > MAX_BLOCKS else None)
 
     def listed_memory(self) -> Tuple[List[MemoryRange], Status]:
-        """Returns the memory that the dump says that it has, what counts first at the front."""
-        found, said = self.blocks()
+        """Returns the memory that the dump claims to have, the ranges with precedence first."""
+        found, faults = self.blocks()
         call_stack = self.member("TopOfStack"), self.call_stack.offset, self.member("SizeOfCallStack")
         page = (
             self.member("DataPageAddress"),
@@ -225,20 +226,20 @@ class TriageDump:
         for address, offset, size in (call_stack, data, page):
             if address and offset and size:
                 found.append(MemoryRange(self.canonical(address), offset, size))
-        return found, said
+        return found, faults
 
     def _offset(self, name: str) -> int:
-        """Returns where a part begins, 0 where nothing of the file can be meant."""
+        """Returns the offset of a part, 0 if the value cannot be an offset of the file."""
         value = self.member(name)
         return value if self.header.size + _HEAD.size <= value < self.size else 0
 
     def _end_of_file(self) -> int:
-        """Returns where the dump ends: SizeOfDump, if the file is no shorter."""
+        """Returns the end of the dump: SizeOfDump, unless the file is shorter."""
         size = self.member("SizeOfDump")
         return size if self.header.size < size <= self.size else self.size
 
     def _judge(self) -> Status:
-        """Returns what is wrong with the dump as a whole."""
+        """Returns the faults of the dump as a whole."""
         size = self.member("SizeOfDump")
         wrong = tuple(name for name in _STARTS if self.member(name) and not self._offset(name))
         cut = max(size - self.size, 0)
@@ -249,40 +250,46 @@ class TriageDump:
 
 
 def memory_ranges(dump: TriageDump, more: Iterable[MemoryRange] = ()) -> Tuple[List[MemoryRange], Status]:
-    """Returns the memory of a dump, sorted by address and disjoint, and what is wrong with it.
+    """Returns the memory of a dump, sorted by address and disjoint, and its status.
 
-    Of what shares addresses the first counts: data blocks, the call stack, the debugger's data, then `more`.
-    Bytes of the file are one piece of memory: a block that claims those of another block for other addresses,
-    with which a small file would claim to be a large memory, is left out and counted.
+    If ranges share addresses, the first counts: data blocks, the call stack, the debugger's data, then
+    `more`. A byte of the file belongs to one address: a block that claims bytes of another block for other
+    addresses, as a small file could do to claim to be a large memory, is left out and counted.
 
     Args:
         dump: the dump
-        more: structures whose addresses other structures tell
+        more: structures whose addresses come from other structures
     """
-    listed, said = dump.listed_memory()
+    listed, faults = dump.listed_memory()
     kept, beyond = [], 0
-    for each in listed:
-        length = max(min(each.length, dump.size - each.offset), 0) if each.offset >= dump.header.size else 0
-        beyond += each.length - length
-        length = min(length, MAX_ADDRESS - each.start)
+    for candidate in listed:
+        length = (
+            max(min(candidate.length, dump.size - candidate.offset), 0)
+            if candidate.offset >= dump.header.size
+            else 0
+        )
+        beyond += candidate.length - length
+        length = min(length, MAX_ADDRESS - candidate.start)
         if length > 0:
-            kept.append(each._replace(length=length))
-    apart, shared = disjoint([*kept, *(each for each in more if each.length > 0)], by_file=True)
+            kept.append(candidate._replace(length=length))
+    apart, shared = disjoint(
+        [*kept, *(candidate for candidate in more if candidate.length > 0)], by_file=True
+    )
     found, _ = disjoint(apart, by_file=False)
-    lost = sum(not _covered(found, each) for each in kept) if shared else 0
+    lost = sum(not _covered(found, candidate) for candidate in kept) if shared else 0
     return found, status(
-        said,
+        faults,
         Said(Word.BEYOND_THE_FILE, beyond) if beyond else None,
         Said(Word.RANGES_OVERLAP, lost) if lost else None,
     )
 
 
 def _covered(found: List[MemoryRange], wanted: MemoryRange) -> bool:
-    """Returns whether sorted, disjoint ranges have all addresses of another one."""
+    """Returns whether sorted, disjoint ranges cover another range."""
     at, end = wanted.start, wanted.start + wanted.length
     place = bisect.bisect_right(found, (at, MAX_ADDRESS, MAX_ADDRESS)) - 1
-    for each in found[max(place, 0) :]:
-        if each.start > at or at >= end:
+    for covering in found[max(place, 0) :]:
+        if covering.start > at or at >= end:
             break
-        at = max(at, each.start + each.length)
+        at = max(at, covering.start + covering.length)
     return at >= end

@@ -1,13 +1,13 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The file of a minidump as it is written: header, directory, streams, and the memory behind them.
+"""Writes the file of a minidump: header, directory, streams, and the memory after them.
 
     draft = Draft(TimeDateStamp, Flags)
     draft.stream("SystemInfoStream", data)
-    head = draft.head(ranges)          # all that stands before the memory, which follows byte for byte
+    head = draft.head(ranges)          # all bytes before the memory, whose bytes follow in order
 
-Streams have RVAs of 32 bits, so they come first. The memory comes last and may have any length; its first
-byte is at a multiple of a page, so that pages without content need no room on the disk.
+Streams come first because their RVAs have 32 bits. The memory comes last and may have any length; it begins
+at a multiple of the page size, so that pages of zeros need no space on the disk.
 
 Source of the layouts: Microsoft, "minidumpapiset.h", see `decode/dumpfile`.
 """
@@ -25,17 +25,17 @@ PAGE = 0x1000
 _ALIGNMENT = 8
 _LAST_RVA = (1 << 32) - 1
 _LONGEST = 0xFFFE
-"""Bytes of text of a MINIDUMP_STRING: no UNICODE_STRING is longer."""
+"""Greatest size of the text of a MINIDUMP_STRING in bytes: no UNICODE_STRING is longer."""
 _NUMBERS = {name: number for number, name in STREAMS.items()}
 
 
 class MemoryPart(NamedTuple):
-    """Bytes of the memory that a structure of a stream refers to.
+    """A range of the memory to which a structure of a stream refers.
 
     Attributes:
-        position: where in the file the 32-bit RVA of the structure lies
+        position: file offset of the structure's 32-bit RVA
         start: offset from the first byte of the memory
-        size: in bytes
+        size: size in bytes
     """
 
     position: int
@@ -44,12 +44,12 @@ class MemoryPart(NamedTuple):
 
 
 class Draft:
-    """Collects what stands before the memory of a dump.
+    """Collects the bytes before the memory of a dump.
 
     Args:
         time_date_stamp: MINIDUMP_HEADER.TimeDateStamp, seconds since 1970
-        flags: MINIDUMP_TYPE: what the dump was asked to have
-        names: the streams that it will have, in the order of the directory
+        flags: MINIDUMP_TYPE: the content that the dump should have
+        names: the streams to come, in the order of the directory
     """
 
     def __init__(self, time_date_stamp: int, flags: int, names: Iterable[str]) -> None:
@@ -68,7 +68,7 @@ class Draft:
         return rva
 
     def string(self, text: Optional[str]) -> int:
-        """Adds a MINIDUMP_STRING, equal ones once, and returns its RVA; 0 for None."""
+        """Adds a MINIDUMP_STRING, equal texts once, and returns its RVA; 0 for None."""
         if text is None:
             return 0
         rva = self._strings.get(text)
@@ -81,12 +81,12 @@ class Draft:
         """Adds a stream.
 
         Args:
-            name: one of those that were announced
-            data: its bytes
-            parts: what of the memory it refers to; `position` counts from the start of the stream
+            name: one of the announced names
+            data: bytes of the stream
+            parts: the ranges of memory to which it refers; `position` counts from the start of the stream
 
         Returns:
-            Where it is.
+            The file range of the stream.
         """
         rva = self.put(data)
         DIRECTORY.pack_into(
@@ -96,10 +96,10 @@ class Draft:
         return Location(len(data), rva)
 
     def head(self, ranges: array.array[int]) -> bytearray:
-        """Adds Memory64ListStream, and returns all that stands before the memory.
+        """Adds Memory64ListStream, and returns all bytes before the memory.
 
         Args:
-            ranges: start and size of each range, in turn, ascending
+            ranges: start and size of each range, alternating, ascending
         """
         rows, count = array.array(ranges.typecode, ranges), len(ranges) // 2
         if sys.byteorder == "big":
@@ -111,12 +111,12 @@ class Draft:
         RANGE64_HEADER.struct.pack_into(self._data, stream.Rva, count, base)
         for part in self._parts:
             rva = base + part.start
-            # What lies beyond the 32 bits of an RVA is found by its address alone.
+            # Beyond the 32 bits of an RVA, readers find the range by its address.
             COUNT.struct.pack_into(self._data, part.position, rva if rva + part.size <= _LAST_RVA else 0)
         return self._data
 
 
 def counted(rows: Iterable[bytes]) -> bytes:
-    """Returns a stream that is a 32-bit count and an array, as ThreadListStream is."""
+    """Returns a stream that is a 32-bit count and an array, such as ThreadListStream."""
     found = list(rows)
     return COUNT.struct.pack(len(found)) + b"".join(found)

@@ -2,8 +2,8 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """The streams of a minidump, each from tuples to bytes.
 
-Names of members and of arguments are those of "minidumpapiset.h". Flags and sizes are what Windows' own
-dbghelp writes: those of the newest version of each structure.
+Members and arguments have their names in "minidumpapiset.h". Flags and sizes are those that Windows' own
+dbghelp writes, for the newest version of each structure.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from ..decode.threadstates import (
 from .dumpfile import Draft, MemoryPart, counted
 
 _THREAD_STACK_RVA = 36
-"""Where in a MINIDUMP_THREAD Stack.Memory.Rva lies."""
+"""Offset of Stack.Memory.Rva in a MINIDUMP_THREAD."""
 
 _UNREAD_BYTES = 24
-"""Where in a WINSTACKS_THREAD_LIST UnreadBytes lies."""
+"""Offset of UnreadBytes in a WINSTACKS_THREAD_LIST."""
 
 MISC1_PROCESS_ID, MISC1_PROCESS_TIMES, MISC3_TIMEZONE, MISC4_BUILDSTRING, MISC5_PROCESS_COOKIE = (
     *(1, 2, 0x40),
     *(0x100, 0x200),
 )
-"""Bits of MINIDUMP_MISC_INFO.Flags1: which members mean something."""
+"""Bits of MINIDUMP_MISC_INFO.Flags1: the valid members."""
 
 
 class WrittenThread(NamedTuple):
     """A thread of ThreadListStream.
 
     Attributes:
-        stack: the lowest address of the stack in use, its size in bytes, and where in the dump's memory it
-            begins; the size is 0 where the memory does not have it
-        context: bytes of its CONTEXT
+        stack: lowest address of the stack in use, size in bytes, and offset in the dump's memory; the size is
+            0 if the memory does not have the stack
+        context: bytes of the CONTEXT
     """
 
     ThreadId: int
@@ -62,8 +62,8 @@ class WrittenModule(NamedTuple):
     """A module of ModuleListStream.
 
     Attributes:
-        VersionInfo: VS_FIXEDFILEINFO, empty where the image does not have it
-        CvRecord: the record that names the PDB, empty where the image does not have it
+        VersionInfo: VS_FIXEDFILEINFO, empty if the image does not have it
+        CvRecord: the record that names the PDB, empty if the image does not have it
     """
 
     BaseOfImage: int
@@ -76,7 +76,7 @@ class WrittenModule(NamedTuple):
 
 
 class WrittenSystem(NamedTuple):
-    """What SystemInfoStream has; see `decode.system.SystemInfo`."""
+    """The members of SystemInfoStream; see `decode.system.SystemInfo`."""
 
     ProcessorArchitecture: int
     ProcessorLevel: int
@@ -93,7 +93,8 @@ class WrittenSystem(NamedTuple):
 
 
 class WrittenMisc(NamedTuple):
-    """What MiscInfoStream has; None where it is not known. Times are seconds, that of creation since 1970."""
+    """The members of MiscInfoStream; None if unknown. Times are seconds; the creation time counts from
+    1970."""
 
     ProcessId: Optional[int] = None
     ProcessCreateTime: Optional[int] = None
@@ -111,7 +112,7 @@ def system_info(draft: Draft, info: WrittenSystem) -> None:
 
 
 def misc_info(draft: Draft, info: WrittenMisc) -> None:
-    """Adds MiscInfoStream. Flags1 vouches for a group of members of which the first is known."""
+    """Adds MiscInfoStream. Flags1 vouches for each group of members whose first member is known."""
     known = (
         (MISC1_PROCESS_ID, info.ProcessId),
         (MISC1_PROCESS_TIMES, info.ProcessCreateTime),
@@ -135,19 +136,19 @@ def thread_list(draft: Draft, threads: Sequence[WrittenThread]) -> None:
     """Adds ThreadListStream."""
     rows: List[bytes] = []
     parts: List[MemoryPart] = []
-    for each in threads:
-        context = draft.put(each.context)
-        start, size, place = each.stack
+    for thread in threads:
+        context = draft.put(thread.context)
+        start, size, place = thread.stack
         if size:
             parts.append(MemoryPart(4 + THREAD.size * len(rows) + _THREAD_STACK_RVA, place, size))
-        rows.append(THREAD.struct.pack(*each[:5], start, size, 0, len(each.context), context))
+        rows.append(THREAD.struct.pack(*thread[:5], start, size, 0, len(thread.context), context))
     draft.stream("ThreadListStream", counted(rows), parts)
 
 
 def thread_info_list(draft: Draft, infos: Sequence[ThreadInfo]) -> None:
     """Adds ThreadInfoListStream."""
     header = THREAD_INFO_HEADER.struct.pack(THREAD_INFO_HEADER.size, THREAD_INFO.size, len(infos))
-    draft.stream("ThreadInfoListStream", header + b"".join(THREAD_INFO.struct.pack(*each) for each in infos))
+    draft.stream("ThreadInfoListStream", header + b"".join(THREAD_INFO.struct.pack(*info) for info in infos))
 
 
 def thread_names(draft: Draft, names: Sequence[ThreadName]) -> None:
@@ -159,26 +160,28 @@ def thread_names(draft: Draft, names: Sequence[ThreadName]) -> None:
 def module_list(draft: Draft, modules: Sequence[WrittenModule]) -> None:
     """Adds ModuleListStream."""
     rows = []
-    for each in modules:
-        name, record = draft.string(each.ModuleName), draft.put(each.CvRecord) if each.CvRecord else 0
-        head = MODULE.struct.pack(*each[:4], name, *(0,) * 10, b"", len(each.CvRecord), record, 0, 0, 0, 0)
-        version = each.VersionInfo
+    for module in modules:
+        name, record = draft.string(module.ModuleName), draft.put(module.CvRecord) if module.CvRecord else 0
+        head = MODULE.struct.pack(
+            *module[:4], name, *(0,) * 10, b"", len(module.CvRecord), record, 0, 0, 0, 0
+        )
+        version = module.VersionInfo
         rows.append(head[:24] + version + head[24 + len(version) :])
     draft.stream("ModuleListStream", counted(rows))
 
 
 def unloaded_module_list(draft: Draft, modules: Sequence[MinidumpUnloadedModule]) -> None:
     """Adds UnloadedModuleListStream."""
-    rows = [UNLOADED.struct.pack(*each[:4], draft.string(each.ModuleName)) for each in modules]
+    rows = [UNLOADED.struct.pack(*module[:4], draft.string(module.ModuleName)) for module in modules]
     header = UNLOADED_HEADER.struct.pack(UNLOADED_HEADER.size, UNLOADED.size, len(rows))
     draft.stream("UnloadedModuleListStream", header + b"".join(rows))
 
 
 def memory_info_list(draft: Draft, infos: Iterable[MemoryInfo]) -> int:
-    """Adds MemoryInfoListStream, and returns how many regions it has."""
+    """Adds MemoryInfoListStream, and returns the number of its regions."""
     data, count = bytearray(MEMORY_INFO_HEADER.size), 0
-    for each in infos:
-        data += MEMORY_INFO.struct.pack(*each[:3], 0, *each[3:], 0)
+    for info in infos:
+        data += MEMORY_INFO.struct.pack(*info[:3], 0, *info[3:], 0)
         count += 1
     MEMORY_INFO_HEADER.struct.pack_into(data, 0, MEMORY_INFO_HEADER.size, MEMORY_INFO.size, count)
     draft.stream("MemoryInfoListStream", bytes(data))
@@ -186,7 +189,7 @@ def memory_info_list(draft: Draft, infos: Iterable[MemoryInfo]) -> int:
 
 
 def handle_data(draft: Draft, handles: Iterable[HandleDescriptor]) -> int:
-    """Adds HandleDataStream, and returns how many handles it has."""
+    """Adds HandleDataStream, and returns the number of its handles."""
     data, count = bytearray(HANDLE_HEADER.size), 0
     for handle, kind, name, *rest in handles:
         data += HANDLE.struct.pack(handle, draft.string(kind), draft.string(name), *rest, 0, 0)
@@ -197,24 +200,24 @@ def handle_data(draft: Draft, handles: Iterable[HandleDescriptor]) -> int:
 
 
 def comments(draft: Draft, custody: str, absences: str) -> None:
-    """Adds CommentStreamW, which says where the dump comes from, and CommentStreamA: what it lacks."""
+    """Adds CommentStreamW, with the origin of the dump, and CommentStreamA, with the missing data."""
     draft.stream("CommentStreamW", custody.encode("utf-16-le", "replace") + b"\0\0")
     draft.stream("CommentStreamA", absences.encode("ascii", "backslashreplace") + b"\0")
 
 
 def thread_states(draft: Draft, states: ThreadStates) -> int:
-    """Adds WinstacksThreadListStream, and returns where in the file UnreadBytes lies."""
+    """Adds WinstacksThreadListStream, and returns the file offset of UnreadBytes."""
     rows = [
         THREAD_STATE.struct.pack(
-            each.ThreadId,
-            each.Machine,
-            *(NO_VALUE if value is None else value & 0xFF for value in (each.State, each.WaitReason)),
-            bits_of(each.unknown),
-            bits_of(each.unsure),
-            draft.string(each.Status),
-            each.known,
+            thread.ThreadId,
+            thread.Machine,
+            *(NO_VALUE if value is None else value & 0xFF for value in (thread.State, thread.WaitReason)),
+            bits_of(thread.unknown),
+            bits_of(thread.unsure),
+            draft.string(thread.Status),
+            thread.known,
         )
-        for each in states.threads.values()
+        for thread in states.threads.values()
     ]
     header = THREADS_HEADER.struct.pack(
         *(THREADS_HEADER.size, THREAD_STATE.size, len(rows), states.flags),
