@@ -112,7 +112,7 @@ class Databases:
         if flags is None:
             lost = Word.FLAGS_UNREADABLE if self._flags_are_lost(space) else None
             return status(lost, found.status if space.kernel else NOTHING)
-        if not flags & wanted:
+        if not flags & required:
             return found.status if space.kernel else NOTHING
         return found.status or (NOTHING if databases else status(Word.NO_DATABASE))
 
@@ -135,9 +135,9 @@ class Databases:
         return found.log_status if flags & globalflags.MAKES_USER_DATABASE else NOTHING
 
     def _flags_are_lost(self, space: AddressSpace) -> bool:
-        """Tells whether NtGlobalFlag of a space is not in the image, though memory of the space may be.
+        """Returns whether NtGlobalFlag of a space is missing although the image has other memory of the space.
 
-        Of a process in the isolated user mode (LsaIso.exe) no private memory at all is in an image.
+        An image has no private memory of a process in isolated user mode (LsaIso.exe).
         """
         if not globalflag.is_lost(self._image, space):
             return False
