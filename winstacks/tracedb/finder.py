@@ -135,7 +135,7 @@ class Databases:
         return found.log_status if flags & globalflags.MAKES_USER_DATABASE else NOTHING
 
     def _flags_are_lost(self, space: AddressSpace) -> bool:
-        """Returns whether NtGlobalFlag of a space is missing although the image has other memory of the space.
+        """Returns whether NtGlobalFlag of a space is missing although other memory of the space is here.
 
         An image has no private memory of a process in isolated user mode (LsaIso.exe).
         """
