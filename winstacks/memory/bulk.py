@@ -38,7 +38,7 @@ def machine_of(layer: interfaces.layers.DataLayerInterface) -> Machine:
     """Returns the machine whose page tables a layer reads.
 
     Raises:
-            UnsupportedMachineError: the layer's machine is not supported
+        UnsupportedMachineError: the layer's machine is not supported
     """
     if not isinstance(layer, intel.Intel):
         raise UnsupportedMachineError(str(layer.metadata.get("architecture", "unknown")))
@@ -106,7 +106,7 @@ class PhysicalClaims:
         """Claims a range up to the first byte whose physical memory was claimed before, at whatever address.
 
         Returns:
-                The end of the part that is now claimed; `start` if the first byte was claimed before.
+            The end of the part that is now claimed; `start` if the first byte was claimed before.
         """
         position = start
         while position < end:
@@ -239,7 +239,7 @@ class _Copies:
         """Adds one to the count of each page that a piece maps.
 
         Yields:
-                (start, end, whether it was mapped too often) of the piece, or of each page if one page was
+            (start, end, whether it was mapped too often) of the piece, or of each page if one page was
         """
         counts, most = self._counts, 0
         numbers = range(start // PAGE_SIZE, (end - 1) // PAGE_SIZE + 1)

@@ -163,7 +163,7 @@ class Image:
         """Takes a kernel's symbol table for names and structures when no kernel can be walked.
 
         Args:
-                table_name: name of the table in the context; `base` is the address of its kernel
+            table_name: name of the table in the context; `base` is the address of its kernel
         """
         self._symbols_name = table_name
         self._module = self.context.module(table_name, str(self.layer.name), self.base)
@@ -249,7 +249,7 @@ class Image:
         """Warns, once, that the kernel's symbols lack something that is needed.
 
         Args:
-                what: name of a symbol, or a MissingMemberError, whose text names the missing member
+            what: name of a symbol, or a MissingMemberError, whose text names the missing member
         """
         if str(what) not in self.lacking and self.table_name:
             self.lacking[str(what)] = None
@@ -281,7 +281,7 @@ class Image:
         """Returns the structures of `symbols/windows/stacktraces/<name>.json`, the same object each time.
 
         Raises:
-                tables.MissingTableError: the file is not found
+            tables.MissingTableError: the file is not found
         """
         return self._once(("ours", name), functools.partial(_our_types, name=name))
 
@@ -297,7 +297,7 @@ class Image:
             machine: the machine whose bitness the structures have
 
         Raises:
-                tables.MissingTableError: there is no such table
+            tables.MissingTableError: there is no such table
         """
         arch = machine.arch
         names = tables.generations(kind, arch)
@@ -320,7 +320,7 @@ class Image:
         `process-<arch>` if these lack it. In the other bitness all come from our table.
 
         Raises:
-                tables.MissingTableError: our table is not found
+            tables.MissingTableError: our table is not found
         """
         return self.process_generations(machine)[0]
 
@@ -329,7 +329,7 @@ class Image:
         decides between them (`process/usertypes.py`).
 
         Raises:
-                tables.MissingTableError: our table is not found
+            tables.MissingTableError: our table is not found
         """
         return self._once(("process", machine), functools.partial(_process_types, machine=machine))
 
@@ -381,7 +381,7 @@ class Image:
 
         Args:
             space: an address space that has page tables (its `layer_name` is not empty)
-                ranges: (start, end) of the readable ranges, canonical
+            ranges: (start, end) of the readable ranges, canonical
         """
         return Memory(Windows(self.reader(space.layer_name), WINDOW), space.pointer_size, ranges)
 

@@ -150,8 +150,8 @@ def mapped(
         ranges: (start, end), disjoint and ascending, in the layer's own form
 
     Returns:
-            The (start, end) of the present parts, in the layer's own form; and how many tables were met
-            again.
+        The (start, end) of the present parts, in the layer's own form; and how many tables were met
+        again.
     """
     if not isinstance(layer, intel.Intel):
         return list(ranges), 0
@@ -173,13 +173,13 @@ class Tables:
     Args:
         context: the context that holds the layer
         layer: the layer
-            kept: tables that were read before, by (layer, physical address, bits): address spaces share the
-                tables of the kernel's half. None: no tables are kept
+        kept: tables that were read before, by (layer, physical address, bits): address spaces share the
+            tables of the kernel's half. None: no tables are kept
 
     Attributes:
         below: the layer below
         entry_size: bytes of an entry
-            span: bytes that one page table maps
+        span: bytes that one page table maps
         repeated: how often `leaves` met a table or a large page at a second address
     """
 

@@ -151,7 +151,7 @@ def load(context: interfaces.context.ContextInterface, config_path: str, name: s
         The name of the table in the context's symbol space.
 
     Raises:
-            MissingTableError: the file is not found
+        MissingTableError: the file is not found
     """
     table_name = f"stacktraces_{name}"
     if table_name in context.symbol_space:
@@ -170,7 +170,7 @@ def find(name: str) -> str:
     """Returns the URL of one of our tables.
 
     Raises:
-            MissingTableError: the file is not found
+        MissingTableError: the file is not found
     """
     for folder in _BESIDE:
         for extension in constants.ISF_EXTENSIONS:
@@ -191,7 +191,7 @@ def check(arch: str) -> None:
         arch: `x64` or `x86`
 
     Raises:
-            MissingTableError: one of them is not found
+        MissingTableError: one of them is not found
     """
     for kind in KINDS:
         generations(kind, arch)
@@ -208,7 +208,7 @@ def generations(kind: str, arch: str) -> List[str]:
         arch: `x64` or `x86`
 
     Raises:
-            MissingTableError: there is no such file
+        MissingTableError: there is no such file
     """
     pattern = re.compile(rf"{kind}-(\d+(?:\.\d+)*)-{arch}\.json(?:\..*)?")
     versions = set()

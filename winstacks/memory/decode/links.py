@@ -31,10 +31,10 @@ class Break(NamedTuple):
     """The end of a walk.
 
     Attributes:
-            link: address to which the last good node points
-            reason: why the walk did not go there: the node there is `unreadable`, its opposite link does not
-                point back (`link`), or the walk became too long (`limit`). `head`: the head itself cannot be
-                read. Empty: the walk came back to the head
+        link: address to which the last good node points
+        reason: why the walk did not go there: the node there is `unreadable`, its opposite link does not
+            point back (`link`), or the walk became too long (`limit`). `head`: the head itself cannot be
+            read. Empty: the walk came back to the head
     """
 
     link: int
@@ -62,11 +62,11 @@ class Walk(NamedTuple):
     """The nodes of a list in its order, the head excluded.
 
     Attributes:
-            before: nodes that the forward walk reached from the head
-            after: nodes that the backward walk reached; empty if the forward walk came back to the head
-            gap: the two breaks; None if no node is missing between the two walks
-            altered: if no node is missing and one link is still wrong, the node (or the head) that has the
-                wrong link. Windows never leaves a list in this state: it sets the links on both sides
+        before: nodes that the forward walk reached from the head
+        after: nodes that the backward walk reached; empty if the forward walk came back to the head
+        gap: the two breaks; None if no node is missing between the two walks
+        altered: if no node is missing and one link is still wrong, the node (or the head) that has the
+            wrong link. Windows never leaves a list in this state: it sets the links on both sides
     """
 
     before: Tuple[int, ...]

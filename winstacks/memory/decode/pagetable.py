@@ -106,7 +106,7 @@ def writable(entry: int) -> bool:
     """Returns whether each process that maps a section's page may write the page itself, not only a copy.
 
     Args:
-            entry: the prototype PTE, which leads to a page in memory
+        entry: the prototype PTE, which leads to a page in memory
     """
     if entry & PRESENT:
         return bool(entry & _WRITABLE)

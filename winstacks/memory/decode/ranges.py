@@ -156,7 +156,7 @@ class Claims:
             end: address behind the last byte
 
         Returns:
-                The end of the part that is now claimed; `start` if the first byte was claimed before.
+            The end of the part that is now claimed; `start` if the first byte was claimed before.
         """
         position = start
         while position < end:

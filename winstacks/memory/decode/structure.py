@@ -63,7 +63,7 @@ def integers(data: Buffer, size: int, start: int = 0, count: Optional[int] = Non
         count: how many integers; None: as many as lie between `start` and the end of the data
 
     Raises:
-            struct.error: the data ends before the array does
+        struct.error: the data ends before the array does
     """
     if count is None:
         count = max(len(data) - start, 0) // size
@@ -105,7 +105,7 @@ class Structure:
         """Returns the first of several members that the structure has.
 
         Raises:
-                MissingMemberError: the structure has none of them
+            MissingMemberError: the structure has none of them
         """
         field = self.find(*paths)
         if field is None:
@@ -116,7 +116,7 @@ class Structure:
         """Returns the offset of the first of several members that the structure has.
 
         Raises:
-                MissingMemberError: the structure has none of them
+            MissingMemberError: the structure has none of them
         """
         return self.field(*paths).offset
 
@@ -131,7 +131,7 @@ class Structure:
         `paths`. The function raises struct.error if the data is too short.
 
         Raises:
-                MissingMemberError: the structure lacks one of them
+            MissingMemberError: the structure lacks one of them
         """
         fields = [self.field(path) for path in paths]
         order = sorted(range(len(fields)), key=lambda position: fields[position].offset)
@@ -152,7 +152,7 @@ class Structure:
         The members must be whole integers or pointers that do not overlap; the gaps between them are zeros.
 
         Raises:
-                MissingMemberError: the structure lacks one of them
+            MissingMemberError: the structure lacks one of them
         """
         code, end = "<", 0
         for field in map(self.field, paths):
@@ -172,7 +172,7 @@ class View:
     Args:
         structure: the structure
         data: little-endian bytes that hold it
-            start: offset in data at which the structure begins
+        start: offset in data at which the structure begins
     """
 
     def __init__(self, structure: Structure, data: Buffer, start: int = 0) -> None:
@@ -184,8 +184,8 @@ class View:
         """Returns a member's value.
 
         Raises:
-                MissingMemberError: the structure has no such member
-                ValueError: the data ends before the member does
+            MissingMemberError: the structure has no such member
+            ValueError: the data ends before the member does
         """
         return self.structure.field(path).of(self._data, self._start)
 
@@ -193,7 +193,7 @@ class View:
         """Returns the value of the first of several members that the structure has, or None.
 
         Raises:
-                ValueError: the data ends before the member does
+            ValueError: the data ends before the member does
         """
         field = self.structure.find(*paths)
         return None if field is None else field.of(self._data, self._start)
@@ -224,7 +224,7 @@ class Structures:
         """Returns a structure.
 
         Raises:
-                MissingMemberError: the tables do not have it
+            MissingMemberError: the tables do not have it
         """
         return self.need(name)
 
@@ -232,7 +232,7 @@ class Structures:
         """Returns the first of several structures that the tables have.
 
         Raises:
-                MissingMemberError: the tables have none of them
+            MissingMemberError: the tables have none of them
         """
         structure = self.find(*names)
         if structure is None:
