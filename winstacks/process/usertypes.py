@@ -21,7 +21,7 @@ from ..memory.image import AddressSpace, Image
 _LISTS = ("Load", "Memory", "Initialization")
 _LOCKS = ("FastPebLock", "LoaderLock")
 _MOST_KEPT = 64
-"""Processes whose structures are kept, the most recently used."""
+"""Processes whose structures are kept: if one more comes, all are dropped."""
 
 
 def user_types(image: Image, space: AddressSpace) -> Structures:
