@@ -14,12 +14,13 @@ from typing import NamedTuple, Optional, Tuple, Union
 
 
 class Word(Enum):
-    """All words that a column Status can have. The `{}` of a text is replaced by the number of its `Said`."""
+    """All words that a column Status can have. The `{}` of a text is replaced by the number of its `Said` (N
+    below)."""
 
     # Statuses are joined for each row: this hash is faster than Enum's, which hashes a text, in Python.
     __hash__ = object.__hash__
 
-    # Any kind of row.
+    # Of anything.
     UNREADABLE = "unreadable"
     """The subject of the row, or a part of it, is not in the image."""
     PARTLY_UNREADABLE = "partly unreadable"
@@ -67,15 +68,14 @@ class Word(Enum):
     ID_IN_CID_TABLE = "ID {} in PspCidTable"
     """Windows finds the process or thread by this ID; its own structure has another."""
     PAGE_TABLES_OF_PROCESS = "page tables of process {}"
-    """DirectoryTableBase belongs to another process: the memory read there is not the memory of this
-    process."""
+    """DirectoryTableBase belongs to process N: the memory read there is not the memory of this process."""
     # The image as a whole.
     FILE_PARTS_UNREADABLE = "{} parts of files unreadable"
-    """This number of parts of the files whose hash is ImageId cannot be read."""
+    """N parts of the files whose hash is ImageId cannot be read."""
     FILE_CUT = "{} % of the file missing"
-    """The file is shorter than its container, or the kernel, says: this share lies behind its end."""
+    """The file is shorter than its container, or the kernel, says: N % lie behind its end."""
     FILE_NOT_HASHED = "{} files not hashed"
-    """This number of files has no SHA-256: they are not on this machine, or cannot be read."""
+    """N files have no SHA-256: they are not on this machine, or cannot be read."""
     SHARED_DATA_UNREADABLE = "KUSER_SHARED_DATA unreadable"
     """The kernel's clock is not in the image."""
     COMPUTER_NAMES = "{} computer names"
@@ -86,7 +86,7 @@ class Word(Enum):
     THREAD_LINKS_DISAGREE = "thread links disagree"
     """One link of the list is wrong; no thread is missing. Changes during the acquisition may cause this."""
     THREAD_COUNT = "{} active threads"
-    """ActiveThreads of the process has this number; the list has fewer threads, or more."""
+    """ActiveThreads of the process is N; the list has fewer threads, or more."""
     RUNNING_ON_NO_PROCESSOR = "running on no processor"
     """KTHREAD.State says that the thread was running, but every processor was executing another thread."""
     NOT_A_THREAD = "not a thread"
@@ -119,7 +119,7 @@ class Word(Enum):
     """The stack pointer is outside the limits in the TEB: the thread may use the stack of a fiber, for
     example."""
     CODE_UNREADABLE = "code unreadable"
-    """Code is not in the image: an epilogue could have been missed, or the caller of a leaf be wrong."""
+    """Code is not in the image: the walk may have missed an epilogue, or have a wrong caller for a leaf."""
     CODE_IN_NO_MODULE = "code in no module"
     """Code in no module has no unwind data: the walk had to guess."""
     CODE_AND_UNWIND_DATA_DIFFER = "code and unwind data differ"
@@ -163,7 +163,7 @@ class Word(Enum):
     EVENTS_LOST = "events lost"
     """Later events of the ring cannot be read; the close of the handle may be among them."""
     EVENTS_UNREADABLE = "{} events unreadable"
-    """This number of events of the ring or of the object are not in the image."""
+    """N events of the ring or of the object are not in the image."""
     UNKNOWN_TYPE = "unknown type {}"
     """An event of a type that Windows does not have."""
     BEYOND_THE_RINGS_COUNTER = "beyond the ring's counter"
@@ -175,9 +175,9 @@ class Word(Enum):
     RING_UNREADABLE = "ring unreadable"
     """The ring of the process is not in the image."""
     PAGES_OF_THE_HANDLE_TABLE_UNREADABLE = "{} pages of the handle table unreadable"
-    """This number of pages of the handle table are not in the image: handles may be missing."""
+    """N pages of the handle table are not in the image: handles may be missing."""
     OBJECT_HEADERS_UNREADABLE = "{} object headers unreadable"
-    """This number of object headers are not in the image: the creators of these objects are unknown."""
+    """N object headers are not in the image: the creators of these objects are unknown."""
     # Objects.
     OBJECT_UNREADABLE = "object unreadable"
     """The object, or its name, is not in the image."""
@@ -197,7 +197,7 @@ class Word(Enum):
     EVENTS_OVERLAP = "{} events overlap"
     """Their memory was already read as events of another object, and can belong to one object only."""
     EVENTS_NOT_READ = "{} events not read"
-    """This number of events of the object are beyond the limit for the image."""
+    """N events of the object are beyond the limit for the image."""
     EVENT_LIMIT = "event limit"
     """The image has more events than the limit; the further ones were not read."""
     BUCKET = "bucket"
@@ -205,7 +205,7 @@ class Word(Enum):
     BUCKET_UNREADABLE = "bucket {} unreadable"
     """This bucket is not in the image: objects may be missing."""
     BUCKETS_UNREADABLE = "{} buckets unreadable"
-    """This number of buckets are not in the image: objects may be missing."""
+    """N buckets are not in the image: objects may be missing."""
     NO_LONGER_TRACED = "no longer traced"
     """The object's header does not mark it as traced: another object may be there now."""
     IN_NO_CHAIN = "in no chain"
@@ -223,7 +223,7 @@ class Word(Enum):
     UNLISTED = "unlisted"
     """A heap that the PEB does not list."""
     BYTES_UNREAD = "{} bytes unread"
-    """In this number of bytes of a heap no header can be recognised: the sums have only the blocks there that
+    """In N bytes of a heap no header can be recognised: the sums have only the blocks there that
     their records prove."""
     UST_WITHOUT_HPC = "+ust without +hpc"
     """XP and 2003 do not trace heap blocks with +ust alone."""
@@ -234,7 +234,7 @@ class Word(Enum):
     NO_DATABASE = "no database"
     """There is no stack trace database that could hold the trace."""
     TRACES_UNREADABLE = "{} traces unreadable"
-    """The index of the database has this number of further traces; they are not in the image."""
+    """The index of the database has N further traces; they are not in the image."""
     NO_SUCH_INDEX = "no such index"
     """The stack trace database has no trace of this number."""
     FLAGS_UNREADABLE = "flags unreadable"
@@ -260,7 +260,7 @@ class Word(Enum):
     """The number of frames is 0, more than Windows records, or more than the block holds."""
     # Databases.
     ONE_OF_DATABASES = "one of {} databases"
-    """Pointers in the data of ntdll lead to this number of valid databases; ntdll uses only one."""
+    """Pointers in the data of ntdll lead to N valid databases; ntdll uses only one."""
     NO_POINTER = "no pointer"
     """No global variable in the image points to the database."""
     NO_NTDLL = "no ntdll"
@@ -300,12 +300,12 @@ class Word(Enum):
     ON_ANOTHER_LIST = "on another list"
     """ntdll keeps one list of critical sections; the locks of the PEB belong to another list."""
     ON_ONE_OF_LISTS = "on one of {} lists"
-    """ntdll keeps one list of critical sections; which of these lists it is, is unknown."""
+    """ntdll keeps one list of critical sections; it is unknown which of these N is that list."""
     # Owners of locks.
     NO_THREAD = "no thread"
     """The owner is not a thread: ExSetResourceOwnerPointer stored another value there."""
     RESOURCES_OVERLAP = "{} resources overlap"
-    """This number of further resources are on the list; their memory overlaps others, and they are not
+    """N further resources are on the list; their memory overlaps others, and they are not
     shown."""
     OWNER_TABLE_UNREADABLE = "owner table unreadable"
     """The table of owners, or a part of it, is not in the image."""
@@ -320,12 +320,12 @@ class Word(Enum):
     OWNERS_UNKNOWN = "owners unknown"
     """The kernel's symbols do not describe the owners of a fast resource."""
     OWNERS_MISSING = "{} owners missing"
-    """ActiveEntries counts this number of owners more than the lock's entries name."""
+    """ActiveEntries counts N more owners than the lock's entries name."""
     # Owners of locks in a flat table.
     OWNED_BY = "owned by {members}"
     """These threads, by their IDs, own the lock at the same time; TID is the first of them."""
     MORE_OWNERS = "{} more owners"
-    """This number of threads own the lock besides those that are named."""
+    """N threads own the lock besides those that are named."""
     # Modules.
     PARTLY_UNLINKED = "partly unlinked"
     """Only one of the loader lists has the module."""
@@ -394,7 +394,7 @@ class Word(Enum):
     EXCEPTION = "exception {members}"
     """The dump was made when the thread raised this exception."""
     BEYOND_THE_FILE = "{} bytes beyond the end of the file"
-    """The file is shorter than its headers say: this number of bytes is missing."""
+    """The file is shorter than its headers say: N bytes are missing."""
     MORE_THAN_THE_STREAM = "more than the stream holds: {members}"
     """A count is larger than its stream has room for: the entries that fit are read."""
     FEWER_THAN_THE_STREAM = "fewer than the stream holds: {members}"
@@ -404,14 +404,14 @@ class Word(Enum):
     TWICE = "given before"
     """Another item of the same kind comes before it, and is used."""
     RANGES_OVERLAP = "{} memory ranges overlap"
-    """This number of ranges share addresses, or bytes of the file, with earlier ranges, which are used."""
+    """N ranges share addresses, or bytes of the file, with earlier ranges, which are used."""
     # Dumps that are written.
     NO_32_BIT_HALF = "no 32-bit half"
     """The process runs no 32-bit code: --format wow64 has nothing to write."""
     ZERO_FOR_UNKNOWN = "unknown and 0 in {}"
-    """The image lacks the member; in this number of structures of the stream it is 0 or empty."""
+    """The image lacks the member; in N structures of the stream it is 0 or empty."""
     BYTES_ARE_ZERO = "{} unreadable bytes are 0"
-    """This many bytes could not be read when the dump was written, although the page tables map them."""
+    """N bytes could not be read when the dump was written, although the page tables map them."""
     # Small kernel dumps.
     NOT_IN_THE_DUMP = "not in the dump: {members}"
     """A small kernel dump lacks these: the kernel's symbols, or a larger dump, would give them."""
