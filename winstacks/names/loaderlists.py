@@ -89,10 +89,10 @@ class LoaderLists:
             return [], False
         # Names, ntdll and databases of one process ask for its lists one after the other.
         key = space.layer_name, space.peb
-        known = self._last.get(space.machine)
-        if known is None or known[0] != key:
-            known = self._last[space.machine] = key, self._read(space)
-        return known[1]
+        cached = self._last.get(space.machine)
+        if cached is None or cached[0] != key:
+            cached = self._last[space.machine] = key, self._read(space)
+        return cached[1]
 
     def _read(self, space: AddressSpace) -> LoaderList:
         form, memory = self._form(space), self._image.memory(space)
@@ -133,8 +133,8 @@ class LoaderLists:
         form, memory = self._form(space), self._image.memory(space)
         stamp = form.stamp
         if space.kernel:
-            own = self._image.types.find("_KLDR_DATA_TABLE_ENTRY")
-            stamp = None if own is None else own.find("TimeDateStamp")
+            kernel_entry = self._image.types.find("_KLDR_DATA_TABLE_ENTRY")
+            stamp = None if kernel_entry is None else kernel_entry.find("TimeDateStamp")
         name = memory.read(entry.address + form.path, 2 * memory.pointer_size)
         path = None if name is None else memory.unicode_string(name)
         return LoaderDetails(None if stamp is None else memory.member(entry.address, stamp), path)

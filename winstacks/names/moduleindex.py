@@ -250,13 +250,13 @@ def _functions(
     return table, fault
 
 
-def _without_headers(table: Optional[interfaces.symbols.SymbolTableInterface], said: Status) -> ModuleIndex:
+def _without_headers(table: Optional[interfaces.symbols.SymbolTableInterface], fault: Status) -> ModuleIndex:
     """Makes the index of a module whose headers cannot be used, from the caller's symbols."""
     if table is None:
-        return without_anything(said)
+        return without_anything(fault)
     symbols = pdbsymbols.from_table(table)
     names = PdbNames(symbols.rvas, symbols.names)
-    return ModuleIndex(None, None, symbols, None, names, said)
+    return ModuleIndex(None, None, symbols, None, names, fault)
 
 
 def without_anything(said: Status) -> ModuleIndex:

@@ -131,9 +131,9 @@ class PdbSymbols:
         if not _PLAIN_NAME.fullmatch(pdb.pdb_name):
             return None
         for url in local_urls(pdb):
-            found = from_url(url)
-            if found is not None:
-                return found
+            symbols = from_url(url)
+            if symbols is not None:
+                return symbols
             vollog.warning(f"The symbols at {url} cannot be read")
         if self._fetch_symbols and self._fetch(pdb):
             for url in _files(pdb):

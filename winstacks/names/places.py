@@ -177,9 +177,9 @@ class MappedPlace:
             self._file, self._read = self._read(), None
         if self._file == "":
             return PRIVATE
-        said = _UNNAMED if self._file is None else NOTHING
+        fault = _UNNAMED if self._file is None else NOTHING
         file = self._file or "unknown"
-        return Name(f"<mapped:{file}>+{address - self._start:#x}", NONE, said, words.MAPPED)
+        return Name(f"<mapped:{file}>+{address - self._start:#x}", NONE, fault, words.MAPPED)
 
 
 class ModulePlace:
@@ -231,7 +231,7 @@ class ModulePlace:
             self.index = self._load()
             checked = self._check() if self._check else None
             self._status = status(self.module.status, checked, self.index.status)
-            backings = (_BACKINGS[said.word] for said in self._status if said.word in _BACKINGS)
+            backings = (_BACKINGS[fault.word] for fault in self._status if fault.word in _BACKINGS)
             self._backing = next(backings, IMAGE)
             self._find = self.index.names.find
             self._told = None if self._witness is None else self._witness(self.index)
@@ -240,18 +240,18 @@ class ModulePlace:
     def name(self, address: int, lookup: int) -> Name:
         if self.index is None:
             self.prepare()
-        base, said = self._base, self._status
+        base, faults = self._base, self._status
         if self._told is not None:
-            said = status(said, self._told(lookup - base))
+            faults = status(faults, self._told(lookup - base))
         label = self._find(lookup - base)
         if label is None:
-            return _name(Name, (f"{self._plain}+{address - base:#x}", MODULE, said, self._backing))
+            return _name(Name, (f"{self._plain}+{address - base:#x}", MODULE, faults, self._backing))
         rva, name, source = label
         offset = address - base - rva
         if offset > 0:
-            return _name(Name, (f"{self._plain}!{name}+{offset:#x}", source, said, self._backing))
+            return _name(Name, (f"{self._plain}!{name}+{offset:#x}", source, faults, self._backing))
         shown = f"{self._plain}!{name}{offset:#x}" if offset else f"{self._plain}!{name}"
-        return Name(shown, source, said, self._backing)
+        return Name(shown, source, faults, self._backing)
 
 
 class OverlapPlace:

@@ -139,8 +139,8 @@ def vad_at(vads: Sequence[Region], address: int) -> Optional[Region]:
     return vads[index] if index >= 0 and address < vads[index].end else None
 
 
-def _module(base: int, size: int, path: str, said: Status) -> Module:
-    return Module(base, size, text.module_name(path), text.file_name(path), said)
+def _module(base: int, size: int, path: str, faults: Status) -> Module:
+    return Module(base, size, text.module_name(path), text.file_name(path), faults)
 
 
 def _size(entry: LoaderEntry, vads: Sequence[Region]) -> Tuple[int, Status]:

@@ -200,8 +200,8 @@ class _Refs:
                 (event,) = self._decoder.events(data)
                 yield self._event(described, process, event, faults)
         if unreadable or not count:
-            lost = Said(Word.EVENTS_UNREADABLE, unreadable) if unreadable else None
-            yield ObjectEvent(described, process, status=status(faults, lost))
+            missing_events = Said(Word.EVENTS_UNREADABLE, unreadable) if unreadable else None
+            yield ObjectEvent(described, process, status=status(faults, missing_events))
 
     def _used(self, start: int, info: RefInfo) -> int:
         """Returns the number of events of an object: more than NextPos if plausible events lie behind it."""
@@ -278,14 +278,14 @@ class _Stacks:
 def _objects(image: Image, objects: Objects) -> Iterator[int]:
     """Yields the addresses of the headers of the objects that can be found without the tables of traces."""
     ids = image.service(CidTable)
-    listed = [each.eprocess for each in image.service(ProcessList).processes()]
-    for body in (*listed, *ids.processes, *ids.threads):
+    processes = [process.eprocess for process in image.service(ProcessList).processes()]
+    for body in (*processes, *ids.processes, *ids.threads):
         yield objects.header_of(body)
     try:
         tables = image.service(HandleTables)
     except MissingMemberError:
         return
-    for eprocess in listed:
+    for eprocess in processes:
         table = tables.of(eprocess) or tables.listed(eprocess)
         for entry in tables.entries(table) if table is not None and table.address else ():
             if entry is not None:

@@ -54,8 +54,8 @@ class HandleTables:
         debug = types.find("_RTL_CRITICAL_SECTION_DEBUG")
         wide = debug is not None and debug.has("CreatorBackTraceIndexHigh")
         flags = globalflag.read(image, image.kernel) or 0
-        kept = image.machine is Machine.I386 and not wide
-        creators = kept and bool(flags & globalflags.FLG_KERNEL_STACK_TRACE_DB)
+        index_kept = image.machine is Machine.I386 and not wide
+        creators = index_kept and bool(flags & globalflags.FLG_KERNEL_STACK_TRACE_DB)
         self._links = table.find("HandleTableList")
         self._quota = table.find("QuotaProcess")
         self._head = image.needed("HandleTableListHead")

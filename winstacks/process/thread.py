@@ -81,7 +81,6 @@ class Thread(NamedTuple):
             stands for a damaged list, and without a kernel
         space: native address space of the thread's process
         wow64: 32-bit half of the process, None if it has none
-        wow64: the 32-bit half of its process, None if it has none
         processor: number of the processor that is executing the thread
         system_call_number, first_argument: number and first argument of the thread's last system call from
             user mode (7 and later)
