@@ -81,7 +81,7 @@ class ActingSpaces:
         known = event.space if pid in (None, event.space.pid) else self._spaces.get(pid)
         if known is not None:
             return known
-        # An ID that a whole list does not have is that of a process that has ended.
+        # If the whole list lacks an ID, the process with this ID has ended.
         lost = pid != KERNEL_PID and self._image.service(ProcessList).status
         return unknown_process(self._image, pid) if lost else self._image.kernel
 

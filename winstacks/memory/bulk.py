@@ -3,8 +3,8 @@
 """Bulk reads through Volatility's layers.
 
 Volatility addresses a 64-bit layer by the low 48 bits; Windows stores canonical (sign-extended) addresses.
-All modules of this package use canonical addresses (`decode/machine` has both forms); this module gives a
-layer the form that it takes.
+All modules of this package use canonical addresses (`decode/machine` has both forms); this module converts an
+address to the form that a layer takes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CHUNK = 0x100000
 Mapping = Callable[
     [interfaces.context.ContextInterface, linear.LinearlyMappedLayer, int, int], Iterator[pages.Piece]
 ]
-"""What `pages.mapping` is: finds what is present of a range of a layer."""
+"""The type of `pages.mapping`: returns the present pieces of a range of a layer."""
 
 MAX_COPIES = 256
 """If a range maps one physical page more often than this, only the first mappings count as present, unless
@@ -38,7 +38,7 @@ def machine_of(layer: interfaces.layers.DataLayerInterface) -> Machine:
     """Returns the machine whose page tables a layer reads.
 
     Raises:
-        UnsupportedMachineError: the layer is of no machine that is supported
+        UnsupportedMachineError: the layer's machine is not supported
     """
     if not isinstance(layer, intel.Intel):
         raise UnsupportedMachineError(str(layer.metadata.get("architecture", "unknown")))
@@ -56,20 +56,20 @@ class CrashDump(NamedTuple):
 def crash_dump(
     context: interfaces.context.ContextInterface, layer: interfaces.layers.DataLayerInterface
 ) -> Optional[CrashDump]:
-    """Returns the header of the crash dump on which a layer rests, None where it rests on none.
+    """Returns the header of the crash dump on which a layer rests, None if it rests on none.
 
     Args:
         context: the context that holds the layers
         layer: a layer, such as the kernel's
     """
-    waiting = [layer]
-    while waiting:
-        below = waiting.pop()
-        if isinstance(below, crash.WindowsCrashDump32Layer):
-            header = below.get_header()
-            parameters = tuple(int(each) for each in header.BugCheckCodeParameter)
-            return CrashDump(int(below.dump_type), int(header.BugCheckCode), parameters)
-        waiting += [context.layers[name] for name in below.dependencies]
+    layers = [layer]
+    while layers:
+        current = layers.pop()
+        if isinstance(current, crash.WindowsCrashDump32Layer):
+            header = current.get_header()
+            parameters = tuple(int(parameter) for parameter in header.BugCheckCodeParameter)
+            return CrashDump(int(current.dump_type), int(header.BugCheckCode), parameters)
+        layers += [context.layers[name] for name in current.dependencies]
     return None
 
 
@@ -82,7 +82,7 @@ def masked(layer: interfaces.layers.DataLayerInterface, address: int) -> int:
 
 
 def physical(layer: interfaces.layers.DataLayerInterface, address: int) -> int:
-    """Returns where an address lies in the layer below, or the address itself where that is not known."""
+    """Returns the address in the layer below that an address maps to, or the address itself if unknown."""
     if not isinstance(layer, linear.LinearlyMappedLayer):
         return address
     try:
@@ -92,7 +92,7 @@ def physical(layer: interfaces.layers.DataLayerInterface, address: int) -> int:
 
 
 class PhysicalClaims:
-    """Ranges of virtual addresses whose physical memory is taken: page tables may map a page many times.
+    """Claims ranges of virtual addresses by their physical memory: page tables may map a page many times.
 
     Args:
         layer: a virtual layer
@@ -103,10 +103,10 @@ class PhysicalClaims:
         self._claims = Claims()
 
     def claim(self, start: int, end: int) -> int:
-        """Takes a range up to where memory begins that was taken before, at whatever address.
+        """Claims a range up to the first byte whose physical memory was claimed before, at whatever address.
 
         Returns:
-            The end of the part that was free and is now taken; `start` if the first byte was taken before.
+            The end of the part that is now claimed; `start` if the first byte was claimed before.
         """
         position = start
         while position < end:
@@ -130,15 +130,15 @@ def read_extents(
 ) -> Extents:
     """Reads the present parts of a range of virtual memory, in as few reads as its physical runs allow.
 
-    It does not raise for pages that are not in the image, and does not fill Volatility's read cache.
+    Pages that are not in the image raise no error. The read does not fill Volatility's read cache.
 
     Args:
         context: the context that holds the layer
         layer_name: a virtual (or physical) layer
         start: first address, canonical or masked
         length: bytes; the part beyond the layer's end is not present
-        mapping: finds what is present of the layer
-        tables: the layer's page tables, where they are kept
+        mapping: returns the present pieces of a range of the layer
+        tables: the layer's page tables, if they are kept
 
     Returns:
         The bytes present, at canonical addresses.
@@ -162,15 +162,15 @@ def _within_a_page(
     length: int,
     tables: Optional[pages.Tables] = None,
 ) -> Optional[bytes]:
-    """Reads a range that crosses no page border, as most structures do; None unless it is in one piece."""
-    place = None if tables is None else tables.place(start)
-    if tables is not None and place is not None:
-        start, layer = place, tables.below
+    """Reads a range that crosses no page border, as most structures do; None if it is not in one piece."""
+    target = None if tables is None else tables.place(start)
+    if tables is not None and target is not None:
+        start, layer = target, tables.below
     while isinstance(layer, linear.LinearlyMappedLayer):
-        found = tuple(layer.mapping(start, length, ignore_errors=True))
-        if len(found) != 1 or found[0][1] != length:
+        pieces = tuple(layer.mapping(start, length, ignore_errors=True))
+        if len(pieces) != 1 or pieces[0][1] != length:
             return None
-        start, layer = found[0][2], context.layers[found[0][4]]
+        start, layer = pieces[0][2], context.layers[pieces[0][4]]
     try:
         return layer.read(start, length)
     except exceptions.InvalidAddressException:
@@ -178,7 +178,7 @@ def _within_a_page(
 
 
 def of_pieces(context: interfaces.context.ContextInterface, pieces: Iterable[pages.Piece]) -> Extents:
-    """Reads pieces of a range whose places in the layer below are known.
+    """Reads pieces of a range whose addresses in the layer below are known.
 
     Args:
         context: the context that holds the layers
@@ -223,14 +223,14 @@ def _of_pieces(
     """Yields (offset, bytes) of the readable parts of pieces."""
     copies = _Copies()
     for offset, size, mapped, below in pieces:
-        for low, high, often in copies.count(mapped, mapped + size):
-            for found, data in _runs(context, below, low, high - low):
-                if not often or data.count(0) == len(data):
-                    yield offset + found - mapped, data
+        for low, high, repeated in copies.count(mapped, mapped + size):
+            for position, data in _runs(context, below, low, high - low):
+                if not repeated or data.count(0) == len(data):
+                    yield offset + position - mapped, data
 
 
 class _Copies:
-    """How often a range maps each page of the layer below."""
+    """Counts how often a range maps each page of the layer below."""
 
     def __init__(self) -> None:
         self._counts: Dict[int, int] = {}
@@ -239,7 +239,7 @@ class _Copies:
         """Adds one to the count of each page that a piece maps.
 
         Yields:
-            (start, end, whether it was mapped too often): the piece, or its pages if one of them was
+            (start, end, whether it was mapped too often) of the piece, or of each page if one page was
         """
         counts, most = self._counts, 0
         numbers = range(start // PAGE_SIZE, (end - 1) // PAGE_SIZE + 1)
@@ -257,7 +257,7 @@ class _Copies:
 def _read(
     layer: interfaces.layers.DataLayerInterface, start: int, length: int
 ) -> Iterator[Tuple[int, bytes]]:
-    """Reads a layer that maps to no other, in bounded pieces."""
+    """Reads a layer that maps to no other layer, in bounded pieces."""
     for offset in range(start, start + length, _CHUNK):
         size = min(_CHUNK, start + length - offset)
         try:

@@ -16,21 +16,21 @@ Item = TypeVar("Item")
 def collector_paused() -> Iterator[None]:
     """Keeps Python's collector of cycles from running, and lets it run again at the end if it did before.
 
-    Grids keep every row. The collector goes through all of them again and again and finds nothing to free: of
-    a hundred thousand rows that takes a quarter of the time. What no cycle holds is freed as ever, and what
-    was made meanwhile counts as old afterwards, without being looked at. Use it around what makes many rows
-    and few cycles.
+    Grids keep every row. The collector goes through all rows again and again and finds nothing to free: with
+    a hundred thousand rows that takes a quarter of the time. Objects outside cycles are freed as usual.
+    Objects created meanwhile count as old afterwards, without being examined. Use it around code that makes
+    many rows and few cycles.
     """
     if not gc.isenabled():
         yield
         return
-    # The circles that were made before this are young: they would be old afterwards.
+    # Cycles that were made before this are young: they would be old afterwards.
     gc.collect(1)
     gc.disable()
     try:
         yield
     finally:
-        # This moves all that is young to what is old. What somebody has frozen for good would be moved, too.
+        # This moves all young objects to the old generation. It would also unfreeze objects frozen by others.
         if not gc.get_freeze_count():
             gc.freeze()
             gc.unfreeze()
@@ -38,12 +38,12 @@ def collector_paused() -> Iterator[None]:
 
 
 def paused_by_group(items: Iterable[Item], group: Callable[[Item], object]) -> Iterator[Item]:
-    """Yields items unchanged. The collector runs only between groups of items in a row that belong together.
+    """Yields items unchanged. The collector runs only between groups of adjacent items with one key.
 
     Args:
         items: the items
         group: returns the key of the group to which an item belongs
     """
-    for _, together in itertools.groupby(items, group):
+    for _, members in itertools.groupby(items, group):
         with collector_paused():
-            yield from together
+            yield from members

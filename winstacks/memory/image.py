@@ -1,14 +1,14 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""A memory image, everything that is true of the whole of it found once, and the record of an address space.
+"""A memory image: facts about the whole image, each found once, and the record of an address space.
 
     image = Image(context, "kernel", config_path)
     for space in AddressSpaces.list_spaces(image):
         memory = image.memory(space)
 
-All other modules take an image instead of a context and the name of a kernel's module. Where no kernel is
-known, as in bytes that hold one process, `Image.of_layer` makes an image without a kernel: `symbol` returns
-None there, and `types` has no structure.
+All other modules take an image instead of a context and the name of a kernel's module. If no kernel is known,
+as in bytes that hold one process, `Image.of_layer` makes an image without a kernel: `symbol` returns None
+there, and `types` has no structure.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ class AddressSpace(NamedTuple):
     A WoW64 process is two of them over the same layer: the 64-bit one and the 32-bit one (`wow64`).
 
     Attributes:
-        pid: 0 for the kernel, None where it is not known
-        process: the name of its image, empty where it is not known
-        machine: the machine whose code runs in it
-        layer_name: the layer through which it is read; empty if its page tables cannot be read
-        wow64: the 32-bit half of a 64-bit process
-        kernel: the kernel's own space
-        eprocess: address of its _EPROCESS, 0 where none is known
-        peb: address of the PEB of this half, 0 if it has none
-        status: why the space cannot be read; empty if it can
-        remark: what contradicts itself about the process, though its space may be readable
+        pid: 0 for the kernel, None if unknown
+        process: image name of the process, empty if unknown
+        machine: machine whose code runs in the space
+        layer_name: name of the layer through which the space is read; empty if its page tables cannot be read
+        wow64: whether this is the 32-bit half of a 64-bit process
+        kernel: whether this is the kernel's own space
+        eprocess: canonical address of the process's _EPROCESS, 0 if none is known
+        peb: canonical address of the PEB of this half, 0 if it has none
+        status: reason why the space cannot be read; empty if it can
+        remark: contradictions about the process, though the space may be readable
     """
 
     pid: Optional[int]
@@ -65,18 +65,18 @@ class AddressSpace(NamedTuple):
 
     @property
     def arch(self) -> str:
-        """`x64` or `x86`, as the column Arch has it."""
+        """`x64` or `x86`, as in the column Arch."""
         return self.machine.arch
 
     @property
     def known_name(self) -> Optional[str]:
-        """The name of its image, None where that is not in the image."""
-        lost = not self.process and says(self.remark, Word.PROCESS_UNREADABLE)
-        return None if lost else self.process
+        """The name of the process, None if it is not in the image."""
+        unreadable = not self.process and says(self.remark, Word.PROCESS_UNREADABLE)
+        return None if unreadable else self.process
 
     @property
     def pid_text(self) -> str:
-        """Its ID in words."""
+        """The process ID as text, `unreadable` if it is unknown."""
         return "unreadable" if self.pid is None else str(self.pid)
 
     @property
@@ -94,7 +94,7 @@ Service = TypeVar("Service")
 Item = TypeVar("Item")
 
 MAX_LAYERS = 4
-"""Layers whose memory an image keeps, those that were asked for last: an image may have thousands."""
+"""Layers whose memory an image keeps, the most recently used: an image may have thousands."""
 
 
 class Image:
@@ -103,22 +103,23 @@ class Image:
     Args:
         context: the context that holds the image's layers
         kernel_module_name: the name of the kernel's module in the context
-        config_path: where the configuration of our symbol tables goes
+        config_path: configuration path for our symbol tables
 
     Attributes:
         context: the context
-        config_path: as given
+        config_path: configuration path for our symbol tables
         layer: the layer through which the kernel is read
-        machine: the machine; of a process of another bitness its space says so
+        machine: the machine; the space of a process of another bitness has its own
         pointer_size: bytes of a pointer of the machine: 4 or 8
-        arch: the machine as the column Arch has it
-        table_name: the kernel's symbol table, empty where no kernel can be walked
-        base: canonical address of the kernel, 0 without one
+        arch: the machine as in the column Arch
+        table_name: name of the kernel's symbol table, empty if no kernel can be walked
+        base: canonical address of the kernel, 0 without a kernel
         types: the structures of the kernel's symbol table
         kernel: the kernel's address space
-        threads_only: whether the input has stacks of threads, and nothing that Windows recorded, such as
-            databases, locks, heaps and handles
-        lacking: what was needed and the kernel's symbols lack, in the order in which it was asked for
+        threads_only: whether the input has stacks of threads only, without the records of Windows: databases,
+            locks, heaps and handles
+        lacking: symbols and members that were needed and that the kernel's symbols lack, in the order of the
+            requests
     """
 
     def __init__(
@@ -148,9 +149,9 @@ class Image:
 
         Args:
             context: the context that holds the layer
-            layer_name: a layer whose addresses are those of a process
-            machine: the machine of the process, or that of its 64-bit half
-            config_path: where the configuration of our symbol tables goes
+            layer_name: a layer with the addresses of a process
+            machine: the machine of the process; for a WoW64 process the machine of its 64-bit half
+            config_path: configuration path for our symbol tables
         """
         image = cls.__new__(cls)
         image._kernel_module_name = ""
@@ -159,10 +160,10 @@ class Image:
         return image
 
     def take_symbols(self, table_name: str) -> None:
-        """Takes a kernel's symbol table for names and structures, where no kernel can be walked.
+        """Takes a kernel's symbol table for names and structures when no kernel can be walked.
 
         Args:
-            table_name: the table, in the context; `base` is where its kernel lies
+            table_name: name of the table in the context; `base` is the address of its kernel
         """
         self._symbols_name = table_name
         self._module = self.context.module(table_name, str(self.layer.name), self.base)
@@ -205,14 +206,14 @@ class Image:
 
     @functools.cached_property
     def page_count(self) -> int:
-        """How many pages the image's files have: in proportion to these is what is read and kept."""
-        waiting, sizes = [self.layer], {}
-        while waiting:
-            layer = waiting.pop()
+        """The number of pages of the image's files: limits on reading and keeping are proportional to it."""
+        layers, sizes = [self.layer], {}
+        while layers:
+            layer = layers.pop()
             if layer.name not in sizes:
                 below = [self.context.layers[name] for name in layer.dependencies]
                 sizes[layer.name] = 0 if below else layer.maximum_address + 1
-                waiting += below
+                layers += below
         return max(sum(sizes.values()) // PAGE_SIZE, 1)
 
     def symbol(self, *names: str) -> Optional[int]:
@@ -223,20 +224,20 @@ class Image:
         return None
 
     def needed(self, *names: str) -> Optional[int]:
-        """Returns what `symbol` returns, and warns if it is None: every kernel has one of these symbols."""
-        found = self.symbol(*names)
-        if found is None:
+        """Returns the result of `symbol`, and warns if it is None: every kernel has one of these symbols."""
+        address = self.symbol(*names)
+        if address is None:
             self.lacks(" or ".join(names))
-        return found
+        return address
 
     def needed_member(self, name: str, *paths: str) -> Optional[Field]:
-        """Returns where the first of several members of a structure of the kernel's table lies.
+        """Returns the field of the first of several members that a structure of the kernel's table has.
 
-        None, with a warning, if the structure has none of them.
+        Returns None, with a warning, if the structure has none of them.
 
         Args:
-            name: of the structure
-            paths: members of which the structure has one in every kernel
+            name: name of the structure
+            paths: members; every kernel's structure has one of them
         """
         try:
             return self.types[name].field(*paths)
@@ -248,26 +249,26 @@ class Image:
         """Warns, once, that the kernel's symbols lack something that is needed.
 
         Args:
-            what: the name of a symbol, or a MissingMemberError, whose text says what is missing
+            what: name of a symbol, or a MissingMemberError, whose text names the missing member
         """
         if str(what) not in self.lacking and self.table_name:
             self.lacking[str(what)] = None
             vollog.warning(f"Not in the kernel's symbols, so that rows are missing or say less: {what}")
 
     def possible(self, items: Iterable[Item]) -> Iterator[Item]:
-        """Yields items, up to where the kernel's symbols lack what is needed: a warning names that."""
+        """Yields items until the kernel's symbols lack a needed member: a warning names the member."""
         try:
             yield from items
         except MissingMemberError as error:
             self.lacks(error)
 
     def symbol_table(self) -> Optional[interfaces.symbols.SymbolTableInterface]:
-        """Returns the kernel's symbol table, None where there is none."""
+        """Returns the kernel's symbol table, None if there is none."""
         name = self.table_name or self._symbols_name
         return self.context.symbol_space[name] if name else None
 
     def object_at(self, type_name: str, address: int) -> interfaces.objects.ObjectInterface:
-        """Returns a kernel structure as an object of Volatility, for what only Volatility can do with it.
+        """Returns a kernel structure as an object of Volatility, for uses that need such an object.
 
         Args:
             type_name: the structure, such as `_EPROCESS`
@@ -280,22 +281,23 @@ class Image:
         """Returns the structures of `symbols/windows/stacktraces/<name>.json`, the same object each time.
 
         Raises:
-            tables.MissingTableError: when the file is nowhere
+            tables.MissingTableError: the file is not found
         """
         return self._once(("ours", name), functools.partial(_our_types, name=name))
 
     def our_generations(self, kind: str, machine: Machine) -> Tuple[Structures, ...]:
-        """Returns the structures of all our tables of a kind and bitness, those of the newest Windows first.
+        """Returns the structures of all our tables of a kind and bitness, the newest Windows first.
 
-        Which of them the image has is decided by what it holds. Where nothing in it tells two tables apart,
-        the first of them is taken: so those of a newer build than the kernel's own come last.
+        The content of the image decides which of them it has. If the content fits two tables equally, the
+        first is
+        taken: so tables of a newer build than the kernel's own come last.
 
         Args:
             kind: one of `tables.KINDS`
             machine: the machine whose bitness the structures have
 
         Raises:
-            tables.MissingTableError: when there is none
+            tables.MissingTableError: there is no such table
         """
         arch = machine.arch
         names = tables.generations(kind, arch)
@@ -306,7 +308,7 @@ class Image:
 
     @functools.cached_property
     def _build(self) -> Optional[int]:
-        """NtBuildNumber of the kernel without its highest bits; None if it is not known."""
+        """NtBuildNumber of the kernel without its highest bits; None if unknown."""
         address = self.symbol("NtBuildNumber")
         number = None if address is None else self.memory(self.kernel).number(address, 4)
         return None if number is None else number & 0xFFFF
@@ -318,16 +320,16 @@ class Image:
         `process-<arch>` if these lack it. In the other bitness all come from our table.
 
         Raises:
-            tables.MissingTableError: when our table is nowhere
+            tables.MissingTableError: our table is not found
         """
         return self.process_generations(machine)[0]
 
     def process_generations(self, machine: Machine) -> Tuple[Structures, ...]:
-        """Returns what `process_types` may be, one for each of our tables; a process tells which it has
-        (`process/usertypes.py`).
+        """Returns the candidates for `process_types`, one for each of our tables; the content of a process
+        decides between them (`process/usertypes.py`).
 
         Raises:
-            tables.MissingTableError: when our table is nowhere
+            tables.MissingTableError: our table is not found
         """
         return self._once(("process", machine), functools.partial(_process_types, machine=machine))
 
@@ -340,15 +342,15 @@ class Image:
         return functools.partial(bulk.read_extents, self.context, layer_name)
 
     def memory(self, space: AddressSpace) -> Memory:
-        """Returns the memory of an address space, the same object each time as long as it is kept.
+        """Returns the memory of an address space, the same object each time while it is kept.
 
-        A process whose page tables cannot be read gets the kernel's memory: kernel addresses, such as those
-        of its VADs, can be read there, and its own addresses cannot.
+        A process whose page tables cannot be read gets the kernel's memory: kernel addresses, such as the
+        addresses of its VADs, can be read there; its own addresses cannot.
         """
         return self.memory_of(space.layer_name or str(self.layer.name), space.pointer_size)
 
     def memory_of(self, layer_name: str, pointer_size: int) -> Memory:
-        """Returns the memory of a layer, the same object each time as long as it is kept.
+        """Returns the memory of a layer, the same object each time while it is kept.
 
         Args:
             layer_name: the layer
@@ -359,7 +361,7 @@ class Image:
             if len(self._windows) >= MAX_LAYERS:
                 oldest = next(iter(self._windows))
                 del self._windows[oldest]
-                self._memories = {key: kept for key, kept in self._memories.items() if key[0] != oldest}
+                self._memories = {key: memory for key, memory in self._memories.items() if key[0] != oldest}
             layer = self.context.layers[layer_name]
             page_tables = None
             if isinstance(layer, intel.Intel):
@@ -373,18 +375,18 @@ class Image:
         return self._memories[key]
 
     def memory_within(self, space: AddressSpace, ranges: Tuple[Range, ...]) -> Memory:
-        """Returns the part of an address space's memory that lies in some ranges, read in large pieces.
+        """Returns the memory of an address space limited to some ranges, read in large pieces.
 
         The image does not keep it. Unlike `memory` it does not fall back to the kernel's memory.
 
         Args:
             space: an address space that has page tables (its `layer_name` is not empty)
-            ranges: (start, end) of what may be read, canonical
+            ranges: (start, end) of the readable ranges, canonical
         """
         return Memory(Windows(self.reader(space.layer_name), WINDOW), space.pointer_size, ranges)
 
     def service(self, make: Callable[[Image], Service]) -> Service:
-        """Returns `make(image)`, such as `image.service(regions)`: it is made at the first call and kept.
+        """Returns `make(image)`, such as `image.service(regions)`: made at the first call and kept.
 
         Args:
             make: a class or function that takes the image; it is also the key under which the service is kept
@@ -392,36 +394,38 @@ class Image:
         return self._once(make, make)
 
     def provide(self, make: Callable[[Image], Service], service: Service) -> None:
-        """Puts something into the place of what `make(image)` gives.
+        """Provides a service in place of the result of `make(image)`.
 
-        What other inputs than a kernel's image have (a dump of one process) is provided so, before anything
-        is read: address spaces (`spaces`), memory regions (`regions`), modules (`module_lists`,
-        `unloaded_modules`), threads (`threads`) and facts about the machine (`machine_facts`).
+        Inputs other than a kernel's image (a dump of one process) provide their services so, before anything
+        is
+        read: address spaces (`spaces`), memory regions (`regions`), modules (`module_lists`,
+            `unloaded_modules`),
+        threads (`threads`) and facts about the machine (`machine_facts`).
         """
         self._services[make] = service
 
     def _once(self, key: object, make: Callable[[Image], Service]) -> Service:
         if key not in self._services:
             self._services[key] = make(self)
-        found: Service = self._services[key]  # type: ignore[assignment]
-        return found
+        service: Service = self._services[key]  # type: ignore[assignment]
+        return service
 
 
 class ImageLayer(Protocol):
-    """A layer that is all of an image, without a kernel that can be walked: the memory of a dump.
+    """A layer that is a whole image, without a kernel that can be walked: the memory of a dump.
 
-    Both methods raise UnsupportedMachineError where the machine is not supported or not known.
+    Both methods raise UnsupportedMachineError if the machine is not supported or not known.
     """
 
     def machine(self) -> Machine:
-        """Returns the machine whose memory it is."""
+        """Returns the machine whose memory the layer holds."""
 
     def open_image(self, config_path: str, kernel_symbols: Optional[str] = None) -> Image:
         """Returns the image.
 
         Args:
-            config_path: below it goes the configuration of our symbol tables
-            kernel_symbols: the file of the kernel's symbol table, None where none was named
+            config_path: configuration path below which our symbol tables are configured
+            kernel_symbols: the file of the kernel's symbol table, None if none was named
         """
 
 
@@ -438,5 +442,6 @@ def _process_types(image: Image, machine: Machine) -> Tuple[Structures, ...]:
 
 
 def _process_type(image: Image, number: int, name: str) -> Optional[Structure]:
-    """Returns a structure of user mode: the kernel's, which has nearly all, or that of one of our tables."""
+    """Returns a structure of user mode: from the kernel's table, which has nearly all, or from one of
+    ours."""
     return image.types.find(name) or image.our_generations("process", image.machine)[number].find(name)

@@ -1,10 +1,10 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Where virtual memory lies in the layer below, read from whole page tables.
+"""Addresses of virtual memory in the layer below, read from whole page tables.
 
-Volatility translates each page on its own, which takes as long as everything else that is done with the page.
-This module reads whole page tables and takes the pages that they mark as present. For all other pages
-(transition, prototype, paged out) it asks Volatility.
+Volatility translates each page separately, which takes as long as all other work on the page. This module
+reads whole page tables and takes the pages that they mark as present. For all other pages (transition,
+prototype, paged out) it asks Volatility.
 """
 
 from __future__ import annotations
@@ -19,19 +19,20 @@ from .decode.memo import Memo
 from .decode.pagetable import PAGE_SHIFT, PAGE_SIZE
 
 _FEW = 8 * PAGE_SIZE
-"""For so few pages Volatility is asked directly: reading their page table would take longer."""
+"""Ranges up to this size are translated by Volatility: reading their page table would take longer."""
 
 MAX_TABLES = 512
-"""Page tables that are kept of all address spaces of an image together: 2 MB. Beyond it all are dropped."""
+"""Page tables kept for all address spaces of an image together: 2 MB. If one more is read, all are
+dropped."""
 
 _FIRST = 32
-"""Pages of a layer for which Volatility is asked before its page tables are read."""
+"""Pages of a layer that Volatility translates before the layer's page tables are read."""
 
 _MOST_FOUND = 16
-"""Page tables at hand of one address space: of kernel stacks, user stacks, TEBs and what else is read."""
+"""Page tables kept at hand for one address space: kernel stacks, user stacks, TEBs and others."""
 
 _LARGE = -1
-"""The level of a large page, where a page table would follow."""
+"""The level that stands for a large page in place of a page table."""
 
 Piece = Tuple[int, int, int, str]
 """Offset in the layer, size, offset in the layer below, name of the layer below."""
@@ -40,7 +41,7 @@ Piece = Tuple[int, int, int, str]
 def mapping(
     context: interfaces.context.ContextInterface, layer: linear.LinearlyMappedLayer, start: int, length: int
 ) -> Iterator[Piece]:
-    """Returns what is present of a range of a layer, in order.
+    """Returns the present pieces of a range of a layer, in order.
 
     Args:
         context: the context that holds the layer
@@ -56,7 +57,7 @@ def mapping(
 def _by_table(
     context: interfaces.context.ContextInterface, layer: intel.Intel, start: int, length: int
 ) -> Iterator[Piece]:
-    """Yields what is present according to the page tables."""
+    """Yields the pieces that are present according to the page tables."""
     tables = Tables(context, layer)
     end = start + length
     while start < end:
@@ -72,7 +73,7 @@ def _by_table(
 
 
 def _in_a_row(pieces: Iterator[Piece]) -> Iterator[Piece]:
-    """Joins adjacent pieces that are adjacent in the layer below, too."""
+    """Joins adjacent pieces that are also adjacent in the layer below."""
     last: Optional[Piece] = None
     for piece in pieces:
         if last is not None:
@@ -89,10 +90,10 @@ def _in_a_row(pieces: Iterator[Piece]) -> Iterator[Piece]:
 def may_execute(
     context: interfaces.context.ContextInterface, layer: interfaces.layers.DataLayerInterface, address: int
 ) -> bool:
-    """Returns whether the page that holds an address may be executed; True where no page table tells.
+    """Returns whether the page that holds an address may be executed; True if no page table maps it.
 
-    Only the page's own entry counts. The entries of the tables above it say nothing: a kernel that hides its
-    page tables from user mode disables execution there for all of user mode.
+    Only the page's own entry counts, not the entries of the tables above it: a kernel that hides its page
+    tables from user mode disables execution there for all of user mode.
 
     Args:
         context: the context that holds the layer
@@ -112,9 +113,9 @@ def _asked(layer: linear.LinearlyMappedLayer, start: int, length: int) -> Iterat
 
 
 def _with_gaps(layer: linear.LinearlyMappedLayer, start: int, length: int) -> Iterator[Piece]:
-    """Yields the pages that Volatility finds in a range, and those that it finds one by one in the gaps.
+    """Yields the pages that Volatility finds in a range, and the pages that it finds one by one in the gaps.
 
-    Volatility gives up a whole large page when one byte of it is missing from the image.
+    Volatility skips a whole large page if one byte of it is missing from the image.
     """
     end = start
     for piece in _asked(layer, start, length):
@@ -138,10 +139,10 @@ def mapped(
     layer: interfaces.layers.DataLayerInterface,
     ranges: Sequence[Tuple[int, int]],
 ) -> Tuple[List[Tuple[int, int]], int]:
-    """Returns what the page tables map of ranges that may be terabytes long.
+    """Returns the parts of ranges that page tables map; the ranges may be terabytes long.
 
-    Each page table is followed once, however often other tables lead to it: Windows has one place for each,
-    and forged tables map the same few pages over and over.
+    Each page table is followed once, however often other tables lead to it: Windows maps each table at one
+    address, and forged tables map the same few pages over and over.
 
     Args:
         context: the context that holds the layer
@@ -149,20 +150,21 @@ def mapped(
         ranges: (start, end), disjoint and ascending, in the layer's own form
 
     Returns:
-        The (start, end) of what is present, in the layer's own form; and how many tables were met again.
+        The (start, end) of the present parts, in the layer's own form; and how many tables were met
+        again.
     """
     if not isinstance(layer, intel.Intel):
         return list(ranges), 0
     tables = Tables(context, layer)
-    found: List[Tuple[int, int]] = []
+    parts: List[Tuple[int, int]] = []
     for start, end in ranges:
         for low, high in tables.leaves(start, end):
             for offset, size, _, _ in mapping(context, layer, low, high - low):
-                if found and found[-1][1] == offset:
-                    found[-1] = (found[-1][0], offset + size)
+                if parts and parts[-1][1] == offset:
+                    parts[-1] = (parts[-1][0], offset + size)
                 else:
-                    found.append((offset, offset + size))
-    return found, tables.repeated
+                    parts.append((offset, offset + size))
+    return parts, tables.repeated
 
 
 class Tables:
@@ -171,13 +173,13 @@ class Tables:
     Args:
         context: the context that holds the layer
         layer: the layer
-        kept: tables that were read before, by where they lie: address spaces share those of the kernel's
-            half. None: nothing is kept
+        kept: tables that were read before, by (layer, physical address, bits): address spaces share the
+            tables of the kernel's half. None: no tables are kept
 
     Attributes:
         below: the layer below
         entry_size: bytes of an entry
-        span: the number of bytes that one of them maps
+        span: bytes that one page table maps
         repeated: how often `leaves` met a table or a large page at a second address
     """
 
@@ -202,13 +204,13 @@ class Tables:
         return self.find(number * self.span)
 
     def find(self, address: int) -> Optional[bytes]:
-        """Returns the page table that maps an address, empty where there is none; None in a large page."""
+        """Returns the page table that maps an address, empty if there is none; None in a large page."""
         return self._descend(address)[0]
 
     def physical(self, address: int) -> Optional[int]:
-        """Returns where the page tables have an address, None if it has no present page.
+        """Returns the physical address of an address by the page tables, None if it has no present page.
 
-        The image may lack what is there: no tool that makes images has to read the memory of devices.
+        The image may lack the page: imaging tools do not have to read the memory of devices.
         """
         table, large = self._descend(address)
         if table is None:
@@ -225,20 +227,20 @@ class Tables:
         for bits in self._upper:
             shift -= bits
             table = self._table(base, bits)
-            place = (address >> shift & (1 << bits) - 1) * self.entry_size
-            entry = int.from_bytes(table[place : place + self.entry_size], "little")
+            offset = (address >> shift & (1 << bits) - 1) * self.entry_size
+            entry = int.from_bytes(table[offset : offset + self.entry_size], "little")
             if not entry & pagetable.PRESENT:
                 return b"", 0
             if entry & pagetable.LARGE:
-                offset = address & (1 << shift) - 1
-                return None, (pagetable.target(entry, self.entry_size) >> shift << shift) + offset
+                within = address & (1 << shift) - 1
+                return None, (pagetable.target(entry, self.entry_size) >> shift << shift) + within
             base = pagetable.target(entry, self.entry_size)
         return self._table(base, self._bits), 0
 
     def place(self, address: int) -> Optional[int]:
-        """Returns where the layer below has an address, None unless a page table has a page there.
+        """Returns the address in the layer below, None unless a page table has a present page there.
 
-        The first few addresses of a layer are left to Volatility (None): of most processes no more is read.
+        The first few addresses of a layer are left to Volatility (None): for most processes no more are read.
         """
         self._asked += 1
         if self._asked <= _FIRST:
@@ -252,76 +254,79 @@ class Tables:
     def leaves(self, start: int, end: int) -> Iterator[Tuple[int, int]]:
         """Yields the parts of a range that a page table or a large page maps, in order.
 
-        A table that was met before, at another address, is not followed again, but counted in `repeated`.
+        A table that was met before, at another address, is counted in `repeated` and not followed again.
         """
         width = sum(self._upper) + self._bits + PAGE_SHIFT
-        waiting = [(0, self._layer.config["page_map_offset"], 0, width)]
-        while waiting:
-            level, base, first, width = waiting.pop()
+        tables = [(0, self._layer.config["page_map_offset"], 0, width)]
+        while tables:
+            level, base, first, width = tables.pop()
             if level in (_LARGE, len(self._upper)):
-                # Of a large page no more is there than the layer below has.
-                there = self.below.maximum_address + 1 - base if level == _LARGE else self.span
-                low, high = max(first, start), min(first + min(1 << width, there), end)
+                # A large page may reach beyond the end of the layer below.
+                available = self.below.maximum_address + 1 - base if level == _LARGE else self.span
+                low, high = max(first, start), min(first + min(1 << width, available), end)
                 if low < high:
                     yield low, high
                 continue
             bits, may_be_large = self._upper[level], self._layer.structure[level][2]
             width -= bits
-            below = []
-            wanted = slice(max(start - first, 0) >> width, ((end - 1 - first) >> width) + 1)
-            found = pagetable.entries(self._read(base, bits), self.entry_size)[wanted]
-            for number, entry in enumerate(found, wanted.start):
+            followed = []
+            numbers = slice(max(start - first, 0) >> width, ((end - 1 - first) >> width) + 1)
+            entries = pagetable.entries(self._read(base, bits), self.entry_size)[numbers]
+            for number, entry in enumerate(entries, numbers.start):
                 low = first + (number << width)
                 if not pagetable.leads(entry):
                     continue
                 target = pagetable.target(entry, self.entry_size)
                 large = may_be_large and bool(entry & pagetable.LARGE)
-                following = _LARGE if large else level + 1
-                if self._met.setdefault((following, target), low) != low:
+                next_level = _LARGE if large else level + 1
+                if self._met.setdefault((next_level, target), low) != low:
                     self.repeated += 1
                     continue
-                below.append((following, target, low, width))
-            waiting += reversed(below)
+                followed.append((next_level, target, low, width))
+            tables += reversed(followed)
 
     def entries(self, address: int) -> Tuple[Optional[bytes], bool]:
-        """Returns the page table of an address as it is, though no entry of it may be present.
+        """Returns the page table of an address as it is stored, even if none of its entries is present.
 
         Returns:
-            The table, and whether the processor can follow its entries: all tables above say that it is
-            present. Empty: there never was one, as nothing was touched that it would map. None: it is not in
-            the image, or a large page is in its place.
+            The table, and whether the processor can follow its entries: all tables above mark it as present.
+            Empty
+            bytes: no page table exists, as no page in its range was ever touched. None: the table is not in
+                the
+            image, or a large page is in its place.
         """
         present = True
         base = self._layer.config["page_map_offset"]
         shift = sum(self._upper) + self._bits + PAGE_SHIFT
         for bits in self._upper:
             shift -= bits
-            place = (base & -(self.entry_size << bits)) + (
+            location = (base & -(self.entry_size << bits)) + (
                 address >> shift & (1 << bits) - 1
             ) * self.entry_size
             try:
-                entry = int.from_bytes(self.below.read(place, self.entry_size), "little")
+                entry = int.from_bytes(self.below.read(location, self.entry_size), "little")
             except exceptions.InvalidAddressException:
                 return None, False
             if not entry:
                 return b"", present
-            found = None if entry & pagetable.LARGE else pagetable.in_section(entry, self.entry_size)
-            if found is None:
+            target = None if entry & pagetable.LARGE else pagetable.in_section(entry, self.entry_size)
+            if target is None:
                 return None, False
             present = present and bool(entry & pagetable.PRESENT)
-            base = found
+            base = target
         try:
             return self.below.read(base, self.entry_size << self._bits), present
         except exceptions.InvalidAddressException:
             return None, False
 
     def entry(self, address: int) -> Optional[Tuple[int, int]]:
-        """Returns the entry of the page that holds an address and its size; None if no table has one."""
+        """Returns the entry of the page that holds an address, and the entry's size; None if no table has
+        one."""
         table = self.find(address)
         return (self._cut(table, address), self.entry_size) if table else None
 
     def pieces(self, table: bytes, start: int, stop: int) -> Iterator[Piece]:
-        """Yields what is present of a part of the range that a table maps."""
+        """Yields the present pieces of a part of the range that a table maps."""
         first, last = start // PAGE_SIZE, (stop - 1) // PAGE_SIZE
         page = first
         number = first & (1 << self._bits) - 1
@@ -335,12 +340,12 @@ class Tables:
             page += count
 
     def _cut(self, table: bytes, address: int) -> int:
-        """Returns the entry of the page that holds an address, out of the page table that maps it."""
+        """Returns the entry of the page that holds an address from the page table that maps the page."""
         (entry,) = pagetable.entries(table, self.entry_size, address // PAGE_SIZE & (1 << self._bits) - 1, 1)
         return entry
 
     def _table(self, base: int, bits: int) -> bytes:
-        """Returns a page table as `_read` does; one that is kept is not read again."""
+        """Returns a page table as `_read` does; a kept table is not read again."""
         if self._kept is None:
             return self._read(base, bits)
         key = (self.below.name, base, bits)

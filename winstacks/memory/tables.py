@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Structures of the symbol tables that Volatility has loaded: the kernel's, and our own.
+"""Structures of the symbol tables that Volatility has loaded: the kernel's tables and our own.
 
 Our own tables (ISF) hold types that the symbols of an image's kernel lack.
 """
@@ -20,7 +20,7 @@ from .decode.structure import Field, Structure, Structures
 from .together import TOGETHER
 
 Tell = Callable[[str], None]
-"""Takes what a table should have, and does not."""
+"""Takes the name of something that a table should have and lacks."""
 
 
 def of_table(
@@ -31,8 +31,8 @@ def of_table(
     Args:
         context: the context whose symbol space holds the table
         table_name: the symbol table
-        tell: is told of members that are asked for, and that the table lacks although others of the same
-            Windows are in it (`together.TOGETHER`)
+        tell: called with the name of each requested member that the table lacks, although it has other
+            members of the same Windows (`together.TOGETHER`)
     """
     return Structures(functools.partial(_structure, context, table_name, tell))
 
@@ -54,11 +54,11 @@ def _field(
     template: interfaces.objects.Template,
     path: str,
 ) -> Optional[Field]:
-    """Returns where a member lies, which may be one of an embedded structure (`u.VadFlags.VadType`).
+    """Returns the field of a member, which may belong to an embedded structure (`u.VadFlags.VadType`).
 
-    The member is signed where the table says so of an integer (SHORT, LONG). A CHAR is no integer: what
-    Windows keeps in one (a processor mode, an IRQL) is never negative. There is no member of a structure that
-    the table names and lacks.
+    An integer member is signed if the table's type is signed (SHORT, LONG). A CHAR is not an integer here:
+    the values that Windows stores in one (a processor mode, an IRQL) are never negative. If the table names
+    the type of a member and lacks that type, the result is None.
     """
     try:
         return _found(context, tell, template, path)
@@ -103,7 +103,7 @@ def _is_signed(template: interfaces.objects.Template) -> bool:
 def _resolved(
     context: interfaces.context.ContextInterface, template: interfaces.objects.Template
 ) -> interfaces.objects.Template:
-    """Returns a member's own template: a structure's members are known to its table only."""
+    """Returns a member's full template: only the table knows the members of a structure."""
     name = template.vol.type_name
     kind = name.rsplit(constants.BANG, 1)[-1]
     if kind in ("pointer", "array", "void", "enum") or not context.symbol_space.has_type(name):
@@ -114,7 +114,7 @@ def _resolved(
 SUB_PATH = "windows/stacktraces"
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _BESIDE = [_ROOT / "symbols" / SUB_PATH, _ROOT / "volatility3" / "symbols" / SUB_PATH]
-"""Our tables in a copy of the source tree, and where the wheel puts them."""
+"""The folders of our tables: in a copy of the source tree, and where the wheel puts them."""
 
 
 KINDS = (
@@ -129,7 +129,7 @@ KINDS = (
     "trapframe",
     "unload",
 )
-"""The kinds of our tables: there is one for each layout that Windows has had, in each bitness."""
+"""The kinds of our tables: one table for each layout that Windows has had, in each bitness."""
 
 
 class MissingTableError(FileNotFoundError):
@@ -144,14 +144,14 @@ def load(context: interfaces.context.ContextInterface, config_path: str, name: s
 
     Args:
         context: the context whose symbol space takes the table
-        config_path: where the table's configuration goes
+        config_path: configuration path of the table
         name: the file's name without extension
 
     Returns:
         The name of the table in the context's symbol space.
 
     Raises:
-        MissingTableError: when the file is nowhere
+        MissingTableError: the file is not found
     """
     table_name = f"stacktraces_{name}"
     if table_name in context.symbol_space:
@@ -170,13 +170,13 @@ def find(name: str) -> str:
     """Returns the URL of one of our tables.
 
     Raises:
-        MissingTableError: when the file is nowhere
+        MissingTableError: the file is not found
     """
     for folder in _BESIDE:
         for extension in constants.ISF_EXTENSIONS:
-            beside = folder / (name + extension)
-            if beside.is_file():
-                return beside.as_uri()
+            path = folder / (name + extension)
+            if path.is_file():
+                return path.as_uri()
     for url in intermed.IntermediateSymbolTable.file_symbol_url(SUB_PATH, name):
         return url
     raise MissingTableError(
@@ -185,47 +185,47 @@ def find(name: str) -> str:
 
 
 def check(arch: str) -> None:
-    """Looks for all tables of a bitness; what is read of an image decides which of them it takes.
+    """Looks for all tables of a bitness; the content of an image decides which of them are used.
 
     Args:
         arch: `x64` or `x86`
 
     Raises:
-        MissingTableError: when one of them is nowhere
+        MissingTableError: one of them is not found
     """
     for kind in KINDS:
         generations(kind, arch)
 
 
 def generations(kind: str, arch: str) -> List[str]:
-    """Returns the versions of the tables that we have of a kind of structures, the newest first.
+    """Returns the versions of our tables of a kind of structures, the newest first.
 
     Each file `<kind>-<version>-<arch>.json` is found by its name: a new layout needs a new file and no change
-    of code. The decoders find out from the content of an image which of the layouts it has.
+    of code. The decoders find out from the content of an image which layout it has.
 
     Args:
         kind: such as `std`
         arch: `x64` or `x86`
 
     Raises:
-        MissingTableError: when there is no such file
+        MissingTableError: there is no such file
     """
     pattern = re.compile(rf"{kind}-(\d+(?:\.\d+)*)-{arch}\.json(?:\..*)?")
-    found = set()
-    for folder in (*_BESIDE, *(pathlib.Path(path, SUB_PATH) for path in symbols.__path__)):
-        names = [each.name for each in folder.iterdir()] if folder.is_dir() else []
+    versions = set()
+    for folder in (*_BESIDE, *(pathlib.Path(root, SUB_PATH) for root in symbols.__path__)):
+        names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
         matches = (pattern.fullmatch(name) for name in names)
-        found |= {match.group(1) for match in matches if match}
-        if found:
+        versions |= {match.group(1) for match in matches if match}
+        if versions:
             break
-    if not found:
+    if not versions:
         raise MissingTableError(
             f"The symbol tables {SUB_PATH}/{kind}-*-{arch} are missing: "
             "copy the 'symbols' folder beside the plugin folder"
         )
-    return sorted(found, key=version, reverse=True)
+    return sorted(versions, key=version, reverse=True)
 
 
 def version(text: str) -> Tuple[int, ...]:
-    """Returns the version of a table in a form that compares: `10.0.26100` is (10, 0, 26100)."""
+    """Returns the version of a table in a comparable form: `10.0.26100` is (10, 0, 26100)."""
     return tuple(map(int, text.split(".")))

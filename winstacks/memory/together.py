@@ -1,9 +1,9 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Members of the kernel's structures that came with the same Windows, so that one alone is a loss.
+"""Members of the kernel's structures that came with the same Windows: a table with only one is damaged.
 
-Older kernels lack some members, and by these their structures are told from later ones. A table that has one
-of two such members and lacks the other has lost it, and a reader would take the kernel for another Windows.
+Older kernels lack some members, and readers recognise an older kernel by them. A table that has one of two
+such members and lacks the other has lost it, and a reader would take the kernel for another Windows.
 """
 
 from __future__ import annotations
@@ -45,5 +45,5 @@ TOGETHER: Dict[str, Dict[str, str]] = {
     },
     "_TEB": {"TlsSlots": "glTable"},
 }
-"""By structure and member another member: each kernel that has the other one has both (public symbols of all
-kernels whose tables are at hand, from XP to 11)."""
+"""By structure and member another member: each kernel that has the other member has both (public symbols of
+all kernels whose tables are at hand, from XP to 11)."""

@@ -1,3 +1,3 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""From an address to a name: modules, exports, PDB symbols, unloaded modules, function tables."""
+"""Names of addresses: modules, exports, PDB symbols, unloaded modules, function tables."""

@@ -1,14 +1,14 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Folders with files of modules: plain ones, and those that are laid out as a symbol server's.
+"""Folders with files of modules: plain folders, and folders with the layout of a symbol server.
 
     FOLDER/ntdll.dll
     FOLDER/ntdll.dll/5EE7D1E51f6000/ntdll.dll       TimeDateStamp and SizeOfImage
     FOLDER/nt/ntdll.dll/5EE7D1E51f6000/ntdll.dll    the same in two tiers
 
-Source of the layouts: Microsoft, "Debugging Tools for Windows", SymStore. The names that are looked for are
-the image's, so that they are never made into a path: each is looked up among the names that a folder has. No
-link below the folder is followed, nor a junction; nothing but regular files is opened, and without waiting.
+Source of the layouts: Microsoft, "Debugging Tools for Windows", SymStore. The names to look for come from the
+image, so they are never made into a path: each is looked up among the names in a folder. Links and junctions
+below the folder are not followed; only regular files are opened, and without waiting.
 """
 
 from __future__ import annotations
@@ -20,29 +20,30 @@ from typing import Dict, Iterator, List, NamedTuple, Sequence, Tuple
 from ..memory.decode.memo import Memo
 
 MAX_ENTRIES = 1 << 16
-"""Names of one folder that are read."""
+"""Maximum number of names that are read of one folder."""
 
 MAX_FILE = 1 << 31
-"""Bytes of a file: no image has more."""
+"""Maximum bytes of a file: no image has more."""
 
 MAX_BUILDS = 1 << 8
-"""Builds of one name in a symbol server's folder that are tried where the image knows no stamp."""
+"""Builds of one name in a symbol server's folder that are tried if the image has no time stamp."""
 
 _KEPT = 1 << 10
 _READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 _NAME_SURROGATE = 0x20000000
-"""The bit of a reparse tag that says so (Microsoft Learn, "Reparse Point Tags"); cloud folders lack it."""
+"""The bit of a reparse tag that marks a link (Microsoft Learn, "Reparse Point Tags"); cloud folders lack
+it."""
 
 _LINK = "is a link, and no link is followed"
 
 
 class Candidate:
-    """A file that may be that of a module.
+    """A file that may belong to a module.
 
     Args:
-        path: where it is
-        wrong: why it cannot be opened, as the end of a sentence; empty if it can
+        path: path of the file
+        wrong: reason why it cannot be opened, as the end of a sentence; empty if it can
     """
 
     def __init__(self, path: str, wrong: str = "") -> None:
@@ -51,25 +52,25 @@ class Candidate:
         self._known: Tuple[int, ...] = ()
 
     def open(self) -> int:
-        """Looks at the file, and returns its bytes.
+        """Checks the file, and returns its size in bytes.
 
         Raises:
-            OSError: it is no regular file, or too large, or cannot be read
+            OSError: it is not a regular file, is too large, or cannot be read
         """
         descriptor = os.open(self.path, _READ | _NO_LINK)
         try:
-            found = os.fstat(descriptor)
+            facts = os.fstat(descriptor)
         finally:
             os.close(descriptor)
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(facts.st_mode):
             raise OSError(0, "it is no regular file")
-        if found.st_size > MAX_FILE:
-            raise OSError(0, f"it has {found.st_size} bytes")
-        self._known = _identity(found)
-        return found.st_size
+        if facts.st_size > MAX_FILE:
+            raise OSError(0, f"it has {facts.st_size} bytes")
+        self._known = _identity(facts)
+        return facts.st_size
 
     def read(self, offset: int, length: int) -> bytes:
-        """Returns bytes of the file; none if it is gone, or another file than that which was opened."""
+        """Returns bytes of the file; empty if it is gone, or is another file than the one that was opened."""
         try:
             descriptor = os.open(self.path, _READ | _NO_LINK)
         except OSError:
@@ -86,7 +87,7 @@ class Candidate:
 
 
 class _Entry(NamedTuple):
-    """A name in a folder: `kind` is of `_FOLDER`, `_FILE`, `_AWAY` and `_OTHER`."""
+    """A name in a folder: `kind` is one of `_FOLDER`, `_FILE`, `_AWAY` and `_OTHER`."""
 
     name: str
     kind: str
@@ -95,14 +96,14 @@ class _Entry(NamedTuple):
 _FOLDER, _FILE, _AWAY, _OTHER = "folder", "file", "link", "other"
 
 _Listing = Dict[str, List[_Entry]]
-"""Names by their lower case, as Windows compares them."""
+"""Names by their lower case: Windows ignores case when it compares names."""
 
 
 class FileFolder:
-    """A folder of --binaries, and where in it a file may be.
+    """A folder of --binaries: finds the places in it where a file may be.
 
     Args:
-        path: the folder; that it is a link itself is the examiner's choice
+        path: path of the folder; if it is a link itself, it is followed: the examiner chose it
     """
 
     def __init__(self, path: str) -> None:
@@ -110,10 +111,10 @@ class FileFolder:
         self._listings: Memo[str, _Listing] = Memo(_listed, _KEPT)
 
     def candidates(self, names: Sequence[str], builds: Sequence[Tuple[int, int]]) -> Iterator[Candidate]:
-        """Yields the files that may be that of a module, and the links in their places.
+        """Yields the files that may belong to a module, and links in place of such files.
 
         Args:
-            names: names of the file, of the image: only the last component of each counts
+            names: file names from the image: only the last component of each counts
             builds: pairs of TimeDateStamp and SizeOfImage
         """
         keys = [f"{stamp:08x}{size:x}" for stamp, size in builds]
@@ -121,9 +122,9 @@ class FileFolder:
             if not name:
                 continue
             yield from self._of_folder(self._path, name, keys)
-            for each in self._listings[self._path].get(name[:2], ()):
-                if each.kind == _FOLDER and each.name.lower() != name:
-                    yield from self._of_folder(os.path.join(self._path, each.name), name, keys)
+            for tier in self._listings[self._path].get(name[:2], ()):
+                if tier.kind == _FOLDER and tier.name.lower() != name:
+                    yield from self._of_folder(os.path.join(self._path, tier.name), name, keys)
 
     def _of_folder(self, folder: str, name: str, keys: Sequence[str]) -> Iterator[Candidate]:
         for entry in self._listings[folder].get(name, ()):
@@ -134,7 +135,7 @@ class FileFolder:
                 yield _candidate(path, entry.kind)
 
     def _of_builds(self, folder: str, name: str, keys: Sequence[str]) -> Iterator[Candidate]:
-        """Yields the files of a name in a symbol server's folder of that name."""
+        """Yields the files with a name in a symbol server's folder of that name."""
         listing = self._listings[folder]
         for key in keys or list(listing)[:MAX_BUILDS]:
             for build in listing.get(key, ()):
@@ -147,9 +148,10 @@ class FileFolder:
 
 
 def last_component(name: str) -> str:
-    """Returns the last component of a name in lower case; empty for one that no file has.
+    """Returns the last component of a name in lower case; empty if no file can have the name.
 
-    Separators are those of Windows and of Unix; what has a drive, a stream or a control character is no name.
+    Separators of Windows and of Unix count; a name with a drive, a stream or a control character is not
+    valid.
     """
     last = name.replace("/", "\\").rsplit("\\", 1)[-1].lower()
     odd = last in ("", ".", "..") or len(last) > 255 or not last.isprintable()
@@ -161,32 +163,32 @@ def _candidate(path: str, kind: str) -> Candidate:
 
 
 def _listed(folder: str) -> _Listing:
-    """Returns what a folder has; nothing of one that cannot be read."""
-    found: _Listing = {}
+    """Returns the entries of a folder; empty if it cannot be read."""
+    listing: _Listing = {}
     try:
         with os.scandir(folder) as entries:
             for number, entry in enumerate(entries):
                 if number >= MAX_ENTRIES:
                     break
-                found.setdefault(entry.name.lower(), []).append(_Entry(entry.name, _kind(entry)))
+                listing.setdefault(entry.name.lower(), []).append(_Entry(entry.name, _kind(entry)))
     except OSError:
         return {}
-    for each in found.values():
-        each.sort()
-    return found
+    for same_names in listing.values():
+        same_names.sort()
+    return listing
 
 
 def _kind(entry: os.DirEntry[str]) -> str:
     try:
-        known = entry.stat(follow_symlinks=False)
+        facts = entry.stat(follow_symlinks=False)
     except OSError:
         return _OTHER
-    if stat.S_ISLNK(known.st_mode) or getattr(known, "st_reparse_tag", 0) & _NAME_SURROGATE:
+    if stat.S_ISLNK(facts.st_mode) or getattr(facts, "st_reparse_tag", 0) & _NAME_SURROGATE:
         return _AWAY
-    if stat.S_ISDIR(known.st_mode):
+    if stat.S_ISDIR(facts.st_mode):
         return _FOLDER
-    return _FILE if stat.S_ISREG(known.st_mode) else _OTHER
+    return _FILE if stat.S_ISREG(facts.st_mode) else _OTHER
 
 
-def _identity(found: os.stat_result) -> Tuple[int, ...]:
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+def _identity(facts: os.stat_result) -> Tuple[int, ...]:
+    return facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns

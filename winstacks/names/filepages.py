@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The pages of a module's file, moved to where the module lies: what memory lacks, what it has otherwise."""
+"""The pages of a module's file, relocated to the module's address: fills gaps, finds differences."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from ..memory.decode.ranges import Extents
 from .decode.peimage import PeImage
 
 Load = Callable[[int, int], Extents]
-"""(RVA, length) -> the present parts of the image there, as memory has them."""
+"""(RVA, length) -> the present parts of the image in memory."""
 
 
 class FilePages(NamedTuple):
-    """A module's file, and the canonical address at which memory has the module."""
+    """A module's file, and the canonical address of the module in memory."""
 
     file: PeImage
     base: int
 
     def fill(self, found: Extents, rva: int, length: int) -> Extents:
-        """Returns what memory has of a range, and in the gaps what the file has.
+        """Returns the parts of a range that memory has, with the file's bytes in the gaps.
 
         Args:
             found: the present parts of the range, by RVA
             rva: start of the range
-            length: in bytes
+            length: bytes
         """
         gaps = list(_gaps(found, rva, rva + length))
         if not gaps:
@@ -35,27 +35,27 @@ class FilePages(NamedTuple):
         return Extents([*found.runs, *runs])
 
     def differences(self, load: Load, rva: int) -> List[Tuple[int, int]]:
-        """Returns the ranges of a page that memory has otherwise than the file; (start, end) by RVA.
+        """Returns the ranges of a page in which memory and file differ; (start, end) by RVA.
 
         Args:
-            load: reads memory, without what the file would add
-            rva: of the page
+            load: reads memory, without the file's bytes
+            rva: RVA of the page
         """
         page = self.file.page(rva, self.base)
         if page is None:
             return []
-        found = load(rva, PAGE_SIZE)
+        extents = load(rva, PAGE_SIZE)
         changed: List[Tuple[int, int]] = []
         for low, high in page.compared:
-            for start, end in found.covered(rva + low, rva + high):
-                mine = found.read(start, end - start)
-                theirs = page.data[start - rva : end - rva]
-                if mine is not None and mine != theirs:
-                    changed += _unequal(bytes(mine), theirs, start)
+            for start, end in extents.covered(rva + low, rva + high):
+                in_memory = extents.read(start, end - start)
+                in_file = page.data[start - rva : end - rva]
+                if in_memory is not None and in_memory != in_file:
+                    changed += _unequal(bytes(in_memory), in_file, start)
         return changed
 
     def compares(self, rva: int) -> bool:
-        """Returns whether the file has anything of a page with which memory can be compared."""
+        """Returns whether the file has bytes of a page with which memory can be compared."""
         page = self.file.page(rva, self.base)
         return page is not None and bool(page.compared)
 
@@ -68,9 +68,9 @@ class FilePages(NamedTuple):
                     yield start, page.data[start - rva : end - rva]
 
 
-def _gaps(found: Extents, start: int, end: int) -> Iterator[Tuple[int, int]]:
-    """Yields the sub-ranges of a range that are not present."""
-    for low, high in found.covered(start, end):
+def _gaps(extents: Extents, start: int, end: int) -> Iterator[Tuple[int, int]]:
+    """Yields the parts of a range that are not present."""
+    for low, high in extents.covered(start, end):
         if start < low:
             yield start, low
         start = high

@@ -1,11 +1,11 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Reads a module's image by RVA, and proves that a process has what was read elsewhere.
+"""Reads a module's image by RVA, and proves that a process has the same content as the image section.
 
-A page of an image is the process's own page or, where the process has none, the page of the image section;
-where neither is in memory, the page of the module's file, if the examiner gave that. A page of another
-process is never taken. What was derived from the section itself is true of a process if the process has the
-same in all parts from which it was derived: the same physical pages, or equal bytes.
+Each page comes from the process itself or, if the process has no page of its own, from the image section. If
+neither is in memory, it comes from the module's file, if the examiner gave the file. A page of another
+process is never taken. A result derived from the section itself is true for a process if the process has the
+same content in all parts used for it: the same physical pages, or equal bytes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .filepages import FilePages
 WINDOW = 0x4000
 
 _PAGES_KEPT = 1 << 10
-"""Pages of which it is kept where they differ from the file."""
+"""Pages whose differences from the file are kept."""
 
 _DIFFERS = {
     None: "headers",
@@ -35,20 +35,21 @@ _DIFFERS = {
     Word.FUNCTION_TABLE_DIFFERS_FROM_THE_SECTION: "function table",
     Word.UNWIND_DATA_DIFFERS_FROM_THE_SECTION: "unwind data",
 }
-"""The parts of an image, as `differs from the file` names them, by what is said if the section's differ."""
+"""The parts of an image, as `differs from the file` names them, by the word for a difference from the
+section."""
 
 
 class ImageReader:
-    """The image of a module as one process has it, or as its section does.
+    """The image of a module as one process has it, or as its section has it.
 
     Args:
         image: the memory image
         layer_name: the virtual layer
         base: canonical address of the module
         size: bytes of the module; nothing beyond is read
-        view: the module's section; None if there is none, then only the layer's own pages are read
-        pristine: read the section, whatever the process has
-        file: the module's file, None if there is none: it has the pages that memory lacks
+        view: the module's section; if it is None, only the layer's own pages are read
+        pristine: whether to read the section, whatever the process has
+        file: the module's file, whose pages fill the gaps of memory; None if there is none
     """
 
     def __init__(
@@ -69,59 +70,61 @@ class ImageReader:
         self._pristine = pristine
         self._file = None if file is None else FilePages(file, base)
         self._changed: Dict[int, List[Tuple[int, int]]] = {}
-        # With a reference to the reader, the reader would keep itself alive until Python's collector runs.
+        # A bound method would refer to the reader, and the reader would stay alive until Python's collector
+        # runs.
         me = weakref.proxy(self)
         windows = Windows(lambda rva, length: me.load(rva, length), WINDOW)
         self._memory = Memory(windows, image.pointer_size, [(0, size)])
 
     @property
     def file(self) -> Optional[PeImage]:
-        """The module's file, None without one."""
+        """The module's file, None if there is none."""
         return None if self._file is None else self._file.file
 
     def of_file(self, file: PeImage) -> ImageReader:
-        """Returns what reads the same, with the pages of a file where memory has none."""
+        """Returns a reader of the same image that takes pages from a file where memory has none."""
         return ImageReader(
             self._image, self.layer_name, self.base, self.size, self._view, self._pristine, file
         )
 
     def load(self, rva: int, length: int) -> Extents:
         """Returns the present parts of a range, by RVA, and does not keep them."""
-        found = self._in_memory(rva, length)
+        extents = self._in_memory(rva, length)
         length = max(min(length, self.size - rva), 0)
-        return found if self._file is None else self._file.fill(found, rva, length)
+        return extents if self._file is None else self._file.fill(extents, rva, length)
 
     def has(self, rva: int) -> bool:
-        """Returns whether all of the page at an RVA is in memory, whatever the file has."""
+        """Returns whether the whole page at an RVA is in memory, whatever the file has."""
         return not self._in_memory(rva, PAGE_SIZE).missing(rva, min(rva + PAGE_SIZE, self.size))
 
     def adds(self, rva: int, length: int) -> bool:
         """Returns whether the file has bytes of a range that memory lacks."""
         if self._file is None:
             return False
-        found = self._in_memory(rva, length)
-        return self._file.fill(found, rva, length) is not found
+        extents = self._in_memory(rva, length)
+        return self._file.fill(extents, rva, length) is not extents
 
     def compares(self, rva: int) -> bool:
-        """Returns whether there is a file with whose page at an RVA that of memory can be compared."""
+        """Returns whether there is a file whose page at an RVA can be compared with memory."""
         return self._file is not None and self._file.compares(rva)
 
     def differences(self, rva: int, length: int) -> Tuple[Tuple[int, int], ...]:
-        """Returns what memory has in a range otherwise than the file: (start, end) by RVA.
+        """Returns the parts of a range in which memory differs from the file: (start, end) by RVA.
 
-        Nothing is returned without a file, and of what the file cannot say: writable sections, imports.
+        The result is empty without a file, and leaves out parts that a file cannot determine: writable
+        sections, imports.
         """
         if self._file is None:
             return ()
-        found = (
+        parts = (
             (max(low, rva), min(high, rva + length))
             for page in range(rva - rva % PAGE_SIZE, rva + length, PAGE_SIZE)
             for low, high in self._differing(page)
         )
-        return tuple((low, high) for low, high in found if low < high)
+        return tuple((low, high) for low, high in parts if low < high)
 
     def _differing(self, page: int) -> List[Tuple[int, int]]:
-        """Returns where a page differs from that of the file, found once as long as it is kept."""
+        """Returns the parts of a page that differ from the file, found once while the page is kept."""
         if page not in self._changed and self._file is not None:
             if len(self._changed) >= _PAGES_KEPT:
                 self._changed.clear()
@@ -132,20 +135,20 @@ class ImageReader:
         """Returns the parts of a range that are in memory."""
         base, length = self.base, max(min(length, self.size - rva), 0)
         if self._view is not None and self._pristine:
-            found = self._view.load(base + rva, length)
+            extents = self._view.load(base + rva, length)
         elif not self.layer_name:
-            found = Extents(())
+            extents = Extents(())
         else:
             mapping = pages.mapping if self._view is None else self._view.mapping
-            found = bulk.read_extents(self._image.context, self.layer_name, base + rva, length, mapping)
-        return Extents((start - base, data) for start, data in found.runs)
+            extents = bulk.read_extents(self._image.context, self.layer_name, base + rva, length, mapping)
+        return Extents((start - base, data) for start, data in extents.runs)
 
     def read(self, rva: int, length: int) -> Optional[bytes]:
         """Returns the bytes of a short range, or None if any of them is missing."""
         return self._memory.read(rva, length)
 
     def same_pages(self, rva: int, length: int) -> bool:
-        """Returns whether the process has the very pages of the section in a range."""
+        """Returns whether the process has the same physical pages as the section in a range."""
         view, length = self._view, min(length, self.size - rva)
         if view is None or length <= 0:
             return view is not None
@@ -155,33 +158,34 @@ class ImageReader:
         layer = self._image.context.layers[self.layer_name]
         if view.mapped_by(layer, start, start + length):
             return True
-        mine = view.mapping(self._image.context, layer, start, length)
-        theirs = view.pieces(max(start, view.start), min(start + length, view.end))
-        return list(_in_pages(mine)) == list(theirs)
+        process_pages = view.mapping(self._image.context, layer, start, length)
+        section_pages = view.pieces(max(start, view.start), min(start + length, view.end))
+        return list(_in_pages(process_pages)) == list(section_pages)
 
     def as_in_section(self, rva: int, length: int) -> bool:
-        """Returns whether a short range has the bytes of the section, where both are in memory."""
+        """Returns whether a short range has the same bytes as the section; both must be in memory."""
         view, length = self._view, min(length, self.size - rva)
         if view is None or length <= 0:
             return False
-        mine = self.load(rva, length).read(rva, length)
-        theirs = view.load(self.base + rva, length).read(self.base + rva, length)
-        return mine is not None and theirs is not None and mine == theirs
+        process_bytes = self.load(rva, length).read(rva, length)
+        section_bytes = view.load(self.base + rva, length).read(self.base + rva, length)
+        return process_bytes is not None and section_bytes is not None and process_bytes == section_bytes
 
     def constant(self, rva: int, length: int) -> Optional[bytes]:
-        """Returns the bytes of a short range that nobody can have changed; None: that is not proven.
+        """Returns the bytes of a short range if it is proven that no process can have changed them, else
+        None.
 
-        The process has the section's own pages there, and the section lets nobody write to them.
+        Then the process has the section's own pages there, and no process can write to them.
         """
         view = self._view
         if view is None or not 0 <= rva <= self.size - length or not self.same_pages(rva, length):
             return None
-        found = self.load(rva, length).read(rva, length)
-        return bytes(found) if found is not None and view.constant(self.base + rva, length) else None
+        content = self.load(rva, length).read(rva, length)
+        return bytes(content) if content is not None and view.constant(self.base + rva, length) else None
 
 
 def _in_pages(pieces: Iterable[pages.Piece]) -> Iterator[Tuple[int, int, int]]:
-    """Yields (address, size, physical address) of pieces, cut at the borders of pages."""
+    """Yields (address, size, physical address) of pieces, cut at page borders."""
     for start, size, place, _ in pieces:
         low, end = start, start + size
         while low < end:
@@ -191,7 +195,7 @@ def _in_pages(pieces: Iterable[pages.Piece]) -> Iterator[Tuple[int, int, int]]:
 
 
 class ImageParts:
-    """Reads parts of an image and remembers which: what is derived from them depends on nothing else.
+    """Reads parts of an image and records them: results derived from them depend on nothing else.
 
     Args:
         reader: the image
@@ -209,15 +213,15 @@ class ImageParts:
         """Returns the present parts of a range, by RVA.
 
         Args:
-            part: what is said of a process that has other content there; None: nothing is said
+            part: word for the status of a process that has other content there; None for no word
             rva: start of the range
-            length: in bytes
+            length: bytes
         """
         self._ranges.setdefault((rva, length), part)
         return self._reader.load(rva, length)
 
     def read(self, rva: int, length: int) -> Optional[bytes]:
-        """Returns the bytes of a short range of which nothing is said, or None if any of them is missing."""
+        """Returns the bytes of a short range, which has no word, or None if any of them is missing."""
         self._ranges.setdefault((rva, length), None)
         return self._reader.read(rva, length)
 
@@ -225,16 +229,16 @@ class ImageParts:
         """Adds records that are read later, one by one.
 
         Args:
-            part: what is said of a process that has others
-            rvas: where they start; bit 0 does not count
-            length: returns the bytes of the one that such an RVA leads to
+            part: word for the status of a process that has other records
+            rvas: start of each record; bit 0 is ignored
+            length: returns the bytes of the record at such an RVA
         """
         self._record_word, self._records, self._length = part, rvas, length
 
     def difference(self, reader: ImageReader) -> Optional[Status]:
-        """Returns None if a process has the same, else the words for what it has otherwise.
+        """Returns None if a process has the same parts, else the status with the words for the differences.
 
-        The status is empty if the process lacks something or has what this image lacks.
+        The status is empty if the only difference is that one of the two lacks some bytes.
 
         Args:
             reader: the same image in the process
@@ -249,16 +253,19 @@ class ImageParts:
                 }
         if not changed:
             return None
-        same, said = True, NOTHING
+        same, differences = True, NOTHING
         for rva, length, word in self._touched(changed):
-            mine, theirs = reader.load(rva, length), self._reader.load(rva, length)
-            if mine.runs != theirs.runs:
+            process_part, section_part = reader.load(rva, length), self._reader.load(rva, length)
+            if process_part.runs != section_part.runs:
                 same = False
-                said = status(said, word if _contradict(mine, theirs, rva, rva + length) else None)
-        return None if same else said
+                differences = status(
+                    differences, word if _contradict(process_part, section_part, rva, rva + length) else None
+                )
+        return None if same else differences
 
     def of_file(self) -> Status:
-        """Returns what the module's file says of the parts: that some are from it, or that some differ."""
+        """Returns the status of the parts by the module's file: some are from the file, or some differ from
+        it."""
         if self._reader.file is None:
             return NOTHING
         added, changed_parts = False, set()
@@ -278,15 +285,15 @@ class ImageParts:
         )
 
     def _page_runs(self) -> Iterator[Tuple[int, int]]:
-        """Yields (start, end) of adjacent pages with a part on them."""
-        found = set()
+        """Yields (start, end) of runs of adjacent pages that hold parts."""
+        numbers = set()
         for rva, length in self._ranges:
-            found |= set(range(rva // PAGE_SIZE, (rva + max(length, 1) - 1) // PAGE_SIZE + 1))
+            numbers |= set(range(rva // PAGE_SIZE, (rva + max(length, 1) - 1) // PAGE_SIZE + 1))
         for reach in (0, LONGEST_RECORD) if self._records else ():
-            found |= {(rva + reach) // PAGE_SIZE for rva in self._records}
+            numbers |= {(rva + reach) // PAGE_SIZE for rva in self._records}
         limit = -(-self._reader.size // PAGE_SIZE)
         start, end = 0, 0
-        for page in sorted(each for each in found if each < limit):
+        for page in sorted(number for number in numbers if number < limit):
             if page != end:
                 if start < end:
                     yield start * PAGE_SIZE, end * PAGE_SIZE
@@ -296,7 +303,7 @@ class ImageParts:
             yield start * PAGE_SIZE, end * PAGE_SIZE
 
     def _touched(self, changed: Set[int]) -> Iterator[Tuple[int, int, Optional[Word]]]:
-        """Yields (RVA, length, word) of the parts with bytes on pages that are not those of the section."""
+        """Yields (RVA, length, word) of the parts with bytes on changed pages."""
         for (rva, length), word in self._ranges.items():
             if any(page in changed for page in range(rva - rva % PAGE_SIZE, rva + length, PAGE_SIZE)):
                 yield rva, length, word
@@ -310,7 +317,7 @@ def _no_record(_rva: int) -> int:
 
 
 def _contradict(one: Extents, other: Extents, start: int, end: int) -> bool:
-    """Returns whether two images have different bytes at one place of a range."""
+    """Returns whether two images have different bytes somewhere in a range."""
     return any(
         one.read(low, high - low) != other.read(low, high - low)
         for first, last in one.covered(start, end)

@@ -22,8 +22,8 @@ from .loaderlists import LoaderEntry, module_lists
 class Module(NamedTuple):
     """A module in memory. Addresses are canonical.
 
-    `name` is the name that stands in symbols, `file` the file's name in the loader's list; `status` says what
-    is wrong with the entry in that list.
+    `name` is the name in symbols, `file` the file's name in the loader's list; `status` has the faults of the
+    module's entry in that list.
     """
 
     base: int
@@ -38,12 +38,12 @@ class Module(NamedTuple):
 
     @property
     def stem(self) -> str:
-        """The file's name without extension, in small letters: `mono-2.0-bdwgc`."""
+        """The file's name without extension, in lower case: `mono-2.0-bdwgc`."""
         return self.file.rpartition(".")[0].lower()
 
 
 def mark_overlaps(modules: Iterable[Module]) -> List[Module]:
-    """Returns modules by address. Modules that overlap say so in their status: real modules do not."""
+    """Returns modules by address. Overlapping modules get a status: real modules do not overlap."""
     ordered = sorted(modules, key=lambda module: module[:4])
     marked: Set[int] = set()
     reaching = None
@@ -62,8 +62,8 @@ def _marked(module: Module) -> Module:
 class KernelModules:
     """Lists the kernel's modules. Made as `image.service(KernelModules)`.
 
-    Only the processes of a session map its session space (win32k and what is loaded with it). So a module
-    that the kernel's own layer does not map is looked for through one process of each session.
+    Only the processes of a session map its session space (win32k and drivers loaded with it). A module that
+    the kernel's own layer does not map is therefore read through one process of each session.
     """
 
     def __init__(self, image: Image) -> None:
@@ -71,31 +71,31 @@ class KernelModules:
         self._session_layers: Optional[List[str]] = None
 
     def list_modules(self, kernel_start: int) -> Tuple[List[Module], bool]:
-        """Returns the modules by address, and whether the list is whole, without an impossible entry.
+        """Returns the modules by address, and whether the list is complete and has no impossible entry.
 
         An image without a kernel has no modules.
 
         Args:
-            kernel_start: the first kernel address; modules below it are not believed
+            kernel_start: the first kernel address; modules below it are rejected
         """
         kernel = self._image.base
         if not kernel:
             return [], True
         entries, whole = self._image.service(module_lists).of_kernel()
         modules = []
-        taken = {entry.base for entry in entries}
+        bases = {entry.base for entry in entries}
         for entry in entries:
             if entry.base < kernel_start or entry.size > MAX_IMAGE:
                 whole = False
                 continue
             name = KERNEL_PROCESS if entry.base == kernel else text.module_name(entry.name)
             file = text.file_name(entry.name)
-            base, size, said = self._checked(entry, taken)
+            base, size, faults = self._checked(entry, bases)
             unlinked = None if entry.orders else Word.PARTLY_UNLINKED
-            modules.append(Module(base, size, name, file, status(unlinked, said)))
+            modules.append(Module(base, size, name, file, status(unlinked, faults)))
         if all(module.base != kernel for module in modules):
-            said = status(Word.NOT_IN_THE_MODULE_LIST)
-            modules.insert(0, Module(kernel, self._kernel_size(), KERNEL_PROCESS, KERNEL_PROCESS, said))
+            faults = status(Word.NOT_IN_THE_MODULE_LIST)
+            modules.insert(0, Module(kernel, self._kernel_size(), KERNEL_PROCESS, KERNEL_PROCESS, faults))
         return mark_overlaps(modules), whole
 
     def _checked(self, entry: LoaderEntry, taken: Collection[int]) -> Tuple[int, int, Status]:
@@ -103,24 +103,24 @@ class KernelModules:
 
         Args:
             entry: the entry
-            taken: the addresses of all entries
+            taken: addresses of all entries
 
         Returns:
-            Base and size of the module, as far as its headers and its entry point tell them; and what is
-            wrong with the entry.
+            Base and size of the module, corrected by its headers and its entry point where they contradict
+            the entry; and the faults of the entry.
         """
         base, size, point = entry.base, entry.size, entry.entry_point
-        found = self._size_at(base)
+        header_size = self._size_at(base)
         strays = bool(point) and not base <= point < base + size
-        if not strays and (found is None or _pages(found) == _pages(size)):
+        if not strays and (header_size is None or _pages(header_size) == _pages(size)):
             return base, size, NOTHING
-        if found and base <= (point or base) < base + found:
-            return base, found, status(Said(Word.CONTRADICTED, members=("SizeOfImage",)))
+        if header_size and base <= (point or base) < base + header_size:
+            return base, header_size, status(Said(Word.CONTRADICTED, members=("SizeOfImage",)))
         if strays:
             last = point // PAGE_SIZE * PAGE_SIZE
-            for other in range(last, last - size, -PAGE_SIZE):
-                if other not in taken and _pages(self._size_at(other) or 0) == _pages(size):
-                    return other, size, status(Said(Word.CONTRADICTED, members=("DllBase",)))
+            for candidate in range(last, last - size, -PAGE_SIZE):
+                if candidate not in taken and _pages(self._size_at(candidate) or 0) == _pages(size):
+                    return candidate, size, status(Said(Word.CONTRADICTED, members=("DllBase",)))
         return base, size, status(Word.HEADERS_CONTRADICT_THE_LIST)
 
     def _size_at(self, base: int) -> Optional[int]:
@@ -129,27 +129,28 @@ class KernelModules:
             return 0
         memory = self._image.memory(self._image.kernel)
         try:
-            # Mostly one page: an `ImageReader` would read four of each module.
+            # This reads mostly one page: an `ImageReader` would read four of each module.
             return read_headers(lambda rva, length: memory.read(base + rva, length)).size
         except HeaderError as error:
             return None if error.word is Word.HEADERS_UNREADABLE else 0
 
     def layer_of(self, module: Module) -> str:
         """Returns the layer through which a module's headers can be read (the kernel's if none can)."""
-        own = self._image.layer
-        if own.is_valid(bulk.masked(own, module.base)):
-            return str(own.name)
+        kernel_layer = self._image.layer
+        if kernel_layer.is_valid(bulk.masked(kernel_layer, module.base)):
+            return str(kernel_layer.name)
         if self._session_layers is None:
             self._session_layers = list(self._sessions())
         for layer_name in self._session_layers:
             layer = self._image.context.layers[layer_name]
             if layer.is_valid(bulk.masked(layer, module.base)):
                 return layer_name
-        return str(own.name)
+        return str(kernel_layer.name)
 
     def _sessions(self) -> Iterator[str]:
-        """Yields the layer of one process of each session, the same in whatever order processes are."""
-        found: Dict[int, Tuple[int, str]] = {}
+        """Yields the layer of one process of each session; the choice does not depend on the order of
+        processes."""
+        sessions: Dict[int, Tuple[int, str]] = {}
         if not self._image.table_name:
             return
         for space in AddressSpaces.list_spaces(self._image):
@@ -160,9 +161,9 @@ class KernelModules:
             except exceptions.InvalidAddressException:
                 continue
             if isinstance(session, int):
-                this = space.eprocess, space.layer_name
-                found[int(session)] = min(found.get(int(session), this), this)
-        for _, (_, layer_name) in sorted(found.items()):
+                candidate = space.eprocess, space.layer_name
+                sessions[int(session)] = min(sessions.get(int(session), candidate), candidate)
+        for _, (_, layer_name) in sorted(sessions.items()):
             yield layer_name
 
     def _kernel_size(self) -> int:

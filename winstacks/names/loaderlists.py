@@ -19,13 +19,13 @@ MAX_MODULES = 0x4000
 MAX_NAME = 0x208
 
 _ORDERS = ("Load", "Memory")
-"""A third list, in the order of initialisation, is not read: it never has the program itself, nor modules
-that are still being loaded, so that a module which it lacks need not be hidden."""
+"""The third list, InInitializationOrder, is not read: it omits the program itself and modules that are still
+being loaded, so absence from it proves nothing."""
 
 
 class LoaderEntry(NamedTuple):
-    """A module in the loader lists. `orders` has a bit for each list that it is in (bit 0: load order).
-    `entry_point` is an address, 0 if it has none. `address` is that of the entry itself."""
+    """A module in the loader lists. `orders` has a bit for each list that has the module (bit 0: load order).
+    `entry_point` is an address, 0 if there is none. `address` is the address of the entry itself."""
 
     base: int
     size: int
@@ -36,11 +36,11 @@ class LoaderEntry(NamedTuple):
 
 
 class LoaderDetails(NamedTuple):
-    """What only some ask of an entry of a loader list; None for what is not in the image.
+    """Members of a loader list's entry that few callers need; None if not in the image.
 
-    `stamp` is TimeDateStamp. The kernel's entries have it in Windows 10 and later (public symbols of
-    _KLDR_DATA_TABLE_ENTRY), those of processes always. `path` is FullDllName. `code_view` is the RSDS record
-    where a list has that, as a dump's does.
+    `stamp` is TimeDateStamp. The kernel's entries have it since Windows 10 (public symbols of
+    _KLDR_DATA_TABLE_ENTRY), entries of processes always. `path` is FullDllName. `code_view` is the RSDS
+    record, if the list has one, as the list of a dump does.
     """
 
     stamp: Optional[int]
@@ -53,7 +53,7 @@ LoaderList = Tuple[List[LoaderEntry], bool]
 
 
 class ModuleLists(Protocol):
-    """Lists the modules of the kernel and of processes, as whoever loaded them has them."""
+    """Lists the modules of the kernel and of processes, as their loader recorded them."""
 
     def of_kernel(self) -> LoaderList:
         """Returns the kernel's modules."""
@@ -62,11 +62,11 @@ class ModuleLists(Protocol):
         """Returns the modules of one half of a process."""
 
     def details(self, space: AddressSpace, entry: LoaderEntry) -> LoaderDetails:
-        """Returns stamp and path of an entry."""
+        """Returns stamp, path and RSDS record of an entry."""
 
 
 def module_lists(image: Image) -> ModuleLists:
-    """Returns what lists modules, for `image.service(module_lists)`: here the loader's lists in memory."""
+    """Returns the lister of modules, for `image.service(module_lists)`: here it reads the loader's lists."""
     return LoaderLists(image)
 
 
@@ -83,15 +83,16 @@ class LoaderLists:
         self._last: Dict[Machine, Tuple[Tuple[str, int], LoaderList]] = {}
 
     def of_process(self, space: AddressSpace) -> LoaderList:
-        """Reads the lists of a process or of its 32-bit half through its PEB; no PEB, no lists."""
+        """Reads the lists of a process or of its 32-bit half through its PEB; without a PEB the list is
+        empty."""
         if not (space.peb and space.layer_name):
             return [], False
-        # Names, ntdll and databases of one process are looked for one after the other.
+        # Names, ntdll and databases of one process ask for its lists one after the other.
         key = space.layer_name, space.peb
-        known = self._last.get(space.machine)
-        if known is None or known[0] != key:
-            known = self._last[space.machine] = key, self._read(space)
-        return known[1]
+        cached = self._last.get(space.machine)
+        if cached is None or cached[0] != key:
+            cached = self._last[space.machine] = key, self._read(space)
+        return cached[1]
 
     def _read(self, space: AddressSpace) -> LoaderList:
         form, memory = self._form(space), self._image.memory(space)
@@ -113,7 +114,8 @@ class LoaderLists:
             return _Form(self._image.our_generations("process", machine)[0])
 
     def of_kernel(self) -> LoaderList:
-        """Reads the kernel's list, whose entries begin like those of a process (_KLDR_DATA_TABLE_ENTRY)."""
+        """Reads the kernel's list. Its entries begin like the entries of a process
+        (_KLDR_DATA_TABLE_ENTRY)."""
         head = self._image.needed("PsLoadedModuleList")
         if head is None:
             return [], False
@@ -125,21 +127,21 @@ class LoaderLists:
         """Returns stamp and path of an entry.
 
         Args:
-            space: the kernel or the half of a process whose entry it is
-            entry: as `of_process` or `of_kernel` returned it
+            space: the kernel, or the half of a process that has the entry
+            entry: an entry from `of_process` or `of_kernel`
         """
         form, memory = self._form(space), self._image.memory(space)
         stamp = form.stamp
         if space.kernel:
-            own = self._image.types.find("_KLDR_DATA_TABLE_ENTRY")
-            stamp = None if own is None else own.find("TimeDateStamp")
+            kernel_entry = self._image.types.find("_KLDR_DATA_TABLE_ENTRY")
+            stamp = None if kernel_entry is None else kernel_entry.find("TimeDateStamp")
         name = memory.read(entry.address + form.path, 2 * memory.pointer_size)
         path = None if name is None else memory.unicode_string(name)
         return LoaderDetails(None if stamp is None else memory.member(entry.address, stamp), path)
 
 
 class _Form:
-    """Where the members of loader lists lie.
+    """Offsets of the members of loader lists.
 
     Attributes:
         ldr: offset of Ldr in a PEB
@@ -147,7 +149,7 @@ class _Form:
         base, entry_point, size, name: members of an entry
         length: bytes of an entry up to the end of the last of these members
         path: offset of FullDllName in an entry
-        stamp: TimeDateStamp of a process's entry, None where no symbols have it
+        stamp: TimeDateStamp of a process's entry, None if no symbols have it
     """
 
     def __init__(self, types: Structures) -> None:
@@ -177,7 +179,7 @@ def _read(memory: Memory, form: _Form, lists: List[Tuple[int, int]]) -> LoaderLi
         if walk.gap is not None or walk.altered is not None:
             (forward, whole), (backward, back) = (_reached(memory, head, way) for way in (0, 1))
             complete = complete and whole and back
-            # What is reached from one side only is in memory, but not on the list as Windows keeps it.
+            # An entry that is reached from one side only is in memory, but not on an intact list.
             both = set(forward) & set(backward) if whole and back else {*forward, *backward}
             nodes = {link: link in both for link in (*forward, *backward)}
         for link, on_it in nodes.items():
@@ -187,7 +189,8 @@ def _read(memory: Memory, form: _Form, lists: List[Tuple[int, int]]) -> LoaderLi
 
 
 def _reached(memory: Memory, head: int, direction: int) -> Tuple[List[int], bool]:
-    """Returns what links of one direction reach, right or wrong, and whether they come back to the head."""
+    """Returns the nodes that links of one direction reach, right or wrong, and whether they close the
+    list."""
     nodes, end = links.taken(links.steps(head, memory.links, direction, MAX_MODULES, known=set()))
     if end.reason == links.UNREADABLE:
         nodes.append(end.link)

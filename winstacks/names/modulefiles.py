@@ -1,13 +1,13 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The files of modules that the examiner gives with --binaries: which of them is that of a module.
+"""The files of modules that the examiner gives with --binaries: finds the file of a module.
 
     image.provide(module_files, GivenFiles(folders))
     file = image.service(module_files).find(claims)
 
-What memory says of a module (`ModuleClaims`) is hostile: a name is only compared with the names of a folder,
-and never opened as a path. A file with the name of a module that is not the module's is named in the log,
-with the reason, and not used. Where no folder is given no file is looked for; of a dump of one process the
+The claims of memory about a module (`ModuleClaims`) are hostile: a name is only compared with the names in a
+folder, and never opened as a path. If a file has a module's name but is not the module's file, the log names
+it with the reason, and it is not used. Without a folder no file is looked for; for a dump of one process the
 log then names the files that would help.
 """
 
@@ -28,18 +28,18 @@ MAX_WARNINGS = 32
 """Files that are named in warnings; further ones are named with -v."""
 
 MAX_FILES = 1 << 12
-"""Files that are kept open to reading: an image has fewer modules."""
+"""Files that are kept open for reading: an image has fewer modules."""
 
 Build = Tuple[int, int]
 """TimeDateStamp, and SizeOfImage in whole pages."""
 
 
 class ModuleClaims(NamedTuple):
-    """What memory says of a module.
+    """Claims of memory about a module.
 
     Attributes:
-        names: names that its file may have; text of the image
-        builds: the builds that its loader's entry and its headers say it is; mostly one
+        names: possible names of its file; text of the image
+        builds: builds according to its loader's entry and its headers; mostly one
         code_view: its RSDS record, None if it is not in the image
     """
 
@@ -49,21 +49,21 @@ class ModuleClaims(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """The file in words, as symbol servers index it: name, TimeDateStamp and SizeOfImage."""
-        said = [text.cell(self.names[0] if self.names else "?")]
-        said += [f"TimeDateStamp {stamp:08X} SizeOfImage {size:x}" for stamp, size in self.builds]
+        """The file as text, as symbol servers index it: name, TimeDateStamp and SizeOfImage."""
+        words = [text.cell(self.names[0] if self.names else "?")]
+        words += [f"TimeDateStamp {stamp:08X} SizeOfImage {size:x}" for stamp, size in self.builds]
         if self.code_view is not None:
-            said.append(
+            words.append(
                 f"PDB {text.cell(self.code_view.pdb_name)} {self.code_view.guid}-{self.code_view.age}"
             )
-        return " ".join(said)
+        return " ".join(words)
 
 
 class ModuleFiles:
-    """Has no files: nothing is given.
+    """Finds no files: none are given.
 
     Args:
-        advise: whether a file that would help is worth a warning, as in dumps that have no code
+        advise: whether to warn of a file that would help, as for dumps without code
 
     Attributes:
         given: whether there are folders to look in
@@ -90,14 +90,14 @@ class ModuleFiles:
             where = "it is in none of the folders of --binaries" if self.given else "give it with --binaries"
             self._warn(f"The file of a module would help, {where}: {claims.shown}")
 
-    def _warn(self, said: str) -> None:
-        if said not in self._said and len(self._said) < MAX_FILES:
-            self._said.add(said)
-            vollog.log(logging.WARNING if len(self._said) <= MAX_WARNINGS else logging.INFO, said)
+    def _warn(self, message: str) -> None:
+        if message not in self._said and len(self._said) < MAX_FILES:
+            self._said.add(message)
+            vollog.log(logging.WARNING if len(self._said) <= MAX_WARNINGS else logging.INFO, message)
 
 
 def module_files(image: Image) -> ModuleFiles:
-    """Returns what has the files of modules, for `image.service(module_files)`: here there are none."""
+    """Returns the finder of modules' files, for `image.service(module_files)`: here it finds none."""
     return ModuleFiles(not image.table_name)
 
 
@@ -105,14 +105,14 @@ class GivenFiles(ModuleFiles):
     """The files in the folders of --binaries.
 
     Args:
-        folders: their paths
+        folders: paths of the folders
     """
 
     given = True
 
     def __init__(self, folders: Sequence[str]) -> None:
         super().__init__(True)
-        self._folders = [FileFolder(each) for each in folders]
+        self._folders = [FileFolder(path) for path in folders]
         self._files: Dict[str, PeImage] = {}
         self._wrong: Dict[str, str] = {}
 
@@ -121,15 +121,15 @@ class GivenFiles(ModuleFiles):
             return None
         for folder in self._folders:
             for candidate in folder.candidates(claims.names, claims.builds):
-                found = self._open(candidate)
-                reason = self._wrong[candidate.path] if found is None else _disagreement(found, claims)
-                if found is not None and not reason:
-                    return found
+                file = self._open(candidate)
+                reason = self._wrong[candidate.path] if file is None else _disagreement(file, claims)
+                if file is not None and not reason:
+                    return file
                 self.refuse(candidate.path, claims, reason)
         return None
 
     def _open(self, candidate: Candidate) -> Optional[PeImage]:
-        """Returns a file, None if it cannot stand for an image: then `_wrong` has the reason."""
+        """Returns the parsed file, None if it cannot stand for an image: then `_wrong` has the reason."""
         path = candidate.path
         if path not in self._files and path not in self._wrong:
             if len(self._files) + len(self._wrong) >= MAX_FILES:
@@ -148,8 +148,8 @@ def _parsed(candidate: Candidate) -> PeImage:
     """Parses a file.
 
     Raises:
-        PeFileError: it is no file that could stand for an image
-        OSError: it cannot be read
+        PeFileError: the file cannot stand for an image
+        OSError: the file cannot be read
     """
     if candidate.wrong:
         raise PeFileError(candidate.wrong)
@@ -163,16 +163,16 @@ def _parsed(candidate: Candidate) -> PeImage:
 
 
 def _disagreement(file: PeImage, claims: ModuleClaims) -> str:
-    """Returns why a file is not that of a module by what both say of themselves; empty if it is.
+    """Returns why a file does not belong to a module, from stamp, size and RSDS record; empty if it does.
 
-    Stamp and size have to be those of the image, or else the whole RSDS record.
+    Stamp and size must equal the image's, or else the whole RSDS record must.
     """
     build = file.headers.timestamp, rounded(file.headers.size)
-    known = claims.code_view
-    if build in claims.builds or (known is not None and file.code_view == known):
+    code_view = claims.code_view
+    if build in claims.builds or (code_view is not None and file.code_view == code_view):
         return ""
-    theirs = f"TimeDateStamp {build[0]:08X} SizeOfImage {build[1]:x}"
-    return f"is of another build ({theirs}), the image has {claims.shown}"
+    file_build = f"TimeDateStamp {build[0]:08X} SizeOfImage {build[1]:x}"
+    return f"is of another build ({file_build}), the image has {claims.shown}"
 
 
 def rounded(size: int) -> int:

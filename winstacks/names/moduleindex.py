@@ -1,12 +1,12 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The index of names of a module's image, shared by the processes that are proven to have the same image.
+"""The index of names of a module's image, shared by processes that are proven to have the same image.
 
 An index is made when an address of the module is first named. It is made from the image section, which no
-process can write, and is shared by every process that has the same in all parts that it was made from: the
-same physical pages or equal bytes. Any other process gets an index of its own, made from its own pages and,
-where it has none, from those of the section; the status says where it has other bytes than the section. So
-nothing that one process writes changes a name elsewhere, in whatever order processes are named.
+process can write. Every process shares it that has the same content in all parts used for it: the same
+physical pages or equal bytes. Any other process gets its own index, made from its own pages or, where it has
+none, from the section's pages; the status names parts whose bytes differ from the section. So a write by one
+process changes no name elsewhere, in whatever order processes are named.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from .imagereader import ImageParts, ImageReader
 from .pdbsymbols import PdbSymbols, SymbolArrays
 
 MAX_EXPORTS = 1 << 18
-"""The most exports that are read of modules of one process that are not proven to be as in their section. The
-modules of a process have fewer. Forged ones may share the pages of one huge table."""
+"""Maximum number of exports that are read of modules of one process which are not proven to equal their
+section. The modules of a process have fewer. Forged ones may share the pages of one huge table."""
 
 MAX_SHARED_EXPORTS = 1 << 20
-"""The most exports of all other modules of one process."""
+"""Maximum number of exports of all other modules of one process."""
 
 MAX_KEPT = 1 << 22
-"""Exports and functions of shared indexes that are kept; the index that was asked for first is made again."""
+"""Exports and functions of shared indexes that are kept; above this the index used longest ago is dropped."""
 
 MAX_FUNCTION_TABLE = 1 << 25
 
 
 class ModuleIndex(NamedTuple):
-    """What is known of a module's image.
+    """The names, headers and tables of a module's image.
 
-    `status` says what could not be read. `symbols` are those of its PDB, None if Volatility lacks the PDB.
-    `functions` is the x64 function table, None on x86 and if it cannot be read. `file` has the pages that
-    memory lacks, None without one.
+    `status` has the parts that could not be read. `symbols` come from its PDB, None if Volatility lacks the
+    PDB. `functions` is the x64 function table, None on x86 and if it cannot be read. `file` has the pages
+    that memory lacks, None if there is none.
     """
 
     headers: Optional[Headers]
@@ -59,7 +59,8 @@ class ModuleIndex(NamedTuple):
 
 
 class _Room:
-    """How many more exports of one process's modules are read. What a module got, it gets again."""
+    """A budget of exports for one process's modules. A module that is read again gets the same limit
+    again."""
 
     def __init__(self, most: int) -> None:
         self.used = 0
@@ -68,7 +69,7 @@ class _Room:
         self._counted: Set[int] = set()
 
     def limit(self, base: int) -> int:
-        """Returns how many exports of the module at an address may be read."""
+        """Returns the maximum number of exports to read of the module at an address."""
         return self._granted.setdefault(base, self._most - self.used)
 
     def take(self, base: int, count: int) -> None:
@@ -79,7 +80,7 @@ class _Room:
 
 
 class _Made(NamedTuple):
-    """An index, what it was made from, and how many exports it has."""
+    """An index, the parts from which it was made, and its number of exports."""
 
     module: ModuleIndex
     parts: ImageParts
@@ -87,12 +88,12 @@ class _Made(NamedTuple):
 
     @property
     def weight(self) -> int:
-        """How many exports and functions it keeps."""
+        """The number of exports and functions that it keeps."""
         return self.exports + (0 if self.module.functions is None else len(self.module.functions))
 
 
 class ModuleIndexes:
-    """Makes the indexes, and keeps those that processes share.
+    """Makes the indexes, and keeps the shared ones.
 
     Args:
         image: the memory image
@@ -120,22 +121,23 @@ class ModuleIndexes:
 
         Args:
             layer_name: a virtual layer that maps the module
-            base: its address, canonical
-            size: its bytes according to the loader
-            view: its section, None if it has none
-            table: its symbols, if the caller has them loaded (the kernel's)
-            file: its file, which has the pages that memory lacks; None without one
+            base: canonical address of the module
+            size: bytes of the module according to the loader
+            view: the module's section, None if it has none
+            table: the module's symbols, if the caller has loaded them (the kernel's)
+            file: the module's file, which has the pages that memory lacks; None if there is none
         """
         if self._last[0] != layer_name:
             self._last = layer_name, {}
-        known = self._last[1]
-        if (base, size) not in known:
+        indexes = self._last[1]
+        if (base, size) not in indexes:
             reader = ImageReader(self._image, layer_name, base, size, view, file=file)
-            known[base, size] = self._find(reader, view, table)
-        return known[base, size]
+            indexes[base, size] = self._find(reader, view, table)
+        return indexes[base, size]
 
     def held(self, layer_name: str) -> int:
-        """Returns how many exports were read of modules that only the process of a layer has."""
+        """Returns the number of exports that were read of modules whose index only the process of a layer
+        has."""
         room = self._rooms.get((layer_name, False))
         return 0 if room is None else room.used
 
@@ -149,34 +151,35 @@ class ModuleIndexes:
         differs = NOTHING
         if view is not None and table is None:
             shared = self._of_section(reader, view)
-            found = shared.parts.difference(reader)
-            if found is None:
+            difference = shared.parts.difference(reader)
+            if difference is None:
                 return self._within(layer_name, base, shared)
-            differs = found
+            differs = difference
         room = self._room(layer_name, shared=False)
-        made = self._build(reader, table, room.limit(base))
-        room.take(base, made.exports)
-        return made.module._replace(status=status(made.module.status, differs))
+        index = self._build(reader, table, room.limit(base))
+        room.take(base, index.exports)
+        return index.module._replace(status=status(index.module.status, differs))
 
     def _of_section(self, mapped: ImageReader, view: SectionView) -> _Made:
-        """Returns the index of what the section itself has, and where it has nothing, of the file.
+        """Returns the index of the section's own content, with the file's content where the section has none.
 
-        Which file it is a process may have forged: an index is shared by those only that have the same.
+        A process may have forged the choice of the file: an index is shared only by processes with the same
+        file.
         """
         base, size, file = mapped.base, mapped.size, mapped.file
         key = (view.prototypes, view.count, base - view.start, size, file)
-        found = self._shared.pop(key, None)
-        if found is None:
+        index = self._shared.pop(key, None)
+        if index is None:
             reader = ImageReader(self._image, mapped.layer_name, base, size, view, True, file)
-            found = self._build(reader, None, exports.MAX_EXPORTS)
-            self._kept += found.weight
-        self._shared[key] = found
+            index = self._build(reader, None, exports.MAX_EXPORTS)
+            self._kept += index.weight
+        self._shared[key] = index
         while self._kept > MAX_KEPT and len(self._shared) > 1:
             self._kept -= self._shared.pop(next(iter(self._shared))).weight
-        return found
+        return index
 
     def _within(self, layer_name: str, base: int, shared: _Made) -> ModuleIndex:
-        """Returns a shared index; without its exports, if the process has too many modules with very many."""
+        """Returns a shared index; without its exports if the process exceeds its budget of exports."""
         room = self._room(layer_name, shared=True)
         if shared.exports <= room.limit(base):
             room.take(base, shared.exports)
@@ -201,8 +204,8 @@ class ModuleIndexes:
 
         Args:
             reader: the image
-            table: its symbols, if they are loaded
-            limit: the most exports that are read
+            table: the module's symbols, if they are loaded
+            limit: maximum number of exports to read
         """
         parts = ImageParts(reader)
         try:
@@ -213,27 +216,27 @@ class ModuleIndexes:
         symbols = pdbsymbols.from_table(table) if table is not None else None
         if symbols is None and codeview is not None:
             symbols = self._pdbs.find(codeview)
-        functions, said = _functions(reader, headers, parts)
+        functions, faults = _functions(reader, headers, parts)
         count = 0
         if symbols is None:
             load = functools.partial(parts.load, Word.EXPORTS_DIFFER_FROM_THE_SECTION)
-            found = exports.read_exports(load, headers, limit)
-            count = len(found.entries)
-            rvas, labels = sort_labels(found.entries)
-            said = status(found.status, said)
+            export_table = exports.read_exports(load, headers, limit)
+            count = len(export_table.entries)
+            rvas, labels = sort_labels(export_table.entries)
+            faults = status(export_table.status, faults)
         else:
             rvas, labels = symbols.rvas, symbols.names
         kind = ExportNames if symbols is None else PdbNames
         names = kind(rvas, labels, headers.sections, functions)
-        said = status(said, parts.of_file())
-        made = ModuleIndex(headers, codeview, symbols, functions, names, said, reader.file)
-        return _Made(made, parts, count)
+        faults = status(faults, parts.of_file())
+        index = ModuleIndex(headers, codeview, symbols, functions, names, faults, reader.file)
+        return _Made(index, parts, count)
 
 
 def _functions(
     reader: ImageReader, headers: Headers, parts: ImageParts
 ) -> Tuple[Optional[FunctionTable], Status]:
-    """Returns the readable part of the x64 function table, and what is wrong with the table."""
+    """Returns the readable part of the x64 function table, and its faults."""
     rva, size = headers.directory(pe.DIRECTORY_EXCEPTION)
     if headers.machine != pe.MACHINE_AMD64 or not 0 < size <= MAX_FUNCTION_TABLE:
         return None, NOTHING
@@ -241,21 +244,21 @@ def _functions(
     runs = [(start - rva, data) for start, data in extents.runs]
     if not runs:
         return None, status(Word.FUNCTION_TABLE_UNREADABLE)
-    said = status(Word.FUNCTION_TABLE_INCOMPLETE) if extents.missing(rva, rva + size) else NOTHING
+    fault = status(Word.FUNCTION_TABLE_INCOMPLETE) if extents.missing(rva, rva + size) else NOTHING
     table = FunctionTable.from_runs(runs, size, reader.read)
     parts.add_records(Word.UNWIND_DATA_DIFFERS_FROM_THE_SECTION, table.records, table.record_length)
-    return table, said
+    return table, fault
 
 
-def _without_headers(table: Optional[interfaces.symbols.SymbolTableInterface], said: Status) -> ModuleIndex:
-    """Makes the index of a module whose headers cannot be used, from the symbols that the caller gave."""
+def _without_headers(table: Optional[interfaces.symbols.SymbolTableInterface], fault: Status) -> ModuleIndex:
+    """Makes the index of a module whose headers cannot be used, from the caller's symbols."""
     if table is None:
-        return without_anything(said)
+        return without_anything(fault)
     symbols = pdbsymbols.from_table(table)
     names = PdbNames(symbols.rvas, symbols.names)
-    return ModuleIndex(None, None, symbols, None, names, said)
+    return ModuleIndex(None, None, symbols, None, names, fault)
 
 
 def without_anything(said: Status) -> ModuleIndex:
-    """Makes the index of a module of which nothing is known."""
+    """Makes the index of a module about which nothing is known."""
     return ModuleIndex(None, None, None, None, ExportNames([], []), said)

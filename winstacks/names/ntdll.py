@@ -25,7 +25,7 @@ MAX_IMAGE = 0x1000000
 
 
 class Ntdll(NamedTuple):
-    """One ntdll in one address space: `base` is canonical, `size` in bytes, `image` its names and headers.
+    """One ntdll in one address space: `base` is canonical, `size` in bytes, `image` its index.
 
     `view` is its section, None if it has none.
     """
@@ -37,7 +37,7 @@ class Ntdll(NamedTuple):
     view: Optional[SectionView] = None
 
     def address_of(self, *names: str) -> Optional[int]:
-        """Returns the address of the first of several symbols that its PDB has; None without PDB."""
+        """Returns the address of the first of several symbols that its PDB has; None without a PDB."""
         symbols = self.image.symbols
         rvas = (symbols.rva_of(name) for name in names) if symbols is not None else ()
         return next((self.base + rva for rva in rvas if rva is not None), None)
@@ -62,7 +62,7 @@ class Ntdlls:
         """Returns the ntdll of one half of a process, None if neither its loader lists nor its VADs have one.
 
         Raises:
-            tables.MissingTableError: when our symbol table of user mode is missing
+            tables.MissingTableError: our symbol table of user mode is missing
         """
         for base, size in self._places(space):
             if 0 < size <= MAX_IMAGE:
@@ -75,7 +75,7 @@ class Ntdlls:
     def _file(
         self, space: AddressSpace, base: int, size: int, view: Optional[SectionView]
     ) -> Optional[PeImage]:
-        """Returns the file of an ntdll, None if none is given."""
+        """Returns the given file of an ntdll, None if there is none."""
         witnesses = self._image.service(FileWitnesses)
         if not witnesses.files.given:
             return None
@@ -85,9 +85,9 @@ class Ntdlls:
         return witnesses.find(reader, NAME, None if entry is None else (space, entry))
 
     def data(self, ntdll: Ntdll) -> Tuple[List[Extents], int]:
-        """Returns the present parts of the writable sections, and how many bytes of these are missing.
+        """Returns the present parts of the writable sections, and the number of their missing bytes.
 
-        If the headers are missing, the sections are not known: then the whole image is returned.
+        If the headers are missing, the sections are unknown: then the whole image is returned.
         """
         reader = ImageReader(self._image, ntdll.space.layer_name, ntdll.base, ntdll.size, ntdll.view)
         headers = ntdll.image.headers
@@ -105,7 +105,7 @@ class Ntdlls:
         return self._sections.of(next((vad for vad in vads if vad.start <= base < vad.end), None))
 
     def _places(self, space: AddressSpace) -> Iterator[Tuple[int, int]]:
-        """Yields (base, size) of each module with the name of ntdll, first those that are in a VAD."""
+        """Yields (base, size) of each module with the name of ntdll, first the modules that are in a VAD."""
         entries, _ = self._lists.of_process(space)
         named = [(entry.base, entry.size) for entry in entries if entry.name.lower() == NAME]
         vads, _ = self._vads.list_regions(space)
@@ -124,7 +124,7 @@ class Ntdlls:
                 yield vad.start, vad.end - vad.start
 
     def _machine_fits(self, space: AddressSpace, base: int) -> bool:
-        """Tells by the headers whether an ntdll is that of a half; without readable headers it may be."""
+        """Returns whether the headers of an ntdll fit the machine of a half; True if they are unreadable."""
         reader = ImageReader(self._image, space.layer_name, base, MAX_IMAGE, self._view(space, base))
         try:
             machine = pe.read_headers(reader.read).machine

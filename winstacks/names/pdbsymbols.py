@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Symbols of the PDBs of drivers and user-mode modules: those that Volatility has or, if asked to, downloads.
+"""Symbols of the PDBs of drivers and user-mode modules, from Volatility's files or, on request, downloads.
 
 They are kept as sorted arrays, because Volatility itself can look up exact addresses only. Volatility's
 loader tries a download whenever a table is missing, even offline, and leaves an empty folder behind. So this
@@ -67,8 +67,8 @@ class SymbolArrays(NamedTuple):
 def from_table(table: interfaces.symbols.SymbolTableInterface) -> SymbolArrays:
     """Indexes a symbol table that Volatility has loaded.
 
-    If the table's JSON is in memory it is read directly: to make an object for each symbol takes longer than
-    to load the file.
+    If the table's JSON is in memory, it is read directly: making an object for each symbol takes longer than
+    loading the file.
     """
     symbols = getattr(getattr(table, "_delegate", None), "_json_object", {}).get("symbols")
     if symbols is None:
@@ -98,9 +98,10 @@ class PdbSymbols:
 
     Args:
         image: the memory image, for Volatility's downloader
-        fetch_symbols: let Volatility download what is missing
-        progress_callback: told about downloads
-        advise: warn of the first missing PDB; for plugins that name addresses and have --fetch-symbols
+        fetch_symbols: whether Volatility may download missing tables
+        progress_callback: receives the progress of downloads
+        advise: whether to warn of the first missing PDB; for plugins that name addresses and have
+            --fetch-symbols
     """
 
     def __init__(
@@ -117,7 +118,7 @@ class PdbSymbols:
         self._found: Dict[CodeView, Optional[SymbolArrays]] = {}
 
     def find(self, pdb: CodeView) -> Optional[SymbolArrays]:
-        """Returns the symbols of a PDB or None if Volatility does not have them.
+        """Returns the symbols of a PDB, or None if Volatility lacks them.
 
         A missing PDB is logged once.
         """
@@ -130,9 +131,9 @@ class PdbSymbols:
         if not _PLAIN_NAME.fullmatch(pdb.pdb_name):
             return None
         for url in local_urls(pdb):
-            found = from_url(url)
-            if found is not None:
-                return found
+            symbols = from_url(url)
+            if symbols is not None:
+                return symbols
             vollog.warning(f"The symbols at {url} cannot be read")
         if self._fetch_symbols and self._fetch(pdb):
             for url in _files(pdb):
@@ -160,7 +161,8 @@ class PdbSymbols:
 
 
 def local_urls(pdb: CodeView) -> Iterator[str]:
-    """Yields where the ISF of a PDB may be without a download: Volatility's cache, then its folders."""
+    """Yields the URLs at which the ISF of a PDB may be without a download: Volatility's cache, then its
+    folders."""
     cache_path = os.path.join(constants.CACHE_PATH, constants.IDENTIFIERS_FILENAME)
     if os.path.isfile(cache_path):
         identifier = symbol_cache.WindowsIdentifier.generate(pdb.pdb_name, pdb.guid, pdb.age)

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What lies at each address: the address spaces of kernel and processes, cut into disjoint places."""
+"""Cuts the address spaces of kernel and processes into disjoint places: one place for each address."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _LACKING = (
     *(Word.HEADERS_UNREADABLE, Word.EXPORTS_UNREADABLE, Word.EXPORTS_INCOMPLETE),
     *(Word.FUNCTION_TABLE_UNREADABLE, Word.FUNCTION_TABLE_INCOMPLETE),
 )
-"""What the index of a module says whose file would help."""
+"""Status words of a module index that its file would improve."""
 
 
 class Halves(NamedTuple):
@@ -102,68 +102,69 @@ class PlaceMap:
             current: List[Span] = [
                 (module.base, module.end, self._kernel_place(module)) for module in modules
             ]
-            gone, all_gone = self._unloaded.drivers(start)
+            unloaded, all_gone = self._unloaded.drivers(start)
             if not (whole and all_gone):
-                nothing = UNLOADED_UNKNOWN if whole else LIST_INCOMPLETE
-                current.append((start, self.halves.top, self._gap(UnsureGap, nothing)))
-            self._kernel_spans = _with_unloaded(ranges.flatten(current), gone)
+                gap_name = UNLOADED_UNKNOWN if whole else LIST_INCOMPLETE
+                current.append((start, self.halves.top, self._gap(UnsureGap, gap_name)))
+            self._kernel_spans = _with_unloaded(ranges.flatten(current), unloaded)
         return self._kernel_spans
 
     def process(self, halves: Sequence[AddressSpace]) -> Tuple[List[Span], ProcessModules]:
-        """Returns the places of a process's user half, and the modules and VADs of which they are made.
+        """Returns the places of a process's user half, and the modules and VADs from which they are made.
 
         Args:
-            halves: its native space and, in a WoW64 process, its 32-bit half
+            halves: native space of the process and, for a WoW64 process, its 32-bit half
         """
-        known = self._modules.list_modules(halves, self.halves.user_end)
+        listed = self._modules.list_modules(halves, self.halves.user_end)
         layer_name = halves[0].layer_name
         current: List[Span] = []
         places: Dict[int, ModulePlace] = {}
-        for module in known.modules:
-            read = functools.partial(self._reader, layer_name, module, known)
+        for module in listed.modules:
+            read = functools.partial(self._reader, layer_name, module, listed)
             places[module.base] = ModulePlace(
                 module,
-                functools.partial(self._user_index, layer_name, module, known),
-                functools.partial(self._modules.file_status, module, known.vads),
+                functools.partial(self._user_index, layer_name, module, listed),
+                functools.partial(self._modules.file_status, module, listed.vads),
                 read,
                 self._witness(read),
             )
             current.append((module.base, module.end, places[module.base]))
-        for vad in known.vads:
-            named = functools.partial(self._modules.file_name, vad)
-            place = MappedPlace(vad.start, named) if vad.control_area else Place(PRIVATE)
+        for vad in listed.vads:
+            read_name = functools.partial(self._modules.file_name, vad)
+            place = MappedPlace(vad.start, read_name) if vad.control_area else Place(PRIVATE)
             current.append((vad.start, vad.end, place))
-        if not known.vads_whole:
+        if not listed.vads_whole:
             current.append((0, self.halves.user_end, Unsure(VADS_INCOMPLETE)))
-        gone: List[Unloaded] = []
-        for machine, ntdll in known.ntdlls.items():
-            reader = self._reader(layer_name, ntdll, known)
+        unloaded: List[Unloaded] = []
+        for machine, ntdll in listed.ntdlls.items():
+            reader = self._reader(layer_name, ntdll, listed)
             index = places[ntdll.base].prepare()
-            gone += self._unloaded.dlls(reader, machine, index, self.halves.user_end)
-        return _with_unloaded(ranges.flatten(current), gone), known
+            unloaded += self._unloaded.dlls(reader, machine, index, self.halves.user_end)
+        return _with_unloaded(ranges.flatten(current), unloaded), listed
 
     def fill(self, spans: Sequence[Span], space: AddressSpace) -> Tuple[List[int], List[AnyPlace]]:
-        """Returns (starts, places) of every address; gaps between the spans are places without content.
+        """Returns (starts, places) for all addresses; gaps between the spans become places without content.
 
         Args:
             spans: disjoint, ascending
-            space: whose; in the kernel's own space user addresses belong to no known process
+            space: the address space; in the kernel's own space user addresses belong to no known process
         """
         limits = self.halves
         user = Place(USER) if space.kernel else self._user_gap(space)
-        rest: List[Span] = [
+        background: List[Span] = [
             (0, limits.user_end, user),
             (limits.kernel_start, limits.top, self._gap(KernelGap, NO_MODULE)),
             (0, END, Place(NOT_CANONICAL)),
         ]
-        whole = ranges.flatten([*spans, *rest])
+        whole = ranges.flatten([*spans, *background])
         return [start for start, _, _ in whole], [place for _, _, place in whole]
 
     def _gap(self, kind: Type[KernelGap], name: Name) -> KernelGap:
         return kind(name, self._roms.holds, self._unlisted.place)
 
     def _user_gap(self, space: AddressSpace) -> Place:
-        """Returns what is in no VAD. Without a kernel there are no page tables that know of more."""
+        """Returns the place of addresses in no VAD. Without a kernel, page tables cannot show further
+        pages."""
         if not self._image.table_name or not space.layer_name:
             return Place(UNMAPPED)
         return UserGap(Residents(self._image.layer_of(space)).holds)
@@ -173,7 +174,8 @@ class PlaceMap:
         return ModulePlace(module, functools.partial(self._kernel_index, module), witness=self._witness(read))
 
     def _witness(self, read: Callable[[], ImageReader]) -> Optional[Witness]:
-        """Returns what asks the file of a module about addresses; None where no files are given."""
+        """Returns the maker of a module's witness, which checks addresses by the file; None if no files are
+        given."""
         if not self._witnesses.files.given:
             return None
         return lambda index: None if index.file is None else PageWitness(read(), index.functions).status
@@ -181,11 +183,11 @@ class PlaceMap:
     def _kernel_index(self, module: Module) -> ModuleIndex:
         table = self._image.symbol_table() if module.base == self._image.base else None
         reader = self._kernel_reader(module)
-        made = self._indexes.get(reader.layer_name, module.base, module.size, table=table, file=reader.file)
-        if self._witnesses.files.advise and reader.file is None and says(made.status, *_LACKING):
+        index = self._indexes.get(reader.layer_name, module.base, module.size, table=table, file=reader.file)
+        if self._witnesses.files.advise and reader.file is None and says(index.status, *_LACKING):
             entry = self._entries.get(module.base)
             self._witnesses.lacks(reader, module.file, None if entry is None else (self._image.kernel, entry))
-        return made
+        return index
 
     def _kernel_reader(self, module: Module) -> ImageReader:
         layer_name = self._drivers.layer_of(module)
@@ -193,10 +195,10 @@ class PlaceMap:
         if not self._witnesses.files.given:
             return reader
         entry = self._entries.get(module.base)
-        found = self._witnesses.find(
+        file = self._witnesses.find(
             reader, module.file, None if entry is None else (self._image.kernel, entry)
         )
-        return reader if found is None else reader.of_file(found)
+        return reader if file is None else reader.of_file(file)
 
     @functools.cached_property
     def _entries(self) -> Dict[int, LoaderEntry]:
@@ -204,30 +206,30 @@ class PlaceMap:
         listed, _ = self._image.service(module_lists).of_kernel() if self._image.base else ([], True)
         return {entry.base: entry for entry in listed}
 
-    def _user_index(self, layer_name: str, module: Module, known: ProcessModules) -> ModuleIndex:
+    def _user_index(self, layer_name: str, module: Module, listed: ProcessModules) -> ModuleIndex:
         if not layer_name:
             return moduleindex.without_anything(status(Word.PAGE_TABLES_UNREADABLE))
-        view = self._modules.view(module, known.vads)
-        reader = self._reader(layer_name, module, known)
-        made = self._indexes.get(layer_name, module.base, module.size, view, file=reader.file)
-        if reader.file is None and says(made.status, *_LACKING):
-            self._witnesses.lacks(reader, module.file, known.entries.get(module.base))
-        return made
+        view = self._modules.view(module, listed.vads)
+        reader = self._reader(layer_name, module, listed)
+        index = self._indexes.get(layer_name, module.base, module.size, view, file=reader.file)
+        if reader.file is None and says(index.status, *_LACKING):
+            self._witnesses.lacks(reader, module.file, listed.entries.get(module.base))
+        return index
 
-    def _reader(self, layer_name: str, module: Module, known: ProcessModules) -> ImageReader:
-        view = self._modules.view(module, known.vads)
+    def _reader(self, layer_name: str, module: Module, listed: ProcessModules) -> ImageReader:
+        view = self._modules.view(module, listed.vads)
         reader = ImageReader(self._image, layer_name, module.base, module.size, view)
         if not self._witnesses.files.given or not layer_name:
             return reader
-        found = self._witnesses.find(reader, module.file, known.entries.get(module.base))
-        return reader if found is None else reader.of_file(found)
+        file = self._witnesses.find(reader, module.file, listed.entries.get(module.base))
+        return reader if file is None else reader.of_file(file)
 
 
 def _find_halves(image: Image) -> Halves:
     if image.machine is Machine.AMD64:
         return WIDE_HALVES
     if not image.base:
-        # How much of the 4 GB the kernel has is not known, so all of it counts as the process's half.
+        # The size of the kernel's part of the 4 GB is unknown, so all of it counts as the process's half.
         return Halves(NARROW_END, NARROW_END, NARROW_END)
     # With /3GB the kernel has the last quarter only.
     symbol = image.needed("MmSystemRangeStart")
@@ -236,23 +238,27 @@ def _find_halves(image: Image) -> Halves:
     return Halves(start, start, NARROW_END)
 
 
-def _with_unloaded(current: List[Span], gone: Sequence[Unloaded]) -> List[Span]:
-    """Adds the ranges of unloaded modules. A module that is there now goes first, and says so."""
-    before = ranges.flatten([(each.start, each.end, each) for each in gone])
+def _with_unloaded(current: List[Span], unloaded: Sequence[Unloaded]) -> List[Span]:
+    """Adds the ranges of unloaded modules. A present module has precedence, and its names get a status."""
+    earlier = ranges.flatten([(module.start, module.end, module) for module in unloaded])
     spans: List[Span] = []
-    for start, end, place, was in ranges.combine(current, before):
-        if was is None and place is not None:
+    for start, end, place, gone_module in ranges.combine(current, earlier):
+        if gone_module is None and place is not None:
             spans.append((start, end, place))
-        elif was is not None and (place is None or isinstance(place, Unsure)):
-            spans.append((start, end, UnloadedPlace(was)))
-        elif was is not None and place is not None:
-            spans.append((start, end, place if _same(place, was) else OverlapPlace(place)))
+        elif gone_module is not None and (place is None or isinstance(place, Unsure)):
+            spans.append((start, end, UnloadedPlace(gone_module)))
+        elif gone_module is not None and place is not None:
+            spans.append((start, end, place if _same(place, gone_module) else OverlapPlace(place)))
     return spans
 
 
-def _same(place: AnyPlace, was: Unloaded) -> bool:
-    """Returns whether the module that is there now is the unloaded one, loaded again."""
+def _same(place: AnyPlace, unloaded: Unloaded) -> bool:
+    """Returns whether the present module is the unloaded module, loaded again."""
     if not isinstance(place, ModulePlace):
         return False
     module = place.module
-    return module.base == was.start and module.end == was.end and module.file.lower() == was.name.lower()
+    return (
+        module.base == unloaded.start
+        and module.end == unloaded.end
+        and module.file.lower() == unloaded.name.lower()
+    )

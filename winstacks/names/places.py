@@ -1,6 +1,7 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The kinds of places in an address space, and how an address in each is written in the column `Symbol`."""
+"""The kinds of places in an address space, and the text for an address of each kind in the column
+`Symbol`."""
 
 from __future__ import annotations
 
@@ -17,14 +18,14 @@ from .unloaded import Unloaded
 
 
 class Name(NamedTuple):
-    """How an address is written.
+    """The name of an address.
 
     Args:
-        symbol: the column `Symbol`
-        source: the column `Source`, a word of `words.SOURCES`
-        status: what is wrong with the module or the address
-        backing: the column `Backing`, what lies there according to the VADs, whatever the loader lists say: a
-            word of `words.BACKINGS`; empty for a value that is no address
+        symbol: value of the column `Symbol`
+        source: value of the column `Source`, a word of `words.SOURCES`
+        status: faults of the module or the address
+        backing: value of the column `Backing`: the content according to the VADs, whatever the loader lists
+            say; a word of `words.BACKINGS`, empty for a value that is not an address
     """
 
     symbol: str
@@ -46,7 +47,7 @@ LIST_INCOMPLETE = Name("<no-module>", NONE, status(Word.MODULE_LIST_INCOMPLETE),
 UNLOADED_UNKNOWN = Name(
     "<no-module>", NONE, status(Said(Word.CONTRADICTED, members=("MmUnloadedDrivers",))), NONE
 )
-"""A driver may have been here: how many were unloaded is known, and not where."""
+"""A driver may have been here: the number of unloaded drivers is known, but not their addresses."""
 NOT_CANONICAL = Name("<unmapped>", NONE, status(Word.NOT_CANONICAL), words.UNMAPPED)
 VADS_INCOMPLETE = Name("<unmapped>", NONE, status(Word.VADS_INCOMPLETE), words.UNMAPPED)
 
@@ -56,16 +57,16 @@ _BACKINGS = {
     Word.HEADERS_CONTRADICT_THE_LIST: NONE,
     Word.IN_NO_MODULE_LIST: NONE,
 }
-"""Modules with these words are backed by what their VADs or headers say: lists may be forged."""
+"""Backing of modules with these words, according to their VADs or headers: lists may be forged."""
 
 Told = Callable[[int], Status]
-"""Takes an RVA; returns what the module's file says of the code there."""
+"""Takes an RVA; returns the status of the code there by the module's file."""
 
 Witness = Callable[[ModuleIndex], Optional[Told]]
 
 _UNNAMED = status(Word.FILE_NAME_UNREADABLE)
 
-# The constructor of a NamedTuple would take a third of the time that naming an address takes.
+# The constructor of a NamedTuple would take a third of the time of naming an address.
 _name = tuple.__new__
 
 
@@ -81,14 +82,14 @@ class Place:
         """Returns the name of an address.
 
         Args:
-            address: the address that is written
-            lookup: the address that decides what is named: the same, or one byte lower for a return address
+            address: the address to write
+            lookup: the address to look up: the same, or one byte lower for a return address
         """
         return self._name
 
 
 class Unsure(Place):
-    """Addresses of which it is unknown whether anything is there."""
+    """Addresses that may or may not hold something."""
 
     __slots__ = ()
 
@@ -97,7 +98,7 @@ class UserGap(Place):
     """User addresses in no VAD.
 
     Args:
-        is_resident: tells whether the page of an address is in memory
+        is_resident: returns whether the page of an address is in memory
     """
 
     __slots__ = ("_is_resident",)
@@ -114,9 +115,9 @@ class KernelGap(Place):
     """Kernel addresses in no module.
 
     Args:
-        name: of all that are not in a ROM, nor in a driver that no list has
-        is_rom: tells whether an address is mapped to a ROM
-        unlisted: returns the driver that has an address by its headers
+        name: name of all addresses that are neither in a ROM nor in an unlisted driver
+        is_rom: returns whether an address is mapped to a ROM
+        unlisted: returns the driver whose headers cover an address
     """
 
     __slots__ = ("_is_rom", "_unlisted")
@@ -142,13 +143,13 @@ class KernelGap(Place):
 
 
 class UnsureGap(KernelGap, Unsure):
-    """The same, where it is unknown which modules are or were there."""
+    """Kernel addresses in no module, if it is unknown which modules are or were there."""
 
     __slots__ = ()
 
 
 class UnloadedPlace:
-    """A range in which a module was before it was unloaded."""
+    """A range that held a module before it was unloaded."""
 
     __slots__ = ("unloaded",)
 
@@ -176,16 +177,17 @@ class MappedPlace:
             self._file, self._read = self._read(), None
         if self._file == "":
             return PRIVATE
-        said = _UNNAMED if self._file is None else NOTHING
+        fault = _UNNAMED if self._file is None else NOTHING
         file = self._file or "unknown"
-        return Name(f"<mapped:{file}>+{address - self._start:#x}", NONE, said, words.MAPPED)
+        return Name(f"<mapped:{file}>+{address - self._start:#x}", NONE, fault, words.MAPPED)
 
 
 class ModulePlace:
     """A module; its index is made when one of its addresses is first named.
 
-    `reader` opens the image as the process has it; None: the kernel's modules are the same everywhere.
-    `witness` takes the index and returns what the module's file says of an RVA, None without a file.
+    `reader` opens the image as the process has it; it is None for the kernel's modules, which are the same
+    everywhere. `witness` takes the index and returns the check of an RVA by the module's file, None without a
+    file.
     """
 
     __slots__ = (
@@ -229,7 +231,7 @@ class ModulePlace:
             self.index = self._load()
             checked = self._check() if self._check else None
             self._status = status(self.module.status, checked, self.index.status)
-            backings = (_BACKINGS[said.word] for said in self._status if said.word in _BACKINGS)
+            backings = (_BACKINGS[fault.word] for fault in self._status if fault.word in _BACKINGS)
             self._backing = next(backings, IMAGE)
             self._find = self.index.names.find
             self._told = None if self._witness is None else self._witness(self.index)
@@ -238,22 +240,22 @@ class ModulePlace:
     def name(self, address: int, lookup: int) -> Name:
         if self.index is None:
             self.prepare()
-        base, said = self._base, self._status
+        base, faults = self._base, self._status
         if self._told is not None:
-            said = status(said, self._told(lookup - base))
+            faults = status(faults, self._told(lookup - base))
         label = self._find(lookup - base)
         if label is None:
-            return _name(Name, (f"{self._plain}+{address - base:#x}", MODULE, said, self._backing))
+            return _name(Name, (f"{self._plain}+{address - base:#x}", MODULE, faults, self._backing))
         rva, name, source = label
         offset = address - base - rva
         if offset > 0:
-            return _name(Name, (f"{self._plain}!{name}+{offset:#x}", source, said, self._backing))
+            return _name(Name, (f"{self._plain}!{name}+{offset:#x}", source, faults, self._backing))
         shown = f"{self._plain}!{name}{offset:#x}" if offset else f"{self._plain}!{name}"
-        return Name(shown, source, said, self._backing)
+        return Name(shown, source, faults, self._backing)
 
 
 class OverlapPlace:
-    """A place at which another module was before."""
+    """A place that held another module before."""
 
     __slots__ = ("place",)
 

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Which kernel addresses are mapped to a ROM of the machine.
+"""Finds kernel addresses that are mapped to a ROM of the machine.
 
 Option ROMs and the BIOS of a PC lie at physical C0000h-FFFFFh. No module is there, but their code may run in
 the kernel: QEMU's kvmvapic patches instructions of the kernel to call its option ROM (pc-bios/optionrom/
@@ -24,7 +24,7 @@ _MAX_KEPT = 1 << 12
 
 
 class RomArea:
-    """Tells which kernel addresses lie in the area.
+    """Finds the kernel addresses that are mapped to the area.
 
     Args:
         image: the image
@@ -43,5 +43,5 @@ class RomArea:
     def _is_rom(self, page: int) -> bool:
         if self._layer is None or self._tables is None:
             return False
-        found = self._tables.physical(bulk.masked(self._layer, page * PAGE_SIZE))
-        return found is not None and START <= found < END
+        address = self._tables.physical(bulk.masked(self._layer, page * PAGE_SIZE))
+        return address is not None and START <= address < END

@@ -32,19 +32,19 @@ __all__ = ["KnownModule", "Name", "SpaceNames", "Symbolizer"]
 
 
 MAX_KEPT = 1 << 18
-"""Places that are kept of all processes together; those of the process asked for last are kept in any case.
-To find the places of a process again takes as long as to find them."""
+"""Places that are kept for all processes together; the places of the most recent process are kept in any
+case. Finding the places of a process again takes as long as the first time."""
 
 _NO_ADDRESS: Dict[int, Name] = {0: ZERO, FUZZY_FRAME: FUZZY}
 
 MAX_HELD = 1 << 19
-"""Exports of modules that only one process has: when so many are kept, the names of a process go."""
+"""Exports of modules that only one process has: above this number the names of a process are dropped."""
 
 
 class KnownModule(NamedTuple):
     """A module of an address space, and the index of its image (by RVA).
 
-    `open` opens the image as the process has it; None for a module of the kernel.
+    `open` opens the image as the process has it; it is None for a module of the kernel.
     """
 
     module: Module
@@ -57,13 +57,13 @@ class Symbolizer:
 
     Args:
         image: the image
-        fetch_symbols: let Volatility download the PDBs that it lacks; otherwise they are named in the log
-        progress_callback: told about downloads
+        fetch_symbols: whether Volatility may download PDBs that it lacks; otherwise the log names them
+        progress_callback: receives the progress of downloads
 
     Attributes:
         image: the image
         indexes: the module indexes, which also have the symbols and sections of modules
-        halves: where the user's half ends and the kernel's half starts
+        halves: the end of the user's half and the start of the kernel's half
     """
 
     def __init__(
@@ -82,10 +82,10 @@ class Symbolizer:
         self.halves = self._map.halves
 
     def names(self, space: AddressSpace) -> SpaceNames:
-        """Returns the names of an address space; both halves of a WoW64 process have the same.
+        """Returns the names of an address space; both halves of a WoW64 process have the same names.
 
-        The names of the kernel and of the last few processes are kept. If the _EPROCESS of a process is not
-        known, only the modules in the loader lists of its PEB are known.
+        The names of the kernel and of the last few processes are kept. If the _EPROCESS of a process is
+        unknown, only the modules in the loader lists of its PEB are known.
 
         Raises (here, or when the first address is named):
             tables.MissingTableError: one of our symbol tables is missing
@@ -111,25 +111,25 @@ class Symbolizer:
     def places(self, space: AddressSpace) -> Tuple[List[int], List[AnyPlace], Optional[ProcessModules]]:
         """Returns the places of an address space: their start addresses, and the places in the same order.
 
-        Of a process also the modules and VADs of which its places are made.
+        For a process the third item is its modules and VADs, from which the places are made.
         """
         spans, process = self._map.kernel(), None
         if not space.kernel:
-            own, process = self._map.process(self._halves(space))
-            spans = own + spans
+            user_spans, process = self._map.process(self._halves(space))
+            spans = user_spans + spans
         return (*self._map.fill(spans, space), process)
 
     def _held(self) -> int:
-        """Returns how many exports of modules that only one process has are kept with the names."""
+        """Returns the number of kept exports of modules that only one process has."""
         return sum(self.indexes.held(layer_name) for layer_name, _ in self._names)
 
     def _halves(self, space: AddressSpace) -> List[AddressSpace]:
         """Returns both halves of a WoW64 process, or the only address space of another process."""
         if space.eprocess:
             return list(AddressSpaces.list_spaces(self.image, None, space.eprocess)) or [space]
-        # No kernel tells them apart: both halves are read through one layer.
+        # Without an _EPROCESS the halves have the layer in common: both are read through it.
         listed = AddressSpaces.list_spaces(self.image, None if space.pid is None else [space.pid])
-        halves = [each for each in listed if each.layer_name == space.layer_name and not each.kernel]
+        halves = [half for half in listed if half.layer_name == space.layer_name and not half.kernel]
         return halves if space in halves else [space]
 
 
@@ -145,19 +145,20 @@ class SpaceNames:
         self._places: List[AnyPlace] = []
         self._process: Optional[ProcessModules] = None
         halves = symbolizer.halves
-        # A return address that is no address, while one byte lower would be in the user's half.
+        # The first address above the user's half: as a return address it is invalid, although the byte below
+        # is valid.
         self._no_return = halves.user_end if halves.user_end < halves.kernel_start else None
 
     def __len__(self) -> int:
-        """Returns how many places are kept."""
+        """Returns the number of places that are kept."""
         return len(self._starts)
 
     def name(self, address: int, return_address: bool = True) -> Name:
-        """Returns the name of an address. Who names many keeps what is returned (`flat.frames`).
+        """Returns the name of an address. Callers that name many addresses keep the results (`flat.frames`).
 
         Args:
             address: canonical, as Windows stores it
-            return_address: False for the address of an instruction that was interrupted
+            return_address: False for the address of an interrupted instruction
         """
         if address in _NO_ADDRESS:
             return _NO_ADDRESS[address]
@@ -167,20 +168,21 @@ class SpaceNames:
         return self._place(lookup).name(address, lookup)
 
     def module_at(self, address: int) -> Optional[KnownModule]:
-        """Returns the module that holds exactly this address (not one byte back), or None."""
+        """Returns the module that holds exactly this address (not one byte lower), or None."""
         place = self._place(address)
         place = place.place if isinstance(place, OverlapPlace) else place
         return _known(place) if isinstance(place, ModulePlace) else None
 
     def modules(self, name: str) -> List[KnownModule]:
-        """Returns the modules with a name. A WoW64 process may have two of one name, such as `ntdll`."""
+        """Returns the modules with a name. A WoW64 process may have two modules of one name, such as
+        `ntdll`."""
         self._prepare()
-        found: Dict[int, KnownModule] = {}
+        modules: Dict[int, KnownModule] = {}
         for place in self._places:
             place = place.place if isinstance(place, OverlapPlace) else place
             if isinstance(place, ModulePlace) and place.module.name.lower() == name.lower():
-                found[place.module.base] = _known(place)
-        return list(found.values())
+                modules[place.module.base] = _known(place)
+        return list(modules.values())
 
     @property
     def process(self) -> Optional[ProcessModules]:

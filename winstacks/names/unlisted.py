@@ -1,9 +1,9 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What knows an address that no list has: the headers of a driver below it, the page tables of its process.
+"""Witnesses for addresses that no list has: the headers of a driver below the address, the page tables.
 
-A driver that was taken off PsLoadedModuleList keeps its headers, and a VAD that was taken off its tree keeps
-its pages.
+A driver that was removed from PsLoadedModuleList keeps its headers, and a VAD that was removed from its tree
+keeps its pages.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from .moduleindex import ModuleIndex
 from .places import ModulePlace
 
 MAX_DRIVER = 1 << 24
-"""Bytes below an address in which the headers of its driver are looked for."""
+"""Bytes below an address that are searched for the headers of its driver."""
 MAX_SEARCHES = 256
-"""Searches in an image. What is in no module is rare, and near to each other."""
+"""Maximum number of searches in an image. Addresses in no module are rare, and close to each other."""
 
 _STEP = 1 << 20
-"""Bytes that are read at once."""
+"""Bytes of one read."""
 _KEPT = 1 << 12
 
 
@@ -50,7 +50,7 @@ class UnlistedDrivers:
         self._pages: Memo[int, Optional[ModulePlace]] = Memo(self._search, _KEPT)
 
     def place(self, address: int) -> Optional[ModulePlace]:
-        """Returns the driver whose headers say that a canonical address is in it; None if there are none."""
+        """Returns the driver whose headers cover a canonical address; None if there are none."""
         for place in self._found.values():
             if place.module.base <= address < place.module.end:
                 return place
@@ -63,13 +63,13 @@ class UnlistedDrivers:
         address = page * PAGE_SIZE
         for end in range(address + PAGE_SIZE, max(address - MAX_DRIVER, 0), -_STEP):
             start = max(end - _STEP, 0)
-            held = self._read(start, end - start)
+            extents = self._read(start, end - start)
             for base in range(end - PAGE_SIZE, start - 1, -PAGE_SIZE):
-                if bytes(held.read(base, 2) or b"") != b"MZ":
+                if bytes(extents.read(base, 2) or b"") != b"MZ":
                     continue
-                found = self._headers(base)
-                if found is not None and base + found[0].size > address:
-                    return self._made(base, *found)
+                headers = self._headers(base)
+                if headers is not None and base + headers[0].size > address:
+                    return self._made(base, *headers)
         return None
 
     def _headers(self, base: int) -> Optional[Tuple[Headers, str]]:
@@ -93,10 +93,10 @@ class UnlistedDrivers:
 
 
 class Residents:
-    """Tells which addresses have a page that is in memory.
+    """Finds user addresses whose page is in memory.
 
     Args:
-        layer: of the process
+        layer: layer of the process
     """
 
     def __init__(self, layer: interfaces.layers.DataLayerInterface) -> None:

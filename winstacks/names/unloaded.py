@@ -41,10 +41,10 @@ class UnloadedModules(Protocol):
     """Lists the modules that were unloaded, the latest first."""
 
     def drivers(self, kernel_start: int) -> Tuple[List[Unloaded], bool]:
-        """Returns the drivers that were unloaded, and whether that is known.
+        """Returns the unloaded drivers, and whether the list is reliable.
 
         Args:
-            kernel_start: the first kernel address; ranges below it are not believed
+            kernel_start: the first kernel address; ranges below it are rejected
         """
 
     def dlls(
@@ -61,12 +61,12 @@ class UnloadedModules(Protocol):
 
 
 def unloaded_modules(image: Image) -> UnloadedModules:
-    """Returns what lists them, for `image.service(unloaded_modules)`: here kernel and ntdll remember them."""
+    """Returns the lister of unloaded modules, for `image.service(unloaded_modules)`: here from memory."""
     return RememberedModules(image)
 
 
 class RememberedModules:
-    """Finds what the kernel and the ntdll of a process remember of unloaded modules.
+    """Reads the records of the kernel and of a process's ntdll about unloaded modules.
 
     The kernel has MmUnloadedDrivers; ntdll has a ring of unload events, which is found by its symbol or,
     without symbols, by its content.
@@ -80,28 +80,28 @@ class RememberedModules:
         self._layouts: Memo[Machine, List[EventLayout]] = Memo(self._read_layouts)
 
     def drivers(self, kernel_start: int) -> Tuple[List[Unloaded], bool]:
-        """Returns the drivers that the kernel remembers having unloaded, the latest first; and whether there
-        is a list of them, or none was unloaded.
+        """Returns the drivers that the kernel recorded as unloaded, the latest first; and whether a list of
+        them exists or none was unloaded.
 
         Args:
-            kernel_start: the first kernel address; ranges below it are not believed
+            kernel_start: the first kernel address; ranges below it are rejected
 
         Raises:
-            tables.MissingTableError: when our symbol table is missing
+            tables.MissingTableError: our symbol table is missing
         """
         image = self._image
         symbol = image.needed("MmUnloadedDrivers")
         memory = image.memory(image.kernel)
         array = None if symbol is None else memory.pointer(symbol)
-        found = self.ring_of_drivers(array, kernel_start) if array else []
+        drivers = self.ring_of_drivers(array, kernel_start) if array else []
         last = image.symbol("MmLastUnloadedDriver")
-        whole = bool(found) or last is None or not memory.number(last, 4)
+        whole = bool(drivers) or last is None or not memory.number(last, 4)
         if not whole:
             vollog.warning(
                 "contradicted: MmUnloadedDrivers: drivers were unloaded (MmLastUnloadedDriver says so), "
                 "and no list of them is left"
             )
-        return found, whole
+        return drivers, whole
 
     def ring_of_drivers(self, array: int, kernel_start: int) -> List[Unloaded]:
         """Returns the drivers in the ring at an address, the latest first."""
@@ -110,22 +110,22 @@ class RememberedModules:
         driver = image.process_types(image.machine)["_UNLOADED_DRIVERS"]
         name = driver.offset("Name")
         values = driver.reader("StartAddress", "EndAddress", "CurrentTime")
-        found: List[Tuple[int, Unloaded]] = []
-        held = memory.load(array, DRIVERS * driver.size)
+        drivers: List[Tuple[int, Unloaded]] = []
+        extents = memory.load(array, DRIVERS * driver.size)
         for index in range(DRIVERS):
-            data = held.read(array + index * driver.size, driver.size)
+            data = extents.read(array + index * driver.size, driver.size)
             if data is None:
                 continue
             start, end, time = values(data, 0)
             if kernel_start <= start < end <= start + MAX_DRIVER:
                 label = memory.unicode_string(bytes(data[name:]), MAX_NAME)
-                found.append((time, Unloaded(start, end, label or "")))
-        return [unloaded for _, unloaded in sorted(found, key=lambda each: each[0], reverse=True)]
+                drivers.append((time, Unloaded(start, end, label or "")))
+        return [unloaded for _, unloaded in sorted(drivers, key=lambda pair: pair[0], reverse=True)]
 
     def dlls(
         self, reader: ImageReader, machine: Machine, index: ModuleIndex, user_end: int
     ) -> List[Unloaded]:
-        """Returns the DLLs that a process remembers having unloaded, the latest first.
+        """Returns the DLLs that a process recorded as unloaded, the latest first.
 
         Args:
             reader: an ntdll of the process
@@ -134,7 +134,7 @@ class RememberedModules:
             user_end: the first address above the user's half
 
         Raises:
-            tables.MissingTableError: when our symbol tables are missing
+            tables.MissingTableError: our symbol tables are missing
         """
         events = self.events(reader, machine, index, user_end)
         unique = dict.fromkeys(Unloaded(event.base, event.base + event.size, event.name) for event in events)
@@ -143,7 +143,7 @@ class RememberedModules:
     def events(
         self, reader: ImageReader, machine: Machine, index: ModuleIndex, user_end: int
     ) -> List[UnloadEvent]:
-        """Returns what `dlls` returns as ntdll recorded it: the same event may be in two rings."""
+        """Returns the events for `dlls` as ntdll recorded them: the same event may be in two rings."""
         layouts = self._layouts[machine]
         memory = self._image.memory_of(reader.layer_name, machine.pointer_size)
         events = self._ring(reader, layouts, index, user_end)
@@ -165,9 +165,9 @@ class RememberedModules:
             possible = _later(layouts) if later else layouts[-1:]
             read = functools.partial(reader.read, rva)
             return _salvaged(read, possible, unloadevents.EVENTS, user_end)
-        for found in _candidates(reader, layouts, index, user_end):
+        for candidate in _candidates(reader, layouts, index, user_end):
             for layout in layouts:
-                ring = found[: unloadevents.EVENTS * layout.size]
+                ring = candidate[: unloadevents.EVENTS * layout.size]
                 events = unloadevents.read_events(ring, layout, user_end)
                 if events:
                     return events
@@ -177,7 +177,7 @@ class RememberedModules:
 def _candidates(
     reader: ImageReader, layouts: List[EventLayout], index: ModuleIndex, user_end: int
 ) -> Iterator[Bytes]:
-    """Yields what in ntdll's writable data may be the ring."""
+    """Yields the parts of ntdll's writable data that may be the ring."""
     largest = unloadevents.EVENTS * max(layout.size for layout in layouts)
     for section in index.headers.sections if index.headers is not None else ():
         if not section.characteristics & pe.MEM_WRITE:
@@ -208,11 +208,11 @@ def _later(layouts: List[EventLayout]) -> List[EventLayout]:
 def _salvaged(
     read: Callable[[int], Optional[Bytes]], layouts: List[EventLayout], count: int, user_end: int
 ) -> List[UnloadEvent]:
-    """Returns the events of a ring whose place is certain, by the layout with which most are credible.
+    """Returns the events of a ring whose address is certain, with the layout that gives most credible events.
 
     Args:
-        read: returns so many bytes of the ring, None where they are not in the image
-        layouts: at least one; of equal ones the first is taken
+        read: returns a number of bytes of the ring, None if they are not in the image
+        layouts: at least one; if equal, the first is taken
         count: elements of the ring
         user_end: the first address above the user's half
     """

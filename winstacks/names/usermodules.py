@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The modules of a process, from its loader lists and its VADs, and where the two disagree."""
+"""The modules of a process, from its loader lists and its VADs, and the contradictions between the two."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BOTH_ORDERS = 3
 
 
 GRANULARITY = 0x10000
-"""What the addresses at which Windows maps images are multiples of."""
+"""Alignment of the addresses at which Windows maps images."""
 
 
 class ProcessModules(NamedTuple):
@@ -32,9 +32,10 @@ class ProcessModules(NamedTuple):
     Attributes:
         modules: the modules
         vads: the VADs
-        vads_whole: whether the whole tree of these could be read
+        vads_whole: whether the whole VAD tree could be read
         ntdlls: the ntdll modules, by machine
-        entries: the loader's entry of each module that has one, and the half in whose lists it is, by base
+        entries: by base: the loader's entry of each module that has one, and the half whose lists hold the
+            entry
     """
 
     modules: List[Module]
@@ -57,21 +58,21 @@ class UserModules:
 
         Each entry of a loader list is a module. It ends where the VAD at its base ends, because a process may
         write any size into its lists. If a list could not be read to its end, or has an impossible entry,
-        then an image that only the VADs know may have been on it: it counts as a module, and its status says
-        so.
+        then images that only the VADs show may have been on it: they count as modules, with a word in their
+        status.
 
         Args:
-            halves: the process's native space and, in a WoW64 process, its 32-bit one
+            halves: native space of the process and, for a WoW64 process, its 32-bit half
             user_end: the first address above the user's half
 
         Raises:
-            tables.MissingTableError: when our symbol table of user mode is missing
+            tables.MissingTableError: our symbol table of user mode is missing
         """
         vads, vads_whole = self._vads.list_regions(halves[0])
         vads = sorted(vad for vad in vads if vad.start < vad.end <= user_end)
-        found: Dict[int, Module] = {}
+        modules: Dict[int, Module] = {}
         ntdlls: Dict[Machine, Module] = {}
-        known: Dict[int, Tuple[AddressSpace, LoaderEntry]] = {}
+        loader_entries: Dict[int, Tuple[AddressSpace, LoaderEntry]] = {}
         lists_whole = True
         for half in halves:
             entries, complete = self._lists.of_process(half)
@@ -81,28 +82,29 @@ class UserModules:
                 if entry.base + entry.size > user_end or entry.size > MAX_IMAGE:
                     lists_whole = False
                     continue
-                said = _status(entry, complete, vads if vads_whole else None)
-                # No image begins there, or two would: the entry may be that of one which only the VADs know.
+                faults = _status(entry, complete, vads if vads_whole else None)
+                # No image begins there, or two would: the entry may be the altered one of a module that only
+                # VADs show.
                 lists_whole = lists_whole and not entry.base % GRANULARITY and entry.base not in bases
                 bases.add(entry.base)
                 size, differs = _size(entry, vads)
-                said = status(said, differs)
+                faults = status(faults, differs)
                 name = entry.name or self._file_at(entry.base, vads)
-                module = found.setdefault(entry.base, _module(entry.base, size, name, said))
-                known.setdefault(entry.base, (half, entry))
+                module = modules.setdefault(entry.base, _module(entry.base, size, name, faults))
+                loader_entries.setdefault(entry.base, (half, entry))
                 if module.name.lower() == "ntdll":
                     ntdlls.setdefault(half.machine, module)
         if not lists_whole:
             for module in self._unlisted(vads):
-                found.setdefault(module.base, module)
-        return ProcessModules(mark_overlaps(found.values()), vads, vads_whole, ntdlls, known)
+                modules.setdefault(module.base, module)
+        return ProcessModules(mark_overlaps(modules.values()), vads, vads_whole, ntdlls, loader_entries)
 
     def view(self, module: Module, vads: Sequence[Region]) -> Optional[SectionView]:
         """Returns the section of a module by the VAD at its base, None if it has none."""
         return self._sections.of(vad_at(vads, module.base))
 
     def file_status(self, module: Module, vads: Sequence[Region]) -> Optional[Word]:
-        """Returns the status of a module of the loader lists, by the file that the VADs map there."""
+        """Returns the status of a module of the loader lists by the file that the VADs map there."""
         vad = vad_at(vads, module.base)
         path = self._vads.file_name(vad.control_area) if vad is not None and vad.control_area else None
         if path is None:
@@ -118,7 +120,8 @@ class UserModules:
         return text.file_name(path) if path else path
 
     def _file_at(self, base: int, vads: Sequence[Region]) -> str:
-        """Returns the file whose image is mapped at an address, where the loader's name is not readable."""
+        """Returns the file whose image is mapped at an address, for a module without a readable loader's
+        name."""
         vad = vad_at(vads, base)
         mapped = vad is not None and vad.image and vad.start == base
         return (self._vads.file_name(vad.control_area) or "") if vad is not None and mapped else ""
@@ -126,8 +129,8 @@ class UserModules:
     def _unlisted(self, vads: Sequence[Region]) -> List[Module]:
         images = [vad for vad in vads if vad.image]
         named = ((vad, self._vads.file_name(vad.control_area)) for vad in images)
-        said = status(Word.NO_LOADER_LIST)
-        return [_module(vad.start, vad.end - vad.start, path, said) for vad, path in named if path]
+        fault = status(Word.NO_LOADER_LIST)
+        return [_module(vad.start, vad.end - vad.start, path, fault) for vad, path in named if path]
 
 
 def vad_at(vads: Sequence[Region], address: int) -> Optional[Region]:
@@ -136,12 +139,12 @@ def vad_at(vads: Sequence[Region], address: int) -> Optional[Region]:
     return vads[index] if index >= 0 and address < vads[index].end else None
 
 
-def _module(base: int, size: int, path: str, said: Status) -> Module:
-    return Module(base, size, text.module_name(path), text.file_name(path), said)
+def _module(base: int, size: int, path: str, faults: Status) -> Module:
+    return Module(base, size, text.module_name(path), text.file_name(path), faults)
 
 
 def _size(entry: LoaderEntry, vads: Sequence[Region]) -> Tuple[int, Status]:
-    """Returns the size of a module as far as its VAD reaches, and what is wrong with that in its entry."""
+    """Returns the size of a module, limited by its VAD, and the fault of the size in its entry."""
     vad = vad_at(vads, entry.base)
     if vad is None:
         return entry.size, NOTHING
@@ -153,11 +156,11 @@ def _size(entry: LoaderEntry, vads: Sequence[Region]) -> Tuple[int, Status]:
 
 
 def _status(entry: LoaderEntry, lists_whole: bool, vads: Optional[Sequence[Region]]) -> Status:
-    said = status(Word.PARTLY_UNLINKED) if lists_whole and entry.orders != _BOTH_ORDERS else NOTHING
+    faults = status(Word.PARTLY_UNLINKED) if lists_whole and entry.orders != _BOTH_ORDERS else NOTHING
     if vads is not None:
         vad = vad_at(vads, entry.base)
         if vad is None:
-            said = status(said, Word.NO_VAD)
+            faults = status(faults, Word.NO_VAD)
         elif not vad.control_area:
-            said = status(said, Word.VAD_WITHOUT_FILE)
-    return said
+            faults = status(faults, Word.VAD_WITHOUT_FILE)
+    return faults

@@ -1,13 +1,13 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The file of --binaries that belongs to a module in memory, and what is said of an address by it.
+"""The file of --binaries that belongs to a module in memory, and its status for an address.
 
     witnesses = image.service(FileWitnesses)
-    file = witnesses.find(reader, names, entry)     # None: none is given, or none agrees
+    file = witnesses.find(reader, names, entry)     # None: none given, or none agrees
 
-A file is found by what the loader's entry, the headers and the RSDS record say. All of these may be forged.
-So the pages in memory are asked as well: unless the RSDS records are equal, a file from which most of them
-differ is no witness.
+A file is found by the claims of the loader's entry, the headers and the RSDS record. All of these may be
+forged. So the pages in memory are compared, too: unless the RSDS records are equal, a file that differs from
+most of the pages is not used.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ MAX_KEPT = 1 << 14
 """Modules of processes whose files are kept."""
 
 MAX_ASKED = 64
-"""Pages of a module that are compared with those of its file before that is believed."""
+"""Pages of a module that are compared with the pages of its file before the file is used."""
 
 _BEFORE = 16
-"""Bytes of code before an address on which a frame rests: more than the longest call."""
+"""Bytes of code before an address that a frame depends on: more than the longest call."""
 
 _KERNELS = ("ntoskrnl.exe", "ntkrnlmp.exe", "ntkrnlpa.exe", "ntkrpamp.exe")
-"""Names of the kernel's file: setup renames it, symbol servers have the name that it was linked with."""
+"""Names of the kernel's file: setup renames the file, symbol servers use the name from the linker."""
 
 _PAGE_DIFFERS = Said(Word.DIFFERS_FROM_FILE, None, ("page",))
 
 Entry = Tuple[AddressSpace, LoaderEntry]
-"""A loader's entry, and the half of a process, or the kernel, in whose lists it is."""
+"""A loader's entry, and the half of a process, or the kernel, whose lists hold it."""
 
 
 class FileWitnesses:
@@ -53,11 +53,11 @@ class FileWitnesses:
         self._found: Dict[Tuple[str, int, int], Optional[PeImage]] = {}
 
     def find(self, reader: ImageReader, name: str, entry: Optional[Entry]) -> Optional[PeImage]:
-        """Returns the file of a module; None if none is given, or none agrees with what memory has.
+        """Returns the file of a module; None if none is given, or none agrees with memory.
 
         Args:
             reader: the module in memory
-            name: of its file; text of the image
+            name: name of the module's file; text of the image
             entry: the loader's entry, None if no list has one
         """
         if not self.files.given:
@@ -70,23 +70,23 @@ class FileWitnesses:
         return self._found[key]
 
     def lacks(self, reader: ImageReader, name: str, entry: Optional[Entry]) -> None:
-        """Logs, if that is worth a word, that a file would help: pages of a module are not in the image."""
+        """Logs that a file would help, if such advice is on: pages of a module are not in the image."""
         if self.files.advise:
             self.files.lacks(self._claims(reader, name, entry))
 
     def _find(self, reader: ImageReader, name: str, entry: Optional[Entry]) -> Optional[PeImage]:
         claims = self._claims(reader, name, entry)
-        found = self.files.find(claims)
-        if found is None:
+        file = self.files.find(claims)
+        if file is None:
             return None
-        reason = _contradiction(found, reader, claims.code_view)
+        reason = _contradiction(file, reader, claims.code_view)
         if reason:
-            self.files.refuse(found.path, claims, reason)
+            self.files.refuse(file.path, claims, reason)
             return None
-        return found
+        return file
 
     def _claims(self, reader: ImageReader, name: str, entry: Optional[Entry]) -> ModuleClaims:
-        """Returns what the loader's entry, the headers and the RSDS record say of a module."""
+        """Returns the claims of the loader's entry, the headers and the RSDS record about a module."""
         stamps: Dict[int, None] = {}
         sizes = {rounded(reader.size): None}
         code_view = None
@@ -106,37 +106,37 @@ class FileWitnesses:
         return ModuleClaims(names, tuple((stamp, size) for stamp in stamps for size in sizes), code_view)
 
 
-def _contradiction(file: PeImage, reader: ImageReader, known: Optional[CodeView]) -> str:
-    """Returns why a file is not that of a module by the pages of both, empty if it is.
+def _contradiction(file: PeImage, reader: ImageReader, code_view: Optional[CodeView]) -> str:
+    """Returns why a file does not belong to a module by the pages of both, empty if it does.
 
-    Where the image lacks all pages that could tell, the RSDS records decide.
+    If the image lacks all pages that could decide, the RSDS records decide.
     """
-    if known is not None and file.code_view == known:
+    if code_view is not None and file.code_view == code_view:
         return ""
     pages = list(range(0, file.headers.size, PAGE_SIZE))
     if len(pages) > MAX_ASKED:
-        # Evenly, and the same at every run.
+        # The choice is even, and the same at every run.
         pages = sorted(random.Random(file.headers.timestamp).sample(pages, MAX_ASKED))
-    asked = differing = 0
+    compared = differing = 0
     view = reader.of_file(file)
     for rva in pages:
         if view.has(rva) and view.compares(rva):
-            asked += 1
+            compared += 1
             differing += bool(view.differences(rva, PAGE_SIZE))
-    if asked and 2 * differing <= asked:
+    if compared and 2 * differing <= compared:
         return ""
-    if known is not None:
-        mine = "no RSDS record" if file.code_view is None else f"{file.code_view.guid}-{file.code_view.age}"
-        return f"has {mine}, the image {known.guid}-{known.age}"
-    return f"has other content: {differing} of {asked} pages of the image differ" if asked else ""
+    if code_view is not None:
+        record = "no RSDS record" if file.code_view is None else f"{file.code_view.guid}-{file.code_view.age}"
+        return f"has {record}, the image {code_view.guid}-{code_view.age}"
+    return f"has other content: {differing} of {compared} pages of the image differ" if compared else ""
 
 
 class PageWitness:
-    """Says of addresses of a module what its file does.
+    """Gives addresses of a module a status by its file.
 
     Args:
         reader: the module as the process has it, with its file
-        functions: its x64 function table, None without one
+        functions: x64 function table of the module, None if there is none
     """
 
     def __init__(self, reader: ImageReader, functions: Optional[FunctionTable]) -> None:
@@ -144,19 +144,19 @@ class PageWitness:
         self._functions = functions
 
     def status(self, rva: int) -> Status:
-        """Returns the words for an address.
+        """Returns the status of an address.
 
         Args:
-            rva: of the code there
+            rva: RVA of the code
         """
         reader, page = self._reader, rva - rva % PAGE_SIZE
         low = max(page, rva - _BEFORE)
-        said: List[Union[Word, Said]] = []
+        words: List[Union[Word, Said]] = []
         if reader.adds(low, rva + 1 - low):
-            said.append(Word.FROM_FILE)
+            words.append(Word.FROM_FILE)
         if reader.differences(page, PAGE_SIZE):
-            said.append(_PAGE_DIFFERS)
+            words.append(_PAGE_DIFFERS)
         piece = None if self._functions is None else self._functions.find(rva)
         if piece is not None and reader.adds(piece.unwind & -2, 4):
-            said.append(Word.FROM_FILE)
-        return status(*said) if said else NOTHING
+            words.append(Word.FROM_FILE)
+        return status(*words) if words else NOTHING

@@ -77,19 +77,19 @@ class ObjectTraceLister:
         """
         image = self._image
         lacking = objecttrace.undescribed(image.types)
-        known = not lacking
+        complete_types = not lacking
         for name in lacking if len(lacking) < len(objecttrace.FORM) else ():
             image.lacks(name)
         symbol = image.needed(_OBJECTS)
         if symbol is None:
-            yield _nothing(Word.NO_SYMBOL if known else self._other_form())
+            yield _nothing(Word.NO_SYMBOL if complete_types else self._other_form())
             return
         memory = image.memory(image.kernel)
-        table, place = memory.pointer(symbol), image.needed(_STACKS)
-        stacks = None if place is None else memory.pointer(place)
+        table, stacks_symbol = memory.pointer(symbol), image.needed(_STACKS)
+        stacks = None if stacks_symbol is None else memory.pointer(stacks_symbol)
         if table is None:
             yield _nothing(Word.UNREADABLE)
-        elif (table or stacks) and (not known or place is None):
+        elif (table or stacks) and (not complete_types or stacks_symbol is None):
             yield _nothing(self._other_form())
         elif table or stacks:
             if not table:
@@ -171,24 +171,24 @@ class _Refs:
 
     def _object(self, bucket: int, address: int, info: RefInfo) -> Iterator[ObjectEvent]:
         """Yields the events of an object; an object without events gets a row, too."""
-        thing = self._objects.describe(info.object_header)
+        described = self._objects.describe(info.object_header)
         self._headers.add(info.object_header)
         process = text.cell(info.image_file_name.decode("latin-1"))
         used = self._used(address + self._decoder.stack_info, info)
-        wanted = min(used, info.max_stacks)
+        expected = min(used, info.max_stacks)
         size = self._decoder.event_size
         start = address + self._decoder.stack_info
-        end = self._claims.claim(address, start + min(wanted, self._events_left) * size)
+        end = self._claims.claim(address, start + min(expected, self._events_left) * size)
         count = max(end - start, 0) // size
         self._events_left -= count
         why = Word.EVENTS_OVERLAP if self._events_left else Word.EVENTS_NOT_READ
-        said = status(
-            thing.status,
+        faults = status(
+            described.status,
             Word.NO_LONGER_TRACED if self._objects.traced(info.object_header) is False else None,
-            Word.BUCKET if self._strays(bucket, thing, info) else None,
+            Word.BUCKET if self._strays(bucket, described, info) else None,
             Said(Word.CONTRADICTED, members=("NextPos",)) if used != info.next_pos else None,
             Word.TOO_MANY_EVENTS if info.next_pos > info.max_stacks else None,
-            Said(why, wanted - count) if count < wanted else None,
+            Said(why, expected - count) if count < expected else None,
         )
         extents = self._memory.load(start, count * size)
         unreadable = 0
@@ -198,43 +198,43 @@ class _Refs:
                 unreadable += 1
             else:
                 (event,) = self._decoder.events(data)
-                yield self._event(thing, process, event, said)
+                yield self._event(described, process, event, faults)
         if unreadable or not count:
-            lost = Said(Word.EVENTS_UNREADABLE, unreadable) if unreadable else None
-            yield ObjectEvent(thing, process, status=status(said, lost))
+            missing_events = Said(Word.EVENTS_UNREADABLE, unreadable) if unreadable else None
+            yield ObjectEvent(described, process, status=status(faults, missing_events))
 
     def _used(self, start: int, info: RefInfo) -> int:
         """Returns the number of events of an object: more than NextPos if plausible events lie behind it."""
         size, used = self._decoder.event_size, info.next_pos
-        before: Optional[RefEvent] = None
+        previous: Optional[RefEvent] = None
         if 0 < used < info.max_stacks:
             data = self._memory.read(start + (used - 1) * size, size)
-            before = next(self._decoder.events(data or b""), None)
+            previous = next(self._decoder.events(data or b""), None)
         while used < min(info.max_stacks, MAX_BEHIND + info.next_pos):
             data = self._memory.read(start + used * size, size)
             event = next(self._decoder.events(data or b""), None)
-            if event is None or not self._decoder.plausible(event, before, self._stacks.count):
+            if event is None or not self._decoder.plausible(event, previous, self._stacks.count):
                 break
-            before = event
+            previous = event
             used += 1
         return used
 
-    def _event(self, thing: ObjectInfo, process: str, event: RefEvent, said: Status) -> ObjectEvent:
+    def _event(self, described: ObjectInfo, process: str, event: RefEvent, faults: Status) -> ObjectEvent:
         stack = self._stacks.stack(event.trace)
         return ObjectEvent(
-            thing,
+            described,
             process,
             REFERENCE if event.reference else DEREFERENCE,
             event.num_traces,
             None if event.tag is None else text.cell(objecttrace.tag_text(event.tag)),
             event.sequence,
             stack,
-            status(said, stack.status),
+            status(faults, stack.status),
         )
 
-    def _strays(self, bucket: int, thing: ObjectInfo, info: RefInfo) -> bool:
+    def _strays(self, bucket: int, described: ObjectInfo, info: RefInfo) -> bool:
         """Returns whether an object is not in the chain of its address; known for 64-bit kernels only."""
-        body_offset = thing.body - info.object_header
+        body_offset = described.body - info.object_header
         return self._wide and objecttrace.bucket_of(info.object_header, body_offset) != bucket
 
 
@@ -278,20 +278,20 @@ class _Stacks:
 def _objects(image: Image, objects: Objects) -> Iterator[int]:
     """Yields the addresses of the headers of the objects that can be found without the tables of traces."""
     ids = image.service(CidTable)
-    listed = [each.eprocess for each in image.service(ProcessList).processes()]
-    for body in (*listed, *ids.processes, *ids.threads):
+    processes = [process.eprocess for process in image.service(ProcessList).processes()]
+    for body in (*processes, *ids.processes, *ids.threads):
         yield objects.header_of(body)
     try:
         tables = image.service(HandleTables)
     except MissingMemberError:
         return
-    for eprocess in listed:
+    for eprocess in processes:
         table = tables.of(eprocess) or tables.listed(eprocess)
         for entry in tables.entries(table) if table is not None and table.address else ():
             if entry is not None:
                 yield entry.object_header
 
 
-def _nothing(*said: Union[Word, Said]) -> ObjectEvent:
+def _nothing(*parts: Union[Word, Said]) -> ObjectEvent:
     """Returns the gap that stands for unreadable events."""
-    return ObjectEvent(status=status(*said))
+    return ObjectEvent(status=status(*parts))

@@ -1,3 +1,4 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The pure decoders of this room: bytes in, named tuples out, standard library only."""
+"""Processes: their address spaces, threads, stacks, memory regions, image sections, handle tables,
+objects."""

@@ -1,10 +1,11 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The function tables of code that a process made at run time: which unwind data is for it.
+"""Function tables that a process registered for code it generated at run time: the unwind data of that code.
 
     for table in image.service(dynamic_tables).list_tables(space): ...
 
-RtlAddFunctionTable and its kin tell Windows of them. Who writes a dump asks Windows for their entries.
+Programs register the tables with RtlAddFunctionTable and related functions. The writer of a dump asks Windows
+for their entries.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ class DynamicTable(NamedTuple):
     """A function table of x64.
 
     Attributes:
-        start, end: the addresses of its code, canonical; `end` is behind the last
-        base: address to which the RVAs in it are relative
-        entries: its RUNTIME_FUNCTIONs
+        start, end: canonical addresses of the table's code; `end` is exclusive
+        base: canonical address to which the RVAs in the table are relative
+        entries: the RUNTIME_FUNCTIONs of the table
     """
 
     start: int
@@ -30,20 +31,20 @@ class DynamicTable(NamedTuple):
 
 
 class DynamicTables(Protocol):
-    """Lists the function tables of code that processes made."""
+    """Lists the function tables of generated code."""
 
     def list_tables(self, space: AddressSpace) -> List[DynamicTable]:
-        """Returns those of an address space; of tables that share addresses the first counts."""
+        """Returns the tables of an address space; if tables share addresses, the first one counts."""
 
 
 class NoDynamicTables:
-    """The provider of a kernel's image: it lists none, so that a walk through such code is a guess."""
+    """The provider of a kernel's image: it has no tables, so a walk through generated code is a guess."""
 
     def list_tables(self, space: AddressSpace) -> List[DynamicTable]:
-        """Returns none."""
+        """Returns an empty list."""
         return []
 
 
 def dynamic_tables(image: Image) -> DynamicTables:
-    """Returns what lists them, for `image.service(dynamic_tables)`."""
+    """Returns the lister of dynamic tables, for `image.service(dynamic_tables)`."""
     return NoDynamicTables()

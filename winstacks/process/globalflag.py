@@ -23,7 +23,7 @@ def read(image: Image, space: AddressSpace) -> Optional[int]:
         The flags; None if they cannot be read or the process has no PEB.
 
     Raises:
-        tables.MissingTableError: when one of our symbol tables is missing
+        tables.MissingTableError: one of our symbol tables is missing
     """
     if space.kernel:
         address = image.needed("NtGlobalFlag")
@@ -42,7 +42,7 @@ def is_lost(image: Image, space: AddressSpace) -> bool:
         space: the kernel or one half of a process
 
     Raises:
-        tables.MissingTableError: when one of our symbol tables is missing
+        tables.MissingTableError: one of our symbol tables is missing
     """
     if space.kernel:
         return image.needed("NtGlobalFlag") is not None and read(image, space) is None

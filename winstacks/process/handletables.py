@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Handle tables of processes: the object that a handle names, and all handles."""
+"""Handle tables of processes: looks up the object of a handle, and lists all handles."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _KERNEL_HANDLE = 0x80000000
 
 class HandleTable(NamedTuple):
     """The table of a process. `address` is 0 if the process has none or no longer has one; `debug_info` is 0
-    if its handles are not traced; `pid` is the process that the table names, None if it names none."""
+    if its handles are not traced; `pid` is the process ID in the table, None if the table has none."""
 
     address: int
     code: int
@@ -37,7 +37,7 @@ class HandleTables:
         has_creators: whether entries hold the trace indices of creators
 
     Raises:
-        MissingMemberError: when the kernel's symbols do not describe the tables
+        MissingMemberError: the kernel's symbols do not describe the tables
     """
 
     def __init__(self, image: Image) -> None:
@@ -48,13 +48,14 @@ class HandleTables:
         self._code = table.field("TableCode")
         self._debug_info = table.offset("DebugInfo")
         self._pid = table.find("UniqueProcessId")
-        # Before Vista entries have 16-bit trace indices, and with +kst the granted access is an index too. In
-        # 32-bit kernels only: entries of 5.2 x64 hold the whole access (measured on 3790 with +kst).
+        # Before Vista entries have 16-bit trace indices, and with +kst the granted access is an index, too.
+        # This holds for 32-bit kernels only: entries of 5.2 x64 hold the whole access (measured on 3790 with
+        # +kst).
         debug = types.find("_RTL_CRITICAL_SECTION_DEBUG")
         wide = debug is not None and debug.has("CreatorBackTraceIndexHigh")
         flags = globalflag.read(image, image.kernel) or 0
-        kept = image.machine is Machine.I386 and not wide
-        creators = kept and bool(flags & globalflags.FLG_KERNEL_STACK_TRACE_DB)
+        index_kept = image.machine is Machine.I386 and not wide
+        creators = index_kept and bool(flags & globalflags.FLG_KERNEL_STACK_TRACE_DB)
         self._links = table.find("HandleTableList")
         self._quota = table.find("QuotaProcess")
         self._head = image.needed("HandleTableListHead")
@@ -75,7 +76,7 @@ class HandleTables:
         return self.at(address)
 
     def listed(self, eprocess: int) -> Optional[HandleTable]:
-        """Returns the table that was made for a process, by the kernel's list of all tables; None if none is.
+        """Returns the table that the kernel's list of all tables has for a process; None if there is none.
 
         Args:
             eprocess: address of the _EPROCESS
@@ -86,11 +87,11 @@ class HandleTables:
         return None if address is None else self.at(address)
 
     def owners(self) -> Iterator[Tuple[int, int]]:
-        """Yields the address of each table in the kernel's list, and the _EPROCESS for which it was made."""
+        """Yields the address of each table in the kernel's list, and the _EPROCESS of the table's process."""
         return ((table, owner) for table, owner in self.all_listed().items() if owner)
 
     def all_listed(self) -> Dict[int, int]:
-        """Returns the _EPROCESS of each table in the kernel's list (0 if it has none), by its address."""
+        """Returns the _EPROCESS of each table in the kernel's list (0 if it has none), by table address."""
         if self._listed is None:
             self._listed = dict(self._walk())
         return self._listed
@@ -115,12 +116,12 @@ class HandleTables:
         """Looks a handle up.
 
         Args:
-            table: of the process
-            handle: as the process uses it; of a kernel handle the bit that marks it may be missing
+            table: the process's table
+            handle: the handle as the process uses it; the bit that marks a kernel handle may be missing
 
         Returns:
-            The entry, None for a free one; and False if the table cannot be read there, so that the entry is
-            not known.
+            The entry, None if it is free; and False if the table cannot be read there, so that the entry is
+            unknown.
         """
         decoder = self._decoder
         number = (handle & _KERNEL_HANDLE - 1) // handletable.HANDLE_STEP
@@ -140,27 +141,27 @@ class HandleTables:
         return (None, False) if data is None else (decoder.entry(data, handle), True)
 
     def entries(self, table: HandleTable) -> Iterator[Optional[Entry]]:
-        """Yields the used entries of a table, and None for each page that cannot be read completely.
+        """Yields the used entries of a table, and None for each page that is not completely readable.
 
-        These are pages of entries and pages of pointers. Each page is read once, so that a forged table
+        This covers pages of entries and pages of pointers. Each page is read once, so that a forged table
         cannot be endless.
         """
         level = min(handletable.level_of(table.code), handletable.MAX_LEVEL)
-        for each in self._leaves(handletable.address_of(table.code), level, 0, set()):
-            if each is None:
+        for leaf in self._leaves(handletable.address_of(table.code), level, 0, set()):
+            if leaf is None:
                 yield None
                 continue
-            index, page = each
-            found = self._memory.load(page, PAGE_SIZE)
-            if _incomplete(found, page):
+            index, page = leaf
+            extents = self._memory.load(page, PAGE_SIZE)
+            if _incomplete(extents, page):
                 yield None
-            if found.runs:
-                yield from self._decoder.page(found, page, self._decoder.page_base(index))
+            if extents.runs:
+                yield from self._decoder.page(extents, page, self._decoder.page_base(index))
 
     def _leaves(
         self, page: int, level: int, first: int, seen: Set[int]
     ) -> Iterator[Optional[Tuple[int, int]]]:
-        """Yields (number, address) of the pages of entries below a page, None for an unreadable one."""
+        """Yields (number, address) of the pages of entries below a page, None for an unreadable page."""
         decoder = self._decoder
         if page in seen or first * decoder.per_page >= handletable.MAX_HANDLES:
             return
@@ -169,10 +170,10 @@ class HandleTables:
             yield first, page
             return
         span = decoder.per_directory ** (level - 1)
-        found = self._memory.load(page, PAGE_SIZE)
-        if _incomplete(found, page):
+        extents = self._memory.load(page, PAGE_SIZE)
+        if _incomplete(extents, page):
             yield None
-        for run_start, data in found.runs:
+        for run_start, data in extents.runs:
             number = (run_start - page) // decoder.pointer_size
             for pointer in handletable.decode_pointers(data, decoder.pointer_size):
                 if pointer:
@@ -180,5 +181,5 @@ class HandleTables:
                 number += 1
 
 
-def _incomplete(found: Extents, page: int) -> bool:
-    return found.missing(page, page + PAGE_SIZE) > 0
+def _incomplete(extents: Extents, page: int) -> bool:
+    return extents.missing(page, page + PAGE_SIZE) > 0

@@ -2,14 +2,15 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """The kernel stack of a thread: one segment, or several after callbacks to user mode or an expansion.
 
-At the top of each segment (at its InitialStack) a control block names the segment before it. Until Windows 7
-KTHREAD.CallbackStack leads to what the thread left when it called user mode last, and each such frame leads
-to the one before: a callback may go on below on the same memory, with an InitialStack of its own. On x86
-Vista and 7 have the number of callbacks (CallbackDepth) in that place, and the rest in control blocks.
+At the top of each segment (at its InitialStack) a control block names the previous segment. Until Windows 7
+KTHREAD.CallbackStack points to the frame that the thread left on the stack in its last call to user mode, and
+each such frame points to the previous one: after a callback the thread may use the same memory further down,
+with another InitialStack. On x86 Vista and 7 this member is the number of callbacks (CallbackDepth) instead,
+and control blocks hold the rest.
 
 Source: _KSTACK_CONTROL (8 and later), _KERNEL_STACK_CONTROL (before) and the members of _KEXCEPTION_FRAME:
-public symbols; _KCALLOUT_FRAME (x86 until 7): see our tables. That the frame of a callback lies where a
-segment's KernelStack points (8 and later) is inferred from these members. Whoever walks asks for proof.
+public symbols; _KCALLOUT_FRAME (x86 until 7): see our tables. Inferred from these members: the frame of a
+callback lies where a segment's KernelStack points (8 and later). Callers that walk it must ask for proof.
 """
 
 from __future__ import annotations
@@ -34,13 +35,14 @@ class Segment(NamedTuple):
     """A part of a kernel stack (canonical addresses).
 
     Attributes:
-        base: its upper end
-        limit: its lower end
-        initial: entries from user mode begin below it
-        kernel_stack: the memory below it is not in use, unless the thread was running. Of what is not the
-            current segment: where the registers lie with which the thread left it
-        depth: 1 for what the thread is in; one more for each callback to user mode that it has not left
-        expanded: the thread came here from the next segment, which has the same depth
+        base: upper end of the segment
+        limit: lower end of the segment
+        initial: upper end of the calls and entries from user mode
+        kernel_stack: the memory below this address is unused, unless the thread was running. In older
+            segments: address of the registers that the thread saved when it left the segment
+        depth: 1 for the current depth; one more for each callback to user mode from which the thread is yet
+            to return
+        expanded: whether the thread came here from the next segment, which has the same depth
         trap_frame: KTHREAD.TrapFrame as the callback saved it; 0 in the current depth, and if it is unknown
     """
 
@@ -53,14 +55,14 @@ class Segment(NamedTuple):
     trap_frame: int = 0
 
     def holds(self, address: int) -> bool:
-        """Returns whether an address lies where this segment has its entries and calls."""
+        """Returns whether an address lies in the part of the segment that holds its entries and calls."""
         return self.limit <= address < self.initial
 
 
 class StackSegments(NamedTuple):
     """The segments of a kernel stack, the current one first.
 
-    `lost` says why there is one more that cannot be found, and `lost_depth` which depth it has.
+    `lost` is the reason why a further segment cannot be found, and `lost_depth` is the depth of that segment.
     """
 
     found: Tuple[Segment, ...]
@@ -69,7 +71,7 @@ class StackSegments(NamedTuple):
 
 
 class _Older(NamedTuple):
-    """The step to an older segment: it, the callback that follows it, or why there is none."""
+    """The step to an older segment: the segment and the next callback frame, or why there is none."""
 
     segment: Optional[Segment] = None
     callback: int = 0
@@ -91,7 +93,7 @@ class KernelStacks:
         self._start = kernel_start
         self._memory = image.memory(image.kernel)
         blocks = (image.types.find(name) for name in _CONTROLS)
-        self._control = next((each for each in blocks if each and all(map(each.has, _BLOCK))), None)
+        self._control = next((block for block in blocks if block and all(map(block.has, _BLOCK))), None)
         thread = image.types.find("_KTHREAD")
         self._chained = thread is not None and thread.has("CallbackStack")
         frame = image.types.find("_KEXCEPTION_FRAME")
@@ -110,22 +112,22 @@ class KernelStacks:
         current = self._checked(*(value or 0 for value in values))
         if current is None:
             return StackSegments(())
-        callback, found = thread.callback_stack or 0, [current]
+        callback, segments = thread.callback_stack or 0, [current]
         while True:
-            step = self._older(found[-1], callback, thread)
-            if step.segment is not None and _leads_back(step.segment, found):
+            step = self._older(segments[-1], callback, thread)
+            if step.segment is not None and _leads_back(step.segment, segments):
                 step = _Older(lost=Word.CYCLE)
-            elif step.segment is not None and len(found) == MAX_SEGMENTS:
+            elif step.segment is not None and len(segments) == MAX_SEGMENTS:
                 step = _Older(lost=Word.LIMIT)
             if step.segment is None:
-                lost_depth = found[-1].depth + 1 if step.lost else 0
-                return StackSegments(tuple(found), step.lost, lost_depth)
-            newer, older = found[-1], step.segment
+                lost_depth = segments[-1].depth + 1 if step.lost else 0
+                return StackSegments(tuple(segments), step.lost, lost_depth)
+            newer, older = segments[-1], step.segment
             if older.depth == newer.depth:
-                found[-1] = newer._replace(expanded=True)
+                segments[-1] = newer._replace(expanded=True)
             if older.base == newer.base:
                 older = older._replace(limit=older.kernel_stack)
-            found.append(older)
+            segments.append(older)
             callback = step.callback
 
     def _checked(self, base: int, limit: int, initial: int, kernel_stack: int) -> Optional[Segment]:
@@ -135,25 +137,25 @@ class KernelStacks:
         return Segment(base, limit, initial, kernel_stack)
 
     def _older(self, segment: Segment, callback: int, thread: Thread) -> _Older:
-        """Returns the step from a segment to the one that the thread was in before."""
+        """Returns the step from a segment to the previous one."""
         if callback >= self._start or (callback and self._control is None):
             return self._by_callback(segment, callback)
         step = self._by_control(segment, not callback)
         if not self._chained:
             hidden = step.lost is Word.UNREADABLE and (thread.callback_depth or 0) < segment.depth
-            # What cannot be read may well be nothing.
+            # The unreadable block may well be empty.
             return _NONE if hidden else step
-        # Vista and 7, x86: in the place of the pointer is the number of callbacks.
+        # Vista and 7, x86: this member is the number of callbacks.
         if step.segment is None and callback >= segment.depth:
             return _Older(lost=step.lost or Word.NO_SAVED_REGISTERS)
         return step._replace(callback=callback, lost=None)
 
     def _by_control(self, segment: Segment, expansion: bool) -> _Older:
-        """Goes by the control block of a segment.
+        """Returns the step by the control block of a segment.
 
         Args:
             segment: the segment
-            expansion: what leads to the one before, if the block does not tell
+            expansion: whether the previous segment was left by an expansion, if the block does not say
         """
         control = self._control
         if control is None or segment.initial + control.size > segment.base:
@@ -177,33 +179,34 @@ class KernelStacks:
         return _Older(older._replace(depth=segment.depth + 1, trap_frame=trap_frame or 0))
 
     def _by_callback(self, segment: Segment, callback: int) -> _Older:
-        """Goes by the frame of the last callback (until 7); a control block tells of other memory."""
-        other = self._by_control(segment, True).segment
+        """Returns the step by the frame of the last callback (until 7); a control block names other
+        memory."""
+        previous = self._by_control(segment, True).segment
         if segment.initial <= callback < segment.base:
-            memory = segment
-        elif other is not None and other.limit <= callback < other.base:
-            memory = other
-        elif other is not None:
-            return _Older(other._replace(depth=segment.depth), callback)
+            owner = segment
+        elif previous is not None and previous.limit <= callback < previous.base:
+            owner = previous
+        elif previous is not None:
+            return _Older(previous._replace(depth=segment.depth), callback)
         else:
             return _Older(lost=Word.OUTSIDE_THE_STACK)
-        initial, trap_frame, before = self._callout(callback, *_CALLOUT)
-        if initial is None or trap_frame is None or before is None:
+        initial, trap_frame, next_callback = self._callout(callback, *_CALLOUT)
+        if initial is None or trap_frame is None or next_callback is None:
             return _Older(lost=Word.UNREADABLE)
-        older = self._checked(memory.base, memory.limit, initial, callback)
+        older = self._checked(owner.base, owner.limit, initial, callback)
         if older is None:
             return _Older(lost=Word.STACK_LIMITS_UNUSABLE)
-        return _Older(older._replace(depth=segment.depth + 1, trap_frame=trap_frame), before)
+        return _Older(older._replace(depth=segment.depth + 1, trap_frame=trap_frame), next_callback)
 
     def _callout(self, address: int, *names: str) -> List[Optional[int]]:
-        """Returns members of the frame that a callback left."""
+        """Returns members of a callback's frame."""
         fields = [None if self._frame is None else self._frame.find(name) for name in names]
         return [None if field is None else self._memory.member(address, field) for field in fields]
 
 
-def _leads_back(older: Segment, found: List[Segment]) -> bool:
-    """Returns whether a segment is one that was there: on the same memory the older one lies above."""
-    newest = found[-1]
+def _leads_back(older: Segment, segments: List[Segment]) -> bool:
+    """Returns whether a segment was met before: in the same memory an older segment lies above."""
+    newest = segments[-1]
     if older.base == newest.base:
         return not newest.initial <= older.kernel_stack < older.initial
-    return any(older.base == each.base for each in found)
+    return any(older.base == segment.base for segment in segments)

@@ -1,8 +1,8 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What the header of an executive object says: its type, its name, and who made it.
+"""The header of an executive object: type, name, and creator of the object.
 
-Names are written as Volatility's `windows.handles` writes them.
+Names have the form of Volatility's `windows.handles`.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _HEADER = "_OBJECT_HEADER"
 _NAME = "_OBJECT_HEADER_NAME_INFO"
 _CREATOR = "_OBJECT_HEADER_CREATOR_INFO"
 _CREATOR_MASK, _NAME_MASK = 1, 2
-"""Bits of _OBJECT_HEADER.InfoMask, since 7 (CodeMachine, "Windows kernel object header"). The part with the
+"""Bits of _OBJECT_HEADER.InfoMask, since 7 (CodeMachine, "Windows kernel object header"). The part for the
 lower bit lies nearer to the header."""
 
 MAX_NAME = 0x1000
 
 
 class ObjectNames:
-    """Reads the names of objects. A kind has no names where the symbols lack what these need.
+    """Reads the names of objects. Objects of a type have no names if the symbols lack a needed member.
 
     Args:
         image: the image
@@ -47,25 +47,25 @@ class ObjectNames:
         """Returns the name of an object, None if the object has none or the name cannot be read.
 
         Args:
-            kind: the name of its type
-            body: its address, canonical
-            info_mask: the header's InfoMask, None to have it read
+            kind: name of the object's type
+            body: canonical address of the object
+            info_mask: the header's InfoMask, None to read it
         """
         try:
             if kind == "Process":
-                found = self._process(body)
+                name = self._process(body)
             elif kind == "Thread":
-                found = self._thread(body)
+                name = self._thread(body)
             elif kind == "File":
-                found = self._file(body)
+                name = self._file(body)
             elif kind == "Key":
-                found = self._key(body)
+                name = self._key(body)
             else:
-                found = self._named(body, info_mask)
+                name = self._named(body, info_mask)
         except MissingMemberError as error:
             self._image.lacks(error)
-            found = None
-        return text.cell(found, MAX_NAME) if found else None
+            name = None
+        return text.cell(name, MAX_NAME) if name else None
 
     def _process(self, body: int) -> Optional[str]:
         eprocess = self._types["_EPROCESS"]
@@ -94,12 +94,12 @@ class ObjectNames:
         try:
             name = key.get_full_key_name()
         except (exceptions.InvalidAddressException, AttributeError):
-            # Volatility reads members by names that some versions of Windows do not have.
+            # Volatility reads members by names that some versions of Windows lack.
             return None
         return str(name) if name else None
 
     def _named(self, body: int, info_mask: Optional[int]) -> Optional[str]:
-        """Returns the name that the object manager keeps before the header."""
+        """Returns the name that the object manager stores before the header."""
         header = body - self._body
         if self._name_offset is not None:
             distance = self._integer(header, self._name_offset)
@@ -111,7 +111,7 @@ class ObjectNames:
         return self._string(header - distance + self._types[_NAME].offset("Name.Length"))
 
     def _distance(self, info_mask: int) -> int:
-        """Returns how far before the header its name information is, 0 if there is none."""
+        """Returns the distance of the name information before the header, 0 if there is none."""
         if not info_mask & _NAME_MASK:
             return 0
         creator = self._types[_CREATOR].size if info_mask & _CREATOR_MASK else 0
@@ -135,8 +135,8 @@ _MAX_TYPE_NAME = 128
 
 
 class ObjectInfo(NamedTuple):
-    """An object. `body` is the address by which Windows refers to it; its header lies before that. `type` and
-    `name` are None if the object has none, or if they cannot be read; `status` says so then."""
+    """An object. `body` is the address by which Windows refers to it; its header lies before the body. `type`
+    and `name` are None if the object has none, or if they cannot be read; then `status` has the reason."""
 
     body: int
     type: Optional[str]
@@ -145,7 +145,8 @@ class ObjectInfo(NamedTuple):
 
 
 class ObjectCreator(NamedTuple):
-    """Who made an object: the process, and the index of the stack in the kernel's database (0: none)."""
+    """The creator of an object: the process ID, and the index of the stack in the kernel's database (0:
+    none)."""
 
     pid: int
     back_trace_index: int
@@ -185,7 +186,8 @@ class Objects:
         return self._known[header]
 
     def creator(self, header: int) -> Optional[ObjectCreator]:
-        """Returns who made an object, with index 0 if its header does not keep that; None if unreadable."""
+        """Returns the creator of an object, with index 0 if its header does not have it; None if
+        unreadable."""
         data = self._read(header)
         marked = self._has_creator(data) if data is not None else None
         # The creator's information lies directly before the header, before all other optional headers.
@@ -201,7 +203,7 @@ class Objects:
         return None if info is None else ObjectCreator(pid.of(info), index.of(info))
 
     def _has_creator(self, data: bytes) -> Optional[bool]:
-        """Returns whether a header says that it keeps who made the object; None if it cannot be asked."""
+        """Returns whether a header marks that the creator is stored; None if that cannot be read."""
         if self._info_mask is not None:
             return bool(self._info_mask.of(data) & _CREATOR_MASK)
         return None if self._flags is None else bool(self._flags.of(data) & _CREATOR_FLAG)
@@ -209,11 +211,11 @@ class Objects:
     def references(self, header: int) -> Tuple[int, int]:
         """Returns HandleCount and PointerCount of an object, 0 where they cannot be read."""
         fields = (self._image.types[_HEADER].find(name) for name in ("HandleCount", "PointerCount"))
-        found = [None if field is None else self._memory.member(header, field) for field in fields]
-        return found[0] or 0, found[1] or 0
+        counts = [None if field is None else self._memory.member(header, field) for field in fields]
+        return counts[0] or 0, counts[1] or 0
 
     def header_of(self, body: int) -> int:
-        """Returns the address of the header of the object whose own address is given."""
+        """Returns the address of an object's header, from the address of the object."""
         return body - self._body
 
     def traced(self, header: int) -> Optional[bool]:
@@ -253,7 +255,7 @@ class Objects:
         return self._type_at(address) if address else None
 
     def _mixes_indices(self, image: Image) -> bool:
-        """Returns whether the index of a type is mixed with a cookie, by that of the first process."""
+        """Returns whether type indices are mixed with a cookie, judged by the index of the first process."""
         for process in image.service(ProcessList).processes()[:1]:
             header = self.header_of(process.eprocess)
             data = self._read(header)
@@ -262,8 +264,12 @@ class Objects:
 
     def _type_at(self, address: int) -> Optional[str]:
         if address not in self._type_names:
-            place = None if self._type_name is None else address + self._type_name.offset
-            data = None if place is None else self._memory.read(place, 2 * self._memory.pointer_size)
+            address_field = None if self._type_name is None else address + self._type_name.offset
+            data = (
+                None
+                if address_field is None
+                else self._memory.read(address_field, 2 * self._memory.pointer_size)
+            )
             name = self._memory.unicode_string(data, _MAX_TYPE_NAME) if data else None
             self._type_names[address] = text.cell(name) if name and name.isprintable() else None
         return self._type_names[address]

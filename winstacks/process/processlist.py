@@ -1,10 +1,10 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The processes of an image, and which of several witnesses know each: no single write hides one.
+"""The processes of an image, and the witnesses that know each of them: no single write hides a process.
 
-PsActiveProcessHead is walked from both ends. What it lacks is looked for in PspCidTable, which has the IDs of
-all processes and threads and so leads to the processes of these threads, too; among the processes of the
-threads that processors were executing; and among those for which handle tables were made
+PsActiveProcessHead is walked from both ends. Processes that it lacks are looked for in three places:
+PspCidTable, which has the IDs of all processes and threads, and so leads also to the processes of these
+threads; the threads that processors were executing; and the processes for which handle tables were made
 (HandleTableListHead). A pool scan may add more.
 """
 
@@ -33,7 +33,7 @@ LOCK_BIT = 0x80
 
 MAX_PROCESSES = 1 << 16
 MAX_IDS = 1 << 18
-"""The most entries of PspCidTable that are looked at."""
+"""Maximum number of entries of PspCidTable that are read."""
 
 MAX_PROCESSORS = 2048
 """Windows 11 and Server 2022 run on at most 2048 logical processors."""
@@ -45,22 +45,22 @@ HANDLE_TABLES = "HandleTableListHead"
 POOL_SCAN = "pool scan"
 
 PROCESS_OF_THREAD = ("Tcb.Process", "ThreadsProcess", "Tcb.ApcState.Process")
-"""Where an _ETHREAD has its process; the first member that there is holds it."""
+"""Members of an _ETHREAD that point to its process; the first existing one is used."""
 
 VAD_ROOT = ("VadRoot.Root", "VadRoot.BalancedRoot.RightChild", "VadRoot.BalancedRoot", "VadRoot")
-"""Where an _EPROCESS has the root of its VADs; the first member that there is holds it."""
+"""Members of an _EPROCESS that hold the root of its VADs; the first existing one is used."""
 
 
 WOW64_PROCESS = ("WoW64Process", "Wow64Process")
-"""Where an _EPROCESS of a 64-bit kernel has what leads to its 32-bit half."""
+"""Members of a 64-bit kernel's _EPROCESS that lead to its 32-bit half."""
 
 
 def create_time(image: Image, eprocess: int) -> Optional[int]:
-    """Returns when a process was created, as a FILETIME; None if it cannot be read.
+    """Returns the creation time of a process as a FILETIME; None if it cannot be read.
 
     Args:
         image: the image
-        eprocess: canonical address of its _EPROCESS, 0 where none is known
+        eprocess: canonical address of its _EPROCESS, 0 if none is known
     """
     return process_member(image, eprocess, "CreateTime.QuadPart")
 
@@ -70,8 +70,8 @@ def process_member(image: Image, eprocess: int, *paths: str) -> Optional[int]:
 
     Args:
         image: the image
-        eprocess: canonical address of the _EPROCESS, 0 where none is known
-        paths: the member, by the names that it has in different versions
+        eprocess: canonical address of the _EPROCESS, 0 if none is known
+        paths: the member, by its names in different versions
     """
     process = image.types.find("_EPROCESS")
     field = None if process is None else process.find(*paths)
@@ -79,7 +79,7 @@ def process_member(image: Image, eprocess: int, *paths: str) -> Optional[int]:
 
 
 SCAN_ERRORS = (AttributeError, IndexError)
-"""What Volatility's scans raise where the kernel's table lacks a member that they read."""
+"""Exceptions that Volatility's scans raise if the kernel's table lacks a member that they read."""
 
 
 def found_by(witness: str) -> Status:
@@ -92,7 +92,8 @@ class ListedProcess(NamedTuple):
 
     Attributes:
         eprocess: canonical address of its _EPROCESS
-        status: which witness found it, if it is not in the process list; what else contradicts itself
+        status: the witness that found it, if it is not in the process list; and contradictions in its
+            structure
     """
 
     eprocess: int
@@ -125,30 +126,31 @@ class CidTable:
             image.lacks(error)
             return
         table, owner = tables.at(address), thread.find(*PROCESS_OF_THREAD)
-        said: List[Tuple[int, Optional[int], Optional[int]]] = []
+        assignments: List[Tuple[int, Optional[int], Optional[int]]] = []
         for number, entry in enumerate(tables.entries(table) if table is not None else ()):
             if number >= MAX_IDS:
                 vollog.warning(f"{CID_TABLE} has more than {MAX_IDS} entries: the rest is not looked at")
                 break
-            found = memory.member(entry.object_header, kind) if entry is not None else None
-            if entry is None or found is None:
+            object_type = memory.member(entry.object_header, kind) if entry is not None else None
+            if entry is None or object_type is None:
                 if entry is not None:
                     self.unread[entry.object_header] = entry.handle
                 continue
-            # Its entries point to the objects themselves, not to their headers.
-            if found & ~LOCK_BIT == PROCESS_OBJECT:
+            # The entries point to the objects themselves, not to their headers.
+            if object_type & ~LOCK_BIT == PROCESS_OBJECT:
                 self.processes[entry.object_header] = entry.handle
-            elif found & ~LOCK_BIT == THREAD_OBJECT:
+            elif object_type & ~LOCK_BIT == THREAD_OBJECT:
                 ethread = entry.object_header
                 self.threads[ethread] = entry.handle
-                own = None if owner is None else memory.member(ethread, owner)
-                said.append((ethread, own, memory.member(ethread, pid)))
-        self._assign(said)
+                process = None if owner is None else memory.member(ethread, owner)
+                assignments.append((ethread, process, memory.member(ethread, pid)))
+        self._assign(assignments)
 
-    def _assign(self, said: Iterable[Tuple[int, Optional[int], Optional[int]]]) -> None:
-        """Assigns each thread to the process that it points to, or else to that of its process ID."""
+    def _assign(self, assignments: Iterable[Tuple[int, Optional[int], Optional[int]]]) -> None:
+        """Assigns each thread to the process that it points to, or else to the process with its process
+        ID."""
         by_id = {number: eprocess for eprocess, number in self.processes.items()}
-        for ethread, eprocess, pid in said:
+        for ethread, eprocess, pid in assignments:
             if eprocess not in self.processes:
                 eprocess = by_id.get(pid or 0, eprocess)
             if eprocess:
@@ -160,7 +162,8 @@ class ProcessList:
 
     Attributes:
         status: `process list damaged`, or empty
-        interrupted: whether a node of the list is not in the image: what the list lacks need not be hidden
+        interrupted: whether a node of the list is not in the image: processes missing in the list need
+            not be hidden
     """
 
     def __init__(self, image: Image) -> None:
@@ -189,27 +192,27 @@ class ProcessList:
             self._follow_links()
 
     def scan(self) -> None:
-        """Adds the processes that Volatility's pool scan finds, and that still have page tables."""
+        """Adds the processes that Volatility's pool scan finds and that still have page tables."""
         for eprocess in _scan(self._image) if self._image.table_name else ():
             self._add(eprocess, POOL_SCAN)
 
     def processes(self) -> List[ListedProcess]:
-        """Returns the processes: those of the list in its order, then those that only a witness knows."""
-        return [ListedProcess(eprocess, said) for eprocess, said in self._found.items()]
+        """Returns the listed processes in list order, then the processes that only a witness knows."""
+        return [ListedProcess(eprocess, status) for eprocess, status in self._found.items()]
 
     def has(self, eprocess: int) -> bool:
-        """Returns whether a canonical address is that of one of the processes."""
+        """Returns whether one of the processes is at a canonical address."""
         return eprocess in self._found
 
     def _listed(self) -> None:
-        """Takes the processes of the list, from both ends."""
+        """Adds the processes of the list, from both ends."""
         head = self._image.needed(LIST_SYMBOL)
         walk = (
             links.Walk((), (), None) if head is None else links.walk(head, self._memory.links, MAX_PROCESSES)
         )
         nodes = dict.fromkeys(walk.nodes)
         if walk.gap is not None:
-            # Beyond a break a link is believed if it leads to a process.
+            # Beyond a break, a link is believed if it leads to a process.
             for end, direction in ((walk.gap.forward, 0), (walk.gap.backward, 1)):
                 nodes.update(dict.fromkeys(self._beyond(head or 0, end.link, direction, set(nodes))))
             self.interrupted = any(end.reason in (links.UNREADABLE, links.HEAD) for end in walk.gap)
@@ -227,31 +230,31 @@ class ProcessList:
                 self._found.setdefault(link - self._links, NOTHING)
 
     def _follow_links(self) -> None:
-        """Follows the links of all processes where the list is not in the image as a whole.
+        """Follows the links of all processes if parts of the list are not in the image.
 
-        A process and its neighbour that lead to each other are on the list, whatever is missing of it.
+        A process and its neighbour that lead to each other are on the list, even if other parts are missing.
         """
-        head, linked, waiting = self._image.needed(LIST_SYMBOL), set(), list(self._found)
-        while waiting and len(self._found) < MAX_PROCESSES:
-            eprocess = waiting.pop()
-            own = eprocess + self._links
-            for direction, link in enumerate(self._memory.links(own) or ()):
-                other = link - self._links
-                if link in (head, own):
+        head, linked, pending = self._image.needed(LIST_SYMBOL), set(), list(self._found)
+        while pending and len(self._found) < MAX_PROCESSES:
+            eprocess = pending.pop()
+            own_link = eprocess + self._links
+            for direction, link in enumerate(self._memory.links(own_link) or ()):
+                neighbour = link - self._links
+                if link in (head, own_link):
                     continue
-                back = self._memory.links(link) if self._is_process(other) else None
-                if back is not None and back[1 - direction] == own:
-                    linked |= {eprocess, other}
-                elif not self._may_be_absent(other):
+                neighbour_links = self._memory.links(link) if self._is_process(neighbour) else None
+                if neighbour_links is not None and neighbour_links[1 - direction] == own_link:
+                    linked |= {eprocess, neighbour}
+                elif not self._may_be_absent(neighbour):
                     continue
-                if other not in self._found:
-                    self._found[other] = NOTHING
-                    waiting.append(other)
+                if neighbour not in self._found:
+                    self._found[neighbour] = NOTHING
+                    pending.append(neighbour)
         for eprocess in linked:
             self._found[eprocess] = self._id_differs(eprocess)
 
     def _beyond(self, head: int, first: int, direction: int, known: Set[int]) -> List[int]:
-        """Returns the processes to which the links lead from a node on, as far as they are not known."""
+        """Returns the unknown processes to which the links lead from a node on."""
 
         def read_links(link: int) -> Optional[links.Links]:
             return self._memory.links(link) if self._is_process(link - self._links) else None
@@ -263,7 +266,7 @@ class ProcessList:
         return nodes
 
     def _witnesses(self) -> Iterator[Tuple[str, int]]:
-        """Yields (witness, address) of what the other structures take for processes."""
+        """Yields (witness, address) of the processes to which other structures lead."""
         for eprocess in (*self._ids.processes, *self._ids.threads_of):
             yield CID_TABLE, eprocess
         for eprocess in self._running():
@@ -297,7 +300,7 @@ class ProcessList:
             yield eprocess
 
     def _add(self, eprocess: int, witness: str) -> None:
-        """Takes what a witness names, if it is a process. Idle (ID 0) is on no list."""
+        """Adds a process that a witness names, if it is a process. Idle (ID 0) is on no list."""
         if eprocess in self._found or len(self._found) >= MAX_PROCESSES:
             return
         if self.interrupted and self._may_be_absent(eprocess):
@@ -305,28 +308,28 @@ class ProcessList:
             return
         if not self._is_process(eprocess) or self._memory.member(eprocess, self._pid) == 0:
             return
-        said = status(Word.NOT_IN_THE_PROCESS_LIST, found_by(witness), self._id_differs(eprocess))
-        self._found[eprocess] = said
+        remark = status(Word.NOT_IN_THE_PROCESS_LIST, found_by(witness), self._id_differs(eprocess))
+        self._found[eprocess] = remark
 
     def _is_process(self, eprocess: int) -> bool:
         kind = None if self._kind is None else self._memory.member(eprocess, self._kind)
         return kind is not None and kind & ~LOCK_BIT == PROCESS_OBJECT
 
     def _may_be_absent(self, eprocess: int) -> bool:
-        """Returns whether a structure that leads here may lead to a process that is not in the image."""
+        """Returns whether a pointer may lead to a process that is not in the image."""
         machine = self._image.machine
         in_kernel = machine.kernel_start <= eprocess and machine.is_canonical(eprocess)
         absent = self._kind is not None and self._memory.member(eprocess, self._kind) is None
         return absent and in_kernel and not eprocess % self._memory.pointer_size
 
     def id_of(self, eprocess: int) -> Optional[int]:
-        """Returns the ID of a process whose own structure does not tell it, None if nothing does.
+        """Returns the ID of a process whose own structure lacks it, None if it is unknown.
 
-        PspCidTable has it, and so has the handle table that was made for the process.
+        PspCidTable has it, and so does the handle table that was made for the process.
         """
-        known = self._ids.processes.get(eprocess, self._ids.unread.get(eprocess))
-        if known is not None:
-            return known
+        pid = self._ids.processes.get(eprocess, self._ids.unread.get(eprocess))
+        if pid is not None:
+            return pid
         try:
             table = self._image.service(HandleTables).listed(eprocess)
         except MissingMemberError:
@@ -334,12 +337,12 @@ class ProcessList:
         return None if table is None else table.pid or None
 
     def _id_differs(self, eprocess: int) -> Status:
-        """Returns what is said of a process whose own ID is not the one by which Windows finds it."""
+        """Returns the status of a process whose own ID is not the one by which Windows finds it."""
         return id_differs(self._ids.processes.get(eprocess), self._memory.member(eprocess, self._pid))
 
 
 def id_differs(known: Optional[int], own: Optional[int]) -> Status:
-    """Returns what is said of an object whose own ID differs from that in PspCidTable.
+    """Returns the status of an object whose own ID differs from its ID in PspCidTable.
 
     Args:
         known: the ID in PspCidTable, None if it is not there
@@ -350,12 +353,12 @@ def id_differs(known: Optional[int], own: Optional[int]) -> Status:
 
 def _scan(image: Image) -> Iterator[int]:
     """Yields the canonical addresses of the processes that Volatility's pool scan finds."""
-    lost = 0
+    skipped = 0
     try:
-        for found in psscan.PsScan.scan_processes(image.context, image.kernel_module_name):
-            eprocess = _virtual(image, found)
+        for process in psscan.PsScan.scan_processes(image.context, image.kernel_module_name):
+            eprocess = _virtual(image, process)
             if eprocess is None:
-                lost += 1
+                skipped += 1
             else:
                 yield eprocess
     except exceptions.InvalidAddressException as fault:
@@ -364,24 +367,28 @@ def _scan(image: Image) -> Iterator[int]:
         vollog.warning(f"No scan for processes: the kernel's symbols lack {error.symbol_name}")
     except SCAN_ERRORS as error:
         vollog.warning(f"No scan for processes, as the kernel's symbols are incomplete: {error}")
-    if lost:
-        vollog.warning(f"{lost} processes that the scan found are not shown: their addresses are not known")
+    if skipped:
+        vollog.warning(
+            f"{skipped} processes that the scan found are not shown: their addresses are not known"
+        )
 
 
-def _virtual(image: Image, found: interfaces.objects.ObjectInterface) -> Optional[int]:
-    """Returns the canonical address of a process that may lie in physical memory, None if it is not known.
+def _virtual(image: Image, process: interfaces.objects.ObjectInterface) -> Optional[int]:
+    """Returns the canonical address of a process that may lie in physical memory, None if unknown.
 
-    Its threads point to it. The list of threads of a process that has none points to itself.
+    Its threads point to it. If a process has no threads, its list of threads points to itself.
     """
     layer = image.layer
-    if found.vol.layer_name == layer.name:
-        return image.machine.canonical(int(found.vol.offset))
+    if process.vol.layer_name == layer.name:
+        return image.machine.canonical(int(process.vol.offset))
     try:
-        head = image.machine.canonical(int(found.ThreadListHead.Flink))
-        own = head - image.types["_EPROCESS"].offset("ThreadListHead")
-        if bulk.physical(layer, own) == found.vol.offset:
-            return own
-        made = psscan.PsScan.virtual_process_from_physical(image.context, image.kernel_module_name, found)
+        head = image.machine.canonical(int(process.ThreadListHead.Flink))
+        eprocess = head - image.types["_EPROCESS"].offset("ThreadListHead")
+        if bulk.physical(layer, eprocess) == process.vol.offset:
+            return eprocess
+        virtual = psscan.PsScan.virtual_process_from_physical(
+            image.context, image.kernel_module_name, process
+        )
     except exceptions.InvalidAddressException:
         return None
-    return None if made is None else image.machine.canonical(int(made.vol.offset))
+    return None if virtual is None else image.machine.canonical(int(virtual.vol.offset))

@@ -19,12 +19,12 @@ ISR = "isr"
 IST = "ist"
 
 _STACK_SIZES = {8: 0x6000, 4: 0x3000}
-"""KERNEL_STACK_SIZE of the Windows driver kit, by pointer size. The image does not say how large
-a processor's stack is."""
+"""KERNEL_STACK_SIZE of the Windows driver kit, by pointer size. The image does not have the size of a
+processor's stack."""
 
 
 class ProcessorStack(NamedTuple):
-    """A stack that belongs to a processor: `kind` is dpc, isr, or ist with its index; `base` its upper end.
+    """A stack of a processor: `kind` is dpc, isr, or ist with its index; `base` is its upper end.
 
     `limit` is the lowest possible end of the stack. The real end may be higher: then other data lies between.
     """
@@ -37,7 +37,7 @@ class ProcessorStack(NamedTuple):
 class Processor(NamedTuple):
     """A processor. Addresses are canonical; an address that the image lacks is 0.
 
-    `context` is the CONTEXT in KPRCB.ProcessorState, which holds one only if its ContextFlags say so.
+    `context` is the CONTEXT in KPRCB.ProcessorState, which is valid only if its ContextFlags are set.
     """
 
     number: int
@@ -110,7 +110,7 @@ class Processors:
             base = self._pointer(kprcb, "_KPRCB", member)
             if base:
                 yield ProcessorStack(kind, base, base - size)
-        # A 32-bit kernel has task gates, and no table of interrupt stacks.
+        # A 32-bit kernel has task gates and no table of interrupt stacks.
         prcb, table = self._field("_KPCR", "Prcb"), self._field("_KTSS64", "Ist")
         if prcb is None or table is None:
             return

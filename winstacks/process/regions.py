@@ -1,11 +1,11 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The memory regions of a process: what a range holds, which file is behind it, who may use it how.
+"""The memory regions of a process: their content, the file behind each, and their protection.
 
     for region in image.service(regions).list_regions(space)[0]: ...
 
-`regions` of `process/vads` is the kernel's provider. Another kind of input provides its own: a dump of one
-process has MemoryInfoListStream.
+`regions` of `process/vads` is the kernel's provider. Other inputs provide their own: the dump of one process
+has MemoryInfoListStream.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PROTECTIONS = (
 )
 """The names of the lower 3 bits of VadFlags.Protection (described: MmProtectToValue in ReactOS)."""
 _MODIFIERS = ("", "PAGE_NOCACHE", "PAGE_GUARD", "PAGE_WRITECOMBINE")
-"""The names of its upper 2 bits. With PAGE_NOACCESS they mean no more than that."""
+"""The names of the upper 2 bits of VadFlags.Protection. With PAGE_NOACCESS they have no further meaning."""
 
 
 class Region(NamedTuple):
@@ -28,12 +28,12 @@ class Region(NamedTuple):
 
     Attributes:
         start, end: the range, `end` exclusive
-        control_area: what `Regions.file_name` takes; 0 for private memory. The kernel's is the address of the
-            _CONTROL_AREA, or a negative number, at which nothing can be read, where that is not in the image
+        control_area: argument for `Regions.file_name`; 0 for private memory. From a kernel: address of the
+            _CONTROL_AREA, or, if that is not in the image, a negative number, at which nothing can be read
         image: whether an image is mapped: a program or a DLL
-        address: that of the _MMVAD or _MMVAD_SHORT, 0 where no kernel is
+        address: address of the _MMVAD or _MMVAD_SHORT, 0 without a kernel
         protection: VadFlags.Protection: an index into PROTECTIONS in the lower 3 bits, modifiers above
-        state: MEM_COMMIT or MEM_RESERVE; empty where the region may hold pages of both, as a VAD may
+        state: MEM_COMMIT or MEM_RESERVE; empty if the region may hold pages of both, as a VAD may
     """
 
     start: int
@@ -67,11 +67,11 @@ _DEVICE = ("\\systemroot\\", "\\??\\", "\\device\\")
 
 
 def beneath(path: str, folders: Tuple[str, ...]) -> bool:
-    r"""Returns whether a file is in one of some folders of its drive.
+    r"""Returns whether a file lies in one of some folders of its drive.
 
     Args:
-        path: of the file: as Windows shows it, as the kernel names it, or behind its drive
-        folders: in small letters, from the drive on; what is in \SystemRoot is in Windows' folder
+        path: path of the file: as Windows shows it, as the kernel names it, or without the drive
+        folders: lower-case paths without the drive; \SystemRoot counts as Windows' folder
     """
     plain = path.lower()
     if plain.startswith(_DEVICE[0]):
@@ -83,7 +83,7 @@ def beneath(path: str, folders: Tuple[str, ...]) -> bool:
 
 
 def of_windows(known: Regions, region: Optional[Region]) -> bool:
-    """Returns whether a region is an image in Windows' own folder, by the file behind it."""
+    """Returns whether a region is an image whose file lies in Windows' own folder."""
     if region is None or not region.image:
         return False
     return beneath(known.file_name(region.control_area) or "", WINDOWS)

@@ -1,14 +1,14 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The pages of image sections: what lies in a mapped image where the process has no page of its own.
+"""The pages of image sections: the content of a mapped image where the process has no page of its own.
 
 All processes that map a file as an image share the pages of its section. A process that writes to such a page
-gets a copy of its own; it can write the section's page only where the file itself says that all share what is
-written there (IMAGE_SCN_MEM_SHARED). Prototype PTEs say where the section's pages are, and the VAD of each
-mapping leads to them.
+gets its own copy. It can write to the section's page only if the file marks the page as shared
+(IMAGE_SCN_MEM_SHARED). Prototype PTEs have the addresses of the section's pages, and the VAD of each mapping
+leads to them.
 
-Source: Windows' public symbols (_MMVAD, _CONTROL_AREA, _SEGMENT, _MMPTE). How a process's page table leads to
-a prototype PTE, and who gets a copy of its own, is described (Windows Internals, "Prototype PTEs").
+Source: Windows' public symbols (_MMVAD, _CONTROL_AREA, _SEGMENT, _MMPTE). Windows Internals, "Prototype
+PTEs", describes how a process's page table leads to a prototype PTE, and when a process gets its own copy.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from ..memory.pages import Piece
 from .regions import Region
 
 MAX_PAGES = 1 << 19
-"""The most pages of one section: no image has more than 2 GB."""
+"""Maximum number of pages of one section: no image is larger than 2 GB."""
 
 MAX_KEPT = 1 << 20
-"""Pages of sections whose places are kept; those of the section that was asked for first go first."""
+"""Pages of sections whose addresses are kept; the oldest section goes first."""
 
 _TABLES_KEPT = 256
-"""Page tables of processes that are kept: those of the one process that is read have up to about 200."""
+"""Page tables of processes that are kept: the one process that is being read has up to about 200."""
 
 _SPACES_KEPT = 8
 """Address spaces whose page tables are at hand."""
@@ -45,7 +45,7 @@ _SPACES_KEPT = 8
 class ImageSections:
     """Finds the pages of image sections. Made as `image.service(ImageSections)`.
 
-    Where the kernel's symbol table lacks what leads to them no image has a section: a warning names it.
+    If the kernel's symbol table lacks a needed member, no image has a section: a warning names the member.
     """
 
     def __init__(self, image: Image) -> None:
@@ -81,15 +81,15 @@ class ImageSections:
         return SectionView(self, vad.start, first, count, form.size)
 
     def places(self, control: SectionView) -> array[int]:
-        """Returns the physical address of each page that a view has, 0 for one that is not in memory."""
+        """Returns the physical address of each page of a view, 0 for a page that is not in memory."""
         key = (control.prototypes, control.count, control.entry_size)
-        found = self._found.get(key)
-        if found is None:
-            found = self._found[key] = self._read(control)
-            self._kept += len(found)
+        addresses = self._found.get(key)
+        if addresses is None:
+            addresses = self._found[key] = self._read(control)
+            self._kept += len(addresses)
             while self._kept > MAX_KEPT and len(self._found) > 1:
                 self._kept -= len(self._found.pop(next(iter(self._found))))
-        return found
+        return addresses
 
     def table(self, layer: intel.Intel, address: int) -> PageTable:
         """Returns the page table of a process that maps an address."""
@@ -127,20 +127,20 @@ class ImageSections:
 
     def _read(self, view: SectionView) -> array[int]:
         size = view.entry_size
-        found = array("Q", bytes(8 * view.count))
+        addresses = array("Q", bytes(8 * view.count))
         for start, data in self._memory.load(view.prototypes, view.count * size).runs:
             first = -(-(start - view.prototypes) // size)
             skip = first * size - (start - view.prototypes)
             whole = max(len(data) - skip, 0) // size * size
             for number, entry in enumerate(pagetable.entries(data[skip : skip + whole], size), first):
-                place = pagetable.in_section(entry, size) if entry else None
-                if place and self.is_here(place):
-                    found[number] = place
-        return found
+                address = pagetable.in_section(entry, size) if entry else None
+                if address and self.is_here(address):
+                    addresses[number] = address
+        return addresses
 
 
 class PageTable(NamedTuple):
-    """A page table of a process; `data` and `present` are what `pages.Tables.entries` returns.
+    """A page table of a process; `data` and `present` are the result of `pages.Tables.entries`.
 
     `pages` is the number of its entries, each of `entry_size` bytes.
     """
@@ -155,10 +155,10 @@ class SectionView:
     """A section as a process maps it.
 
     Args:
-        sections: finds its pages
-        start: canonical address at which the process maps it
+        sections: finds the pages of the section
+        start: canonical address at which the process maps the section
         prototypes: canonical address of the prototype PTE of the first page
-        count: its pages
+        count: number of pages
         entry_size: bytes of a prototype PTE
     """
 
@@ -175,25 +175,27 @@ class SectionView:
 
     @property
     def end(self) -> int:
-        """The first address behind it."""
+        """The first address behind the section."""
         return self.start + self.count * PAGE_SIZE
 
     def load(self, start: int, length: int) -> Extents:
-        """Returns what the section itself has in a range of the process's addresses."""
+        """Returns the section's own content in a range of the process's addresses."""
         context, below = self._sections.context, self._sections.below
         pieces = self.pieces(max(start, self.start), min(start + length, self.end))
-        return bulk.of_pieces(context, ((low, size, place, str(below.name)) for low, size, place in pieces))
+        return bulk.of_pieces(
+            context, ((low, size, address, str(below.name)) for low, size, address in pieces)
+        )
 
     def pieces(self, start: int, end: int) -> Iterator[Tuple[int, int, int]]:
         """Yields (address, size, physical address) of the section's pages in a range of addresses."""
         if start >= end:
             return
-        places = self._sections.places(self)
+        addresses = self._sections.places(self)
         for low in range(start - start % PAGE_SIZE, end, PAGE_SIZE):
-            place = places[(low - self.start) // PAGE_SIZE]
-            if place:
+            address = addresses[(low - self.start) // PAGE_SIZE]
+            if address:
                 first, last = max(low, start), min(low + PAGE_SIZE, end)
-                yield first, last - first, place + first - low
+                yield first, last - first, address + first - low
 
     def constant(self, start: int, length: int) -> bool:
         """Returns whether no process can write the section's pages of a range that it covers."""
@@ -211,7 +213,7 @@ class SectionView:
         start: int,
         length: int,
     ) -> Iterator[Piece]:
-        """Yields what is present of a range as `pages.mapping` does, in the gaps the section's pages.
+        """Yields the present pieces of a range as `pages.mapping` does, with the section's pages in the gaps.
 
         Args:
             context: the context that holds the layer
@@ -233,12 +235,12 @@ class SectionView:
         start: int,
         end: int,
     ) -> Iterator[Piece]:
-        """Yields the section's pages where a process has none of its own."""
+        """Yields the section's pages where the process has no page of its own."""
         start, end = max(start, self.start), min(end, self.end)
         if start >= end or not isinstance(layer, intel.Intel):
             return
         below, pointer_size = layer.config["memory_layer"], layer.bits_per_register // 8
-        for low, length, place in self.pieces(start, end):
+        for low, length, address in self.pieces(start, end):
             table = self._sections.table(layer, low)
             if table.data is None:
                 continue
@@ -248,13 +250,13 @@ class SectionView:
                 prototype = self.prototypes + (low - self.start) // PAGE_SIZE * self.entry_size
                 if not pagetable.leads_to_section(entry, size, pointer_size, prototype):
                     continue
-            yield low, length, place, below
+            yield low, length, address, below
 
     def mapped_by(self, layer: interfaces.layers.DataLayerInterface, start: int, end: int) -> bool:
         """Returns whether the page tables prove that a process has the section's pages in a range.
 
-        Each entry then leads to the page of the section, or to no page, so that the section's is there.
-        False: that is not so of some page, or takes more than its entry to tell.
+        Then each entry leads to the section's page, or to no page, so that the section's page is used. False:
+        this does not hold for some page, or its entry is not enough to decide.
 
         Args:
             layer: the process's layer
@@ -263,18 +265,18 @@ class SectionView:
         low, last = start // PAGE_SIZE, -(-end // PAGE_SIZE)
         if not isinstance(layer, intel.Intel) or start < self.start or end > self.end:
             return False
-        places, pointer_size = self._sections.places(self), layer.bits_per_register // 8
+        addresses, pointer_size = self._sections.places(self), layer.bits_per_register // 8
         while low < last:
             table = self._sections.table(layer, low * PAGE_SIZE)
             high = min(last, (low // table.pages + 1) * table.pages)
             if table.data is None or not table.present:
                 return False
             number, size = low - self.start // PAGE_SIZE, table.entry_size
-            # Nothing was touched of what an absent table would map.
-            held = pagetable.entries(table.data, size, low % table.pages, high - low) if table.data else ()
-            for place, entry in zip(places[number : number + high - low], held):
+            # An absent table has no page of its own: none in its range was ever touched.
+            entries = pagetable.entries(table.data, size, low % table.pages, high - low) if table.data else ()
+            for address, entry in zip(addresses[number : number + high - low], entries):
                 if entry & pagetable.PRESENT:
-                    if not place or pagetable.target(entry, size) != place:
+                    if not address or pagetable.target(entry, size) != address:
                         return False
                 elif entry:
                     prototype = self.prototypes + number * self.entry_size
@@ -289,7 +291,7 @@ class _Form:
     """The members that lead from a VAD to the prototype PTEs of its section.
 
     Raises:
-        MissingMemberError: when the kernel's table lacks one of them
+        MissingMemberError: the kernel's table lacks one of them
     """
 
     def __init__(self, image: Image) -> None:

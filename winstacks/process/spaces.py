@@ -29,14 +29,15 @@ _ROOT = ~0x1F
 """DirectoryTableBase without its flags: PAE tables are aligned to 32 bytes, all others to a page."""
 
 MAX_THREADS = 8
-"""The most threads of a process whose TEBs are asked whose page tables these are, and for a 32-bit half."""
+"""Threads of a process whose TEBs are read as witnesses: for the owner of page tables, and for a 32-bit
+half."""
 
 
 class Spaces(Protocol):
     """Lists the address spaces of an input.
 
     Attributes:
-        status: what speaks against the list of processes: processes may be missing. Empty if nothing does
+        status: contradiction in the list of processes: processes may be missing. Empty if there is none
     """
 
     @property
@@ -51,12 +52,12 @@ class Spaces(Protocol):
 
 
 def spaces(image: Image) -> Spaces:
-    """Returns what lists the address spaces, for `image.service(spaces)`: here what a kernel knows."""
+    """Returns the lister of address spaces, for `image.service(spaces)`: here it reads a kernel's lists."""
     return KernelSpaces(image)
 
 
 class AddressSpaces:
-    """Lists the address spaces of whatever an image is made of."""
+    """Lists the address spaces of any input."""
 
     @classmethod
     def list_spaces(
@@ -69,20 +70,20 @@ class AddressSpaces:
 
         Args:
             image: the image
-            pids: the process IDs wanted, 0 for the kernel; all when None or empty
+            pids: process IDs to list, 0 for the kernel; all if None or empty
             offset: virtual or physical address of an _EPROCESS that no list holds; then only this process is
                 yielded
 
         Yields:
-            The address spaces. One whose page tables cannot be read says so in its `status`; that a process
-            is not in the process list, and how it was found, is in its `remark`. The kernel's `remark` says
-            that the list is damaged.
+            The address spaces. If page tables cannot be read, `status` of the space has the reason. If a
+            process is not in the process list, its `remark` has this, and the witness that found it. If the
+            list is damaged, the kernel's `remark` has this.
         """
         return image.service(spaces).list_spaces(pids, offset)
 
 
 class KernelSpaces:
-    """Lists the address spaces of the image of a kernel: the kernel's provider of `spaces`.
+    """Lists the address spaces of a kernel's image: the kernel's provider of `spaces`.
 
     Args:
         image: the image
@@ -93,7 +94,7 @@ class KernelSpaces:
 
     @property
     def status(self) -> Status:
-        """What speaks against the list of processes: processes may be missing. Empty if nothing does."""
+        """Contradiction in the list of processes: processes may be missing. Empty if there is none."""
         return self._image.service(ProcessList).status
 
     def list_spaces(
@@ -119,12 +120,12 @@ class KernelSpaces:
         if image.needed_member("_EPROCESS", "UniqueProcessId") is None:
             return
         for process in self._list_processes(image, offset):
-            pid, said = self._id(process.eprocess)
+            pid, remark = self._id(process.eprocess)
             if not pids or pid in pids:
-                yield from self._process_spaces(image, process, pid, said)
+                yield from self._process_spaces(image, process, pid, remark)
 
     def _id(self, eprocess: int) -> Tuple[Optional[int], Status]:
-        """Returns the ID of a process, and `process unreadable` where its own structure does not tell it."""
+        """Returns the ID of a process, and `process unreadable` if its own structure lacks the ID."""
         pid = process_member(self._image, eprocess, "UniqueProcessId")
         if pid is not None:
             return pid, NOTHING
@@ -138,7 +139,8 @@ class KernelSpaces:
         return [] if eprocess is None else [ListedProcess(eprocess, NOTHING)]
 
     def _at_offset(self, image: Image, offset: int) -> Optional[int]:
-        """Returns the canonical address of the _EPROCESS at a virtual or physical offset, None if none is."""
+        """Returns the canonical address of the _EPROCESS at a virtual or physical offset, None if there is
+        none."""
         layer = image.layer
         size = image.types["_EPROCESS"].size
         if image.service(ProcessList).has(offset):
@@ -152,18 +154,18 @@ class KernelSpaces:
         type_name = image.table_name + constants.BANG + "_EPROCESS"
         physical = image.context.object(type_name, below, offset, native_layer_name=layer.name)
         try:
-            found = psscan.PsScan.virtual_process_from_physical(
+            process = psscan.PsScan.virtual_process_from_physical(
                 image.context, image.kernel_module_name, physical
             )
         except exceptions.InvalidAddressException:
-            found = None
-        if found is None:
+            process = None
+        if process is None:
             vollog.warning(f"The physical offset {offset:#x} leads to no _EPROCESS")
             return None
-        return image.machine.canonical(int(found.vol.offset))
+        return image.machine.canonical(int(process.vol.offset))
 
     def _process_spaces(
-        self, image: Image, process: ListedProcess, pid: Optional[int], lost: Status
+        self, image: Image, process: ListedProcess, pid: Optional[int], unreadable: Status
     ) -> Iterator[AddressSpace]:
         """Yields the native space of a process and, if it is a WoW64 process, its 32-bit half."""
         memory, address = image.memory(image.kernel), process.eprocess
@@ -172,21 +174,21 @@ class KernelSpaces:
         raw = b"" if name is None else memory.read(address + name.offset, name.size)
         member = image.needed_member("_EPROCESS", "Peb")
         peb = 0 if member is None else memory.member(address, member)
-        said, layer_name = NOTHING, ""
+        fault, layer_name = NOTHING, ""
         root = image.needed_member("_EPROCESS", "Pcb.DirectoryTableBase")
         if root is None or memory.member(address, root) is None:
-            said = status(Word.PAGE_TABLES_UNREADABLE)
+            fault = status(Word.PAGE_TABLES_UNREADABLE)
         else:
             try:
                 layer_name = self._process_layer(image, eprocess)
             except exceptions.InvalidAddressException:
-                said = status(Word.PAGE_TABLES_UNREADABLE)
+                fault = status(Word.PAGE_TABLES_UNREADABLE)
         wow64 = self._is_wow64(eprocess) if image.machine is Machine.AMD64 else False
-        lost = status(lost, Word.PROCESS_UNREADABLE if None in (raw, peb, wow64) else None)
-        remark = status(process.status, lost)
+        unreadable = status(unreadable, Word.PROCESS_UNREADABLE if None in (raw, peb, wow64) else None)
+        remark = status(process.status, unreadable)
         if layer_name:
-            said, doubt = image.service(PageTableRoots).verdict(address, layer_name)
-            layer_name, remark = "" if said else layer_name, status(remark, doubt)
+            fault, doubt = image.service(PageTableRoots).verdict(address, layer_name)
+            layer_name, remark = "" if fault else layer_name, status(remark, doubt)
         native = AddressSpace(
             pid=pid,
             process=text.cell((raw or b"").split(bytes(1))[0].decode("utf-8", "replace")),
@@ -194,32 +196,34 @@ class KernelSpaces:
             layer_name=layer_name,
             eprocess=address,
             peb=image.machine.canonical(peb or 0),
-            status=said,
+            status=fault,
             remark=remark,
         )
         half: Optional[AddressSpace] = None
         if image.machine is Machine.AMD64:
-            known, narrow = bool(wow64), 0
-            told = (
-                image.service(PageTableRoots).peb32(address, layer_name, pid, known) if layer_name else None
+            is_wow64, peb32 = bool(wow64), 0
+            witnessed_peb = (
+                image.service(PageTableRoots).peb32(address, layer_name, pid, is_wow64)
+                if layer_name
+                else None
             )
-            if known:
+            if is_wow64:
                 try:
-                    narrow = self._wow64_peb(image, eprocess)
+                    peb32 = self._wow64_peb(image, eprocess)
                 except exceptions.InvalidAddressException:
-                    told, said = None, said or status(Word.WOW64_PROCESS_STRUCTURE_UNREADABLE)
-            if told not in (None, narrow):
+                    witnessed_peb, fault = None, fault or status(Word.WOW64_PROCESS_STRUCTURE_UNREADABLE)
+            if witnessed_peb not in (None, peb32):
                 doubt = status(native.remark, Said(Word.CONTRADICTED, members=("WoW64Process",)))
-                native, narrow = native._replace(remark=doubt), told or narrow
-            if known or narrow:
-                half = native._replace(machine=Machine.I386, wow64=True, peb=narrow, status=said)
+                native, peb32 = native._replace(remark=doubt), witnessed_peb or peb32
+            if is_wow64 or peb32:
+                half = native._replace(machine=Machine.I386, wow64=True, peb=peb32, status=fault)
         yield native
         if half is not None:
             yield half
 
     @staticmethod
     def _is_wow64(eprocess: interfaces.objects.ObjectInterface) -> Optional[bool]:
-        """Returns whether a process says that it has a 32-bit half; None where that is not in the image."""
+        """Returns whether a process has a 32-bit half; None if that is not in the image."""
         try:
             return bool(eprocess.get_is_wow64())
         except exceptions.InvalidAddressException:
@@ -235,8 +239,8 @@ class KernelSpaces:
     def _wow64_peb(self, image: Image, eprocess: interfaces.objects.ObjectInterface) -> int:
         """Returns the address of PEB32.
 
-        EPROCESS.WoW64Process points to an _EWOW64PROCESS since Windows 10, whose Peb it is; to a
-        _WOW64_PROCESS on 2003 and Vista, whose Wow64 it is; and to PEB32 itself on 7 and 8.
+        Since Windows 10 EPROCESS.WoW64Process points to an _EWOW64PROCESS, whose Peb is the address; on 2003
+        and Vista to a _WOW64_PROCESS, whose Wow64 is the address; on 7 and 8 to PEB32 itself.
         """
         wow64 = int(eprocess.get_wow_64_process())
         for type_name, member in (("_EWOW64PROCESS", "Peb"), ("_WOW64_PROCESS", "Wow64")):
@@ -244,7 +248,7 @@ class KernelSpaces:
                 if image.needed_member(type_name, member) is None:
                     return 0
                 return int(image.object_at(type_name, wow64).member(member))
-        # Since Windows 10 the member is spelled so, and each table has the structure (public symbols).
+        # Windows 10 and later spell the member so, and their tables have the structure (public symbols).
         if image.types["_EPROCESS"].has("WoW64Process"):
             image.lacks("_EWOW64PROCESS")
             return 0
@@ -252,10 +256,10 @@ class KernelSpaces:
 
 
 class PageTableRoots:
-    """Whose page tables DirectoryTableBase is, for all processes, and what their TEBs say of them.
+    """Checks that DirectoryTableBase of each process is its own, with the TEBs as second witness.
 
     Made as `image.service(PageTableRoots)`. Only Idle and System share their page tables. An exited process
-    has none any more.
+    no longer has any.
     """
 
     def __init__(self, image: Image) -> None:
@@ -282,25 +286,25 @@ class PageTableRoots:
         self._teb = None if thread is None else thread.find("Tcb.Teb")
         self._client = None if teb is None else teb.find("ClientId.UniqueProcess")
         self._first = None if teb is None else teb.find("NtTib.ExceptionList")
-        for each in image.service(ProcessList).processes():
-            pid, root, alive = self._read(each.eprocess)
+        for listed in image.service(ProcessList).processes():
+            pid, root, alive = self._read(listed.eprocess)
             if alive:
-                self._owners.setdefault(root, []).append(each.eprocess)
-                self._pids[each.eprocess] = pid
-                tree = self._tree(each.eprocess)
+                self._owners.setdefault(root, []).append(listed.eprocess)
+                self._pids[listed.eprocess] = pid
+                tree = self._tree(listed.eprocess)
                 if tree is not None:
                     self._trees[tree] += 1
             elif pid == SYSTEM_PID:
                 self._system = root
 
     def verdict(self, eprocess: int, layer_name: str) -> Tuple[Status, Status]:
-        """Returns why the page tables of a process are not its own, and what speaks against them.
+        """Returns proof that the page tables of a process are not its own, and doubts about the process.
 
-        The first is empty unless it is proven: then what lies in these tables is another process's. Both are
-        empty for a process that has no user half.
+        Both are statuses. The first is empty unless proven: then the memory in these tables belongs to
+        another process. Both are empty for a process without a user half.
 
         Args:
-            eprocess: canonical address of its _EPROCESS
+            eprocess: canonical address of the process's _EPROCESS
             layer_name: the layer of its page tables
         """
         return self._verdicts[eprocess, layer_name]
@@ -311,7 +315,7 @@ class PageTableRoots:
         if not alive:
             users = self._owners.get(root, ()) if pid == SYSTEM_PID and root != self._kernel else ()
             return NOTHING, status(
-                *(Said(Word.PAGE_TABLES_OF_PROCESS, self._pids[each]) for each in users[:1])
+                *(Said(Word.PAGE_TABLES_OF_PROCESS, self._pids[user]) for user in users[:1])
             )
         if not self._maps_kernel(eprocess, layer_name):
             return status(Word.PAGE_TABLES_UNREADABLE), NOTHING
@@ -322,12 +326,12 @@ class PageTableRoots:
         if tree == 0 or self._trees[tree] > 1:
             wrong.append("VadRoot")
         doubt = status(Said(Word.CONTRADICTED, members=tuple(wrong)) if wrong else None)
-        others = [each for each in self._owners.get(root, ()) if each != eprocess]
+        others = [user for user in self._owners.get(root, ()) if user != eprocess]
         if not others:
             return NOTHING, doubt
-        said = status(*(Said(Word.PAGE_TABLES_OF_PROCESS, self._pids[each]) for each in others[:1]))
-        told = self._told(eprocess, layer_name)
-        return (NOTHING, status(said, doubt)) if told in (None, pid) else (said, doubt)
+        shared = status(*(Said(Word.PAGE_TABLES_OF_PROCESS, self._pids[user]) for user in others[:1]))
+        teb_pid = self._told(eprocess, layer_name)
+        return (NOTHING, status(shared, doubt)) if teb_pid in (None, pid) else (shared, doubt)
 
     def _peb(self, eprocess: int) -> int:
         """Returns the address of a process's PEB, 0 if it cannot be read."""
@@ -337,7 +341,7 @@ class PageTableRoots:
         return None if field is None else self._memory.member(eprocess, field)
 
     def _tree(self, eprocess: int) -> Optional[int]:
-        """Returns the root of a process's VADs, None if it cannot be read: no two processes share one."""
+        """Returns the root of a process's VADs, None if it cannot be read: no two processes share a root."""
         return self._member(eprocess, self._vads)
 
     def _read(self, eprocess: int) -> Tuple[int, int, bool]:
@@ -347,59 +351,60 @@ class PageTableRoots:
         return pid, root & _ROOT, bool(peb) and not exited and pid != SYSTEM_PID
 
     def _maps_kernel(self, eprocess: int, layer_name: str) -> bool:
-        """Returns whether page tables have the kernel's half, as those of each process do."""
-        own, layer = self._image.layer, self._image.context.layers[layer_name]
-        address = bulk.masked(own, eprocess)
+        """Returns whether page tables map the kernel's half, as the tables of each process do."""
+        kernel_layer, layer = self._image.layer, self._image.context.layers[layer_name]
+        address = bulk.masked(kernel_layer, eprocess)
         try:
-            return bool(layer.translate(address) == own.translate(address))
+            return bool(layer.translate(address) == kernel_layer.translate(address))
         except exceptions.InvalidAddressException:
             return False
 
     def _told(self, eprocess: int, layer_name: str) -> Optional[int]:
-        """Returns the ID of the process to which a TEB says that it belongs, None if none can be read."""
+        """Returns the process ID in the first readable TEB of a process, None if no TEB can be read."""
         client, user = self._client, self._image.memory_of(layer_name, self._image.pointer_size)
         if client is None:
             return None
         for teb in self._tebs(eprocess):
-            told = user.member(teb, client)
-            if told is not None:
-                return told
+            pid = user.member(teb, client)
+            if pid is not None:
+                return pid
         return None
 
     def peb32(self, eprocess: int, layer_name: str, pid: Optional[int], wow64: bool) -> Optional[int]:
-        """Returns the address of the PEB32 to which the TEBs of a process lead, None if that is not known.
+        """Returns the address of the PEB32 to which the TEBs of a process lead, None if unknown.
 
-        It is 0 of a process that has no 32-bit half: none of its first threads has, or it has no user half.
+        The result is 0 for a process without a 32-bit half: none of its first threads has one, or it has no
+        user half.
 
-        The exception list of a 64-bit TEB is empty, but of WoW64, where it is the address of the 32-bit TEB.
-        That has its own address and the IDs of process and thread.
+        NtTib.ExceptionList of a 64-bit TEB is 0; in a WoW64 process it is the address of the 32-bit TEB. The
+        32-bit TEB holds its own address and the IDs of process and thread.
 
         Args:
-            eprocess: canonical address of its _EPROCESS
+            eprocess: canonical address of the process's _EPROCESS
             layer_name: the layer of its page tables
-            pid: its ID, None if it is not known
-            wow64: whether the kernel says that it has one: then more than one thread is asked
+            pid: process ID, None if unknown
+            wow64: whether the kernel marks the process as WoW64: then more than one thread is read
         """
         first, user = self._first, self._image.memory_of(layer_name, 8)
         if first is None:
             return None
         if not self._peb(eprocess):
             return None if self._member(eprocess, self._fields[3]) else 0
-        told: Set[Optional[int]] = set()
+        values: Set[Optional[int]] = set()
         for teb in self._tebs(eprocess):
-            narrow = user.member(teb, first)
-            if narrow and narrow <= Machine.I386.address_mask:
+            teb32 = user.member(teb, first)
+            if teb32 and teb32 <= Machine.I386.address_mask:
                 half = self._image.memory_of(layer_name, 4)
-                for known in self._image.process_generations(Machine.I386):
-                    types = known["_TEB"]
-                    same = half.member(narrow, types.field("NtTib.Self")) == narrow
-                    if same and half.member(narrow, types.field("ClientId.UniqueProcess")) == pid:
-                        return half.member(narrow, types.field("ProcessEnvironmentBlock"))
+                for structures in self._image.process_generations(Machine.I386):
+                    types = structures["_TEB"]
+                    same = half.member(teb32, types.field("NtTib.Self")) == teb32
+                    if same and half.member(teb32, types.field("ClientId.UniqueProcess")) == pid:
+                        return half.member(teb32, types.field("ProcessEnvironmentBlock"))
                 return None
-            told.add(narrow)
-            if narrow == 0 and not wow64:
+            values.add(teb32)
+            if teb32 == 0 and not wow64:
                 break
-        return 0 if told == {0} else None
+        return 0 if values == {0} else None
 
     def _tebs(self, eprocess: int) -> Iterator[int]:
         """Yields the TEBs of the first threads of a process."""

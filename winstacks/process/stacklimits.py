@@ -1,9 +1,9 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Puts the borders of a thread's kernel stack right, where one of them contradicts the others.
+"""Restores the borders of a thread's kernel stack if one of them contradicts the others.
 
-StackBase, StackLimit, InitialStack and KernelStack of a `_KTHREAD` name one stack, and a page that is not
-mapped lies at each end of it. So one wrong value among them, or two, can be told and replaced.
+StackBase, StackLimit, InitialStack and KernelStack of a `_KTHREAD` describe one stack, with an unmapped page
+at each end. So one wrong value among them, or two, can be recognised and replaced.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ MAX_STACK = 1 << 18
 """Bytes: the largest kernel stacks of Windows have 0x24000 (x64, after expansion)."""
 
 FEW_THREADS = 64
-"""As many as are asked how far InitialStack is below StackBase, which is the same for all."""
+"""Threads that are read for the distance of InitialStack below StackBase, which is the same for all
+threads."""
 
 
 Values = Dict[str, Optional[int]]
@@ -43,11 +44,11 @@ class StackLimits:
         """Replaces the borders that contradict the others.
 
         Args:
-            values: changed in place
+            values: the members; changed in place
 
         Returns:
-            The members that are wrong, by their names in `_KTHREAD`. None if all agree, if one is not in the
-            image, or if too few are left to say which is wrong.
+            The wrong members, by their names in `_KTHREAD`. Empty if all agree, if one is not in the image,
+            or if too few are left to decide which is wrong.
         """
         base, limit, initial, stack = (
             values[name] for name in ("stack_base", "stack_limit", "initial_stack", "kernel_stack")
@@ -60,10 +61,10 @@ class StackLimits:
             return []  # the stack of a thread that has ended
         wrong = []
         if not self._is_stack(limit, base):
-            inside = [each for each in (initial, stack) if self._mapped(each - 1)]
-            if self._mapped(limit) and any(0 < each - limit <= MAX_STACK for each in inside):
+            inside = [address for address in (initial, stack) if self._mapped(address - 1)]
+            if self._mapped(limit) and any(0 < address - limit <= MAX_STACK for address in inside):
                 base, wrong = self._end(limit), ["StackBase"]
-            elif self._mapped(base - 1) and any(0 <= base - each <= MAX_STACK for each in inside):
+            elif self._mapped(base - 1) and any(0 <= base - address <= MAX_STACK for address in inside):
                 limit, wrong = self._beginning(base), ["StackLimit"]
             elif inside:
                 limit, base = self._beginning(inside[0]), self._end(inside[0] - 1)
@@ -77,7 +78,7 @@ class StackLimits:
         return wrong
 
     def _control(self) -> int:
-        """Returns the bytes between StackBase and InitialStack that most threads have."""
+        """Returns the most frequent number of bytes between StackBase and InitialStack."""
         thread = self._image.types["_ETHREAD"]
         fields = [thread.find(f"Tcb.{name}") for name in ("StackBase", "InitialStack")]
         memory = self._image.memory(self._image.kernel)
@@ -86,24 +87,24 @@ class StackLimits:
             base, initial = (memory.member(ethread, field) if field else None for field in fields)
             if base and initial and 0 <= base - initial < PAGE_SIZE:
                 counts[base - initial] = counts.get(base - initial, 0) + 1
-        return max(counts, key=lambda each: counts[each])
+        return max(counts, key=lambda distance: counts[distance])
 
     def _is_stack(self, limit: int, base: int) -> bool:
         return self._start <= limit < base <= limit + MAX_STACK
 
     def _mapped(self, address: int) -> bool:
-        known = self._start <= address and self._machine.is_canonical(address)
-        return known and bool(self._layer.is_valid(bulk.masked(self._layer, address)))
+        valid = self._start <= address and self._machine.is_canonical(address)
+        return valid and bool(self._layer.is_valid(bulk.masked(self._layer, address)))
 
     def _end(self, address: int) -> int:
-        """Returns the first address above one that is not mapped."""
+        """Returns the first unmapped address above an address."""
         end = address // PAGE_SIZE * PAGE_SIZE
         while self._mapped(end) and end - address < MAX_STACK:
             end += PAGE_SIZE
         return end
 
     def _beginning(self, address: int) -> int:
-        """Returns where the mapped pages below an address begin."""
+        """Returns the start of the mapped pages below an address."""
         start = (address + PAGE_SIZE - 1) // PAGE_SIZE * PAGE_SIZE
         while self._mapped(start - PAGE_SIZE) and address - start < MAX_STACK:
             start -= PAGE_SIZE

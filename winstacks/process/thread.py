@@ -1,10 +1,10 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""A thread: what an input knows of it, from a kernel's _ETHREAD or from elsewhere.
+"""A thread: the facts that an input has about it, from a kernel's _ETHREAD or from elsewhere.
 
 Source of the names of scheduling states and wait reasons: the public enumerations _KTHREAD_STATE and
-_KWAIT_REASON (wdm.h and the kernel's symbols). If Windows gave a number a new meaning, the name here is that
-of the newest meaning.
+_KWAIT_REASON (wdm.h and the kernel's symbols). If Windows gave a number a new meaning, the name here is the
+newest one.
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ _NO_THREAD = (
 
 
 class SavedContext(NamedTuple):
-    """A CONTEXT that an input keeps of a thread: its registers when it was stopped.
+    """A CONTEXT that an input has of a thread: its registers when it was stopped.
 
     Attributes:
-        machine: the machine whose CONTEXT it is: of a WoW64 thread there may be one of each
-        data: the bytes of the CONTEXT
-        address: where it lies in memory, 0 where it lies in none
-        unknown: registers, by x64 names, whose value is not known, though ContextFlags name their part
-        unsure: registers of which it is not known whether their value was saved
-        told: what the input says of these registers; None where it says nothing, so that bytes which are no
-            CONTEXT are wrong
-        kernel: whether it is the state of the kernel's code on the thread's kernel stack
+        machine: machine of the CONTEXT: a WoW64 thread may have one of each machine
+        data: bytes of the CONTEXT
+        address: canonical address of the CONTEXT, 0 if it is not in memory
+        unknown: registers, by x64 names, whose value is unknown, though ContextFlags name their part
+        unsure: registers for which it is unknown whether their value was saved
+        told: status of these registers from the input; None if the input has none, so that bytes which are
+            not a CONTEXT count as wrong
+        kernel: whether the registers belong to kernel code on the thread's kernel stack
     """
 
     machine: Machine
@@ -78,16 +78,17 @@ class Thread(NamedTuple):
 
     Attributes:
         ethread: address of the _ETHREAD; 0 if only a scan of physical memory found the thread, in a row that
-            stands for a damaged list, and where no kernel is
-        space: the native address space of its process
-        wow64: the 32-bit half of its process, None if it has none
-        processor: the number of the processor on which it is running
-        system_call_number, first_argument: of its newest system call from user mode (7 and later)
+            stands for a damaged list, and without a kernel
+        space: native address space of the thread's process
+        wow64: 32-bit half of the process, None if it has none
+        processor: number of the processor that is executing the thread
+        system_call_number, first_argument: number and first argument of the thread's last system call from
+            user mode (7 and later)
         create_time: a FILETIME
-        contexts: registers that the input itself keeps; a kernel's image keeps none
-        kept_frames: addresses of trap frames that callbacks to user mode have kept, where the input itself
-            keeps the registers; a kernel's image has them on kernel stacks
-        user_stack: limits of its native stack where its TEB may not tell them; a kernel's image has none
+        contexts: registers that the input itself has; empty in a kernel's image
+        kept_frames: addresses of trap frames that callbacks to user mode have saved, if the input itself has
+            the registers; in a kernel's image they are on kernel stacks
+        user_stack: limits of the native stack for a thread whose TEB may lack them; None in a kernel's image
     """
 
     ethread: int
@@ -118,28 +119,29 @@ class Thread(NamedTuple):
 
     @property
     def running(self) -> bool:
-        """Whether a processor was executing it: then its stack pointer was in a register, not in memory."""
+        """Whether a processor was executing the thread: then its stack pointer was in a register, not in
+        memory."""
         unsaid = not says(self.status, Word.RUNNING_ON_NO_PROCESSOR)
         return self.processor is not None or (self.state == RUNNING and unsaid)
 
     @property
     def of_user_mode(self) -> bool:
-        """Whether an input keeps its registers of user mode, and has no kernel stack of it."""
-        return bool(self.contexts) and not any(each.kernel for each in self.contexts)
+        """Whether the input has registers of user mode only, and no kernel stack of the thread."""
+        return bool(self.contexts) and not any(context.kernel for context in self.contexts)
 
     @property
     def unusable(self) -> bool:
-        """Whether nothing of it can be believed: it cannot be read, is no thread, or stands for a list."""
+        """Whether none of its values can be trusted: it is unreadable, is no thread, or stands for a list."""
         return says(self.status, *_NO_THREAD)
 
     @property
     def state_name(self) -> str:
-        """The name of its scheduling state, empty if that could not be read."""
+        """The name of its scheduling state, empty if the state is not readable."""
         return "" if self.state is None else state_name(self.state)
 
     @property
     def wait_reason_name(self) -> str:
-        """Why it waits; empty if it does not wait."""
+        """The reason why it waits; empty if it does not wait."""
         waits = self.state == WAITING and self.wait_reason is not None
         return wait_reason_name(self.wait_reason or 0) if waits else ""
 
@@ -170,17 +172,17 @@ def user_thread(
     create_time: Optional[int] = None,
     status: Status = NOTHING,
 ) -> Thread:
-    """Returns a thread of which no kernel says anything: what only a kernel knows is None.
+    """Returns a thread from an input without a kernel: members that only a kernel knows are None.
 
     Args:
-        space: the native address space of its process
-        tid: its ID
-        teb: address of its TEB
-        contexts: its registers, of each machine at most once
-        wow64: the 32-bit half of its process
-        user_stack: limits of its native stack, if its TEB may not tell them
+        space: native address space of the thread's process
+        tid: thread ID
+        teb: canonical address of the TEB
+        contexts: registers of the thread, at most one CONTEXT for each machine
+        wow64: 32-bit half of the process
+        user_stack: limits of the native stack, if the TEB may lack them
         create_time: a FILETIME
-        status: what is wrong with it
+        status: faults of the thread
     """
     return Thread(
         ethread=0,

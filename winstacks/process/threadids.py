@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Whose a thread is, by the addresses of `_ETHREAD` structures."""
+"""Thread and process IDs of `_ETHREAD` structures, by their addresses."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class ThreadOwner(NamedTuple):
         tid: the thread's ID
         pid: the process's ID; None if it cannot be read
         process: the name of the process; None if it cannot be read
-        status: says so if the ID in the thread is not that of the process to which it points; then `pid` is
-            that of the process
+        status: `contradicted` if the process ID in the thread differs from the ID of the process to which the
+            thread points; then `pid` is the ID of that process
     """
 
     tid: int
@@ -73,16 +73,16 @@ class ThreadIds:
         if not process:
             return ThreadOwner(tid, pid, None)
         eprocess = self._machine.canonical(process)
-        known = self._process_id(eprocess)
-        if known is None or pid is None or known == pid:
+        process_id = self._process_id(eprocess)
+        if process_id is None or pid is None or process_id == pid:
             return ThreadOwner(tid, pid, self._process_name(eprocess))
-        said = status(Said(Word.CONTRADICTED, members=("Cid.UniqueProcess",)))
-        return ThreadOwner(tid, known, self._process_name(eprocess), said)
+        contradiction = status(Said(Word.CONTRADICTED, members=("Cid.UniqueProcess",)))
+        return ThreadOwner(tid, process_id, self._process_name(eprocess), contradiction)
 
     def _process_id(self, eprocess: int) -> Optional[int]:
-        """Returns the ID by which Windows finds a process, or else the one that it has itself."""
-        own = None if self._own is None else identifier(self._memory.member(eprocess, self._own))
-        return self._ids.processes.get(eprocess, own)
+        """Returns the ID by which Windows finds a process, or else the ID in the process's own structure."""
+        own_id = None if self._own is None else identifier(self._memory.member(eprocess, self._own))
+        return self._ids.processes.get(eprocess, own_id)
 
     def _process_name(self, eprocess: int) -> Optional[str]:
         if self._name is None:

@@ -1,13 +1,13 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The threads of an image: their IDs, their states, and their stacks.
+"""The threads of an image: their IDs, states and stacks.
 
     stacks = KernelStacks(image, kernel_start)
     for thread in Threads.list_threads(image, pids=[4], tids=[8]):
         for segment in stacks.segments(thread): ...
 
-The listers of trap frames and of call stacks both use this. Each _ETHREAD is read in one piece and decoded
-with the offsets of the image's symbol table; a member that is not in the image is None.
+The listers of trap frames and of call stacks both use this module. Each _ETHREAD is read in one piece and
+decoded with the offsets of the image's symbol table; a member that is not in the image is None.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from .thread import RUNNING, TERMINATED, Thread, ThreadLists
 vollog = logging.getLogger(__name__)
 
 MAX_THREADS = 1 << 16
-"""The most threads of one process that are read."""
+"""Maximum number of threads that are read of one process."""
 
 _MEMBERS = {
     "type": ("Tcb.Header.Type",),
@@ -68,7 +68,7 @@ _IN_EVERY_KERNEL = (
     *("state", "wait_reason", "start_address", "win32_start_address"),
 )
 _FLAGS_OF_TIME = ("NestedFaultCount", "ApcNeeded")
-"""In XP and 2003 these bit fields are the lowest bits of CreateTime, and the time stands above them (public
+"""In XP and 2003 these bit fields are the lowest bits of CreateTime; the time is in the bits above (public
 symbols of XP)."""
 
 
@@ -84,10 +84,10 @@ def processes(
     pids: Optional[Collection[int]] = None,
     offset: Optional[int] = None,
 ) -> Iterator[Process]:
-    """Yields the processes of an image; the arguments are those of `AddressSpaces.list_spaces`."""
+    """Yields the processes of an image; the arguments are the same as for `AddressSpaces.list_spaces`."""
     native: Optional[AddressSpace] = None
     for space in AddressSpaces.list_spaces(image, pids, offset):
-        # The 32-bit half follows its native one.
+        # The 32-bit half follows the native space.
         if native is not None:
             yield Process(native, space if space.wow64 else None)
         native = None if space.kernel or space.wow64 else space
@@ -96,24 +96,24 @@ def processes(
 
 
 class NoThreads:
-    """Lists no thread: the provider of `threads` where no kernel is."""
+    """Lists no threads: the provider of `threads` for an input without a kernel."""
 
     def list_threads(self, *_: object) -> Iterator[Thread]:
-        """Yields none."""
+        """Yields no thread."""
         return iter(())
 
     def list_idle(self) -> Iterator[Thread]:
-        """Yields none."""
+        """Yields no thread."""
         return iter(())
 
 
 def threads(image: Image) -> ThreadLists:
-    """Returns what lists threads, for `image.service(threads)`: here the lists of a kernel."""
+    """Returns the lister of threads, for `image.service(threads)`: here it reads a kernel's lists."""
     return KernelThreads(image) if image.table_name else NoThreads()
 
 
 class Threads:
-    """Lists the threads of whatever an image is made of."""
+    """Lists the threads of any input."""
 
     @classmethod
     def list_threads(
@@ -128,29 +128,30 @@ class Threads:
 
         Args:
             image: the image
-            pids: the processes wanted; all when None or empty
+            pids: process IDs to list; all if None or empty
             offset: address of an _EPROCESS that no list holds; then only its threads are listed
-            tids: the threads wanted; all when None or empty
-            scan: add the threads that only a scan for their pool blocks finds
+            tids: thread IDs to list; all if None or empty
+            scan: whether to add threads that only a scan for their pool blocks finds
 
         Yields:
-            The threads. If one cannot be read or is not a thread, its `status` says so. A damaged list ends
-            with a row that has a `status` only. If the list of processes is damaged, the first row says so.
+            The threads. If one cannot be read or is not a thread, its `status` has this. A damaged list ends
+            with a row that has a `status` only. If the list of processes is damaged, the status of the first
+            row has this.
 
         Raises:
-            MissingMemberError: when the kernel's symbols do not describe threads
+            MissingMemberError: the kernel's symbols do not describe threads
         """
         return image.service(threads).list_threads(pids, offset, tids, scan)
 
 
 class KernelThreads:
-    """Lists the threads that a kernel has: the kernel's provider of `threads`.
+    """Lists the threads of a kernel: the kernel's provider of `threads`.
 
     Args:
         image: the image
 
     Raises:
-        MissingMemberError: when the kernel's symbols do not describe threads
+        MissingMemberError: the kernel's symbols do not describe threads
     """
 
     def __init__(self, image: Image) -> None:
@@ -158,8 +159,8 @@ class KernelThreads:
         self._image = image
         self._memory = image.memory(image.kernel)
         self._size = thread.size
-        found = {name: thread.find(*paths) for name, paths in _MEMBERS.items()}
-        self._fields = {name: field for name, field in found.items() if field is not None}
+        members = {name: thread.find(*paths) for name, paths in _MEMBERS.items()}
+        self._fields = {name: field for name, field in members.items() if field is not None}
         for name in _IN_EVERY_KERNEL:
             if name not in self._fields:
                 image.lacks(f"_ETHREAD has no member {' or '.join(_MEMBERS[name])}")
@@ -200,7 +201,7 @@ class KernelThreads:
                     yield thread
 
     def list_idle(self) -> Iterator[Thread]:
-        """Yields the idle threads of processors that were executing them: their process is on no list."""
+        """Yields the idle threads that processors were executing: their process is on no list."""
         image = self._image
         for processor in image.service(processors.of):
             if processor.idle_thread and processor.idle_thread == processor.current_thread:
@@ -210,10 +211,10 @@ class KernelThreads:
         """Yields the threads on a process's list, which is walked from both ends if it is damaged."""
         head = process.space.eprocess + self._head
         walk = links.walk(head, self._memory.links, MAX_THREADS)
-        lost = walk.gap.lost if walk.gap is not None else ()
+        unreadable = walk.gap.lost if walk.gap is not None else ()
         seen: Set[int] = set()
         ended = 0
-        for entry in (*walk.before, *lost, *walk.after):
+        for entry in (*walk.before, *unreadable, *walk.after):
             thread = self._at(process, entry - self._entry)
             seen.add(thread.ethread)
             ended += thread.unusable or thread.state == TERMINATED
@@ -223,8 +224,8 @@ class KernelThreads:
         listed = len(seen)
         for ethread, witness in self._witnessed(process.space.eprocess, seen):
             thread = self._at(process, ethread)
-            said = status(Word.NOT_IN_THE_THREAD_LIST, found_by(witness), thread.status)
-            yield thread._replace(status=said)
+            remark = status(Word.NOT_IN_THE_THREAD_LIST, found_by(witness), thread.status)
+            yield thread._replace(status=remark)
         head_altered = walk.altered is not None and walk.altered.link == head
         if head_altered or (walk.gap is not None and not walk.gap.exact):
             vollog.warning(f"The thread list of process {process.space.pid_text} is damaged")
@@ -234,7 +235,7 @@ class KernelThreads:
             yield self._nothing(process, status(Said(Word.THREAD_COUNT, count)))
 
     def _witnessed(self, eprocess: int, seen: Set[int]) -> Iterator[Tuple[int, str]]:
-        """Yields (address, witness) of the threads that are not on a process's list."""
+        """Yields (address, witness) of the threads that are missing in a process's list."""
         for ethread in self._ids.threads_of.get(eprocess, ()):
             if ethread not in seen:
                 seen.add(ethread)
@@ -249,71 +250,72 @@ class KernelThreads:
                 seen.add(ethread)
                 yield ethread, PROCESSORS
 
-    def _is_thread(self, start: int, held: Extents) -> bool:
-        """Returns whether memory holds a thread: no, if the kernel's table does not say where its type is."""
-        kind = self._part("type", start, held)
+    def _is_thread(self, start: int, extents: Extents) -> bool:
+        """Returns whether memory holds a thread: False if the kernel's table lacks the member for the
+        type."""
+        kind = self._part("type", start, extents)
         return kind is not None and kind & ~LOCK_BIT == THREAD_OBJECT
 
-    def _part(self, name: str, start: int, held: Extents) -> Optional[int]:
+    def _part(self, name: str, start: int, extents: Extents) -> Optional[int]:
         """Returns one of the members of an _ETHREAD at `start`, None if the table or the image lacks it."""
         field = self._fields.get(name)
-        data = None if field is None else held.read(start + field.offset, field.size)
+        data = None if field is None else extents.read(start + field.offset, field.size)
         return None if field is None or data is None else field.of(data, -field.offset)
 
     def _at(self, process: Process, ethread: int) -> Thread:
         """Returns the thread at an address."""
         return self._thread(process, ethread, ethread, self._memory.held(ethread, self._size))
 
-    def _nothing(self, process: Process, said: Status) -> Thread:
-        """Returns what stands for threads that cannot be listed."""
-        made = self._thread(process, 0, 0, Extents([]))
-        return made._replace(status=status(process.space.remark, said))
+    def _nothing(self, process: Process, fault: Status) -> Thread:
+        """Returns the row that stands for threads that cannot be listed."""
+        thread = self._thread(process, 0, 0, Extents([]))
+        return thread._replace(status=status(process.space.remark, fault))
 
-    def _thread(self, process: Process, ethread: int, start: int, held: Extents) -> Thread:
+    def _thread(self, process: Process, ethread: int, start: int, extents: Extents) -> Thread:
         """Decodes a thread from its _ETHREAD, which is at `start` in `held`."""
         values: Dict[str, Optional[int]] = dict.fromkeys(_MEMBERS)
-        whole = held.read(start, self._size)
+        whole = extents.read(start, self._size)
         if whole is not None:
             data = bytes(whole)
             values.update({name: field.of(data) for name, field in self._fields.items()})
         if whole is None:
-            values.update({name: self._part(name, start, held) for name in self._fields})
+            values.update({name: self._part(name, start, extents) for name in self._fields})
         partly = None in (values[name] for name in self._fields)
-        said = status(Word.PARTLY_UNREADABLE) if partly else NOTHING
-        absent = partly and held.missing(start, start + self._size) == self._size
+        faults = status(Word.PARTLY_UNREADABLE) if partly else NOTHING
+        absent = partly and extents.missing(start, start + self._size) == self._size
         if values["type"] is not None and values["type"] & ~LOCK_BIT != THREAD_OBJECT:
-            said = status(Word.NOT_A_THREAD)
+            faults = status(Word.NOT_A_THREAD)
         elif absent:
-            said = status(Word.UNREADABLE)
+            faults = status(Word.UNREADABLE)
         elif values["state"] == TERMINATED:
-            said = status(Word.TERMINATED)
+            faults = status(Word.TERMINATED)
         processor = self._running.get(ethread)
-        if not absent and not says(said, Word.NOT_A_THREAD):
-            said = status(said, self._doubts(process, ethread, values, processor))
+        if not absent and not says(faults, Word.NOT_A_THREAD):
+            faults = status(faults, self._doubts(process, ethread, values, processor))
         values["tid"] = ids.identifier(values["tid"])
         if values["tid"] is None and ethread:
             values["tid"] = self._ids.threads.get(ethread, self._ids.unread.get(ethread))
         if values["create_time"] is not None:
             values["create_time"] >>= self._time_shift
-        wanted: Dict[str, Any] = {name: values[name] for name in Thread._fields if name in values}
-        said = status(process.space.remark, said)
+        members: Dict[str, Any] = {name: values[name] for name in Thread._fields if name in values}
+        faults = status(process.space.remark, faults)
         return Thread(
             ethread=ethread,
             space=process.space,
             wow64=process.wow64,
             processor=processor,
-            status=said,
-            **wanted,
+            status=faults,
+            **members,
         )
 
     def _doubts(
         self, process: Process, ethread: int, values: Dict[str, Optional[int]], processor: Optional[int]
     ) -> Status:
-        """Returns what contradicts a thread, and puts the borders of its stack right."""
+        """Returns the contradictions of a thread, and restores the borders of its stack."""
         lone = values["state"] == RUNNING and processor is None and self._all_known
         wrong = self._limits.restore(values) if values["state"] != TERMINATED else []
-        pid, known = values["pid"], process.space.pid
-        if pid is not None and pid != known and ethread in self._ids.threads:
+        pid, process_id = values["pid"], process.space.pid
+        if pid is not None and pid != process_id and ethread in self._ids.threads:
             wrong.append("Cid.UniqueProcess")
         if not lone and not wrong and self._ids.threads.get(ethread) == values["tid"]:
             return NOTHING
@@ -325,20 +327,20 @@ class KernelThreads:
 
     def _scanned(self, owners: List[Process], seen: List[int], restricted: bool) -> Iterator[Thread]:
         """Yields the threads that are on no list, found by the tags of their pool blocks."""
-        known = {each.space.eprocess: each for each in owners if each.space.eprocess}
-        for layer_name, address, ethread in threadscan.scan(self._image, [each for each in seen if each]):
-            held = self._image.reader(layer_name)(address, self._size)
-            start = held.runs[0][0] if held.runs else 0
-            owner = self._owner(start, held)
-            process = known.get(owner)
+        by_eprocess = {item.space.eprocess: item for item in owners if item.space.eprocess}
+        for layer_name, address, ethread in threadscan.scan(self._image, [item for item in seen if item]):
+            extents = self._image.reader(layer_name)(address, self._size)
+            start = extents.runs[0][0] if extents.runs else 0
+            owner = self._owner(start, extents)
+            process = by_eprocess.get(owner)
             if process is None and not restricted and owner:
                 process = next(processes(self._image, offset=owner), None)
             if process is not None:
-                thread = self._thread(process, ethread, start, held)
+                thread = self._thread(process, ethread, start, extents)
                 if not says(thread.status, Word.NOT_A_THREAD):
                     yield thread._replace(status=status(Word.NOT_IN_THE_THREAD_LIST, thread.status))
 
-    def _owner(self, start: int, held: Extents) -> int:
+    def _owner(self, start: int, extents: Extents) -> int:
         """Returns the canonical address of the _EPROCESS that a thread names, or 0."""
-        process = self._part("process", start, held)
+        process = self._part("process", start, extents)
         return 0 if process is None else self._image.machine.canonical(process)

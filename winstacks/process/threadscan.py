@@ -22,19 +22,19 @@ _OWN_LISTS = ("Tcb.Header.WaitListHead", "Tcb.ApcState.ApcListHead", "Tcb.Mutant
 
 
 Found = Tuple[str, int, int]
-"""Where a thread is: the name of a layer, the address in it, and the canonical virtual address of its
-_ETHREAD, or 0 if that is not known."""
+"""The place of a thread: name of a layer, address in that layer, and canonical virtual address of the
+_ETHREAD, or 0 if unknown."""
 
 
 def scan(image: Image, known: Collection[int]) -> Iterator[Found]:
     """Yields the threads that Volatility's pool scan finds.
 
-    Before Windows 10 that scan reads physical memory, where a structure that crosses a page's end is cut. So
+    Before Windows 10 this scan reads physical memory, and a structure that crosses a page's end is cut. So
     the thread's virtual address is looked for first: an empty list within the thread holds it.
 
     Args:
         image: the image
-        known: canonical addresses of the threads that are left out
+        known: canonical addresses of the threads to leave out
     """
     layer = image.layer
     found_lists = map(image.types["_ETHREAD"].find, _OWN_LISTS)
@@ -55,7 +55,7 @@ def scan(image: Image, known: Collection[int]) -> Iterator[Found]:
 
 
 def _found(image: Image) -> Iterator[interfaces.objects.ObjectInterface]:
-    """Yields what Volatility's scan finds; nothing if the kernel variables that it needs cannot be had."""
+    """Yields the results of Volatility's scan; nothing if the kernel variables that it needs are missing."""
     try:
         yield from thrdscan.ThrdScan.scan_threads(image.context, image.kernel_module_name)
     except exceptions.InvalidAddressException as fault:
@@ -67,7 +67,7 @@ def _found(image: Image) -> Iterator[interfaces.objects.ObjectInterface]:
 
 
 def _translated(layer: interfaces.layers.DataLayerInterface, address: int) -> Optional[Tuple[str, int]]:
-    """Returns the place of an address in the layer below, by which a thread found twice is recognised."""
+    """Returns the place of an address in the layer below, which identifies a thread that is found twice."""
     try:
         offset, name = layer.translate(bulk.masked(layer, address))
     except exceptions.InvalidAddressException:

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The limits of user stacks: those that the TEB of each half has.
+"""The limits of user stacks, from the TEB of each half.
 
 Source: NT_TIB of winnt.h.
 """
@@ -27,22 +27,22 @@ class UserStacks:
         self._offset = None if teb is None else teb.find("WowTebOffset")
 
     def native(self, thread: Thread) -> List[Tuple[int, int]]:
-        """Returns the limits of a thread's stack; none if nothing tells them."""
-        known = self._limits(thread.space, thread.teb or 0)
-        return [thread.user_stack] if not known and thread.user_stack is not None else known
+        """Returns the limits of a thread's stack; an empty list if they are unknown."""
+        limits = self._limits(thread.space, thread.teb or 0)
+        return [thread.user_stack] if not limits and thread.user_stack is not None else limits
 
     def narrow(self, thread: Thread) -> List[Tuple[int, int]]:
         """Returns the limits of the 32-bit stack of a WoW64 thread."""
         return [] if thread.wow64 is None else self._limits(thread.wow64, self.teb32(thread))
 
     def both(self, thread: Thread) -> List[Tuple[int, int]]:
-        """Returns the limits of the stacks of both halves, as far as they are known."""
+        """Returns the known limits of the stacks of both halves."""
         return self.native(thread) + self.narrow(thread)
 
     def teb32(self, thread: Thread) -> int:
-        """Returns the TEB32 of a thread, 0 without one.
+        """Returns the address of the TEB32 of a thread, 0 if it has none.
 
-        TEB.ExceptionList leads to it, from Windows 10 on WowTebOffset too.
+        TEB.ExceptionList leads to it, and from Windows 10 on WowTebOffset, too.
         """
         teb, memory = thread.teb or 0, self._image.memory(thread.space)
         if not teb:

@@ -1,12 +1,12 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The structures of user mode, of which a process itself tells what layout they have.
+"""The structures of user mode: the content of a process decides which of their layouts it has.
 
-Windows keeps in them what has to agree: the lists of the loader come back to their heads, and a critical
-section of the PEB names debug information that names the section. A TEB holds its own address. Where a table
-of a newer Windows moves members of these structures, that tells which table a process is read with.
+Some of their values must agree: the lists of the loader come back to their heads, and a critical section of
+the PEB names debug information that names the section. A TEB holds its own address. If a newer Windows moves
+members of these structures, these values decide which table fits a process.
 
-Source: public symbols of ntdll, XP to 11; the NT_TIB is winnt.h's.
+Source: public symbols of ntdll, XP to 11; NT_TIB is from winnt.h.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..memory.image import AddressSpace, Image
 _LISTS = ("Load", "Memory", "Initialization")
 _LOCKS = ("FastPebLock", "LoaderLock")
 _MOST_KEPT = 64
-"""Processes whose structures are kept, those that were asked for last."""
+"""Processes whose structures are kept: if one more comes, all are dropped."""
 
 
 def user_types(image: Image, space: AddressSpace) -> Structures:
@@ -29,31 +29,31 @@ def user_types(image: Image, space: AddressSpace) -> Structures:
 
     Args:
         image: the image
-        space: the half of a process; the kernel's are those of its bitness
+        space: a half of a process; the kernel gets the structures of its bitness
 
     Raises:
-        tables.MissingTableError: when our symbol table is nowhere
+        tables.MissingTableError: our symbol table is not found
     """
     return image.service(UserTypes).of(space)
 
 
 def with_teb(image: Image, space: AddressSpace, teb: int) -> Structures:
-    """Returns the structures of user mode that a TEB is read with: with them it holds its own address.
+    """Returns the structures of user mode that fit a TEB: with them it holds its own address.
 
     Args:
         image: the image
-        space: the half of a process
-        teb: address of a TEB of that half
+        space: a half of a process
+        teb: canonical address of a TEB of that half
 
     Raises:
-        tables.MissingTableError: when our symbol table is nowhere
+        tables.MissingTableError: our symbol table is not found
     """
-    known = image.process_generations(space.machine)
-    if len(known) == 1:
-        return known[0]
+    candidates = image.process_generations(space.machine)
+    if len(candidates) == 1:
+        return candidates[0]
     memory = image.memory(space)
-    holding = (types for types in known if memory.member(teb, types["_NT_TIB"].field("Self")) == teb)
-    return next(holding, known[0])
+    holding = (types for types in candidates if memory.member(teb, types["_NT_TIB"].field("Self")) == teb)
+    return next(holding, candidates[0])
 
 
 class UserTypes:
@@ -68,34 +68,34 @@ class UserTypes:
         self._chosen: Memo[AddressSpace, Structures] = Memo(self._choose, _MOST_KEPT)
 
     def of(self, space: AddressSpace) -> Structures:
-        """Returns the structures of one half of a process, those of its bitness where nothing tells.
+        """Returns the structures of one half of a process; the default of its bitness if nothing decides.
 
         Raises:
-            tables.MissingTableError: when our symbol table is nowhere
+            tables.MissingTableError: our symbol table is not found
         """
-        known = self._image.process_generations(space.machine)
-        if len(known) == 1 or not (space.peb and space.layer_name):
-            return known[0]
+        candidates = self._image.process_generations(space.machine)
+        if len(candidates) == 1 or not (space.peb and space.layer_name):
+            return candidates[0]
         return self._chosen[space]
 
     def _choose(self, space: AddressSpace) -> Structures:
-        known = self._image.process_generations(space.machine)
-        return likeliest(self._image.memory(space), space.peb, known)
+        candidates = self._image.process_generations(space.machine)
+        return likeliest(self._image.memory(space), space.peb, candidates)
 
 
 def likeliest(memory: Memory, peb: int, known: Sequence[Structures]) -> Structures:
-    """Returns the structures with which most agrees of what a PEB leads to; of equal ones the first.
+    """Returns the structures with which most values below a PEB agree; if equal, the first ones.
 
     Args:
-        memory: of the half of the process
-        peb: address of its PEB
+        memory: memory of the half of the process
+        peb: canonical address of its PEB
         known: the structures of each table
     """
     return max(known, key=lambda types: _agreeing(memory, peb, types))
 
 
 def _agreeing(memory: Memory, peb: int, types: Structures) -> int:
-    """Returns how much agrees of what a PEB leads to; 0 where the structures lack a member that tells."""
+    """Returns how many values below a PEB agree; 0 if the structures lack a member that decides."""
     try:
         return _lists(memory, peb, types) + _locks(memory, peb, types)
     except MissingMemberError:
@@ -103,10 +103,10 @@ def _agreeing(memory: Memory, peb: int, types: Structures) -> int:
 
 
 def _lists(memory: Memory, peb: int, types: Structures) -> int:
-    """Returns how many of the loader's lists begin with an entry that leads back and describes a module."""
+    """Returns how many of the loader's lists begin with an entry that points back and describes a module."""
     data, entry = types["_PEB_LDR_DATA"], types["_LDR_DATA_TABLE_ENTRY"]
     ldr = memory.member(peb, types["_PEB"].field("Ldr"))
-    found = 0
+    count = 0
     for order in _LISTS if ldr else ():
         head = (ldr or 0) + data.offset(f"In{order}OrderModuleList")
         pair = memory.links(head)
@@ -115,18 +115,18 @@ def _lists(memory: Memory, peb: int, types: Structures) -> int:
             continue
         module = pair[0] - entry.offset(f"In{order}OrderLinks")
         base, size = (memory.member(module, entry.field(name)) for name in ("DllBase", "SizeOfImage"))
-        found += bool(base and size and not base % 0x10000)
-    return found
+        count += bool(base and size and not base % 0x10000)
+    return count
 
 
 def _locks(memory: Memory, peb: int, types: Structures) -> int:
     """Returns how many of the PEB's critical sections have debug information that names them."""
     section, debug = types["_RTL_CRITICAL_SECTION"], types["_RTL_CRITICAL_SECTION_DEBUG"]
-    found = 0
+    count = 0
     for name in _LOCKS:
-        place = types["_PEB"].find(name)
-        lock = memory.member(peb, place) if place is not None else None
+        field = types["_PEB"].find(name)
+        lock = memory.member(peb, field) if field is not None else None
         information = memory.member(lock, section.field("DebugInfo")) if lock else None
         named = memory.member(information, debug.field("CriticalSection")) if information else None
-        found += bool(named) and named == lock
-    return found
+        count += bool(named) and named == lock
+    return count

@@ -1,8 +1,8 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The kernel's answer to which memory regions a process has: its VADs, decoded from bytes.
+"""The VADs of processes, decoded from bytes: the kernel's provider of memory regions.
 
-Naming frames needs their ranges, not an object of Volatility for each VAD.
+Naming frames needs the ranges of VADs only, not an object of Volatility for each.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ vollog = logging.getLogger(__name__)
 
 MAX_VADS = 1 << 18
 MOST_PER_PAGE = 16
-"""VADs of all processes together for each page of the image: Windows has one for ten pages. Each process has
-the same share of them, whatever the others have."""
+"""VADs of all processes together, for each page of the image: Windows has one for ten pages. Each process
+gets the same share, however many the others have."""
 FEW = 0x200
-"""The least that is the share of a process."""
+"""The smallest share of a process."""
 MAX_NAMES = 1 << 15
-"""How many file names are kept: many processes map the same files."""
+"""File names that are kept: many processes map the same files."""
 
 IMAGE_MAP = 2
-"""VadImageMap of _MI_VAD_TYPE. Before Vista a flag of one bit, ImageMap, stands in its place."""
+"""VadImageMap of _MI_VAD_TYPE. Before Vista a flag of one bit, ImageMap, is in its place."""
 
 SHORT_TAGS = (b"VadS", b"VadF")
 POOL_TAG = b"Vad"
@@ -42,8 +42,7 @@ _FULL, _SHORT = "_MMVAD", "_MMVAD_SHORT"
 class Vads:
     """Reads VAD trees with the kernel's symbol table: the kernel's provider of `regions`.
 
-    If the table lacks a member of VADs that is needed, a warning says so, and every process has an empty
-    list.
+    If the table lacks a needed member of VADs, a warning names it, and the list of every process is empty.
     """
 
     def __init__(self, image: Image) -> None:
@@ -60,7 +59,7 @@ class Vads:
         self.file_name = functools.lru_cache(MAX_NAMES)(self._file_name)
         """Control area -> path of the file that backs a mapping; "" if none does, None if unreadable."""
         self._control_areas: Memo[int, int] = Memo(self._read_control_area, MAX_NAMES)
-        """What a VAD leads to -> control area. Processes that map a file lead to the same _SUBSECTION."""
+        """The target of a VAD's pointer -> control area. Processes that map a file share one _SUBSECTION."""
 
     def list_regions(self, space: AddressSpace) -> Tuple[List[Region], bool]:
         """Returns the VADs of a process, and whether the whole tree could be read.
@@ -77,25 +76,25 @@ class Vads:
         if not top:
             return [], True
         if (space.eprocess, top) != self._last[:2]:
-            found, whole = self._walk(tree, top)
-            self._last = space.eprocess, top, (found, whole and len(found) >= self._counted(tree, space))
+            vads, whole = self._walk(tree, top)
+            self._last = space.eprocess, top, (vads, whole and len(vads) >= self._counted(tree, space))
         return self._last[2]
 
     def _counted(self, tree: _Tree, space: AddressSpace) -> int:
-        """Returns how many VADs the kernel counts in a process; 0 where that is not known."""
+        """Returns the kernel's count of the VADs of a process; 0 if unknown."""
         if tree.count is None:
             return 0
         return self._memory.member(space.eprocess, tree.count) or 0
 
     def _walk(self, tree: _Tree, root: int) -> Tuple[List[Region], bool]:
-        waiting = [root]
+        pending = [root]
         seen: Set[int] = {0}
-        found: List[Region] = []
-        between: Dict[int, Tuple[int, int]] = {}
+        vads: List[Region] = []
+        limits: Dict[int, Tuple[int, int]] = {}
         complete = True
         header = 2 * self._memory.pointer_size
-        while waiting and len(seen) < self._most:
-            address = waiting.pop()
+        while pending and len(seen) < self._most:
+            address = pending.pop()
             if address in seen:
                 continue
             seen.add(address)
@@ -109,16 +108,16 @@ class Vads:
                 complete = False
                 continue
             vad = self._vad(tree, address, node, tag in SHORT_TAGS)
-            found.append(vad)
-            low, high = between.pop(address, (0, 1 << 64))
-            # What lies left of a node in the tree begins below it, and what lies right above.
+            vads.append(vad)
+            low, high = limits.pop(address, (0, 1 << 64))
+            # A left child begins below its parent, a right child above it.
             complete = complete and low <= vad.start <= high and vad.start < vad.end
             right, left = tree.right.of(node), tree.left.of(node)
-            between.update({right: (vad.start, high), left: (low, vad.start)})
-            waiting += (right, left)
-        if waiting:
-            vollog.warning(f"The VADs below {root:#x} were read up to the limit: {len(found)} of them")
-        return found, complete and not waiting
+            limits.update({right: (vad.start, high), left: (low, vad.start)})
+            pending += (right, left)
+        if pending:
+            vollog.warning(f"The VADs below {root:#x} were read up to the limit: {len(vads)} of them")
+        return vads, complete and not pending
 
     def _file_name(self, control_area: int) -> Optional[str]:
         tree = self._tree
@@ -142,7 +141,7 @@ class Vads:
         return Region(start << PAGE_SHIFT, (end + 1) << PAGE_SHIFT, control_area, image, address, protection)
 
     def _control_area_of(self, tree: _Tree, address: int) -> int:
-        """Returns the control area of a VAD: 0 for none, a negative number where it is absent."""
+        """Returns the control area of a VAD: 0 for none, a negative number if it is not in the image."""
         if tree.subsection is not None:
             subsection = self._memory.pointer(address + tree.subsection.offset)
             if subsection is None:
@@ -153,24 +152,23 @@ class Vads:
     def _read_control_area(self, holder: int) -> int:
         if self._tree is None:
             return 0
-        found = self._memory.pointer(holder + self._tree.control_area)
-        return -holder if found is None else found
+        control_area = self._memory.pointer(holder + self._tree.control_area)
+        return -holder if control_area is None else control_area
 
 
 def regions(image: Image) -> Regions:
-    """Returns what lists the memory regions of processes, for `image.service(regions)`: here their VADs."""
+    """Returns the lister of memory regions, for `image.service(regions)`: here it reads VADs."""
     return Vads(image)
 
 
 class _Tree:
     """The members that lead from a process to its VADs and their files.
 
-    `_MMVAD` begins with the members of `_MMVAD_SHORT` (from 8.1 on these are its member Core). In XP and 2003
-    the VAD points to the control area; since Vista it points to a Subsection, which points to the control
-    area.
+    `_MMVAD` begins with the members of `_MMVAD_SHORT` (since 8.1 its member Core). In XP and 2003 the VAD
+    points to the control area; since Vista it points to a Subsection, which points to the control area.
 
     Raises:
-        MissingMemberError: when the kernel's table lacks one of them
+        MissingMemberError: the kernel's table lacks one of them
     """
 
     def __init__(self, image: Image) -> None:
@@ -190,7 +188,8 @@ class _Tree:
         self.protection = image.needed_member(_SHORT, *flags)
         process = image.types["_EPROCESS"]
         self.root = process.field(*VAD_ROOT)
-        # Since 8.1 the process counts, from Vista to 8 the tree, before Vista nothing does (public symbols).
+        # The count is in the process since 8.1, in the tree from Vista to 8; before Vista there is none
+        # (public symbols).
         self.count = process.find("VadCount", "VadRoot.NumberGenericTableElements")
         self.subsection = image.types[_FULL].find("Subsection")
         holder = image.types["_SUBSECTION" if self.subsection else _FULL]

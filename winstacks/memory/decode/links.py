@@ -18,7 +18,7 @@ MISMATCH = "link"
 LIMIT = "limit"
 
 Steps = Generator[int, None, "Break"]
-"""Yields the addresses of nodes, and returns where that ended."""
+"""Yields the addresses of nodes, and returns where the walk ended."""
 
 Links = Tuple[int, int]
 """Flink and Blink."""
@@ -28,10 +28,10 @@ ReadLinks = Callable[[int], Optional[Links]]
 
 
 class Break(NamedTuple):
-    """Where a walk ended.
+    """The end of a walk.
 
     Attributes:
-        link: the address to which the last good node points
+        link: address to which the last good node points
         reason: why the walk did not go there: the node there is `unreadable`, its opposite link does not
             point back (`link`), or the walk became too long (`limit`). `head`: the head itself cannot be
             read. Empty: the walk came back to the head
@@ -42,19 +42,19 @@ class Break(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """The break that the walk forward met and the one that the walk backward met."""
+    """The break of the forward walk and the break of the backward walk."""
 
     forward: Break
     backward: Break
 
     @property
     def lost(self) -> Tuple[int, ...]:
-        """The nodes that cannot be read, but whose addresses are known, in list order."""
+        """The addresses of nodes that cannot be read but are known from a link, in list order."""
         return tuple(dict.fromkeys(end.link for end in self if end.reason == UNREADABLE))
 
     @property
     def exact(self) -> bool:
-        """Whether both breaks are at the same unreadable node: then only this node is missing."""
+        """Whether both walks broke at the same unreadable node: then only this node is missing."""
         return self.forward == self.backward and self.forward.reason == UNREADABLE
 
 
@@ -62,11 +62,11 @@ class Walk(NamedTuple):
     """The nodes of a list in its order, the head excluded.
 
     Attributes:
-        before: the nodes that the walk forward reached from the head
-        after: those that the walk backward reached; empty when the walk forward came back to the head
-        gap: None when no node is missing between the two
-        altered: if no node is missing and yet one link is wrong, the node (or the head) that has the wrong
-            link. Windows never leaves a list so: it sets the links on both sides
+        before: nodes that the forward walk reached from the head
+        after: nodes that the backward walk reached; empty if the forward walk came back to the head
+        gap: the two breaks; None if no node is missing between the two walks
+        altered: if no node is missing and one link is still wrong, the node (or the head) that has the
+            wrong link. Windows never leaves a list in this state: it sets the links on both sides
     """
 
     before: Tuple[int, ...]
@@ -89,17 +89,17 @@ def steps(
 ) -> Steps:
     """Yields the nodes of a list in one direction until it comes back to the head.
 
-    A node counts when it can be read and its opposite link points back to the node before it. So each node
-    has one predecessor: no node comes twice, and a cycle can end only at the head.
+    A node counts if it can be read and its opposite link points back to the node before it. So each node has
+    one predecessor: no node comes twice, and a cycle can end only at the head.
 
     Args:
         head: address of the LIST_ENTRY to start from; it is not in the result
-        read_links: how to read a LIST_ENTRY; its addresses are of the same form as `head`
+        read_links: reads a LIST_ENTRY; its addresses have the same form as `head`
         direction: 0 forward, 1 backward
-        limit: the most nodes
-        first: the node to start with, where the head's own link does not lead to it
-        known: for a damaged list: opposite links do not count, and the walk ends at a node that is in this
-            set. It takes in the nodes of the walk
+        limit: maximum number of nodes
+        first: the node to start with, if the head's own link does not lead to it
+        known: a set of visited nodes, for a damaged list: opposite links are not checked, and the walk ends
+            at a node in this set. The walk adds its nodes to the set
     """
     previous, link = head, first
     if link is None:
@@ -124,22 +124,22 @@ def steps(
     return Break(head, CLOSED)
 
 
-def taken(found: Steps) -> Tuple[List[int], Break]:
+def taken(walked: Steps) -> Tuple[List[int], Break]:
     """Returns all nodes of a walk in one direction, and where it ended."""
     ends: List[Break] = []
 
     def noting() -> Iterator[int]:
-        ends.append((yield from found))
+        ends.append((yield from walked))
 
     return list(noting()), ends[0]
 
 
 def nodes(head: int, read_links: ReadLinks, limit: int) -> Iterator[int]:
-    """Yields the nodes of a list one by one, for those who need few; of a damaged list its last ones, too.
+    """Yields the nodes of a list one by one, for callers that need few; if it is damaged, also from its end.
 
     Args:
-        head, read_links: as `steps` takes them
-        limit: the most nodes from either end
+        head, read_links: as in `steps`
+        limit: maximum number of nodes from either end
     """
     end = yield from steps(head, read_links, 0, limit)
     if end.reason in (UNREADABLE, MISMATCH):
@@ -148,23 +148,23 @@ def nodes(head: int, read_links: ReadLinks, limit: int) -> Iterator[int]:
 
 def neighbour(link: int, read_links: ReadLinks, direction: int) -> Optional[int]:
     """Returns the next LIST_ENTRY in a direction (0 forward, 1 backward), None unless it points back."""
-    ends = read_links(link)
-    back = None if ends is None else read_links(ends[direction])
-    return None if ends is None or back is None or back[1 - direction] != link else ends[direction]
+    links = read_links(link)
+    opposite = None if links is None else read_links(links[direction])
+    return None if links is None or opposite is None or opposite[1 - direction] != link else links[direction]
 
 
 def walk(head: int, read_links: ReadLinks, limit: int = MAX_NODES) -> Walk:
-    """Walks a list forward, and backward too if it is damaged. A node counts as it does for `steps`.
+    """Walks a list forward, and if it is damaged backward too. A node counts as in `steps`.
 
     Args:
         head: address of the LIST_ENTRY to start from; it is not in the result
-        read_links: how to read a LIST_ENTRY; its addresses are of the same form as `head`
-        limit: the most nodes that both walks together visit
+        read_links: reads a LIST_ENTRY; its addresses have the same form as `head`
+        limit: maximum number of nodes that both walks together visit
     """
     before, forward = taken(steps(head, read_links, 0, limit))
     last = before[-1] if before else head
-    ends = read_links(head)
-    if forward.reason == CLOSED and ends is not None and ends[1] == last:
+    head_links = read_links(head)
+    if forward.reason == CLOSED and head_links is not None and head_links[1] == last:
         return Walk(tuple(before), (), None)
     after, backward = taken(steps(head, read_links, 1, limit - len(before)))
     after.reverse()
@@ -175,7 +175,7 @@ def walk(head: int, read_links: ReadLinks, limit: int = MAX_NODES) -> Walk:
 def _altered(
     head: int, before: List[int], after: List[int], forward: Break, backward: Break
 ) -> Optional[Break]:
-    """Returns where a list's only wrong link is, if the two walks together found all nodes, else None."""
+    """Returns the only wrong link of a list if the two walks together found all nodes, else None."""
     if after and forward == Break(after[0], MISMATCH):
         return forward
     if before and backward == Break(before[-1], MISMATCH):

@@ -1,9 +1,9 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The machines whose memory is read: their pointers, their addresses, the words for them.
+"""The machines whose memory is read: pointer sizes, address forms, and the words for them.
 
-This is the one place that decides which addresses are canonical. A layer's `address_mask` does not say it:
-that of a segmented layer ends at the highest address that the layer happens to have.
+Only this module decides which addresses are canonical. A layer's `address_mask` does not decide it: the mask
+of a segmented layer ends at the highest address that the layer happens to have.
 
 Source of the numbers: IMAGE_FILE_MACHINE_* of winnt.h.
 """
@@ -15,11 +15,11 @@ from typing import Tuple
 
 _ARM64, _ARMNT = 0xAA64, 0x1C4
 _REFUSED = {_ARM64: "ARM64", 0xA641: "ARM64EC", 0xA64E: "ARM64X", _ARMNT: "ARM", 0x200: "Itanium"}
-"""Machines on which Windows runs as well, and of which nothing here knows stacks or structures."""
+"""Machines on which Windows also runs, and whose stacks and structures this package does not know."""
 
 
 class UnsupportedMachineError(ValueError):
-    """The memory is that of a machine that is known and not supported, or of none that is known.
+    """The memory belongs to a machine that is known but not supported, or to an unknown machine.
 
     Args:
         kind: the word for the machine, or its number
@@ -32,16 +32,16 @@ class UnsupportedMachineError(ValueError):
 
 
 class Machine(Enum):
-    """A machine, or a mode of one: the 32-bit half of a WoW64 process is I386.
+    """A machine, or a mode of a machine: the 32-bit half of a WoW64 process is I386.
 
     Attributes:
-        number: as PE headers have it
-        arch: the word for it in the column Arch
+        number: IMAGE_FILE_MACHINE_* value, as in PE headers
+        arch: word for the machine in the column Arch
         pointer_size: bytes of a pointer: 8 or 4
-        kernel_start: the lowest address at which the kernel's half begins (x86: without /3GB)
-        shared_data: KI_USER_SHARED_DATA of ntddk.h, the same in every version
-        address_bits: how many low bits of an address tell it from all others; the bits above repeat the
-            highest of these. That is so with page tables of four levels, the only ones that Volatility reads
+        kernel_start: lowest address at which the kernel's half begins (x86: without /3GB)
+        shared_data: address of KI_USER_SHARED_DATA in ntddk.h, the same in every version
+        address_bits: number of significant low bits of an address; the bits above repeat the highest of them.
+            This holds for page tables of four levels, the only ones that Volatility reads
     """
 
     AMD64 = (0x8664, "x64", 8, 48, 0xFFFF800000000000, 0xFFFFF78000000000)
@@ -63,7 +63,7 @@ class Machine(Enum):
         self.kernel_start = kernel_start
         self.shared_data = shared_data
         self.address_mask = (1 << address_bits) - 1
-        """What `masked` leaves of an address: the form of Volatility's columns."""
+        """The bits of an address that `masked` keeps: the form of Volatility's columns."""
         self._sign = 1 << (address_bits - 1)
         self._above = (1 << 8 * pointer_size) - (1 << address_bits)
 
@@ -71,13 +71,13 @@ class Machine(Enum):
         """Returns the form of an address that Windows stores: sign-extended to the register's width.
 
         Args:
-            address: canonical, or masked as Volatility's layers have it
+            address: canonical, or masked as in Volatility's layers
         """
         low = address & self.address_mask
         return low | self._above if low & self._sign else low
 
     def is_canonical(self, address: int) -> bool:
-        """Returns whether a stored pointer is one that the processor would accept."""
+        """Returns whether the processor would accept a stored pointer."""
         return self.canonical(address) == address
 
     def masked(self, address: int) -> int:
@@ -90,7 +90,7 @@ ARCHES = tuple(machine.arch for machine in Machine)
 
 
 def machine_of(number: int) -> Machine:
-    """Returns the machine with a number of PE headers.
+    """Returns the machine for a number from PE headers.
 
     Raises:
         UnsupportedMachineError: the machine is not supported; its text is a sentence for users

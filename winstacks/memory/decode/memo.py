@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Values of a dictionary that are made when they are asked for."""
+"""A dictionary that makes each value at its first use."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Value = TypeVar("Value")
 
 
 class Memo(Dict[Key, Value]):
-    """Values by key, each made when it is first asked for as `memo[key]`.
+    """Values by key, each made at the first `memo[key]`.
 
     Args:
-        make: makes the value of a key. A method is held weakly: most memos belong to its object, and such a
-            circle would stay until Python's collector runs
-        most: so many values are kept: all are forgotten when one more comes. 0 for any number
+        make: makes the value of a key. A method is held weakly: most memos belong to the method's object, and
+            the cycle would otherwise stay until Python's collector runs
+        most: maximum number of values: if one more comes, all are forgotten. 0: no limit
     """
 
     def __init__(self, make: Callable[[Key], Value], most: int = 0) -> None:

@@ -2,8 +2,7 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """The memory of an address space, as all other modules read it: single values and whole ranges.
 
-Addresses are canonical. Where memory is not in the image, the result is None: never an exception, never
-zeros.
+Addresses are canonical. If memory is not in the image, the result is None: never an exception, never zeros.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ Reader = Callable[[int, int], Extents]
 """Takes a canonical start address and a length in bytes; returns the present parts of that range."""
 
 WINDOW = 0x10000
-"""Bytes that are read at once where structures lie side by side, as the blocks of a heap do."""
+"""Bytes of one read where structures lie side by side, such as the blocks of a heap."""
 
 MAX_HELD = 1 << 26
-"""Bytes of windows that are kept: the pages of 16,384 threads. Beyond it all are dropped, and read again when
-asked for again."""
+"""Bytes of windows that are kept: the pages of 16,384 threads. Above this all are dropped, and read again on
+demand."""
 
 MAX_STRING = 0x1000
 
@@ -34,7 +33,7 @@ _NO_RUN: _Run = (0, b"")
 
 
 class Windows:
-    """Keeps what was read of a layer, in windows of one size. No other class of this package caches memory.
+    """Keeps the bytes read from a layer, in windows of one size. No other class here caches memory.
 
     Args:
         reader: reads the present parts of a range
@@ -48,20 +47,20 @@ class Windows:
         self._held: Dict[int, Extents] = {}
 
     def get(self, number: int) -> Extents:
-        """Returns what is present of a window."""
-        found = self._held.get(number)
-        if found is None:
+        """Returns the present bytes of a window."""
+        extents = self._held.get(number)
+        if extents is None:
             if len(self._held) >= self.most:
                 self._held.clear()
-            found = self._held[number] = self.reader(number * self.size, self.size)
-        return found
+            extents = self._held[number] = self.reader(number * self.size, self.size)
+        return extents
 
 
 class Memory:
     """The memory of one address space.
 
     Args:
-        windows: read the layer, and keep what they read
+        windows: windows over the layer, which keep what they read
         pointer_size: bytes of a pointer in the structures to be read: 4 in the 32-bit half of a WoW64 process
         ranges: (start, end) of the memory that may be read, such as the process's VADs: an address outside is
             not read even if a structure points there. None: no limits
@@ -77,35 +76,35 @@ class Memory:
 
     @classmethod
     def over(cls, extents: Extents, pointer_size: int) -> Memory:
-        """Returns a Memory over bytes that were read already."""
+        """Returns a Memory over bytes that were already read."""
         runs = [(start, start + len(data)) for start, data in extents.runs]
         return cls(Windows(extents.part, WINDOW), pointer_size, runs)
 
     def read(self, address: int, length: int) -> Optional[bytes]:
-        """Returns length bytes at an address, or None unless all are present."""
+        """Returns `length` bytes at an address, or None unless all are present."""
         offset = address - self._low
         if offset >= 0 <= length and offset + length <= len(self._data):
             return self._data[offset : offset + length]
         return self._read(address, length)
 
     def number(self, address: int, size: int) -> Optional[int]:
-        """Returns an unsigned little-endian number of size bytes, or None when it is not present."""
+        """Returns an unsigned little-endian number of `size` bytes, or None if it is not present."""
         data = self.read(address, size)
         return None if data is None else int.from_bytes(data, "little")
 
     def pointer(self, address: int) -> Optional[int]:
-        """Returns the pointer stored at an address, or None when it is not present."""
+        """Returns the pointer stored at an address, or None if it is not present."""
         return self.number(address, self.pointer_size)
 
     def member(self, address: int, field: Field) -> Optional[int]:
-        """Returns a member of the structure at an address, or None when it is not present."""
+        """Returns a member of the structure at an address, or None if it is not present."""
         data = self.read(address + field.offset, field.size)
         if data is None:
             return None
         return int.from_bytes(data, "little", signed=field.signed) >> field.shift & field.mask
 
     def links(self, address: int) -> Optional[Tuple[int, int]]:
-        """Returns Flink and Blink of the _LIST_ENTRY at an address, or None when it is not present."""
+        """Returns Flink and Blink of the _LIST_ENTRY at an address, or None if they are not present."""
         half = self.pointer_size
         data = self.read(address, 2 * half)
         if data is None:
@@ -113,11 +112,11 @@ class Memory:
         return int.from_bytes(data[:half], "little"), int.from_bytes(data[half:], "little")
 
     def unicode_string(self, data: bytes, limit: int = MAX_STRING) -> Optional[str]:
-        """Returns the text of a UNICODE_STRING, given the structure's bytes; None if it is not present.
+        """Returns the text of a UNICODE_STRING from the structure's bytes; None if the text is not present.
 
         Args:
             data: Length, MaximumLength and Buffer
-            limit: bytes of text that are read at most
+            limit: maximum bytes of text to read
         """
         length = min(int.from_bytes(data[:2], "little"), limit)
         start = self.pointer_size
@@ -129,7 +128,7 @@ class Memory:
         return self._windows.reader(start, length)
 
     def held(self, start: int, length: int) -> Extents:
-        """Returns what is present of the windows in which a range lies, and keeps it: for what is small."""
+        """Returns the present bytes of the windows that cover a range, and keeps them: for small ranges."""
         size = self._windows.size
         first, last = start // size, (start + max(length, 1) - 1) // size
         if first == last:
@@ -137,7 +136,7 @@ class Memory:
         return Extents(run for number in range(first, last + 1) for run in self._windows.get(number).runs)
 
     def pages(self, start: int, end: int) -> Iterator[Tuple[int, bytes]]:
-        """Yields (address, bytes) of each present page of a range, as far as the limits allow."""
+        """Yields (address, bytes) of each present page of a range, within the limits."""
         ranges: List[Range] = [(start, end)]
         if self._ranges is not None:
             position = max(bisect.bisect_right(self._starts, start) - 1, 0)
@@ -165,8 +164,8 @@ class Memory:
             return None
         last = (address + max(length, 1) - 1) // size
         if first == last:
-            held = self._windows.get(first)
-            run = held.run_at(address)
+            extents = self._windows.get(first)
+            run = extents.run_at(address)
             if run is None:
                 return None
             if self._within(run):
@@ -175,10 +174,10 @@ class Memory:
             offset = address - start
             return data[offset : offset + length] if offset + length <= len(data) else None
         if last == first + 1:
-            held = self.held(address, length)
+            extents = self.held(address, length)
         else:
-            held = self._windows.reader(address, length)
-        view = held.read(address, length)
+            extents = self._windows.reader(address, length)
+        view = extents.read(address, length)
         return None if view is None else bytes(view)
 
     def _allowed(self, address: int, length: int) -> bool:
@@ -188,18 +187,18 @@ class Memory:
         return position >= 0 and address + length <= self._ranges[position][1]
 
     def _keep(self, number: int, run: _Run) -> None:
-        """Keeps a run of a window at hand; all of the run may be read."""
+        """Keeps a run of a window at hand; the whole run may be read."""
         if len(self._runs) >= self._windows.most:
             self._runs.clear()
         self._low, self._data = self._runs[number] = run
 
     def _within(self, run: _Run) -> bool:
-        """Returns whether a whole run may be read, so that it can be kept at hand."""
+        """Returns whether a whole run may be read, and so be kept at hand."""
         return self._ranges is None or self._allowed(run[0], len(run[1]))
 
 
 def join(ranges: Iterable[Range]) -> List[Range]:
-    """Returns ranges by address, those that touch or overlap as one; empty ones vanish."""
+    """Returns ranges sorted by address; ranges that touch or overlap are joined, empty ones are left out."""
     joined: List[Range] = []
     for start, end in sorted(ranges):
         if start >= end:

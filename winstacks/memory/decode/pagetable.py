@@ -2,10 +2,10 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """Page tables of x86 and x64: which of the pages that one table maps are present, and where.
 
-Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 3, "Paging"; for entries that are
-not present, Windows' public symbols (_MMPTE_SOFTWARE, _MMPTE_TRANSITION, _MMPTE_PROTOTYPE);
-so for the place of Write in one that is (_MMPTE_HARDWARE).
-That an entry whose ProtoAddress is all ones means the VAD is described (Windows Internals, "Prototype PTEs").
+Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 3, "Paging". For entries that are
+not present: Windows' public symbols (_MMPTE_SOFTWARE, _MMPTE_TRANSITION, _MMPTE_PROTOTYPE); for the bit Write
+of a present entry: _MMPTE_HARDWARE. Windows Internals, "Prototype PTEs", describes that an entry whose
+ProtoAddress is all ones means the VAD.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ TRANSITION = 1 << 11
 PROTOTYPE = 1 << 10
 _NO_EXECUTE = 63
 _WRITABLE = 1 << 1 | 1 << 11
-"""Write in an entry that is present: bit 1, or bit 11 where several processors are possible."""
+"""Write in a present entry: bit 1, or bit 11 on systems that may have several processors."""
 _PROTECTION_SHIFT = 5
 _SOFT_WRITABLE = (4, 6)
-"""MM_READWRITE and MM_EXECUTE_READWRITE, in the low bits of Protection of an entry that is not present."""
+"""MM_READWRITE and MM_EXECUTE_READWRITE: the low bits of Protection in an entry that is not present."""
 _SOFT_EXECUTE = 0x40
 """MM_EXECUTE in the member Protection of an entry that is not present."""
 _FRAMES = {4: 0xFFFFF000, 8: 0x000FFFFFFFFFF000}
 _INVALID_FRAMES = {4: 0xFFFFF000, 8: 0x00001FFFFFFFF000}
-"""In an entry that is not present, Windows 10 sets bits above those of any frame (against L1TF)."""
+"""In an entry that is not present, Windows 10 sets bits above every valid frame (against L1TF)."""
 
 
 def target(entry: int, size: int) -> int:
@@ -44,21 +44,22 @@ def target(entry: int, size: int) -> int:
 
 
 def leads(entry: int) -> bool:
-    """Returns whether an entry leads to a page in memory: it is present, or in transition."""
+    """Returns whether an entry leads to a page in memory: the entry is present, or in transition."""
     return bool(entry & PRESENT) or entry & (TRANSITION | PROTOTYPE) == TRANSITION
 
 
 def entries(table: bytes, size: int, first: int = 0, count: Optional[int] = None) -> Tuple[int, ...]:
-    """Returns entries of a table, of `size` bytes each: all, or `count` from the number `first` on."""
+    """Returns entries of a table, of `size` bytes each: all, or `count` of them from number `first` on."""
     return integers(table, size, first * size, count)
 
 
 def in_section(entry: int, size: int) -> Optional[int]:
-    """Returns the physical address of a section's page by its prototype PTE, None if it is not in memory.
+    """Returns the physical address of a section's page by its prototype PTE, None if the page is not in
+    memory.
 
     Args:
-        entry: the prototype PTE: that of a page in use or on its way out (transition); any other leads to the
-            page file or, by way of the subsection, to the file
+        entry: the prototype PTE. It leads to a page that is in use or on its way out (transition), to the
+            page file, or by way of the subsection to the file
         size: bytes of the entry: 8, or 4 on x86 without PAE
     """
     if not leads(entry):
@@ -71,11 +72,11 @@ def in_section(entry: int, size: int) -> Optional[int]:
 def leads_to_section(entry: int, size: int, pointer_size: int, prototype: int) -> bool:
     """Returns whether a process has no page of its own at an address, so that the section's page is there.
 
-    That is so where the process never touched the page, and where the page was taken from its working set. An
-    entry that leads to the page file, or to a page that was combined with equal ones, is one of its own.
+    This is so if the process never touched the page, or if the page was removed from its working set. An
+    entry that leads to the page file, or to a page combined with equal ones, is a page of the process's own.
 
     Args:
-        entry: of the process's page table
+        entry: entry of the process's page table
         size: bytes of the entry
         pointer_size: 4 or 8
         prototype: address of the prototype PTE to which the VAD leads
@@ -84,17 +85,17 @@ def leads_to_section(entry: int, size: int, pointer_size: int, prototype: int) -
         return not entry
     if size == 4:
         return True
-    # ProtoAddress has 48 bits on x64, 32 with PAE; the VAD is meant if its upper 32 bits are all ones.
-    said, bits = (entry >> 16, 48) if pointer_size == 8 else (entry >> 32, 32)
-    return said >> bits - 32 == 0xFFFFFFFF or said == prototype & (1 << bits) - 1
+    # ProtoAddress has 48 bits on x64, 32 with PAE; if its upper 32 bits are all ones, it means the VAD.
+    proto_address, bits = (entry >> 16, 48) if pointer_size == 8 else (entry >> 32, 32)
+    return proto_address >> bits - 32 == 0xFFFFFFFF or proto_address == prototype & (1 << bits) - 1
 
 
 def executable(entry: int, size: int) -> bool:
-    """Returns whether the entry of a page allows that the page is executed.
+    """Returns whether the entry of a page allows execution.
 
     Args:
-        entry: of a page table
-        size: bytes of the entry: an entry of 4 bytes has no bit that forbids it
+        entry: an entry of a page table
+        size: bytes of the entry: an entry of 4 bytes has no bit that forbids execution
     """
     if entry & PRESENT:
         return size == 4 or not entry >> _NO_EXECUTE
@@ -102,10 +103,10 @@ def executable(entry: int, size: int) -> bool:
 
 
 def writable(entry: int) -> bool:
-    """Returns whether a section's page may be written by whoever maps it, and not only a copy of it.
+    """Returns whether each process that maps a section's page may write the page itself, not only a copy.
 
     Args:
-        entry: the prototype PTE, which leads to memory
+        entry: the prototype PTE, which leads to a page in memory
     """
     if entry & PRESENT:
         return bool(entry & _WRITABLE)

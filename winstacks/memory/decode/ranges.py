@@ -1,8 +1,8 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Ranges of addresses: overlapping ones are made disjoint, and a byte is claimed by one structure only.
+"""Ranges of addresses: makes overlapping ranges disjoint, and lets one structure only claim a byte.
 
-`Extents` is sparse memory: what could be read of a range of addresses, and what could not.
+`Extents` is sparse memory: the readable bytes of a range of addresses, with holes where bytes are missing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Extents:
 
     The caller chooses the form of the addresses; in this package all are canonical virtual addresses.
     Runs are sorted and disjoint; runs that touch are one run, so a structure that crosses a page border
-    is read in one piece. Of two runs that overlap, the one that was given first keeps the common bytes.
+    is read in one piece. If two runs overlap, the run given first keeps the common bytes.
     """
 
     __slots__ = ("_starts", "runs")
@@ -41,7 +41,7 @@ class Extents:
         return (start, data) if address < start + len(data) else None
 
     def read(self, address: int, length: int) -> Optional[memoryview]:
-        """Returns length bytes at an address without copying them, or None unless all are present."""
+        """Returns `length` bytes at an address without copying them, or None unless all are present."""
         run = self.run_at(address)
         if run is None or length < 0:
             return None
@@ -71,7 +71,7 @@ class Extents:
 
 
 def _merge(runs: Iterable[Tuple[int, bytes]]) -> Iterator[Tuple[int, bytes]]:
-    """Sorts runs, cuts overlaps and joins what touches."""
+    """Sorts runs, cuts overlaps and joins touching runs."""
     first, end = 0, 0
     pieces: List[bytes] = []
     for start, data in sorted(runs, key=lambda run: run[0]):
@@ -93,7 +93,7 @@ Other = TypeVar("Other")
 
 
 def flatten(spans: Sequence[Tuple[int, int, Content]]) -> List[Tuple[int, int, Content]]:
-    """Makes (start, end, content) spans disjoint. Where some overlap, the one given first stays.
+    """Makes (start, end, content) spans disjoint. If spans overlap, the first given keeps the common part.
 
     Ends are exclusive; empty spans are left out. The time grows with n log n, however the spans overlap.
     """
@@ -125,7 +125,7 @@ def flatten(spans: Sequence[Tuple[int, int, Content]]) -> List[Tuple[int, int, C
 def combine(
     first: Sequence[Tuple[int, int, Content]], second: Sequence[Tuple[int, int, Other]]
 ) -> Iterator[Tuple[int, int, Optional[Content], Optional[Other]]]:
-    """Yields the disjoint pieces of two lists of disjoint, ascending spans, with what each list has there."""
+    """Yields the pieces of two lists of disjoint, ascending spans, with the content of each list there."""
     borders = sorted({border for start, end, _ in (*first, *second) for border in (start, end)})
     left = right = 0
     for start, end in zip(borders, borders[1:]):
@@ -133,30 +133,30 @@ def combine(
             left += 1
         while right < len(second) and second[right][1] <= start:
             right += 1
-        ours = first[left][2] if left < len(first) and first[left][0] <= start else None
-        theirs = second[right][2] if right < len(second) and second[right][0] <= start else None
-        if ours is not None or theirs is not None:
-            yield start, end, ours, theirs
+        first_content = first[left][2] if left < len(first) and first[left][0] <= start else None
+        second_content = second[right][2] if right < len(second) and second[right][0] <= start else None
+        if first_content is not None or second_content is not None:
+            yield start, end, first_content, second_content
 
 
 class Claims:
-    """Ranges of addresses that are taken.
+    """Claims ranges of addresses.
 
-    They are kept by page, so that the time for a claim depends on its length only, not on earlier claims.
+    Ranges are kept by page, so that the time for a claim depends on its length only, not on earlier claims.
     """
 
     def __init__(self) -> None:
         self._pages: Dict[int, List[Tuple[int, int]]] = {}
 
     def claim(self, start: int, end: int) -> int:
-        """Takes a range up to where the next one begins.
+        """Claims a range up to the start of the next claimed range.
 
         Args:
             start: first address
-            end: the address behind the last one
+            end: address behind the last byte
 
         Returns:
-            The end of the part that was free and is now taken; `start` if the first byte was taken before.
+            The end of the part that is now claimed; `start` if the first byte was claimed before.
         """
         position = start
         while position < end:
@@ -168,7 +168,7 @@ class Claims:
         return position
 
     def _claim(self, start: int, end: int) -> int:
-        """Takes what is free of a range within one page."""
+        """Claims the free beginning of a range within one page."""
         taken = self._pages.setdefault(start // PAGE_SIZE, [])
         place = bisect.bisect_right(taken, (start, end))
         if place and taken[place - 1][1] > start:

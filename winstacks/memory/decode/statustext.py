@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""A status from its text: a file that keeps what the column Status showed gives it back as words."""
+"""Parses the text of a status: a file that keeps the column Status as text gives it back as words."""
 
 from __future__ import annotations
 
@@ -12,36 +12,37 @@ from .status import Said, Status, Word
 
 
 def parsed(shown: str) -> Optional[Status]:
-    """Returns the status of which `text` made a text, None if it did not make it."""
-    found: List[Said] = []
+    """Returns the status whose text `status.text` made, None if it is no such text."""
+    items: List[Said] = []
     position = 0
     while position < len(shown):
-        said, end = _said_at(shown, position)
-        if said is None:
+        item, end = _said_at(shown, position)
+        if item is None:
             return None
-        found.append(said)
+        items.append(item)
         position = end
-    return tuple(found)
+    return tuple(items)
 
 
 def _said_at(shown: str, position: int) -> Tuple[Optional[Said], int]:
-    """Returns what a text says from a position on, and where the next begins."""
+    """Returns the item of a status text at a position, None if there is none, and where the next item
+    begins."""
     for word, form in _forms():
         match = form.match(shown, position)
         if match is not None:
             values = match.groupdict()
             number, members = values.get("number"), values.get("members")
-            said = Said(
+            item = Said(
                 word,
                 None if number is None else int(number),
                 tuple(members.split(" ")) if members else (),
             )
-            return said, match.end()
+            return item, match.end()
     return None, position
 
 
 def _form(word: Word) -> Pattern[str]:
-    """Returns how a word stands in a text: to its end, or up to the comma before the next."""
+    """Returns a pattern for the text of a word, up to the end or to the comma before the next word."""
     form = re.escape(word.value).replace(r"\{\}", "(?P<number>-?[0-9]{1,20})")
     form = form.replace(r"\{members\}", "(?P<members>[^,]*)")
     return re.compile(f"{form}(?:, |$)")
@@ -49,6 +50,6 @@ def _form(word: Word) -> Pattern[str]:
 
 @functools.lru_cache(maxsize=1)
 def _forms() -> Tuple[Tuple[Word, Pattern[str]], ...]:
-    """Returns the words by the length of their texts: a text may begin as another does."""
+    """Returns words and patterns, longest text first: one text may begin with another."""
     words = sorted(Word, key=lambda word: len(word.value), reverse=True)
     return tuple((word, _form(word)) for word in words)

@@ -4,7 +4,7 @@
 
 Offsets come from a symbol table (the image's own, or one of ours below `symbols/`), never from code. A
 decoder asks a structure for members by the names that Microsoft's symbols give them. Members are renamed
-between versions, so a decoder may give several names: the first that the structure has is taken. A decoder
+between versions, so a decoder may give several names: the first that the structure has is used. A decoder
 that reads many structures asks for the members once, before its loop.
 """
 
@@ -21,10 +21,10 @@ class Field(NamedTuple):
 
     Attributes:
         offset: bytes from the structure's start
-        size: bytes; of a bit field, those of the integer that holds it
+        size: bytes; for a bit field, bytes of the integer that holds it
         shift: the lowest bit of a bit field
         mask: as many ones as a bit field has bits; -1 for a whole integer
-        signed: a whole integer whose highest bit is its sign
+        signed: whether the highest bit of a whole integer is its sign
     """
 
     offset: int
@@ -50,20 +50,20 @@ Lookup = Callable[[str], Optional[Field]]
 """Takes the path of a member (`u.VadFlags.VadType`); returns its Field, or None if there is none."""
 
 INTEGER_CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
-"""Those of `struct` for unsigned integers and pointers, by size; in lower case they stand for signed ones."""
+"""Codes of `struct` for unsigned integers and pointers, by size; lower-case codes are signed."""
 
 
 def integers(data: Buffer, size: int, start: int = 0, count: Optional[int] = None) -> Tuple[int, ...]:
     """Returns the unsigned integers of an array: pointers, or entries of a page table.
 
     Args:
-        data: little-endian bytes that hold it
+        data: little-endian bytes that hold the array
         size: bytes of an integer
         start: offset of the first integer in data
         count: how many integers; None: as many as lie between `start` and the end of the data
 
     Raises:
-        struct.error: when the data ends before the array does
+        struct.error: the data ends before the array does
     """
     if count is None:
         count = max(len(data) - start, 0) // size
@@ -78,9 +78,9 @@ class Structure:
     """One structure: its name, its size in bytes, and where its members lie.
 
     Args:
-        name: as the symbols have it, such as `_HEAP_ENTRY`
+        name: name in the symbols, such as `_HEAP_ENTRY`
         size: in bytes
-        lookup: finds a member; it is called once for each path
+        lookup: finds a member; called once for each path
         names: the structure's own members in the order of the table
     """
 
@@ -96,27 +96,27 @@ class Structure:
         for path in paths:
             if path not in self._fields:
                 self._fields[path] = self._lookup(path)
-            found = self._fields[path]
-            if found is not None:
-                return found
+            field = self._fields[path]
+            if field is not None:
+                return field
         return None
 
     def field(self, *paths: str) -> Field:
         """Returns the first of several members that the structure has.
 
         Raises:
-            MissingMemberError: when it has none of them
+            MissingMemberError: the structure has none of them
         """
-        found = self.find(*paths)
-        if found is None:
+        field = self.find(*paths)
+        if field is None:
             raise MissingMemberError(f"{self.name} has no member {' or '.join(paths)}")
-        return found
+        return field
 
     def offset(self, *paths: str) -> int:
         """Returns the offset of the first of several members that the structure has.
 
         Raises:
-            MissingMemberError: when it has none of them
+            MissingMemberError: the structure has none of them
         """
         return self.field(*paths).offset
 
@@ -128,41 +128,41 @@ class Structure:
         """Returns a function that reads several members at once: (data, start of the structure) -> values.
 
         The members must be whole integers or pointers that do not overlap; the values come in the order of
-        `paths`. Too short data raises struct.error.
+        `paths`. The function raises struct.error if the data is too short.
 
         Raises:
-            MissingMemberError: when the structure lacks one of them
+            MissingMemberError: the structure lacks one of them
         """
         fields = [self.field(path) for path in paths]
-        order = sorted(range(len(fields)), key=lambda place: fields[place].offset)
-        unpack = self.packer(*(paths[place] for place in order)).unpack_from
+        order = sorted(range(len(fields)), key=lambda position: fields[position].offset)
+        unpack = self.packer(*(paths[position] for position in order)).unpack_from
         if order == list(range(len(order))):
             return unpack
-        places = [order.index(place) for place in range(len(order))]
+        positions = [order.index(position) for position in range(len(order))]
 
         def read(data: Buffer, start: int = 0) -> Tuple[int, ...]:
             values = unpack(data, start)
-            return tuple(values[place] for place in places)
+            return tuple(values[position] for position in positions)
 
         return read
 
     def packer(self, *paths: str) -> struct.Struct:
-        """Returns a struct.Struct that packs several members, which are given in the order in which they lie.
+        """Returns a struct.Struct that packs several members, given in ascending order of their offsets.
 
         The members must be whole integers or pointers that do not overlap; the gaps between them are zeros.
 
         Raises:
-            MissingMemberError: when the structure lacks one of them
+            MissingMemberError: the structure lacks one of them
         """
         code, end = "<", 0
-        for each in map(self.field, paths):
-            letter = INTEGER_CODES[each.size]
-            code += f"{each.offset - end}x{letter.lower() if each.signed else letter}"
-            end = each.offset + each.size
+        for field in map(self.field, paths):
+            letter = INTEGER_CODES[field.size]
+            code += f"{field.offset - end}x{letter.lower() if field.signed else letter}"
+            end = field.offset + field.size
         return struct.Struct(code)
 
     def view(self, data: Buffer, start: int = 0) -> View:
-        """Returns the structure that begins at a place in data."""
+        """Returns the structure that begins at an offset in data."""
         return View(self, data, start)
 
 
@@ -172,7 +172,7 @@ class View:
     Args:
         structure: the structure
         data: little-endian bytes that hold it
-        start: offset in data at which it begins
+        start: offset in data at which the structure begins
     """
 
     def __init__(self, structure: Structure, data: Buffer, start: int = 0) -> None:
@@ -184,8 +184,8 @@ class View:
         """Returns a member's value.
 
         Raises:
-            MissingMemberError: when the structure has no such member
-            ValueError: when the data ends before the member does
+            MissingMemberError: the structure has no such member
+            ValueError: the data ends before the member does
         """
         return self.structure.field(path).of(self._data, self._start)
 
@@ -193,14 +193,14 @@ class View:
         """Returns the value of the first of several members that the structure has, or None.
 
         Raises:
-            ValueError: when the data ends before the member does
+            ValueError: the data ends before the member does
         """
-        found = self.structure.find(*paths)
-        return None if found is None else found.of(self._data, self._start)
+        field = self.structure.find(*paths)
+        return None if field is None else field.of(self._data, self._start)
 
 
 class Structures:
-    """The structures of one or several symbol tables. Each is made when it is first asked for, and kept.
+    """The structures of one or several symbol tables. Each is made at its first use, and kept.
 
     Args:
         make: finds a structure by its name, None if no table has it
@@ -215,16 +215,16 @@ class Structures:
         for name in names:
             if name not in self._made:
                 self._made[name] = self._make(name)
-            found = self._made[name]
-            if found is not None:
-                return found
+            structure = self._made[name]
+            if structure is not None:
+                return structure
         return None
 
     def __getitem__(self, name: str) -> Structure:
         """Returns a structure.
 
         Raises:
-            MissingMemberError: when the tables do not have it
+            MissingMemberError: the tables do not have it
         """
         return self.need(name)
 
@@ -232,12 +232,12 @@ class Structures:
         """Returns the first of several structures that the tables have.
 
         Raises:
-            MissingMemberError: when they have none of them
+            MissingMemberError: the tables have none of them
         """
-        found = self.find(*names)
-        if found is None:
+        structure = self.find(*names)
+        if structure is None:
             raise MissingMemberError(f"the symbol tables have no {' or '.join(names)}")
-        return found
+        return structure
 
     def has(self, name: str) -> bool:
         """Returns whether the tables have a structure."""
@@ -249,8 +249,8 @@ class Structures:
 
         def candidates(name: str) -> Iterator[Structure]:
             for table in tables:
-                found = table.find(name)
-                if found is not None:
-                    yield found
+                structure = table.find(name)
+                if structure is not None:
+                    yield structure
 
         return cls(lambda name: next(candidates(name), None))

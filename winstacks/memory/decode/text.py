@@ -2,8 +2,8 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """Names and times of an image as columns show them.
 
-Adversaries choose names that go to terminals and files: all are made safe to print here. Names of modules are
-as WinDbg writes them; times are FILETIMEs, 64 bits that count 100 ns since 1601-01-01, UTC.
+Adversaries choose names that go to terminals and files: this module makes all names safe to print. Module
+names follow WinDbg. Times are FILETIMEs: 64-bit counts of 100 ns since 1601-01-01, UTC.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 from typing import Optional
 
 MAX_LENGTH = 255
-"""Characters of a part of a path that Windows' file systems allow."""
+"""Characters that Windows' file systems allow in one part of a path."""
 _FOREIGN = re.compile(r"\W")
 
 
@@ -23,9 +23,9 @@ def file_name(path: str) -> str:
 
 
 def module_name(path: str) -> str:
-    """Returns the module name of a file: no folder, no extension, `_` for characters that no name has.
+    """Returns the module name of a file: no folder, no extension, `_` for characters that no module name has.
 
-    `C:\\Windows\\mscorlib.ni.dll` -> `mscorlib_ni`. The case stays as the loader has it. The kernel's own
+    `C:\\Windows\\mscorlib.ni.dll` -> `mscorlib_ni`. The case stays as in the loader's entry. The kernel's own
     name, `nt`, is not derived from its file and not made here. An empty name becomes `unknown`.
     """
     name = path.replace("/", "\\").rstrip("\\").rsplit("\\", 1)[-1]
@@ -35,7 +35,7 @@ def module_name(path: str) -> str:
 
 MAX_NAME = 260
 FORMULA = ("=", "+", "@", "-")
-"""What a spreadsheet takes for the beginning of a formula."""
+"""Characters that make a spreadsheet take a cell for a formula."""
 
 
 def printable(name: str, limit: int = MAX_NAME) -> str:
@@ -49,17 +49,17 @@ def printable(name: str, limit: int = MAX_NAME) -> str:
 
 
 def cell(name: str, limit: int = MAX_NAME) -> str:
-    """Returns a printable name that a cell may begin with.
+    """Returns a printable name that a cell of a spreadsheet may begin with.
 
-    A spreadsheet takes a cell that begins with `=`, `+`, `@` or `-` for a formula: such a sign becomes
-    `\\x3d` and the like.
+    A spreadsheet takes a cell that begins with `=`, `+`, `@` or `-` for a formula: this first character
+    becomes `\\x3d` and the like.
     """
     shown = printable(name, limit)
     return f"\\x{ord(shown[0]):02x}{shown[1:]}" if shown[:1] in FORMULA else shown
 
 
 def process_label(name: Optional[str], pid: Optional[int]) -> str:
-    """Returns a process in words, `updater.exe (4312)`; None is what is not in the image."""
+    """Returns a process as text, `updater.exe (4312)`; None stands for a value that is not in the image."""
     return f"{'unreadable' if name is None else name} ({'unreadable' if pid is None else pid})"
 
 
@@ -76,16 +76,16 @@ _EPOCH = datetime.datetime(1601, 1, 1, tzinfo=datetime.timezone.utc)
 _PER_MICROSECOND = 10
 
 MAX_FILETIME = 2650467743999999999
-"""The last moment of the year 9999, beyond which Python and SQL have no times."""
+"""The last moment of the year 9999: Python and SQL have no later times."""
 
 
 def is_time(filetime: int) -> bool:
-    """Returns whether a FILETIME is set, and one that can be shown."""
+    """Returns whether a FILETIME is set and can be shown."""
     return 0 < filetime <= MAX_FILETIME
 
 
 def moment(filetime: int) -> Optional[datetime.datetime]:
-    """Returns a FILETIME in microseconds; None for 0, which stands for no time, and beyond the year 9999."""
+    """Returns a FILETIME as a datetime in microseconds; None for 0 (no time) and beyond the year 9999."""
     if not is_time(filetime):
         return None
     return _EPOCH + datetime.timedelta(microseconds=filetime // _PER_MICROSECOND)

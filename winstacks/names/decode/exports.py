@@ -1,10 +1,10 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The exports of a module as it lies in memory.
+"""The exports of a module, read from the image in memory.
 
-All places are RVAs, and every number is bounded: the module may have written it itself. Exports have a
-name, or an ordinal only. One whose RVA lies within the export directory is a forwarder: a string there names
-an export of another module.
+All locations are RVAs, and every number is bounded: the module may have written it itself. An export has a
+name, or an ordinal only. An export whose RVA lies within the export directory is a forwarder: the string
+there names an export of another module.
 
 Source: Microsoft, "PE Format", "The .edata Section".
 """
@@ -24,26 +24,25 @@ LoadRva = Callable[[int, int], Extents]
 """Takes an RVA and a length; returns the present parts of the image there, by RVA."""
 
 MAX_EXPORTS = 0x10000
-"""The most exports of one module: ordinals have 16 bits."""
+"""Maximum number of exports of one module: ordinals have 16 bits."""
 
 MAX_NAME = 0x1000
 MAX_DIRECTORY = 1 << 24
 MAX_STRAY_PAGES = 0x400
-"""Pages outside the export directory that are read for names; linkers put the names into the directory."""
+"""Pages outside the export directory that are read for names; linkers put names into the directory."""
 
 _DIRECTORY = struct.Struct("<16xIIIIII")
 
 
 Export = Tuple[int, str]
-"""An RVA and the name that stands for it. An export without a name, or whose name is paged out, is called
-`OrdinalN`, as WinDbg does."""
+"""An RVA and its name. An export that has no name, or whose name is paged out, is called `OrdinalN`, as in
+WinDbg."""
 
 
 class Exports(NamedTuple):
     """The exports of a module.
 
-    `forwarders` are (name, target) pairs; `status` says that the table could not be read, or that parts of it
-    could not.
+    `forwarders` are (name, target) pairs; `status` says whether the table, or parts of it, could not be read.
     """
 
     entries: Tuple[Export, ...]
@@ -57,7 +56,7 @@ def read_exports(load: LoadRva, headers: Headers, limit: int = MAX_EXPORTS) -> E
     Args:
         load: returns the present parts of a range of the image
         headers: the module's headers
-        limit: the most exports that are read; a longer table counts as incomplete
+        limit: maximum number of exports to read; a longer table counts as incomplete
 
     Returns:
         The exports, by RVA; none if the module has no export directory.
@@ -88,8 +87,8 @@ def read_exports(load: LoadRva, headers: Headers, limit: int = MAX_EXPORTS) -> E
     for ordinal, function in enumerate(functions):
         if function and ordinal not in named:
             _sort_out(function, f"Ordinal{base + ordinal}", rva, size, image, entries, forwarders)
-    said = status(Word.EXPORTS_INCOMPLETE) if image.missing else NOTHING
-    return Exports(tuple(sorted(entries)), tuple(forwarders), said)
+    missing = status(Word.EXPORTS_INCOMPLETE) if image.missing else NOTHING
+    return Exports(tuple(sorted(entries)), tuple(forwarders), missing)
 
 
 def _sort_out(
@@ -101,7 +100,7 @@ def _sort_out(
     entries: List[Export],
     forwarders: List[Tuple[str, str]],
 ) -> None:
-    """Adds an export to the addresses or to the forwarders."""
+    """Adds an export to the entries or to the forwarders."""
     if not function or function >= image.size:
         return
     if start <= function < start + size:
@@ -111,7 +110,7 @@ def _sort_out(
 
 
 class _Image:
-    """Reads arrays and strings of an image, and notes whether anything was missing."""
+    """Reads arrays and strings of an image, and records in `missing` whether any of them was missing."""
 
     def __init__(self, load: LoadRva, size: int, directory: Extents, directory_rva: int) -> None:
         self.load = load
@@ -122,7 +121,7 @@ class _Image:
         self._pages: Dict[int, Extents] = {}
 
     def array(self, code: str, rva: int, count: int) -> List[Optional[int]]:
-        """Returns an array of integers, with None for each that is not in the image."""
+        """Returns an array of integers, with None for each integer that is not in the image."""
         width = struct.calcsize(code)
         values: List[Optional[int]] = [None] * count
         if rva >= self.size:
@@ -148,7 +147,7 @@ class _Image:
         if end <= rva - start:
             self.missing = True
             return None
-        # A longer name is cut to this length when it is shown.
+        # Columns cut a longer name to this length.
         name = data[rva - start : min(end, rva - start + text.MAX_NAME + 1)].decode("latin-1")
         if name.isidentifier() and len(name) < text.MAX_NAME:
             return name

@@ -1,16 +1,16 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The function table of an x64 image (.pdata): which unwind data is for which code.
+"""The function table of an x64 image (.pdata): finds the unwind data of a piece of code.
 
     table = FunctionTable.from_bytes(pdata, read_rva)
     entry = table.find(rva)                  # the piece of code that holds an RVA, or None
-    primary = table.primary(entry)           # the piece that the function starts with
+    primary = table.primary(entry)           # the piece with which the function starts
     in_function = primary is not None and primary.begin == rva_of_export
 
 A function may be cut into pieces: an entry whose UNWIND_INFO is chained, or whose UnwindData has bit 0 set,
 belongs to the function of another entry. An address without an entry is in a leaf function (which changes
 neither the stack pointer nor a non-volatile register) or in no function. If pages of the table could not be
-read, `complete_at` tells whether an entry may be missing at an address.
+read, `complete_at` returns whether the table is readable for an address.
 
 Source: Microsoft, "x64 exception handling" (struct RUNTIME_FUNCTION, chained unwind info structures).
 """
@@ -42,7 +42,7 @@ MAX_CHAIN = 32
 """Chained unwind information is followed through at most 32 links, as in Windows."""
 
 MAX_CODES = 512
-"""The most unwind codes of one chain: more than a real function has. One piece has 255 at most."""
+"""Maximum number of unwind codes in one chain: more than any real function has. One piece has at most 255."""
 
 END_OF_IMAGE = 1 << 32
 _WORD = "I"
@@ -50,24 +50,26 @@ _WORD = "I"
 
 
 class FunctionTable:
-    """RUNTIME_FUNCTION entries by RVA, with access to the unwind data that they lead to.
+    """RUNTIME_FUNCTION entries by RVA, with access to their unwind data.
 
     Attributes:
         read_rva: reads the image
-        derived: what walks have derived from unwind data, by its RVA and an offset, kept as long as the table
+        derived: values that walks derived from unwind data, by its RVA and an offset, kept as long as the
+            table
     """
 
     __slots__ = ("_begins", "_ends", "_gaps", "_infos", "_unwinds", "derived", "read_rva")
 
     def __init__(self, words: array[int], gaps: Iterable[Tuple[int, int]], read_rva: ReadRva) -> None:
-        """Takes the words of the entries, ranges (low, high) that may lack entries, and the image."""
+        """Takes the words of the entries, ranges (low, high) that may lack entries, and the reader of the
+        image."""
         begins, ends, unwinds = words[0::3], words[1::3], words[2::3]
         follows = all(map(operator.lt, begins, begins[1:]))
         if not (follows and all(map(operator.lt, begins, ends))):
-            kept = [each for each in range(len(begins)) if begins[each] < ends[each]]
-            kept.sort(key=begins.__getitem__)
+            valid = [each for each in range(len(begins)) if begins[each] < ends[each]]
+            valid.sort(key=begins.__getitem__)
             columns = (begins, ends, unwinds)
-            begins, ends, unwinds = (array(_WORD, map(each.__getitem__, kept)) for each in columns)
+            begins, ends, unwinds = (array(_WORD, map(each.__getitem__, valid)) for each in columns)
         self._begins: Sequence[int] = begins
         self._ends: Sequence[int] = ends
         self._unwinds: Sequence[int] = unwinds
@@ -83,7 +85,7 @@ class FunctionTable:
 
     @classmethod
     def from_runs(cls, runs: Iterable[Tuple[int, Bytes]], size: int, read_rva: ReadRva) -> FunctionTable:
-        """Makes the table from the parts of the exception directory that could be read.
+        """Makes the table from the readable parts of the exception directory.
 
         Args:
             runs: (offset in the directory, bytes), ascending
@@ -93,11 +95,11 @@ class FunctionTable:
         words = array(_WORD)
         gaps: List[Tuple[int, int]] = []
         expected = 0
-        for first, found in _whole_entries(runs):
+        for first, entry_words in _whole_entries(runs):
             if first > expected:
-                gaps.append((words[-2] if words else 0, found[0]))
-            words += found
-            expected = first + len(found) // 3
+                gaps.append((words[-2] if words else 0, entry_words[0]))
+            words += entry_words
+            expected = first + len(entry_words) // 3
         if expected < size // RUNTIME_FUNCTION_SIZE:
             gaps.append((words[-2] if words else 0, END_OF_IMAGE))
         return cls(words, gaps, read_rva)
@@ -119,7 +121,7 @@ class FunctionTable:
         return self._unwinds
 
     def record_length(self, unwind: int) -> int:
-        """Returns how many bytes are read where an UnwindData leads."""
+        """Returns how many bytes of the unwind data at an UnwindData are read."""
         if unwind & INDIRECT:
             return RUNTIME_FUNCTION_SIZE
         return length_of(self.read_rva(unwind, 4))
@@ -142,7 +144,8 @@ class FunctionTable:
         return RuntimeFunction(self._begins[position], self._ends[position], self._unwinds[position])
 
     def complete_at(self, rva: int) -> bool:
-        """Returns whether None from `find` means that there is no entry: the table is readable there."""
+        """Returns whether the table is readable at an RVA: then None from `find` means that there is no
+        entry."""
         return not any(low <= rva < high for low, high in self._gaps)
 
     def unwind_info(self, entry: RuntimeFunction) -> UnwindInfo:
@@ -153,7 +156,7 @@ class FunctionTable:
         return info
 
     def direct(self, entry: RuntimeFunction) -> RuntimeFunction:
-        """Returns the entry that an indirect one stands for, or the entry itself; raises UnwindDataError."""
+        """Returns the target of an indirect entry, or the entry itself; raises UnwindDataError."""
         for _ in range(MAX_CHAIN):
             if not entry.unwind & INDIRECT:
                 return entry
@@ -161,10 +164,11 @@ class FunctionTable:
         raise UnwindDataError(Word.UNWIND_DATA_INVALID)
 
     def chain(self, entry: RuntimeFunction) -> List[UnwindInfo]:
-        """Returns the unwind data of a piece, then that of the pieces to which it is chained.
+        """Returns the unwind data of a piece, followed by the unwind data of the pieces to which it is
+        chained.
 
         Raises:
-            UnwindDataError: some of it is unreadable or invalid, or there is more than a compiler makes
+            UnwindDataError: some of it is unreadable or invalid, or the chain is longer than compilers make
         """
         infos: List[UnwindInfo] = []
         codes = 0
@@ -179,7 +183,7 @@ class FunctionTable:
         return infos
 
     def primary(self, entry: RuntimeFunction) -> Optional[RuntimeFunction]:
-        """Returns the entry of the piece with which the function starts, or None if that is unknown."""
+        """Returns the entry of the function's first piece, or None if that is unknown."""
         try:
             for _ in range(MAX_CHAIN):
                 entry = self.direct(entry)
@@ -193,7 +197,7 @@ class FunctionTable:
 
 
 def _whole_entries(runs: Iterable[Tuple[int, Bytes]]) -> Iterator[Tuple[int, array[int]]]:
-    """Yields (index of the first, words) for the entries that lie completely in a run."""
+    """Yields (index of the first entry, words) for the entries that lie completely in a run."""
     for start, data in runs:
         first = -(-start // RUNTIME_FUNCTION_SIZE)
         usable = data[first * RUNTIME_FUNCTION_SIZE - start :]

@@ -1,9 +1,9 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The headers of a module as it lies in memory: what it is, its sections, its PDB.
+"""The headers of a module, read from the image in memory: machine, sections, and PDB.
 
-All places are RVAs. The headers of a mapped module are in the module's own (untrusted) memory, so every
-number is bounded here. Headers that cannot be read and headers that are nonsense are different errors.
+All locations are RVAs. The headers of a mapped module are in the module's own (untrusted) memory, so every
+number is bounded here. Unreadable headers and invalid headers are different errors.
 
 Source: Microsoft, "PE Format"; the RSDS record is described by the public `CV_INFO_PDB70`.
 """
@@ -28,7 +28,7 @@ DIRECTORY_DEBUG = 6
 MEM_WRITE = 0x80000000
 
 MAX_SECTIONS = 96
-"""The most sections that the loader accepts (PE Format, "COFF File Header")."""
+"""Maximum number of sections that the loader accepts (PE Format, "COFF File Header")."""
 
 MAX_IMAGE = 1 << 31
 MAX_DEBUG_ENTRIES = 32
@@ -39,7 +39,7 @@ _SECTION = struct.Struct("<8sIIIIIIHHI")
 _DEBUG_DIRECTORY = struct.Struct("<IIHHIIII")
 _DEBUG_TYPE_CODEVIEW = 2
 _CHECKSUM = 0x40
-"""Where CheckSum lies in the optional header, of 32 and of 64 bits."""
+"""Offset of CheckSum in the optional header, for 32 and 64 bits."""
 _OPTIONAL_HEADER = {0x10B: (0x5C, 0x60), 0x20B: (0x6C, 0x70)}
 """Magic -> offsets of NumberOfRvaAndSizes and DataDirectory."""
 
@@ -62,7 +62,7 @@ class Section(NamedTuple):
 
 
 class Headers(NamedTuple):
-    """What the PE headers say. `directories` holds (RVA, size) pairs, as many as there are."""
+    """Values of the PE headers. `directories` holds (RVA, size) pairs, as many as there are."""
 
     machine: int
     timestamp: int
@@ -77,7 +77,7 @@ class Headers(NamedTuple):
 
 
 class CodeView(NamedTuple):
-    """The RSDS record: which PDB belongs to the module. `pdb_name` is a file name without folders."""
+    """The RSDS record: it identifies the PDB of the module. `pdb_name` is a file name without folders."""
 
     guid: str
     age: int
@@ -91,7 +91,7 @@ def read_headers(read: ReadRva) -> Headers:
         read: (RVA, length) -> bytes, None if any of them is missing
 
     Raises:
-        HeaderError: when they are paged out or are no PE headers
+        HeaderError: the headers are paged out or are not PE headers
     """
     dos = _need(read, 0, 0x40)
     (start,) = struct.unpack_from("<I", dos, 0x3C)
@@ -146,7 +146,7 @@ def read_checksum(read: ReadRva) -> Optional[int]:
     """Returns CheckSum of the optional header, None if it cannot be read.
 
     Args:
-        read: reads a module of which `read_headers` read the headers
+        read: reads a module whose headers `read_headers` has read
     """
     start = int.from_bytes(_need(read, 0x3C, 4), "little")
     data = read(start + _FILE_HEADER.size + _CHECKSUM, 4)
@@ -154,7 +154,7 @@ def read_checksum(read: ReadRva) -> Optional[int]:
 
 
 def codeview_of(record: Optional[Bytes]) -> Optional[CodeView]:
-    """Returns what an RSDS record says, None if it is none or there is none."""
+    """Returns the values of an RSDS record, None if the bytes are no such record or None."""
     data = bytes(record or b"")
     if data[:4] != b"RSDS" or len(data) < 24:
         return None

@@ -1,17 +1,17 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""A PE file as the loader maps it: which page of the image comes from where in the file.
+"""A PE file as the loader maps it: the bytes of each page of the image, from the file.
 
     file = PeImage(read, size)              # read(offset, length) -> bytes, fewer at the end
-    page = file.page(rva, base)             # bytes and which of them are as in memory
+    page = file.page(rva, base)             # bytes, and the ranges that memory has, too
     page.data[low:high] for low, high in page.known
 
-A file is hostile input, too: every number is bounded by the size of the file or of the image. What a file has
-is unlike memory where a program writes (writable sections), where the kernel frees (discardable sections) and
-where the loader writes (`loaderwrites`). Nothing is known of these.
+A file is hostile input, too: every number is bounded by the size of the file or of the image. Memory differs
+from the file where a program writes (writable sections), where the kernel frees memory (discardable sections)
+and where the loader writes (`loaderwrites`). The file does not say what memory has in these parts.
 
-Source: Microsoft, "PE Format". That an image whose sections are aligned to less than a page is mapped as the
-file lies on the disk is described (Windows Internals, "Section objects").
+Source: Microsoft, "PE Format". Windows Internals, "Section objects", describes that an image whose sections
+are aligned to less than a page is mapped in the layout of the file.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ ReadOffset = Callable[[int, int], bytes]
 """(offset, length) -> the bytes of a file there; fewer where the file ends."""
 
 MAX_HEADERS = 1 << 16
-"""Bytes of headers: the loader's limit is one page, or what the section table of 96 sections needs."""
+"""Maximum bytes of headers: the loader's limit is one page, or the room for a table of 96 sections."""
 
 _MEM_DISCARDABLE = 0x02000000
 _SECTION = struct.Struct("<8sIIIIIIHHI")
 _SIGNATURE_AND_FILE_HEADER = 24
 _SECTION_SECTOR = 0x200
-"""PointerToRawData counts in sectors: the loader ignores the bits below."""
+"""PointerToRawData counts in sectors: the loader ignores the lower bits."""
 
 _MOST_BLOCKS = 8
-"""Blocks of relocations that a page may have."""
+"""Maximum number of relocation blocks of a page."""
 
 _PAGES_KEPT = 64
 _CHUNK = 1 << 20
@@ -47,17 +47,18 @@ Ranges = Tuple[Tuple[int, int], ...]
 
 
 class PeFileError(Exception):
-    """A file that cannot stand for an image; the text says why, as the end of a sentence about the file."""
+    """The file cannot be mapped as an image; the text has the reason, as the end of a sentence about the
+    file."""
 
 
 class FilePage(NamedTuple):
-    """A page of an image as its file has it.
+    """A page of an image, from its file.
 
     Attributes:
         data: PAGE_SIZE bytes, relocated
-        known: the ranges of these that memory has as well, if nobody changed it
-        compared: the same without what the file leaves open: bytes behind the end of a section, and all of a
-            page if not every number that the loader writes is known
+        known: the ranges of `data` that memory has as well, if nobody changed it
+        compared: the ranges of `known` without bytes that the file does not determine: bytes behind the end
+            of a section, and the whole page if some value that the loader writes is unknown
     """
 
     data: bytes
@@ -66,7 +67,7 @@ class FilePage(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """A part of the image: RVAs, its bytes with content of its own, and where these lie in the file."""
+    """A part of the image: RVAs, bytes with content of its own, and their offset and length in the file."""
 
     start: int
     end: int
@@ -80,18 +81,18 @@ class PeImage:
 
     Args:
         read: reads the file
-        size: its bytes
-        path: where it is, for who names it
+        size: bytes of the file
+        path: path of the file, for messages
 
     Attributes:
-        path: as given
-        headers: as those of a module in memory
-        code_view: its RSDS record, None without one
-        image_base: the preferred address
+        path: path of the file
+        headers: same form as the headers of a module in memory
+        code_view: RSDS record of the file, None if it has none
+        image_base: preferred address
         check_sum: CheckSum, 0 if the linker made none
 
     Raises:
-        PeFileError: the file is no PE file, is cut short, or contradicts itself
+        PeFileError: the file is not a PE file, is cut short, or contradicts itself
     """
 
     def __init__(self, read: ReadOffset, size: int, path: str = "") -> None:
@@ -115,7 +116,7 @@ class PeImage:
         self._pages: Memo[Tuple[int, int], Optional[FilePage]] = Memo(self._make_page, _PAGES_KEPT)
 
     def page(self, rva: int, base: int) -> Optional[FilePage]:
-        """Returns the page at an RVA of the image mapped at an address; None if memory has its own there.
+        """Returns the page at an RVA of an image mapped at an address; None if no part of the file covers it.
 
         Args:
             rva: a multiple of PAGE_SIZE
@@ -124,38 +125,38 @@ class PeImage:
         return self._pages[rva, base]
 
     def read_rva(self, rva: int, length: int) -> Optional[bytes]:
-        """Returns bytes of the image, not relocated; None if any of them is in no part of it."""
-        made = bytearray()
-        while len(made) < length:
-            at = rva + len(made)
-            part = self._part(at)
+        """Returns bytes of the image, not relocated; None if any of them is in no part of the image."""
+        content = bytearray()
+        while len(content) < length:
+            position = rva + len(content)
+            part = self._part(position)
             if part is None:
                 return None
-            count = min(length - len(made), part.end - at, _CHUNK)
-            made += self._content(part, at, count)
-        return bytes(made)
+            count = min(length - len(content), part.end - position, _CHUNK)
+            content += self._content(part, position, count)
+        return bytes(content)
 
     def content_sum(self) -> int:
-        """Returns what CheckSum has to be: the sum of the file's 16-bit words and its length.
+        """Returns the correct CheckSum: the sum of the file's 16-bit words and its length.
 
-        Source: the CheckSum of files that Microsoft and GNU ld linked, as `pefile` computes it, too.
+        Source: the CheckSum of files linked by Microsoft and GNU ld, as `pefile` computes it, too.
         """
         total = 0
         for offset in range(0, self._size, _CHUNK):
             chunk = bytearray(self._read(offset, _CHUNK))
-            for place in range(self._sum_at, self._sum_at + 4):
-                if offset <= place < offset + len(chunk):
-                    chunk[place - offset] = 0
-            # Folding carries of 16-bit words is the remainder by 0xFFFF, which is never folded to 0.
+            for position in range(self._sum_at, self._sum_at + 4):
+                if offset <= position < offset + len(chunk):
+                    chunk[position - offset] = 0
+            # The sum of 16-bit words with folded carries is the remainder by 0xFFFF, but never folds to 0.
             total += int.from_bytes(chunk, "little")
             total = total and (total - 1) % 0xFFFF + 1
         return total + self._size
 
     def _parse_optional(self) -> None:
-        """Reads what `Headers` lacks.
+        """Reads the values that `Headers` lacks.
 
         Raises:
-            PeFileError: a number is out of the range that the loader takes
+            PeFileError: a number is outside the range that the loader accepts
         """
         (start,) = struct.unpack("<I", self._need(0x3C, 4))
         optional = start + _SIGNATURE_AND_FILE_HEADER
@@ -182,13 +183,13 @@ class PeImage:
         ]
 
     def _find_parts(self) -> List[_Part]:
-        """Returns the parts of the image by RVA: headers and sections that memory has as the file.
+        """Returns the parts of the image by RVA: the headers, and each section.
 
         Raises:
             PeFileError: the file ends before a section does, or sections overlap
         """
         self._unlike: List[Tuple[int, int]] = []
-        made = [_Part(0, _whole(self._head), self._head, 0, self._head)]
+        parts = [_Part(0, _whole(self._head), self._head, 0, self._head)]
         end = self.headers.size
         for virtual, rva, raw, pointer, characteristics in self._table:
             size = min(virtual or raw, end - rva)
@@ -202,28 +203,28 @@ class PeImage:
                 )
             if characteristics & (MEM_WRITE | _MEM_DISCARDABLE):
                 self._unlike.append((rva, rva + size))
-            made.append(_Part(rva, rva + _whole(size), size, offset, length))
-        made.sort()
+            parts.append(_Part(rva, rva + _whole(size), size, offset, length))
+        parts.sort()
         if self._flat:
-            # Of such an image all is mapped in one piece, which may end before its last page does.
+            # Such an image is mapped in one piece, which may end before its last page does.
             size = min(end, self._size)
             return [_Part(0, _whole(size), size, 0, size)]
-        if any(one.end > other.start or other.start % PAGE_SIZE for one, other in zip(made, made[1:])):
+        if any(one.end > other.start or other.start % PAGE_SIZE for one, other in zip(parts, parts[1:])):
             raise PeFileError("has sections that overlap")
-        return made
+        return parts
 
     def _relocations(self) -> Dict[int, List[RelocationBlock]]:
-        """Returns the blocks of relocations of each page: as a rule one.
+        """Returns the blocks of relocations of each page: usually one.
 
         Raises:
-            PeFileError: they cannot be read to their end, or a page has more than a linker makes
+            PeFileError: the blocks cannot be read to their end, or a page has more than linkers make
         """
         rva, size = self.headers.directory(relocations.DIRECTORY_RELOCATIONS)
-        found: Dict[int, List[RelocationBlock]] = {}
+        by_page: Dict[int, List[RelocationBlock]] = {}
         for block in relocations.blocks(self.read_rva, rva, size):
             if block.page == relocations.END:
-                return found
-            of_page = found.setdefault(block.page - block.page % PAGE_SIZE, [])
+                return by_page
+            of_page = by_page.setdefault(block.page - block.page % PAGE_SIZE, [])
             of_page.append(block)
             if len(of_page) > _MOST_BLOCKS:
                 break
@@ -236,12 +237,12 @@ class PeImage:
             return None
         data = self._relocated(rva, base, bytearray(self._content(part, rva, PAGE_SIZE)))
         unlike = [*_within(self._unlike, rva), *_within(self._written.get(rva, ()), rva)]
-        known = _without(unlike, PAGE_SIZE)
-        # How the last page of a part ends is the memory manager's choice.
+        ranges = _without(unlike, PAGE_SIZE)
+        # The memory manager decides how the last page of a part ends.
         end = min(part.start + part.size - rva, PAGE_SIZE)
         if not rva:
             unlike.append((self._base_at, self._base_at + self._base_size))
-        return FilePage(bytes(data), known, _without(unlike, end) if self._all_written else ())
+        return FilePage(bytes(data), ranges, _without(unlike, end) if self._all_written else ())
 
     def _relocated(self, rva: int, base: int, data: bytearray) -> bytearray:
         delta = base - self.image_base
@@ -249,7 +250,7 @@ class PeImage:
             data[self._base_at : self._base_at + self._base_size] = (
                 base % (1 << 8 * self._base_size)
             ).to_bytes(self._base_size, "little")
-        # A number may begin on the page before, and the RVA of a block within a page.
+        # A number may begin on the previous page, and the RVA of a block may lie within a page.
         pages = range(rva - 2 * PAGE_SIZE, rva + 1, PAGE_SIZE) if delta else ()
         for block in (block for page in pages for block in self._blocks.get(page, ())):
             for offset, size in relocations.slots(self.read_rva, block) or ():
@@ -268,7 +269,7 @@ class PeImage:
         return next((part for part in self._parts if part.start <= rva < part.end), None)
 
     def _content(self, part: _Part, rva: int, length: int) -> bytes:
-        """Returns bytes of a part, zeros behind what the file has of it."""
+        """Returns bytes of a part, with zeros behind the bytes that the file has of it."""
         at = rva - part.start
         count = min(max(part.length - at, 0), length)
         data = self._read(part.offset + at, count) if count else b""
@@ -292,18 +293,18 @@ def _whole(size: int) -> int:
 
 
 def _within(ranges: Sequence[Tuple[int, int]], rva: int) -> List[Tuple[int, int]]:
-    """Returns what of some ranges is on a page, from the start of the page."""
+    """Returns the parts of some ranges that lie on a page, relative to the start of the page."""
     cut = ((max(low - rva, 0), min(high - rva, PAGE_SIZE)) for low, high in ranges)
     return [(low, high) for low, high in cut if low < high]
 
 
 def _without(ranges: Sequence[Tuple[int, int]], end: int) -> Ranges:
-    """Returns what is left of the bytes from 0 to an end."""
-    left, at = [], 0
+    """Returns the ranges from 0 to an end that some ranges leave free."""
+    free, position = [], 0
     for low, high in sorted(ranges):
-        if at < min(low, end):
-            left.append((at, min(low, end)))
-        at = max(at, high)
-    if at < end:
-        left.append((at, end))
-    return tuple(left)
+        if position < min(low, end):
+            free.append((position, min(low, end)))
+        position = max(position, high)
+    if position < end:
+        free.append((position, end))
+    return tuple(free)

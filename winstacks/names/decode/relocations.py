@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The base relocations of an image: which numbers in it the loader adds to when it moves the image.
+"""The base relocations of an image: the numbers to which the loader adds when it moves the image.
 
 Source: Microsoft, "PE Format", "The .reloc Section".
 """
@@ -17,14 +17,14 @@ from .unwindinfo import Bytes, ReadRva
 DIRECTORY_RELOCATIONS = 5
 
 MAX_BLOCKS = 1 << 16
-"""The most blocks of relocations of a file that are read: each is of one page."""
+"""Maximum number of relocation blocks of a file that are read: each covers one page."""
 
 END = -1
-"""Stands in the place of a page's RVA behind the last block."""
+"""Value in place of a page's RVA behind the last block."""
 
 _BLOCK = struct.Struct("<II")
 _SLOTS = {3: 4, 10: 8}
-"""IMAGE_REL_BASED_HIGHLOW and IMAGE_REL_BASED_DIR64: bytes of what they relocate."""
+"""IMAGE_REL_BASED_HIGHLOW and IMAGE_REL_BASED_DIR64: bytes of the number that they relocate."""
 _LONGEST = 4 * PAGE_SIZE
 """More bytes than the block of a page has."""
 
@@ -33,19 +33,20 @@ Slot = Tuple[int, int]
 
 
 def of_image(read: Callable[[int, int], Optional[Bytes]]) -> Iterator[Tuple[int, List[Slot]]]:
-    """Yields the relocations of each page of an image that can be read; at last END, if all were."""
+    """Yields (page RVA, relocations) of the readable pages of an image; last END, if all could be read."""
     try:
         rva, size = read_headers(read).directory(DIRECTORY_RELOCATIONS)
     except HeaderError:
         return
     for block in blocks(read, rva, size):
-        found = [] if block.page == END else slots(read, block)
-        if found is not None:
-            yield block.page, found
+        page_slots = [] if block.page == END else slots(read, block)
+        if page_slots is not None:
+            yield block.page, page_slots
 
 
 class RelocationBlock(NamedTuple):
-    """The relocations of a page: its RVA, and where the entries lie; `page` is END behind the last block."""
+    """The relocations of a page: the page's RVA, and where the entries lie; `page` is END behind the last
+    block."""
 
     page: int
     rva: int
@@ -53,11 +54,11 @@ class RelocationBlock(NamedTuple):
 
 
 def blocks(read: ReadRva, rva: int, size: int) -> Iterator[RelocationBlock]:
-    """Yields the blocks of relocations; at last one whose page is END, if these are all.
+    """Yields the blocks of relocations; the last one has the page END, if these are all.
 
     Args:
         read: reads the image by RVA
-        rva, size: the directory of relocations; a size of 0 is one without any
+        rva, size: the directory of relocations; its size is 0 if there are none
     """
     end = rva + size
     for _ in range(MAX_BLOCKS):
@@ -78,4 +79,4 @@ def slots(read: ReadRva, block: RelocationBlock) -> Optional[List[Slot]]:
     if data is None:
         return None
     entries = struct.unpack(f"<{len(data) // 2}H", data)
-    return [(each & 0xFFF, _SLOTS[each >> 12]) for each in entries if each >> 12 in _SLOTS]
+    return [(entry & 0xFFF, _SLOTS[entry >> 12]) for entry in entries if entry >> 12 in _SLOTS]

@@ -1,18 +1,18 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Which name an address of a module gets, and how sure that is.
+"""Rules for the name of an address in a module, and for how sure the name is.
 
 A name is a label at an RVA. These rules decide which label names an address:
 
-* If the x64 function table covers the address, it tells where the function starts that holds the address. An
-  export names the address only if it is the label at that start. A PDB has a label for more than starts
+* If the x64 function table covers the address, it has the start of the function that holds the address. An
+  export names the address only if it is the label at that start. A PDB has labels for more than starts
   (assembly code has several in one function), so the last label within that piece of code is taken. If the
   piece has no label, the label at the function's start is taken: code that the compiler moved away from its
   function keeps the function's name.
 * If no function table covers the address (x86, leaf functions), the last label before it in the same section
   is taken, unless a function of the table lies between the two. An export is only `nearest` there. So is a
-  label of a PDB, unless the next label of the section, or the next function of the table, is close enough to
-  be the end of one function: PDBs that lack the symbols of whole stretches exist.
+  PDB label, unless the next label of the section, or the next function of the table, is close enough to
+  be the end of one function: some PDBs lack the symbols of whole stretches of code.
 
 The offset in a name is negative if a moved piece lies before its function.
 """
@@ -27,12 +27,12 @@ from .functiontable import FunctionTable
 from .pe import Section
 
 MAX_FUNCTION = 0x4000
-"""The most bytes of a function that no function table bounds. By public symbols the longest one of XP's
-kernel (ntkrnlpa 5.1, x86) has 1FECh bytes, that of wntdll 10.0.16299 1E3Dh; where that PDB lacks symbols,
-229F0h bytes of code lie between two labels."""
+"""Maximum bytes of a function that no function table bounds. By public symbols the longest function of XP's
+kernel (ntkrnlpa 5.1, x86) has 1FECh bytes, and the longest of wntdll 10.0.16299 has 1E3Dh; where that PDB
+lacks symbols, 229F0h bytes of code lie between two labels."""
 
 _FAR = 1 << 32
-"""Behind every RVA."""
+"""An RVA behind every RVA of an image."""
 
 Label = Tuple[int, str, str]
 """The label that names an address: its RVA, its name, and its source."""
@@ -56,23 +56,23 @@ def sort_labels(pairs: Iterable[Tuple[int, str]]) -> Tuple[List[int], List[str]]
 
 
 def _rank(name: str) -> Tuple[int, int, str]:
-    """The sort key of names of one address: plain names before decorated ones, then shorter ones first."""
+    """Returns the sort key of a name: plain names before decorated ones, then shorter names first."""
     return (0 if name[:1].isalpha() else 1 if name[:1] == "_" else 2, len(name), name)
 
 
 def undecorated(function: Optional[str]) -> str:
-    """Returns the plain name of a function; those of 32 bits may begin with `_` or `@` and end with `@8`."""
+    """Returns the plain name of a function; 32-bit names may begin with `_` or `@` and end with `@8`."""
     return (function or "").lstrip("_@").partition("@")[0]
 
 
 class NameTable:
-    """The labels of a module; what decides how far they reach is in `PdbNames` and `ExportNames`.
+    """The labels of a module; `PdbNames` and `ExportNames` decide how far a label reaches.
 
     Args:
-        rvas: where the labels are, ascending, each once
-        names: their names, in the same order
-        sections: the module's sections, ascending; empty if unknown, then any label reaches any address
-        functions: the x64 function table, None where there is none
+        rvas: RVAs of the labels, ascending, each once
+        names: names of the labels, in the same order
+        sections: the module's sections, ascending; if empty (unknown), any label reaches any address
+        functions: the x64 function table, None if there is none
     """
 
     __slots__ = (
@@ -107,12 +107,12 @@ class NameTable:
         self._pieces: List[Optional[Label]] = [_UNKNOWN] * len(self._begins)
 
     def find(self, rva: int) -> Optional[Label]:
-        """Returns the label that names an RVA, or None if no label is known to."""
+        """Returns the label that names an RVA, or None if none does."""
         raise NotImplementedError
 
     def rva_of(self, name: str) -> Optional[int]:
-        """Returns the RVA of a label, None if there is none of that name."""
-        return next((rva for rva, each in zip(self._rvas, self._names) if each == name), None)
+        """Returns the RVA of a label, None if no label has the name."""
+        return next((rva for rva, label in zip(self._rvas, self._names) if label == name), None)
 
     def starting(self, *prefixes: str) -> List[Tuple[int, str]]:
         """Returns (RVA, name) of the labels whose names start with one of several words, by RVA."""
@@ -120,7 +120,7 @@ class NameTable:
         return [(rva, name) for rva, name in pairs if name.startswith(prefixes)]
 
     def _start(self, piece: int) -> Optional[Label]:
-        """Returns the label of the function to which a piece of code without a label belongs (remembered)."""
+        """Returns the label of the function to which a piece of code without a label belongs (kept)."""
         label = self._pieces[piece]
         if label is _UNKNOWN:
             label = None
@@ -137,11 +137,11 @@ class NameTable:
         return (rva, self._names[position], self.SOURCE)
 
     def _nearest(self, rva: int, piece: int) -> Optional[Label]:
-        """Returns the last label before an RVA that no function covers, if no function lies between the two.
+        """Returns the last label before an RVA outside all functions, if no function lies between the two.
 
         Args:
-            rva: what is looked up
-            piece: position of the last piece of code before it, -1 if there is none
+            rva: the RVA
+            piece: position of the last piece of code before the RVA, -1 if there is none
         """
         position = bisect_right(self._rvas, rva) - 1
         if position < 0:
@@ -160,10 +160,10 @@ class NameTable:
         return (start, self._names[position], self._source(rva - start, min(ends, default=_FAR) - start))
 
     def _source(self, offset: int, room: int) -> str:
-        """Returns how sure the last label before an RVA is that no function of the table covers.
+        """Returns the source of a name: how sure it is that the last label before an RVA names it.
 
         Args:
-            offset: of the RVA from the label
+            offset: bytes from the label to the RVA
             room: bytes from the label to the next label or function, or to the end of the section
         """
         raise NotImplementedError
@@ -188,7 +188,7 @@ class PdbNames(NameTable):
 
 
 class ExportNames(NameTable):
-    """Exports: they name the function that they start."""
+    """Exports: an export names only the function that starts at it."""
 
     __slots__ = ()
 

@@ -2,9 +2,9 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """ntdll's record of the modules that a process has unloaded: RTL_UNLOAD_EVENT_TRACE.
 
-`RtlpUnloadEventTrace` is a static array of 16 in ntdll's data, used as a ring: an event lies in slot
-Sequence mod 16. `RtlpUnloadEventTraceEx` (Vista and later) points to a ring of 64. The structure is
-documented for `RtlGetUnloadEventTrace`.
+`RtlpUnloadEventTrace` is a static array of 16 elements in ntdll's data, used as a ring: an event lies in slot
+Sequence mod 16. `RtlpUnloadEventTraceEx` (Vista and later) points to a ring of 64. The documentation of
+`RtlGetUnloadEventTrace` describes the structure.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ EVENTS_EX = 64
 BASE_ALIGNMENT = 0x10000
 MAX_SIZE = 1 << 31
 MIN_NAME = 3
-"""Characters of a name that is no accident: one such name proves a ring, whatever the others are."""
+"""Characters of a name that is not accidental: one such name proves a ring, whatever the others are."""
 
 
 class UnloadEvent(NamedTuple):
@@ -34,15 +34,15 @@ class UnloadEvent(NamedTuple):
 
 
 class EventLayout:
-    """An element of a ring.
+    """The layout of an element of a ring.
 
     Args:
         element: `_RTL_UNLOAD_EVENT_TRACE` of one generation of Windows
 
     Attributes:
         size: bytes of an element
-        base: where in an element BaseAddress lies, a pointer
-        image_size: where in an element SizeOfImage lies; it has the size of a pointer
+        base: offset of BaseAddress in an element, a pointer
+        image_size: offset of SizeOfImage in an element; the member has the size of a pointer
         pointer_size: 4 or 8
     """
 
@@ -56,15 +56,15 @@ class EventLayout:
         self._name, self._name_end = name.offset, name.offset + name.size
 
     def empty(self, data: Bytes, start: int) -> bool:
-        """Returns whether the element at a place in data names no module."""
+        """Returns whether the element at an offset in data names no module."""
         return self._numbers(data, start)[0] == 0
 
     def event(self, data: Bytes, start: int, user_end: int) -> Optional[UnloadEvent]:
-        """Returns the event at a place in data, or None if it is not credible.
+        """Returns the event at an offset in data, or None if it is not credible.
 
         Args:
             data: holds the element
-            start: where it begins
+            start: offset of the element in data
             user_end: the first address above the user's half
         """
         base, size, sequence, timestamp = self._numbers(data, start)
@@ -78,16 +78,16 @@ class EventLayout:
 
 
 def read_events(data: Bytes, layout: EventLayout, user_end: int) -> Optional[List[UnloadEvent]]:
-    """Decodes a whole ring, or returns None unless every element proves itself.
+    """Decodes a whole ring; returns None unless every element proves itself.
 
     An element proves itself if it is all zeros or a credible event in the slot of its sequence number. The
     numbers of the ring must be consecutive, and its slots filled from the first one on. A process chooses the
-    names of its DLLs, so a short or empty one must not hide the ring: it is enough that one name is long, or
+    names of its DLLs, so a short or empty name must not hide the ring: it is enough that one name is long, or
     that every event has a name and a time stamp.
 
     Args:
         data: the ring: `EVENTS` or `EVENTS_EX` elements
-        layout: of its elements
+        layout: layout of its elements
         user_end: the first address above the user's half
     """
     count = len(data) // layout.size
@@ -112,14 +112,14 @@ def read_events(data: Bytes, layout: EventLayout, user_end: int) -> Optional[Lis
 
 
 def salvage_events(data: Bytes, layout: EventLayout, user_end: int) -> List[UnloadEvent]:
-    """Decodes the credible events of a ring whose place is certain, in their order."""
+    """Returns the credible events of a ring whose address is certain, in their order."""
     starts = range(0, len(data) - layout.size + 1, layout.size)
     events = (layout.event(data, start, user_end) for start in starts if not layout.empty(data, start))
     return sorted((event for event in events if event), key=lambda event: event.sequence)
 
 
 def find_ring(data: memoryview, layouts: Sequence[EventLayout], user_end: int) -> Iterator[int]:
-    """Yields the offsets in a module's data at which `RtlpUnloadEventTrace` proves itself.
+    """Yields the offsets in a module's data at which the ring `RtlpUnloadEventTrace` proves itself.
 
     Args:
         data: bytes that start at an address aligned to a pointer

@@ -2,9 +2,9 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """UNWIND_INFO of x64: how the prologue of a function moved the stack pointer and saved registers.
 
-Source: Microsoft, "x64 exception handling" (struct UNWIND_INFO, struct UNWIND_CODE), for version 1;
-version 2 (UWOP_EPILOG, from Windows 8's compilers on) as the `UWOP_EPILOG` of the public SDK headers and the
-MIT-licensed unwinder of CoreCLR use it.
+Source: Microsoft, "x64 exception handling" (struct UNWIND_INFO, struct UNWIND_CODE), for version 1; for
+version 2 (UWOP_EPILOG, since the compilers of Windows 8) the `UWOP_EPILOG` of the public SDK headers and the
+MIT-licensed unwinder of CoreCLR.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ReadRva = Callable[[int, int], Optional[Bytes]]
 RUNTIME_FUNCTION_SIZE = 12
 
 LONGEST = 4 + 2 * 255 + 2 + RUNTIME_FUNCTION_SIZE
-"""The most bytes of an UNWIND_INFO that are read."""
+"""Maximum bytes of an UNWIND_INFO that are read."""
 
 EHANDLER, UHANDLER, CHAININFO = 1, 2, 4
 
@@ -69,7 +69,7 @@ class RuntimeFunction(NamedTuple):
 
 
 class Code(NamedTuple):
-    """One unwind code. `value` is the size or displacement that it carries, in bytes."""
+    """One unwind code. `value` is its size or displacement, in bytes."""
 
     offset: int
     operation: int
@@ -78,14 +78,14 @@ class Code(NamedTuple):
 
 
 class Epilog(NamedTuple):
-    """Where a version 2 epilogue (its pops and its return or jump) lies: bytes before the function's end."""
+    """A version 2 epilogue (its pops and its return or jump): bytes from its start to the function's end."""
 
     distance: int
     size: int
 
 
 class UnwindInfo(NamedTuple):
-    """A parsed UNWIND_INFO. `frame_register` is 0 when there is none; `frame_offset` is in bytes."""
+    """A parsed UNWIND_INFO. `frame_register` is 0 if there is none; `frame_offset` is in bytes."""
 
     version: int
     flags: int
@@ -109,7 +109,8 @@ def read_unwind_info(read_rva: ReadRva, rva: int) -> UnwindInfo:
     """Reads and parses the UNWIND_INFO at an RVA: at most 4 + 510 + 12 bytes.
 
     Raises:
-        UnwindDataError: it is not readable, of a version other than 1 and 2, or holds an unknown operation
+        UnwindDataError: the data is not readable, has a version other than 1 and 2, or has an unknown
+            operation
     """
     head = read_rva(rva, 4)
     if head is None:
@@ -137,7 +138,7 @@ def read_unwind_info(read_rva: ReadRva, rva: int) -> UnwindInfo:
 
 
 def length_of(head: Optional[Bytes]) -> int:
-    """Returns how many bytes of an UNWIND_INFO are read, by its first four; None if these are missing."""
+    """Returns how many bytes of an UNWIND_INFO are read, from its first four bytes (None if missing)."""
     if head is None:
         return 4
     chained = RUNTIME_FUNCTION_SIZE if head[0] >> 3 & CHAININFO else 0
@@ -145,7 +146,7 @@ def length_of(head: Optional[Bytes]) -> int:
 
 
 def _codes(slots: bytes, version: int) -> Iterator[Code]:
-    """Yields the codes of an array of 16-bit slots, in order: the last action of the prologue is the first.
+    """Yields the codes of an array of 16-bit slots, in order: the last action of the prologue comes first.
 
     In version 1 the operations 6 and 7 are UWOP_SAVE_XMM and UWOP_SAVE_XMM_FAR with two and three slots. No
     released compiler uses them, and they do not move the stack pointer.
@@ -162,7 +163,7 @@ def _codes(slots: bytes, version: int) -> Iterator[Code]:
 
 
 def _extra_slots(operation: int, info: int, version: int) -> int:
-    """Returns how many slots with its operand follow a code."""
+    """Returns how many operand slots follow a code."""
     if (operation == ALLOC_LARGE and info > 1) or operation not in OPERATIONS:
         raise UnwindDataError(Word.UNWIND_DATA_INVALID)
     if operation == EPILOG:
@@ -186,13 +187,14 @@ def _value(operation: int, info: int, operand: int) -> int:
 def _epilogs(codes: Tuple[Code, ...]) -> Tuple[Epilog, ...]:
     """Returns the epilogues that version 2 codes describe.
 
-    The first code gives the size of all epilogues; bit 0 of its info says whether one ends where the function
-    ends. Each further code gives the distance of an epilogue's start from the function's end; 0 is padding.
+    The first code gives the size of all epilogues; bit 0 of its info is set if one epilogue ends where the
+    function ends. Each further code gives the distance of an epilogue's start from the function's end; 0 is
+    padding.
     """
-    found = [code for code in codes if code.operation == EPILOG]
-    if not found:
+    epilog_codes = [code for code in codes if code.operation == EPILOG]
+    if not epilog_codes:
         return ()
-    size = found[0].offset
-    distances = [size] if found[0].info & 1 else []
-    distances += [code.offset | code.info << 8 for code in found[1:]]
+    size = epilog_codes[0].offset
+    distances = [size] if epilog_codes[0].info & 1 else []
+    distances += [code.offset | code.info << 8 for code in epilog_codes[1:]]
     return tuple(Epilog(distance, size) for distance in distances if distance)

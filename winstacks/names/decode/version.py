@@ -20,13 +20,13 @@ SIZE = 52
 """Bytes of a VS_FIXEDFILEINFO."""
 
 MAX_ENTRIES = 0x100
-"""Entries of a directory of resources that are looked at: there are some twenty types."""
+"""Maximum number of entries of a resource directory that are read: there are some twenty types."""
 _SUBDIRECTORY = 0x80000000
 _DIRECTORY = struct.Struct("<12xHH")
 _ENTRY = struct.Struct("<II")
 _DATA = struct.Struct("<II8x")
 _VALUE = 0x28
-"""Where in VS_VERSIONINFO the Value lies: behind three words and the key VS_VERSION_INFO, on 4 bytes."""
+"""Offset of Value in VS_VERSIONINFO: behind three words and the key VS_VERSION_INFO, aligned to 4 bytes."""
 
 
 def read_fixed_file_info(read: ReadRva, headers: Headers) -> Optional[bytes]:
@@ -34,26 +34,26 @@ def read_fixed_file_info(read: ReadRva, headers: Headers) -> Optional[bytes]:
 
     Args:
         read: (RVA, length) -> bytes, None if any of them is missing
-        headers: the module's
+        headers: headers of the module
     """
     base, size = headers.directory(DIRECTORY_RESOURCE)
     # Types, then names, then languages: the first version of the first language.
-    place: Optional[int] = _SUBDIRECTORY if size else None
-    for wanted in (RT_VERSION, None, None):
-        if place is None or not place & _SUBDIRECTORY:
+    target: Optional[int] = _SUBDIRECTORY if size else None
+    for number in (RT_VERSION, None, None):
+        if target is None or not target & _SUBDIRECTORY:
             return None
-        place = _entry(read, base + (place & ~_SUBDIRECTORY), wanted)
-    row = None if place is None or place & _SUBDIRECTORY else read(base + place, _DATA.size)
+        target = _entry(read, base + (target & ~_SUBDIRECTORY), number)
+    row = None if target is None or target & _SUBDIRECTORY else read(base + target, _DATA.size)
     if row is None:
         return None
     rva, length = _DATA.unpack(row)
     data = read(rva + _VALUE, SIZE) if length >= _VALUE + SIZE else None
-    found = bytes(data or b"")
-    return found if found[:4] == struct.pack("<I", SIGNATURE) else None
+    info = bytes(data or b"")
+    return info if info[:4] == struct.pack("<I", SIGNATURE) else None
 
 
-def _entry(read: ReadRva, rva: int, wanted: Optional[int]) -> Optional[int]:
-    """Returns where an entry of a directory leads: that of a number, or the first one."""
+def _entry(read: ReadRva, rva: int, number_wanted: Optional[int]) -> Optional[int]:
+    """Returns the target of a directory entry: the entry with a number, or the first; None if unreadable."""
     head = read(rva, _DIRECTORY.size)
     if head is None:
         return None
@@ -62,7 +62,7 @@ def _entry(read: ReadRva, rva: int, wanted: Optional[int]) -> Optional[int]:
         row = read(rva + _DIRECTORY.size + number * _ENTRY.size, _ENTRY.size)
         if row is None:
             return None
-        name, place = _ENTRY.unpack(row)
-        if wanted is None or name == wanted:
-            return int(place)
+        name, target = _ENTRY.unpack(row)
+        if number_wanted is None or name == number_wanted:
+            return int(target)
     return None

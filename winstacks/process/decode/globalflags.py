@@ -2,7 +2,7 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """NtGlobalFlag: the switches of the gflags tool.
 
-Source: Microsoft's documentation of GFlags ("GFlags Flag Table"); the values are those of the FLG_ names.
+Source: Microsoft's documentation of GFlags ("GFlags Flag Table"); the values belong to the FLG_ names.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ ABBREVIATIONS = {
 
 
 def abbreviate(flags: int) -> str:
-    """Returns the abbreviations of the set flags, lowest bit first; before them the other bits as one number.
+    """Returns the abbreviations of the set flags, lowest bit first, after the other bits as one number.
 
     >>> abbreviate(0x3200)
     '0x200 ust kst'

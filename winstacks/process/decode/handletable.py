@@ -1,9 +1,10 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Handle tables: `_HANDLE_TABLE.TableCode` and the entries behind it.
+"""Handle tables: `_HANDLE_TABLE.TableCode` and the entries that it leads to.
 
-A table is one page of entries or a page of pointers to such pages, up to two levels of them; the low bits of
-TableCode are the number of those levels. The first entry of each page of entries is no handle.
+A table is one page of entries, or a page of pointers to such pages, with up to two levels of pointer pages.
+The low bits of TableCode are the number of these levels. The first entry of each page of entries is not a
+handle.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ MAX_HANDLES = 1 << 24
 class Entry(NamedTuple):
     """A used entry: the handle, the address of its `_OBJECT_HEADER`, the creator's trace index or 0.
 
-    `access` is the granted access; None where an index is in its place (32-bit XP and 2003 with +kst).
+    `access` is the granted access; None if an index is in its place (32-bit XP and 2003 with +kst).
     """
 
     handle: int
@@ -36,24 +37,24 @@ class Entry(NamedTuple):
 class EntryDecoder:
     """Decodes `_HANDLE_TABLE_ENTRY`.
 
-    Up to 7 an entry has Object, an address with flags in its low bits. Since 8 it has ObjectPointerBits, the
+    Until 7 an entry has Object, an address with flags in its low bits. Since 8 it has ObjectPointerBits, the
     address without its low and high bits.
 
     Args:
         types: the kernel's structures
         pointer_size: 4 or 8
-        creators: whether the kernel keeps granted access as an index, so that CreatorBackTraceIndex means
-            something (32-bit XP and 2003)
+        creators: whether the kernel stores granted access as an index, so that CreatorBackTraceIndex is valid
+            (32-bit XP and 2003)
 
     Attributes:
-        pointer_size: as given
+        pointer_size: 4 or 8
         size: bytes of an entry
         has_creators: whether entries hold the trace indices of creators
-        per_page: how many entries a page has
-        per_directory: how many pointers a page has
+        per_page: entries in a page
+        per_directory: pointers in a page
 
     Raises:
-        MissingMemberError: when the symbols do not describe an entry
+        MissingMemberError: the symbols do not describe an entry
     """
 
     def __init__(self, types: Structures, pointer_size: int, creators: bool) -> None:
@@ -62,7 +63,7 @@ class EntryDecoder:
         self._packed = packed is not None
         self._object = packed or entry.field("Object")
         self._creator = entry.find("CreatorBackTraceIndex") if creators else None
-        # With creators the lower half of the member is an index.
+        # With creators, the lower half of the member is an index.
         self._access = None if creators else entry.find("GrantedAccessBits", "GrantedAccess")
         self.pointer_size = pointer_size
         self.size = entry.size
@@ -82,7 +83,7 @@ class EntryDecoder:
             handle: the handle to which the entry belongs
 
         Raises:
-            ValueError: when data is too short
+            ValueError: data is too short
         """
         header = self._object_header(self._object.of(data))
         if not header:
@@ -96,7 +97,7 @@ class EntryDecoder:
         Args:
             memory: the present parts of the page
             address: address of the page
-            base: the handle of its first entry
+            base: handle of the page's first entry
         """
         for number in range(1, self.per_page):
             data = memory.read(address + number * self.size, self.size)
@@ -126,6 +127,6 @@ def address_of(table_code: int) -> int:
 
 
 def decode_pointers(data: Buffer, pointer_size: int) -> Iterator[int]:
-    """Yields the pointers of a page of the upper levels, also the empty ones."""
+    """Yields the pointers of a page of the upper levels, including empty ones."""
     for offset in range(0, len(data) - pointer_size + 1, pointer_size):
         yield int.from_bytes(data[offset : offset + pointer_size], "little")
