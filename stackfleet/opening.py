@@ -24,7 +24,7 @@ class NotOpenedError(Exception):
 
 
 def prepare(reading: Reading) -> None:
-    """Tells Volatility the folders of plugins, symbols and its cache. Call it before plugins are imported."""
+    """Sets Volatility's folders of plugins, symbols and cache. Call this before plugins are imported."""
     # An interface that is too old would fail in many places; this fails once, with a clear message.
     framework.require_interface_version(2, 0, 0)
     volatility3.plugins.__path__ = [*plugin_folders(reading.plugin_dirs), *constants.PLUGINS_PATH]

@@ -329,8 +329,8 @@ every AS (
 def found(limit: int, places: int, images: int) -> Question:
     """Returns the findings in all images, one row for equal findings on several hosts.
 
-    The order is that of `findings`. Places holds findings of the row, the worst first. `left_out` counts
-    rows.
+    The rows have the order of `findings`. Places holds findings of the row, the worst first. `left_out`
+    counts rows.
 
     Args:
         limit: number of rows
