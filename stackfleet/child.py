@@ -1,7 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The process that reads one image. It reads lines of JSON from its input and writes lines of JSON to its
-output.
+"""The process that reads one image. Its input and output are lines of JSON.
 
     in   {"path": ..., "lake": ..., "attempt": ..., "reading": {...}}
     out  {"identified": {"image_id": ..., "files": [...]}}
@@ -150,8 +149,7 @@ def read(line: Line, job: dict[str, Any]) -> None:
 
 
 def check(line: Line, job: dict[str, Any]) -> None:
-    """Reports the versions of the plugins and of Volatility, and fills Volatility's cache of symbol
-    tables."""
+    """Reports the versions of the plugins and Volatility, and fills the cache of symbol tables."""
     from .job import reading
 
     options = reading(job["reading"])

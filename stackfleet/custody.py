@@ -65,8 +65,7 @@ def sha256(path: Union[str, pathlib.Path], tick: Callable[[], None] = lambda: No
 
 
 def probe(path: str) -> str:
-    """Returns a digest of a file's size, ends and some pieces, to check whether two machines see the same
-    file.
+    """Returns a digest of a file's size, ends and some pieces, to compare the file on two machines.
 
     Raises:
         OSError: the file cannot be read

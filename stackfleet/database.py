@@ -141,8 +141,7 @@ class Database:
         self._temporary.cleanup()
 
     def views(self, sql: str) -> list[str]:
-        """Returns the statements that create the views which a query may mention, except the view of
-        manifests."""
+        """Returns the statements that create the views a query may mention, without `manifests`."""
         if not self.images:
             return []
         counted = self.contents.counted

@@ -1,7 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Reads files below a folder that somebody else may have written: links are not followed, only files are
-opened.
+"""Reads files below a folder that somebody else may have written, without following links.
 
 Paths are passed as the names below the folder, so that each of them can be checked.
 """

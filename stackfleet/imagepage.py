@@ -1,7 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The page of one image of a lake, built from its tables. It needs the plugins, which define the pages'
-format."""
+"""The page of one image of a lake, from its tables. It needs the plugins, which define its format."""
 
 from __future__ import annotations
 

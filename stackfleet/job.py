@@ -15,8 +15,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-    """The options for reading images. Each field decides the content of tables: a new value means that images
-    are read again.
+    """The options for reading images. Each decides the content of tables: a new value redoes images.
 
     Attributes:
         plugin_dirs: folders of plugins, searched before Volatility's

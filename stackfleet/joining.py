@@ -87,8 +87,7 @@ class Joining(distributed.WorkerPlugin):
         self._looked = embedded
 
     async def setup(self, worker: Any) -> None:
-        """Checks a worker. A refused worker that was there before the run stays; one that joins later is
-        closed."""
+        """Checks a worker. If it is refused, one that joined during the run is closed, others stay."""
         if self._looked:
             return
         # A starting worker runs the plugins before it sends its first heartbeat.

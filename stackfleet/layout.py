@@ -3,12 +3,12 @@
 """The folders and files of a lake.
 
 LAKE/tables/<table>/                                a table in Delta's format: its log, and its files
-LAKE/tables/<table>/<ImageId>.<attempt>.parquet     what one attempt at an image wrote
+LAKE/tables/<table>/<ImageId>.<attempt>.parquet     the rows that one attempt at an image wrote
 LAKE/tables/<table>/<batch>.part-<n>.parquet        the rows of many images
-LAKE/tables/manifests/                              the catalogue, a table too: which attempts count
-LAKE/manifest/<ImageId>.json                        custody: what the catalogue has of the image, in a file
-LAKE/runs/<run>.json                                what a run was asked; the SHA-256 of batches
-LAKE/cache/<machine>/                               what Volatility keeps; it may be deleted between runs
+LAKE/tables/manifests/                              the catalogue, a table too: the attempts that count
+LAKE/manifest/<ImageId>.json                        custody: the catalogue's manifest of the image, as a file
+LAKE/runs/<run>.json                                the command line of a run; the SHA-256 of batches
+LAKE/cache/<machine>/                               Volatility's cache; it may be deleted between runs
 """
 
 from __future__ import annotations
@@ -47,8 +47,7 @@ def file_name(image_id: str, attempt: str) -> str:
 
 
 def table_name(table: str, image_id: str, attempt: str) -> str:
-    """Returns the path below the lake of the file that an attempt writes for a table, as manifests name
-    it."""
+    """Returns the path below the lake of the file that an attempt writes for a table."""
     return f"{TABLES_FOLDER}/{table}/{file_name(image_id, attempt)}"
 
 
@@ -58,8 +57,7 @@ def table_file(lake: str, table: str, image_id: str, attempt: str) -> pathlib.Pa
 
 
 def cache_names() -> tuple[str, str]:
-    """Returns the folders below a lake for Volatility's cache on this machine, unless an option names
-    another.
+    """Returns the folders below a lake for Volatility's cache on this machine, if no option names one.
 
     Volatility's cache of symbol tables drops tables outside the folders of the current process. So two runs
     with different folders of tables, or a run and a `vol` next to it, remove each other's tables, and a

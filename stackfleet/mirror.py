@@ -221,6 +221,5 @@ class Mirror:
 
 
 def _order(name: str) -> tuple[bool, bool, str]:
-    """Returns the order of sending a file: rows, then contents of manifests, logs, and last the catalogue's
-    log."""
+    """Returns the order of sending files: rows, then manifests, logs, and last the catalogue's log."""
     return f"/{CATALOGUE}/{LOG}" in name, LOG in name, name

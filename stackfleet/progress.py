@@ -1,7 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Shows the progress of a run on standard error: a live view on a terminal, else a line for each ended
-image."""
+"""Shows the progress of a run on standard error: a live view on a terminal, else a line per image."""
 
 from __future__ import annotations
 

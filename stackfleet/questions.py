@@ -86,8 +86,7 @@ ORDER BY {order}, {by}"""
 
 
 def _spread(max_hosts: int) -> str:
-    """Returns a condition that excludes keys on many hosts: each host sets one bit, and few hosts set few
-    bits."""
+    """Returns a condition that excludes keys on many hosts: each host sets one bit of a number."""
     if max_hosts > _BITS // 2:
         return "true"
     return f"bit_count(bit_or(1::BIGINT << (hash(HostKey) % {_BITS})::INTEGER)) <= {max_hosts}"
@@ -312,8 +311,7 @@ _SUREST = f"list_position({list(CONFIDENCES)}, Confidence)"
 
 
 def _every(where: str) -> str:
-    """Returns the part of a query with all findings. Equal findings on several hosts have the same value of
-    Same.
+    """Returns the part of a query with all findings. Equal findings on several hosts have equal Same.
 
     Findings without a stack key are equal if check, symbol and process name are.
     """

@@ -1,7 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Writes the pages of a lake: one for all images, and one for each image. It needs the plugins, as
-`imagepage` does.
+"""Writes the pages of a lake, one for all images and one for each. It needs the plugins.
 
 report = Report(lake, place("out"))
 report.write()
@@ -262,8 +261,7 @@ class Report:
         return f"{host}, {file}" if host and host != image_id else file
 
     def _host(self, host: str) -> str:
-        """Returns the name of a host on the pages; a host without a name is called by the file of its
-        image."""
+        """Returns the name of a host on the pages, or the file of its image if it has no name."""
         return _file(self._by_id[host]) if host in self._by_id else host
 
     def _page(self, image_id: str) -> pathlib.Path:

@@ -66,8 +66,7 @@ def differences(mine: dict[str, str], theirs: dict[str, str], names: Sequence[st
 
 
 def _digest(folder: pathlib.Path) -> str:
-    """Returns a digest of the code in a folder, because the version number stays the same during
-    development."""
+    """Returns a digest of the code in a folder: the version number stays the same during development."""
     whole = hashlib.sha256()
     for path in sorted(folder.rglob("*.py")):
         whole.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes())

@@ -191,8 +191,7 @@ class CodeLists:
             yield from self._chain(address, range(module.base, module.base + module.size), seen)
 
     def _variables(self, known_module: KnownModule) -> Iterator[int]:
-        """Yields the values in a module's writable sections that may be addresses of the process's own
-        memory."""
+        """Yields values in a module's writable sections that may be addresses of private memory."""
         headers, remaining = known_module.image.headers, MAX_VARIABLES
         for section in () if headers is None else headers.sections:
             length = min(section.end - section.start, remaining)

@@ -127,8 +127,7 @@ class Copies:
         return None if vad is None or not vad.image else Mapping(space, vad)
 
     def others(self, mapping: Mapping) -> List[Mapping]:
-        """Returns the mappings of the same file in other processes: one of each program, then the next of
-        each."""
+        """Returns the mappings of the file in other processes: one of each program, then the next."""
         return [
             other
             for other in self._list().get(mapping.vad.control_area, ())
@@ -149,8 +148,7 @@ class Copies:
         return self._reader(mapping, pristine=True)
 
     def example(self, space: AddressSpace, start: int, end: int) -> Optional[Tuple[AddressSpace, bytes]]:
-        """Returns a process with other bytes in a range than this one, and its bytes; None if there is
-        none."""
+        """Returns a process with other bytes in a range, and these bytes; None if there is none."""
         mapping = self.mapping(space, start)
         if mapping is None:
             return None
@@ -261,8 +259,7 @@ class Copies:
         return Comparison(changed, len(others), split=split)
 
     def _alone(self, mapping: Mapping, page: int, data: Bytes) -> Optional[Comparison]:
-        """Compares a page that no other process has with the file, else with the section; None if neither
-        works."""
+        """Compares a page that no other process has: with the file, else with the section, or None."""
         return self._with_file(mapping, page) or self._with_section(mapping, page, data)
 
     def _with_file(self, mapping: Mapping, page: int) -> Optional[Comparison]:
@@ -392,8 +389,7 @@ def _within(ranges: Ranges, start: int, end: int) -> Iterator[Tuple[int, int]]:
 
 
 def _mixed(mappings: Sequence[Mapping]) -> List[Mapping]:
-    """Returns mappings in turn: one of each program, then the next, so that no program dominates the
-    comparison."""
+    """Returns mappings in turn, one of each program, then the next, so that no program dominates."""
     turns: Dict[str, int] = {}
     ranked = []
     for mapping in mappings:

@@ -31,8 +31,7 @@ _NOT_SURE = "the frame may not have saved the debug registers"
 
 
 def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
-    """Yields the breakpoints of a thread whose process has no debugger; one finding is shown for each
-    thread."""
+    """Yields the breakpoints of a thread whose process has no debugger; one is shown for each thread."""
     entry, thread = stack.entry, stack.thread
     if entry is None or thread is None or _debugged(stack.space, facts):
         return

@@ -71,8 +71,7 @@ Made = TypeVar("Made")
 
 
 def runtime_named(stem: str) -> str:
-    """Returns the one of RUNTIMES that a module's file is, with or without a version in its name; "" if
-    none."""
+    """Returns the name in RUNTIMES of a module's file, with or without a version behind it; "" if none."""
     plain = stem.rstrip(_VERSION)
     return stem if stem in RUNTIMES else plain if plain in RUNTIMES else ""
 
@@ -169,8 +168,7 @@ class CheckFacts:
         return of_windows(self.image.service(regions), self.vad(space, address))
 
     def executable(self, space: AddressSpace, address: int) -> bool:
-        """Returns whether memory of a process is executable: by its page, else by its VAD's initial
-        protection."""
+        """Returns whether memory of a process is executable: by its page, else its VAD's first protection."""
         page, vad = self.page(space, address), self.vad(space, address)
         if page is not None and self.has_no_execute(space):
             return page.executable

@@ -112,8 +112,7 @@ def _named(access: int, rights: Dict[int, str]) -> Tuple[str, ...]:
 
 
 def unchecked(facts: CheckFacts) -> Iterator[str]:
-    """Yields that this Windows does not record the rights of handles in this form, if so, and the reasons of
-    `untold`."""
+    """Yields that the rights of handles are not recorded, if that is so, and the reasons of `untold`."""
     try:
         if facts.image.service(HandleTables).has_creators:
             yield "with +kst the handle tables of 32-bit XP and 2003 have an index in place of the rights"

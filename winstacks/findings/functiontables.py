@@ -120,15 +120,13 @@ def registered(
 
 
 def _reaches(start: int, end: int, images: Sequence[int]) -> bool:
-    """Returns whether an image is mapped at or after the start of a range, before its end; `images`
-    ascend."""
+    """Returns whether an image begins within a range; `images` ascend."""
     place = bisect.bisect_left(images, start)
     return place < len(images) and images[place] < end
 
 
 def _zeros(memory: Memory, address: int) -> bool:
-    """Returns whether the page of an address is all zeros, as tools write for a page that they could not
-    read."""
+    """Returns whether the page of an address is all zeros, as tools write for an unreadable page."""
     data = memory.read(address - address % PAGE_SIZE, PAGE_SIZE)
     return data is not None and not any(data)
 

@@ -50,8 +50,7 @@ def find(facts: CheckFacts) -> Iterator[Finding]:
 
 
 def _unlisted(space: AddressSpace, facts: CheckFacts, alone: Dict[int, AddressSpace]) -> Iterator[Finding]:
-    """Yields a process missing from the list; one found only by the scan and without threads joins
-    `alone`."""
+    """Yields a process missing from the list; a scanned one without threads joins `alone`."""
     scanned = POOL_SCAN in _witnesses(space.remark)
     threads = len(facts.image.service(CidTable).threads_of.get(space.eprocess, ()))
     where = CID_TABLE

@@ -1,7 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The check `modified_code`: a thread continues in code of an image that differs from other processes'
-code."""
+"""The check `modified_code`: a thread runs code of an image that differs from other processes' code."""
 
 from __future__ import annotations
 
@@ -110,8 +109,7 @@ def _by_the_section(space: AddressSpace, at: int, innocent: str, facts: CheckFac
 def _led_elsewhere(
     space: AddressSpace, entry: Optional[int], comparison: Comparison, facts: CheckFacts
 ) -> Optional[_Judged]:
-    """Judges a hook whose target differs in each process: whether it leads to the same module as the
-    others."""
+    """Judges a hook whose target differs in each process: whether it leads to another module than theirs."""
     first = comparison.split[0][0] if comparison.split else None
     if entry is None or first is None or not entry <= first < entry + ENTRY:
         return None

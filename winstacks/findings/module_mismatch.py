@@ -49,8 +49,7 @@ Reason = Tuple[str, str, str]
 
 
 class _Judged(NamedTuple):
-    """The verdict on an address: `start` is the start of its module; `gone`: whether the module's file is
-    gone."""
+    """The verdict on an address: `start` of its module; `gone`: whether the module's file is gone."""
 
     reason: Reason
     start: int
@@ -109,8 +108,7 @@ def _mismatch(
 
 
 def _is_linked(space: AddressSpace, place: FramePlace, vad: Optional[Region], facts: CheckFacts) -> bool:
-    """Returns whether the kernel started the mapped file under the name in the loader's entry (a hard
-    link)."""
+    """Returns whether the kernel started the mapped file by the loader entry's name (a hard link)."""
     known_module = facts.names(space).module_at(place.at)
     if (
         known_module is None
@@ -161,8 +159,7 @@ def _unlisted(space: AddressSpace, place: FramePlace, vad: Region, facts: CheckF
 
 
 def _managed(read: Callable[[int, int], Optional[bytes]]) -> Optional[int]:
-    """Returns _IL_ONLY for a .NET image without native code, 0 for one with native code, None for other
-    images."""
+    """Returns _IL_ONLY for a .NET image without native code, 0 for one with it, None for other images."""
     try:
         rva, size = read_headers(read).directory(_COM_DESCRIPTOR)
     except HeaderError:

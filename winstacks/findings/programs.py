@@ -33,8 +33,7 @@ def started_as(image: Image, eprocess: int) -> Optional[str]:
 
 
 def control_area_of(image: Image, eprocess: int) -> Optional[int]:
-    """Returns the address of the _CONTROL_AREA from which a process was created; None if it cannot be
-    read."""
+    """Returns the address of the _CONTROL_AREA of a process's program; None if it cannot be read."""
     section = process_member(image, eprocess, "SectionObject")
     if not section:
         return None

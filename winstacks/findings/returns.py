@@ -84,8 +84,7 @@ def returned(stack: FlatStack, check: str, facts: CheckFacts) -> Iterator[Return
 
 
 def settled(stack: FlatStack, place: FramePlace, facts: CheckFacts) -> FramePlace:
-    """Returns a frame in no module, no longer as a guess if Windows code equal in all processes returns to
-    it.
+    """Returns a frame in no module, no guess if Windows code that is equal everywhere returns to it.
 
     The walk doubts such a frame if the page of that code is a private copy, and the image section has lost
     the page. Other processes may still have it.

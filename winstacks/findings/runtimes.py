@@ -81,8 +81,7 @@ def _is_runtime(stack: FlatStack, place: FramePlace, facts: CheckFacts) -> bool:
 
 
 def _of_module(stack: FlatStack, place: FramePlace, facts: CheckFacts) -> bool:
-    """Returns whether a frame is a runtime's, by file, exports or header of its module, or by its
-    function."""
+    """Returns whether a frame is a runtime's, by its module's file, exports or header, or its function."""
     known_module = facts.names(stack.space).module_at(place.at)
     if known_module is None:
         return False

@@ -74,8 +74,7 @@ def _waits(stack: FlatStack, thread: Thread) -> bool:
 
 
 def _compared(stack: FlatStack, shadow: List[int]) -> Iterator[Tuple[int, Optional[int]]]:
-    """Yields the numbers of the frames that agree, then the first frame that differs, with its shadow
-    address.
+    """Yields the numbers of the frames that agree, then the first that differs, with its shadow address.
 
     The comparison ends where the shadow stack ends, at the first guess of the walk, and in user mode where a
     dispatcher continues with a state that Windows saved: the content of the shadow stack there is not

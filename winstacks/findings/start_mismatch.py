@@ -23,8 +23,7 @@ _FREED = "the module of the start routine was unloaded"
 
 
 def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
-    """Yields a thread that was started in private or unmapped memory, or that began elsewhere than
-    recorded."""
+    """Yields a thread that was started in private or unmapped memory, or that began elsewhere."""
     thread = stack.thread
     start = None if thread is None else thread.win32_start_address
     if thread is None or not start or not facts.is_user(start) or thread.state == TERMINATED:
@@ -53,8 +52,7 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
 
 
 def _led(space: AddressSpace, start: int, facts: CheckFacts) -> Optional[str]:
-    """Returns the target of a closure or delegate: an image that not every process has, or a registered
-    range."""
+    """Returns where a closure or delegate leads: an image not in every process, or a registered range."""
     target = led(
         facts.image.memory(space).read,
         after_loads(facts.image.memory(space).read, start, space.machine),

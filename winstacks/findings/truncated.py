@@ -99,8 +99,7 @@ def _is_ground(function: Optional[str], kind: str) -> bool:
 
 
 def _in_ground_module(stack: FlatStack) -> bool:
-    """Returns whether a stack ends in a module with such functions: any other module could use their
-    names."""
+    """Returns whether a stack ends in a module with such functions: other modules could copy their names."""
     module = (stack.frames[-1].details.module or "").lower()
     return module in (_KERNEL_MODULES if stack.kind == KERNEL else _GROUND_MODULES)
 

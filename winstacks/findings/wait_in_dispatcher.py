@@ -86,8 +86,7 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
 def _called(
     stack: FlatStack, inner: List[FramePlace], dispatcher: FramePlace, facts: CheckFacts
 ) -> Iterator[Finding]:
-    """Yields a finding if the dispatcher's callee is suspect; `inner` are the frames from the wait
-    outwards."""
+    """Yields a finding if the dispatcher's callee is suspect; `inner`: frames from the wait outwards."""
     callback = inner[-1]
     evidence = f"{inner[0].name.symbol} called by {dispatcher.name.symbol}"
     if callback.name.backing in (PRIVATE, UNMAPPED):

@@ -56,8 +56,7 @@ class FileLength(NamedTuple):
 
 
 def file_length(image: Image) -> FileLength:
-    """Returns the expected length of the image, for `image.service(file_length)`; warns if the file is
-    cut."""
+    """Returns the expected length of the image (`image.service(file_length)`); warns if the file is cut."""
     length = _measure(image)
     if length.missing:
         vollog.warning(
@@ -86,8 +85,7 @@ def _measure(image: Image) -> FileLength:
 
 
 def _segments(image: Image, layer: segmented.NonLinearlySegmentedLayer) -> Iterator[Tuple[int, int]]:
-    """Yields for each segment the number of bytes by which it ends behind the end of the file, and its
-    length."""
+    """Yields for each segment how many bytes it ends behind the end of the file, and its length."""
     base: interfaces.layers.DataLayerInterface = image.context.layers[layer.config["base_layer"]]
     size = int(base.maximum_address) + 1
     for _, start, _, length in layer._segments:

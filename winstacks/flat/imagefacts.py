@@ -115,8 +115,7 @@ class Totals:
 
 
 class Warnings(logging.Handler):
-    """Counts the warnings of Volatility and of this library while it is in use (`with Warnings() as
-    warnings`).
+    """Counts the warnings of Volatility and of this library while used as `with Warnings() as warnings`.
 
     Attributes:
         count: number of warnings

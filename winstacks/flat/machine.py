@@ -276,8 +276,7 @@ class _SharedData:
         return value
 
     def time(self, name: str) -> Optional[int]:
-        """Returns a KSYSTEM_TIME. Windows writes its upper half twice, so that readers notice a torn
-        value."""
+        """Returns a KSYSTEM_TIME; its upper half is stored twice, so that a torn value is noticed."""
         place = self._address + _TIMES[name]
         low, high, again = (self._memory.number(place + part, 4) for part in (_LOW, _HIGH, _AGAIN))
         if low is None or high is None or again is None:

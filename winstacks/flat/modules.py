@@ -88,8 +88,7 @@ class ModuleIdentities:
         return {entry.base: (kernel, entry) for entry in listed}
 
     def of_section(self, vad: Region) -> Optional[_Build]:
-        """Returns stamp and size from the headers of an image section, which no process can write; None if
-        unreadable.
+        """Returns stamp and size from an image section's headers, which no process can write, or None.
 
         Args:
             vad: the mapping of the section's beginning
@@ -208,8 +207,7 @@ class SpaceModules:
     def _true(
         self, known: KnownModule, vad: Optional[Region], stamped: bool
     ) -> Tuple[Optional[int], Optional[int], Status]:
-        """Returns stamp and size of a module from sources other than its entry, None if unknown, and a
-        status.
+        """Returns stamp and size from sources other than the module's entry (None if unknown), and a status.
 
         Args:
             known: the module

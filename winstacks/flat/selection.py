@@ -87,8 +87,7 @@ class Selection:
         return not unmatched
 
     def takes_gap(self) -> bool:
-        """Returns whether to show the rows for unreadable stacks; a row that is not shown counts as
-        doubtful."""
+        """Returns whether to show rows for unreadable stacks; a hidden row counts as doubtful."""
         self.doubtful += not self.everything
         return self.everything
 

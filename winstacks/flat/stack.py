@@ -148,8 +148,7 @@ class FlatStack(NamedTuple):
 
     @property
     def missing(self) -> int:
-        """The number of stacks missing from the image for which the row stands, by their counts: at least
-        one."""
+        """The number of missing stacks for which the row stands, by their counts: at least one."""
         counted = (item.number or 0 for item in self.status if item.word in _NUMBERS and self.counted is None)
         return max(sum(counted), 1)
 

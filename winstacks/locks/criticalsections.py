@@ -120,8 +120,7 @@ class SectionMemory:
         return SectionPair(debug, section, is_pair(address, debug, section))
 
     def lead_out(self, link: int) -> bool:
-        """Returns whether neither a LIST_ENTRY nor the targets of its links are in the image; (0, 0) is no
-        link."""
+        """Returns whether neither a LIST_ENTRY nor its links' targets are in the image; False for 0."""
         return bool(link) and all(self.links(each) is None for each in self.links(link) or (link,))
 
     def proven(self, link: int) -> bool:
@@ -216,8 +215,7 @@ class SectionLists:
         return memory.lead_out(head or (ntdll.base + rva if rva else 0))
 
     def _wanted(self, space: AddressSpace, memory: SectionMemory) -> bool:
-        """Returns whether a list that was not found is worth another search, because traces of locks are
-        kept."""
+        """Returns whether a missing list is worth another search: traces of locks are kept."""
         flags = globalflag.read(self._image, space) or 0
         return bool(flags & FLG_USER_STACK_TRACE_DB) or self.expected(space, memory)
 
@@ -262,8 +260,7 @@ class SectionLists:
 
 
 def _plausible(pointer: int, width: int) -> bool:
-    """Returns whether a word may be the link to another node. The test is cheap, because all words are
-    tested."""
+    """Returns whether a word may be the link to another node; cheap, because all words are tested."""
     return pointer > _NO_POINTER and not pointer % width
 
 

@@ -48,8 +48,7 @@ def orphans(image: Image, head: int, limit: int) -> List[int]:
 
 
 def _ends(image: Image, head: int) -> Iterator[Tuple[int, int]]:
-    """Yields (address, direction away from the head) of nodes with a link whose value is the head's
-    address."""
+    """Yields (address, direction away from the head) of nodes with a link to the head."""
     size, head_place = image.pointer_size, _place(image, head)
     below = image.layer.config["memory_layer"]
     pattern = head.to_bytes(size, "little")
@@ -164,8 +163,7 @@ class Resources:
             yield LockGap(space, status(Word.LIST_BROKEN))
 
     def _nodes(self, space: AddressSpace, nodes: Iterable[int], altered: Optional[int]) -> Iterator[Listed]:
-        """Yields the resources of a part of the list; those that overlap others are limited to
-        MAX_OVERLAPS."""
+        """Yields the resources of a part of the list, at most MAX_OVERLAPS that overlap others."""
         for link in nodes:
             address = link - self._layout.links
             end = address + self._layout.size

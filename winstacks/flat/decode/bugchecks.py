@@ -130,13 +130,12 @@ def bug_check(code: int) -> BugCheck:
 
 
 def context_parameter(code: int) -> int:
-    """Returns the index of the parameter that is the address of a CONTEXT, counted from 0; -1 if none is."""
+    """Returns the index (from 0) of the parameter with the address of a CONTEXT; -1 if none is."""
     meanings = bug_check(code).parameters
     return meanings.index(_CONTEXT) if _CONTEXT in meanings else -1
 
 
 def record_parameter(code: int) -> int:
-    """Returns the index of the parameter that is the address of an EXCEPTION_RECORD, counted from 0; -1 if
-    none is."""
+    """Returns the index (from 0) of the parameter with the address of an EXCEPTION_RECORD; -1 if none is."""
     meanings = bug_check(code).parameters
     return meanings.index(_RECORD) if _RECORD in meanings else -1

@@ -95,8 +95,7 @@ UNREADABLE = KeyPart("<unreadable>\n", "<unreadable>", False)
 
 
 def rounded(size: int) -> int:
-    """Returns a SizeOfImage in whole pages: the kernel rounds the sizes of drivers, the loader rounds
-    none."""
+    """Returns a SizeOfImage in whole pages: the kernel rounds sizes of drivers, the loader rounds none."""
     return -(-size // PAGE_SIZE) * PAGE_SIZE
 
 

@@ -29,8 +29,7 @@ _FAST_OWNER = ("ListEntry", "ThreadAddress", "CallerExclusive", "IsWaiting")
 
 
 class OwnerLayout:
-    """Layout of `_OWNER_ENTRY`. OwnerCount is a LONG up to Vista; since 7 a bit field in the word of
-    TableSize."""
+    """Layout of `_OWNER_ENTRY`. OwnerCount: a LONG up to Vista, since 7 a bit field in TableSize's word."""
 
     def __init__(self, owner: Structure) -> None:
         self.size = owner.size
