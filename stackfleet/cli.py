@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The command line: `stackfleet run`, and the commands that query a lake."""
+"""The command line: `stackfleet run`, and what asks a lake."""
 
 from __future__ import annotations
 

@@ -42,13 +42,13 @@ def forget(lake: Lake, selectors: Sequence[str], run: str) -> dict[str, str]:
 
 def _images(contents: Contents, selector: str) -> dict[str, str]:
     """Returns the names of the images that a selector matches, by ImageId."""
-    found = {}
+    matches = {}
     for manifest in contents.manifests:
         names = (manifest["image_id"], manifest["path"], pathlib.PurePath(manifest["path"]).name)
         if selector in names:
-            found[manifest["image_id"]] = manifest["path"]
+            matches[manifest["image_id"]] = manifest["path"]
     for image in contents.damaged:
         path = "" if image.manifest is None else image.manifest["path"]
         if selector in (image.image_id, path, pathlib.PurePath(path).name):
-            found[image.image_id] = path or image.reason
-    return found
+            matches[image.image_id] = path or image.reason
+    return matches

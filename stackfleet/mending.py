@@ -87,6 +87,8 @@ def _file(lake: Lake, table: str, name: str, image_id: str) -> Optional[DataFile
 def _range(known: Any) -> tuple[str, str]:
     """Returns the least and the greatest ImageId of a file."""
     column = known.schema.to_arrow_schema().get_field_index("ImageId")
-    said = [known.row_group(each).column(column).statistics for each in range(known.num_row_groups)]
-    ranges = [each for each in said if each is not None and each.has_min_max]
+    column_statistics = [
+        known.row_group(each).column(column).statistics for each in range(known.num_row_groups)
+    ]
+    ranges = [each for each in column_statistics if each is not None and each.has_min_max]
     return min((each.min for each in ranges), default=""), max((each.max for each in ranges), default="~")

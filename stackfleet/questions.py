@@ -53,8 +53,8 @@ def rare(by: str, kinds: Sequence[str], max_hosts: int, limit: int, images: int,
     """
     high, low = (f"{by[: -len('Key')]}{half}" for half in ("High", "Low"))
     of_kind = f" AND {one_of('Kind', kinds)}" if kinds else ""
-    asked = f"{high} IS NOT NULL{of_kind}"
-    where, of_stacks = (asked, "") if partial else (f"{asked} AND Sure", f" AND {SURE}")
+    condition = f"{high} IS NOT NULL{of_kind}"
+    where, of_stacks = (condition, "") if partial else (f"{condition} AND Sure", f" AND {SURE}")
     # On a tie, stacks with code outside any file come first.
     order = "Comparable DESC, Hosts / Among, Outside DESC, Among DESC"
     few = _FEW.format(high=high, low=low, where=where, max_hosts=max_hosts, spread=_spread(max_hosts))
@@ -81,7 +81,7 @@ GROUP BY {by}, Hosts, Among, Comparable, Outside
 ORDER BY {order}, {by}"""
     if partial:
         return Question(sql)
-    left_out = f"SELECT coalesce(sum(Stacks), 0)::BIGINT FROM keys WHERE {asked} AND NOT Sure"
+    left_out = f"SELECT coalesce(sum(Stacks), 0)::BIGINT FROM keys WHERE {condition} AND NOT Sure"
     return Question(sql, left_out, _SAID)
 
 
@@ -261,8 +261,8 @@ def diff(
         kinds: kinds of the stacks; all when empty
         partial: whether stacks without exact keys count
     """
-    asked = f"{by} IS NOT NULL" + (f" AND {one_of('Kind', kinds)}" if kinds else "")
-    where = asked if partial else f"{asked} AND {SURE}"
+    condition = f"{by} IS NOT NULL" + (f" AND {one_of('Kind', kinds)}" if kinds else "")
+    where = condition if partial else f"{condition} AND {SURE}"
     counted = "a.Count IS DISTINCT FROM b.Count" if len(first) == len(second) == 1 else "false"
 
     def side(ids: Sequence[str]) -> str:
@@ -286,7 +286,7 @@ FROM a FULL JOIN b USING (Kind, Process, Arch, Key)
 WHERE a.Key IS NULL OR b.Key IS NULL OR {counted}
 ORDER BY Change DESC, Unbacked DESC, Kind, Process, Arch, Key"""
     both = one_of("ImageId", dict.fromkeys((*first, *second)))
-    return Question(sql) if partial else Question(sql, _left_out(f"{asked} AND {both}"), _SAID)
+    return Question(sql) if partial else Question(sql, _left_out(f"{condition} AND {both}"), _SAID)
 
 
 def selected(selector: str) -> str:

@@ -179,8 +179,8 @@ def of_place(
 
 def _guess(stack: FlatStack, place: FramePlace) -> str:
     """Returns why a frame is a guess, in words: how it was found, and the status of the stack."""
-    said = "a scan of the stack found the frame" if place.how == SCAN else "the way to the frame is a guess"
-    return f"{said} ({text(stack.status)})" if stack.status else said
+    reason = "a scan of the stack found the frame" if place.how == SCAN else "the way to the frame is a guess"
+    return f"{reason} ({text(stack.status)})" if stack.status else reason
 
 
 def of_thread(

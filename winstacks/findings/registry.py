@@ -156,8 +156,8 @@ def check_named(name: str) -> Check:
     Args:
         name: one of CHECKS
     """
-    found: Check = importlib.import_module(f"{__package__}.{name}").CHECK
-    return found
+    check: Check = importlib.import_module(f"{__package__}.{name}").CHECK
+    return check
 
 
 def rank(finding: Finding) -> Tuple[int, int]:
@@ -199,8 +199,8 @@ class Findings:
         """
         facts = self._facts
         kinds = tuple({kind: None for each in self._running for kind in each.check.kinds})
-        wanted = FlatWanted(kinds, facts.pids, scan_threads=facts.scan)
-        for stack in self._traces.list_stacks(wanted, totals) if kinds else ():
+        stack_filter = FlatWanted(kinds, facts.pids, scan_threads=facts.scan)
+        for stack in self._traces.list_stacks(stack_filter, totals) if kinds else ():
             self.see(stack)
             yield stack
         self.end()

@@ -115,8 +115,8 @@ def _has_names(space: AddressSpace, facts: CheckFacts) -> bool:
     """Returns whether a process's ntdll has symbols."""
     names = facts.names(space)
     ntdll = None if names.process is None else names.process.ntdlls.get(space.machine)
-    known = None if ntdll is None else names.module_at(ntdll.base)
-    return known is not None and known.image.symbols is not None
+    known_module = None if ntdll is None else names.module_at(ntdll.base)
+    return known_module is not None and known_module.image.symbols is not None
 
 
 CHECK = Check(

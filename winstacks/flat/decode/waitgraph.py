@@ -32,15 +32,15 @@ def cycles(waits: Mapping[Thread, Lock], holders: Mapping[Lock, Sequence[Thread]
         waits: the lock for which each thread waits
         holders: the threads that hold each lock
     """
-    found: List[Cycle] = []
+    result: List[Cycle] = []
     for group in _groups({thread: holders.get(lock, ()) for thread, lock in waits.items()}):
         first = next(thread for thread in waits if thread in group)
         cycle = _cycle(first, group, waits, holders)
         if cycle:
-            found.append(cycle)
+            result.append(cycle)
     order = {thread: number for number, thread in enumerate(waits)}
-    found.sort(key=lambda cycle: order[cycle[0].thread])
-    return found
+    result.sort(key=lambda cycle: order[cycle[0].thread])
+    return result
 
 
 def _cycle(

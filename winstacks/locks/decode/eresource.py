@@ -182,8 +182,8 @@ def table_size(data: Buffer, layout: OwnerLayout) -> int:
 def decode_owner_table(data: Buffer, layout: OwnerLayout) -> List[Owner]:
     """Decodes an OwnerTable or its beginning. All owners in it share the lock."""
     bases = range(layout.size, len(data) - layout.size + 1, layout.size)
-    found = (decode_owner(data, base, layout) for base in bases)
-    return [owner for owner in found if owner]
+    owners = (decode_owner(data, base, layout) for base in bases)
+    return [owner for owner in owners if owner]
 
 
 def is_address(value: int, machine: Machine) -> bool:
