@@ -1,14 +1,14 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Where `stackfleet` and `python3 -m stackfleet` begin: packages that are missing are named."""
+"""The entry point of `stackfleet` and `python3 -m stackfleet`, which names missing packages."""
 
 from __future__ import annotations
 
 import sys
 
 if __name__ == "__main__":
-    # `python3 -m` has put the current folder first, where evidence may lie, unless it was told not to.
-    # Nothing is imported before that folder is gone, where it is another one than that of the package.
+    # `python3 -m` has put the current folder, where evidence may lie, first on the path, unless an option
+    # prevents it. Nothing is imported before that folder is removed, unless it is the folder of the package.
     _HERE = __file__.rpartition("stackfleet")[0].rstrip("/\\")
     if not (getattr(sys.flags, "safe_path", False) or sys.flags.isolated) and sys.path[0] != _HERE:
         del sys.path[0]
@@ -16,7 +16,7 @@ if __name__ == "__main__":
 import importlib.util
 
 NEEDED = ("deltalake", "distributed", "duckdb", "psutil", "pyarrow", "rich", "volatility3")
-"""What the extra brings."""
+"""The packages of the extra `fleet`."""
 
 
 def main() -> int:

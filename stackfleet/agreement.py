@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Whether the files of a lake agree with its logs and manifests: after a power failure they may not."""
+"""Checks whether the files of a lake agree with its logs and manifests: a power failure may damage them."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from .tablelog import DataFile, LogError, TableLog
 
 
 class Depth(enum.IntEnum):
-    """How much of a file is compared."""
+    """How closely a file is compared."""
 
     SIZE = 0
-    """That it is a regular file below the lake, of so many bytes."""
+    """Whether it is a regular file below the lake, with the expected size."""
     FORM = 1
-    """Its number of rows and its columns, too: the end of the file is read."""
+    """In addition its number of rows and its columns: the end of the file is read."""
     CONTENT = 2
-    """Its SHA-256, too, that all rows can be read, and how many there are of each attempt."""
+    """In addition its SHA-256, whether all rows can be read, and the number of rows of each attempt."""
 
 
 class StoredTable:
-    """A table of a lake: its files, and what is wrong with some of them.
+    """A table of a lake: its files, and their faults.
 
     Args:
         lake: the folder of the lake
-        name: of TABLES
+        name: name of the table, one of TABLES
 
     Attributes:
-        files: those that its log names, by name
-        foreign: what its log names and is no file of this table
-        faults: what is wrong with some of them, by name
-        rows: how many rows each attempt has, by (ImageId, attempt); None until files were read
+        files: files named by the table's log, by name
+        foreign: names in the log that are no file of this table
+        faults: faults of files, by name
+        rows: number of rows of each attempt, by (ImageId, attempt); None until files were read
     """
 
     def __init__(self, lake: pathlib.Path, name: str) -> None:
@@ -51,71 +51,74 @@ class StoredTable:
         self._batches: dict[str, list[DataFile]] = {}
         try:
             log = TableLog(lake, name)
-            for each in log.load():
-                self.files[each.name] = each
-                self._batches.setdefault(each.name.partition(".")[0], []).append(each)
+            for file in log.load():
+                self.files[file.name] = file
+                self._batches.setdefault(file.name.partition(".")[0], []).append(file)
             self.foreign = log.foreign
         except (LogError, OSError) as error:
             self._reason = f"{TABLES_FOLDER}/{name}: its log cannot be read: {error}"
-        for each in self.files.values():
-            self._say(each.name, self._size_differs(each))
+        for file in self.files.values():
+            self._say(file.name, self._size_differs(file))
 
     def where(self, entry: Entry) -> list[DataFile]:
-        """Returns the files with the rows of an image: one as a rule; none if there is none in the log."""
+        """Returns the files with the rows of an image: usually one; none if the log has none."""
         single = self.files.get(file_name(entry.image_id, entry.attempt))
         if single is not None:
             return [single]
         batch = self._batches.get(entry.batch, []) if entry.batch else []
         if self.name == KEYS:
             return batch
-        # A run that was killed between two commits has not said which batch it is.
-        among = batch or [each for each in self.files.values() if each.name.startswith(BATCH)]
-        return [each for each in among if each.first <= entry.image_id <= each.last]
+        # A run that was killed between two commits has not recorded its batch.
+        among = batch or [file for file in self.files.values() if file.name.startswith(BATCH)]
+        return [file for file in among if file.first <= entry.image_id <= file.last]
 
     def fault(self, entry: Entry, manifest: Manifest) -> str:
         """Returns in words what is wrong with the rows of an image; empty if nothing is."""
-        said = manifest["tables"][self.name]
+        expected = manifest["tables"][self.name]
         files = self.where(entry)
         single = bool(files) and files[0].name == file_name(entry.image_id, entry.attempt)
         if self.name == KEYS and not single:
-            # They can be counted anew.
+            # Keys can be counted anew.
             return ""
         if not files:
-            return self._reason or f"{said['file']}: it is not in the log of its table"
-        for each in files:
-            if each.name in self.faults:
-                return f"{TABLES_FOLDER}/{self.name}/{each.name}: {self.faults[each.name]}"
-        if single and (files[0].rows, files[0].size) != (said["rows"], said.get("bytes", files[0].size)):
-            return f"{said['file']}: its rows or bytes are other than those in the manifest"
+            return self._reason or f"{expected['file']}: it is not in the log of its table"
+        for file in files:
+            if file.name in self.faults:
+                return f"{TABLES_FOLDER}/{self.name}/{file.name}: {self.faults[file.name]}"
+        if single and (files[0].rows, files[0].size) != (
+            expected["rows"],
+            expected.get("bytes", files[0].size),
+        ):
+            return f"{expected['file']}: its rows or bytes are other than those in the manifest"
         if self.rows is not None:
             rows = self.rows[entry.image_id, entry.attempt]
-            if rows != said["rows"]:
-                return f"{TABLES_FOLDER}/{self.name}: {rows:,} rows, and {said['rows']:,} in the manifest"
+            if rows != expected["rows"]:
+                return f"{TABLES_FOLDER}/{self.name}: {rows:,} rows, and {expected['rows']:,} in the manifest"
         return ""
 
     def look(self, depth: Depth, digests: Mapping[str, str]) -> None:
-        """Looks more closely at all files.
+        """Compares all files more closely.
 
         Args:
             depth: how closely
-            digests: the SHA-256 that a file should have, by its path below the lake
+            digests: expected SHA-256 of files, by path below the lake
         """
         if depth >= Depth.CONTENT:
             self.rows = collections.Counter()
-        for each in self.files.values():
-            if each.name in self.faults or depth < Depth.FORM:
+        for file in self.files.values():
+            if file.name in self.faults or depth < Depth.FORM:
                 continue
-            path = self._lake / TABLES_FOLDER / self.name / each.name
-            said = _form(path, self.name, each.rows)
-            if not said and self.rows is not None:
+            path = self._lake / TABLES_FOLDER / self.name / file.name
+            problem = _form(path, self.name, file.rows)
+            if not problem and self.rows is not None:
                 try:
-                    found = custody.sha256(path)
+                    digest = custody.sha256(path)
                 except OSError as error:
-                    found, said = "", error.strerror or type(error).__name__
-                if not said and digests.get(f"{TABLES_FOLDER}/{self.name}/{each.name}") != found:
-                    said = "its SHA-256 is another than that which was kept"
-                said = said or _content(path, self.rows)
-            self._say(each.name, said)
+                    digest, problem = "", error.strerror or type(error).__name__
+                if not problem and digests.get(f"{TABLES_FOLDER}/{self.name}/{file.name}") != digest:
+                    problem = "its SHA-256 is another than that which was kept"
+                problem = problem or _content(path, self.rows)
+            self._say(file.name, problem)
 
     def _say(self, name: str, fault: str) -> None:
         if fault:
@@ -130,11 +133,12 @@ class StoredTable:
 
 
 BATCH = "batch"
-"""With this the name of a batch begins."""
+"""Prefix of the names of batches."""
 
 
 def _form(path: pathlib.Path, table: str, rows: int) -> str:
-    # What asks a lake needs neither Arrow's reader nor the plugins' columns, and starts faster without them.
+    # Commands that query a lake need neither Arrow's reader nor the plugins' columns, and start faster
+    # without them.
     from .columns import stored
 
     def compare(file: Any) -> str:
@@ -149,7 +153,7 @@ def _form(path: pathlib.Path, table: str, rows: int) -> str:
 
 
 def _content(path: pathlib.Path, rows: collections.Counter[tuple[Any, Any]]) -> str:
-    """Reads all rows, and counts those of each attempt."""
+    """Reads all rows, and counts the rows of each attempt."""
 
     def compare(file: Any) -> str:
         for batch in file.iter_batches():
@@ -168,7 +172,7 @@ def _table(batch: Any) -> Any:
 
 
 def _read(path: pathlib.Path, compare: Callable[[Any], str]) -> str:
-    """Returns what a function says of a Parquet file, or why it cannot be read."""
+    """Returns a function's result for a Parquet file, or the reason why the file cannot be read."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

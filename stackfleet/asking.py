@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The commands that ask a lake."""
+"""The commands that query a lake."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .planning import WrongUseError, folders
 from .questions import KEYS, Question
 
 MOST_NAMED = 20
-"""Damaged images that are named; of more the number is."""
+"""The most damaged images that are named; the others are counted."""
 
 Commands = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
@@ -33,8 +33,8 @@ def add_to(commands: Commands, count: Callable[[str], int]) -> None:  # type: ig
     """Adds the commands to a command line.
 
     Args:
-        commands: where they are added
-        count: reads a number above 0
+        commands: argument parsers to which the commands are added
+        count: function that parses a number above 0
     """
     status = _command(commands, "status", _status, "what became of each image, and why some failed")
     status.add_argument(
@@ -46,9 +46,11 @@ def add_to(commands: Commands, count: Callable[[str], int]) -> None:  # type: ig
         commands, "sql", _sql, "any query; there is a view for each table, and manifests and hosts"
     )
     sql.add_argument("sql", help="the query, - for standard input")
-    found = _command(commands, "findings", _findings, "what was found in all images, worst first, rare first")
-    found.add_argument("--severity", choices=SEVERITIES, default=SEVERITIES[-1], help="the least")
-    found.add_argument("--unchecked", action="store_true", help="list checks that could not run")
+    findings_command = _command(
+        commands, "findings", _findings, "what was found in all images, worst first, rare first"
+    )
+    findings_command.add_argument("--severity", choices=SEVERITIES, default=SEVERITIES[-1], help="the least")
+    findings_command.add_argument("--unchecked", action="store_true", help="list checks that could not run")
     rare = _command(commands, "rare", _rare, "stacks that few hosts have, the rarest first")
     _of_stacks(rare, questions.CRASH_KEYS)
     rare.add_argument("--max-hosts", type=count, default=2, help="hosts that have a stack at most")
@@ -66,40 +68,40 @@ def add_to(commands: Commands, count: Callable[[str], int]) -> None:  # type: ig
 
 def _add_report(commands: Commands) -> None:  # type: ignore[valid-type]
     text = "pages to read: one of all images, and one for each image"
-    made = commands.add_parser("report", help=text, description=text)  # type: ignore[attr-defined]
-    made.set_defaults(command=_report)
-    made.add_argument("lake", metavar="LAKE", help="folder of the lake")
-    made.add_argument(
+    command = commands.add_parser("report", help=text, description=text)  # type: ignore[attr-defined]
+    command.set_defaults(command=_report)
+    command.add_argument("lake", metavar="LAKE", help="folder of the lake")
+    command.add_argument(
         "-o",
         "--output",
         metavar="FILE.html|FOLDER",
         default="stackfleet-report",
         help="the page of all images, or the folder for all pages (default: %(default)s)",
     )
-    made.add_argument("--memory-limit", metavar="SIZE", help="the most that DuckDB may hold, such as 4GB")
-    made.add_argument("--plugin-dirs", default="", help="folders of plugins, with ; between")
+    command.add_argument("--memory-limit", metavar="SIZE", help="the most that DuckDB may hold, such as 4GB")
+    command.add_argument("--plugin-dirs", default="", help="folders of plugins, with ; between")
 
 
-def _report(asked: argparse.Namespace) -> int:
+def _report(options: argparse.Namespace) -> int:
     from .opening import prepare
 
-    prepare(Reading(plugin_dirs=folders(asked.plugin_dirs)))
+    prepare(Reading(plugin_dirs=folders(options.plugin_dirs)))
     try:
-        # The plugins have the form of the pages.
+        # The pages' format is part of the plugins.
         from .report import Report, place
     except ImportError as error:
         raise WrongUseError(
             f"the plugins are not found, --plugin-dirs names their folder: {error}"
         ) from error
-    where, lake = place(asked.output), Lake(asked.lake)
+    where, lake = place(options.output), Lake(options.lake)
 
     def write(contents: Contents) -> None:
-        report = Report(lake, where, asked.memory_limit, contents)
+        report = Report(lake, where, options.memory_limit, contents)
         report.write()
         print(f"{where.first}: images: {report.images} done, {report.failed} failed")
 
     try:
-        # Pages are made of many columns of many types: all are to be there.
+        # Pages use many columns of many types: all of these must be readable.
         return _of_whole_images(lake, write, Depth.FORM)
     except OSError as error:
         raise WrongUseError(f"{error.filename or where.first} cannot be written: {error.strerror}") from error
@@ -107,44 +109,45 @@ def _report(asked: argparse.Namespace) -> int:
 
 def _add_export(commands: Commands) -> None:  # type: ignore[valid-type]
     text = "stacks in the forms that other programs read"
-    made = commands.add_parser("export", help=text, description=text)  # type: ignore[attr-defined]
-    made.set_defaults(command=_export)
-    made.add_argument("lake", metavar="LAKE", help="folder of the lake")
-    made.add_argument("--to", required=True, choices=sorted(LINES), help="the form")
-    made.add_argument("--output", metavar="FILE", help="where it goes (default: standard output)")
-    made.add_argument("--table", choices=list(TABLES), default=TRACES, help="with --to jsonl: which table")
-    _add_kind(made)
+    command = commands.add_parser("export", help=text, description=text)  # type: ignore[attr-defined]
+    command.set_defaults(command=_export)
+    command.add_argument("lake", metavar="LAKE", help="folder of the lake")
+    command.add_argument("--to", required=True, choices=sorted(LINES), help="the form")
+    command.add_argument("--output", metavar="FILE", help="where it goes (default: standard output)")
+    command.add_argument("--table", choices=list(TABLES), default=TRACES, help="with --to jsonl: which table")
+    _add_kind(command)
 
 
-def _export(asked: argparse.Namespace) -> int:
-    lake = Lake(asked.lake)
+def _export(options: argparse.Namespace) -> int:
+    lake = Lake(options.lake)
 
     def write(contents: Contents) -> None:
-        with Database(lake, contents=contents) as database, opened(asked.output) as stream:
-            export = Export(database, asked.table, asked.kind)
-            for line in export.lines(asked.to):
+        with Database(lake, contents=contents) as database, opened(options.output) as stream:
+            export = Export(database, options.table, options.kind)
+            for line in export.lines(options.to):
                 stream.write(line.encode("utf-8", "replace") + b"\n")
             stream.flush()
-            for said in export.said:
-                print(said, file=sys.stderr)
+            for message in export.said:
+                print(message, file=sys.stderr)
 
-    # Rows that went to standard output cannot be taken back.
-    return _of_whole_images(lake, write, again=bool(asked.output))
+    # Rows already written to standard output cannot be withdrawn.
+    return _of_whole_images(lake, write, again=bool(options.output))
 
 
 def _of_whole_images(
     lake: Lake, run: Callable[[Contents], None], depth: Depth = Depth.SIZE, again: bool = True
 ) -> int:
-    """Asks a lake without the images that are damaged, and names these; returns the exit code.
+    """Queries a lake without its damaged images, and names these; returns the exit code.
 
     Args:
         lake: the lake
-        run: asks the images that it is given
-        depth: how far they are compared with their manifests
-        again: whether, after an error that files may have caused, those are looked for and left out
+        run: function that queries the images passed to it
+        depth: how closely images are compared with their manifests
+        again: whether to search for damaged images after an error that files may have caused, and to repeat
+            without them
 
     Raises:
-        WrongUseError: DuckDB does not take what is asked
+        WrongUseError: DuckDB rejects the query
     """
     contents = lake.contents(depth)
     while True:
@@ -152,10 +155,10 @@ def _of_whole_images(
             run(contents)
             break
         except SqlError as error:
-            found = _more_damaged(lake, contents, depth) if again and error.of_files else None
-            if found is None:
+            closer_look = _more_damaged(lake, contents, depth) if again and error.of_files else None
+            if closer_look is None:
                 raise WrongUseError(str(error)) from error
-            contents, depth = found
+            contents, depth = closer_look
         except LakeError:
             _name(contents)
             raise
@@ -164,21 +167,21 @@ def _of_whole_images(
 
 
 def _name(contents: Contents) -> None:
-    """Names the images that are left out."""
-    for each in contents.damaged[:MOST_NAMED]:
-        print(f"stackfleet: left out: {each.called}: {each.reason}", file=sys.stderr)
+    """Prints the names of the images that are left out."""
+    for image in contents.damaged[:MOST_NAMED]:
+        print(f"stackfleet: left out: {image.called}: {image.reason}", file=sys.stderr)
     more = len(contents.damaged) - MOST_NAMED
     if more > 0:
         print(f"stackfleet: left out: {more:,} more images; stackfleet status names them", file=sys.stderr)
 
 
 def _more_damaged(lake: Lake, contents: Contents, depth: Depth) -> Optional[tuple[Contents, Depth]]:
-    """Returns the contents of a lake, looked at more closely; None if no more of it is damaged."""
+    """Returns the contents of a lake after a closer check; None if this finds no more damage."""
     for closer in Depth:
         if closer > depth:
-            found = lake.contents(closer)
-            if len(found.damaged) > len(contents.damaged):
-                return found, closer
+            closer_contents = lake.contents(closer)
+            if len(closer_contents.damaged) > len(contents.damaged):
+                return closer_contents, closer
     return None
 
 
@@ -188,14 +191,14 @@ def _command(
     run: Callable[[argparse.Namespace, Database], Question],
     text: str,
 ) -> argparse.ArgumentParser:
-    made: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text)  # type: ignore[attr-defined]
-    made.set_defaults(command=lambda asked: _answer(asked, run))
-    made.add_argument("lake", metavar="LAKE", help="folder of the lake")
-    made.add_argument("--format", choices=output.FORMATS, default=output.TABLE)
-    made.add_argument("--output", metavar="FILE", help="where the rows go (default: standard output)")
-    made.add_argument("--show-sql", action="store_true", help="print the SQL and do not run it")
-    made.add_argument("--memory-limit", metavar="SIZE", help="the most that DuckDB may hold, such as 4GB")
-    return made
+    command: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text)  # type: ignore[attr-defined]
+    command.set_defaults(command=lambda options: _answer(options, run))
+    command.add_argument("lake", metavar="LAKE", help="folder of the lake")
+    command.add_argument("--format", choices=output.FORMATS, default=output.TABLE)
+    command.add_argument("--output", metavar="FILE", help="where the rows go (default: standard output)")
+    command.add_argument("--show-sql", action="store_true", help="print the SQL and do not run it")
+    command.add_argument("--memory-limit", metavar="SIZE", help="the most that DuckDB may hold, such as 4GB")
+    return command
 
 
 def _of_stacks(command: argparse.ArgumentParser, more: Sequence[str] = ()) -> None:
@@ -212,31 +215,31 @@ def _add_kind(command: argparse.ArgumentParser) -> None:
     )
 
 
-def _answer(asked: argparse.Namespace, run: Callable[[argparse.Namespace, Database], Question]) -> int:
-    lake = Lake(asked.lake)
+def _answer(options: argparse.Namespace, run: Callable[[argparse.Namespace, Database], Question]) -> int:
+    lake = Lake(options.lake)
 
     def write(contents: Contents) -> None:
-        with Database(lake, asked.memory_limit, contents=contents) as database:
-            question = run(asked, database)
-            if asked.show_sql:
+        with Database(lake, options.memory_limit, contents=contents) as database:
+            question = run(options, database)
+            if options.show_sql:
                 print(database.script(question.sql), end="")
                 return
             table = database.table(question.sql)
             left_out = database.value(question.left_out) if question.left_out else 0
             if left_out:
                 print(question.said.format(f"{left_out:,}"), file=sys.stderr)
-            with opened(asked.output) as stream:
-                output.write(table, asked.format, stream)
+            with opened(options.output) as stream:
+                output.write(table, options.format, stream)
 
-    return _of_whole_images(lake, write, Depth.CONTENT if getattr(asked, "verify", False) else Depth.SIZE)
+    return _of_whole_images(lake, write, Depth.CONTENT if getattr(options, "verify", False) else Depth.SIZE)
 
 
 @contextlib.contextmanager
 def opened(path: str) -> Iterator[IO[bytes]]:
-    """Yields a file to write, standard output where none is named.
+    """Yields a file for writing; standard output if the path is empty.
 
     Raises:
-        WrongUseError: it cannot be written
+        WrongUseError: the file cannot be written
     """
     if not path:
         yield sys.stdout.buffer
@@ -248,43 +251,45 @@ def opened(path: str) -> Iterator[IO[bytes]]:
         raise WrongUseError(f"{path} cannot be written: {error.strerror}") from error
 
 
-def _status(asked: argparse.Namespace, database: Database) -> Question:
+def _status(options: argparse.Namespace, database: Database) -> Question:
     return questions.status()
 
 
-def _sql(asked: argparse.Namespace, database: Database) -> Question:
-    return Question(sys.stdin.read() if asked.sql == "-" else asked.sql)
+def _sql(options: argparse.Namespace, database: Database) -> Question:
+    return Question(sys.stdin.read() if options.sql == "-" else options.sql)
 
 
-def _findings(asked: argparse.Namespace, database: Database) -> Question:
-    return questions.findings(asked.severity, asked.unchecked)
+def _findings(options: argparse.Namespace, database: Database) -> Question:
+    return questions.findings(options.severity, options.unchecked)
 
 
-def _rare(asked: argparse.Namespace, database: Database) -> Question:
-    if asked.by in questions.CRASH_KEYS:
-        return questions.rare_of_crashes(asked.by, asked.max_hosts, asked.limit)
-    return questions.rare(asked.by, asked.kind, asked.max_hosts, asked.limit, database.images, asked.partial)
+def _rare(options: argparse.Namespace, database: Database) -> Question:
+    if options.by in questions.CRASH_KEYS:
+        return questions.rare_of_crashes(options.by, options.max_hosts, options.limit)
+    return questions.rare(
+        options.by, options.kind, options.max_hosts, options.limit, database.images, options.partial
+    )
 
 
-def _diff(asked: argparse.Namespace, database: Database) -> Question:
-    first, second = (group(database, text) for text in (asked.first, asked.second))
-    return questions.diff(first, second, asked.by, asked.kind, asked.partial)
+def _diff(options: argparse.Namespace, database: Database) -> Question:
+    first, second = (group(database, text) for text in (options.first, options.second))
+    return questions.diff(first, second, options.by, options.kind, options.partial)
 
 
 def group(database: Database, text: str) -> list[str]:
-    """Returns the ImageIds of a group: selectors with commas between.
+    """Returns the ImageIds of a group: selectors separated by commas.
 
     Raises:
-        WrongUseError: one of them names no image that is done
+        WrongUseError: one of the selectors names no image that is done
     """
-    found: dict[str, None] = {}
-    for selector in filter(None, (each.strip() for each in text.split(","))):
+    image_ids: dict[str, None] = {}
+    for selector in filter(None, (part.strip() for part in text.split(","))):
         ids = database.table(questions.selected(selector)).column(0).to_pylist()
         if not ids:
             raise WrongUseError(
                 f"{selector} is no ImageId, host or file of an image that is done, nor case=NAME"
             )
-        found.update(dict.fromkeys(ids))
-    if not found:
+        image_ids.update(dict.fromkeys(ids))
+    if not image_ids:
         raise WrongUseError("a group of no images")
-    return list(found)
+    return list(image_ids)

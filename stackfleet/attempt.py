@@ -23,38 +23,38 @@ import psutil
 from .job import HERE, Job, to_json
 
 OFTEN = 0.2
-"""Seconds between two looks at a process."""
+"""Seconds between two checks of a process."""
 MOST_LOG = 1 << 16
-"""Bytes of the end of a log that manifests keep."""
+"""Bytes at the end of a log that manifests keep."""
 MOST_WRITTEN = 1 << 28
-"""Bytes of log at which a process is ended: it would fill the disk."""
+"""The most bytes of a log; a process that writes more is ended, because it would fill the disk."""
 
 PATIENCE = 5.0
-"""Seconds in which a process that has said its last may end by itself."""
+"""Seconds in which a process may end by itself after its last message."""
 
 PROGRAM = str(HERE / "begin.py")
-"""What a process of `stackfleet.child` runs. Of an installed copy and that of its parent it takes its
-parent's."""
+"""The program of a process of `stackfleet.child`. If there are an installed copy of the package and the
+parent's own copy, the process uses the parent's."""
 
 
 class StoppedError(Exception):
-    """Nobody wants this attempt any more."""
+    """This attempt is no longer wanted."""
 
 
 @dataclasses.dataclass
 class Outcome:
-    """What became of an attempt.
+    """The result of an attempt.
 
     Attributes:
-        facts: what the process said of the image when it was done; None if it failed
-        image_id: under which the tables are; empty if that was not decided
-        identified: what the image is; empty if it could not be opened
-        reason: why it failed
+        facts: facts about the image from the process; None if the attempt failed
+        image_id: ImageId under which the tables are stored; empty if it was not decided
+        identified: own ImageId and files of the image; empty if it could not be opened
+        reason: reason of the failure
         final: whether another attempt would fail, too
-        seconds: how long it took
-        memory: the most bytes that it held
+        seconds: duration in seconds
+        memory: the most bytes of resident memory
         exit: how the process ended
-        log: the end of what it logged
+        log: end of the process's log
     """
 
     facts: Optional[dict[str, Any]] = None
@@ -69,7 +69,7 @@ class Outcome:
 
 
 class _LimitError(Exception):
-    """A limit that the process went over."""
+    """The process exceeded a limit."""
 
 
 class Attempt:
@@ -77,11 +77,11 @@ class Attempt:
 
     Args:
         job: the image
-        name: of the attempt
-        decide: takes what the image is and `tick`, which it calls while it waits; returns the ImageId under
-            which the tables are to be written, None if the process is not to go on
-        wanted: tells whether the attempt is still wanted
-        told: is told how it goes: seconds, memory, rows
+        name: name of the attempt
+        decide: function of the image's identity and `tick`, which it calls while it waits; returns the
+            ImageId under which the tables are stored, None to stop the process
+        wanted: function that returns whether the attempt is still wanted
+        told: function that is called with the progress: seconds, memory, rows
     """
 
     def __init__(
@@ -99,10 +99,10 @@ class Attempt:
         self._start = self._told_at = time.monotonic()
 
     def run(self) -> Outcome:
-        """Runs it to its end, whatever that is.
+        """Runs the attempt to its end, successful or not.
 
         Raises:
-            StoppedError: it is not wanted any more; its process has ended
+            StoppedError: the attempt is no longer wanted; its process has ended
         """
         message = {
             "path": self._job.path,
@@ -127,7 +127,7 @@ class Attempt:
         return self._outcome
 
     def tick(self) -> None:
-        """Looks at the process and at who wants it; raises what ends the attempt."""
+        """Checks the process and whether the attempt is wanted; raises an exception to end the attempt."""
         limits, seconds = self._job.limits, time.monotonic() - self._start
         if not self._wanted():
             raise StoppedError
@@ -146,7 +146,7 @@ class Attempt:
             self._told({"seconds": round(seconds, 1), "memory": memory, "rows": self._rows})
 
     def _follow(self, process: Process) -> None:
-        """Takes what the process says, until it has nothing more to say."""
+        """Processes the messages of the process until its last one."""
         outcome = self._outcome
         while True:
             self.tick()
@@ -174,12 +174,12 @@ class Attempt:
 
 
 class Process:
-    """A process of `stackfleet.child`, and the line to it (a context).
+    """A process of `stackfleet.child`, and the message channel to it (a context).
 
-    It listens to a pipe whose other end only this process holds, so it ends when this one does.
+    The process reads from a pipe whose other end only this process holds, so it ends when this process does.
 
     Args:
-        log: where its log goes
+        log: file for the process's log
     """
 
     def __init__(self, log: IO[bytes]) -> None:
@@ -203,36 +203,36 @@ class Process:
         self.end()
 
     def tell(self, message: dict[str, Any]) -> None:
-        """Sends a message; one that has ended gets none."""
+        """Sends a message; a process that has ended gets none."""
         assert self._child.stdin is not None
         with contextlib.suppress(OSError):
             self._child.stdin.write(json.dumps(message).encode() + b"\n")
             self._child.stdin.flush()
 
     def hear(self, seconds: Optional[float] = None) -> Optional[dict[str, Any]]:
-        """Returns the next message, `ended` if there will be none; None if there was none in the time."""
+        """Returns the next message, `ended` if no more will come; None if none came in the time."""
         try:
             return self._heard.get(timeout=seconds)
         except queue.Empty:
             return None
 
     def memory(self) -> int:
-        """Returns the bytes of resident memory of the process and of all that it has started."""
+        """Returns the resident memory in bytes of the process and all processes that it started."""
         total = 0
-        for each in self._family():
+        for member in self._family():
             with contextlib.suppress(psutil.Error):
-                total += each.memory_info().rss
+                total += member.memory_info().rss
         return total
 
     def written(self) -> int:
-        """Returns the bytes of its log."""
+        """Returns the size of its log in bytes."""
         return os.fstat(self._log.fileno()).st_size
 
     def end(self, patience: float = 0) -> str:
-        """Ends the process and all that it has started; returns how it ended.
+        """Ends the process and all processes that it started; returns how it ended.
 
         Args:
-            patience: seconds in which it may end by itself
+            patience: seconds in which the process may end by itself
         """
         if self._child.returncode is None:
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -242,11 +242,12 @@ class Process:
         return f"signal {-code}" if code < 0 else f"{code}"
 
     def _kill(self) -> None:
-        # Its number is its own until it was waited for; what it has started is in its group.
+        # The process ID is not reused until it was waited for; the processes that it started are in its
+        # group.
         if self._child.returncode is None:
-            for each in reversed(self._family()):
+            for member in reversed(self._family()):
                 with contextlib.suppress(psutil.Error):
-                    each.kill()
+                    member.kill()
             if hasattr(os, "killpg"):
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(self._child.pid, signal.SIGKILL)
@@ -269,18 +270,18 @@ class Process:
 
 
 def environment(known: Mapping[str, str]) -> dict[str, str]:
-    """Returns the environment of a process: PYTHONPATH keeps its absolute folders only.
+    """Returns the environment of a process: of PYTHONPATH only the absolute folders are kept.
 
-    Python takes an empty entry, such as an unset variable leaves, and a relative one for the current folder.
+    Python takes an empty entry, as an unset variable leaves it, or a relative one as the current folder.
 
     Args:
         known: the environment of this process
     """
-    made = dict(known)
-    if "PYTHONPATH" in made:
-        kept = filter(os.path.isabs, made["PYTHONPATH"].split(os.pathsep))
-        made["PYTHONPATH"] = os.pathsep.join(kept)
-    return made
+    variables = dict(known)
+    if "PYTHONPATH" in variables:
+        absolute_folders = filter(os.path.isabs, variables["PYTHONPATH"].split(os.pathsep))
+        variables["PYTHONPATH"] = os.pathsep.join(absolute_folders)
+    return variables
 
 
 def tail(log: IO[bytes]) -> str:

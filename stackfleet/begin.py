@@ -1,11 +1,11 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The file that Python is given as the program of a process of `stackfleet.child`.
+"""The program file with which Python starts a process of `stackfleet.child`.
 
     python .../stackfleet/begin.py FOLDER
 
-Python puts the current folder first on its path for `-c` and `-m`, and evidence may lie there. For a file, it
-puts the folder of the file there. FOLDER has the packages of the process that started this one.
+With `-c` and `-m` Python puts the current folder, where evidence may lie, first on its path. For a file it
+puts the file's folder there. FOLDER contains the packages of the parent process.
 """
 
 import os
@@ -13,7 +13,7 @@ import sys
 
 
 def main() -> None:
-    """Imports the packages from FOLDER, and does the work."""
+    """Imports the packages from FOLDER, and runs `stackfleet.child`."""
     mine, packages = os.path.dirname(os.path.abspath(__file__)), sys.argv[1]
     path = [each for each in sys.path if each != mine]
     sys.path[:] = path if packages in path else [packages, *path]

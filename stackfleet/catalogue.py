@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The manifests of a lake as a table: what became of each image."""
+"""The manifests of a lake as a table: the state of each image."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .contents import Contents, Damaged
 from .layout import manifest_file
 
 MANIFESTS = "manifests"
-"""The view of all manifests, those of images that failed or are damaged too."""
+"""Name of the view of all manifests, including failed and damaged images."""
 
 DAMAGED = "damaged"
 """The status of an image whose files do not agree with its manifest."""
@@ -54,26 +54,26 @@ _COLUMNS: dict[str, Any] = {
     "started": pa.timestamp("us", tz="UTC"),
     "ended": pa.timestamp("us", tz="UTC"),
 }
-"""What the view has of a manifest."""
+"""The columns of the view, taken from manifests."""
 
 
 def table(contents: Contents) -> Any:
-    """Returns the view as an Arrow table, which has the damaged images, too."""
+    """Returns the view as an Arrow table, including damaged images."""
     rows: Sequence[Mapping[str, Any]] = [*contents.manifests, *map(_of_damaged, contents.damaged)]
     return pa.table(
-        [pa.array([_value(each.get(name), kind) for each in rows], kind) for name, kind in _COLUMNS.items()],
+        [pa.array([_value(row.get(name), kind) for row in rows], kind) for name, kind in _COLUMNS.items()],
         names=list(_COLUMNS),
     )
 
 
 def view(lake: str, contents: Contents) -> str:
-    """Returns the statement that makes the view for DuckDB's own command line, damaged images apart."""
+    """Returns the statement that creates the view in DuckDB's own command line, without damaged images."""
     kinds = {name: _sql(kind) for name, kind in _COLUMNS.items()}
     if not contents.manifests:
         empty = ", ".join(f'NULL::{kind} AS "{name}"' for name, kind in kinds.items())
         return f"CREATE VIEW {MANIFESTS} AS SELECT {empty} WHERE false"
     columns = ", ".join(f"\"{name}\": '{kind}'" for name, kind in kinds.items())
-    files = listed([str(manifest_file(lake, each["image_id"])) for each in contents.manifests])
+    files = listed([str(manifest_file(lake, manifest["image_id"])) for manifest in contents.manifests])
     return (
         f"CREATE VIEW {MANIFESTS} AS SELECT * FROM read_json({files}, "
         f"format = 'unstructured', maximum_object_size = 268435456, columns = {{{columns}}})"
@@ -81,18 +81,18 @@ def view(lake: str, contents: Contents) -> str:
 
 
 def quoted(text: str) -> str:
-    """Returns a text as SQL writes it."""
+    """Returns a text as an SQL literal."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def listed(texts: Sequence[str]) -> str:
-    """Returns texts as SQL writes a list of them."""
+    """Returns texts as an SQL list."""
     return f"[{', '.join(map(quoted, texts))}]"
 
 
 def _of_damaged(damaged: Damaged) -> dict[str, Any]:
-    known = damaged.manifest or {}
-    return {**known, "image_id": damaged.image_id, "status": DAMAGED, "reason": damaged.reason}
+    manifest = damaged.manifest or {}
+    return {**manifest, "image_id": damaged.image_id, "status": DAMAGED, "reason": damaged.reason}
 
 
 def _value(value: Any, kind: Any) -> Any:
@@ -107,13 +107,13 @@ _SQL = {"string": "VARCHAR", "int64": "BIGINT", "double": "DOUBLE", "timestamp[u
 
 
 def _sql(kind: Any) -> str:
-    """Returns the name that DuckDB has for a type of Arrow."""
+    """Returns DuckDB's name of an Arrow type."""
     if pa.types.is_map(kind):
         return f"MAP({_sql(kind.key_type)}, {_sql(kind.item_type)})"
     if pa.types.is_list(kind):
         return f"{_sql(kind.value_type)}[]"
     if pa.types.is_struct(kind):
-        return f"STRUCT({', '.join(f'{_named(each.name)} {_sql(each.type)}' for each in kind)})"
+        return f"STRUCT({', '.join(f'{_named(field.name)} {_sql(field.type)}' for field in kind)})"
     return _SQL[str(kind)]
 
 

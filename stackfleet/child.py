@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The process that reads one image. It takes lines of JSON on its input and writes such on its output.
+"""The process that reads one image. Its input and output are lines of JSON.
 
     in   {"path": ..., "lake": ..., "attempt": ..., "reading": {...}}
     out  {"identified": {"image_id": ..., "files": [...]}}
@@ -8,7 +8,8 @@
     out  {"rows": 4096}                                         now and then
     out  {"done": {...}} or {"failed": {"reason": ..., "final": true}}
 
-When its input ends, whoever started it is gone, and it ends at once, with all that it has started.
+The end of the input means that the parent process is gone. This process then ends at once, with all processes
+that it started.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ _TRIES, _PAUSE = 50, 0.1
 
 
 class Line:
-    """The line to whoever started this process.
+    """The message channel to the parent process.
 
-    Output goes elsewhere from here on: what libraries print must not get between the messages.
+    Standard output is redirected from here on: the output of libraries must not mix with the messages.
     """
 
     def __init__(self) -> None:
@@ -46,7 +47,7 @@ class Line:
         threading.Thread(target=self._listen, daemon=True).start()
 
     def hear(self) -> dict[str, Any]:
-        """Returns the next message; waits for it."""
+        """Waits for the next message and returns it."""
         return self._heard.get()
 
     def tell(self, **message: Any) -> None:
@@ -55,38 +56,38 @@ class Line:
         self._out.flush()
 
     def _listen(self) -> None:
-        held = b""
+        pending = b""
         while True:
             data = os.read(0, 1 << 16)
             if not data:
                 end_all()
-            *lines, held = (held + data).split(b"\n")
+            *lines, pending = (pending + data).split(b"\n")
             for line in lines:
                 self._heard.put(json.loads(line))
 
 
 def end_all() -> None:
-    """Ends this process and all that it has started."""
+    """Ends this process and all processes that it started."""
     if hasattr(os, "killpg") and os.getpgrp() == os.getpid():
         os.killpg(os.getpgrp(), signal.SIGKILL)
     os._exit(1)
 
 
 def end_with_parent() -> None:
-    """Asks Linux to end this process with the thread that started it.
+    """Asks Linux to end this process together with the thread that started it.
 
-    What holds Python's lock, such as one long search by a regular expression, keeps the thread that listens
-    from running.
+    Code that holds Python's global lock, such as one long regular expression search, keeps the listening
+    thread from running.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_END_WITH_PARENT, signal.SIGKILL)
 
 
 def use_cache(folder: Optional[str], lake: str) -> None:
-    """Tells Volatility where its cache is, before anything of it is imported that looks there.
+    """Sets Volatility's cache folder, before any module of Volatility is imported that uses it.
 
     Args:
-        folder: the cache; None for that of the lake
+        folder: path of the cache; None for the cache of the lake
         lake: folder of the lake
     """
     from volatility3.framework import constants
@@ -98,13 +99,13 @@ def use_cache(folder: Optional[str], lake: str) -> None:
         folder = str(make_folder(pathlib.Path(lake), *cache_names()))
     os.makedirs(folder, exist_ok=True)
     constants.CACHE_PATH = folder
-    for left in reversed(range(_TRIES)):
+    for tries_left in reversed(range(_TRIES)):
         try:
             importlib.import_module("volatility3.schemas")
             return
         except ValueError:
-            # Another process is just writing the list of tables that were found to be valid.
-            if not left:
+            # Another process is writing the list of validated tables at this moment.
+            if not tries_left:
                 raise
             time.sleep(_PAUSE)
 
@@ -132,10 +133,10 @@ def read(line: Line, job: dict[str, Any]) -> None:
     try:
         with Warnings() as warnings:
             tables = ImageTables(opened(job["path"]), options)
-            known = tables.identity()
-            line.tell(identified=known)
+            identity = tables.identity()
+            line.tell(identified=identity)
             image_id = line.hear()["image_id"]
-            if image_id != known["image_id"]:
+            if image_id != identity["image_id"]:
                 tables.rename(image_id)
             files = TableFiles(job["lake"], image_id, job["attempt"])
             facts = tables.write(files, warnings, told)
@@ -148,7 +149,7 @@ def read(line: Line, job: dict[str, Any]) -> None:
 
 
 def check(line: Line, job: dict[str, Any]) -> None:
-    """Says which versions the plugins and Volatility have, and fills Volatility's cache of symbol tables."""
+    """Reports the versions of the plugins and Volatility, and fills the cache of symbol tables."""
     from .job import reading
 
     options = reading(job["reading"])
@@ -168,7 +169,7 @@ def check(line: Line, job: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Does the work that the first message names."""
+    """Performs the job in the first message."""
     end_with_parent()
     line = Line()
     logging.basicConfig(
@@ -177,7 +178,7 @@ def main() -> None:
     job = line.hear()
     (check if job.get("check") else read)(line, job)
     sys.stderr.flush()
-    # The thread that listens is in a call of the system: an orderly end would wait for it.
+    # The listening thread is in a system call: an orderly exit would wait for it.
     os._exit(0)
 
 

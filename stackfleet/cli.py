@@ -29,43 +29,45 @@ _TIMES = {"": 1, "s": 1, "m": 60, "h": 3600}
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Runs a command; returns the exit code."""
     for stream in (sys.stdout, sys.stderr):
-        # A code page, as that of a pipe on Windows, lacks letters that names have.
+        # A code page, such as a pipe's on Windows, lacks letters that names contain.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     parser = _parser()
-    asked = parser.parse_args(arguments)
-    asked.called = asked.lake
+    options = parser.parse_args(arguments)
+    options.called = options.lake
     try:
-        # A lake in object storage is asked and written by a copy of it.
-        with mirrored(asked.lake, asked.command in _WRITING) as folder:
-            asked.lake = folder
-            return int(asked.command(asked))
+        # A lake in object storage is queried and written through a local copy.
+        with mirrored(options.lake, options.command in _WRITING) as folder:
+            options.lake = folder
+            return int(options.command(options))
     except (LakeError, WrongUseError) as error:
-        said = str(error) if asked.lake == asked.called else str(error).replace(asked.lake, asked.called)
-        print(f"stackfleet: {said}", file=sys.stderr)
+        message = (
+            str(error) if options.lake == options.called else str(error).replace(options.lake, options.called)
+        )
+        print(f"stackfleet: {message}", file=sys.stderr)
         return exits.WRONG_USE
     except KeyboardInterrupt:
         print("stackfleet: interrupted", file=sys.stderr)
         return exits.INTERRUPTED
     except BrokenPipeError:
-        # Whoever read the output has seen enough. Python would complain when it closes it.
+        # The reader of the output closed it early. Python would complain when it closes its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return exits.DONE
 
 
 def quoted(path: str) -> str:
-    """Returns a path as the shell of this system takes it in a command."""
+    """Returns a path quoted for this system's shell."""
     return subprocess.list2cmdline([path]) if os.name == "nt" else shlex.quote(path)
 
 
 def quantity(units: dict[str, int], text: str) -> float:
-    """Returns a number with a unit behind it, such as `90m` or `2G`."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([a-z]?)i?b?", text.strip().lower())
-    if not found or found[2] not in units or not float(found[1]):
+    """Returns the value of a number with a unit, such as `90m` or `2G`."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([a-z]?)i?b?", text.strip().lower())
+    if not match or match[2] not in units or not float(match[1]):
         raise argparse.ArgumentTypeError(
             f"{text} is not a number above 0 with one of {' '.join(units)} behind it"
         )
-    return float(found[1]) * units[found[2]]
+    return float(match[1]) * units[match[2]]
 
 
 def seconds(text: str) -> float:
@@ -92,8 +94,8 @@ def _parser() -> argparse.ArgumentParser:
     asking.add_to(commands, count)
     _add_forget(commands)
     _add_compact(commands)
-    for each in (parser, *commands.choices.values()):
-        each.epilog = exits.HELP
+    for command in (parser, *commands.choices.values()):
+        command.epilog = exits.HELP
     return parser
 
 
@@ -125,10 +127,10 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         action="store_true",
         help="read all tables of the lake, and images again whose tables changed",
     )
-    kept = run.add_argument_group("what the manifests say")
-    kept.add_argument("--case", default="", help="name of the case")
-    kept.add_argument("--note", default="", help="any text")
-    kept.add_argument("--sha256", action="store_true", help="read all files for their SHA-256")
+    custody_group = run.add_argument_group("what the manifests say")
+    custody_group.add_argument("--case", default="", help="name of the case")
+    custody_group.add_argument("--note", default="", help="any text")
+    custody_group.add_argument("--sha256", action="store_true", help="read all files for their SHA-256")
     reading = run.add_argument_group("how images are read (see windows.traces)")
     for name in ("carve", "scan-stacks", "scan-threads", "scan-processes", "processors", "fetch-symbols"):
         reading.add_argument(f"--{name}", action="store_true")
@@ -148,15 +150,15 @@ def _add_forget(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     forget.add_argument("images", nargs="+", metavar="IMAGE", help="whole ImageId, path or name of a file")
 
 
-def _forget(asked: argparse.Namespace) -> int:
+def _forget(options: argparse.Namespace) -> int:
     from .forgetting import forget
 
-    lake, run = Lake(asked.lake), f"stackfleet-{uuid.uuid4().hex}"
+    lake, run = Lake(options.lake), f"stackfleet-{uuid.uuid4().hex}"
     with lake.alone():
         _mend(lake)
-        found = forget(lake, asked.images, run)
-        lake.record(run, {**_asked(), "forgotten": found})
-    for image_id, called in found.items():
+        removed = forget(lake, options.images, run)
+        lake.record(run, {**_asked(), "forgotten": removed})
+    for image_id, called in removed.items():
         print(f"{image_id} is forgotten: {called}")
     return exits.DONE
 
@@ -168,22 +170,22 @@ def _add_compact(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     compact.add_argument("lake", metavar="LAKE", help="folder of the lake")
 
 
-def _compact(asked: argparse.Namespace) -> int:
+def _compact(options: argparse.Namespace) -> int:
     from .merging import merge
 
-    lake, run = Lake(asked.lake), f"stackfleet-{uuid.uuid4().hex}"
+    lake, run = Lake(options.lake), f"stackfleet-{uuid.uuid4().hex}"
     with lake.alone():
         _mend(lake)
         lake.record(run, _asked())
         print(f"{merge(lake, run, everything=True)} images are in one batch of files now")
         damaged = lake.contents().damaged
-    for each in damaged:
-        print(f"stackfleet: left as it is: {each.called}: {each.reason}", file=sys.stderr)
+    for image in damaged:
+        print(f"stackfleet: left as it is: {image.called}: {image.reason}", file=sys.stderr)
     return exits.INCOMPLETE if damaged else exits.DONE
 
 
 def _mend(lake: Lake) -> None:
-    """Makes logs anew that cannot be read, and says so."""
+    """Rebuilds logs that cannot be read, and reports it."""
     for table in lake.mend():
         print(
             f"stackfleet: the log of the table {table} could not be read, and was made anew", file=sys.stderr
@@ -191,84 +193,86 @@ def _mend(lake: Lake) -> None:
     lake.clean()
 
 
-def _settings(asked: argparse.Namespace) -> Settings:
+def _settings(options: argparse.Namespace) -> Settings:
     reading = Reading(
-        plugin_dirs=folders(asked.plugin_dirs),
-        symbol_dirs=folders(asked.symbol_dirs),
-        cache_path=asked.cache_path and absolute(asked.cache_path),
-        offline=asked.offline,
-        fetch_symbols=asked.fetch_symbols,
-        carve=asked.carve,
-        scan_stacks=asked.scan_stacks,
-        scan_threads=asked.scan_threads,
-        scan_processes=asked.scan_processes,
-        processors=asked.processors,
-        sha256=asked.sha256,
-        binaries=_binaries(asked.binaries),
+        plugin_dirs=folders(options.plugin_dirs),
+        symbol_dirs=folders(options.symbol_dirs),
+        cache_path=options.cache_path and absolute(options.cache_path),
+        offline=options.offline,
+        fetch_symbols=options.fetch_symbols,
+        carve=options.carve,
+        scan_stacks=options.scan_stacks,
+        scan_threads=options.scan_threads,
+        scan_processes=options.scan_processes,
+        processors=options.processors,
+        sha256=options.sha256,
+        binaries=_binaries(options.binaries),
     )
-    kept = Custody(custody.shown(asked.case), custody.shown(asked.note), f"stackfleet-{uuid.uuid4().hex}")
-    limits = Limits(asked.timeout, asked.memory, asked.retries)
-    return Settings(reading, limits, kept, asked.retry_failed)
+    run_custody = Custody(
+        custody.shown(options.case), custody.shown(options.note), f"stackfleet-{uuid.uuid4().hex}"
+    )
+    limits = Limits(options.timeout, options.memory, options.retries)
+    return Settings(reading, limits, run_custody, options.retry_failed)
 
 
 def _binaries(text: str) -> tuple[str, ...]:
     """Returns the folders of --binaries.
 
     Raises:
-        WrongUseError: one of them is none
+        WrongUseError: one of them is no folder
     """
-    found = folders(text)
-    for folder in found:
+    paths = folders(text)
+    for folder in paths:
         if not os.path.isdir(folder):
             raise WrongUseError(f"--binaries: there is no folder {custody.shown(folder)}")
-    return found
+    return paths
 
 
-def _run(asked: argparse.Namespace) -> int:
-    # What asks a lake needs none of this, and starts faster without it.
+def _run(options: argparse.Namespace) -> int:
+    # Commands that query a lake need none of this, and start faster without it.
     from .joining import CheckFailedError, RefusedError, checked
 
-    if asked.scheduler is not None and is_remote(asked.called):
-        raise WrongUseError(f"--scheduler: workers write to the lake, and {asked.called} is no folder")
-    if asked.retries < 0:
-        raise WrongUseError(f"--retries is {asked.retries}: it takes 0 or more")
-    inputs, settings = look(asked.images), _settings(asked)
+    if options.scheduler is not None and is_remote(options.called):
+        raise WrongUseError(f"--scheduler: workers write to the lake, and {options.called} is no folder")
+    if options.retries < 0:
+        raise WrongUseError(f"--retries is {options.retries}: it takes 0 or more")
+    inputs, settings = look(options.images), _settings(options)
     for path, why in inputs.unread.items():
         print(f"stackfleet: {custody.shown(path)} {why}", file=sys.stderr)
     try:
-        lake = Lake(asked.lake, create=True)
+        lake = Lake(options.lake, create=True)
         try:
-            found = checked(settings.reading, absolute(asked.lake))
+            found_versions = checked(settings.reading, absolute(options.lake))
             with lake.alone():
-                missing = _read(asked, lake, inputs, settings, found)
+                missing = _read(options, lake, inputs, settings, found_versions)
         finally:
             if lake.made:
                 lake.remove_if_empty()
     except (CheckFailedError, RefusedError) as error:
         raise WrongUseError(str(error)) from error
     if missing:
-        where = quoted(asked.called)
+        where = quoted(options.called)
         print(f"{missing} images are not done; the reasons: stackfleet status {where}", file=sys.stderr)
     return exits.INCOMPLETE if missing or inputs.unread else exits.DONE
 
 
 def _read(
-    asked: argparse.Namespace, lake: Lake, inputs: Inputs, settings: Settings, found: dict[str, str]
+    options: argparse.Namespace, lake: Lake, inputs: Inputs, settings: Settings, found: dict[str, str]
 ) -> int:
-    """Reads what is to be read; returns how many images are not done."""
+    """Reads the planned images; returns how many of them are not done."""
     from . import engine
     from .merging import merge
     from .progress import Progress
 
     _mend(lake)
-    planned = plan(inputs.files, lake, settings, found, Depth.CONTENT if asked.verify else Depth.SIZE)
-    _say(planned, asked.called)
+    planned = plan(inputs.files, lake, settings, found, Depth.CONTENT if options.verify else Depth.SIZE)
+    _say(planned, options.called)
     missing = len(planned.failed)
     if planned.jobs:
         sizes = {job.path: job.size for job in planned.jobs}
-        workers = asked.workers or os.cpu_count() or 1
-        embedded = asked.scheduler is None
-        with engine.connected(asked.scheduler, workers) as client, Progress(sizes) as progress:
+        workers = options.workers or os.cpu_count() or 1
+        embedded = options.scheduler is None
+        with engine.connected(options.scheduler, workers) as client, Progress(sizes) as progress:
             unread = {custody.shown(path): why for path, why in inputs.unread.items()}
             lake.record(settings.custody.run, {**_asked(), "unread": unread})
             missing += engine.run(client, planned.jobs, lake, settings.reading, found, progress, embedded)
@@ -277,12 +281,12 @@ def _read(
 
 
 def _asked() -> dict[str, Any]:
-    """Returns what a lake keeps of a command line."""
-    return {"command": [custody.shown(each) for each in sys.argv], "started": custody.now()}
+    """Returns the parts of a command line that a lake records."""
+    return {"command": [custody.shown(argument) for argument in sys.argv], "started": custody.now()}
 
 
 def _say(planned: Plan, lake: str) -> None:
-    """Says what is passed over, what is read again, and what is wrong with the lake."""
+    """Reports the images that are skipped or read again, and the faults of the lake."""
     where = quoted(lake)
     if planned.done:
         print(f"{planned.done} images were done before", file=sys.stderr)

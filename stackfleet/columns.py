@@ -1,9 +1,10 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The Arrow schemas of a lake's tables, made from the dictionary of columns.
+"""The Arrow schemas of a lake's tables, built from the dictionary of columns.
 
-The tables of stacks and images are the flat tables of the plugins; those of findings and trap frames are what
-these plugins show. Files have these columns in the types that Delta has, and one more: see `stored`.
+The tables of stacks and images are the flat tables of the plugins; the tables of findings and trap frames
+have the columns of those plugins. Files have these columns in Delta's types, and one more column: see
+`stored`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _TYPES = {
 }
 
 MODULE_SET = pa.field("ModuleSet", pa.uint64())
-"""Of a stack: which versions of which modules are in its StackKey; null where none is."""
+"""Number of the set of module versions in a stack's StackKey; null if there is none."""
 
 
 def _field(column: Column) -> pa.Field:
@@ -39,7 +40,7 @@ def _field(column: Column) -> pa.Field:
 
 
 def _absent(plugin: str) -> list[pa.Field]:
-    """Returns the columns of a plugin that is no flat table: any cell may be absent."""
+    """Returns the columns of a plugin without a flat table: any cell may be absent."""
     return [_field(column._replace(nullable=True)) for column in tables.TABLES[plugin]]
 
 
@@ -87,25 +88,25 @@ SCHEMAS: dict[str, Any] = {
 """The Arrow schema of each table."""
 
 ATTEMPT = pa.field("Attempt", pa.string())
-"""The column of files that says which attempt at the image wrote a row: only one of them counts."""
+"""The column of files that names the attempt that wrote a row: only one attempt at an image counts."""
 
 
 def stored(table: str) -> Any:
     """Returns the schema of the files of a table.
 
-    Delta has no unsigned numbers: the signed ones of the same bits stand for them.
+    Delta has no unsigned numbers: signed numbers with the same bits are stored.
     """
-    fields = [pa.field(each.name, _signed(each.type), each.nullable) for each in SCHEMAS[table]]
+    fields = [pa.field(field.name, _signed(field.type), field.nullable) for field in SCHEMAS[table]]
     return pa.schema([*fields, ATTEMPT])
 
 
 def to_stored(table: str, batch: Any, attempt: str) -> Any:
-    """Returns rows as files have them.
+    """Returns rows in the form of files.
 
     Args:
-        table: its name
-        batch: an Arrow batch of the table's own schema
-        attempt: which attempt at the image wrote the rows
+        table: name of the table
+        batch: Arrow batch with the table's own schema
+        attempt: the attempt that wrote the rows
     """
     columns = [_viewed(column) for column in batch.columns]
     columns.append(pa.repeat(pa.scalar(attempt, ATTEMPT.type), batch.num_rows))

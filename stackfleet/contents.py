@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What is in a lake: the images that can be relied on, the others, and the files with their rows."""
+"""The contents of a lake: its sound images, its damaged images, and the files with their rows."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .manifests import Manifest
 
 @dataclasses.dataclass(frozen=True)
 class Damaged:
-    """An image of a lake that cannot be relied on.
+    """An image of a lake whose data cannot be relied on.
 
     Attributes:
-        image_id: by which its manifest is named, unprintable letters escaped
-        reason: what is wrong
-        manifest: what it says; None if it cannot be read
+        image_id: ImageId in the name of its manifest, unprintable letters escaped
+        reason: description of the damage
+        manifest: its manifest; None if it cannot be read
     """
 
     image_id: str
@@ -30,20 +30,20 @@ class Damaged:
 
     @property
     def called(self) -> str:
-        """What people know the image by, its path if that is known; a path may have any letter."""
-        said = self.image_id if self.manifest is None else f"{self.manifest['path']} ({self.image_id})"
-        return said if said.isprintable() else repr(said)
+        """The name of the image for people: its path if known, which may contain any letter."""
+        name = self.image_id if self.manifest is None else f"{self.manifest['path']} ({self.image_id})"
+        return name if name.isprintable() else repr(name)
 
 
 @dataclasses.dataclass(frozen=True)
 class Contents:
-    """What is in a lake.
+    """The contents of a lake.
 
     Attributes:
-        manifests: those with whose tables all is well, by ImageId in ascending order
-        damaged: the others
-        stored: the tables by name
-        entries: the catalogue, by ImageId
+        manifests: manifests of the images whose tables are sound, by ImageId in ascending order
+        damaged: the damaged images
+        stored: tables by name
+        entries: entries of the catalogue, by ImageId
     """
 
     manifests: list[Manifest]
@@ -52,35 +52,35 @@ class Contents:
     entries: Mapping[str, Entry]
 
     def only(self, manifest: Manifest) -> Contents:
-        """Returns the same with one image."""
+        """Returns the same contents with one image only."""
         return dataclasses.replace(self, manifests=[manifest], damaged=[])
 
     def files(self, table: str) -> list[str]:
-        """Returns the files with rows of the images, by their paths below the lake."""
-        stored, found = self.stored[table], set()
+        """Returns the files with rows of the images, as paths below the lake."""
+        stored, names = self.stored[table], set()
         for manifest in self._with_tables():
-            for each in stored.where(self.entries[manifest["image_id"]]):
-                if each.name not in stored.faults:
-                    found.add(f"{TABLES_FOLDER}/{table}/{each.name}")
-        return sorted(found)
+            for file in stored.where(self.entries[manifest["image_id"]]):
+                if file.name not in stored.faults:
+                    names.add(f"{TABLES_FOLDER}/{table}/{file.name}")
+        return sorted(names)
 
     def attempts(self, table: str) -> list[tuple[str, str]]:
-        """Returns (ImageId, attempt) of the rows that count; empty where the files have no others."""
+        """Returns (ImageId, attempt) of the rows that count; empty if the files contain no other rows."""
         stored, manifests = self.stored[table], self._with_tables()
         there = sum(stored.files[path.rpartition("/")[2]].rows for path in self.files(table))
-        if there == sum(each["tables"][table]["rows"] for each in manifests):
+        if there == sum(manifest["tables"][table]["rows"] for manifest in manifests):
             return []
-        return [(each["image_id"], each["attempt"]) for each in manifests]
+        return [(manifest["image_id"], manifest["attempt"]) for manifest in manifests]
 
     @property
     def counted(self) -> bool:
-        """Whether the table of keys is whole: else keys are to be counted anew, from the stacks."""
+        """Whether the table of keys is complete: if not, keys must be counted anew, from the stacks."""
         stored, manifests = self.stored[KEYS], self._with_tables()
-        where = [stored.where(self.entries[each["image_id"]]) for each in manifests]
-        files = {each.name for found in where for each in found}
+        where = [stored.where(self.entries[item["image_id"]]) for item in manifests]
+        files = {item.name for found in where for item in found}
         there = sum(stored.files[name].rows for name in files)
-        rows = sum(each["tables"][KEYS]["rows"] for each in manifests)
+        rows = sum(item["tables"][KEYS]["rows"] for item in manifests)
         return all(where) and not files & set(stored.faults) and there >= rows
 
     def _with_tables(self) -> list[Manifest]:
-        return [each for each in self.manifests if each["tables"]]
+        return [manifest for manifest in self.manifests if manifest["tables"]]

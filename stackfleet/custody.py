@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Which file is which: probes, digests of whole files, times as manifests have them."""
+"""The identity of files: probes, digests of whole files, times in the form of manifests."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ _NO_WAIT = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 
 
 
 def _opened(path: Union[str, pathlib.Path]) -> IO[bytes]:
-    """Returns a file to read; a pipe, which could keep its reader waiting for ever, is none.
+    """Returns a file opened for reading; a pipe, which could block its reader forever, is refused.
 
     Raises:
-        OSError: it is no file, or cannot be read
+        OSError: the path is no file, or cannot be read
     """
-    held = os.open(path, _NO_WAIT)
-    mode = os.fstat(held).st_mode
+    descriptor = os.open(path, _NO_WAIT)
+    mode = os.fstat(descriptor).st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISBLK(mode)):
-        os.close(held)
+        os.close(descriptor)
         raise OSError(errno.EINVAL, "it is no file", str(path))
-    return open(held, "rb")
+    return open(descriptor, "rb")
 
 
 def shown(text: str) -> str:
-    """Returns a path or an argument as a text that has a form in UTF-8: other bytes are escaped."""
+    """Returns a path or an argument as a text that UTF-8 can encode: other bytes are escaped."""
     return os.fsencode(text).decode("utf-8", "backslashreplace")
 
 
 def now() -> str:
-    """Returns the time in UTC as ISO 8601 has it."""
+    """Returns the time in UTC, in ISO 8601."""
     return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="microseconds")
 
 
@@ -49,7 +49,7 @@ def sha256(path: Union[str, pathlib.Path], tick: Callable[[], None] = lambda: No
 
     Args:
         path: the file
-        tick: is called now and then; may raise to end this
+        tick: function that is called regularly; may raise to end the computation
 
     Raises:
         OSError: the file cannot be read
@@ -65,7 +65,7 @@ def sha256(path: Union[str, pathlib.Path], tick: Callable[[], None] = lambda: No
 
 
 def probe(path: str) -> str:
-    """Returns a digest of the size, both ends and some pieces of a file: do two machines see the same one?
+    """Returns a digest of a file's size, ends and some pieces, to compare the file on two machines.
 
     Raises:
         OSError: the file cannot be read
@@ -80,17 +80,17 @@ def probe(path: str) -> str:
 
 
 def difference(path: str, size: int, seen: str) -> str:
-    """Returns in words how a file differs from what another machine saw; empty if it does not.
+    """Returns in words how a file differs from the file another machine saw; empty if it does not.
 
     Args:
         path: the file
-        size: its bytes there
-        seen: its probe there
+        size: size in bytes on the other machine
+        seen: probe on the other machine
     """
     try:
-        here = os.stat(path).st_size
-        if here != size:
-            return f"{path} has {here} bytes here, and {size} where the run was started"
+        size_here = os.stat(path).st_size
+        if size_here != size:
+            return f"{path} has {size_here} bytes here, and {size} where the run was started"
         if probe(path) != seen:
             return f"{path} has other content here than where the run was started"
     except OSError as error:

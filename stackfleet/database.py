@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""A lake as DuckDB sees it: a view for each table, over the files that manifests name and no others.
+"""A lake in DuckDB: a view for each table, over the files that manifests name and no others.
 
 with Database(Lake(folder)) as database:
     database.table("SELECT count(*) FROM traces")
@@ -30,20 +30,20 @@ CREATE OR REPLACE MACRO signed(number) AS
 UNSIGNED = """\
 CREATE OR REPLACE MACRO unsigned(number) AS
     CASE WHEN number < 0 THEN (number::HUGEINT + 18446744073709551616)::UBIGINT ELSE number::UBIGINT END"""
-"""Delta has no unsigned numbers: files have the signed ones of the same bits."""
+"""Delta has no unsigned numbers: files hold signed numbers with the same bits."""
 
 HALF = """\
 CREATE OR REPLACE MACRO half(key, place) AS
     signed(('0x' || (CASE WHEN regexp_full_match(key, '[0-9a-f]{32}') THEN key ELSE sha256(key) END)
             [16 * place + 1 : 16 * place + 16])::UBIGINT)"""
-"""Half of a key, as `keys.halves` has it."""
+"""Half of a key, as computed by `keys.halves`."""
 
 HOSTS = """\
 CREATE OR REPLACE VIEW hosts AS
 SELECT ImageId, Host, dense_rank() OVER (ORDER BY Host) AS HostNumber,
        signed(('0x' || sha256(Host)[1:16])::UBIGINT) AS HostKey
 FROM (SELECT ImageId, coalesce(upper(ComputerName), ImageId) AS Host FROM image)"""
-"""An image that does not say on which computer it was taken is a host of its own."""
+"""An image that does not record its computer counts as a host of its own."""
 
 KEYS_AGAIN = f"""\
 CREATE OR REPLACE VIEW keys AS
@@ -56,7 +56,7 @@ GROUP BY ImageId, StackKey, ShapeKey, ModuleSet, HostKey, Kind, Sure"""
 """The table of keys, counted from the stacks."""
 
 ROWS = 4096
-"""Rows that are held at a time where not all are."""
+"""The number of rows that are held at a time, if not all are."""
 
 
 _OF_QUERY = (
@@ -67,36 +67,36 @@ _OF_QUERY = (
     duckdb.OutOfMemoryException,
     duckdb.InterruptException,
 )
-"""Errors that a query has by itself, whatever is in the lake."""
+"""Errors caused by the query itself, whatever the lake contains."""
 
 
 class SqlError(Exception):
-    """DuckDB does not take a statement; the text says why.
+    """DuckDB rejects a statement; the text gives the reason.
 
     Attributes:
         of_files: whether files of the lake may be the cause
     """
 
     def __init__(self, error: Exception) -> None:
-        said = str(error)
-        if isinstance(error, duckdb.CatalogException) and "Table" in said:
-            said += f"\nThe views of a lake are {', '.join((*TABLES, MANIFESTS, 'hosts'))}."
-        super().__init__(said)
+        message = str(error)
+        if isinstance(error, duckdb.CatalogException) and "Table" in message:
+            message += f"\nThe views of a lake are {', '.join((*TABLES, MANIFESTS, 'hosts'))}."
+        super().__init__(message)
         self.of_files = isinstance(error, (duckdb.Error, OSError)) and not isinstance(error, _OF_QUERY)
 
 
 class Database:
-    """The views of a lake (a context). A query reaches the files of its views, and no other.
+    """The views of a lake (a context). A query can read the files of its views, and no others.
 
     Args:
         lake: the lake
-        memory: the most that DuckDB may hold, such as `1GB`; None for its own limit
-        threads: how many it uses; None for one a processor
-        contents: the images that the views have; None for all of the lake
+        memory: memory limit of DuckDB, such as `1GB`; None for its own limit
+        threads: number of threads; None for one per processor
+        contents: images of the views; None for all of the lake
 
     Attributes:
-        contents: these
-        images: how many of them are done
+        contents: images of the views
+        images: number of these images that are done
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Database:
         contents: Optional[Contents] = None,
     ) -> None:
         self.contents = lake.contents() if contents is None else contents
-        self.images = sum(each["status"] == DONE for each in self.contents.manifests)
+        self.images = sum(item["status"] == DONE for item in self.contents.manifests)
         self._files = {
             name: [str(lake.folder / path) for path in self.contents.files(name)] for name in TABLES
         }
@@ -121,11 +121,11 @@ class Database:
     def __enter__(self) -> Database:
         self._temporary = tempfile.TemporaryDirectory(prefix="stackfleet-")
         self._connection = duckdb.connect()
-        files = [each for names in self._files.values() for each in names]
+        files = [path for paths in self._files.values() for path in paths]
         try:
             for statement in (
                 *self._settings,
-                # Else it would be in the current folder.
+                # Otherwise DuckDB would put this folder into the current one.
                 f"SET temp_directory = {quoted(self._temporary.name)}",
                 f"SET allowed_paths = {listed(files)}",
                 "SET enable_external_access = false",
@@ -141,22 +141,25 @@ class Database:
         self._temporary.cleanup()
 
     def views(self, sql: str) -> list[str]:
-        """Returns the statements that make the views which a query may mention, that of manifests apart."""
+        """Returns the statements that create the views a query may mention, without `manifests`."""
         if not self.images:
             return []
         counted = self.contents.counted
-        wanted = {name for name in TABLES if _mentions(sql, (name,))}
-        hosts = _mentions(sql, ("hosts",)) or (KEYS in wanted and not counted)
-        wanted |= {IMAGE} if hosts else set()
-        wanted |= {TRACES} if KEYS in wanted and not counted else set()
-        made = [SIGNED, UNSIGNED, HALF]
-        made += [self._view(name) for name in TABLES if name in wanted and (name != KEYS or counted)]
-        made += [HOSTS] if hosts else []
-        return made + ([KEYS_AGAIN] if KEYS in wanted and not counted else [])
+        wanted_tables = {name for name in TABLES if _mentions(sql, (name,))}
+        hosts = _mentions(sql, ("hosts",)) or (KEYS in wanted_tables and not counted)
+        wanted_tables |= {IMAGE} if hosts else set()
+        wanted_tables |= {TRACES} if KEYS in wanted_tables and not counted else set()
+        statements = [SIGNED, UNSIGNED, HALF]
+        statements += [
+            self._view(name) for name in TABLES if name in wanted_tables and (name != KEYS or counted)
+        ]
+        statements += [HOSTS] if hosts else []
+        return statements + ([KEYS_AGAIN] if KEYS in wanted_tables and not counted else [])
 
     def _view(self, name: str) -> str:
-        # What an earlier version has read lacks the columns that the table has got since. The schema of each
-        # file must be read for that: the other tables have had their columns from the first version on.
+        # Files of an earlier version lack columns that the table `image` has since. Finding these requires
+        # reading the schema of each file; the other tables have had all their columns since the first
+        # version.
         more = ", union_by_name = true" if name == IMAGE else ""
         files = f"read_parquet({listed(self._files[name])}, hive_partitioning = false{more})"
         return (
@@ -165,18 +168,18 @@ class Database:
         )
 
     def script(self, sql: str) -> str:
-        """Returns a query with the views that it needs: DuckDB's own command line takes it as it is."""
-        made = [*self._settings]
+        """Returns a query with the views that it needs, to run in DuckDB's own command line."""
+        statements = [*self._settings]
         if _mentions(sql, (MANIFESTS,)):
-            made.append(catalogue.view(str(self._folder), self.contents))
-        return "".join(f"{statement};\n" for statement in (*made, *self.views(sql), sql))
+            statements.append(catalogue.view(str(self._folder), self.contents))
+        return "".join(f"{statement};\n" for statement in (*statements, *self.views(sql), sql))
 
     def table(self, sql: str) -> Any:
         """Returns the rows of a query as an Arrow table.
 
         Raises:
             LakeError: the lake has no image that is done
-            SqlError: DuckDB does not take the query
+            SqlError: DuckDB rejects the query
         """
         try:
             return self._relation(sql).to_arrow_table()
@@ -184,14 +187,14 @@ class Database:
             raise SqlError(error) from error
 
     def rows(self, sql: str, hexadecimal: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
-        """Yields the rows of a query in plain values; few are held at a time.
+        """Yields the rows of a query as plain values; few are held at a time.
 
         Args:
             sql: the query
             hexadecimal: Arrow types of columns whose numbers are written as hexadecimal text
 
         Raises:
-            LakeError, SqlError: see `table`; the query may fail when rows were yielded
+            LakeError, SqlError: see `table`; the query may fail after rows were yielded
         """
         try:
             yield from self._batches(sql, hexadecimal)
@@ -229,27 +232,27 @@ class Database:
 
 
 def one_of(column: str, values: Iterable[str]) -> str:
-    """Returns the condition that a column has one of some texts."""
+    """Returns the SQL condition that a column has one of several texts."""
     return f"{column} IN ({', '.join(map(quoted, values))})"
 
 
 def _columns(table: str) -> str:
-    """Returns what a view selects: the columns of a table in their own types."""
+    """Returns the select list of a view: the columns of a table in their own types."""
     from .columns import SCHEMAS
 
-    made = []
-    for each in SCHEMAS[table]:
-        kind, name = str(each.type), f'"{each.name}"'
+    columns = []
+    for field in SCHEMAS[table]:
+        kind, name = str(field.type), f'"{field.name}"'
         if kind == "uint64":
             name = f"unsigned({name}) AS {name}"
         elif kind.startswith("list<") and "uint64" in kind:
             name = f"list_transform({name}, lambda each: unsigned(each)) AS {name}"
-        made.append(name)
-    return ", ".join(made)
+        columns.append(name)
+    return ", ".join(columns)
 
 
 def _counting(attempts: Sequence[tuple[str, str]]) -> str:
-    """Returns the end of a view that has the rows of some attempts only; see `Contents.attempts`."""
+    """Returns the end of a view that restricts rows to some attempts; see `Contents.attempts`."""
     if not attempts:
         return ""
     if len(attempts) == 1:
@@ -260,6 +263,6 @@ def _counting(attempts: Sequence[tuple[str, str]]) -> str:
 
 
 def _mentions(sql: str, names: Iterable[str]) -> bool:
-    """Returns whether a query may mention a view: a name too many costs nothing but its text."""
+    """Returns whether a query may mention a view: an unneeded view costs nothing but its text."""
     lower = sql.lower()
     return any(name in lower for name in names)

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Runs images on Dask: on workers within this program, or on those of a scheduler that is there already."""
+"""Runs images on Dask: on workers within this program, or on the workers of an existing scheduler."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from .progress import Progress
 from .task import AttemptFailedError, lost, run_image
 
 CONNECT = 10
-"""Seconds in which a scheduler must answer, also one that was lost."""
+"""Seconds in which a scheduler must answer, also after its connection was lost."""
 
 LOOPBACK = "127.0.0.1:0"
-"""Any free port."""
+"""Address of a server on this machine, with any free port."""
 
 
 @contextlib.contextmanager
 def connected(scheduler: Optional[str], workers: int) -> Iterator[distributed.Client]:
-    """Yields a client of a scheduler, or of one within this program.
+    """Yields a client of an existing scheduler, or of one within this program.
 
     Args:
         scheduler: address of a scheduler; None for one within this program, whose workers are threads: each
             task has a process of its own
-        workers: how many of these
+        workers: number of these workers
 
     Raises:
         WrongUseError: there is no such scheduler
@@ -60,15 +60,15 @@ def connected(scheduler: Optional[str], workers: int) -> Iterator[distributed.Cl
 
 
 def _embedded(workers: int) -> distributed.LocalCluster:
-    """Returns a scheduler within this program, and a worker of so many threads."""
+    """Returns a scheduler within this program, with one worker of several threads."""
     with warnings.catch_warnings():
-        # Dask would rather not be asked for a worker without a dashboard.
+        # Dask warns about a worker without a dashboard.
         warnings.simplefilter("ignore", UserWarning)
         return distributed.LocalCluster(
             n_workers=1,
             threads_per_worker=workers,
             processes=False,
-            # Dask opens two servers in any case: here they serve nothing, to this machine only.
+            # Dask opens two servers in any case: here they serve nothing, and listen on this machine only.
             dashboard_address=LOOPBACK,
             worker_dashboard_address=LOOPBACK,
             scheduler_kwargs={"dashboard": False},
@@ -87,15 +87,15 @@ def run(
     progress: Progress,
     embedded: bool,
 ) -> int:
-    """Runs images; returns how many of them are not done.
+    """Runs images; returns the number of images that are not done.
 
     Args:
-        client: of a scheduler
+        client: client of a scheduler
         jobs: the images
-        lake: where their tables go
-        reading: how they are read
-        found: the client's versions
-        progress: is told how it goes
+        lake: lake to which the tables are written
+        reading: options for reading images
+        found: versions of the client
+        progress: display of the progress
         embedded: whether the workers are threads of this program
 
     Raises:
@@ -115,7 +115,7 @@ def run(
             missing += _enter([_ended(future, by_key[future.key], lake) for future in batch], lake, progress)
         return missing
     except CommClosedError:
-        # Before the first task there is nobody else to say so.
+        # If the scheduler is lost before the first task ends, nothing else reports it.
         for job in jobs:
             progress.ended(_unfinished(job))
         return len(jobs)
@@ -126,19 +126,19 @@ def run(
 
 
 def _enter(reports: Sequence[dict[str, Any]], lake: Lake, progress: Progress) -> int:
-    """Puts images that came to their end into the lake; returns how many of them are not done."""
-    manifests = [lake.manifest(each["manifest"]) for each in reports if "manifest" in each]
+    """Puts ended images into the lake; returns the number of images that are not done."""
+    manifests = [lake.manifest(item["manifest"]) for item in reports if "manifest" in item]
     try:
-        lake.enter([each for each in manifests if each is not None])
+        lake.enter([item for item in manifests if item is not None])
     except LakeError as error:
-        reports = [{**each, "status": "failed", "reason": str(error)} for each in reports]
-    return sum(not progress.ended(each) for each in reports)
+        reports = [{**item, "status": "failed", "reason": str(error)} for item in reports]
+    return sum(not progress.ended(item) for item in reports)
 
 
 def _ended(future: Any, job: Job, lake: Lake) -> dict[str, Any]:
-    """Takes the end of a task; returns its report."""
+    """Processes the end of a task; returns its report."""
     if future.status == "finished":
-        # The scheduler, which has the result, may go now.
+        # The scheduler holds the result, and may be lost at this moment.
         try:
             report: dict[str, Any] = future.result()
             return report
@@ -155,12 +155,12 @@ def _ended(future: Any, job: Job, lake: Lake) -> dict[str, Any]:
         reason = f"{type(error).__name__}: {error}"
     report = {"path": job.path, "status": "failed", "reason": reason}
     try:
-        made = lost(job, reason)
-        lake.keep(made)
+        image_manifest = lost(job, reason)
+        lake.keep(image_manifest)
     except OSError as failed:
         reason += f"; its manifest cannot be written: {failed.strerror or failed}"
         return {**report, "reason": reason}
-    return {**report, "manifest": made["image_id"]}
+    return {**report, "manifest": image_manifest["image_id"]}
 
 
 def _unfinished(job: Job) -> dict[str, Any]:

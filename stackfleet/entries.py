@@ -1,7 +1,9 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The catalogue of a lake: which attempt at each image counts, and its manifest. A row that no entry names is
-never shown, so that to replace an entry is to replace an image, in one step and in all tables.
+"""The catalogue of a lake: the attempt that counts for each image, and its manifest.
+
+A row that no entry names is never shown, so that replacing an entry replaces an image, in one step and in all
+tables.
 """
 
 from __future__ import annotations
@@ -18,10 +20,10 @@ from .tablelog import DataFile, LogError, TableLog
 
 _NAMES = ("ImageId", "Attempt", "Batch", "Manifest")
 MOST_FILES = 32
-"""Files of the catalogue, before they are made one."""
+"""The most files of the catalogue before they are merged."""
 MOST_ENTRIES = 1 << 22
 MOST_BYTES = 1 << 33
-"""Bytes of all manifests that are read."""
+"""The most bytes of all manifests that are read."""
 
 
 class Entry(NamedTuple):
@@ -29,8 +31,8 @@ class Entry(NamedTuple):
 
     Attributes:
         image_id: the image
-        attempt: the attempt that counts; empty if it failed
-        batch: which files of many images have its rows; empty where each table has a file of the attempt
+        attempt: the attempt that counts; empty if the image failed
+        batch: name of the files of many images with its rows; empty if each table has a file of the attempt
         manifest: the text of its manifest
     """
 
@@ -41,18 +43,18 @@ class Entry(NamedTuple):
 
 
 def entry(manifest: Manifest) -> Entry:
-    """Returns the entry of a manifest whose attempt was just made."""
+    """Returns the entry for the manifest of a new attempt."""
     return Entry(manifest["image_id"], manifest["attempt"], "", written(manifest).decode())
 
 
 class Entries:
-    """The catalogue as it was when it was read.
+    """The catalogue at the time when it was read.
 
     Args:
         lake: the folder of the lake
 
     Raises:
-        LogError: it cannot be read
+        LogError: the catalogue cannot be read
     """
 
     def __init__(self, lake: pathlib.Path) -> None:
@@ -62,9 +64,9 @@ class Entries:
         self.by_id: dict[str, Entry] = {}
         bytes_left = MOST_BYTES
         for file in self._files:
-            for found in self._read(file):
-                self.by_id[found.image_id] = found
-                bytes_left -= len(found.manifest)
+            for item in self._read(file):
+                self.by_id[item.image_id] = item
+                bytes_left -= len(item.manifest)
                 if bytes_left < 0 or len(self.by_id) > MOST_ENTRIES:
                     raise LogError(f"{CATALOGUE}: it has more than this program reads")
 
@@ -72,25 +74,25 @@ class Entries:
         """Adds or replaces entries and removes others, in one step.
 
         Raises:
-            LogError, OSError: it cannot be written
+            LogError, OSError: the catalogue cannot be written
         """
-        new = {each.image_id: each for each in add}
+        new = {item.image_id: item for item in add}
         gone = set(remove)
-        replaced = any(each in self.by_id for each in (*new, *gone))
-        kept = {name: each for name, each in self.by_id.items() if name not in gone}
+        replaced = any(item in self.by_id for item in (*new, *gone))
+        remaining = {name: item for name, item in self.by_id.items() if name not in gone}
         whole = replaced or len(self._files) >= MOST_FILES
-        self.by_id = {**kept, **new}
+        self.by_id = {**remaining, **new}
         rows = self.by_id if whole else new
         old = self._files if whole else []
-        made = [self._write(rows)] if rows else []
-        self._log.commit(_schema(), made, old)
-        self._files = [*(() if whole else self._files), *made]
-        for each in old:
-            folders.remove(self._lake, TABLES_FOLDER, CATALOGUE, each.name)
+        written_files = [self._write(rows)] if rows else []
+        self._log.commit(_schema(), written_files, old)
+        self._files = [*(() if whole else self._files), *written_files]
+        for item in old:
+            folders.remove(self._lake, TABLES_FOLDER, CATALOGUE, item.name)
 
     def unnamed(self) -> list[str]:
-        """Returns the names in the folder of the catalogue that its log does not name."""
-        named = {each.name for each in self._files}
+        """Returns the names of files in the catalogue's folder that its log does not name."""
+        named = {file.name for file in self._files}
         return [name for name in folders.listed(self._lake, TABLES_FOLDER, CATALOGUE) if name not in named]
 
     def _read(self, file: DataFile) -> list[Entry]:
@@ -103,7 +105,7 @@ class Entries:
                 raise LogError(f"{where} has not the bytes that its log says")
             with pq.ParquetFile(self._log.folder / file.name) as opened:
                 groups = range(opened.metadata.num_row_groups)
-                size = sum(opened.metadata.row_group(each).total_byte_size for each in groups)
+                size = sum(opened.metadata.row_group(group).total_byte_size for group in groups)
                 if opened.metadata.num_rows > MOST_ENTRIES or size > MOST_BYTES:
                     raise LogError(f"{where} has more than this program reads")
                 table = opened.read(list(_NAMES))
@@ -111,7 +113,7 @@ class Entries:
             raise LogError(f"{where} cannot be read ({type(error).__name__})") from error
         if any(table.schema.field(name).type != pa.string() for name in _NAMES):
             raise LogError(f"{where} has columns of other types")
-        columns = [[each or "" for each in table.column(name).to_pylist()] for name in _NAMES]
+        columns = [[group or "" for group in table.column(name).to_pylist()] for name in _NAMES]
         return list(map(Entry, *columns))
 
     def _write(self, entries: Mapping[str, Entry]) -> DataFile:

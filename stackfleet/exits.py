@@ -11,4 +11,4 @@ HELP = (
     "nothing, or the lake cannot be used; "
     f"{INCOMPLETE} some images are not done, or are damaged and left out; {INTERRUPTED} Ctrl-C."
 )
-"""Stands below the help of each command."""
+"""The text below the help of each command."""

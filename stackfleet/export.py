@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Stacks of a lake in the forms that other programs read."""
+"""Exports stacks of a lake in formats that other programs read."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from .timesketch import Events
 FOLDED, JSONL, SPEEDSCOPE, TIMESKETCH = "folded", "jsonl", "speedscope", "timesketch"
 
 _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
-"""Speedscope knows its own format by this text."""
+"""The text by which Speedscope recognises its own format."""
 
 _OFFSET = re.compile(r"(!.+)\+0x[0-9a-f]+$")
-"""Where in a function an address is: pictures merge all calls from one function."""
+"""The offset of an address within a function: flame graphs merge all calls from one function."""
 
 
 class Export:
-    """What is exported of a lake.
+    """An export of a lake.
 
     Args:
         database: the lake
-        table: of TABLES, for JSON lines
-        kinds: of the stacks; all when empty
+        table: one of TABLES, for JSON lines
+        kinds: kinds of the stacks; all when empty
     """
 
     def __init__(self, database: Database, table: str = TRACES, kinds: Sequence[str] = ()) -> None:
@@ -40,10 +40,10 @@ class Export:
         self._table = table
         self._where = one_of("Kind", kinds) if kinds else "true"
         self.said: list[str] = []
-        """What is to be said of what was left out or cut, when all is written."""
+        """Messages about left-out and truncated data, complete after all lines were written."""
 
     def lines(self, form: str) -> Iterator[str]:
-        """Yields the lines of a form."""
+        """Yields the lines of a format."""
         return LINES[form](self)
 
     def jsonl(self) -> Iterator[str]:
@@ -52,14 +52,14 @@ class Export:
         return map(output.json_line, self._database.rows(f"SELECT * FROM {self._table} WHERE {where}"))
 
     def folded(self) -> Iterator[str]:
-        """Yields the lines of which flame graphs are made: stacks outermost first, with their counts."""
+        """Yields the input of flame graph tools: stacks outermost first, with their counts."""
         for row in self._stacks():
             frames = (row["Host"], row["Process"], *_frames(row["Stack"]))
-            path = ";".join(output.visible(each.replace(";", ":")) for each in frames)
+            path = ";".join(output.visible(frame.replace(";", ":")) for frame in frames)
             yield f"{path} {row['Count']}"
 
     def speedscope(self) -> Iterator[str]:
-        """Yields a file of Speedscope: a profile for each image. Weights say how often a stack is there."""
+        """Yields a Speedscope file: a profile for each image, with the counts of stacks as weights."""
         numbers: dict[str, int] = {}
         yield f'{{"$schema": {json.dumps(_SCHEMA)}, "exporter": "stackfleet", "profiles": ['
         samples: list[list[int]] = []
@@ -71,11 +71,11 @@ class Export:
                 samples, weights, first = [], [], False
             image = row["ImageId"]
             frames = (row["Process"], *_frames(row["Stack"]))
-            samples.append([numbers.setdefault(each, len(numbers)) for each in frames])
+            samples.append([numbers.setdefault(frame, len(numbers)) for frame in frames])
             weights.append(row["Count"])
         if samples:
             yield _profile(image, samples, weights, first)
-        yield f'], "shared": {{"frames": {json.dumps([{"name": each} for each in numbers])}}}}}'
+        yield f'], "shared": {{"frames": {json.dumps([{"name": frame} for frame in numbers])}}}}}'
 
     def timesketch(self) -> Iterator[str]:
         """Yields events of Timesketch."""
@@ -106,7 +106,7 @@ def _frames(stack: str) -> list[str]:
 
 
 def _profile(name: str, samples: list[list[int]], weights: list[int], first: bool) -> str:
-    made = {
+    profile = {
         "type": "sampled",
         "name": name,
         "unit": "none",
@@ -115,4 +115,4 @@ def _profile(name: str, samples: list[list[int]], weights: list[int], first: boo
         "samples": samples,
         "weights": weights,
     }
-    return ("" if first else ",") + json.dumps(made)
+    return ("" if first else ",") + json.dumps(profile)

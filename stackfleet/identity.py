@@ -1,9 +1,9 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Which ImageId an image gets, when another one of a lake has its own already.
+"""Decides on the ImageId of an image whose own ImageId another image of the lake already has.
 
-An ImageId is made of parts of an image. Two images that differ elsewhere only have the same: before one of
-them is passed over as a copy, both are read whole.
+An ImageId is computed from parts of an image. Two images that differ only in other parts have the same
+ImageId: before one of them is skipped as a copy, both are read completely.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ Tick = Callable[[], None]
 
 @dataclasses.dataclass
 class Known:
-    """What is known of an image whose own ImageId another one has.
+    """The comparison of an image with another image that has the same ImageId.
 
     Attributes:
-        own: its own ImageId
-        of: path of the other one
-        compared: how they compare, in words
-        digests: SHA-256 of all files of this one
+        own: the image's own ImageId
+        of: path of the other image
+        compared: result of the comparison, in words
+        digests: SHA-256 of all files of the image
     """
 
     own: str
@@ -37,7 +37,7 @@ class Known:
     digests: list[str]
 
     def said(self) -> dict[str, Any]:
-        """Returns what the manifest says of it."""
+        """Returns the entry `identity` of the manifest."""
         return dataclasses.asdict(self)
 
 
@@ -46,12 +46,12 @@ class Identities:
 
     Args:
         job: the image
-        lake: where others are
-        lock: takes an ImageId and `tick`, and returns when no other task has it
+        lake: lake with the other images
+        lock: function of an ImageId and `tick`, which returns when no other task holds the ImageId
 
     Attributes:
-        known: set where another image has the same ImageId
-        copy: the manifest of the equal image, with this path added; None if there is none
+        known: the comparison; None unless another image has the same ImageId
+        copy: manifest of the equal image, with this path added; None if there is none
     """
 
     def __init__(self, job: Job, lake: Lake, lock: Callable[[str, Tick], None]) -> None:
@@ -60,11 +60,11 @@ class Identities:
         self.copy: Optional[Manifest] = None
 
     def decide(self, identified: dict[str, Any], tick: Tick) -> Optional[str]:
-        """Returns the ImageId; None if the image is a copy of one that was read.
+        """Returns the ImageId; None if the image is a copy of an image already read.
 
         Args:
-            identified: its own ImageId, and its files
-            tick: is called now and then, may raise
+            identified: the image's own ImageId, and its files
+            tick: function that is called regularly, and may raise
 
         Raises:
             OSError: a file of the image cannot be read
@@ -81,7 +81,7 @@ class Identities:
             return None
         image_id = other_id(own, digests)
         other = self._lake.whole(image_id)
-        # Its name is made of all its bytes: whoever has it is equal.
+        # This ImageId is computed from all bytes: another image with it is equal.
         if other is None or self._job.path == other["path"]:
             return image_id
         self.copy = self._copy_of(other)
@@ -98,16 +98,16 @@ CHANGED = "not compared: the file of the other one is gone or was changed since,
 
 
 def _compared(other: Manifest, digests: list[str], tick: Tick) -> str:
-    """Returns how an image compares with one that was read."""
-    kept = [file.get("sha256") for file in other["files"]]
+    """Returns the result of comparing an image with an image already read."""
+    recorded = [file.get("sha256") for file in other["files"]]
     if other["identity"] is not None:
-        kept = other["identity"]["digests"]
-    if not kept or None in kept:
+        recorded = other["identity"]["digests"]
+    if not recorded or None in recorded:
         try:
-            found = os.stat(other["path"])
-            if (found.st_size, found.st_mtime_ns) != (other["size"], other["modified"]):
+            info = os.stat(other["path"])
+            if (info.st_size, info.st_mtime_ns) != (other["size"], other["modified"]):
                 return CHANGED
-            kept = [custody.sha256(file["path"], tick) for file in other["files"]]
+            recorded = [custody.sha256(file["path"], tick) for file in other["files"]]
         except OSError:
             return CHANGED
-    return EQUAL if kept == digests else UNEQUAL
+    return EQUAL if recorded == digests else UNEQUAL

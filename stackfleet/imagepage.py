@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The page of one image of a lake, from its tables. It needs the plugins, which have the form of pages."""
+"""The page of one image of a lake, from its tables. It needs the plugins, which define its format."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ of_frames AS (
     FROM (SELECT DISTINCT {_SAME} FROM of_frames)
 )"""
 _DISTINCT = f"WITH {_FRAMES} SELECT * FROM numbered ORDER BY Number LIMIT {MAX_NAMES}"
-"""The distinct frames of an image. What stands for an address that cannot be read is its Status."""
+"""The distinct frames of an image. For an address that cannot be read its Status is shown."""
 
 _EQUAL = " AND ".join(f"n.{name} IS NOT DISTINCT FROM f.{name}" for name in _SAME.split(", "))
 _STACKS = f"""\
@@ -47,17 +47,17 @@ WITH {_FRAMES}, of_trace AS (
 SELECT Kind, PID, Process, TID, Owner, Count, Bytes, Unbacked, Status, TraceId, Frames
 FROM traces LEFT JOIN of_trace USING (TraceId)
 ORDER BY Kind, Process, PID, TID, TraceId"""
-"""Each stack, and its frames, innermost first: twice the number of the distinct frame, and 1 for a guess."""
+"""Each stack with its frames, innermost first: twice the number of the distinct frame, plus 1 for a guess."""
 
 
 _FINDINGS = "SELECT * FROM findings WHERE Severity"
 
 
 class ImagePage:
-    """What the page of an image says.
+    """The content of an image's page.
 
     Args:
-        database: the views of this image alone
+        database: views of this image alone
         manifest: the manifest of the image
     """
 
@@ -72,14 +72,14 @@ class ImagePage:
         """Returns the parts of the page.
 
         Args:
-            wanted: TraceIds of stacks that `stack` will be asked for
+            wanted: TraceIds of stacks that `stack` will return later
         """
         # The table has the order of windows.tracefindings.
-        found = list(self._database.rows(f"{_FINDINGS} IS NOT NULL LIMIT {MAX_FINDINGS}"))
-        self._read_stacks({*wanted, *(row["TraceId"] for row in found)})
-        for row in found:
-            made = card(row, self._kept.get(row["TraceId"], ()))
-            self._lists.finding(made, of_check(row["Finding"]))
+        rows = list(self._database.rows(f"{_FINDINGS} IS NOT NULL LIMIT {MAX_FINDINGS}"))
+        self._read_stacks({*wanted, *(row["TraceId"] for row in rows)})
+        for row in rows:
+            finding_card = card(row, self._kept.get(row["TraceId"], ()))
+            self._lists.finding(finding_card, of_check(row["Finding"]))
         for row in self._database.rows(f"{_FINDINGS} IS NULL LIMIT {MAX_FINDINGS}"):
             self._lists.unchecked(row["Finding"], _whose(row) + (row["Evidence"] or ""))
         total = self._database.value("SELECT count(Severity) FROM findings")
@@ -91,7 +91,7 @@ class ImagePage:
         }
 
     def stack(self, trace_id: str) -> list[str]:
-        """Returns the frames of a stack that `data` was told of, innermost first."""
+        """Returns the frames of a stack whose TraceId was passed to `data`, innermost first."""
         return self._lists.texts(self._kept.get(trace_id, ()))
 
     def _image(self) -> dict[str, Any]:
@@ -108,7 +108,7 @@ class ImagePage:
         return part
 
     def _read_stacks(self, wanted: Collection[str]) -> None:
-        """Takes all stacks; keeps the frames of those that are wanted, by TraceId."""
+        """Reads all stacks, and keeps the frames of the requested ones by TraceId."""
         lists, tree = self._lists, self._tree
         frames = list(self._database.rows(_DISTINCT))
         names: dict[int, int] = {}
@@ -158,30 +158,30 @@ class ImagePage:
         )
 
     def _shown(self, frames: list[dict[str, Any]], places: list[int]) -> Frames:
-        made = []
+        shown = []
         for place in places:
             number, guessed = divmod(place, 2)
             if number >= len(frames):
-                made.append((CUT, bool(guessed), False))
+                shown.append((CUT, bool(guessed), False))
             else:
                 frame = frames[number]
-                made.append((frame["Shown"], bool(guessed), frame["Backing"] in words.UNBACKED))
-        return self._lists.frames(made)
+                shown.append((frame["Shown"], bool(guessed), frame["Backing"] in words.UNBACKED))
+        return self._lists.frames(shown)
 
 
 def _whose(row: Mapping[str, Any]) -> str:
-    """Returns whose stacks were lost, as an image's page has it; nothing of a check that could not run."""
+    """Returns the process of lost stacks, as on an image's page; empty for a check that could not run."""
     if row["Finding"] != LOST_STACKS:
         return ""
     return LostIn(0, row["PID"], row["Process"]).words + ": "
 
 
 def card(row: dict[str, Any], frames: Frames) -> dict[str, Any]:
-    """Returns what a page says of a finding.
+    """Returns the card of a finding.
 
     Args:
-        row: of `questions.findings`
-        frames: the numbers of its stack's frames on the page
+        row: row of `questions.findings`
+        frames: numbers of the frames on the page
     """
     return {
         "severity": row["Severity"],
@@ -192,7 +192,7 @@ def card(row: dict[str, Any], frames: Frames) -> dict[str, Any]:
         "kind": row["Kind"],
         "symbol": row["Symbol"],
         "evidence": row["Evidence"] or "",
-        # What is seen in several stacks says so in its evidence.
+        # The evidence of a finding in several stacks states their number.
         "stacks": 1,
         "innocent": row["Innocent"] or "",
         "technique": row["Technique"] or "",
@@ -203,5 +203,5 @@ def card(row: dict[str, Any], frames: Frames) -> dict[str, Any]:
 
 
 def of_check(name: str) -> Optional[dict[str, str]]:
-    """Returns what pages say of a check; None for one that these plugins do not have."""
+    """Returns the texts of a check for pages; None for a check that these plugins lack."""
     return check_texts(check_named(name)) if name in CHECKS else None

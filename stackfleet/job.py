@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What a task is told: which image, how it is to be read, and within which limits."""
+"""The description of a task: the image, the options for reading it, and the limits."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-    """How images are read. Each field decides what tables hold: another one means that images are redone.
+    """The options for reading images. Each decides the content of tables: a new value redoes images.
 
     Attributes:
-        plugin_dirs: folders of plugins, before those of Volatility
-        symbol_dirs: folders of symbol tables, before those of Volatility
-        cache_path: where Volatility caches; None for a folder in the lake, one for each machine
+        plugin_dirs: folders of plugins, searched before Volatility's
+        symbol_dirs: folders of symbol tables, searched before Volatility's
+        cache_path: folder of Volatility's cache; None for a folder in the lake, one for each machine
         offline: whether Volatility downloads nothing at all
         fetch_symbols: whether symbols of user modules are downloaded
-        carve: freed and orphan traces, too
-        scan_stacks: stacks from trap frames that only a scan finds, too
-        scan_threads: threads that only a pool scan finds, too
-        scan_processes: processes that only a pool scan finds, too
-        processors: stacks of processors that were idle, too
+        carve: whether to add freed and orphan traces
+        scan_stacks: whether to add stacks from trap frames that only a scan finds
+        scan_threads: whether to add threads that only a pool scan finds
+        scan_processes: whether to add processes that only a pool scan finds
+        processors: whether to add stacks of idle processors
         sha256: whether all files of an image are hashed
         binaries: folders with files of modules
     """
@@ -46,22 +46,22 @@ class Reading:
     binaries: tuple[str, ...] = ()
 
     def digest(self) -> str:
-        """Returns what tells these options from others, that of the cache apart."""
-        said = dataclasses.asdict(dataclasses.replace(self, cache_path=None))
+        """Returns a digest of these options, except the cache folder."""
+        options = dataclasses.asdict(dataclasses.replace(self, cache_path=None))
         if not self.binaries:
-            # Lakes that were made before there was this option stay as they are.
-            del said["binaries"]
-        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
+            # The digest stays the same for lakes older than this option.
+            del options["binaries"]
+        return hashlib.sha256(json.dumps(options, sort_keys=True).encode()).hexdigest()[:16]
 
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """What an attempt at an image may take.
+    """The limits of an attempt at an image.
 
     Attributes:
-        seconds: None for no limit
-        memory: bytes of resident memory of the process and its children; None for no limit
-        retries: further attempts after one that failed in a way that may pass
+        seconds: time limit; None for no limit
+        memory: limit in bytes of resident memory of the process and its children; None for no limit
+        retries: number of further attempts after a failure that may be temporary
     """
 
     seconds: Optional[float] = None
@@ -71,11 +71,11 @@ class Limits:
 
 @dataclasses.dataclass(frozen=True)
 class Custody:
-    """What the manifest says of the run.
+    """The manifest's entries about the run.
 
     Attributes:
-        case: of --case
-        note: of --note
+        case: value of --case
+        note: value of --note
         run: name of the run
     """
 
@@ -86,18 +86,18 @@ class Custody:
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """One image.
+    """The job of reading one image.
 
     Attributes:
-        path: of the image, absolute
+        path: absolute path of the image
         size: of the file in bytes
         modified: its time of modification in ns
-        probe: what `custody.probe` says of its content
-        lake: folder of the lake, absolute
-        reading: how it is read
-        limits: what it may take
-        custody: what the manifest says of the run
-        replaces: ImageIds under which the path was read when the file had other content
+        probe: result of `custody.probe` for the file
+        lake: folder of the lake, absolute path
+        reading: options for reading the image
+        limits: limits of the attempt
+        custody: the manifest's entries about the run
+        replaces: ImageIds under which the path was read when the file had another content
     """
 
     path: str
@@ -112,20 +112,20 @@ class Job:
 
 
 def to_json(value: Any) -> dict[str, Any]:
-    """Returns a record as JSON has it."""
-    made: dict[str, Any] = dataclasses.asdict(value)
-    return made
+    """Returns a record in the form of JSON."""
+    record: dict[str, Any] = dataclasses.asdict(value)
+    return record
 
 
 def reading(said: dict[str, Any]) -> Reading:
-    """Returns options from their JSON, in which tuples are lists."""
+    """Returns options from their JSON form, in which tuples are lists."""
     plain: dict[str, Any] = {
-        name: tuple(each) if isinstance(each, list) else each for name, each in said.items()
+        name: tuple(value) if isinstance(value, list) else value for name, value in said.items()
     }
     return Reading(**plain)
 
 
 def plugin_folders(asked: tuple[str, ...]) -> list[str]:
-    """Returns the folders of plugins: those asked for, and that of the tree in which this package lies."""
-    beside = HERE.parent / "volatility3_plugins"
-    return [*asked, *([str(beside)] if beside.is_dir() else [])]
+    """Returns the folders of plugins: the requested folders, and the one in this package's source tree."""
+    tree_folder = HERE.parent / "volatility3_plugins"
+    return [*asked, *([str(tree_folder)] if tree_folder.is_dir() else [])]

@@ -1,8 +1,8 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What a worker of Dask is asked before it gets work, those too that join in the middle of a run.
+"""Checks each Dask worker before it gets work, including workers that join during a run.
 
-Each must have the same versions as the client, and see the same file at each path.
+Each worker must have the same versions as the client, and see the same file at each path.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from .job import Job, Reading, to_json
 from .task import PLUGIN
 
 MOST_SAID = 3
-"""Differences of paths that are named; of more the number is."""
+"""The most differing paths that are named; the others are counted."""
 
 
 class RefusedError(Exception):
-    """A worker that may not work on this run; the text names it and says why."""
+    """A worker that must not work on this run; the text names it and gives the reason."""
 
 
 class CheckFailedError(Exception):
-    """Plugins or Volatility cannot be used here; the text says why."""
+    """Plugins or Volatility cannot be used here; the text gives the reason."""
 
 
 def checked(reading: Reading, lake: str) -> dict[str, str]:
-    """Returns the versions of all packages here; a process as for an image says those of the plugins.
+    """Returns the versions of all packages here; a process like an image's finds the plugins'.
 
     Args:
-        reading: how images are read
-        lake: folder of the lake, absolute
+        reading: options for reading images
+        lake: folder of the lake, absolute path
 
     Raises:
         CheckFailedError: there are no plugins, or they cannot be imported
@@ -44,29 +44,29 @@ def checked(reading: Reading, lake: str) -> dict[str, str]:
     with tempfile.TemporaryFile() as log:
         with Process(log) as process:
             process.tell({"check": True, "reading": to_json(reading), "lake": lake})
-            said = process.hear() or {}
+            answer = process.hear() or {}
             process.end(1.0)
-        if "versions" not in said:
-            reason = said.get("failed", {}).get("reason") or tail(log).strip().rpartition("\n")[2]
+        if "versions" not in answer:
+            reason = answer.get("failed", {}).get("reason") or tail(log).strip().rpartition("\n")[2]
             raise CheckFailedError(
                 f"the plugins cannot be used: {reason} (--plugin-dirs says where they are)"
             )
-    return {**versions.of_packages(), **said["versions"]}
+    return {**versions.of_packages(), **answer["versions"]}
 
 
 class Joining(distributed.WorkerPlugin):
-    """Compares a worker with the client, when the run starts or the worker joins.
+    """Compares a worker with the client when the run starts or the worker joins.
 
     Args:
-        reading: how images are read
-        expected: the client's versions
+        reading: options for reading images
+        expected: versions of the client
         jobs: the images
-        topic: under which the client hears of a worker that is refused
-        embedded: whether workers are threads of the client: there is nothing to compare
+        topic: topic of the messages to the client about refused workers
+        embedded: whether workers are threads of the client, so that there is nothing to compare
 
     Attributes:
-        found: the worker's versions
-        refused: why it may not work; empty if it may
+        found: versions of the worker
+        refused: reason why the worker is refused; empty if it is not
     """
 
     name = PLUGIN
@@ -87,10 +87,10 @@ class Joining(distributed.WorkerPlugin):
         self._looked = embedded
 
     async def setup(self, worker: Any) -> None:
-        """Looks at a worker. One that was there before the run stays as it is; one that joins later goes."""
+        """Checks a worker. If it is refused, one that joined during the run is closed, others stay."""
         if self._looked:
             return
-        # A worker that is just starting runs the plugins before it sends its first sign of life.
+        # A starting worker runs the plugins before it sends its first heartbeat.
         late = not worker.periodic_callbacks["heartbeat"].is_running()
         self.refused = f"worker {worker.address}: still being looked at"
         said = await asyncio.to_thread(self._look)
@@ -105,19 +105,19 @@ class Joining(distributed.WorkerPlugin):
         asyncio.ensure_future(worker.close(nanny=True, reason=self.refused))  # noqa: RUF006
 
     def _look(self) -> str:
-        """Returns in words what is different here."""
-        said = versions.differences(self._expected, versions.of_packages(), versions.HERE)
-        if said:
-            return "; ".join(said)
+        """Returns in words what differs on this worker."""
+        different = versions.differences(self._expected, versions.of_packages(), versions.HERE)
+        if different:
+            return "; ".join(different)
         try:
             self.found = checked(self._reading, self._lake)
         except CheckFailedError as error:
             return str(error)
-        said = versions.differences(self._expected, self.found)
-        return "; ".join(filter(None, (*said, self._files_said())))
+        different = versions.differences(self._expected, self.found)
+        return "; ".join(filter(None, (*different, self._files_said())))
 
     def _files_said(self) -> str:
-        """Returns in words which paths lead to other files here."""
-        said = [text for text in (custody.difference(*each) for each in self._files) if text]
-        more = [f"and {len(said) - MOST_SAID} more paths"] if len(said) > MOST_SAID else []
-        return "; ".join(said[:MOST_SAID] + more)
+        """Returns in words which paths lead to other files on this worker."""
+        different = [text for text in (custody.difference(*probe) for probe in self._files) if text]
+        more = [f"and {len(different) - MOST_SAID} more paths"] if len(different) > MOST_SAID else []
+        return "; ".join(different[:MOST_SAID] + more)

@@ -1,9 +1,10 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The keys of an image's stacks, each once, and how often it is there. `rare` counts these, and no stacks.
+"""The distinct keys of an image's stacks with their counts. `rare` counts these instead of stacks.
 
-A key is 128 bits in hexadecimal. The table has it as two signed numbers, high half first: they are half of
-the text, and group faster. A text that is no such key stands for the first half of its SHA-256.
+A key is 128 bits in hexadecimal. The table stores it as two signed numbers, high half first, which take half
+the space of the text and are grouped faster. A text that is no such key is replaced by the first half of its
+SHA-256.
 """
 
 from __future__ import annotations
@@ -29,18 +30,18 @@ _READ = ("ImageId", "Schema", *_GROUPED[:4], "KeyQuality", "Incomplete", "Count"
 
 
 def halves(key: str) -> tuple[int, int]:
-    """Returns the two signed numbers that stand for a key."""
+    """Returns the two signed numbers of a key."""
     data = bytes.fromhex(key) if _KEY.fullmatch(key) else hashlib.sha256(key.encode("utf-8")).digest()
     return int.from_bytes(data[:8], "big", signed=True), int.from_bytes(data[8:16], "big", signed=True)
 
 
 def host_key(host: str) -> int:
-    """Returns the signed number that stands for a host: 8 bytes of the SHA-256 of its name."""
+    """Returns the signed number of a host: 8 bytes of the SHA-256 of its name."""
     return int.from_bytes(hashlib.sha256(host.encode("utf-8")).digest()[:8], "big", signed=True)
 
 
 def upper(name: str) -> str:
-    """Returns the name of a computer in capital letters, letter by letter as DuckDB's `upper` does it."""
+    """Returns the name of a computer in upper case, converted letter by letter like DuckDB's `upper`."""
     return "".join(letter.upper() if len(letter.upper()) == 1 else letter for letter in name)
 
 
@@ -48,8 +49,8 @@ def key_rows(traces: pathlib.Path, image: pathlib.Path) -> Iterator[list[Any]]:
     """Yields the columns of the table of keys, if the image has any stack.
 
     Args:
-        traces: the file of the image's stacks
-        image: the file that says what the image is
+        traces: file of the image's stacks
+        image: file of the facts about the image
     """
     rows = pq.read_table(traces, columns=list(_READ))
     if not rows.num_rows:
@@ -58,38 +59,41 @@ def key_rows(traces: pathlib.Path, image: pathlib.Path) -> Iterator[list[Any]]:
     image_id, schema = rows.column("ImageId")[0].as_py(), rows.column("Schema")[0].as_py()
     sure = pc.and_(pc.equal(rows.column("KeyQuality"), EXACT), pc.invert(rows.column("Incomplete")))
     rows = rows.append_column("Sure", pc.fill_null(sure, False))
-    made = rows.group_by(list(_GROUPED), use_threads=False).aggregate(
+    grouped = rows.group_by(list(_GROUPED), use_threads=False).aggregate(
         [("Kind", "count"), ("Count", "sum"), ("Unbacked", "max")]
     )
-    count = made.num_rows
-    stack, shape = (_columns(made.column(name)) for name in _GROUPED[:2])
-    known = {
+    count = grouped.num_rows
+    stack, shape = (_columns(grouped.column(name)) for name in _GROUPED[:2])
+    number_columns = {
         "ImageId": pa.repeat(pa.scalar(image_id, pa.string()), count),
         "Schema": pa.repeat(pa.scalar(schema, SCHEMAS[KEYS].field("Schema").type), count),
         "StackHigh": stack[0],
         "StackLow": stack[1],
         "ShapeHigh": shape[0],
         "ShapeLow": shape[1],
-        "ModuleSet": _whole(made.column("ModuleSet")).view(pa.uint64()),
+        "ModuleSet": _whole(grouped.column("ModuleSet")).view(pa.uint64()),
         "HostKey": pa.repeat(pa.scalar(host_key(upper(computer) if computer else image_id)), count),
-        "Stacks": _whole(made.column("Kind_count")),
-        "Count": _whole(made.column("Count_sum")),
-        "Unbacked": _whole(made.column("Unbacked_max")),
+        "Stacks": _whole(grouped.column("Kind_count")),
+        "Count": _whole(grouped.column("Count_sum")),
+        "Unbacked": _whole(grouped.column("Unbacked_max")),
     }
-    yield [known[name] if name in known else _whole(made.column(name)) for name in SCHEMAS[KEYS].names]
+    yield [
+        number_columns[name] if name in number_columns else _whole(grouped.column(name))
+        for name in SCHEMAS[KEYS].names
+    ]
 
 
 def _columns(keys: Any) -> tuple[Any, Any]:
-    """Returns the columns of the halves of keys."""
+    """Returns the two columns with the halves of keys."""
     encoded = _whole(keys).dictionary_encode()
-    made = [halves(each) for each in encoded.dictionary.to_pylist()]
-    high, low = (pa.array([each[half] for each in made], pa.int64()) for half in (0, 1))
+    values = [halves(value) for value in encoded.dictionary.to_pylist()]
+    high, low = (pa.array([value[half] for value in values], pa.int64()) for half in (0, 1))
     return high.take(encoded.indices), low.take(encoded.indices)
 
 
 def _whole(column: Any) -> Any:
     """Returns a column of a table as one array."""
-    found = column.combine_chunks()
-    if isinstance(found, pa.ChunkedArray):
-        found = pa.concat_arrays(found.chunks) if found.num_chunks else pa.array([], found.type)
-    return found
+    chunks = column.combine_chunks()
+    if isinstance(chunks, pa.ChunkedArray):
+        chunks = pa.concat_arrays(chunks.chunks) if chunks.num_chunks else pa.array([], chunks.type)
+    return chunks

@@ -1,10 +1,10 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""A lake: its catalogue, its tables, its custody, and what is left over.
+"""A lake: its catalogue, its tables, its custody records, and the removal of leftovers.
 
-An entry of the catalogue is replaced in one step. Whoever reads sees the one before or the one after, with
-all its rows. Each image stands for itself: what does not agree with its manifest is damaged, and harms no
-other.
+An entry of the catalogue is replaced in one step. A reader sees the entry before or the entry after, with all
+its rows. Each image is independent: an image that does not agree with its manifest is damaged, and affects no
+other image.
 """
 
 from __future__ import annotations
@@ -45,21 +45,21 @@ _END = ".json"
 
 
 class LakeError(Exception):
-    """A lake that cannot be used; the text says why."""
+    """A lake that cannot be used; the text gives the reason."""
 
 
 class Lake:
     """A lake in a folder.
 
     Args:
-        folder: where it is, or is to be
-        create: whether it is made where there is none
+        folder: path of the lake
+        create: whether to create the lake if there is none
 
     Attributes:
-        made: whether it was made just now
+        made: whether the lake was created by this call
 
     Raises:
-        LakeError: it is no folder of this machine, or there is none
+        LakeError: the path is no folder of this machine, or there is no lake
     """
 
     def __init__(self, folder: str, create: bool = False) -> None:
@@ -88,10 +88,10 @@ class Lake:
             folders.sync(path)
 
     def contents(self, depth: Depth = Depth.SIZE) -> Contents:
-        """Returns what is in the lake.
+        """Returns the contents of the lake.
 
         Args:
-            depth: how far the files of images are compared with their manifests
+            depth: how closely the files of images are compared with their manifests
 
         Raises:
             LakeError: the catalogue cannot be read
@@ -103,7 +103,7 @@ class Lake:
                 f"{self.folder}: its catalogue cannot be read: {error} (stackfleet run makes it anew)"
             ) from error
         stored = {name: StoredTable(self.folder, name) for name in TABLES}
-        known: list[Manifest] = []
+        parsed_manifests: list[Manifest] = []
         damaged: list[Damaged] = []
         for image_id in sorted(entries):
             try:
@@ -112,15 +112,15 @@ class Lake:
                 manifest = parsed(entries[image_id].manifest.encode(), image_id)
                 if manifest["attempt"] != entries[image_id].attempt:
                     raise ManifestError("its attempt is another than that in the catalogue")
-                known.append(manifest)
+                parsed_manifests.append(manifest)
             except ManifestError as error:
                 damaged.append(Damaged(_shown(image_id), f"manifest: {error}"))
         if depth > Depth.SIZE:
-            digests = self._digests(known) if depth >= Depth.CONTENT else {}
+            digests = self._digests(parsed_manifests) if depth >= Depth.CONTENT else {}
             for table in stored.values():
                 table.look(depth, digests)
-        found: list[Manifest] = []
-        for manifest in known:
+        sound: list[Manifest] = []
+        for manifest in parsed_manifests:
             at = entries[manifest["image_id"]]
             wrong = next(filter(None, (stored[name].fault(at, manifest) for name in manifest["tables"])), "")
             if not wrong and depth >= Depth.CONTENT:
@@ -128,64 +128,64 @@ class Lake:
             if wrong:
                 damaged.append(Damaged(at.image_id, wrong, manifest))
             else:
-                found.append(manifest)
+                sound.append(manifest)
         if depth >= Depth.CONTENT:
             for image_id in set(self._names()) - set(entries):
                 damaged.append(Damaged(_shown(image_id), "its manifest is not in the catalogue"))
             for name, table in stored.items():
-                for each in table.foreign:
-                    said = "the log of this table names a file that is none of its own"
-                    damaged.append(Damaged(_shown(f"{TABLES_FOLDER}/{name}: {each}"), said))
-        return Contents(found, damaged, stored, entries)
+                for foreign in table.foreign:
+                    fault = "the log of this table names a file that is none of its own"
+                    damaged.append(Damaged(_shown(f"{TABLES_FOLDER}/{name}: {foreign}"), fault))
+        return Contents(sound, damaged, stored, entries)
 
     def manifests(self) -> list[Manifest]:
-        """Returns the manifests with whose tables all is well; see `contents`."""
+        """Returns the manifests of the images with sound tables; see `contents`."""
         return self.contents().manifests
 
     def manifest(self, image_id: str) -> Optional[Manifest]:
-        """Returns the manifest of an image, as its file has it; None if it has none that can be read."""
+        """Returns the manifest of an image from its file; None if there is none that can be read."""
         with contextlib.suppress(ManifestError):
             return self._read(image_id)
         return None
 
     def whole(self, image_id: str) -> Optional[Manifest]:
-        """Returns the manifest of an image that is done, and with whose tables all is well; else None."""
-        found = self.manifest(image_id)
-        if found is None or found["status"] != DONE:
+        """Returns the manifest of an image that is done and whose tables are sound; else None."""
+        candidate = self.manifest(image_id)
+        if candidate is None or candidate["status"] != DONE:
             return None
         try:
-            self._singles(found)
-            return found
+            self._singles(candidate)
+            return candidate
         except OSError:
-            known = (each for each in self.contents().manifests if each["image_id"] == image_id)
-            return next((each for each in known if each["attempt"] == found["attempt"]), None)
+            matching = (item for item in self.contents().manifests if item["image_id"] == image_id)
+            return next((item for item in matching if item["attempt"] == candidate["attempt"]), None)
 
     def tables(self, image_id: str, attempt: str, rows: dict[str, int]) -> dict[str, Any]:
-        """Returns what a manifest says of the tables of an attempt, which are on the disk then.
+        """Returns the tables entry of a manifest for an attempt, whose files are then on the disk.
 
         Raises:
-            OSError: one of the files is not there
+            OSError: one of the files is missing
         """
-        found = {}
+        table_entries = {}
         for name in TABLES:
             path = table_file(str(self.folder), name, image_id, attempt)
-            for each in (path, path.parent):
-                folders.sync(each)
-            found[name] = {
+            for path_to_sync in (path, path.parent):
+                folders.sync(path_to_sync)
+            table_entries[name] = {
                 "file": table_name(name, image_id, attempt),
                 "rows": rows[name],
                 "bytes": folders.size(self.folder, TABLES_FOLDER, name, path.name),
                 "sha256": custody.sha256(path),
             }
-        for each in (self.folder / TABLES_FOLDER, self.folder):
-            folders.sync(each)
-        return found
+        for path_to_sync in (self.folder / TABLES_FOLDER, self.folder):
+            folders.sync(path_to_sync)
+        return table_entries
 
     def keep(self, manifest: Manifest) -> None:
         """Writes the manifest of an image, in one step.
 
         Raises:
-            OSError: it cannot be written, or a file that it names is gone
+            OSError: the manifest cannot be written, or a file that it names is missing
         """
         if not manifest["copies"]:
             self._singles(manifest)
@@ -200,49 +200,53 @@ class Lake:
         folders.sync(self.manifests_folder)
 
     def enter(self, manifests: Iterable[Manifest]) -> None:
-        """Puts images whose manifests are kept into the tables, and then into the catalogue.
+        """Adds images, whose manifests are already written, to the tables and then to the catalogue.
 
         Raises:
-            LakeError: it cannot be written
+            LakeError: the lake cannot be written
         """
         from .columns import stored
 
-        wanted = {each["image_id"]: each for each in manifests}
+        by_id = {item["image_id"]: item for item in manifests}
         try:
             entries = Entries(self.folder)
-            known = entries.by_id
-            made = [self._with_batch(entry(each), known) for each in wanted.values()]
-            # What is in a batch already has no files of its own.
-            new = [wanted[each.image_id] for each in made if not each.batch]
-            new = [each for each in new if each["tables"]]
-            for name in TABLES if new else ():
+            old_entries = entries.by_id
+            new_entries = [self._with_batch(entry(item), old_entries) for item in by_id.values()]
+            # An image that is already in a batch has no files of its own.
+            unbatched = [by_id[item.image_id] for item in new_entries if not item.batch]
+            unbatched = [item for item in unbatched if item["tables"]]
+            for name in TABLES if unbatched else ():
                 log = TableLog(self.folder, name)
-                there = {each.name for each in log.load()}
-                files = [each for each in (_single(name, each) for each in new) if each.name not in there]
+                there = {item.name for item in log.load()}
+                files = [
+                    item for item in (_single(name, item) for item in unbatched) if item.name not in there
+                ]
                 if files:
                     log.commit(stored(name), files)
-            # What could not be opened before has an ImageId now, and was named after its path.
-            gone = {unopened(each["path"]) for each in wanted.values() if each["status"] == DONE} & set(known)
-            entries.put(made, gone)
+            # An image that could not be opened before has an ImageId now; it was named after its path then.
+            gone = {unopened(item["path"]) for item in by_id.values() if item["status"] == DONE} & set(
+                old_entries
+            )
+            entries.put(new_entries, gone)
         except (LogError, OSError) as error:
             raise LakeError(f"{self.folder}: the lake cannot be written: {error}") from error
         for image_id in gone:
             folders.remove(self.folder, MANIFEST, f"{image_id}{_END}")
 
     @staticmethod
-    def _with_batch(made: Entry, known: Mapping[str, Entry]) -> Entry:
-        before = known.get(made.image_id)
-        if before is not None and before.attempt == made.attempt:
-            return made._replace(batch=before.batch)
-        return made
+    def _with_batch(new_entry: Entry, old_entries: Mapping[str, Entry]) -> Entry:
+        before = old_entries.get(new_entry.image_id)
+        if before is not None and before.attempt == new_entry.attempt:
+            return new_entry._replace(batch=before.batch)
+        return new_entry
 
     def publish(self, manifest: Manifest) -> None:
-        """Writes the manifest of an image, and puts the image into the lake; see `keep` and `enter`."""
+        """Writes the manifest of an image and adds the image to the lake; see `keep` and `enter`."""
         self.keep(manifest)
         self.enter([manifest])
 
     def custody_fault(self, image_id: str, text: str) -> str:
-        """Returns what is wrong with the file of a manifest; empty if it is what the catalogue has."""
+        """Returns what is wrong with the file of a manifest; empty if it equals the catalogue's text."""
         try:
             data = folders.read(self.folder, MANIFEST, f"{image_id}{_END}", most=MOST_BYTES)
         except OSError as error:
@@ -250,14 +254,14 @@ class Lake:
         return "" if data == text.encode() else f"{MANIFEST}/{image_id}{_END} is not what the catalogue has"
 
     def record(self, run: str, said: dict[str, Any]) -> None:
-        """Keeps what a run was asked, once for all of its images.
+        """Stores the command line of a run, once for all of its images.
 
         Args:
-            run: its name
-            said: what is kept
+            run: name of the run
+            said: data to store
 
         Raises:
-            LakeError: it cannot be written
+            LakeError: the data cannot be written
         """
         try:
             path = folders.make_folder(self.folder, RUNS) / f"{run}{_END}"
@@ -274,7 +278,7 @@ class Lake:
             folders.remove(self.folder, TABLES_FOLDER, name, file_name(image_id, attempt))
 
     def take_out(self, image_ids: Iterable[str]) -> None:
-        """Takes images out of the catalogue, and removes their manifests. Their rows are there still.
+        """Removes images from the catalogue, and their manifests. Their rows stay in the files.
 
         Raises:
             LogError, OSError: the catalogue cannot be written, or a manifest cannot be removed
@@ -287,25 +291,25 @@ class Lake:
         folders.sync(self.manifests_folder)
 
     def clean(self) -> int:
-        """Removes what no log names: what ended attempts left; returns how many files these were.
+        """Removes leftovers: files of ended attempts that no log names; returns the number of files.
 
-        Nothing is removed behind a link, nor from a table whose log cannot be read.
+        Nothing is removed beyond a link, nor from a table whose log cannot be read.
         """
-        left: list[tuple[str, ...]] = [
+        leftovers: list[tuple[str, ...]] = [
             (MANIFEST, name) for name in self._listed(MANIFEST) if name.startswith(".") and f"{_END}." in name
         ]
         for table in (*TABLES, CATALOGUE):
             with contextlib.suppress(LogError, OSError):
-                named = {each.name for each in TableLog(self.folder, table).load()}
+                named = {item.name for item in TableLog(self.folder, table).load()}
                 for name in self._listed(TABLES_FOLDER, table):
                     if name.endswith(".parquet") and name not in named:
-                        left.append((TABLES_FOLDER, table, name))
-        for each in left:
-            folders.remove(self.folder, *each)
-        return len(left)
+                        leftovers.append((TABLES_FOLDER, table, name))
+        for item in leftovers:
+            folders.remove(self.folder, *item)
+        return len(leftovers)
 
     def mend(self) -> list[str]:
-        """Makes logs anew that cannot be read, of the files that are there; returns what they were called.
+        """Rebuilds logs that cannot be read, from the existing files; returns the names of their tables.
 
         Raises:
             LakeError: the lake cannot be written
@@ -318,17 +322,17 @@ class Lake:
             raise LakeError(f"{self.folder}: the lake cannot be written: {error}") from error
 
     def kept(self) -> list[Entry]:
-        """Returns what the catalogue should have of the manifests that lie in files and can be read."""
-        found = []
+        """Returns the entries that the catalogue should have, by the manifests in files that can be read."""
+        catalogue_entries = []
         for image_id in self._names():
             with contextlib.suppress(ManifestError, OSError):
                 manifest = self._read(image_id)
                 data = folders.read(self.folder, MANIFEST, f"{image_id}{_END}", most=MOST_BYTES)
-                found.append(Entry(image_id, manifest["attempt"], "", data.decode()))
-        return found
+                catalogue_entries.append(Entry(image_id, manifest["attempt"], "", data.decode()))
+        return catalogue_entries
 
     def remove_if_empty(self) -> None:
-        """Removes the folder of a lake that was made for nothing."""
+        """Removes the folder of a new lake that received no image."""
         with contextlib.suppress(OSError):
             self.manifests_folder.rmdir()
             for made in (RUNS, CACHE, TABLES_FOLDER):
@@ -338,31 +342,31 @@ class Lake:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """Keeps other runs from this lake: what one has not finished, the other would take for left over.
+        """Keeps other runs from this lake, because they would remove the unfinished files of this run.
 
         Raises:
-            LakeError: another run has it, or it cannot be written
+            LakeError: another run holds the lake, or it cannot be written
         """
-        # Windows has none of the others, and gives no file to the processes that are started.
+        # Windows lacks the other flags, and does not pass the file to processes that are started.
         others = ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC")
         flags = os.O_RDWR | os.O_CREAT | sum(getattr(os, name, 0) for name in others)
         try:
-            held = os.open(self.folder / _LOCK, flags, 0o666)
+            descriptor = os.open(self.folder / _LOCK, flags, 0o666)
         except OSError as error:
             raise LakeError(f"{self.folder}: the lake cannot be written: {error.strerror}") from error
         try:
-            if not stat.S_ISREG(os.fstat(held).st_mode):
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise LakeError(f"{self.folder}: '{_LOCK}' is no file")
             try:
-                locking.lock(held)
+                locking.lock(descriptor)
             except OSError as error:
                 raise LakeError(f"{self.folder}: another run writes to this lake") from error
             yield
         finally:
-            os.close(held)
+            os.close(descriptor)
 
     def _names(self) -> list[str]:
-        """Returns what the files of manifests are called: ImageIds."""
+        """Returns the ImageIds in the names of the manifest files."""
         try:
             names = os.listdir(self.manifests_folder)
             return sorted(name[: -len(_END)] for name in names if name.endswith(_END) and name[0] != ".")
@@ -373,25 +377,27 @@ class Lake:
         return folders.listed(self.folder, *names)
 
     def _singles(self, manifest: Manifest) -> None:
-        """Raises OSError if a file that an attempt wrote is not there, or not as the manifest says."""
-        for name, said in manifest["tables"].items():
+        """Raises OSError if a file that an attempt wrote is missing, or differs from the manifest."""
+        for name, expected in manifest["tables"].items():
             file = file_name(manifest["image_id"], manifest["attempt"])
-            found = folders.size(self.folder, TABLES_FOLDER, name, file)
-            if found != said.get("bytes", found):
-                raise OSError(f"{said['file']}: {found:,} bytes, and {said['bytes']:,} in the manifest")
+            length = folders.size(self.folder, TABLES_FOLDER, name, file)
+            if length != expected.get("bytes", length):
+                raise OSError(
+                    f"{expected['file']}: {length:,} bytes, and {expected['bytes']:,} in the manifest"
+                )
 
     def _digests(self, manifests: Iterable[Manifest]) -> dict[str, str]:
-        """Returns the SHA-256 that each file of a table should have, by its path below the lake."""
-        found = {
-            each["file"]: each["sha256"] for manifest in manifests for each in manifest["tables"].values()
+        """Returns the expected SHA-256 of each table file, by its path below the lake."""
+        digests = {
+            item["file"]: item["sha256"] for manifest in manifests for item in manifest["tables"].values()
         }
         for name in self._listed(RUNS):
             with contextlib.suppress(OSError, ValueError, RecursionError):
-                said = json.loads(folders.read(self.folder, RUNS, name, most=MOST_BYTES))
-                files = said.get("files") if isinstance(said, dict) else None
+                run_record = json.loads(folders.read(self.folder, RUNS, name, most=MOST_BYTES))
+                files = run_record.get("files") if isinstance(run_record, dict) else None
                 for path, digest in files.items() if isinstance(files, dict) else ():
-                    found[path] = str(digest)
-        return found
+                    digests[path] = str(digest)
+        return digests
 
     def _read(self, image_id: str) -> Manifest:
         if not is_image_id(image_id):
@@ -404,27 +410,33 @@ class Lake:
 
 
 def unopened(path: str) -> str:
-    """Returns the name in a lake of an image that could not be opened: it has no ImageId."""
+    """Returns the name in a lake of an image that could not be opened and so has no ImageId."""
     return "u" + hashlib.sha256(path.encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
 def other_id(image_id: str, digests: list[str]) -> str:
-    """Returns another ImageId for an image whose own is that of an unequal one.
+    """Returns another ImageId for an image whose own belongs to a different image.
 
     Args:
-        image_id: its own
+        image_id: the image's own ImageId
         digests: SHA-256 of all its files
     """
     return "i" + hashlib.sha256("\n".join([image_id, *digests]).encode()).hexdigest()[:32]
 
 
 def _single(table: str, manifest: Manifest) -> DataFile:
-    """Returns the file that an attempt wrote for a table, as its log is to have it."""
-    said, image_id = manifest["tables"][table], manifest["image_id"]
-    return DataFile(file_name(image_id, manifest["attempt"]), said["bytes"], said["rows"], image_id, image_id)
+    """Returns the log entry of the file that an attempt wrote for a table."""
+    table_entry, image_id = manifest["tables"][table], manifest["image_id"]
+    return DataFile(
+        file_name(image_id, manifest["attempt"]),
+        table_entry["bytes"],
+        table_entry["rows"],
+        image_id,
+        image_id,
+    )
 
 
 def _shown(name: str) -> str:
-    """Returns a name as it can be printed."""
+    """Returns a name with unprintable letters escaped."""
     shown = name.encode("ascii", "backslashreplace").decode()
     return shown if shown.isprintable() else repr(shown)

@@ -1,14 +1,14 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Where things are in a lake.
+"""The folders and files of a lake.
 
 LAKE/tables/<table>/                                a table in Delta's format: its log, and its files
-LAKE/tables/<table>/<ImageId>.<attempt>.parquet     what one attempt at an image wrote
+LAKE/tables/<table>/<ImageId>.<attempt>.parquet     the rows that one attempt at an image wrote
 LAKE/tables/<table>/<batch>.part-<n>.parquet        the rows of many images
-LAKE/tables/manifests/                              the catalogue, a table too: which attempts count
-LAKE/manifest/<ImageId>.json                        custody: what the catalogue has of the image, in a file
-LAKE/runs/<run>.json                                what a run was asked; the SHA-256 of batches
-LAKE/cache/<machine>/                               what Volatility keeps; it may be deleted between runs
+LAKE/tables/manifests/                              the catalogue, a table too: the attempts that count
+LAKE/manifest/<ImageId>.json                        custody: the catalogue's manifest of the image, as a file
+LAKE/runs/<run>.json                                the command line of a run; the SHA-256 of batches
+LAKE/cache/<machine>/                               Volatility's cache; it may be deleted between runs
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TABLES: dict[str, str] = {
     MODULE_SETS: "of which of these the key of a stack is made, by its ModuleSet",
     KEYS: "keys of stacks and how often each is there: what `rare` counts",
 }
-"""The tables of a lake and what they hold."""
+"""The tables of a lake and their contents."""
 
 TABLES_FOLDER = "tables"
 CATALOGUE = "manifests"
@@ -38,7 +38,7 @@ CATALOGUE = "manifests"
 MANIFEST = "manifest"
 CACHE = "cache"
 RUNS = "runs"
-"""The folder of what each run was asked: the manifests of its images name it."""
+"""The folder with the command line of each run: the manifests of its images name the run."""
 
 
 def file_name(image_id: str, attempt: str) -> str:
@@ -47,25 +47,25 @@ def file_name(image_id: str, attempt: str) -> str:
 
 
 def table_name(table: str, image_id: str, attempt: str) -> str:
-    """Returns what a manifest calls the file that an attempt writes for a table: its path below the lake."""
+    """Returns the path below the lake of the file that an attempt writes for a table."""
     return f"{TABLES_FOLDER}/{table}/{file_name(image_id, attempt)}"
 
 
 def table_file(lake: str, table: str, image_id: str, attempt: str) -> pathlib.Path:
-    """Returns the file that an attempt writes for a table."""
+    """Returns the path of the file that an attempt writes for a table."""
     return pathlib.Path(lake, table_name(table, image_id, attempt))
 
 
 def cache_names() -> tuple[str, str]:
-    """Returns the folders below a lake where Volatility caches on this machine, if nobody has said where.
+    """Returns the folders below a lake for Volatility's cache on this machine, if no option names one.
 
-    Its cache of symbol tables forgets what is not in the folders of the process that looks at it. So two runs
-    with other folders of tables, or a run and a `vol` beside it, take each other's tables away, and what then
-    looks for a table in vain fails.
+    Volatility's cache of symbol tables drops tables outside the folders of the current process. So two runs
+    with different folders of tables, or a run and a `vol` next to it, remove each other's tables, and a
+    process that then looks for a table fails.
     """
     return CACHE, platform.node().replace(os.sep, "_").lstrip(".") or "this"
 
 
 def manifest_file(lake: str, image_id: str) -> pathlib.Path:
-    """Returns the manifest of an image."""
+    """Returns the path of an image's manifest."""
     return pathlib.Path(lake, MANIFEST, f"{image_id}.json")

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""A file that one process at a time has for itself, on Unix and on Windows."""
+"""Locks a file for one process at a time, on Unix and on Windows."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ def lock(held: int) -> None:
     """Locks an open file for this process until the file is closed.
 
     Args:
-        held: its descriptor, opened for writing
+        held: file descriptor, opened for writing
 
     Raises:
-        OSError: another process has it
+        OSError: another process holds the lock
     """
     try:
         import fcntl
     except ImportError:
-        # Windows locks ranges: one byte is enough, also of an empty file.
+        # Windows locks ranges: one byte is enough, even of an empty file.
         windows = importlib.import_module("msvcrt")
         windows.locking(held, windows.LK_NBLCK, 1)
     else:

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What a manifest may say. A lake may be somebody else's: each value is looked at before it is used."""
+"""The form of manifests. A lake may come from somebody else: each value is checked before it is used."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from .layout import IMAGE, TABLES, table_name
 
 Manifest = dict[str, Any]
 Fits = Callable[[object], bool]
-"""Returns whether a value has its form."""
+"""A function that returns whether a value has its form."""
 
 DONE, FAILED = "done", "failed"
 MANIFEST_VERSION = 2
 
 MOST_BYTES = 1 << 26
-"""Bytes of a manifest that is read."""
+"""The most bytes of a manifest that is read."""
 
 _IMAGE_ID = re.compile(r"[A-Za-z0-9]{1,64}")
 _ATTEMPT = re.compile(r"[A-Za-z0-9-]{0,64}")
@@ -30,53 +30,53 @@ _MOST_NUMBER = 1 << 63
 
 
 class ManifestError(Exception):
-    """A manifest that is none; the text says why."""
+    """An invalid manifest; the text gives the reason."""
 
 
 def is_image_id(text: object) -> bool:
-    """Returns whether a text can be an ImageId: names of files are made of it."""
+    """Returns whether a text can be an ImageId: file names are built from it."""
     return isinstance(text, str) and _IMAGE_ID.fullmatch(text) is not None
 
 
 def parsed(data: bytes, image_id: str) -> Manifest:
-    """Returns a manifest from its file.
+    """Returns a manifest parsed from its file.
 
     Args:
-        data: of the file
-        image_id: that by which the file is named
+        data: content of the file
+        image_id: ImageId in the file's name
 
     Raises:
-        ManifestError: it is not JSON, of a later version, or a value is not of its form
+        ManifestError: the file is not JSON, has a later version, or a value does not have its form
     """
     try:
-        found = json.loads(data, parse_constant=_no_number)
+        content = json.loads(data, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
         raise ManifestError(f"it cannot be read ({type(error).__name__})") from error
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         raise ManifestError("it is no record")
-    version = found.get("manifest")
+    version = content.get("manifest")
     if type(version) is int and version != MANIFEST_VERSION:
         raise ManifestError(f"it has version {version}, and not {MANIFEST_VERSION}")
-    made: Manifest = {**found, **{name: found.get(name, _LATER[name]) for name in _LATER}}
+    manifest: Manifest = {**content, **{name: content.get(name, _LATER[name]) for name in _LATER}}
     for name, fits in _FORMS.items():
-        if name not in made:
+        if name not in manifest:
             raise ManifestError(f"it does not say {name}")
-        if not fits(made[name]):
+        if not fits(manifest[name]):
             raise ManifestError(f"{name} is not of the form that it has in manifests")
-    if made["image_id"] != image_id:
+    if manifest["image_id"] != image_id:
         raise ManifestError("image_id is another than that in its name")
-    if set(made["tables"]) != (set(TABLES) if made["status"] == DONE else set()):
+    if set(manifest["tables"]) != (set(TABLES) if manifest["status"] == DONE else set()):
         raise ManifestError("tables are not those of an image of this status")
-    if made["tables"] and made["tables"][IMAGE]["rows"] != 1:
+    if manifest["tables"] and manifest["tables"][IMAGE]["rows"] != 1:
         raise ManifestError("the table image has not one row")
-    for name, each in made["tables"].items():
-        if each["file"] != table_name(name, image_id, made["attempt"]):
+    for name, entry in manifest["tables"].items():
+        if entry["file"] != table_name(name, image_id, manifest["attempt"]):
             raise ManifestError(f"the file of the table {name} is not that of its attempt")
-    return made
+    return manifest
 
 
 def written(manifest: Manifest) -> bytes:
-    """Returns the file of a manifest. Half a character of UTF-16, as an image may have it, becomes `?`."""
+    """Returns the content of a manifest's file. An unpaired UTF-16 surrogate from an image becomes `?`."""
     return json.dumps(manifest, indent=1, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
 
 
@@ -85,10 +85,10 @@ def _no_number(text: str) -> None:
 
 
 def _text(value: object) -> bool:
-    """Returns whether a value is a text that has a form in UTF-8."""
+    """Returns whether a value is a text that UTF-8 can encode."""
     if not isinstance(value, str):
         return False
-    return value.isascii() or not any("\ud800" <= each <= "\udfff" for each in value)
+    return value.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in value)
 
 
 def _number(value: object) -> bool:
@@ -155,7 +155,7 @@ _FORMS: dict[str, Fits] = {
     "ended": _time,
     "replaces": _all(is_image_id),
 }
-"""What each value has to be. Others, which only people read, may be anything."""
+"""The form of each value. Further values, which only people read, may be anything."""
 
 _LATER: dict[str, Any] = {"replaces": []}
-"""What manifests did not say at first, and what that means."""
+"""Members that the first manifests lacked, and their default values."""

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Makes a log anew that cannot be read: of the files that are there, and of what manifests say."""
+"""Rebuilds a log that cannot be read, from the existing files and the manifests."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 
 def mend(lake: Lake) -> list[str]:
-    """Makes logs anew; the old ones stay beside them, under another name.
+    """Rebuilds logs; the old ones stay next to the new ones, under another name.
 
     Args:
-        lake: the lake, which nobody else writes to
+        lake: the lake, to which nobody else writes
 
     Returns:
         The names of the tables.
 
     Raises:
-        LogError, OSError: it cannot be written
+        LogError, OSError: the log cannot be written
     """
     mended = []
     try:
@@ -37,16 +37,16 @@ def mend(lake: Lake) -> list[str]:
     except LogError:
         _set_aside(lake, CATALOGUE)
         entries = Entries(lake.folder)
-        found = lake.kept()
-        if found:
-            entries.put(found)
+        kept_entries = lake.kept()
+        if kept_entries:
+            entries.put(kept_entries)
         mended.append(CATALOGUE)
     for table in TABLES:
         try:
             TableLog(lake.folder, table).load()
         except LogError:
             _set_aside(lake, table)
-            files = [each for each in _files(lake, table, entries.by_id) if each is not None]
+            files = [file for file in _files(lake, table, entries.by_id) if file is not None]
             if files:
                 from .columns import stored
 
@@ -56,14 +56,14 @@ def mend(lake: Lake) -> list[str]:
 
 
 def _set_aside(lake: Lake, table: str) -> None:
-    """Gives the log of a table another name."""
-    found = lake.folder / TABLES_FOLDER / table
-    if folders.folder(lake.folder, TABLES_FOLDER, table) is not None and os.path.lexists(found / LOG):
-        os.rename(found / LOG, found / f"unreadable-{time.time_ns()}")
+    """Renames the log of a table."""
+    path = lake.folder / TABLES_FOLDER / table
+    if folders.folder(lake.folder, TABLES_FOLDER, table) is not None and os.path.lexists(path / LOG):
+        os.rename(path / LOG, path / f"unreadable-{time.time_ns()}")
 
 
 def _files(lake: Lake, table: str, entries: dict[str, Entry]) -> list[Optional[DataFile]]:
-    singles = {file_name(each.image_id, each.attempt): each.image_id for each in entries.values()}
+    singles = {file_name(item.image_id, item.attempt): item.image_id for item in entries.values()}
     return [
         _file(lake, table, name, singles.get(name, ""))
         for name in folders.listed(lake.folder, TABLES_FOLDER, table)
@@ -72,21 +72,23 @@ def _files(lake: Lake, table: str, entries: dict[str, Entry]) -> list[Optional[D
 
 
 def _file(lake: Lake, table: str, name: str, image_id: str) -> Optional[DataFile]:
-    """Returns what a log says of a file; None if the file cannot be read."""
+    """Returns the log's entry for a file; None if the file cannot be read."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     with contextlib.suppress(OSError, pa.ArrowException):
         size = folders.size(lake.folder, TABLES_FOLDER, table, name)
-        known = pq.read_metadata(lake.folder / TABLES_FOLDER / table / name)
-        first, last = (image_id, image_id) if image_id else _range(known)
-        return DataFile(name, size, known.num_rows, first, last)
+        metadata = pq.read_metadata(lake.folder / TABLES_FOLDER / table / name)
+        first, last = (image_id, image_id) if image_id else _range(metadata)
+        return DataFile(name, size, metadata.num_rows, first, last)
     return None
 
 
 def _range(known: Any) -> tuple[str, str]:
     """Returns the least and the greatest ImageId of a file."""
     column = known.schema.to_arrow_schema().get_field_index("ImageId")
-    said = [known.row_group(each).column(column).statistics for each in range(known.num_row_groups)]
-    ranges = [each for each in said if each is not None and each.has_min_max]
+    column_statistics = [
+        known.row_group(each).column(column).statistics for each in range(known.num_row_groups)
+    ]
+    ranges = [each for each in column_statistics if each is not None and each.has_min_max]
     return min((each.min for each in ranges), default=""), max((each.max for each in ranges), default="~")

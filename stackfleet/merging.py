@@ -1,10 +1,10 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Makes few files of many: the rows of many images become a batch, and rows that do not count go.
+"""Merges many small files into few: the rows of many images become a batch, and obsolete rows are dropped.
 
-A batch has the images in the order of their ImageIds, so that one of them is in few pages of one file; keys
-are in their own order. Rows stream through: what is held does not grow with them. (Delta's own `optimize`
-holds a gigabyte for five million rows, and changes the order of the rows of an image.)
+A batch has the images in the order of their ImageIds, so that one image is in few pages of one file; the
+table of keys has its own order. Rows stream through, so memory does not grow with their number. (Delta's own
+`optimize` needs a gigabyte for five million rows, and changes the order of an image's rows.)
 """
 
 from __future__ import annotations
@@ -33,29 +33,29 @@ from .manifests import Manifest
 from .tablelog import DataFile, LogError, TableLog
 
 MOST_SINGLES = 64
-"""Images with files of their own, before they become a batch."""
+"""Number of images with files of their own that triggers a batch."""
 PART_ROWS = 1 << 22
-"""Rows of a file of a batch, about."""
+"""Approximate number of rows in a file of a batch."""
 GROUP_ROWS = 122_880
-"""Rows that are compressed together: those that DuckDB takes at a time."""
+"""Number of rows that are compressed together: DuckDB reads as many at a time."""
 MEMORY = "1GB"
-"""What the sorting of keys may hold; the rest goes to the folder for temporary files."""
+"""The most memory for sorting keys; further data goes to the folder for temporary files."""
 
 Slice = tuple[str, str, Any]
-"""(ImageId, attempt, rows of these as an Arrow batch)."""
+"""(ImageId, attempt, the rows of this attempt as an Arrow batch)."""
 
 
 def merge(lake: Lake, run: str, everything: bool = False, least: int = MOST_SINGLES) -> int:
-    """Makes a batch of images; returns of how many.
+    """Merges images into a batch; returns the number of images.
 
-    These are images with files of their own, if they are many, and those of batches that have rows which do
-    not count. What is damaged stays as it is.
+    A batch takes in the images with files of their own, if there are many, and the images of batches that
+    have obsolete rows. Damaged images stay as they are.
 
     Args:
-        lake: the lake, which nobody else writes to
-        run: under which the SHA-256 of the files is kept
-        everything: whether all images are made one batch
-        least: how many images with files of their own are many
+        lake: the lake, to which nobody else writes
+        run: name of the run under which the SHA-256 of the files is recorded
+        everything: whether all images become one batch
+        least: number of images with files of their own from which a batch is made
 
     Raises:
         LakeError: the lake cannot be written, or files were changed
@@ -67,16 +67,18 @@ def merge(lake: Lake, run: str, everything: bool = False, least: int = MOST_SING
             return 0
         name = f"{BATCH}{uuid.uuid4().hex}"
         merging = _Merging(lake.folder, contents, chosen, name)
-        made = {table: merging.write(table) if chosen else {} for table in TABLES}
-        digests = {f"{TABLES_FOLDER}/{t}/{file.name}": sha for t in TABLES for file, sha in made[t].items()}
+        new_files = {table: merging.write(table) if chosen else {} for table in TABLES}
+        digests = {
+            f"{TABLES_FOLDER}/{t}/{file.name}": sha for t in TABLES for file, sha in new_files[t].items()
+        }
         if digests:
             lake.record(f"{run}-batch-{name[-12:]}", {"started": custody.now(), "files": digests})
         for table in TABLES:
             gone = _not_needed(contents.stored[table], contents, chosen)
-            if made[table] or gone:
-                TableLog(lake.folder, table).commit(stored(table), list(made[table]), gone)
+            if new_files[table] or gone:
+                TableLog(lake.folder, table).commit(stored(table), list(new_files[table]), gone)
         if chosen:
-            moved = (contents.entries[each["image_id"]]._replace(batch=name) for each in chosen)
+            moved = (contents.entries[manifest["image_id"]]._replace(batch=name) for manifest in chosen)
             Entries(lake.folder).put(moved)
     except (LogError, OSError, duckdb.Error, pa.ArrowException) as error:
         raise LakeError(f"{lake.folder}: its tables cannot be made one: {error}") from error
@@ -85,19 +87,19 @@ def merge(lake: Lake, run: str, everything: bool = False, least: int = MOST_SING
 
 
 def _chosen(contents: Contents, everything: bool, least: int) -> Optional[list[Manifest]]:
-    """Returns the images that become a batch; None if nothing is to be done."""
-    done = [each for each in contents.manifests if each["tables"]]
-    singles = [each for each in done if not contents.entries[each["image_id"]].batch]
+    """Returns the images that become a batch; None if there is nothing to do."""
+    done = [manifest for manifest in contents.manifests if manifest["tables"]]
+    singles = [manifest for manifest in done if not contents.entries[manifest["image_id"]].batch]
     batches: dict[str, list[Manifest]] = {}
-    for each in done:
-        batches.setdefault(contents.entries[each["image_id"]].batch, []).append(each)
+    for manifest in done:
+        batches.setdefault(contents.entries[manifest["image_id"]].batch, []).append(manifest)
     batches.pop("", None)
-    hurt = {contents.entries[each.image_id].batch for each in contents.damaged if each.manifest}
+    hurt = {contents.entries[manifest.image_id].batch for manifest in contents.damaged if manifest.manifest}
     mixed = {name for name in batches if name not in hurt and _is_mixed(contents, name, batches[name])}
     whole = {name for name in batches if name not in hurt}
     if everything:
         mixed = whole if singles or mixed or len(whole) > 1 else set()
-    chosen = [each for name in sorted(mixed) for each in batches[name]]
+    chosen = [manifest for name in sorted(mixed) for manifest in batches[name]]
     if everything or len(singles) >= least:
         chosen += singles
     chosen.sort(key=itemgetter("image_id"))
@@ -106,27 +108,27 @@ def _chosen(contents: Contents, everything: bool, least: int) -> Optional[list[M
 
 
 def _is_mixed(contents: Contents, batch: str, images: Sequence[Manifest]) -> bool:
-    """Returns whether a batch has rows that do not count."""
+    """Returns whether a batch has obsolete rows."""
     for table in TABLES:
-        files = [each for each in contents.stored[table].files.values() if _batch(each) == batch]
-        if sum(each.rows for each in files) != sum(each["tables"][table]["rows"] for each in images):
+        files = [item for item in contents.stored[table].files.values() if _batch(item) == batch]
+        if sum(item.rows for item in files) != sum(item["tables"][table]["rows"] for item in images):
             return True
     return False
 
 
 def _not_needed(table: StoredTable, contents: Contents, chosen: Collection[Manifest]) -> list[DataFile]:
-    """Returns the files of a table that no image needs, once some of them are in a new batch."""
-    moved = {each["image_id"] for each in chosen}
-    # An image that failed has no rows.
-    known = (*contents.manifests, *(each.manifest for each in contents.damaged if each.manifest))
-    moved |= {each["image_id"] for each in known if not each["tables"]}
-    kept = {
+    """Returns the files of a table that no image needs, once the chosen images are in a new batch."""
+    moved = {item["image_id"] for item in chosen}
+    # A failed image has no rows.
+    all_manifests = (*contents.manifests, *(item.manifest for item in contents.damaged if item.manifest))
+    moved |= {item["image_id"] for item in all_manifests if not item["tables"]}
+    needed = {
         file.name
         for image_id, entry in contents.entries.items()
         if image_id not in moved
         for file in table.where(entry)
     }
-    return [each for name, each in table.files.items() if name not in kept]
+    return [item for name, item in table.files.items() if name not in needed]
 
 
 def _batch(file: DataFile) -> str:
@@ -139,8 +141,8 @@ class _Merging:
     Args:
         lake: the folder of the lake
         contents: what is in it
-        chosen: the images, by ImageId in ascending order
-        name: of the batch
+        chosen: manifests of the images, by ImageId in ascending order
+        name: name of the batch
     """
 
     def __init__(self, lake: pathlib.Path, contents: Contents, chosen: Sequence[Manifest], name: str) -> None:
@@ -187,10 +189,10 @@ class _Merging:
                             yield image_id, attempt, rows
 
     def _path(self, table: str, name: str) -> pathlib.Path:
-        """Returns the path of a file that is as its manifest says.
+        """Returns the path of a file whose content matches its manifest.
 
         Raises:
-            LogError: it was changed
+            LogError: the file was changed
         """
         path = self._lake / TABLES_FOLDER / table / name
         folders.size(self._lake, TABLES_FOLDER, table, name)
@@ -228,12 +230,12 @@ class _Merging:
 
 
 class Parts:
-    """The files of one table of a batch. An image is in one of them.
+    """The files of one table of a batch. Each image is in one of them.
 
     Args:
         lake: the folder of the lake
-        table: its name
-        name: of the batch
+        table: name of the table
+        name: name of the batch
     """
 
     def __init__(self, lake: pathlib.Path, table: str, name: str) -> None:
@@ -246,7 +248,7 @@ class Parts:
         self._first = self.image = ""
 
     def begin(self, image_id: str) -> None:
-        """Says whose rows come next."""
+        """Announces the image of the next rows."""
         if self._rows + self._count >= PART_ROWS:
             self._end_part()
         if not self._first:
@@ -254,7 +256,7 @@ class Parts:
         self.image = image_id
 
     def image_end(self, image_id: str) -> None:
-        """Says that rows of images up to this one are here, and that the next ones may be anybody's."""
+        """Ends the images up to this one: the next rows may belong to any later image."""
         self.image = image_id
         if self._rows + self._count >= PART_ROWS:
             first = self._first
@@ -269,7 +271,7 @@ class Parts:
             self._flush()
 
     def end(self) -> dict[DataFile, str]:
-        """Ends the last file, and returns all with their SHA-256, when they are on the disk."""
+        """Closes the last file, and returns all files with their SHA-256 when they are on the disk."""
         if self._count or self._writer is not None or not self._done:
             self._end_part()
         folders.sync(self._folder)
@@ -293,13 +295,13 @@ class Parts:
         self._writer.close()
         path = self._path
         folders.sync(path)
-        made = DataFile(path.name, path.stat().st_size, self._rows, self._first, self.image)
-        self._done[made] = custody.sha256(path)
+        data_file = DataFile(path.name, path.stat().st_size, self._rows, self._first, self.image)
+        self._done[data_file] = custody.sha256(path)
         self._writer, self._rows, self._first = None, 0, ""
 
 
 def _runs(batch: Any) -> Iterator[Slice]:
-    """Yields the rows of a batch, image after image."""
+    """Yields the rows of a batch, image by image."""
     if not batch.num_rows:
         return
     names = [batch.column(batch.schema.get_field_index(name)) for name in ("ImageId", "Attempt")]

@@ -1,14 +1,14 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""A lake in object storage, by a copy of it on this machine.
+"""Works on a lake in object storage through a copy on this machine.
 
     with mirrored("s3://bucket/lake", writes=True) as folder:
         ...
 
-Files of tables never change once they are written, so a copy is kept, and only what is new is fetched. What
-was changed is sent in the order in which a lake is written: the catalogue comes last. Where somebody else has
+Files of tables never change once they are written, so the copy is kept, and only new files are fetched.
+Changed files are sent in the order in which a lake is written: the catalogue comes last. If somebody else has
 written to the lake since it was fetched, nothing is sent. Object stores have neither links nor pipes, and
-only names are taken that a lake has.
+only names that a lake can have are accepted.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ _NAME = re.compile(
     rf"(?:[A-Za-z0-9]{{1,64}}\.[A-Za-z0-9-]{{1,64}}\.parquet|{LOG}/[0-9A-Za-z_.]{{1,80}})"
 )
 _TURN = "turns"
-"""A table without rows, each commit of which is the turn of one writer: only one of them can be the next."""
+"""A table without rows. Each of its commits is one writer's turn: only one writer can commit the next
+version."""
 _TEMPORARY = ".part"
 
 
@@ -43,24 +44,24 @@ def is_remote(lake: str) -> bool:
     """Returns whether a lake is not in a folder of this machine.
 
     Raises:
-        LakeError: it is in a kind of store that is not known
+        LakeError: the lake is in an unknown kind of store
     """
-    found = SCHEME.match(lake)
-    if found and found[1].lower() != SUPPORTED:
+    match = SCHEME.match(lake)
+    if match and match[1].lower() != SUPPORTED:
         raise LakeError(f"{lake}: a lake lies in a folder, or at {SUPPORTED}://BUCKET/PATH")
-    return found is not None
+    return match is not None
 
 
 @contextlib.contextmanager
 def mirrored(lake: str, writes: bool = False) -> Iterator[str]:
-    """Yields a folder with a lake; that of a lake in object storage is a copy.
+    """Yields a folder with a lake; for a lake in object storage, the folder of its copy.
 
     Args:
         lake: a folder, or the address of a lake in object storage
-        writes: whether what is changed in the folder is to be sent
+        writes: whether changes in the folder are to be sent
 
     Raises:
-        LakeError: the store cannot be reached, or somebody else has written to the lake meanwhile
+        LakeError: the store cannot be reached, or somebody else has written to the lake in the meantime
     """
     if not is_remote(lake):
         yield lake
@@ -79,7 +80,7 @@ class Mirror:
     """A lake in object storage, and its copy.
 
     Args:
-        lake: the address
+        lake: address of the lake
     """
 
     def __init__(self, lake: str) -> None:
@@ -100,27 +101,27 @@ class Mirror:
         self.folder = home / "stackfleet" / hashlib.sha256(self._lake.encode()).hexdigest()[:32]
 
     def fetch(self) -> None:
-        """Makes the copy what the lake is.
+        """Updates the copy from the lake.
 
         Raises:
-            LakeError: it cannot be fetched
+            LakeError: the lake cannot be fetched
         """
         remote, local = self._remote(), self._local()
         for name in sorted(set(local) - set(remote)):
             folders.remove(self.folder, *name.split("/"))
         for name, size in remote.items():
-            # Only names with a random part stand for one content.
+            # Only names with a random part identify one content.
             if local.get(name) != size or not name.endswith(".parquet") or LOG in name:
                 self._fetch(name)
 
     def send(self, turn: Any) -> None:
-        """Makes the lake what the copy is.
+        """Updates the lake from the copy.
 
         Args:
-            turn: what `turn` returned before the copy was fetched
+            turn: value that `turn` returned before the copy was fetched
 
         Raises:
-            LakeError: somebody else has written to the lake meanwhile, or it cannot be sent
+            LakeError: somebody else has written to the lake in the meantime, or it cannot be sent
         """
         remote, local = self._remote(), self._local()
         new = [
@@ -144,7 +145,7 @@ class Mirror:
             raise LakeError(f"{self._lake}: it cannot be written: {error}") from error
 
     def turn(self) -> Any:
-        """Returns the turn that comes next; `send` takes it, if nobody else has."""
+        """Returns the next turn; `send` takes it, if nobody else has."""
         import pyarrow as pa
         from deltalake import DeltaTable, Schema
 
@@ -178,26 +179,26 @@ class Mirror:
         except (DeltaError, OSError, ValueError) as error:
             if other is not None and isinstance(error, other):
                 raise
-            said = " ".join(str(error).split())
-            raise LakeError(f"{self._lake}: {said}") from error
+            message = " ".join(str(error).split())
+            raise LakeError(f"{self._lake}: {message}") from error
 
     def _remote(self) -> dict[str, int]:
-        """Returns the bytes of what is in the lake, by name."""
+        """Returns the sizes in bytes of the lake's files, by name."""
         try:
-            found = self._store.get_file_info(self._selector)
+            infos = self._store.get_file_info(self._selector)
         except self._errors as error:
             raise LakeError(f"{self._lake}: it cannot be read: {error}") from error
-        names = ((each.path[len(self._root) + 1 :], each.size) for each in found if each.is_file)
+        names = ((info.path[len(self._root) + 1 :], info.size) for info in infos if info.is_file)
         return {name: size for name, size in names if _NAME.fullmatch(name)}
 
     def _local(self) -> dict[str, int]:
-        found = {}
+        sizes = {}
         for folder in self._folders():
             for name in folders.listed(self.folder, *folder):
                 path = "/".join((*folder, name))
                 if _NAME.fullmatch(path):
-                    found[path] = folders.size(self.folder, *folder, name)
-        return found
+                    sizes[path] = folders.size(self.folder, *folder, name)
+        return sizes
 
     @staticmethod
     def _folders() -> Iterator[tuple[str, ...]]:
@@ -220,5 +221,5 @@ class Mirror:
 
 
 def _order(name: str) -> tuple[bool, bool, str]:
-    """Returns when a file is sent: rows, then what manifests say, logs, and last the log of the catalogue."""
+    """Returns the order of sending files: rows, then manifests, logs, and last the catalogue's log."""
     return f"/{CATALOGUE}/{LOG}" in name, LOG in name, name

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Opens an image with Volatility, as its command line does: only in the process that reads the image."""
+"""Opens an image with Volatility, like its command line: only in the process that reads the image."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ vollog = logging.getLogger("stackfleet")
 
 
 class NotOpenedError(Exception):
-    """The image cannot be opened; another attempt would find the same."""
+    """The image cannot be opened, and another attempt would fail, too."""
 
 
 def prepare(reading: Reading) -> None:
-    """Tells Volatility where plugins, symbols and its cache are. Call it before plugins are imported."""
-    # An interface that is too old would fail in many places; this says so in one.
+    """Sets Volatility's folders of plugins, symbols and cache. Call this before plugins are imported."""
+    # An interface that is too old would fail in many places; this fails once, with a clear message.
     framework.require_interface_version(2, 0, 0)
     volatility3.plugins.__path__ = [*plugin_folders(reading.plugin_dirs), *constants.PLUGINS_PATH]
     volatility3.symbols.__path__ = [*reading.symbol_dirs, *constants.SYMBOL_BASEPATHS]
@@ -34,47 +34,47 @@ def prepare(reading: Reading) -> None:
 
 
 def opened(path: str) -> Any:
-    """Returns windows.traces, built on an image, or minidump.traces, built on a dump of a process or crash.
+    """Returns windows.traces built on an image, or minidump.traces built on a dump of a process or crash.
 
-    Its context and configuration are those of the input.
+    The plugin's context and configuration belong to the input.
 
     Args:
         path: the image or dump
 
     Raises:
-        NotOpenedError: Volatility finds no Windows kernel in it, or cannot read it
+        NotOpenedError: Volatility finds no Windows kernel in the file, or cannot read it
     """
-    # It imports plugins, which must not be done before `prepare` has said where these are.
+    # The module imports plugins, which must not happen before `prepare` has set their folders.
     from winstacks.options import KINDS_OF_DUMPS, begins_as_a_dump
 
     context = contexts.Context()
     location = pathlib.Path(path).resolve().as_uri()
     context.config["automagic.LayerStacker.single_location"] = location
     dump = begins_as_a_dump(context)
-    # Volatility knows a layer of ours when its module is imported, as its command line does.
+    # Volatility knows our layers once their module is imported, as on its command line.
     importlib.import_module(f"volatility3.plugins.minidump.{'layer' if dump else 'bitmaplayer'}")
     folder = "minidump" if dump else "windows"
-    found = importlib.import_module(f"volatility3.plugins.{folder}.traces").StackTraces
-    magics = automagic.choose_automagic(automagic.available(context), found)
-    # The files that plugins write go nowhere: this program calls none that writes.
+    plugin_class = importlib.import_module(f"volatility3.plugins.{folder}.traces").StackTraces
+    magics = automagic.choose_automagic(automagic.available(context), plugin_class)
+    # Files that plugins write are discarded: this program calls no plugin that writes one.
     try:
         return plugins.construct_plugin(
-            context, magics, found, "plugins", None, interfaces.plugins.FileHandlerInterface
+            context, magics, plugin_class, "plugins", None, interfaces.plugins.FileHandlerInterface
         )
     except exceptions.UnsatisfiedException as error:
-        wanted = ", ".join(sorted(error.unsatisfied))
+        unsatisfied = ", ".join(sorted(error.unsatisfied))
         if dump:
             raise NotOpenedError(f"It begins as {KINDS_OF_DUMPS[dump]} and is none") from error
         raise NotOpenedError(
-            f"Volatility finds no Windows kernel of which it has symbols ({wanted})"
+            f"Volatility finds no Windows kernel of which it has symbols ({unsatisfied})"
         ) from error
     except (exceptions.VolatilityException, OSError, EOFError) as error:
         raise NotOpenedError(f"Volatility cannot open it: {error}") from error
 
 
 def warm_cache() -> None:
-    """Lets Volatility index its symbol tables, once, before many processes want to do so at the same time."""
+    """Lets Volatility index its symbol tables once, before many processes want to do so at the same time."""
     context = contexts.Context()
-    for each in automagic.available(context):
-        if type(each).__name__ == "SymbolCacheMagic":
-            each(context, "automagic", None, None)
+    for automagic_class in automagic.available(context):
+        if type(automagic_class).__name__ == "SymbolCacheMagic":
+            automagic_class(context, "automagic", None, None)

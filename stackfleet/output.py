@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Writes the rows of a query: as a table to read, CSV, JSON lines or Parquet."""
+"""Writes the rows of a query: as an aligned table, CSV, JSON lines or Parquet."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def write(table: Any, form: str, stream: IO[bytes]) -> None:
 
     Args:
         table: an Arrow table
-        form: of FORMATS
-        stream: where they go
+        form: one of FORMATS
+        stream: binary stream to which the rows are written
     """
     if form == PARQUET:
-        # Parquet needs to know where it is in its file, which a pipe does not say.
-        held = io.BytesIO()
-        pq.write_table(table, held, compression="zstd")
-        stream.write(held.getbuffer())
+        # Parquet needs the position in the file, which a pipe lacks.
+        buffer = io.BytesIO()
+        pq.write_table(table, buffer, compression="zstd")
+        stream.write(buffer.getbuffer())
         return
     lines = {TABLE: _aligned, CSV: _csv, JSONL: _jsonl}[form](table)
     for line in lines:
@@ -40,29 +40,30 @@ def write(table: Any, form: str, stream: IO[bytes]) -> None:
 
 
 def rows(table: Any) -> Iterator[dict[str, Any]]:
-    """Yields rows in plain values, a batch at a time."""
+    """Yields rows as plain values, reading one batch at a time."""
     for batch in table.to_batches(max_chunksize=_ROWS):
         yield from batch.to_pylist()
 
 
 def json_line(row: dict[str, Any]) -> str:
-    """Returns a row as a line of JSON; times as ISO 8601 has them.
+    """Returns a row as a line of JSON; times are in ISO 8601.
 
-    Letters of all languages stay as they are; what moves a cursor, turns a line round or ends one is escaped.
+    Letters of all languages stay as they are; characters that move a cursor, reverse a line or end it are
+    escaped.
     """
     line = json.dumps(row, default=_json, ensure_ascii=False)
     return _visible(line, lambda each: json.dumps(each)[1:-1])
 
 
 def visible(text: str) -> str:
-    """Returns a text with all that cannot be printed escaped, as Python writes it."""
+    """Returns a text with all unprintable characters escaped, as in Python source."""
     return _visible(text, lambda each: repr(each)[1:-1])
 
 
 def _visible(text: str, escaped: Callable[[str], str]) -> str:
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() else escaped(each) for each in text)
+    return "".join(letter if letter.isprintable() else escaped(letter) for letter in text)
 
 
 def _json(value: object) -> object:
@@ -76,14 +77,14 @@ def _jsonl(table: Any) -> Iterator[str]:
 
 
 def _csv(table: Any) -> Iterator[str]:
-    for line in (table.column_names, *([_cell(each) for each in row.values()] for row in rows(table))):
-        held = io.StringIO()
-        csv.writer(held, lineterminator="").writerow(line)
-        yield held.getvalue()
+    for line in (table.column_names, *([_cell(value) for value in row.values()] for row in rows(table))):
+        buffer = io.StringIO()
+        csv.writer(buffer, lineterminator="").writerow(line)
+        yield buffer.getvalue()
 
 
 def _aligned(table: Any) -> Iterator[str]:
-    lines = [table.column_names, *([_cell(each) for each in row.values()] for row in rows(table))]
+    lines = [table.column_names, *([_cell(value) for value in row.values()] for row in rows(table))]
     widths = [max(map(len, column)) for column in zip(*lines)]
     for line in lines:
         yield " | ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip()

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Which images of a command line are to be read, and which were before."""
+"""Decides which images of a command line are to be read, and which were read before."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from .manifests import DONE, Manifest
 
 
 class WrongUseError(Exception):
-    """A command line that means nothing; the text says why."""
+    """An invalid command line; the text gives the reason."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What a command line asks of all images.
+    """The options of a command line for all images.
 
     Attributes:
-        reading: how they are read
-        limits: what each may take
-        custody: what manifests say of the run
-        retry_failed: whether those that failed before are tried again
+        reading: options for reading images
+        limits: limits of an attempt
+        custody: the manifests' entries about the run
+        retry_failed: whether images that failed before are tried again
     """
 
     reading: Reading
@@ -42,15 +42,16 @@ class Settings:
 
 @dataclasses.dataclass
 class Plan:
-    """What is to be done.
+    """The plan of a run.
 
     Attributes:
         jobs: images to read, the largest first
-        done: how many were done before
-        failed: paths that failed before, and are not tried again
-        again: why images that were done are read again, and how many for each reason
-        replaced: paths with other content than when they were read, and the ImageIds of that
-        damaged: images of the lake that are damaged, and are not read again
+        done: number of images that were done before
+        failed: paths of images that failed before, and are not tried again
+        again: reasons for reading images again that were done, and the number of images for each
+        replaced: paths whose content has changed since they were read, and the ImageIds of the earlier
+            content
+        damaged: damaged images of the lake that are not read again
     """
 
     jobs: list[Job]
@@ -63,7 +64,7 @@ class Plan:
 
 @dataclasses.dataclass(frozen=True)
 class Input:
-    """A file that can be read: bytes, time of modification in ns, and what `custody.probe` says of it."""
+    """A readable file: size in bytes, time of modification in ns, and the result of `custody.probe`."""
 
     size: int
     modified: int
@@ -71,7 +72,7 @@ class Input:
 
 
 DUMPS = ".dmp"
-"""How the names of dumps end, in small letters."""
+"""Ending of the names of dumps, in lower case."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,8 +80,8 @@ class Inputs:
     """The files of a command line.
 
     Attributes:
-        files: those that can be read, by path
-        unread: why the others cannot be read, by path
+        files: readable files by path
+        unread: reasons why other files cannot be read, by path
     """
 
     files: dict[str, Input]
@@ -88,39 +89,39 @@ class Inputs:
 
 
 def _files_of(path: str) -> list[str]:
-    """Returns the dumps in a folder (`*.dmp`, in no folder below it), or the path itself."""
+    """Returns the dumps in a folder (`*.dmp`, not in subfolders), or the path itself."""
     try:
         with os.scandir(path) as entries:
-            names = sorted(each.name for each in entries if each.name.lower().endswith(DUMPS))
+            names = sorted(entry.name for entry in entries if entry.name.lower().endswith(DUMPS))
     except OSError:
         return [path]
     return [os.path.join(path, name) for name in names] or [path]
 
 
 def look(images: Sequence[str]) -> Inputs:
-    """Returns which paths lead to files that can be read.
+    """Returns the files of a command line, readable or not.
 
     Args:
         images: paths; a folder stands for the dumps in it
 
     Raises:
-        WrongUseError: none of them does
+        WrongUseError: none of the paths leads to a readable file
     """
-    found = Inputs({}, {})
-    for path in dict.fromkeys(each for image in images for each in _files_of(absolute(image))):
+    inputs = Inputs({}, {})
+    for path in dict.fromkeys(file_path for image in images for file_path in _files_of(absolute(image))):
         try:
             facts = os.stat(path)
             if custody.shown(path) != path:
-                found.unread[path] = f"cannot be read: {_NOT_UTF8}"
+                inputs.unread[path] = f"cannot be read: {_NOT_UTF8}"
             elif not (stat.S_ISREG(facts.st_mode) or stat.S_ISBLK(facts.st_mode)):
-                found.unread[path] = "is no file"
+                inputs.unread[path] = "is no file"
             else:
-                found.files[path] = Input(facts.st_size, facts.st_mtime_ns, custody.probe(path))
+                inputs.files[path] = Input(facts.st_size, facts.st_mtime_ns, custody.probe(path))
         except OSError as error:
-            found.unread[path] = f"cannot be read: {error.strerror}"
-    if not found.files:
-        raise WrongUseError("; ".join(f"{custody.shown(path)} {why}" for path, why in found.unread.items()))
-    return found
+            inputs.unread[path] = f"cannot be read: {error.strerror}"
+    if not inputs.files:
+        raise WrongUseError("; ".join(f"{custody.shown(path)} {why}" for path, why in inputs.unread.items()))
+    return inputs
 
 
 _NOT_UTF8 = "its name is not UTF-8, and Volatility opens no such file; give it another name, or a link to it"
@@ -133,31 +134,31 @@ def plan(
     found: dict[str, str],
     depth: Depth = Depth.SIZE,
 ) -> Plan:
-    """Returns what is to be done.
+    """Returns the plan of a run.
 
     Args:
-        files: what `look` has found
-        lake: what was done before
-        settings: what is asked
-        found: versions that will read the images
-        depth: how far what was done is compared with its manifests
+        files: files from `look`
+        lake: lake with the results of earlier runs
+        settings: options of the command line
+        found: versions of the packages that will read the images
+        depth: how closely earlier results are compared with their manifests
     """
-    contents, made = lake.contents(depth), Plan([])
-    known = _by_path(contents.manifests)
-    broken = _by_path([each.manifest for each in contents.damaged if each.manifest is not None])
+    contents, new_plan = lake.contents(depth), Plan([])
+    manifests_by_path = _by_path(contents.manifests)
+    broken = _by_path([item.manifest for item in contents.damaged if item.manifest is not None])
     for path, file in files.items():
-        before = known.get(path, [])
+        before = manifests_by_path.get(path, [])
         reasons = [
-            _reason(each, path, file, settings.reading, found)
-            or lake.custody_fault(each["image_id"], contents.entries[each["image_id"]].manifest)
-            for each in before
+            _reason(item, path, file, settings.reading, found)
+            or lake.custody_fault(item["image_id"], contents.entries[item["image_id"]].manifest)
+            for item in before
         ]
-        same = {each["status"] for each, why in zip(before, reasons) if not why}
+        same = {item["status"] for item, why in zip(before, reasons) if not why}
         if DONE in same:
-            made.done += 1
+            new_plan.done += 1
             continue
         if same and not settings.retry_failed:
-            made.failed.append(path)
+            new_plan.failed.append(path)
             continue
         changed = None if same or not reasons else reasons[-1]
         if changed and changed.startswith(MANIFEST):
@@ -165,9 +166,9 @@ def plan(
         if path in broken:
             changed = "their tables do not agree with their manifests"
         if changed:
-            made.again[changed] = made.again.get(changed, 0) + 1
-        made.replaced[path] = tuple(each["image_id"] for each in before if _is_other(each, path, file))
-        made.jobs.append(
+            new_plan.again[changed] = new_plan.again.get(changed, 0) + 1
+        new_plan.replaced[path] = tuple(item["image_id"] for item in before if _is_other(item, path, file))
+        new_plan.jobs.append(
             Job(
                 path,
                 file.size,
@@ -177,48 +178,48 @@ def plan(
                 settings.reading,
                 settings.limits,
                 settings.custody,
-                made.replaced[path],
+                new_plan.replaced[path],
             )
         )
-    read = {job.path for job in made.jobs}
-    made.damaged = [each for each in contents.damaged if (each.manifest or {}).get("path") not in read]
-    made.jobs.sort(key=lambda job: (-job.size, job.path))
-    return made
+    read = {job.path for job in new_plan.jobs}
+    new_plan.damaged = [item for item in contents.damaged if (item.manifest or {}).get("path") not in read]
+    new_plan.jobs.sort(key=lambda job: (-job.size, job.path))
+    return new_plan
 
 
 def _by_path(manifests: Sequence[Manifest]) -> dict[str, list[Manifest]]:
-    """Returns by path the manifests that are about it, also as a copy, the newest last.
+    """Returns the manifests of each path, including copies, the newest last.
 
-    Which is the newest decides only why an image is read again: clocks may go back.
+    The order decides only the reason for reading an image again: clocks may go back.
     """
-    found: dict[str, list[Manifest]] = {}
-    for each in sorted(manifests, key=lambda each: str(each["ended"])):
-        for path in dict.fromkeys((each["path"], *each["copies"])):
-            found.setdefault(path, []).append(each)
-    return found
+    by_path: dict[str, list[Manifest]] = {}
+    for manifest in sorted(manifests, key=lambda manifest: str(manifest["ended"])):
+        for path in dict.fromkeys((manifest["path"], *manifest["copies"])):
+            by_path.setdefault(path, []).append(manifest)
+    return by_path
 
 
 def _is_other(before: Manifest, path: str, file: Input) -> bool:
-    """Returns whether a path was read when it had other content, which is nowhere else as far as is known."""
+    """Returns whether the path's former content, as read, differs and has no other known copy."""
     mine = before["status"] == DONE and before["path"] == path and not before["copies"]
     return bool(mine and before["probe"] != file.probe)
 
 
 def absolute(path: str) -> str:
-    """Returns the absolute form of a path, links not followed: it is what the examiner called the file."""
+    """Returns the absolute form of a path without following links: the name that the examiner used."""
     return os.path.abspath(path)
 
 
 def folders(text: str) -> tuple[str, ...]:
-    """Returns the folders that an option names, with ; between."""
-    return tuple(absolute(each) for each in text.split(";") if each)
+    """Returns the folders in an option, separated by semicolons."""
+    return tuple(absolute(folder) for folder in text.split(";") if folder)
 
 
 def _reason(
     before: Manifest, path: str, file: Input, reading: Reading, found: dict[str, str]
 ) -> Optional[str]:
-    """Returns in words why an image of which there is a manifest is to be read again; None if it is not."""
-    # A copy has the same content, and a time of its own.
+    """Returns in words why an image with a manifest is to be read again; None if it is not."""
+    # A copy has the same content but its own time.
     touched = path == before["path"] and file.modified != before["modified"]
     if touched or (file.size, file.probe) != (before["size"], before["probe"]):
         return "the file was changed"

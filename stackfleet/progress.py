@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""How a run goes, on standard error: a live view on a terminal, else a line for each image that ended."""
+"""Shows the progress of a run on standard error: a live view on a terminal, else a line per image."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from rich.text import Text
 from .manifests import DONE
 
 MOST_SHOWN = 16
-"""Images that are shown while they run."""
+"""The most running images that are shown."""
 COPY = "copy"
 
 
 class Progress:
-    """What a run has done so far (a context).
+    """The progress of a run so far (a context).
 
     Args:
-        sizes: bytes of the images to read, by path
-        console: where it is shown
+        sizes: sizes in bytes of the images to read, by path
+        console: console on which the progress is shown
     """
 
     def __init__(self, sizes: dict[str, int], console: Optional[Console] = None) -> None:
@@ -55,7 +55,7 @@ class Progress:
             self._live.stop()
 
     def event(self, message: dict[str, Any]) -> None:
-        """Takes what a worker tells."""
+        """Processes a message from a worker."""
         with self._lock:
             if message["state"] == "refused":
                 self._say(f"refused: {message['reason']}")
@@ -63,7 +63,7 @@ class Progress:
                 self._running[message["path"]] = message
 
     def ended(self, report: dict[str, Any]) -> bool:
-        """Takes the report of an image that came to its end; returns whether it is done."""
+        """Processes the report of an image that ended; returns whether the image is done."""
         with self._lock:
             self._running.pop(report["path"], None)
             self._bytes += self._sizes.get(report["path"], 0)
@@ -72,13 +72,13 @@ class Progress:
             self.done += report["status"] == DONE
             self.copies += report["status"] == COPY
             self.failed += not done
-            said = f"{report['status']:<10} {report['path']}"
+            line = f"{report['status']:<10} {report['path']}"
             if report["status"] == DONE:
-                said += f"  {rows:,} rows, {report['seconds']:.1f} s, {report['memory'] >> 20} MiB"
+                line += f"  {rows:,} rows, {report['seconds']:.1f} s, {report['memory'] >> 20} MiB"
             elif report.get("reason"):
-                said += f": {report['reason']}"
+                line += f": {report['reason']}"
             if not (self._live and done):
-                self._say(f"[{self.done + self.copies + self.failed}/{len(self._sizes)}] {said}")
+                self._say(f"[{self.done + self.copies + self.failed}/{len(self._sizes)}] {line}")
         return done
 
     def _say(self, text: str) -> None:
@@ -86,23 +86,27 @@ class Progress:
 
     def _view(self) -> Group:
         with self._lock:
-            shown = sorted(self._running.values(), key=lambda each: -each.get("seconds", 0))
+            shown = sorted(self._running.values(), key=lambda running_image: -running_image.get("seconds", 0))
             table = Table.grid(padding=(0, 2))
-            for each in shown[:MOST_SHOWN]:
-                rows = f"{each['rows']:,} rows" if each.get("rows") else ""
-                memory = f"{each['memory'] >> 20} MiB" if "memory" in each else ""
+            for running_image in shown[:MOST_SHOWN]:
+                rows = f"{running_image['rows']:,} rows" if running_image.get("rows") else ""
+                memory = f"{running_image['memory'] >> 20} MiB" if "memory" in running_image else ""
                 table.add_row(
-                    "  running", Text(each["path"]), f"{each.get('seconds', 0):.0f} s", memory, rows
+                    "  running",
+                    Text(running_image["path"]),
+                    f"{running_image.get('seconds', 0):.0f} s",
+                    memory,
+                    rows,
                 )
             return Group(Text(self._total(len(shown))), table)
 
     def _total(self, running: int) -> str:
-        left = len(self._sizes) - self.done - self.copies - self.failed - running
-        text = f"{self.done + self.copies} done, {self.failed} failed, {running} running, {left} waiting"
+        waiting = len(self._sizes) - self.done - self.copies - self.failed - running
+        text = f"{self.done + self.copies} done, {self.failed} failed, {running} running, {waiting} waiting"
         return f"{text}, {self._rows:,} rows, {self._left()}"
 
     def _left(self) -> str:
-        """Returns how long the rest will take, if it is read as fast as what was."""
+        """Returns the remaining time, at the speed so far."""
         spent, total = time.monotonic() - self._begin, sum(self._sizes.values())
         with contextlib.suppress(ZeroDivisionError):
             seconds = int(spent * (total - self._bytes) / self._bytes)

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What is asked of a lake, in SQL: what is rare, what differs, what was found, what became of images."""
+"""The queries of a lake, in SQL: rare stacks, differences, findings, and the state of images."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from .database import one_of
 
 KEYS = ("StackKey", "ShapeKey")
 CRASH_KEYS = ("Driver", "BugCheck")
-"""What crashes are told apart by, besides their stacks."""
+"""Columns that distinguish crashes, in addition to their stacks."""
 LEAST_HOSTS = 5
-"""With fewer hosts that have the same versions of modules, nothing can be said to be rare among them."""
+"""The fewest hosts with the same versions of modules among which a stack can be called rare."""
 
 SURE = f"KeyQuality = {quoted(EXACT)} AND NOT Incomplete"
-"""The stacks whose keys can be compared."""
+"""The condition for stacks whose keys can be compared."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-    """A query, and one for what it leaves out.
+    """A query, and a second one that counts the rows it leaves out.
 
     Attributes:
         sql: the query
-        left_out: a query for a number; empty if nothing is left out
-        said: what is said of that number, with {} for it
+        left_out: a query that returns a number; empty if nothing is left out
+        said: message about that number, with {} in its place
     """
 
     sql: str
@@ -40,22 +40,22 @@ class Question:
 def rare(by: str, kinds: Sequence[str], max_hosts: int, limit: int, images: int, partial: bool) -> Question:
     """Returns the stacks that few hosts have, the rarest first.
 
-    How rare a stack is says the share of hosts that have it among those that have the same versions of all
-    its modules. Where these are fewer than LEAST_HOSTS the share says nothing: such stacks come last.
+    The rank of a stack is the share of hosts with it among the hosts with the same versions of all its
+    modules. If there are fewer than LEAST_HOSTS of these, the share means nothing: such stacks come last.
 
     Args:
-        by: of KEYS
-        kinds: of the stacks; all when empty
-        max_hosts: on how many hosts a stack is at most
-        limit: how many rows; 0 for all
-        images: how many images the lake has
-        partial: whether stacks count whose keys are not exact
+        by: key, one of KEYS
+        kinds: kinds of the stacks; all when empty
+        max_hosts: the most hosts with a stack
+        limit: number of rows; 0 for all
+        images: number of images in the lake
+        partial: whether stacks without exact keys count
     """
     high, low = (f"{by[: -len('Key')]}{half}" for half in ("High", "Low"))
     of_kind = f" AND {one_of('Kind', kinds)}" if kinds else ""
-    asked = f"{high} IS NOT NULL{of_kind}"
-    where, of_stacks = (asked, "") if partial else (f"{asked} AND Sure", f" AND {SURE}")
-    # Of those that are equally rare, stacks through code in no file come first.
+    condition = f"{high} IS NOT NULL{of_kind}"
+    where, of_stacks = (condition, "") if partial else (f"{condition} AND Sure", f" AND {SURE}")
+    # On a tie, stacks with code outside any file come first.
     order = "Comparable DESC, Hosts / Among, Outside DESC, Among DESC"
     few = _FEW.format(high=high, low=low, where=where, max_hosts=max_hosts, spread=_spread(max_hosts))
     among = (_AMONG if by == KEYS[0] else _AMONG_SHAPES).format(
@@ -81,12 +81,12 @@ GROUP BY {by}, Hosts, Among, Comparable, Outside
 ORDER BY {order}, {by}"""
     if partial:
         return Question(sql)
-    left_out = f"SELECT coalesce(sum(Stacks), 0)::BIGINT FROM keys WHERE {asked} AND NOT Sure"
+    left_out = f"SELECT coalesce(sum(Stacks), 0)::BIGINT FROM keys WHERE {condition} AND NOT Sure"
     return Question(sql, left_out, _SAID)
 
 
 def _spread(max_hosts: int) -> str:
-    """Returns which keys may be on few hosts: each host sets one bit, and those of few hosts are few."""
+    """Returns a condition that excludes keys on many hosts: each host sets one bit of a number."""
     if max_hosts > _BITS // 2:
         return "true"
     return f"bit_count(bit_or(1::BIGINT << (hash(HostKey) % {_BITS})::INTEGER)) <= {max_hosts}"
@@ -112,7 +112,7 @@ candidates AS MATERIALIZED (
     SELECT High, Low, Hosts, Outside, ModuleSet FROM candidates JOIN counted USING (High, Low)
     WHERE Hosts <= {max_hosts}
 )"""
-"""Keys that few hosts have. Hosts are counted where a key has more than two rows, on more than one host."""
+"""Keys on few hosts. Hosts are counted only for keys with more than two rows, on more than one host."""
 
 _MEMBERS = """\
 most AS MATERIALIZED (
@@ -148,11 +148,11 @@ most AS MATERIALIZED (
     GROUP BY ModuleSet, first.HostNumber, Versions
     HAVING count(*) = Versions
 )"""
-"""Which hosts have all versions of a set of modules.
+"""The hosts with all versions of a set of modules.
 
-Versions that many hosts have are compared as one bit for each host: there are few of them. A set with a
-version that few hosts have is looked for on these hosts. So the cost grows with rows, and not with hosts
-times sets.
+Versions on many hosts are compared as bit strings with one bit for each host: there are few such versions. A
+set with a version that few hosts have is searched for on these hosts only. So the cost grows with the number
+of rows, and not with hosts times sets.
 """
 
 _AMONG = (
@@ -163,7 +163,7 @@ _AMONG = (
     SELECT ModuleSet, count(*) AS Among FROM members GROUP BY ModuleSet
 )"""
 )
-"""Among how many hosts a key is rare. All that have the same StackKey have the same modules."""
+"""The number of hosts among which a key is rare. All stacks with one StackKey have the same modules."""
 
 _AMONG_SHAPES = (
     """\
@@ -183,7 +183,7 @@ sets AS MATERIALIZED (
     GROUP BY High, Low
 )"""
 )
-"""The same where hosts with one ShapeKey may have several sets: those that have any of these."""
+"""The same for ShapeKeys, for which hosts may have several sets: hosts with any of these sets count."""
 
 
 _CRASHES = """\
@@ -198,15 +198,15 @@ _NAMED = "format('{:#x} {}', BugCheckCode, coalesce(BugCheck, ''))"
 
 
 def rare_of_crashes(by: str, max_hosts: int, limit: int) -> Question:
-    """Returns the bug checks of few hosts, or the drivers that are in the stacks of the crashes of few hosts.
+    """Returns the bug checks on few hosts, or the drivers in the crash stacks of few hosts.
 
-    A driver of another version is another driver. A frame in no module stands for what is there instead:
+    A driver of another version is another driver. A frame in no module is listed by its memory:
     `<no-module>`, or a driver that was unloaded.
 
     Args:
-        by: of CRASH_KEYS
-        max_hosts: how many hosts have it at most
-        limit: how many rows; 0 for all
+        by: column, one of CRASH_KEYS
+        max_hosts: the most hosts with a row
+        limit: number of rows; 0 for all
     """
     among = "(SELECT count(DISTINCT Host) FROM crashes) AS Among"
     most = f" LIMIT {limit}" if limit else ""
@@ -249,20 +249,20 @@ def _left_out(asked: str) -> str:
 def diff(
     first: Sequence[str], second: Sequence[str], by: str, kinds: Sequence[str], partial: bool
 ) -> Question:
-    """Returns in what the stacks of two groups of images differ.
+    """Returns the differences between the stacks of two groups of images.
 
-    A stack of a process is one with the same kind, name of the process, bitness and key. Counts are compared
-    where both groups are one image: groups of other sizes have other counts.
+    Stacks of a process are equal if their kind, process name, bitness and key are. Counts are compared only
+    if both groups are one image: groups of different sizes have different counts.
 
     Args:
         first: ImageIds of one group
-        second: ImageIds of the other
-        by: of KEYS
-        kinds: of the stacks; all when empty
-        partial: whether stacks count whose keys are not exact
+        second: ImageIds of the other group
+        by: key, one of KEYS
+        kinds: kinds of the stacks; all when empty
+        partial: whether stacks without exact keys count
     """
-    asked = f"{by} IS NOT NULL" + (f" AND {one_of('Kind', kinds)}" if kinds else "")
-    where = asked if partial else f"{asked} AND {SURE}"
+    condition = f"{by} IS NOT NULL" + (f" AND {one_of('Kind', kinds)}" if kinds else "")
+    where = condition if partial else f"{condition} AND {SURE}"
     counted = "a.Count IS DISTINCT FROM b.Count" if len(first) == len(second) == 1 else "false"
 
     def side(ids: Sequence[str]) -> str:
@@ -286,11 +286,11 @@ FROM a FULL JOIN b USING (Kind, Process, Arch, Key)
 WHERE a.Key IS NULL OR b.Key IS NULL OR {counted}
 ORDER BY Change DESC, Unbacked DESC, Kind, Process, Arch, Key"""
     both = one_of("ImageId", dict.fromkeys((*first, *second)))
-    return Question(sql) if partial else Question(sql, _left_out(f"{asked} AND {both}"), _SAID)
+    return Question(sql) if partial else Question(sql, _left_out(f"{condition} AND {both}"), _SAID)
 
 
 def selected(selector: str) -> str:
-    """Returns the query for the ImageIds that a selector names.
+    """Returns the query for the ImageIds of a selector.
 
     Args:
         selector: an ImageId or its beginning, a host, the path or name of a file, or case=NAME
@@ -311,9 +311,9 @@ _SUREST = f"list_position({list(CONFIDENCES)}, Confidence)"
 
 
 def _every(where: str) -> str:
-    """Returns the part of a query that has all findings. Those that are one on several hosts are the Same.
+    """Returns the part of a query with all findings. Equal findings on several hosts have equal Same.
 
-    Without a key of a stack these are what the same check found of the same symbol in processes of one name.
+    Findings without a stack key are equal if check, symbol and process name are.
     """
     return f"""\
 every AS (
@@ -325,14 +325,15 @@ every AS (
 
 
 def found(limit: int, places: int, images: int) -> Question:
-    """Returns what was found in all images, a row for what is the same on several hosts.
+    """Returns the findings in all images, one row for equal findings on several hosts.
 
-    The order is that of `findings`. Places has findings of the row, the worst first. `left_out` counts rows.
+    The rows have the order of `findings`. Places holds findings of the row, the worst first. `left_out`
+    counts rows.
 
     Args:
-        limit: how many rows
-        places: how many findings a row has
-        images: how many ImageIds a row has
+        limit: number of rows
+        places: number of findings listed in a row
+        images: number of ImageIds listed in a row
     """
     named = (
         "Severity",
@@ -364,11 +365,11 @@ LIMIT {limit}"""
 
 
 def findings(severity: str, unchecked: bool) -> Question:
-    """Returns what was found in all images: the worst first, and of equals what the fewest hosts have.
+    """Returns the findings in all images: the worst first; on a tie, those on the fewest hosts.
 
     Args:
-        severity: the least
-        unchecked: whether checks that could not run are rows, at the end
+        severity: the least severity
+        unchecked: whether checks that could not run are listed, at the end
     """
     severities = SEVERITIES[: SEVERITIES.index(severity) + 1]
     where = one_of("Severity", severities) + (" OR Severity IS NULL" if unchecked else "")
@@ -388,7 +389,7 @@ ORDER BY {_WORST} NULLS LAST, Hosts, {_SUREST}, Finding, Host, ImageId, PID, TID
 
 
 def status() -> Question:
-    """Returns what became of each image, the failed ones first. What was replaced under its path is named."""
+    """Returns the state of each image, failed images first. Images replaced under the same path are named."""
     return Question(
         """\
 SELECT status AS Status, path AS Path, image_id AS ImageId, reason AS Reason,

@@ -33,15 +33,15 @@ from .layout import FINDINGS, IMAGE, TRAP_FRAMES
 from .writer import StackWriter, TableFiles
 
 _OFTEN = 1.0
-"""Seconds between two reports of how many rows there are."""
+"""Seconds between two reports of the number of rows."""
 
 
 class ImageTables:
     """The tables of an image.
 
     Args:
-        plugin: a plugin that is built on the image
-        reading: how it is read
+        plugin: plugin that is built on the image
+        reading: options for reading the image
     """
 
     def __init__(self, plugin: Any, reading: Reading) -> None:
@@ -53,23 +53,23 @@ class ImageTables:
             self._image.service(ProcessList).scan()
 
     def identity(self) -> dict[str, Any]:
-        """Returns what the image is called, and the files of which it consists."""
-        known = self._image.service(identity)
-        files = [{"path": file.path, "size": file.size, "local": file.local} for file in known.files]
-        return {"image_id": known.image_id, "files": files}
+        """Returns the ImageId and the files of the image."""
+        image_identity = self._image.service(identity)
+        files = [{"path": file.path, "size": file.size, "local": file.local} for file in image_identity.files]
+        return {"image_id": image_identity.image_id, "files": files}
 
     def rename(self, image_id: str) -> None:
-        """Gives the image another ImageId than its own, because another image has that."""
-        known = self._image.service(identity)
-        self._image.provide(identity, known._replace(image_id=image_id))
+        """Replaces the ImageId, because another image has the image's own."""
+        image_identity = self._image.service(identity)
+        self._image.provide(identity, image_identity._replace(image_id=image_id))
 
     def write(self, files: TableFiles, warnings: Warnings, told: Callable[[int], None]) -> dict[str, Any]:
-        """Reads the image and writes all of its tables; returns what the manifest says of the image.
+        """Reads the image and writes all of its tables; returns the manifest's facts about the image.
 
         Args:
-            files: where the tables go
-            warnings: those that were logged since the image was opened
-            told: is told the number of rows now and then
+            files: files of the tables
+            warnings: warnings logged since the image was opened
+            told: function that is called with the number of rows regularly
         """
         image, reading = self._image, self._reading
         totals, tables = Totals(), FlatTables(image)
@@ -77,13 +77,13 @@ class ImageTables:
         symbolizer = Symbolizer(image, reading.fetch_symbols)
         stacks, findings = StackWriter(tables, files), Findings(symbolizer, scan=reading.scan_threads)
         last = time.monotonic()
-        wanted = FlatWanted(
+        stack_filter = FlatWanted(
             carve=reading.carve,
             scan_stacks=reading.scan_stacks,
             scan_threads=reading.scan_threads,
             processors=reading.processors,
         )
-        for stack in paused_by_group(FlatTraces(symbolizer).list_stacks(wanted, totals), _process):
+        for stack in paused_by_group(FlatTraces(symbolizer).list_stacks(stack_filter, totals), _process):
             findings.see(stack)
             stacks.add(stack)
             if time.monotonic() - last > _OFTEN:
@@ -119,7 +119,7 @@ def _plain(rows: Iterable[tuple[int, tuple[object, ...]]]) -> Iterator[list[obje
 
 
 def _values(cells: Iterable[object]) -> list[object]:
-    """Returns cells in plain values: what is absent is None."""
+    """Returns cells in plain values: an absent value becomes None."""
     return [None if isinstance(cell, interfaces.renderers.BaseAbsentValue) else cell for cell in cells]
 
 

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The pages of a lake: one of all images, and one for each image. It needs the plugins, as `imagepage` does.
+"""Writes the pages of a lake, one for all images and one for each. It needs the plugins.
 
 report = Report(lake, place("out"))
 report.write()
@@ -32,23 +32,24 @@ from .manifests import DONE, Manifest
 MAX_RARE = 1 << 10
 MAX_IMAGES = 1 << 14
 MAX_UNCHECKED = 1 << 8
-"""The most of each that the page of all images has; it says so where there are more."""
+"""The most checks that could not run, and the most rare stacks, on the page of all images. A note
+counts the others."""
 MAX_PLACES = 64
-"""Findings of a card; it says how many more there are."""
+"""The most findings on a card, which shows the number of the others."""
 MAX_NAMES = 1 << 10
-"""Images by which a card is found."""
+"""The most names of images by which a card can be found."""
 MAX_HOSTS = 2
-"""On how many hosts a stack is at most that is called rare."""
+"""The most hosts with a stack that is called rare."""
 MAX_FRAMES = 1100
-"""Frames of a rare stack that the page has."""
+"""The most frames of a rare stack on the page."""
 
 
 class Place(NamedTuple):
-    """Where the pages go.
+    """The paths of the pages.
 
     Attributes:
-        first: the page of all images
-        folder: of the pages of images
+        first: path of the page of all images
+        folder: folder of the pages of single images
     """
 
     first: pathlib.Path
@@ -56,10 +57,10 @@ class Place(NamedTuple):
 
 
 def place(output: str) -> Place:
-    """Returns where pages go: into a folder, or into a file and a folder beside it.
+    """Returns the paths of the pages: in a folder, or a file and a folder next to it.
 
     Args:
-        output: what -o says; a file ends in `.html`
+        output: value of -o; a file ends in `.html`
     """
     path = pathlib.Path(output)
     if path.suffix.lower() in (".html", ".htm"):
@@ -72,12 +73,12 @@ class Report:
 
     Args:
         lake: the lake
-        where: where they go
-        memory: the most that DuckDB may hold; see `Database`
-        contents: the images; None for all of the lake
+        where: paths of the pages
+        memory: memory limit of DuckDB; see `Database`
+        contents: images of the lake; None for all
 
     Attributes:
-        images, failed: how many of them there are; those that are damaged are among the latter
+        images, failed: number of images, and of failed images, which include the damaged ones
     """
 
     def __init__(
@@ -89,15 +90,17 @@ class Report:
     ) -> None:
         self._lake, self._where, self._memory = lake, where, memory
         self._contents = lake.contents() if contents is None else contents
-        self._manifests = sorted(self._contents.manifests, key=lambda each: (each["path"], each["image_id"]))
-        self._by_id = {each["image_id"]: each for each in self._manifests}
+        self._manifests = sorted(
+            self._contents.manifests, key=lambda manifest: (manifest["path"], manifest["image_id"])
+        )
+        self._by_id = {manifest["image_id"]: manifest for manifest in self._manifests}
         self._lists = Lists()
         self._hosts: dict[str, dict[str, Any]] = {}
-        self.images = sum(each["status"] == DONE for each in self._manifests)
+        self.images = sum(manifest["status"] == DONE for manifest in self._manifests)
         self.failed = len(self._manifests) + len(self._contents.damaged) - self.images
 
     def write(self) -> None:
-        """Writes all pages, that of all images last: its links lead to pages that are there.
+        """Writes all pages; the page of all images comes last, so that its links lead to existing pages.
 
         Raises:
             OSError: a page cannot be written
@@ -126,67 +129,67 @@ class Report:
             severities.setdefault(row["ImageId"], {})[row["Severity"]] = row["Count"]
         for image_id, host in self._hosts.items():
             host["Severities"] = severities.get(image_id, {})
-        asked = questions.found(MAX_FINDINGS, MAX_PLACES, MAX_NAMES)
-        found = list(database.rows(asked.sql))
-        wanted: dict[str, set[str]] = {}
-        for row in found:
+        question = questions.found(MAX_FINDINGS, MAX_PLACES, MAX_NAMES)
+        rows = list(database.rows(question.sql))
+        trace_ids: dict[str, set[str]] = {}
+        for row in rows:
             first = row["Places"][0]
             if first["TraceId"] is not None:
-                wanted.setdefault(first["ImageId"], set()).add(first["TraceId"])
-        stacks = self._write_images(wanted)
-        for row in found:
+                trace_ids.setdefault(first["ImageId"], set()).add(first["TraceId"])
+        stacks = self._write_images(trace_ids)
+        for row in rows:
             first = row["Places"][0]
             frames = self._lists.frames(
                 (text, False, False) for text in stacks.get((first["ImageId"], first["TraceId"]), ())
             )
             self._lists.finding({**card(first, frames), **self._spread(row)}, of_check(row["Finding"]))
         for row in database.rows(_unchecked()):
-            said = f"{row['Evidence']} ({row['Images']} of {self.images} images)"
-            self._lists.unchecked(row["Finding"], said)
-        total = database.value(asked.left_out)
+            evidence = f"{row['Evidence']} ({row['Images']} of {self.images} images)"
+            self._lists.unchecked(row["Finding"], evidence)
+        total = database.value(question.left_out)
         return {"findings": self._lists.findings(total), "rare": self._rare_part(database)}
 
     def _spread(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Returns what a card says of the hosts that have the same finding.
+        """Returns the data of a card about the hosts with the same finding.
 
         Args:
-            row: of `questions.found`
+            row: row of `questions.found`
         """
         places = [
             {
-                "image": self._link(each["ImageId"]),
-                "where": f"{each['Process']} ({each['PID']})",
-                "tid": each["TID"],
-                "address": each["Address"] or "",
-                "evidence": each["Evidence"] or "",
+                "image": self._link(item["ImageId"]),
+                "where": f"{item['Process']} ({item['PID']})",
+                "tid": item["TID"],
+                "address": item["Address"] or "",
+                "evidence": item["Evidence"] or "",
             }
-            for each in row["Places"]
+            for item in row["Places"]
         ]
         names = list(map(self._called, row["ImageIds"]))
         return {"hosts": row["Hosts"], "number": row["Number"], "names": names, "places": places}
 
     def _write_images(self, wanted: Mapping[str, set[str]]) -> dict[tuple[str, str], list[str]]:
-        """Writes the pages of images; returns the frames of stacks that findings name.
+        """Writes the pages of images; returns the frames of the stacks in findings.
 
         Args:
-            wanted: the TraceIds of these stacks, by ImageId
+            wanted: TraceIds of these stacks, by ImageId
         """
-        found: dict[tuple[str, str], list[str]] = {}
+        frames_by_stack: dict[tuple[str, str], list[str]] = {}
         back = [self._address(self._where.folder, self._where.first), "All images"]
         for manifest in self._manifests:
             if manifest["status"] != DONE:
                 continue
             image_id = manifest["image_id"]
             with Database(self._lake, self._memory, contents=self._contents.only(manifest)) as database:
-                made = ImagePage(database, manifest)
-                data = {"up": back, **made.data(wanted.get(image_id, ()))}
+                page = ImagePage(database, manifest)
+                data = {"up": back, **page.data(wanted.get(image_id, ()))}
             for trace_id in wanted.get(image_id, ()):
-                found[image_id, trace_id] = made.stack(trace_id)
+                frames_by_stack[image_id, trace_id] = page.stack(trace_id)
             _write(self._page(image_id), f"Stacks of {self._called(image_id)}", data)
-        return found
+        return frames_by_stack
 
     def _images_part(self) -> dict[str, Any]:
-        """Returns the list of images: those that failed first, then the worst."""
+        """Returns the list of images: failed images first, then the worst findings."""
         images = sorted(
             [*map(self._image, self._manifests), *map(_damaged, self._contents.damaged)], key=_worst
         )
@@ -194,34 +197,34 @@ class Report:
             "images": images[:MAX_IMAGES],
             "done": self.images,
             "failed": self.failed,
-            "hosts": len({each["Host"] for each in self._hosts.values()}),
+            "hosts": len({host["Host"] for host in self._hosts.values()}),
         }
 
     def _image(self, manifest: Manifest) -> dict[str, Any]:
         image_id = manifest["image_id"]
-        known = self._hosts.get(image_id, {})
-        taken = known.get("CaptureTime")
-        severities = known.get("Severities", {})
+        host = self._hosts.get(image_id, {})
+        capture_time = host.get("CaptureTime")
+        severities = host.get("Severities", {})
         return {
             "name": _file(manifest),
             "path": manifest["path"],
-            "host": known.get("Host") or "",
+            "host": host.get("Host") or "",
             "status": manifest["status"],
             "reason": manifest["reason"] or "",
-            "taken": "" if taken is None else taken.strftime("%Y-%m-%d %H:%M:%S"),
-            "windows": f"{known['KernelBuild'] or '?'} {known['Arch']}" if known else "",
-            "found": [severities.get(each, 0) for each in SEVERITIES],
-            "page": self._link(image_id) if known else None,
+            "taken": "" if capture_time is None else capture_time.strftime("%Y-%m-%d %H:%M:%S"),
+            "windows": f"{host['KernelBuild'] or '?'} {host['Arch']}" if host else "",
+            "found": [severities.get(severity, 0) for severity in SEVERITIES],
+            "page": self._link(image_id) if host else None,
         }
 
     def _rare_part(self, database: Database) -> dict[str, Any]:
         """Returns the part with rare stacks, as `stackfleet rare` lists them."""
-        asked = questions.rare(questions.KEYS[0], (), MAX_HOSTS, MAX_RARE + 1, database.images, False)
-        rows = list(database.rows(asked.sql))
+        question = questions.rare(questions.KEYS[0], (), MAX_HOSTS, MAX_RARE + 1, database.images, False)
+        rows = list(database.rows(question.sql))
         notes = []
-        left = database.value(asked.left_out)
-        if left:
-            notes.append(f"{asked.said.format(f'{left:,}').partition(' (')[0]}.")
+        left_out = database.value(question.left_out)
+        if left_out:
+            notes.append(f"{question.said.format(f'{left_out:,}').partition(' (')[0]}.")
         if len(rows) > MAX_RARE:
             notes.append(f"There are more: the {MAX_RARE:,} rarest are shown.")
         stacks = [
@@ -235,30 +238,30 @@ class Report:
                 "count": row["Count"] or 0,
                 "unbacked": row["Unbacked"] or 0,
                 "frames": self._lists.frames(_texts(row["Stack"])),
-                "images": [self._link(each) for each in row["ImageIds"]],
+                "images": [self._link(image_id) for image_id in row["ImageIds"]],
             }
             for row in rows[:MAX_RARE]
         ]
         return {"stacks": stacks, "notes": notes}
 
     def _link(self, image_id: str) -> list[str]:
-        """Returns where the page of an image is, and what a link to it says.
+        """Returns the address of an image's page, and the text of a link to it.
 
-        A table may have rows of an image that the lake does not have: then the link leads to the list.
+        A table may have rows of an image that is not in the lake: then the link leads to the list.
         """
         if image_id not in self._by_id:
             return ["#lake", image_id]
         return [self._address(self._where.first.parent, self._page(image_id)), self._called(image_id)]
 
     def _called(self, image_id: str) -> str:
-        """Returns what an image is called: its host, where it says that, and its file."""
+        """Returns the name of an image on the pages: its host, if recorded, and its file."""
         if image_id not in self._by_id:
             return image_id
         host, file = self._hosts.get(image_id, {}).get("Host"), _file(self._by_id[image_id])
         return f"{host}, {file}" if host and host != image_id else file
 
     def _host(self, host: str) -> str:
-        """Returns what a host is called: one that does not say its name, by the file of its image."""
+        """Returns the name of a host on the pages, or the file of its image if it has no name."""
         return _file(self._by_id[host]) if host in self._by_id else host
 
     def _page(self, image_id: str) -> pathlib.Path:
@@ -289,11 +292,11 @@ def _file(manifest: Manifest) -> str:
 
 
 def _damaged(image: Damaged) -> dict[str, Any]:
-    """Returns what the list of images says of one that is left out."""
-    known = image.manifest
+    """Returns the entry of a damaged image in the list of images."""
+    manifest = image.manifest
     return {
-        "name": image.image_id if known is None else _file(known),
-        "path": "" if known is None else known["path"],
+        "name": image.image_id if manifest is None else _file(manifest),
+        "path": "" if manifest is None else manifest["path"],
         "host": "",
         "status": DAMAGED,
         "reason": image.reason,
@@ -305,11 +308,11 @@ def _damaged(image: Damaged) -> dict[str, Any]:
 
 
 def _worst(image: dict[str, Any]) -> tuple[Any, ...]:
-    return image["status"] == DONE, [-each for each in image["found"]], image["path"]
+    return image["status"] == DONE, [-number for number in image["found"]], image["path"]
 
 
 def _write(path: pathlib.Path, title: str, data: dict[str, Any]) -> None:
-    """Writes a page in one step. A link that has its name is replaced; what it leads to stays as it is."""
+    """Writes a page in one step. A link with the same name is replaced; the link's target stays as it is."""
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         with temporary.open("xb") as stream:

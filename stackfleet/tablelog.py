@@ -1,10 +1,10 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The log of one table of a lake: which files it consists of. The format is Delta's.
+"""The log of one table of a lake: the list of the table's files. The format is Delta's.
 
-A commit adds files and removes others in one step. The log of a lake from somebody else may name any file,
-and may be links and pipes. It is looked at before Delta's own reader opens it, and of what it names only
-files of this table are taken, by names that this package gives.
+A commit adds files and removes others in one step. The log of somebody else's lake may name any file, and may
+contain links and pipes. It is checked before Delta's own reader opens it, and of the named files only those
+of this table are accepted, by names that this package gives.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from .layout import TABLES_FOLDER
 
 LOG = "_delta_log"
 MOST_BYTES = 1 << 30
-"""Bytes of a log that is read."""
+"""The most bytes of a log that is read."""
 
 _ENTRY = re.compile(r"(\d{20})(\.json|\.checkpoint(\.\d{10}\.\d{10})?\.parquet)|_last_checkpoint|\d{20}\.crc")
 _FILE = re.compile(r"[A-Za-z0-9]{1,64}\.[A-Za-z0-9-]{1,64}\.parquet")
 _READER, _WRITER = 1, 2
-"""The protocol of tables without any of the later features, such as files that list deleted rows."""
+"""The protocol version of tables without any later feature, such as files that list deleted rows."""
 
 
 class LogError(Exception):
-    """A log that cannot be read, or is none; the text says why."""
+    """A log that cannot be read, or is invalid; the text gives the reason."""
 
 
 class DataFile(NamedTuple):
     """A file of a table.
 
     Attributes:
-        name: below the folder of the table
-        size: its bytes
-        rows: its rows
-        first, last: the least and the greatest ImageId in it
+        name: name below the folder of the table
+        size: size in bytes
+        rows: number of rows
+        first, last: least and greatest ImageId in the file
     """
 
     name: str
@@ -55,10 +55,10 @@ class TableLog:
 
     Args:
         lake: the folder of the lake
-        table: its name
+        table: name of the table
 
     Attributes:
-        foreign: what the log names and is no file of this table; it is not in the table
+        foreign: names in the log that are no file of this table; they are left out
     """
 
     def __init__(self, lake: pathlib.Path, table: str) -> None:
@@ -74,10 +74,10 @@ class TableLog:
     def load(self) -> list[DataFile]:
         """Returns the files of the table by name; none if there is no log.
 
-        The last commits may have been torn by a power failure: what they added is not in the table then.
+        A power failure may have torn the last commits: the files that they added are then not in the table.
 
         Raises:
-            LogError: it cannot be read
+            LogError: the log cannot be read
         """
         opened = self._opened()
         if opened is None:
@@ -85,32 +85,32 @@ class TableLog:
         import pyarrow as pa
 
         try:
-            said = pa.table(opened.get_add_actions(flatten=True))
+            actions = pa.table(opened.get_add_actions(flatten=True))
         except _errors() as error:
             raise LogError(_first_line(error)) from error
-        wanted = ("path", "size_bytes", "num_records", "min.ImageId", "max.ImageId")
-        if not set(wanted) <= set(said.column_names):
+        columns = ("path", "size_bytes", "num_records", "min.ImageId", "max.ImageId")
+        if not set(columns) <= set(actions.column_names):
             return []
-        found: dict[str, DataFile] = {}
+        files: dict[str, DataFile] = {}
         self.foreign = []
-        for path, size, rows, first, last in zip(*(said.column(name).to_pylist() for name in wanted)):
-            if _FILE.fullmatch(path) and path not in found and _counted(size) and _counted(rows):
-                found[path] = DataFile(path, size, rows, first or "", last or "")
+        for path, size, rows, first, last in zip(*(actions.column(name).to_pylist() for name in columns)):
+            if _FILE.fullmatch(path) and path not in files and _counted(size) and _counted(rows):
+                files[path] = DataFile(path, size, rows, first or "", last or "")
             else:
                 self.foreign.append(path)
-        return sorted(found.values())
+        return sorted(files.values())
 
     def commit(self, schema: Any, add: Sequence[DataFile], remove: Sequence[DataFile] = ()) -> None:
-        """Adds files and removes others in one step, which is on the disk then.
+        """Adds files and removes others in one step, which is on the disk when this returns.
 
         Args:
             schema: the Arrow schema of the files
             add: files that are on the disk
-            remove: files of which none is read any more; they stay until somebody removes them
+            remove: files that are no longer read; they stay until somebody removes them
 
         Raises:
-            LogError: it cannot be written, or somebody else has removed one of the files
-            OSError: a folder cannot be made
+            LogError: the log cannot be written, or somebody else has removed one of the files
+            OSError: a folder cannot be created
         """
         from deltalake import DeltaTable, Schema
         from deltalake.transaction import AddAction, RemoveAction
@@ -138,23 +138,23 @@ class TableLog:
             folders.sync(each)
 
     def _opened(self) -> Optional[Any]:
-        """Returns the table as Delta's reader has it; None if there is none."""
+        """Returns the table opened with Delta's reader; None if there is none."""
         version = self._newest()
         if version is None:
             return None
         from deltalake import DeltaTable
 
         try:
-            found = DeltaTable(str(self.folder), version=version if self._torn else None)
-            protocol = found.protocol()
+            delta_table = DeltaTable(str(self.folder), version=version if self._torn else None)
+            protocol = delta_table.protocol()
         except _errors() as error:
             raise LogError(_first_line(error)) from error
         if (protocol.min_reader_version, protocol.min_writer_version) > (_READER, _WRITER):
             raise LogError("it asks for features of Delta that lakes do not have")
-        return found
+        return delta_table
 
     def _newest(self) -> Optional[int]:
-        """Looks at all files of the log; returns the version of the last commit that can be read."""
+        """Checks all files of the log; returns the version of the last commit that can be read."""
         try:
             log = folders.folder(self._lake, *self._names, LOG)
             if log is None:
@@ -191,12 +191,12 @@ class TableLog:
         except (pa.ArrowException, OSError) as error:
             raise LogError(f"{path.name} cannot be read ({_first_line(error)})") from error
         if "sidecar" in names:
-            # It would name further files of the log, anywhere.
+            # A sidecar would name further files of the log, anywhere.
             raise LogError(f"{path.name} asks for features of Delta that lakes do not have")
 
 
 def is_single(name: str, image_id: str, attempt: str) -> bool:
-    """Returns whether a file is the one that an attempt at an image wrote."""
+    """Returns whether a file is the one written by an attempt at an image."""
     return name == f"{image_id}.{attempt}.parquet"
 
 
@@ -225,7 +225,7 @@ def _counted(value: object) -> bool:
 
 
 def _errors() -> tuple[type[BaseException], ...]:
-    """Returns what Delta's reader raises where a log is not as it should be."""
+    """Returns the exceptions that Delta's reader raises for an invalid log."""
     from deltalake.exceptions import DeltaError, DeltaProtocolError
 
     return DeltaError, DeltaProtocolError, OSError, ValueError, TypeError, KeyError
@@ -238,4 +238,4 @@ def _first_line(error: BaseException) -> str:
 
 def image_range(files: Iterable[DataFile], image_id: str) -> list[DataFile]:
     """Returns the files that may have rows of an image."""
-    return [each for each in files if each.first <= image_id <= each.last]
+    return [file for file in files if file.first <= image_id <= file.last]

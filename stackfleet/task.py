@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The task that Dask runs for an image: an attempt, and then its manifest."""
+"""The Dask task for one image: an attempt, followed by its manifest."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from .lake import Lake, unopened
 from .manifests import DONE, FAILED, MANIFEST_VERSION, Manifest
 
 PLUGIN = "stackfleet"
-"""Name of the plugin of Dask's workers that compares versions."""
+"""Name of the Dask worker plugin that compares versions."""
 
 COPY = "copy"
-"""The status of a report about an image that is a copy of one that was read."""
+"""Status in a report about an image that is a copy of an image already read."""
 
 Report = dict[str, Any]
 Tell = Callable[[Report], None]
 
 
 class AttemptFailedError(Exception):
-    """An attempt that failed, and that another one may not; `report` is its report."""
+    """A failed attempt after which another may succeed; `report` is its report."""
 
     def __init__(self, report: Report) -> None:
         super().__init__(report)
@@ -39,7 +39,7 @@ class AttemptFailedError(Exception):
 
 
 class Place:
-    """Where a task runs: the worker of Dask, and whether the scheduler still wants the task."""
+    """The place where a task runs: the Dask worker, and whether the scheduler still wants the task."""
 
     def __init__(self, topic: str) -> None:
         self._worker = distributed.get_worker()
@@ -50,29 +50,29 @@ class Place:
         plugin: Any = self._worker.plugins.get(PLUGIN)
         if plugin is not None:
             if plugin.refused:
-                # It has told the scheduler that it goes; another worker gets the task.
+                # The worker has announced to the scheduler that it leaves; another worker gets the task.
                 raise distributed.Reschedule
             self.versions = plugin.found
 
     def wanted(self) -> bool:
-        """Returns whether the task is still wanted: Dask cannot interrupt one that runs."""
+        """Returns whether the task is still wanted: Dask cannot interrupt a running task."""
         status = self._worker.status
         task = self._worker.state.tasks.get(self.key)
         running = (distributed.Status.running, distributed.Status.paused)
         return status in running and task is not None and task.state != "cancelled"
 
     def stop_if_unwanted(self) -> None:
-        """Raises StoppedError if the task is not wanted any more."""
+        """Raises StoppedError if the task is no longer wanted."""
         if not self.wanted():
             raise StoppedError
 
     def tell(self, report: Report) -> None:
-        """Tells the client how it goes."""
+        """Sends a progress report to the client."""
         self._worker.log_event(self._topic, report)
 
     @contextlib.contextmanager
     def lock(self, name: str, tick: Callable[[], None]) -> Iterator[None]:
-        """Keeps other tasks from what has this name."""
+        """Locks a name against other tasks."""
         lock = distributed.Lock(f"stackfleet-{name}")
         while not lock.acquire(timeout=1):
             tick()
@@ -87,17 +87,17 @@ def run_image(job: Job) -> Report:
     """Reads an image on a worker of Dask, and writes its manifest.
 
     Returns:
-        path, image_id, status, reason, rows, seconds, memory, and the ImageId of the manifest that was
-        written: whoever started the run puts the image into the lake.
+        path, image_id, status, reason, rows, seconds, memory, and the ImageId of the written manifest: the
+        client that started the run puts the image into the lake.
 
     Raises:
-        AttemptFailedError: it failed, and another attempt may not
+        AttemptFailedError: the attempt failed, and another attempt may succeed
     """
     return run_at(job, Place(job.custody.run))
 
 
 def run_at(job: Job, place: Place) -> Report:
-    """Reads an image somewhere; see `run_image`."""
+    """Reads an image in a given place; see `run_image`."""
     started, lake = custody.now(), Lake(job.lake)
     attempt = f"{started[:19].replace(':', '')}-{uuid.uuid4().hex[:12]}"
     place.tell({"path": job.path, "state": "started"})
@@ -121,19 +121,19 @@ def run_at(job: Job, place: Place) -> Report:
             lake.keep(identities.copy)
             image_id = identities.copy["image_id"]
             return {**report, "image_id": image_id, "manifest": image_id, "status": COPY}
-        made = manifest(job, outcome, identities.known, place)
-        made.update(attempt=attempt, started=started, ended=custody.now())
+        image_manifest = manifest(job, outcome, identities.known, place)
+        image_manifest.update(attempt=attempt, started=started, ended=custody.now())
         if outcome.facts is not None:
-            made["tables"] = lake.tables(outcome.image_id, attempt, outcome.facts["rows"])
+            image_manifest["tables"] = lake.tables(outcome.image_id, attempt, outcome.facts["rows"])
             report.update(status=DONE, rows=sum(outcome.facts["rows"].values()))
         elif outcome.image_id:
             lake.drop(outcome.image_id, attempt)
             before = lake.manifest(outcome.image_id)
             if before is not None and before["status"] == DONE:
-                # What an earlier attempt has read stays as it is; that this one failed is said beside it.
-                made["image_id"] = unopened(job.path)
-        report["manifest"] = made["image_id"]
-        lake.keep(made)
+                # The result of an earlier attempt stays; that this one failed is recorded next to it.
+                image_manifest["image_id"] = unopened(job.path)
+        report["manifest"] = image_manifest["image_id"]
+        lake.keep(image_manifest)
     if report["status"] == FAILED and not outcome.final:
         raise AttemptFailedError(report)
     return report
@@ -175,7 +175,7 @@ def manifest(job: Job, outcome: Outcome, known: Optional[Known], place: Place) -
         "files": facts.get("files") or outcome.identified.get("files", []),
         "identity": None if known is None else known.said(),
         "copies": [],
-        "replaces": [each for each in job.replaces if each != outcome.image_id],
+        "replaces": [image_id for image_id in job.replaces if image_id != outcome.image_id],
         "tables": {},
         "reading": to_json(job.reading),
         "reading_digest": job.reading.digest(),
@@ -196,14 +196,14 @@ def manifest(job: Job, outcome: Outcome, known: Optional[Known], place: Place) -
 
 
 def lost(job: Job, reason: str) -> Manifest:
-    """Returns the manifest of an image of which no attempt came to an end: its workers died."""
-    made = manifest(job, Outcome(reason=reason), None, _Nowhere())  # type: ignore[arg-type]
+    """Returns the manifest of an image whose attempts never ended, because their workers died."""
+    image_manifest = manifest(job, Outcome(reason=reason), None, _Nowhere())  # type: ignore[arg-type]
     time = custody.now()
-    return {**made, "attempt": "", "started": time, "ended": time}
+    return {**image_manifest, "attempt": "", "started": time, "ended": time}
 
 
 class _Nowhere:
-    """The place of what ran nowhere."""
+    """The place of an attempt that ran nowhere."""
 
     name = ""
     versions: dict[str, str] = {}

@@ -14,10 +14,10 @@ from winstacks.memory.decode.text import process_label
 from .database import Database
 
 MOST_BYTES = 32766
-"""Bytes of a field that OpenSearch indexes; it refuses an event with a longer one."""
+"""The most bytes of a field that OpenSearch indexes; it refuses an event with a longer field."""
 
 _HEXADECIMAL = ("uint64",)
-"""Types of columns that are written as text: numbers of OpenSearch end at 2^63."""
+"""Types of columns that are written as text, because OpenSearch's numbers end at 2^63."""
 
 _STACKS = """\
 SELECT *, coalesce(ThreadCreateTime, ProcessCreateTime) AS EventTime,
@@ -42,10 +42,10 @@ class Events:
 
     Args:
         database: the lake
-        where: a condition for stacks
+        where: SQL condition for stacks
 
     Attributes:
-        cut: how many fields were cut
+        cut: number of fields that were truncated
     """
 
     def __init__(self, database: Database, where: str) -> None:
@@ -62,13 +62,13 @@ class Events:
             yield self._line(row, f"{said}; {row['Evidence']}", "finding")
 
     def said(self) -> list[str]:
-        """Returns what is to be said of what has no event, and of what was cut."""
+        """Returns messages about stacks without an event, and about truncated fields."""
         stacks = self._database.value(
             "SELECT count(*) FROM traces "
             f"WHERE {self._where} AND ThreadCreateTime IS NULL AND ProcessCreateTime IS NULL"
         )
-        made = [f"{stacks:,} stacks have no time and are left out"] if stacks else []
-        return made + (
+        messages = [f"{stacks:,} stacks have no time and are left out"] if stacks else []
+        return messages + (
             [f"{self.cut:,} fields were longer than {MOST_BYTES} bytes and are cut"] if self.cut else []
         )
 
@@ -80,8 +80,8 @@ class Events:
             "data_type": f"windows:stacktraces:{kind}",
             **row,
         }
-        # Without other letters no reader takes one for the end of a line.
-        return json.dumps({name: self._value(each) for name, each in event.items() if each is not None})
+        # Plain ASCII: no reader mistakes another letter for the end of a line.
+        return json.dumps({name: self._value(cell) for name, cell in event.items() if cell is not None})
 
     def _value(self, value: Any) -> Any:
         if isinstance(value, datetime.datetime):

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Versions of everything that decides what tables hold, and of what workers and client must share."""
+"""Versions of the packages that decide the content of tables, and that workers and client must share."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from collections.abc import Sequence
 from . import VERSION
 
 PACKAGES = ("volatility3", "distributed", "dask", "pyarrow", "deltalake", "duckdb", "psutil", "pefile")
-"""What manifests name besides Python, this package and the plugins."""
+"""Packages that manifests name in addition to Python, this package and the plugins."""
 
 DECIDE = ("stackfleet", "volatility3", "plugins")
-"""Of these another version means that images are read again."""
+"""Packages whose new version means that images are read again."""
 
 MUST_AGREE = (*DECIDE, "python", "distributed", "dask", "pyarrow")
-"""Of these the client and all workers must have the same."""
+"""Packages with which the client and all workers must agree."""
 
 HERE = tuple(name for name in MUST_AGREE if name != "plugins")
-"""Those that are known before the plugins are looked for."""
+"""Packages whose versions are known before the plugins are found."""
 
 
 def of_packages() -> dict[str, str]:
-    """Returns the versions of packages by name; a package that is not there is left out."""
-    found = {"stackfleet": VERSION, "python": ".".join(platform.python_version_tuple()[:2])}
+    """Returns the versions of packages by name; a missing package is left out."""
+    package_versions = {"stackfleet": VERSION, "python": ".".join(platform.python_version_tuple()[:2])}
     for name in PACKAGES:
         try:
-            found[name] = importlib.metadata.version(name)
+            package_versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return found
+    return package_versions
 
 
 def of_plugins() -> dict[str, str]:
@@ -51,12 +51,12 @@ def of_plugins() -> dict[str, str]:
 
 
 def differences(mine: dict[str, str], theirs: dict[str, str], names: Sequence[str] = MUST_AGREE) -> list[str]:
-    """Returns in words in what two sets of versions differ.
+    """Returns in words how two sets of versions differ.
 
     Args:
-        mine: those of the client
-        theirs: those of a worker
-        names: which must agree
+        mine: versions of the client
+        theirs: versions of a worker
+        names: packages that must agree
     """
     return [
         f"{name} {theirs.get(name, 'is missing')} instead of {mine.get(name, 'none')}"
@@ -66,7 +66,7 @@ def differences(mine: dict[str, str], theirs: dict[str, str], names: Sequence[st
 
 
 def _digest(folder: pathlib.Path) -> str:
-    """Returns a digest of the code in a folder: a version number stays the same while code is worked on."""
+    """Returns a digest of the code in a folder: the version number stays the same during development."""
     whole = hashlib.sha256()
     for path in sorted(folder.rglob("*.py")):
         whole.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes())

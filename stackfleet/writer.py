@@ -2,8 +2,8 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """Writes the tables of one image as Parquet, batch by batch; no batch holds more than BATCH rows.
 
-Stacks share most of their frames. What is to be said of a frame is made once for each distinct frame, and a
-column of frames is that, taken by number: no row of frames exists in Python.
+Stacks share most of their frames. The values of a frame are built once for each distinct frame, and a column
+of frames is selected from them by number: no row of frames exists in Python.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ from .layout import (
 )
 
 BATCH = 1 << 14
-"""Stacks of a batch, if they have few frames."""
+"""The most stacks of a batch, if they have few frames."""
 MOST_FRAMES = 1 << 18
-"""Frames of a batch."""
+"""The most frames of a batch."""
 MOST_DISTINCT = 1 << 15
-"""Distinct frames that are kept for the next batch."""
+"""The most distinct frames that are kept for the next batch."""
 
 MOST_LETTERS = 1 << 26
-"""Letters of the texts of a batch: paths that an image makes up may have thousands each."""
+"""The most characters in the texts of a batch: forged paths in an image may have thousands each."""
 
 _STACK = [column.name for column in tables.TRACES].index("Stack")
 _SAID = tables.FRAMES[FRAME + 1 :]
-"""What is said of a frame wherever it is."""
+"""The columns that depend on the frame alone."""
 
 _Version = tuple[str, Optional[int], Optional[int]]
 """Name in lower case, TimeDateStamp, SizeOfImage."""
 _NONE = {0}
-"""The number of a frame in no module, among those of versions."""
+"""The number of "no module" among the numbers of versions."""
 
 
 class TableFiles:
@@ -63,11 +63,11 @@ class TableFiles:
 
     Args:
         lake: the folder of the lake
-        image_id: the image
-        attempt: the attempt
+        image_id: ImageId of the image
+        attempt: name of the attempt
 
     Attributes:
-        rows: how many there are, by table
+        rows: number of rows, by table
     """
 
     def __init__(self, lake: str, image_id: str, attempt: str) -> None:
@@ -80,11 +80,11 @@ class TableFiles:
             self._writers[name] = pq.ParquetWriter(path, stored(name), compression="zstd")
 
     def write(self, table: str, columns: Sequence[Any]) -> None:
-        """Writes a batch of rows.
+        """Writes a batch of rows of a table.
 
         Args:
-            table: its name
-            columns: an Arrow array for each column
+            table: name of the table
+            columns: Arrow arrays, one for each column
         """
         batch = pa.record_batch(list(columns), schema=SCHEMAS[table])
         if batch.num_rows:
@@ -92,32 +92,32 @@ class TableFiles:
             self.rows[table] += batch.num_rows
 
     def write_rows(self, table: str, rows: Iterable[Sequence[object]]) -> None:
-        """Writes rows in plain values of Python, None for no value."""
-        held: list[Sequence[object]] = []
+        """Writes rows of plain Python values; None is an absent value."""
+        pending: list[Sequence[object]] = []
         for row in rows:
-            held.append(row)
-            if len(held) == BATCH:
-                self.write(table, _transposed(table, held))
-                held = []
-        if held:
-            self.write(table, _transposed(table, held))
+            pending.append(row)
+            if len(pending) == BATCH:
+                self.write(table, _transposed(table, pending))
+                pending = []
+        if pending:
+            self.write(table, _transposed(table, pending))
 
     def close(self) -> None:
-        """Counts the keys of the stacks, and ends all files."""
+        """Counts the keys of the stacks, and closes all files."""
         self._writers.pop(TRACES).close()
         self._writers.pop(IMAGE).close()
         for columns in key_rows(self.paths[TRACES], self.paths[IMAGE]):
             self.write(KEYS, columns)
-        for each in self._writers.values():
-            each.close()
+        for writer in self._writers.values():
+            writer.close()
 
 
 class StackWriter:
     """Writes stacks, their frames, and the versions of modules that are in their keys.
 
     Args:
-        tables: makes what is said of stacks and frames
-        files: where it goes
+        tables: converts stacks and frames to rows
+        files: files to which the rows are written
     """
 
     def __init__(self, tables: FlatTables, files: TableFiles) -> None:
@@ -130,7 +130,7 @@ class StackWriter:
         self._forget()
 
     def add(self, stack: FlatStack) -> None:
-        """Takes a stack."""
+        """Adds a stack."""
         self._keys = self._tables.key(stack)[:2]
         places = self._of_frames(stack)
         row = self._tables.trace(stack)
@@ -146,7 +146,7 @@ class StackWriter:
             self._write()
 
     def finish(self) -> None:
-        """Writes what is left, and the versions of modules."""
+        """Writes the remaining rows, and the versions of modules."""
         self._write()
         rows = ((*self._keys, number, *version) for version, number in self._modules.items())
         self._files.write_rows(MODULES, rows)
@@ -162,7 +162,7 @@ class StackWriter:
         self._letters = 0
 
     def _forget(self) -> None:
-        """Forgets the distinct frames."""
+        """Drops the distinct frames."""
         self._distinct: list[tuple[object, ...]] = []
         self._columns: list[Any] = [[] for _ in _SAID]
         self._made = 0
@@ -171,34 +171,34 @@ class StackWriter:
         self._sizes = array("q")
 
     def _of_frames(self, stack: FlatStack) -> list[int]:
-        """Returns the places of the frames of a stack among the distinct ones of the batch."""
+        """Returns the places of a stack's frames among the distinct frames of the batch."""
         if stack.walked:
             return [self._new(frame, walked) for frame, walked in zip(stack.frames, stack.walked)]
-        known = self._known
+        places = self._known
         try:
-            return [known[frame] for frame in stack.frames]
+            return [places[frame] for frame in stack.frames]
         except KeyError:
             return [self._place(frame) for frame in stack.frames]
 
     def _place(self, frame: NamedFrame) -> int:
-        found = self._known.get(frame)
-        if found is None:
-            found = self._known[frame] = self._new(frame)
-        return found
+        place = self._known.get(frame)
+        if place is None:
+            place = self._known[frame] = self._new(frame)
+        return place
 
     def _new(self, frame: NamedFrame, walked: Any = None) -> int:
-        said = self._tables.frame(frame, walked)
-        self._distinct.append(said)
-        self._sizes.append(sum(len(each) for each in said if isinstance(each, str)))
+        values = self._tables.frame(frame, walked)
+        self._distinct.append(values)
+        self._sizes.append(sum(len(value) for value in values if isinstance(value, str)))
         self._versions.append(self._version(frame.details))
         return len(self._distinct) - 1
 
     def _module_set(self, stack: FlatStack, places: Sequence[int]) -> Optional[int]:
-        """Returns the number of the versions of modules in the key of a stack; None if there are none.
+        """Returns the number of the set of module versions in the key of a stack; None if there are none.
 
         Args:
             stack: the stack
-            places: those of its frames
+            places: places of the stack's frames
         """
         if stack.walked:
             places = [
@@ -206,17 +206,17 @@ class StackWriter:
                 for number, (place, walked) in enumerate(zip(places, stack.walked))
                 if walked.how != words.SCAN and (number or walked.how != words.TRAP)
             ]
-        known = sorted(set(map(self._versions.__getitem__, places)) - _NONE)
-        if not known:
+        version_numbers = sorted(set(map(self._versions.__getitem__, places)) - _NONE)
+        if not version_numbers:
             return None
-        number = module_set(known)
+        number = module_set(version_numbers)
         if number not in self._sets:
             self._sets.add(number)
-            self._new_sets.append((*self._keys, number, known))
+            self._new_sets.append((*self._keys, number, version_numbers))
         return number
 
     def _version(self, details: FrameDetails) -> int:
-        """Returns the number of the version of the module in which a frame is, 0 if it is in none."""
+        """Returns the number of the module version of a frame, 0 if it is in no module."""
         if details.module is None:
             return 0
         version = details.module.lower(), details.stamp, details.size
@@ -249,31 +249,31 @@ class StackWriter:
         ]
         columns.append(_numbers(pa.int64(), self._numbers))
         places = _numbers(pa.int32(), self._places)
-        return [*columns, *(said.take(places) for said in self._said())]
+        return [*columns, *(values.take(places) for values in self._said())]
 
     def _said(self) -> list[Any]:
-        """Returns the columns of the distinct frames; what was made for earlier batches is kept."""
+        """Returns the columns of the distinct frames, and keeps the values of earlier batches."""
         new = self._distinct[self._made :]
         self._made = len(self._distinct)
         if new:
-            made = [_array(FRAMES, column.name, values) for column, values in zip(_SAID, zip(*new))]
+            new_columns = [_array(FRAMES, column.name, values) for column, values in zip(_SAID, zip(*new))]
             self._columns = [
-                pa.chunked_array([old, each]).combine_chunks() if len(old) else each
-                for old, each in zip(self._columns, made)
+                pa.chunked_array([old, new_column]).combine_chunks() if len(old) else new_column
+                for old, new_column in zip(self._columns, new_columns)
             ]
         return self._columns
 
 
 def version_number(module: str, stamp: Optional[int], size: Optional[int]) -> int:
-    """Returns the number of a version of a module: 8 bytes of a SHA-256, equal everywhere."""
+    """Returns the number of a module version: 8 bytes of a SHA-256, equal on every machine."""
     return _first(f"{module},{stamp},{size}".encode("utf-8", "replace"))
 
 
 def module_set(versions: Sequence[int]) -> int:
-    """Returns the number of a set of versions: 8 bytes of a SHA-256, equal everywhere.
+    """Returns the number of a set of versions: 8 bytes of a SHA-256, equal on every machine.
 
     Args:
-        versions: their numbers, in ascending order
+        versions: numbers of the versions, in ascending order
     """
     return _first(struct.pack(f"<{len(versions)}Q", *versions))
 
@@ -283,7 +283,7 @@ def _first(data: bytes) -> int:
 
 
 def _numbers(kind: Any, values: array[int]) -> Any:
-    """Returns an Arrow array of what an array holds, which is not copied."""
+    """Returns an Arrow array that shares the memory of an array."""
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
 
 
@@ -292,7 +292,7 @@ def _array(table: str, name: str, values: Sequence[object]) -> Any:
     try:
         return pa.array(values, kind)
     except UnicodeEncodeError:
-        # Half a character of UTF-16 has no form in UTF-8.
+        # An unpaired UTF-16 surrogate cannot be encoded in UTF-8.
         return pa.array([_encodable(value) for value in values], kind)
 
 

@@ -1,20 +1,21 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The memory in which runtimes keep the code that they make, by the lists that the runtimes keep themselves.
+"""The memory in which runtimes store generated code, from the lists that the runtimes keep themselves.
 
-Code of 32 bits has no function tables, and some runtimes register none. What these lists are:
+32-bit code has no function tables, and some runtimes register none. The lists are:
 
-* HotSpot: `jvm` exports gHotSpotVMStructs, by which debuggers find its variables: CodeCache::_low_bound and
+* HotSpot: `jvm` exports gHotSpotVMStructs, with which debuggers find its variables: CodeCache::_low_bound and
   _high_bound since JDK 9, before that CodeCache::_heap (described: OpenJDK, `vmStructs.hpp` and `.cpp`).
 * CLR: `ExecutionManager::m_CodeRangeList` leads to RangeSections, which begin with LowAddress, HighAddress
-  and a pointer to the code manager. That is the runtime's own, so that its virtual functions lie in the
-  runtime's image (described: dotnet/runtime, `vm/codeman.h`, up to .NET 7; that .NET Framework has the same
-  is inferred). Any variable of the runtime that leads to such a record is followed, whatever its name is.
+  and a pointer to the code manager. The code manager is an object of the runtime, so its virtual functions
+  lie in the runtime's image (described: dotnet/runtime, `vm/codeman.h`, up to .NET 7; that .NET Framework has
+  the same is inferred). Any variable of the runtime that leads to such a record is followed, whatever its
+  name is.
 * V8: a variable `process_wide_code_range_` leads to a CodeRange, which has address and size (described: V8,
-  `heap/code-range.cc`). Only symbols tell where it is: V8 is linked into programs.
+  `heap/code-range.cc`). Only symbols show its address, because V8 is linked into programs.
 
-A range counts where one VAD holds all of it, and no image is mapped there: to put code into a range means to
-write into the runtime's own memory, or to change the list.
+A range counts if one VAD holds all of it and no image is mapped there: to put code into such a range, an
+attacker must write into the runtime's own memory, or change the list.
 """
 
 from __future__ import annotations
@@ -33,17 +34,17 @@ HOTSPOT = ("jvm",)
 CLR = ("clr", "coreclr", "mscorwks")
 
 MAX_RANGES = 1 << 14
-"""The most ranges that are taken of a runtime."""
+"""The most ranges that are read of a runtime."""
 MAX_STRUCTS = 1 << 13
 """The most rows of gHotSpotVMStructs that are read: a JVM has some 1,000."""
 MAX_VARIABLES = 1 << 20
-"""Bytes of a runtime's writable sections in which records are looked for."""
+"""The most bytes of a runtime's writable sections in which records are searched for."""
 
 _TABLE = "gHotSpotVMStructs"
 _ROW = "gHotSpotVMStructEntry"
 _LAYOUT = ("TypeNameOffset", "FieldNameOffset", "OffsetOffset", "AddressOffset", "ArrayStride")
 VARIABLES = (_TABLE, *(_ROW + each for each in _LAYOUT))
-"""What HotSpot exports for debuggers."""
+"""The variables that HotSpot exports for debuggers."""
 _MOST_STRIDE = 0x80
 _NAME = 0x40
 _BOUNDS = ("CodeCache", "_low_bound"), ("CodeCache", "_high_bound")
@@ -51,43 +52,43 @@ _HEAP, _MEMORY = ("CodeCache", "_heap"), ("CodeHeap", "_memory")
 _LIMITS = ("VirtualSpace", "_low_boundary"), ("VirtualSpace", "_high_boundary")
 
 _SECTION = 8
-"""Words at the start of a RangeSection that are read; behind the third one of them leads to the next."""
+"""Number of words read at the start of a RangeSection; one of the words after the third leads to the next."""
 _PROGRAM = ".exe"
 _V8 = "process_wide_code_range_"
 _CAGE = 16
-"""Words of a CodeRange in which its address and size are looked for."""
+"""Number of words of a CodeRange in which its address and size are searched for."""
 _WRITABLE = 1 << 31
 """IMAGE_SCN_MEM_WRITE."""
 
 
 class _Field(NamedTuple):
-    """A row of gHotSpotVMStructs: offset of a member, and address of a static one."""
+    """A row of gHotSpotVMStructs: offset of a member, and address of a static member."""
 
     offset: int
     address: int
 
 
 def code_cache(memory: Memory, variables: Mapping[str, int]) -> Optional[Tuple[int, int]]:
-    """Returns the limits of HotSpot's code cache, the second exclusive; None if these cannot be read.
+    """Returns the limits of HotSpot's code cache, the second exclusive; None if they cannot be read.
 
     Args:
-        memory: of the process
-        variables: the addresses of VARIABLES, as far as the JVM exports them
+        memory: memory of the process
+        variables: addresses of VARIABLES, as far as the JVM exports them
     """
     fields = _fields(memory, variables)
-    if all(each in fields for each in _BOUNDS):
-        low, high = (memory.pointer(fields[each].address) for each in _BOUNDS)
-    elif all(each in fields for each in (_HEAP, _MEMORY, *_LIMITS)):
+    if all(name in fields for name in _BOUNDS):
+        low, high = (memory.pointer(fields[name].address) for name in _BOUNDS)
+    elif all(name in fields for name in (_HEAP, _MEMORY, *_LIMITS)):
         heap = memory.pointer(fields[_HEAP].address)
         start = (heap or 0) + fields[_MEMORY].offset
-        low, high = (memory.pointer(start + fields[each].offset) if heap else None for each in _LIMITS)
+        low, high = (memory.pointer(start + fields[name].offset) if heap else None for name in _LIMITS)
     else:
         return None
     return (low, high) if low and high else None
 
 
 def _fields(memory: Memory, variables: Mapping[str, int]) -> Dict[Tuple[str, str], _Field]:
-    """Returns the rows of gHotSpotVMStructs that matter, by type and member."""
+    """Returns the needed rows of gHotSpotVMStructs, by type and member."""
     if any(name not in variables for name in VARIABLES):
         return {}
     row = memory.pointer(variables[_TABLE])
@@ -95,20 +96,20 @@ def _fields(memory: Memory, variables: Mapping[str, int]) -> Dict[Tuple[str, str
     if not row or any(each is None or each > _MOST_STRIDE for each in layout) or not layout[-1]:
         return {}
     type_at, name_at, offset_at, address_at, stride = (each or 0 for each in layout)
-    wanted = {*_BOUNDS, _HEAP, _MEMORY, *_LIMITS}
-    found: Dict[Tuple[str, str], _Field] = {}
+    needed = {*_BOUNDS, _HEAP, _MEMORY, *_LIMITS}
+    fields: Dict[Tuple[str, str], _Field] = {}
     for at in range(row, row + MAX_STRUCTS * stride, stride):
         kind, name = _text(memory, at + type_at), _text(memory, at + name_at)
         if not kind or not name:
             break
         offset, address = memory.number(at + offset_at, 8), memory.pointer(at + address_at)
-        if (kind, name) in wanted and offset is not None and address is not None:
-            found[kind, name] = _Field(offset, address)
-    return found
+        if (kind, name) in needed and offset is not None and address is not None:
+            fields[kind, name] = _Field(offset, address)
+    return fields
 
 
 def _text(memory: Memory, place: int) -> str:
-    """Returns the start of the text to which a pointer leads, empty if it cannot be read."""
+    """Returns the start of the text to which a pointer leads; empty if it cannot be read."""
     address = memory.pointer(place)
     for size in (_NAME, _NAME // 2, _NAME // 4) if address else ():
         data = memory.read(address or 0, size)
@@ -121,10 +122,10 @@ class CodeLists:
     """Reads the lists of the runtimes of a process.
 
     Args:
-        memory: of the process, with pointers of the size that the code has which is asked for
-        names: of the process
-        vads: of the process, ascending
-        programs: modules into which V8 may be linked, by their files without extension
+        memory: memory of the process, with the pointer size of the code in question
+        names: names of the process
+        vads: VADs of the process, ascending
+        programs: names of files, without extension, into which V8 may be linked
     """
 
     def __init__(
@@ -137,75 +138,75 @@ class CodeLists:
         self._size = memory.pointer_size
 
     def ranges(self) -> List[Range]:
-        """Returns the ranges, ascending and disjoint; `list` of each says whose it is."""
-        found: List[Tuple[int, int, str]] = []
+        """Returns the ranges, ascending and disjoint; `list` of each names the runtime."""
+        labelled: List[Tuple[int, int, str]] = []
         process = self._names.process
         for module in () if process is None else process.modules:
             if module.stem in self._wanted or module.file.lower().endswith(_PROGRAM):
                 known = self._names.module_at(module.base)
-                found += () if known is None else self._of_module(known)
-        made = {(start, end): said for start, end, said in found}
-        flat = ranges.flatten([(start, end, number) for number, (start, end) in enumerate(made)])
-        said = list(made.values())
-        return [Range(start, end, 0, said[number]) for start, end, number in flat]
+                labelled += () if known is None else self._of_module(known)
+        labels = {(start, end): texts for start, end, texts in labelled}
+        disjoint = ranges.flatten([(start, end, number) for number, (start, end) in enumerate(labels)])
+        texts = list(labels.values())
+        return [Range(start, end, 0, texts[number]) for start, end, number in disjoint]
 
-    def _of_module(self, known: KnownModule) -> Iterator[Tuple[int, int, str]]:
-        name, file = known.module.stem, known.module.file
+    def _of_module(self, known_module: KnownModule) -> Iterator[Tuple[int, int, str]]:
+        name, file = known_module.module.stem, known_module.module.file
         if name in HOTSPOT:
-            for low, high in self._hotspot(known):
+            for low, high in self._hotspot(known_module):
                 yield low, high, f"the code cache of {file}"
         elif name in CLR:
-            for low, high in self._clr(known):
+            for low, high in self._clr(known_module):
                 yield low, high, f"the code ranges of {file}"
         else:
-            for low, high in self._v8(known):
+            for low, high in self._v8(known_module):
                 yield low, high, f"the code range of V8 in {file}"
 
     def _own(self, low: int, high: int) -> bool:
-        """Returns whether a range lies within one VAD, which is no image's."""
+        """Returns whether a range lies within one VAD that maps no image."""
         vad = vad_at(self._vads, low)
         return vad is not None and not vad.image and low < high <= vad.end
 
     def _words(self, address: int, count: int) -> Tuple[int, ...]:
-        """Returns words at an address, or none unless all are in memory."""
+        """Returns the words at an address; empty unless all of them are in memory."""
         data = self._memory.read(address, count * self._size)
         return () if data is None else integers(data, self._size)
 
     def _hotspot(self, known: KnownModule) -> Iterator[Tuple[int, int]]:
         rva_of, base = known.image.names.rva_of, known.module.base
         places = {name: rva_of(name) for name in VARIABLES}
-        found = {name: base + rva for name, rva in places.items() if rva is not None}
-        low, high = code_cache(self._memory, found) or (0, 0)
+        addresses = {name: base + rva for name, rva in places.items() if rva is not None}
+        low, high = code_cache(self._memory, addresses) or (0, 0)
         if self._own(low, high):
             yield low, high
 
-    def _clr(self, known: KnownModule) -> Iterator[Tuple[int, int]]:
-        module = known.module
+    def _clr(self, known_module: KnownModule) -> Iterator[Tuple[int, int]]:
+        module = known_module.module
         seen: Set[int] = set()
-        todo = self._variables(known)
+        todo = self._variables(known_module)
         for _ in range(MAX_VARIABLES):
             address = next(todo, None)
             if address is None or len(seen) >= MAX_RANGES:
                 return
             yield from self._chain(address, range(module.base, module.base + module.size), seen)
 
-    def _variables(self, known: KnownModule) -> Iterator[int]:
-        """Yields what the variables of a module hold that may be an address of memory of its own."""
-        headers, left = known.image.headers, MAX_VARIABLES
+    def _variables(self, known_module: KnownModule) -> Iterator[int]:
+        """Yields values in a module's writable sections that may be addresses of private memory."""
+        headers, remaining = known_module.image.headers, MAX_VARIABLES
         for section in () if headers is None else headers.sections:
-            length = min(section.end - section.start, left)
+            length = min(section.end - section.start, remaining)
             if not section.characteristics & _WRITABLE or length <= 0:
                 continue
-            left -= length
-            for _, data in self._memory.load(known.module.base + section.start, length).runs:
-                yield from (each for each in integers(bytes(data), self._size) if self._is_place(each))
+            remaining -= length
+            for _, data in self._memory.load(known_module.module.base + section.start, length).runs:
+                yield from (value for value in integers(bytes(data), self._size) if self._is_place(value))
 
     def _is_place(self, value: int) -> bool:
         vad = vad_at(self._vads, value) if value and not value % self._size else None
         return vad is not None and not vad.image
 
     def _chain(self, address: int, image: range, seen: Set[int]) -> Iterator[Tuple[int, int]]:
-        """Yields the ranges of a RangeSection and of those that it leads to."""
+        """Yields the ranges of a RangeSection and of the RangeSections that follow it."""
         todo = [address]
         while todo and len(seen) < MAX_RANGES:
             at = todo.pop()
@@ -216,12 +217,12 @@ class CodeLists:
             if self._memory.pointer(manager) in image:
                 seen.add(at)
                 yield low, high
-                todo += [each for each in words[3:] if self._is_place(each)]
+                todo += [word for word in words[3:] if self._is_place(word)]
 
-    def _v8(self, known: KnownModule) -> Iterator[Tuple[int, int]]:
-        symbols = {} if known.image.symbols is None else known.image.symbols.by_name
-        for name in (each for each in symbols if each.endswith(_V8)):
-            place = self._memory.pointer(known.module.base + int(symbols[name]["address"]))
+    def _v8(self, known_module: KnownModule) -> Iterator[Tuple[int, int]]:
+        symbols = {} if known_module.image.symbols is None else known_module.image.symbols.by_name
+        for name in (symbol for symbol in symbols if symbol.endswith(_V8)):
+            place = self._memory.pointer(known_module.module.base + int(symbols[name]["address"]))
             words = self._words(place, _CAGE) if place else ()
             for low, size in zip(words, words[1:]):
                 vad = vad_at(self._vads, low)

@@ -2,9 +2,9 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """The check `context_on_stack`: a prepared CONTEXT whose instruction pointer is the entry of a function.
 
-Code that sleeps encrypted lets the system call for it what it cannot call itself: it keeps contexts that
-begin exactly at NtContinue, VirtualProtect or the like. The context of a thread that ran lies within a
-function.
+Code that sleeps encrypted has the system make the calls that it cannot make itself: it prepares contexts
+whose instruction pointer is exactly the entry of NtContinue, VirtualProtect or the like. The instruction
+pointer of a thread that ran lies within a function.
 """
 
 from __future__ import annotations
@@ -33,10 +33,11 @@ FUNCTIONS: Dict[str, Tuple[str, ...]] = {
 """The functions, by module."""
 
 MAX_STACK = 1 << 22
-"""Bytes of a stack that are looked through."""
+"""The most bytes of a stack that are searched."""
 
 MAX_RAISED = 256
-"""Contexts of exceptions on one stack that are left out: no thread raises so many at a function's entry."""
+"""The most contexts of exceptions on one stack that are left out: no thread raises so many at a function's
+entry."""
 
 _MOST_PADDING = 16
 _NOPS = (
@@ -44,28 +45,29 @@ _NOPS = (
     *((b"\x0f\x1f\x44\x00\x00", 5), (b"\x0f\x1f\x80", 7), (b"\x0f\x1f\x84\x00", 8), (b"\x66\x66", 1)),
     *((b"\x66\x0f\x1f", 1), (b"\x66\x2e\x0f\x1f", 2)),
 )
-"""How nops begin, and their bytes; prefixes by themselves (Intel's manual, volume 2, NOP)."""
+"""The first bytes of nops, and their lengths; a prefix by itself has length 1 (Intel's manual, volume 2,
+NOP)."""
 
 _BESIDE = 0x100
-"""Bytes before and behind a CONTEXT in which its EXCEPTION_RECORD lies, if it has one."""
+"""The bytes before and after a CONTEXT in which its EXCEPTION_RECORD lies, if it has one."""
 _FAILURE = 1 << 31
-"""The bit that the codes of exceptions have, of warnings and errors (ntstatus.h)."""
+"""The bit that is set in the codes of exceptions, warnings and errors (ntstatus.h)."""
 
 
 def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
-    """Yields the first such context on the part of a stack that is in use."""
+    """Yields the first prepared context in the part of a stack that is in use."""
     thread, entry = stack.thread, stack.entry
     sp = None if entry is None else entry.registers.get("Rsp")
     if thread is None or not sp or not stack.space.layer_name:
         return
     limits = facts.image.service(UserStacks)
     ranges = limits.narrow(thread) if stack.kind == WOW64 else limits.native(thread)
-    wanted = _with_padding(stack, facts)
+    targets = _with_padding(stack, facts)
     for low, high in ranges:
-        if not low <= sp <= high or not wanted:
+        if not low <= sp <= high or not targets:
             continue
-        held = facts.image.memory(stack.space).load(sp, min(high - sp, MAX_STACK))
-        for address, context, function in _contexts(held, stack, wanted, facts):
+        extents = facts.image.memory(stack.space).load(sp, min(high - sp, MAX_STACK))
+        for address, context, function in _contexts(extents, stack, targets, facts):
             evidence = f"CONTEXT {address:#x} with ContextFlags {context.flags:#x}, Rsp "
             evidence += (
                 f"{context.registers['Rsp']:#x}; {facts.memory(stack.space, context.registers['Rip'])}"
@@ -75,23 +77,25 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
 
 
 def _with_padding(stack: FlatStack, facts: CheckFacts) -> Dict[int, str]:
-    """Returns the functions by their addresses, and by those of the padding before them."""
-    found = facts.entry_points(stack.space, FUNCTIONS)
+    """Returns the functions by their entry addresses, and by the addresses of the padding before them."""
+    functions = facts.entry_points(stack.space, FUNCTIONS)
     return {
         **{
-            each: name for entry, name in found.items() for each in range(_padded(stack, entry, facts), entry)
+            address: name
+            for entry, name in functions.items()
+            for address in range(_padded(stack, entry, facts), entry)
         },
-        **found,
+        **functions,
     }
 
 
 def _padded(stack: FlatStack, entry: int, facts: CheckFacts) -> int:
-    """Returns where the padding begins before a function: one-byte or longer nops, or int 3."""
-    known = facts.names(stack.space).module_at(entry)
-    if known is None:
+    """Returns the start of the padding before a function: nops of any length, or int 3."""
+    known_module = facts.names(stack.space).module_at(entry)
+    if known_module is None:
         return entry
     before = facts.copies.read(stack.space, entry - _MOST_PADDING, _MOST_PADDING) or b""
-    functions, base = known.image.functions, known.module.base
+    functions, base = known_module.image.functions, known_module.module.base
     for start in range(entry - len(before), entry):
         piece = None if functions is None else functions.find(start - base)
         if piece is None and _is_padding(before[start - entry :]):
@@ -100,7 +104,7 @@ def _padded(stack: FlatStack, entry: int, facts: CheckFacts) -> int:
 
 
 def _is_padding(code: bytes) -> bool:
-    """Returns whether bytes are whole nops, of any length, or int 3."""
+    """Returns whether bytes are complete nops, of any length, or int 3."""
     while code:
         length = next((size for start, size in _NOPS if code.startswith(start)), 0)
         if not 0 < length <= len(code):
@@ -110,45 +114,45 @@ def _is_padding(code: bytes) -> bool:
 
 
 def _contexts(
-    held: Extents, stack: FlatStack, wanted: Dict[int, str], facts: CheckFacts
+    extents: Extents, stack: FlatStack, functions: Dict[int, str], facts: CheckFacts
 ) -> Iterator[Tuple[int, CpuContext, str]]:
-    """Yields the address of the first context that begins at one of these functions, and the function."""
+    """Yields the address of the first context whose instruction pointer is a target, and the function."""
     machine = stack.space.machine
     size, raised = machine.pointer_size, 0
     forms = context_forms(facts.image, machine)
-    for start, data in held.runs:
-        # Those of the 64-bit modules of a WoW64 process are in no CONTEXT of 32 bits.
-        targets = [each for each in wanted.items() if not each[0] >> 8 * size]
+    for start, data in extents.runs:
+        # The 64-bit modules of a WoW64 process appear in no 32-bit CONTEXT.
+        targets = [item for item in functions.items() if not item[0] >> 8 * size]
         for (target, function), form in itertools.product(targets, forms):
             for place in _places(data, target.to_bytes(size, "little"), size):
                 address = start + place - form.fields["Rip"].offset
-                bytes_ = held.read(address, form.size)
+                bytes_ = extents.read(address, form.size)
                 context = None if bytes_ is None else form.decode(bytes_)
                 if context is None or context.registers.get("Rip") != target:
                     continue
                 sp = context.registers["Rsp"]
                 if sp % size or facts.vad(stack.space, sp) is None:
                     continue
-                if raised < MAX_RAISED and _raised(held, address, form.size, target, facts, machine):
+                if raised < MAX_RAISED and _raised(extents, address, form.size, target, facts, machine):
                     raised += 1
                     continue
                 yield address, context, function
                 return
 
 
-def _places(data: bytes, wanted: bytes, size: int) -> Iterator[int]:
-    """Yields where bytes are, at multiples of a size."""
-    place = data.find(wanted)
+def _places(data: bytes, pattern: bytes, size: int) -> Iterator[int]:
+    """Yields the offsets of bytes in data, at multiples of a size."""
+    place = data.find(pattern)
     while place >= 0:
         if not place % size:
             yield place
-        place = data.find(wanted, place + 1)
+        place = data.find(pattern, place + 1)
 
 
 def _raised(
-    held: Extents, context: int, length: int, target: int, facts: CheckFacts, machine: Machine
+    extents: Extents, context: int, length: int, target: int, facts: CheckFacts, machine: Machine
 ) -> bool:
-    """Returns whether an EXCEPTION_RECORD of that address lies beside a context."""
+    """Returns whether an EXCEPTION_RECORD with the target address lies next to a context."""
     types, size = register_types(facts.image, machine), machine.pointer_size
     record = types.need("_EXCEPTION_RECORD64", "_EXCEPTION_RECORD")
     address, code = record.field("ExceptionAddress"), record.field("ExceptionCode")
@@ -156,7 +160,7 @@ def _raised(
         *range(context - _BESIDE, context, size),
         *range(context + length, context + length + _BESIDE, size),
     ):
-        data = held.read(start, record.size)
+        data = extents.read(start, record.size)
         if data is not None and address.of(data) == target and code.of(data) & _FAILURE:
             return True
     return False

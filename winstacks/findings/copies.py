@@ -1,16 +1,16 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Compares the pages of mapped images with what other processes have of the same file.
+"""Compares the pages of mapped images with other processes' pages of the same file.
 
     found = facts.copies.compare(space, start, end)
     found.equal                  # most other processes have the same bytes
-    found.ranges                 # the bytes that most others have otherwise
-    found.reason                 # why nothing could be compared
+        found.ranges                 # the addresses at which most other processes differ
+        found.reason                 # why part of the range could not be compared
 
-A page of which the process has no copy of its own is that of the image section, which all share. Any other
-is compared by its bytes with those of a few processes of different programs. Processes may map the file at
-different addresses: then what the relocations say is taken back. A page of a file is read once of each of
-these processes.
+A page without a private copy is the page of the image section, which all processes share. A private page is
+compared byte by byte with the pages of a few processes of different programs. Processes may map the file at
+different addresses: relocations are then undone before the comparison. A page of a file is read once from
+each of these processes.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from ..process.vads import regions
 from .differing import Ranges, differing
 
 MAX_OTHERS = 8
-"""With how many other processes a page is compared at most."""
+"""The most other processes with which a page is compared."""
 
 MAX_MAPPINGS = 1 << 18
-"""The most mapped images of all processes together that are known."""
+"""The most mapped images of all processes together that are listed."""
 
 MAX_PAGES = 1 << 14
-"""The most pages that are compared: those that are asked for first."""
+"""The most private pages that are compared; later ones are not."""
 
 NO_IMAGE = "no image is mapped there"
 NO_PAGE_TABLES = "the page tables of the process cannot be read"
@@ -49,31 +49,32 @@ NO_COPY = "no other process has the page in memory"
 TOO_MANY = f"more than {MAX_PAGES} pages of images were changed"
 
 _ENOUGH = 3
-"""From so many programs on that map a file one process of each is asked: some programs change the code of
-all their children."""
+"""If at least this many programs map a file, one process of each is compared: some programs change the code
+of all their children."""
 
 _FILES_KEPT = 64
 _PAGES_KEPT = 128
 
 
 class Mapping(NamedTuple):
-    """An image that a process has mapped."""
+    """An image mapped by a process."""
 
     space: AddressSpace
     vad: Region
 
 
 class Comparison(NamedTuple):
-    """What other processes have where a process has mapped an image.
+    """The result of comparing a mapped image with other processes.
 
     Attributes:
-        ranges: addresses of the bytes that most of them have otherwise
-        file: path of the module's file, if the page was compared with that because no other process has one
-        others: with how many processes the page was compared that has the most of these bytes; 0 where the
-            process has the pages of the section, which need no comparison, and where it was compared with the
-            section's own page because no other process has one
-        reason: why a part of it could not be compared; empty if all was
-        split: addresses of the bytes that most of them have otherwise, but not alike
+        ranges: addresses of the bytes for which most others agree on another value
+        file: path of the module's file, if the page was compared with the file because no other process has
+            the page
+        others: largest number of processes with which a page was compared; 0 if the process shares the
+            section's pages, and if the page was compared with the section or file because no other process
+            has the page
+        reason: why a part of it could not be compared; empty if everything was compared
+        split: addresses of the bytes for which most others have another value, but not the same one
     """
 
     ranges: Ranges = ()
@@ -84,7 +85,7 @@ class Comparison(NamedTuple):
 
     @property
     def equal(self) -> bool:
-        """Whether all of it is as most other processes have it."""
+        """Whether most other processes have the same bytes in the whole range."""
         return not self.ranges and not self.reason
 
 
@@ -92,14 +93,15 @@ SHARED = Comparison()
 
 
 class Copies:
-    """Knows which processes map a file as an image, and compares their pages.
+    """Finds the processes that map a file as an image, and compares their pages.
 
-    The mappings of other processes are listed when a page is met that is not the section's.
+    The mappings of other processes are listed when the first private page is met.
 
     Args:
         image: the image
-        vad: returns the VAD at an address of a process, None if there is none
-        module: returns the module at an address of a process if the examiner gave its file, else None
+        vad: function that returns the VAD at an address of a process, None if there is none
+        module: function that returns the module at an address of a process if the examiner provided its file,
+            else None
     """
 
     def __init__(
@@ -120,46 +122,46 @@ class Copies:
         self._relocated: Memo[int, _Relocations] = Memo(self._relocations, _FILES_KEPT)
 
     def mapping(self, space: AddressSpace, address: int) -> Optional[Mapping]:
-        """Returns the image that a process has mapped at an address, None if it has none there."""
+        """Returns the image mapped at an address of a process, None if there is none."""
         vad = self._vad(space, address)
         return None if vad is None or not vad.image else Mapping(space, vad)
 
     def others(self, mapping: Mapping) -> List[Mapping]:
-        """Returns the mappings of the same file in other processes: of each program one, then the next."""
+        """Returns the mappings of the file in other processes: one of each program, then the next."""
         return [
-            each
-            for each in self._list().get(mapping.vad.control_area, ())
-            if each.space.layer_name != mapping.space.layer_name
+            other
+            for other in self._list().get(mapping.vad.control_area, ())
+            if other.space.layer_name != mapping.space.layer_name
         ]
 
     def read(self, space: AddressSpace, address: int, length: int) -> Optional[bytes]:
-        """Returns memory of a process; of an image that it has mapped what only the section has, too."""
+        """Returns memory of a process; in a mapped image this includes pages that only the section has."""
         data = self._image.memory(space).read(address, length)
         mapping = self.mapping(space, address) if data is None else None
         return data if mapping is None else self._reader(mapping).read(address - mapping.vad.start, length)
 
     def original(self, space: AddressSpace, address: int) -> Optional[ImageReader]:
-        """Returns what reads the section of the image that a process has mapped at an address, by RVA."""
+        """Returns a reader, by RVA, of the section of the image mapped at an address of a process."""
         mapping = self.mapping(space, address)
         if mapping is None or self._sections.of(mapping.vad) is None:
             return None
         return self._reader(mapping, pristine=True)
 
     def example(self, space: AddressSpace, start: int, end: int) -> Optional[Tuple[AddressSpace, bytes]]:
-        """Returns a process that has other bytes in a range than this one, and these; None if none has."""
+        """Returns a process with other bytes in a range, and these bytes; None if there is none."""
         mapping = self.mapping(space, start)
         if mapping is None:
             return None
         rva, length = start - mapping.vad.start, end - start
         mine = self._reader(mapping).read(rva, length)
-        for each in self._asked(mapping.vad.control_area):
-            data = self._reader(each).read(rva, length)
+        for other in self._asked(mapping.vad.control_area):
+            data = self._reader(other).read(rva, length)
             if data is not None and data != mine:
-                return each.space, data
+                return other.space, data
         return None
 
     def of_file(self, space: AddressSpace, start: int, end: int) -> Optional[bytes]:
-        """Returns what the file of a module has in a range on one page; None where no file is given."""
+        """Returns the bytes of a module's file for a range on one page; None without a file."""
         module = self._module(space, start)
         if module is None or module.file is None:
             return None
@@ -171,9 +173,9 @@ class Copies:
         """Compares a range of addresses of a process.
 
         Args:
-            space: the process
+            space: address space of the process
             start: the first address, canonical
-            end: the first address behind the range
+            end: end of the range, exclusive
         """
         if space.kernel:
             return Comparison(reason=OF_KERNEL)
@@ -185,25 +187,25 @@ class Copies:
         return self.compare_mapping(mapping, start, end)
 
     def compare_mapping(self, mapping: Mapping, start: int, end: int) -> Comparison:
-        """Compares a range of addresses of an image that a process has mapped; see `compare`."""
+        """Compares a range of addresses of a mapped image; see `compare`."""
         ranges: List[Tuple[int, int]] = []
         split: List[Tuple[int, int]] = []
         others, reason, file = 0, "", ""
         for page in range(start - start % PAGE_SIZE, min(end, mapping.vad.end), PAGE_SIZE):
-            found = self._page(mapping, page)
-            ranges += _within(found.ranges, start, end)
-            split += _within(found.split, start, end)
-            others, reason = max(others, found.others), reason or found.reason
-            file = file or found.file
+            comparison = self._page(mapping, page)
+            ranges += _within(comparison.ranges, start, end)
+            split += _within(comparison.split, start, end)
+            others, reason = max(others, comparison.others), reason or comparison.reason
+            file = file or comparison.file
         return Comparison(tuple(ranges), others, reason, tuple(split), file)
 
     def _list(self) -> Dict[int, List[Mapping]]:
-        """Returns the mappings of each image by its control area, in the order in which they are asked.
+        """Returns the mappings of each image by its control area, in the order of comparison.
 
-        Those that are not in the process list are not asked: options decide whether they are found.
+        Processes outside the process list are left out: options decide whether these are found.
         """
         if self._files is None:
-            found: Dict[int, List[Mapping]] = {}
+            by_area: Dict[int, List[Mapping]] = {}
             count = 0
             for space in AddressSpaces.list_spaces(self._image):
                 if space.kernel or space.wow64 or not space.layer_name:
@@ -215,24 +217,24 @@ class Copies:
                 if count > MAX_MAPPINGS:
                     break
                 for vad in images:
-                    found.setdefault(vad.control_area, []).append(Mapping(space, vad))
-            self._files = {area: _mixed(mappings) for area, mappings in found.items()}
+                    by_area.setdefault(vad.control_area, []).append(Mapping(space, vad))
+            self._files = {area: _mixed(mappings) for area, mappings in by_area.items()}
         return self._files
 
     def _asked(self, area: int) -> List[Mapping]:
-        """Returns the mappings of a file whose pages are compared with any other of it."""
+        """Returns the mappings of a file whose pages are used for comparisons."""
         mappings = self._list().get(area, [])
-        programs = len({each.space.process for each in mappings})
+        programs = len({mapping.space.process for mapping in mappings})
         return mappings[: min(programs, MAX_OTHERS + 1) if programs >= _ENOUGH else MAX_OTHERS + 1]
 
     def _page(self, mapping: Mapping, page: int) -> Comparison:
         key = mapping.space.layer_name, page
-        found = self._pages.get(key)
-        if found is None:
+        comparison = self._pages.get(key)
+        if comparison is None:
             if len(self._pages) >= MAX_PAGES:
                 return Comparison(reason=TOO_MANY)
-            found = self._pages[key] = self._compared(mapping, page)
-        return found
+            comparison = self._pages[key] = self._compared(mapping, page)
+        return comparison
 
     def _compared(self, mapping: Mapping, page: int) -> Comparison:
         reader = self._reader(mapping)
@@ -245,11 +247,11 @@ class Copies:
         if not self.others(mapping):
             return self._alone(mapping, page, data) or Comparison(reason=NO_SECOND)
         mine = self._copy(mapping, rva, data)
-        known = self._relocated[mapping.vad.control_area].known(rva)
+        relocations_known = self._relocated[mapping.vad.control_area].known(rva)
         others = [
-            each.data
-            for each in self._others[mapping.vad.control_area, rva]
-            if each.layer_name != mine.layer_name and (known or each.base == mine.base)
+            copy.data
+            for copy in self._others[mapping.vad.control_area, rva]
+            if copy.layer_name != mine.layer_name and (relocations_known or copy.base == mine.base)
         ][:MAX_OTHERS]
         if not others:
             return self._alone(mapping, page, data) or Comparison(reason=NO_COPY)
@@ -257,11 +259,11 @@ class Copies:
         return Comparison(changed, len(others), split=split)
 
     def _alone(self, mapping: Mapping, page: int, data: Bytes) -> Optional[Comparison]:
-        """Compares a page that no other process has: with the file, or with the section; None if neither."""
+        """Compares a page that no other process has: with the file, else with the section, or None."""
         return self._with_file(mapping, page) or self._with_section(mapping, page, data)
 
     def _with_file(self, mapping: Mapping, page: int) -> Optional[Comparison]:
-        """Compares a page with that of the module's file; None if none is given, or it says nothing of it."""
+        """Compares a page with the module's file; None if there is no file, or it does not cover the page."""
         module = self._module(mapping.space, page)
         if module is None or module.file is None or not module.compares(page - module.base):
             return None
@@ -270,9 +272,9 @@ class Copies:
         return Comparison(ranges, file=module.file.path)
 
     def _with_section(self, mapping: Mapping, page: int, data: Bytes) -> Optional[Comparison]:
-        """Compares a page with the section's own, without numbers that are relocated; None if it cannot be.
+        """Compares a page with the section's, leaving out relocated numbers; None if that is impossible.
 
-        Nothing tells at which address the section's page was relocated.
+        The address to which the section's page was relocated is unknown.
         """
         if self._sections.of(mapping.vad) is None:
             return None
@@ -288,14 +290,14 @@ class Copies:
         return Comparison(changed)
 
     def _read_others(self, key: Tuple[int, int]) -> List[_Copy]:
-        """Returns a page of a file as some processes have it that map it."""
+        """Returns a page of a file from each process compared that has the page in memory."""
         area, rva = key
-        found = []
-        for each in self._asked(area):
-            data = self._reader(each).load(rva, PAGE_SIZE).read(rva, PAGE_SIZE)
+        copies = []
+        for mapping in self._asked(area):
+            data = self._reader(mapping).load(rva, PAGE_SIZE).read(rva, PAGE_SIZE)
             if data is not None:
-                found.append(self._copy(each, rva, data))
-        return found
+                copies.append(self._copy(mapping, rva, data))
+        return copies
 
     def _reader(self, mapping: Mapping, pristine: bool = False) -> ImageReader:
         vad, layer_name = mapping.vad, mapping.space.layer_name
@@ -303,22 +305,22 @@ class Copies:
         return ImageReader(self._image, layer_name, vad.start, vad.end - vad.start, view, pristine)
 
     def _copy(self, mapping: Mapping, rva: int, data: Bytes) -> _Copy:
-        """Returns a page of a process without what its address has added to it."""
+        """Returns a page of a process with its relocations undone."""
         base = mapping.vad.start
         undone = self._relocated[mapping.vad.control_area].undone(base, rva, bytes(data))
         return _Copy(mapping.space.layer_name, base, undone)
 
     def _relocations(self, area: int) -> _Relocations:
         mappings = self._asked(area)
-        if len({each.vad.start for each in mappings}) == 1:
+        if len({item.vad.start for item in mappings}) == 1:
             return _Relocations(())
-        # Those of the section go first: no process can write them.
+        # The section comes first: no process can write it.
         readers = [self._reader(mappings[0], pristine=True), *map(self._reader, mappings)]
-        return _Relocations([each.read for each in readers])
+        return _Relocations([item.read for item in readers])
 
 
 class _Copy(NamedTuple):
-    """A page of a file as a process has it, without what its base has added to it."""
+    """A page of a file as a process has it, with its relocations undone."""
 
     layer_name: str
     base: int
@@ -326,10 +328,11 @@ class _Copy(NamedTuple):
 
 
 class _Relocations:
-    """The relocations of a file: the first that can be read.
+    """The relocations of a file, from the first reader that yields some.
 
     Args:
-        readers: read it by RVA; none if all processes that are asked have it at one address
+        readers: functions that read the file by RVA; none if all processes compared map it at the same
+            address
     """
 
     def __init__(self, readers: Sequence[Callable[[int, int], Optional[bytes]]]) -> None:
@@ -347,50 +350,50 @@ class _Relocations:
         return self._whole or rva in self._blocks
 
     def masked(self, rva: int, data: Bytes) -> bytes:
-        """Returns a page with zeros for each number that is relocated; see `undone`."""
-        made = bytearray(data)
+        """Returns a page with zeros in place of each relocated number; see `undone`."""
+        page_bytes = bytearray(data)
         for page in (rva - PAGE_SIZE, rva):
             for offset, size in self._blocks.get(page, ()):
                 low, high = max(page + offset - rva, 0), min(page + offset - rva + size, PAGE_SIZE)
-                made[low:high] = bytes(max(high - low, 0))
-        return bytes(made)
+                page_bytes[low:high] = bytes(max(high - low, 0))
+        return bytes(page_bytes)
 
     def undone(self, base: int, rva: int, data: bytes) -> bytes:
-        """Returns a page with the base taken from each number that is relocated.
+        """Returns a page with the base subtracted from each relocated number.
 
         Args:
             base: the address at which the file is mapped
-            rva: of the page
+            rva: RVA of the page
             data: the page
         """
-        made = bytearray(data)
-        # A number may begin on the page before.
+        page_bytes = bytearray(data)
+        # A number may begin on the previous page.
         for page in (rva - PAGE_SIZE, rva):
             for offset, size in self._blocks.get(page, ()):
                 place = page + offset - rva
                 if 0 <= place <= PAGE_SIZE - size:
-                    number = int.from_bytes(made[place : place + size], "little") - base
-                    made[place : place + size] = (number % (1 << 8 * size)).to_bytes(size, "little")
+                    number = int.from_bytes(page_bytes[place : place + size], "little") - base
+                    page_bytes[place : place + size] = (number % (1 << 8 * size)).to_bytes(size, "little")
                 elif -size < place < PAGE_SIZE:
-                    # A part of it is on another page: nothing is said of what is here.
+                    # Part of the number is on another page: the part on this page is left out as zeros.
                     low, high = max(place, 0), min(place + size, PAGE_SIZE)
-                    made[low:high] = bytes(high - low)
-        return bytes(made)
+                    page_bytes[low:high] = bytes(high - low)
+        return bytes(page_bytes)
 
 
-def _within(found: Ranges, start: int, end: int) -> Iterator[Tuple[int, int]]:
-    """Yields what of some ranges is in one."""
-    for low, high in found:
+def _within(ranges: Ranges, start: int, end: int) -> Iterator[Tuple[int, int]]:
+    """Yields the parts of ranges that lie within one range."""
+    for low, high in ranges:
         if max(low, start) < min(high, end):
             yield max(low, start), min(high, end)
 
 
 def _mixed(mappings: Sequence[Mapping]) -> List[Mapping]:
-    """Returns mappings so that of each program there is one, then the next: none is most of those asked."""
-    seen: Dict[str, int] = {}
+    """Returns mappings in turn, one of each program, then the next, so that no program dominates."""
+    turns: Dict[str, int] = {}
     ranked = []
-    for each in mappings:
-        turn = seen[each.space.process] = seen.get(each.space.process, -1) + 1
-        ranked.append((turn, each))
+    for mapping in mappings:
+        turn = turns[mapping.space.process] = turns.get(mapping.space.process, -1) + 1
+        ranked.append((turn, mapping))
     ranked.sort(key=lambda pair: pair[0])
-    return [each for _, each in ranked]
+    return [mapping for _, mapping in ranked]

@@ -2,8 +2,8 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """The check `debug_registers`: a thread's debug registers watch code that security products hook.
 
-Dr7 enables breakpoint n by its bits 2n and 2n + 1; bits 16 + 4n and 17 + 4n say of what kind it is (Intel 64
-and IA-32 Architectures Software Developer's Manual, volume 3, "Debug registers").
+Dr7 enables breakpoint n by its bits 2n and 2n + 1; bits 16 + 4n and 17 + 4n give its kind (Intel 64 and IA-32
+Architectures Software Developer's Manual, volume 3, "Debug registers").
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .facts import CheckFacts
 from .finding import NONE_KNOWN, Check, Finding, of_thread
 
 WATCHED = ("ntdll", "amsi", "clr", "coreclr", "win32u", "wow64win")
-"""Modules with functions that security products hook, and with the stubs of system calls."""
+"""Modules with functions that security products hook, or with stubs of system calls."""
 
 _COUNT = 4
 _CONTROL = "Dr7"
@@ -31,14 +31,14 @@ _NOT_SURE = "the frame may not have saved the debug registers"
 
 
 def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
-    """Yields the breakpoints of a thread of a process without debugger; of each thread one is shown."""
+    """Yields the breakpoints of a thread whose process has no debugger; one is shown for each thread."""
     entry, thread = stack.entry, stack.thread
     if entry is None or thread is None or _debugged(stack.space, facts):
         return
     unsure = _CONTROL in entry.unsure
     for register, address, kind in _breakpoints(entry):
-        known = facts.names(stack.space).module_at(address)
-        if known is None or known.module.name.lower() not in WATCHED:
+        known_module = facts.names(stack.space).module_at(address)
+        if known_module is None or known_module.module.name.lower() not in WATCHED:
             continue
         name = facts.names(stack.space).name(address, return_address=False)
         control = entry.registers[_CONTROL]
@@ -46,9 +46,9 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
         severity, confidence, innocent = MEDIUM, CERTAIN, NONE_KNOWN
         if unsure:
             severity, confidence, innocent = LOW, POSSIBLE, _NOT_SURE
-        elif kind != _KINDS[0] and _in_exports(known, address):
+        elif kind != _KINDS[0] and _in_exports(known_module, address):
             severity, confidence, innocent = LOW, CERTAIN, _EXPORTS
-        found = of_thread(
+        finding = of_thread(
             stack,
             thread,
             severity,
@@ -58,18 +58,18 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
             address,
             name.symbol,
         )
-        yield found._replace(status=name.status)
+        yield finding._replace(status=name.status)
 
 
-def _in_exports(known: KnownModule, address: int) -> bool:
+def _in_exports(known_module: KnownModule, address: int) -> bool:
     """Returns whether an address is in the export directory of a module."""
-    headers = known.image.headers
+    headers = known_module.image.headers
     rva, size = (0, 0) if headers is None else headers.directory(DIRECTORY_EXPORT)
-    return rva <= address - known.module.base < rva + size
+    return rva <= address - known_module.module.base < rva + size
 
 
 def _breakpoints(entry: State) -> Iterator[Tuple[str, int, str]]:
-    """Yields register, address and kind of the breakpoints that are enabled."""
+    """Yields register, address and kind of the enabled breakpoints."""
     control = entry.registers.get(_CONTROL, 0)
     for number in range(_COUNT):
         address: Optional[int] = entry.registers.get(f"Dr{number}")
@@ -78,7 +78,7 @@ def _breakpoints(entry: State) -> Iterator[Tuple[str, int, str]]:
 
 
 def _debugged(space: AddressSpace, facts: CheckFacts) -> bool:
-    """Returns whether a process has a debugger; one whose DebugPort cannot be read may have."""
+    """Returns whether a process has a debugger, or may have one because its DebugPort cannot be read."""
     return process_member(facts.image, space.eprocess, "DebugPort") != 0
 
 

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Which bytes of a page most other processes have otherwise, operand by operand."""
+"""Finds the bytes of a page for which most other processes have other values, operand by operand."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _OPERANDS = (
     *((bytes((rex, 0xB8 | register)), 8) for rex in (0x48, 0x49) for register in range(8)),
     *((b"\xff\x25\0\0\0\0", 8), (b"\xe9", 4), (b"\xe8", 4), (b"\x68", 4)),
 )
-"""How jumps, calls and loads begin, and the bytes of their operands: mov register, imm64; jmp through the 8
+"""Opcodes of jumps, calls and loads, and the bytes of their operands: mov register, imm64; jmp through the 8
 bytes behind it; jmp and call rel32; push imm32 (Intel's manual, volume 2)."""
 
 Ranges = Tuple[Tuple[int, int], ...]
@@ -21,12 +21,12 @@ Ranges = Tuple[Tuple[int, int], ...]
 
 
 def differing(page: int, mine: bytes, others: Sequence[bytes]) -> Tuple[Ranges, Ranges]:
-    """Returns the addresses of the bytes that more than half of several pages have otherwise.
+    """Returns the addresses of the bytes for which more than half of the other pages have other values.
 
     Returns:
-        Those of which more than half have one other value; and those of which more than half have another
-        one, but not the same. Then each process has its own, such as the distance to memory of its own, or an
-        address that a runtime writes into its code.
+        First the addresses where more than half agree on one other value; then the addresses where more than
+        half have another value, but not the same one. In the second case each process has its own value, such
+        as the distance to memory of its own, or an address that a runtime writes into its code.
     """
     agreed: Set[int] = set()
     split: Set[int] = set()
@@ -50,16 +50,16 @@ def differing(page: int, mine: bytes, others: Sequence[bytes]) -> Tuple[Ranges, 
 
 
 def _operand(mine: bytes, others: Sequence[bytes], offset: int) -> Tuple[int, int]:
-    """Returns start and end of the operand that holds a byte: of a jump or load that most pages have there.
+    """Returns start and end of the operand that holds a byte, in a jump or load that most pages have there.
 
-    Relays of one product lie at another distance in each process, and some bytes of these are alike. A byte
-    in no such operand stands for itself.
+    Relays of one product lie at another distance in each process, and some bytes of these distances are
+    alike. A byte in no such operand is a range of its own.
     """
     for opcode, length in _OPERANDS:
         for start in range(offset, max(offset - length, len(opcode) - 1), -1):
             place = start - len(opcode)
             if mine.startswith(opcode, place) and 2 * sum(
-                each.startswith(opcode, place) for each in others
+                other.startswith(opcode, place) for other in others
             ) > len(others):
                 return start, min(start + length, PAGE_SIZE)
     return offset, offset + 1
@@ -67,6 +67,6 @@ def _operand(mine: bytes, others: Sequence[bytes], offset: int) -> Tuple[int, in
 
 def _joined(addresses: Sequence[int]) -> Ranges:
     """Returns ascending addresses as ranges."""
-    starts = [each for each, before in zip(addresses, (None, *addresses)) if before != each - 1]
-    ends = [each + 1 for each, after in zip(addresses, (*addresses[1:], None)) if after != each + 1]
+    starts = [address for address, before in zip(addresses, (None, *addresses)) if before != address - 1]
+    ends = [address + 1 for address, after in zip(addresses, (*addresses[1:], None)) if after != address + 1]
     return tuple(zip(starts, ends))

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What checks ask of an image: the VAD and the page behind an address, runtimes, function tables."""
+"""The facts of an image for the checks: the VAD and page behind an address, runtimes, function tables."""
 
 from __future__ import annotations
 
@@ -45,51 +45,51 @@ SWITCHING = (
     *("clr", "coreclr", "mscorwks", "jvm", "j9vm", "mono", "mono-2.0-sgen", "mono-2.0-bdwgc", "v8", "mozjs"),
     *("chakracore", "chakra", "luajit", "lua51", "beam.smp", "j9jit"),
 )
-"""Modules of runtimes that make code in private memory, and may switch stacks."""
+"""Modules of runtimes that generate code in private memory, and may switch stacks."""
 
 RUNTIMES = (*SWITCHING, "d3d10warp", "vk_swiftshader", "opengl32sw", "mpengine")
-"""Modules that make code in private memory: runtimes, what draws without a graphics card, and Defender's
-engine, which translates what it examines. V8 is linked into the program as a rule."""
+"""Modules that generate code in private memory: runtimes, software renderers, and Defender's engine, which
+translates the code that it examines. V8 is usually linked into the program."""
 
 PROGRAMS = (
     *("chrome", "msedge", "libcef", "electron", "node", "libnode", "xul", "qt5webenginecore"),
     *("qt6webenginecore", "libglesv2", "edgehtml", "jscript9", "nw"),
 )
-"""Modules into which a runtime is linked, besides RUNTIMES."""
+"""Modules that may contain a runtime, in addition to RUNTIMES."""
 
 _BYTES = 8
 _MAX_KEPT = 1 << 16
 _PROCESSES = 64
-"""The most processes whose function tables are kept."""
+"""The most processes whose function tables are stored."""
 _NAMED = 4
-"""How many of the things that a check left out are named."""
+"""The number of left-out things that a reason names."""
 
 _VERSION = "0123456789.-_"
-"""What stands behind names such as `j9vm29` and `mozjs-115`."""
+"""Characters of the version after names such as `j9vm29` and `mozjs-115`."""
 
 Made = TypeVar("Made")
 
 
 def runtime_named(stem: str) -> str:
-    """Returns which of RUNTIMES a module's file is, with or without a version behind its name; "" if none."""
+    """Returns the name in RUNTIMES of a module's file, with or without a version behind it; "" if none."""
     plain = stem.rstrip(_VERSION)
     return stem if stem in RUNTIMES else plain if plain in RUNTIMES else ""
 
 
 def listed(found: Sequence[str]) -> str:
-    """Returns the first of some things in words, and how many more there are."""
+    """Returns the first of several things in words, and the number of the others."""
     more = len(found) - _NAMED
     return ", ".join(found[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _within(ranges: Sequence[Range], address: int) -> Optional[Range]:
-    """Returns the range that holds an address, None if none does; they ascend."""
+    """Returns the range that holds an address, None if none does; `ranges` ascend."""
     place = bisect.bisect_right(ranges, (address, END)) - 1
     return ranges[place] if place >= 0 and address < ranges[place].end else None
 
 
 class Page(NamedTuple):
-    """The page table's entry of a page that is in memory: valid, or in transition."""
+    """The page table entry of a page that is in memory: valid, or in transition."""
 
     entry: int
     executable: bool
@@ -99,16 +99,16 @@ class CheckFacts:
     """The facts of an image.
 
     Args:
-        symbolizer: knows the modules of every address space
-        pids: the processes wanted; all when empty
+        symbolizer: names addresses, and has the modules of every address space
+        pids: PIDs to check; all when empty
         scan: whether a pool scan has added processes and threads
 
     Attributes:
         image: the image
-        pids, scan: as given
-        untold: processes whose function tables are not all in the image, where that mattered: their IDs and
-            what is missing, by _EPROCESS
-        lost: the stacks that no check could look at
+        pids, scan: the arguments
+        untold: processes whose function tables are not all in the image, if a finding depended on them: their
+            PIDs and the missing data, by _EPROCESS
+        lost: stacks that no check could examine
     """
 
     def __init__(self, symbolizer: Symbolizer, pids: Tuple[int, ...] = (), scan: bool = False) -> None:
@@ -132,7 +132,7 @@ class CheckFacts:
         return self._symbolizer.names(space)
 
     def is_user(self, address: int) -> bool:
-        """Returns whether an address is in the user's half."""
+        """Returns whether an address is in the user half of the address space."""
         return 0 < address < self._symbolizer.halves.user_end
 
     def has_no_execute(self, space: AddressSpace) -> bool:
@@ -151,7 +151,7 @@ class CheckFacts:
         return process is not None and process.vads_whole
 
     def page(self, space: AddressSpace, address: int) -> Optional[Page]:
-        """Returns the page of an address; None if it is not in memory, or no page table tells."""
+        """Returns the page of an address; None if it is not in memory, or there are no page tables."""
         return self._pages[str(self.image.layer_of(space).name), address // pagetable.PAGE_SIZE]
 
     def _page(self, key: Tuple[str, int]) -> Optional[Page]:
@@ -164,29 +164,29 @@ class CheckFacts:
         return Page(found[0], pagetable.executable(*found))
 
     def of_windows(self, space: AddressSpace, address: int) -> bool:
-        """Returns whether an image of Windows itself is mapped at an address: one in its folder."""
+        """Returns whether an image of Windows itself, from Windows' folder, is mapped at an address."""
         return of_windows(self.image.service(regions), self.vad(space, address))
 
     def executable(self, space: AddressSpace, address: int) -> bool:
-        """Returns whether memory of a process may be executed: by its page, or else as its VAD began."""
+        """Returns whether memory of a process is executable: by its page, else its VAD's first protection."""
         page, vad = self.page(space, address), self.vad(space, address)
         if page is not None and self.has_no_execute(space):
             return page.executable
         return vad is not None and "EXECUTE" in PROTECTIONS[vad.protection & 7]
 
     def code_range(self, space: AddressSpace, address: int) -> Optional[Range]:
-        """Returns the range with an address that a runtime keeps for its code, or None.
+        """Returns the range around an address in which a runtime stores its code, or None.
 
-        The process registered a function table for it, or the runtime's own list has it.
+        Either the process registered a function table for the range, or the runtime's own list contains it.
         """
         if space.kernel or not space.layer_name:
             return None
         tables = self._tables_of(space)
-        found = None if tables is None else _within(tables.ranges, address)
-        return found or _within(self._listed[space], address)
+        tabled = None if tables is None else _within(tables.ranges, address)
+        return tabled or _within(self._listed[space], address)
 
     def _of_lists(self, space: AddressSpace) -> List[Range]:
-        """Returns the ranges that the runtimes' own lists have."""
+        """Returns the ranges in the runtimes' own lists."""
         names = self.names(space)
         process = names.process
         if process is None:
@@ -194,8 +194,10 @@ class CheckFacts:
         return CodeLists(self.image.memory(space), names, process.vads, PROGRAMS).ranges()
 
     def lacks_tables(self, space: AddressSpace) -> bool:
-        """Returns whether function tables of a process may be missing from the image; `untold` has it
-        then."""
+        """Returns whether function tables of a process may be missing from the image.
+
+        If so, the process is added to `untold`.
+        """
         tables = self._tables_of(space)
         if tables is None or not tables.missing:
             return False
@@ -203,7 +205,7 @@ class CheckFacts:
         return True
 
     def _tables_of(self, space: AddressSpace) -> Optional[functiontables.FunctionTables]:
-        """Returns the function tables of a process; None where there are none, on x86 and in the kernel."""
+        """Returns the function tables of a process; None if it can have none: on x86 and in the kernel."""
         if space.kernel or space.machine is Machine.I386 or not space.layer_name:
             return None
         return self._tables[space]
@@ -215,21 +217,21 @@ class CheckFacts:
         return functiontables.registered(self.image.memory(space), self.image, names, vads, original)
 
     def entry_points(self, space: AddressSpace, wanted: Mapping[str, Tuple[str, ...]]) -> Dict[int, str]:
-        """Returns functions of a process by their addresses, as they are written in Symbol.
+        """Returns functions of a process by address, named as in Symbol.
 
         Args:
-            space: of the process
-            wanted: the names of functions, by module
+            space: address space of the process
+            wanted: names of the functions, by module
         """
         key = (space.layer_name, space.eprocess, tuple(wanted.items()))
         if self._entries[0] != key:
             names, found = self.names(space), {}
             for module, functions in wanted.items():
-                for known in names.modules(module):
+                for known_module in names.modules(module):
                     for function in functions:
-                        rva = known.image.names.rva_of(function)
+                        rva = known_module.image.names.rva_of(function)
                         if rva is not None:
-                            found[known.module.base + rva] = f"{known.module.name}!{function}"
+                            found[known_module.module.base + rva] = f"{known_module.module.name}!{function}"
             self._entries = key, found
         return self._entries[1]
 
@@ -237,8 +239,8 @@ class CheckFacts:
         """Returns the files of the runtimes that a process has loaded.
 
         Args:
-            space: of the process
-            names: which of RUNTIMES count
+            space: address space of the process
+            names: the names of RUNTIMES that count
         """
         return sorted(file for file, name in self._runtimes[space] if name in names)
 
@@ -246,63 +248,63 @@ class CheckFacts:
         """Returns the files of all of RUNTIMES that a process has loaded, with their names."""
         process = self.names(space).process
         listed = () if process is None else process.modules
-        names = {each.file: runtime_named(each.stem) for each in listed}
+        names = {candidate.file: runtime_named(candidate.stem) for candidate in listed}
         return [(file, name) for file, name in names.items() if name]
 
     @functools.cached_property
     def copies(self) -> Copies:
-        """What other processes have where a process has mapped an image."""
+        """The comparison of mapped images with the copies in other processes."""
         return Copies(self.image, self.vad, self._with_file)
 
     def _with_file(self, space: AddressSpace, address: int) -> Optional[ImageReader]:
-        """Returns the module at an address of a process, if the examiner gave its file."""
-        known = self.names(space).module_at(address)
-        if known is None or known.open is None or known.image.file is None:
+        """Returns the module at an address of a process, if the examiner provided its file."""
+        known_module = self.names(space).module_at(address)
+        if known_module is None or known_module.open is None or known_module.image.file is None:
             return None
-        return known.open()
+        return known_module.open()
 
     def once(self, check: str, space: AddressSpace, address: int, make: Callable[[], Made]) -> Made:
-        """Returns what a check finds of an address of a process: made once, until another process comes."""
-        known = self._kept.get(check)
-        if known is None or known[0] != space.layer_name or len(known[1]) >= _MAX_KEPT:
-            known = self._kept[check] = space.layer_name, {}
-        if address not in known[1]:
-            known[1][address] = make()
-        made: Made = known[1][address]
-        return made
+        """Returns a check's result for an address of a process, cached until another process follows."""
+        cached = self._kept.get(check)
+        if cached is None or cached[0] != space.layer_name or len(cached[1]) >= _MAX_KEPT:
+            cached = self._kept[check] = space.layer_name, {}
+        if address not in cached[1]:
+            cached[1][address] = make()
+        result: Made = cached[1][address]
+        return result
 
     def leave_out(self, check: str, reason: str, what: str) -> None:
-        """Notes what a check could not look at, and why: `left_out` says so."""
-        found = self._left_out.setdefault(check, {}).setdefault(reason, {})
-        if len(found) < _MAX_KEPT:
-            found[what] = None
+        """Notes data that a check could not examine, and the reason, for `left_out`."""
+        things = self._left_out.setdefault(check, {}).setdefault(reason, {})
+        if len(things) < _MAX_KEPT:
+            things[what] = None
 
     def left_out(self, check: str) -> Iterator[str]:
-        """Yields each reason why a check left something out, with what it left out."""
-        for reason, found in sorted(self._left_out.get(check, {}).items()):
-            yield f"{reason}: {listed(sorted(found))}"
+        """Yields each reason why a check left data out, with the data."""
+        for reason, things in sorted(self._left_out.get(check, {}).items()):
+            yield f"{reason}: {listed(sorted(things))}"
 
     def memory(self, space: AddressSpace, address: int) -> str:
-        """Returns what lies at an address in words: its VAD, its page, its first bytes."""
+        """Returns the memory at an address in words: its VAD, its page, its first bytes."""
         return self._said[space, address]
 
     def _described(self, key: Tuple[AddressSpace, int]) -> str:
         space, address = key
-        said = []
+        parts = []
         if self.is_user(address):
             vad = self.vad(space, address)
             if vad is None:
-                said.append("no VAD")
+                parts.append("no VAD")
             else:
                 kind = IMAGE if vad.image else MAPPED if vad.control_area else PRIVATE
-                said.append(f"VAD {vad.start:#x}-{vad.end - 1:#x} {kind} {vad.protection_name}")
+                parts.append(f"VAD {vad.start:#x}-{vad.end - 1:#x} {kind} {vad.protection_name}")
         data = self.image.memory(space).read(address, _BYTES)
         page = self.page(space, address)
-        # Without a kernel there are no page tables, which say that a page is not there.
+        # Without a kernel there are no page tables, which would show that a page is absent.
         if page is None and (self.image.table_name or data is None):
-            said.append("page not in memory")
+            parts.append("page not in memory")
         elif page is not None:
-            said.append(f"PTE {page.entry:#x} {'executable' if page.executable else 'not executable'}")
+            parts.append(f"PTE {page.entry:#x} {'executable' if page.executable else 'not executable'}")
         if data is not None:
-            said.append(f"bytes {data.hex(' ')}")
-        return ", ".join(said)
+            parts.append(f"bytes {data.hex(' ')}")
+        return ", ".join(parts)

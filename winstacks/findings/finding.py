@@ -1,9 +1,9 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What a check is, and what it finds.
+"""The types of this room: a check, and a finding.
 
-A check is a pure function: it takes a stack (or nothing) and the facts of the image, and yields what it
-finds. Severities are words of fixed meaning and no scores.
+A check is a pure function: it takes a stack (or nothing) and the facts of the image, and yields findings.
+Severities are words with a fixed meaning, not scores.
 """
 
 from __future__ import annotations
@@ -20,29 +20,30 @@ from ..process.thread import Thread
 from .facts import CheckFacts
 
 NONE_KNOWN = "nothing known in this process"
-"""What Innocent says where nothing else in the process explains a finding."""
+"""The text of Innocent if nothing else in the process explains a finding."""
 
 
 class Finding(NamedTuple):
-    """What a check has found. Addresses are canonical.
+    """One result of a check. Addresses are canonical.
 
     Attributes:
-        severity: of `words.SEVERITIES`
-        confidence: of `words.CONFIDENCES`
-        space: to which process it belongs
-        evidence: what a second examiner can check
-        innocent: what else explains it
-        group: findings of one check with equal groups are one row, that of the worst
-        kind: who remembered the stack; None where no stack is meant
-        tid: the thread, None where none is meant
+        severity: severity, a word of `words.SEVERITIES`
+        confidence: confidence, a word of `words.CONFIDENCES`
+        space: address space of the process
+        evidence: facts that a second examiner can check
+        innocent: innocent explanation
+        group: key of the row: findings of one check with equal groups share a row, which shows the worst of
+            them
+        kind: kind of the stack; None if the finding is about no stack
+        tid: TID; None if the finding is about no thread
         frame: number of the frame in its stack
-        address: of the frame, or what else was found
-        symbol: the address in words
+        address: address of the frame, or of other data that the check found
+        symbol: text for the address
         how: how the address was found
-        trace_id: of the stack
-        stack: the stack, from which its key is made where the finding is shown
-        technique: an ID of ATT&CK where it is not the check's own
-        status: what is wrong with what was found
+        trace_id: TraceId of the stack
+        stack: the stack, from which StackKey is computed when the finding is shown
+        technique: ID of ATT&CK if it differs from the check's own
+        status: status of the data that the check found
     """
 
     severity: str
@@ -69,22 +70,23 @@ Unchecked = Callable[["CheckFacts"], Iterator[str]]
 
 
 class Check(NamedTuple):
-    """A check: what it is called, what it means, and what it does.
+    """A check: its name, its texts for the user, and its functions.
 
     Attributes:
-        name: the column Finding
+        name: name of the check, shown in the column Finding
         technique: IDs of ATT&CK
-        kinds: of which stacks it needs; empty where it needs none
-        meaning: what a finding says
-        severities: when a finding is how severe
-        innocent: what else gives such findings
-        next_steps: what to do with one
-        needs: why it could not run where no such stack was found
-        of_stack: finds in a stack
-        of_image: finds in the image
-        unchecked: yields why parts of it could not run; by itself `CheckFacts.left_out` of its name
-        kernel: whether it needs structures of a kernel, which a dump of one process has not
-        small_dump: whether a small kernel dump has all that it needs
+        kinds: kinds of the stacks that the check needs; empty if it needs none
+        meaning: text: meaning of a finding
+        severities: text: which findings have which severity
+        innocent: text: harmless causes of such findings
+        next_steps: text: what to do with a finding
+        needs: text: why the check could not run if there was no such stack
+        of_stack: function that yields findings in a stack
+        of_image: function that yields findings in the image
+        unchecked: function that yields why parts of the check could not run; by default `CheckFacts.left_out`
+            of its name
+        kernel: whether the check needs structures of a kernel, which a dump of one process lacks
+        small_dump: whether a small kernel dump has everything that the check needs
     """
 
     name: str
@@ -103,16 +105,16 @@ class Check(NamedTuple):
 
 
 class FramePlace(NamedTuple):
-    """A frame of a stack with what checks ask of it.
+    """A frame of a stack, with the values that checks use.
 
     Attributes:
-        number: of the frame in its stack, 0 for the innermost
-        frame: what is known of its address
-        name: of the address
-        address: of the frame, canonical
-        at: where the code is: one byte before a return address
+        number: number of the frame in its stack, 0 for the innermost
+        frame: the frame with its facts
+        name: name of the address
+        address: address of the frame, canonical
+        at: address of the code: one byte before a return address
         how: how the address was found
-        guessed: it is a guess, or was found by way of one: no check makes more than `low` of it
+        guessed: whether the frame is a guess or was found through a guess: no check rates it above `low`
     """
 
     number: int
@@ -125,7 +127,7 @@ class FramePlace(NamedTuple):
 
 
 def places(stack: FlatStack, *backings: str) -> Iterator[FramePlace]:
-    """Yields the frames of a stack behind which one of several backings is (all frames without any)."""
+    """Yields the frames of a stack with one of several backings (all frames if no backing is named)."""
     for number in range(len(stack.frames)):
         place = place_of(stack, number)
         if place is not None and (not backings or place.name.backing in backings):
@@ -133,7 +135,7 @@ def places(stack: FlatStack, *backings: str) -> Iterator[FramePlace]:
 
 
 def place_of(stack: FlatStack, number: int) -> Optional[FramePlace]:
-    """Returns a frame of a stack by its number; None if there is none, or one without address."""
+    """Returns a frame of a stack by its number; None if there is none, or it has no address."""
     frame = stack.frames[number] if number < len(stack.frames) else None
     name, address = (None, None) if frame is None else (frame.name, frame.address)
     if frame is None or name is None or address is None:
@@ -154,7 +156,7 @@ def of_place(
     innocent: str,
     group: Hashable,
 ) -> Finding:
-    """Returns what was found at a frame of a stack; the arguments are those of `Finding`."""
+    """Returns a finding at a frame of a stack; the arguments are named as in `Finding`."""
     return Finding(
         LOW if place.guessed else severity,
         POSSIBLE if place.guessed else confidence,
@@ -176,9 +178,9 @@ def of_place(
 
 
 def _guess(stack: FlatStack, place: FramePlace) -> str:
-    """Returns why a frame is a guess, in words: how it was found, and what the stack says."""
-    said = "a scan of the stack found the frame" if place.how == SCAN else "the way to the frame is a guess"
-    return f"{said} ({text(stack.status)})" if stack.status else said
+    """Returns why a frame is a guess, in words: how it was found, and the status of the stack."""
+    reason = "a scan of the stack found the frame" if place.how == SCAN else "the way to the frame is a guess"
+    return f"{reason} ({text(stack.status)})" if stack.status else reason
 
 
 def of_thread(
@@ -191,7 +193,7 @@ def of_thread(
     address: int,
     symbol: str,
 ) -> Finding:
-    """Returns what was found of the thread of a stack; the arguments are those of `Finding`."""
+    """Returns a finding about the thread of a stack; the arguments are named as in `Finding`."""
     return Finding(
         severity,
         confidence,

@@ -1,9 +1,9 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The check `foreign_handle`: code that no file backs opened another process or thread, to act in it.
+"""The check `foreign_handle`: code that no file backs opened another process or thread with powerful rights.
 
-The ring of handle events says who opened, the handle's entry with which rights. Rights: PROCESS_* and
-THREAD_* of winnt.h.
+The ring of handle events shows the caller, the handle's entry shows the rights. Source of the rights:
+PROCESS_* and THREAD_* of winnt.h.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FOLDERS = (*WINDOWS, "\\program files\\", "\\program files (")
 
 
 class _Opened(NamedTuple):
-    """What a handle leads to: its process, in words, and the rights that matter."""
+    """The target of a handle: its process, its description, and the rights that matter."""
 
     process: int
     name: str
@@ -44,7 +44,7 @@ class _Opened(NamedTuple):
 
 
 def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
-    """Yields the events in which such code opened another process or thread; of each handle one is shown."""
+    """Yields the events in which such code opened another process or thread; one for each handle."""
     if stack.event not in _OPENING or stack.owner is None:
         return
     kind = (stack.owner_name or "").split(" ", 1)[0]
@@ -61,12 +61,12 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
     evidence = f"handle {stack.owner:#x} to {opened.name}, {rights}; " + facts.memory(
         stack.acting or stack.space, place.address
     )
-    found = of_place(stack, place, severity, LIKELY, evidence, innocent, group)
-    yield found._replace(technique=_CREDENTIALS) if _LSASS in opened.name else found
+    finding = of_place(stack, place, severity, LIKELY, evidence, innocent, group)
+    yield finding._replace(technique=_CREDENTIALS) if _LSASS in opened.name else finding
 
 
 def _caller(stack: FlatStack, facts: CheckFacts) -> Tuple[Optional[FramePlace], str, str]:
-    """Returns the innermost frame that is suspect, how severe that is, and what else explains it."""
+    """Returns the innermost suspect frame, its severity, and its innocent explanation."""
     space = stack.acting or stack.space
     for place in places(stack, PRIVATE):
         if facts.is_user(place.at):
@@ -80,7 +80,7 @@ def _caller(stack: FlatStack, facts: CheckFacts) -> Tuple[Optional[FramePlace], 
 
 
 def _opened(stack: FlatStack, kind: str, facts: CheckFacts) -> Optional[_Opened]:
-    """Returns what the handle of an event leads to now, None if it is closed or cannot be read."""
+    """Returns the present target of an event's handle; None if the handle is closed or cannot be read."""
     image = facts.image
     try:
         tables, objects = image.service(HandleTables), image.service(Objects)
@@ -112,7 +112,7 @@ def _named(access: int, rights: Dict[int, str]) -> Tuple[str, ...]:
 
 
 def unchecked(facts: CheckFacts) -> Iterator[str]:
-    """Yields that the rights of handles are not kept as such, where that is so, and what `untold` yields."""
+    """Yields that the rights of handles are not recorded, if that is so, and the reasons of `untold`."""
     try:
         if facts.image.service(HandleTables).has_creators:
             yield "with +kst the handle tables of 32-bit XP and 2003 have an index in place of the rights"

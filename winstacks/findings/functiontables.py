@@ -1,10 +1,11 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The ranges for which a process of x64 registered function tables, as runtimes do for the code they make.
+"""The ranges for which an x64 process registered function tables, as runtimes do for generated code.
 
-RtlGetFunctionTableListHead, an export of ntdll, returns the head of their list: it is one instruction that
-loads the address, and a return. RtlAddFunctionTable, RtlInstallFunctionTableCallback and
-RtlAddGrowableFunctionTable put an element on it (described: Microsoft's documentation of these functions).
+RtlGetFunctionTableListHead, an export of ntdll, returns the head of the list of tables: it consists of one
+instruction that loads the address, and a return. RtlAddFunctionTable, RtlInstallFunctionTableCallback and
+RtlAddGrowableFunctionTable add an element to the list (described: Microsoft's documentation of these
+functions).
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ _UNREAD = (Word.HEADERS_UNREADABLE, Word.EXPORTS_UNREADABLE, Word.EXPORTS_INCOMP
 
 
 class Range(NamedTuple):
-    """Addresses of a process that are known to hold code of a runtime, `end` exclusive.
+    """Addresses of a process that hold generated code of a runtime, `end` exclusive.
 
     Attributes:
-        start, end: the range
-        table: the element of its registered function table; 0 if it has none
-        list: the runtime's own list that has it, in words; empty if it has a function table
+        start, end: limits of the range, canonical addresses
+        table: address of the element of its registered function table; 0 if it has none
+        list: name of the runtime's own list that contains the range; empty if it has a function table
     """
 
     start: int
@@ -52,7 +53,7 @@ class Range(NamedTuple):
 
     @property
     def said(self) -> str:
-        """What Innocent says of it."""
+        """The text for Innocent."""
         if self.list:
             return f"{self.list}, {self.start:#x}-{self.end - 1:#x}, by its own list"
         return f"function table registered for {self.start:#x}-{self.end - 1:#x}"
@@ -62,10 +63,10 @@ class FunctionTables(NamedTuple):
     """The function tables of a process.
 
     Attributes:
-        ranges: those that could be read, disjoint and ascending; none reaches over a mapped image, because
-            code that a runtime makes lies in memory of its own
-        missing: what is missing from the image, in words; empty if nothing is. What was read and is no such
-            code or list was changed, and is not missing
+        ranges: ranges that could be read, disjoint and ascending; none reaches over a mapped image, because a
+            runtime generates code in private memory
+        missing: data missing from the image, in words; empty if nothing is missing. Data that was read but is
+            no such code or list was changed, and does not count as missing
     """
 
     ranges: List[Range]
@@ -82,19 +83,19 @@ def registered(
     """Returns the function tables that a process registered.
 
     Args:
-        memory: that of the process
+        memory: memory of the process
         image: the image
-        names: the names of the process
-        vads: of the process, ascending
-        original: returns what reads the section of the image that is mapped at an address
+        names: names of the process
+        vads: VADs of the process, ascending
+        original: function that returns a reader of the section of the image mapped at an address
 
     Raises:
-        tables.MissingTableError: when our symbol table of user mode is missing
+        tables.MissingTableError: if the user-mode symbol table of this library is missing
     """
     table = image.process_types(Machine.AMD64)["_DYNAMIC_FUNCTION_TABLE"]
     low, high = table.field("MinimumAddress"), table.field("MaximumAddress")
     images = [vad.start for vad in vads if vad.image]
-    found: List[Tuple[int, int, int]] = []
+    found_ranges: List[Tuple[int, int, int]] = []
     missing: List[str] = []
     for ntdll in names.modules("ntdll"):
         head, lacks = _head(ntdll, memory, original(ntdll.module.base))
@@ -102,36 +103,38 @@ def registered(
         if head is None:
             continue
         walk = links.walk(head, memory.links, MAX_TABLES)
-        for each in walk.gap or ():
-            if each.reason == links.HEAD or (not each.link and _zeros(memory, head)):
+        for range_ in walk.gap or ():
+            if range_.reason == links.HEAD or (not range_.link and _zeros(memory, head)):
                 missing.append(f"the head of their list at {head:#x}")
-            elif each.reason == links.UNREADABLE and vad_at(vads, each.link) is not None:
-                missing.append(f"the element at {each.link:#x}")
+            elif range_.reason == links.UNREADABLE and vad_at(vads, range_.link) is not None:
+                missing.append(f"the element at {range_.link:#x}")
         for node in walk.nodes:
             start, end = memory.member(node, low), memory.member(node, high)
             if (start is None or end is None) and vad_at(vads, node + high.offset) is not None:
                 missing.append(f"the element at {node:#x}")
             if start and end and start < end and not _reaches(start, end, images):
-                found.append((start, end, node))
-    return FunctionTables([Range(*each) for each in ranges.flatten(found)], next(iter(missing), ""))
+                found_ranges.append((start, end, node))
+    return FunctionTables(
+        [Range(*range_) for range_ in ranges.flatten(found_ranges)], next(iter(missing), "")
+    )
 
 
 def _reaches(start: int, end: int, images: Sequence[int]) -> bool:
-    """Returns whether an image is mapped from an address in a range on; `images` ascend."""
+    """Returns whether an image begins within a range; `images` ascend."""
     place = bisect.bisect_left(images, start)
     return place < len(images) and images[place] < end
 
 
 def _zeros(memory: Memory, address: int) -> bool:
-    """Returns whether the page of an address is all zeros: what tools write that could not read a page."""
+    """Returns whether the page of an address is all zeros, as tools write for an unreadable page."""
     data = memory.read(address - address % PAGE_SIZE, PAGE_SIZE)
     return data is not None and not any(data)
 
 
 def _head(ntdll: KnownModule, memory: Memory, section: Optional[ImageReader]) -> Tuple[Optional[int], str]:
-    """Returns the address of the list's head, None if nothing tells, and what is missing, empty if nothing.
+    """Returns the address of the list's head, None if unknown, and the missing data, empty if nothing.
 
-    What no process can write goes first: the section of ntdll.
+    The section of ntdll comes first, because no process can write it.
     """
     base = ntdll.module.base
     rva = ntdll.image.names.rva_of(_GETTER)
@@ -153,7 +156,7 @@ def _head(ntdll: KnownModule, memory: Memory, section: Optional[ImageReader]) ->
 
 
 def _exported(section: ImageReader) -> Optional[int]:
-    """Returns the RVA of the getter by the export table of the section, None if that is not in memory."""
+    """Returns the RVA of the getter from the section's export table, None if the table is not in memory."""
     try:
         headers = pe.read_headers(section.read)
     except pe.HeaderError:

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The check `gadget`: a return address at which code only jumps on, through a register or memory."""
+"""The check `gadget`: a return address that points to a jump through a register or memory."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _CALLED = "a call before it: code that jumps on after it, as thunks do"
 
 
 def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
-    """Yields the frames of a stack to which a return leads, and from which a jump leads elsewhere."""
+    """Yields the frames of a stack whose return address points to a jump that leads elsewhere."""
     for place, called, jumps in returned(stack, NAME, facts):
         if not jumps:
             continue
-        said = "a call" if called else "code that cannot be read" if called is None else "no call"
-        evidence = f"a jump at {place.address:#x}, {said} before it; "
+        origin = "a call" if called else "code that cannot be read" if called is None else "no call"
+        evidence = f"a jump at {place.address:#x}, {origin} before it; "
         evidence += facts.memory(stack.space, place.address)
         severity, confidence, innocent = (
             (MEDIUM, LIKELY, NONE_KNOWN)
@@ -36,7 +36,7 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
 
 
 def _is_thunk(stack: FlatStack, place: FramePlace, facts: CheckFacts) -> bool:
-    """Returns whether a jump is that of a thunk, by way of memory: FF 25, with or without REX."""
+    """Returns whether a jump belongs to a thunk, which jumps through memory: FF 25, with or without REX."""
     code = facts.copies.read(stack.space, place.address, len(_THUNK) + 1) or b""
     return code.startswith(_THUNK) or code[1:] == _THUNK
 

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The check `hidden`: lists and other witnesses disagree about a process or a thread."""
+"""The check `hidden`: the lists and other witnesses disagree about a process or a thread."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _SMEARED = "the image was taken while the thread was made"
 _ABSENT = "pages of the list are not in the image"
 _MOVED = "the image was taken while page tables were changed"
 MAX_HANDLES = 1 << 20
-"""The most handles that are looked at for those that lead to what only the scan finds."""
+"""The most handles that are searched for handles to processes found only by the scan."""
 
 _INITIALIZED = 0
-"""Initialized of KTHREAD_STATE: the thread never ran."""
+"""Value Initialized of KTHREAD_STATE: the thread never ran."""
 
 
 def find(facts: CheckFacts) -> Iterator[Finding]:
-    """Yields live processes that the process list lacks, and those with the page tables of another."""
+    """Yields live processes missing from the process list, and processes with another's page tables."""
     alone: Dict[int, AddressSpace] = {}
     for space in AddressSpaces.list_spaces(facts.image, facts.pids or None):
         if space.kernel or space.wow64 or _exited(space, facts):
@@ -41,8 +41,8 @@ def find(facts: CheckFacts) -> Iterator[Finding]:
             yield from _unlisted(space, facts, alone)
         other = _sharing(space.status + space.remark)
         if other is not None and space.pid != SYSTEM_PID:
-            said = text(space.status + space.remark)
-            evidence = f"_EPROCESS {space.eprocess:#x}: {said}"
+            reasons = text(space.status + space.remark)
+            evidence = f"_EPROCESS {space.eprocess:#x}: {reasons}"
             yield Finding(
                 MEDIUM, LIKELY, space, evidence, _MOVED, ("tables", space.eprocess), address=space.eprocess
             )
@@ -50,12 +50,13 @@ def find(facts: CheckFacts) -> Iterator[Finding]:
 
 
 def _unlisted(space: AddressSpace, facts: CheckFacts, alone: Dict[int, AddressSpace]) -> Iterator[Finding]:
-    """Yields a process that the list lacks; one that only the scan finds, without threads, joins `alone`."""
+    """Yields a process missing from the list; a scanned one without threads joins `alone`."""
     scanned = POOL_SCAN in _witnesses(space.remark)
     threads = len(facts.image.service(CidTable).threads_of.get(space.eprocess, ()))
     where = CID_TABLE
     if scanned and not threads:
-        # What only the scan finds may be left over: its page tables and a live thread speak for it.
+        # A process found only by the scan may be a remnant: its page tables and a live thread show that it
+        # lives.
         threads, where = _live(space, facts) if space.layer_name else 0, "its list"
         if not threads:
             if space.layer_name:
@@ -73,18 +74,18 @@ def _unlisted(space: AddressSpace, facts: CheckFacts, alone: Dict[int, AddressSp
 
 
 def _held(alone: Dict[int, AddressSpace], facts: CheckFacts) -> Iterator[Finding]:
-    """Yields those processes that only the scan finds and to which a handle of another process leads."""
+    """Yields the processes found only by the scan to which a handle of another process leads."""
     try:
         tables = facts.image.service(HandleTables)
     except MissingMemberError:
         return
-    body, left = facts.image.types["_OBJECT_HEADER"].offset("Body"), MAX_HANDLES
+    body, remaining = facts.image.types["_OBJECT_HEADER"].offset("Body"), MAX_HANDLES
     for holder in AddressSpaces.list_spaces(facts.image):
         unlisted = says(holder.remark, Word.NOT_IN_THE_PROCESS_LIST)
         table = None if holder.kernel or holder.wow64 or unlisted else tables.of(holder.eprocess)
         for entry in tables.entries(table) if table is not None and table.address else ():
-            left -= 1
-            if left < 0:
+            remaining -= 1
+            if remaining < 0:
                 return
             space = None if entry is None else alone.pop(entry.object_header + body, None)
             if entry is not None and space is not None:
@@ -95,13 +96,13 @@ def _held(alone: Dict[int, AddressSpace], facts: CheckFacts) -> Iterator[Finding
 
 
 def _live(space: AddressSpace, facts: CheckFacts) -> int:
-    """Returns how many threads on a process's own list have not ended."""
+    """Returns the number of threads in a process's own list that have not ended."""
     listed = Threads.list_threads(facts.image, offset=space.eprocess)
     return sum(not thread.unusable and thread.state != TERMINATED for thread in listed)
 
 
 def of_thread(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
-    """Yields a thread that the list of its process lacks, and that another witness knows."""
+    """Yields a thread that is missing from its process's list and known to another witness."""
     thread = stack.thread
     if thread is None or thread.state in (TERMINATED, None) or thread.unusable:
         return
@@ -110,7 +111,7 @@ def of_thread(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
     if _exited(thread.space, facts):
         return
     new = thread.state == _INITIALIZED
-    # What a list that is not whole lacks may have been behind a page that is absent.
+    # The thread may have been in the list after an absent page.
     absent = says(thread.space.remark, Word.PROCESS_UNREADABLE)
     evidence = f"_ETHREAD {thread.ethread:#x}: {text(thread.status)}"
     yield Finding(
@@ -125,14 +126,14 @@ def of_thread(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
     )
 
 
-def _witnesses(said: Status) -> Tuple[str, ...]:
-    return tuple(name for each in said if each.word is Word.FOUND_BY for name in each.members)
+def _witnesses(thread_status: Status) -> Tuple[str, ...]:
+    return tuple(name for item in thread_status if item.word is Word.FOUND_BY for name in item.members)
 
 
-def _sharing(said: Status) -> Optional[Said]:
-    """Returns what says that the page tables are those of another process than Idle and System."""
-    shared = (each for each in said if each.word is Word.PAGE_TABLES_OF_PROCESS)
-    return next((each for each in shared if each.number != SYSTEM_PID), None)
+def _sharing(process_status: Status) -> Optional[Said]:
+    """Returns the item for page tables shared with a process other than Idle and System."""
+    shared = (item for item in process_status if item.word is Word.PAGE_TABLES_OF_PROCESS)
+    return next((item for item in shared if item.number != SYSTEM_PID), None)
 
 
 def _exited(space: AddressSpace, facts: CheckFacts) -> bool:
@@ -140,7 +141,7 @@ def _exited(space: AddressSpace, facts: CheckFacts) -> bool:
 
 
 def unchecked(facts: CheckFacts) -> Iterator[str]:
-    """Yields what only a scan finds, where none was asked for."""
+    """Yields that only a scan finds hidden processes and threads, if no scan was requested."""
     if not facts.scan:
         yield "processes and threads that only a pool scan finds: --scan"
 

@@ -20,7 +20,7 @@ _GONE = "a module that was unloaded, and whose record was overwritten"
 
 
 def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
-    """Yields the recorded callers in private memory, whatever its protection is by now."""
+    """Yields the recorded callers in private memory, whatever its present protection."""
     space = stack.acting or stack.space
     worst: Set[int] = set()
     for place in places(stack, PRIVATE, UNMAPPED):
@@ -39,7 +39,7 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
         if severity == HIGH and not executable:
             severity = MEDIUM
         if severity == HIGH and vad is not None:
-            # Nothing worse can come of the other frames of this stack in the same memory.
+            # The other frames of this stack in the same memory cannot be rated higher.
             worst.add(start)
         confidence = LIKELY if lower else CERTAIN
         evidence = facts.memory(space, place.address)

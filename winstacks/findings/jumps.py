@@ -1,8 +1,8 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Where jumps at the entry of a function lead to: those that hooks, sandboxes and thunks write.
+"""Follows the jumps that hooks, sandboxes and thunks write at the entry of a function.
 
-Source of their forms: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2.
+Source of the encodings: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2.
 """
 
 from __future__ import annotations
@@ -12,36 +12,36 @@ from typing import Callable, Optional, Tuple
 from ..memory.decode.machine import Machine
 
 ENTRY = 16
-"""Bytes of a function's entry that a jump may have taken the place of: no form of it has more."""
+"""Bytes of a function's entry that a jump may replace: no encoding of a jump is longer."""
 
 _MAX_HOPS = 4
 _MAX_LOADS = 4
 _WIDE = 0x48
-"""REX.W, which some put before a jump by a register."""
+"""REX.W, which some tools write before a jump through a register."""
 _LONGEST_LOAD = 10
 _LOADS = {
     Machine.AMD64: ((b"\xf3\x0f\x1e\xfa", 4), (b"\x4c\x8d\x15", 7), (b"\x49\xba", 10)),
     Machine.I386: ((b"\xf3\x0f\x1e\xfb", 4), (b"\xb8", 5)),
 }
-"""endbr, lea r10, mov r10; endbr, mov eax: how they begin, and their bytes."""
+"""First bytes and lengths of the loads: endbr, lea r10, mov r10; endbr, mov eax."""
 
 Read = Callable[[int, int], Optional[bytes]]
 
 
 def led(read: Read, address: int, machine: Machine) -> Optional[int]:
-    """Returns where jumps at an address lead to, None if there is none.
+    """Returns the final target of the jumps at an address, None if there is none.
 
     Args:
-        read: (address, length) -> bytes, None if any of them is missing
-        address: of the first jump
-        machine: that of the code
+        read: function (address, length) -> bytes, None if any byte is missing
+        address: address of the first jump
+        machine: machine of the code
     """
     way = hops(read, address, machine)
     return way[-1] if way else None
 
 
 def hops(read: Read, address: int, machine: Machine) -> Tuple[int, ...]:
-    """Returns where each of the jumps that follow each other leads to; the arguments are those of `led`."""
+    """Returns the target of each of the consecutive jumps at an address; `led` has the same arguments."""
     way: Tuple[int, ...] = ()
     for _ in range(_MAX_HOPS):
         target = _jump(read, address, machine)
@@ -52,10 +52,10 @@ def hops(read: Read, address: int, machine: Machine) -> Tuple[int, ...]:
 
 
 def after_loads(read: Read, address: int, machine: Machine) -> int:
-    """Returns where the loads end with which closures and delegates begin; the arguments are those of `led`.
+    """Returns the end of the loads at the start of a closure or delegate; `led` has the same arguments.
 
-    endbr64; lea r10 or mov r10 with what belongs to the closure (described: libffi, `ffi_closure_unix64` and
-    its trampolines; .NET's UMEntryThunk, `mov eax` in 32 bits).
+    The loads are endbr64; lea r10 or mov r10 with the closure's data (described: libffi, `ffi_closure_unix64`
+    and its trampolines; .NET's UMEntryThunk, `mov eax` in 32-bit code).
     """
     for _ in range(_MAX_LOADS):
         code = next(filter(None, (read(address, size) for size in range(_LONGEST_LOAD, 3, -1))), b"")
@@ -67,7 +67,7 @@ def after_loads(read: Read, address: int, machine: Machine) -> int:
 
 
 def _jump(read: Read, at: int, machine: Machine) -> Optional[int]:
-    """Returns where one jump leads to, None if there is none or its target cannot be read."""
+    """Returns the target of one jump, None if there is none or its target cannot be read."""
     pointer_size = machine.pointer_size
     wide, limit = machine is Machine.AMD64, (1 << 8 * pointer_size) - 1
     code = next(filter(None, (read(at, size) for size in range(ENTRY, 1, -1))), b"").ljust(ENTRY, b"\xcc")
@@ -89,7 +89,7 @@ def _jump(read: Read, at: int, machine: Machine) -> Optional[int]:
     if not wide and code[0] & 0xF8 == 0xB8 and code[5:7] == bytes((0xFF, 0xE0 | code[0] & 7)):
         return int.from_bytes(code[1:5], "little")
     if code[0] == 0x68:
-        # push imm32, in 64-bit code with its upper half after that; ret
+        # push imm32, in 64-bit code followed by a store of the upper half; ret
         low = int.from_bytes(code[1:5], "little", signed=wide) & limit
         if code[5] == 0xC3:
             return low

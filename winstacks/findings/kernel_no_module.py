@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The check `kernel_no_module`: the kernel ran code that lies in no module."""
+"""The check `kernel_no_module`: the kernel ran code outside all modules."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _HYPERCALL = "the hypervisor's call page: vmcall, ret, and nothing else"
 _VMCALLS = (b"\x0f\x01\xc1\xc3", b"\x0f\x01\xd9\xc3")
 """vmcall; ret, and vmmcall; ret (Intel's manual, volume 3; AMD's, volume 3)."""
 _CALLS = 0x40
-"""Bytes of such a page in which the calls are; the hypervisor fills the rest."""
+"""Length of the part of such a page that holds the calls; the hypervisor fills the rest."""
 _FILLERS = (b"\0", b"\x90", b"\xcc")
 _REGION = 0x10000
 
 
 def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
-    """Yields the frames in no module; of a stack, or of all recorded stacks near each other, one is shown.
+    """Yields the frames in no module; one for each stack, or for recorded stacks that are near each other.
 
-    Of all frames in a ROM, whatever stack they are of, one is shown.
+    For all frames in a ROM, in whatever stack, one is shown.
     """
     for place in places(stack, NONE):
         if facts.is_user(place.at):
             continue
-        # The name says so where a list of modules, loaded or unloaded, is not whole.
+        # The status of the name shows that a list of modules, loaded or unloaded, is incomplete.
         unsure = bool(place.name.status)
         recorded = place.how == RECORDED
         rom = place.name == ROM
@@ -47,10 +47,10 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
 
 
 def _is_hypercall(address: int, facts: CheckFacts) -> bool:
-    """Returns whether a page has the calls of a hypervisor, and nothing else."""
+    """Returns whether a page contains a hypervisor's calls and nothing else."""
     data = facts.image.memory(facts.image.kernel).read(address - address % PAGE_SIZE, PAGE_SIZE)
     code, rest = (b"", b"") if data is None else (data[:_CALLS], data[_CALLS:])
-    return any(each in code for each in _VMCALLS) and rest.strip(rest[:1]) == b"" and rest[:1] in _FILLERS
+    return any(call in code for call in _VMCALLS) and rest.strip(rest[:1]) == b"" and rest[:1] in _FILLERS
 
 
 CHECK = Check(

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The check `kernel_unloaded`: the kernel's code lay where a module has been unloaded."""
+"""The check `kernel_unloaded`: kernel code lay at an address from which a module has been unloaded."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ _NAME_END = ">"
 
 
 def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
-    """Yields the frames in unloaded modules; of each module and kind of stack one is shown."""
+    """Yields the frames in unloaded modules; one for each module and kind of stack."""
     for place in places(stack, UNLOADED):
         if facts.is_user(place.at):
             continue
         page = facts.page(facts.image.kernel, place.at)
-        held = page is not None and page.executable
+        executable = page is not None and page.executable
         evidence = facts.memory(facts.image.kernel, place.address)
         recorded = place.how == RECORDED
         group = (recorded, place.name.symbol.partition(_NAME_END)[0])
         if recorded:
             innocent = "the driver ran before it was unloaded" + (
-                "; its memory may have been given to another" if held else ""
+                "; its memory may have been given to another" if executable else ""
             )
-            severity = MEDIUM if held else LOW
+            severity = MEDIUM if executable else LOW
         else:
             innocent, severity = "the driver was being unloaded when the image was taken", HIGH
         yield of_place(stack, place, severity, LIKELY, evidence, innocent, group)

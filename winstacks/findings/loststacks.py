@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The stacks that no check could look at: they are known to have been there, and are not in the image."""
+"""The stacks that no check could examine: they existed, and are not in the image."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ..memory.decode.status import status, text
 from ..memory.decode.text import process_label
 
 LOST_STACKS = "lost_stacks"
-"""What Finding says of these in the place of a check."""
+"""The word in the column Finding for lost stacks, in the place of a check's name."""
 
 MAX_LOST = 1 << 16
-"""The most lost stacks that are kept of an image."""
+"""The most lost stacks of an image that are stored."""
 
 
 class LostIn(NamedTuple):
-    """The process whose stacks were lost: its _EPROCESS (0 for the kernel), its ID and its name."""
+    """The process whose stacks were lost: its _EPROCESS (0 for the kernel), its PID and its name."""
 
     eprocess: int
     pid: Optional[int]
@@ -26,28 +26,28 @@ class LostIn(NamedTuple):
 
     @property
     def words(self) -> str:
-        """The process as pages show it."""
+        """The process as the report pages show it."""
         return process_label(self.process, self.pid)
 
 
 class LostStacks:
-    """The lost stacks by their process, in the order in which they were met."""
+    """The lost stacks by process, in the order in which they were met."""
 
     def __init__(self) -> None:
         self._known: Dict[LostIn, Dict[Tuple[str, str], None]] = {}
         self._count = 0
 
     def add(self, stack: FlatStack) -> None:
-        """Takes a stack that is lost."""
+        """Adds a lost stack."""
         space = stack.space
         thread = "" if stack.tid is None else f" of TID {stack.tid}"
-        said = status(*(each for each in stack.status if each not in space.remark)) or stack.status
+        reason = status(*(item for item in stack.status if item not in space.remark)) or stack.status
         process = LostIn(space.eprocess, space.pid, space.known_name)
         if self._count < MAX_LOST:
             self._count += 1
-            self._known.setdefault(process, {})[stack.kind, f"{stack.kind}{thread} ({text(said)})"] = None
+            self._known.setdefault(process, {})[stack.kind, f"{stack.kind}{thread} ({text(reason)})"] = None
 
     def by_process(self) -> Iterator[Tuple[LostIn, List[Tuple[str, str]]]]:
-        """Yields each process with its lost stacks: their kinds, and what they are."""
-        for process, known in self._known.items():
-            yield process, list(known)
+        """Yields each process with its lost stacks, as pairs of kind and description."""
+        for process, stacks in self._known.items():
+            yield process, list(stacks)

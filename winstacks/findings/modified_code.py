@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The check `modified_code`: code of an image is not what other processes have, where a thread goes on."""
+"""The check `modified_code`: a thread runs code of an image that differs from other processes' code."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ from .relays import Hooked
 NAME = "modified_code"
 
 _AROUND = 0x40
-"""Bytes around a frame that are compared where no function is known."""
+"""Bytes before and after a frame that are compared if its function is unknown."""
 _FARTHEST = 0x1000
-"""Of a longer function only so much is compared, before and behind the frame, and its entry."""
+"""The most bytes of a longer function that are compared before and after the frame, in addition to its
+entry."""
 _SHOWN = 16
 _MAX_SIBLINGS = 8
 
@@ -33,7 +34,7 @@ _ELSEWHERE = "a hook that does not lead where those of most other processes lead
 _UNPACKED = "the section of the file may be written: programs that unpack themselves write there"
 _BARRIER = "CLR writes its write barriers anew for the heap that it has"
 _BARRIERS = ("JIT_WriteBarrier", "JIT_CheckedWriteBarrier", "JIT_ByRefWriteBarrier")
-"""Described: the sources of the .NET runtime (dotnet/runtime, `StompWriteBarrierEphemeral`)."""
+"""Source: the .NET runtime (described: dotnet/runtime, `StompWriteBarrierEphemeral`)."""
 _CLR = ("clr", "coreclr", "mscorwks")
 _WRITABLE = 1 << 31
 """IMAGE_SCN_MEM_WRITE."""
@@ -41,7 +42,7 @@ _ONE_OTHER = "one other process maps the file, and may be the one that was chang
 
 
 class _Judged(NamedTuple):
-    """What is found at an address: `entry` is that of its function, else the first changed byte."""
+    """The verdict on an address: `entry` is the entry of its function, else the first changed byte."""
 
     severity: str
     innocent: str
@@ -50,7 +51,7 @@ class _Judged(NamedTuple):
 
 
 def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
-    """Yields the frames in functions that most other processes have otherwise; of each function one."""
+    """Yields the frames in functions that differ from most other processes; one for each function."""
     space = stack.space
     for place in places(stack, IMAGE, MAPPED):
         if not facts.is_user(place.at):
@@ -65,63 +66,68 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
 
 
 def _judged(space: AddressSpace, place: FramePlace, facts: CheckFacts) -> Optional[_Judged]:
-    """Compares the function of a frame; None if there is nothing to say of it."""
+    """Compares the function of a frame; None if there is no finding."""
     entry, ranges = function_at(space, place, facts)
-    found = compared(facts.copies, space, ranges)
-    if found.reason not in ("", NO_IMAGE):
-        facts.leave_out(NAME, found.reason, place.frame.details.module or place.name.symbol.partition("+")[0])
-    if not found.ranges:
-        return _led_elsewhere(space, entry, found, facts)
-    entry = found.ranges[0][0] if entry is None else entry
-    severity, innocent = _explained(space, entry, found.ranges, facts)
+    comparison = compared(facts.copies, space, ranges)
+    if comparison.reason not in ("", NO_IMAGE):
+        facts.leave_out(
+            NAME, comparison.reason, place.frame.details.module or place.name.symbol.partition("+")[0]
+        )
+    if not comparison.ranges:
+        return _led_elsewhere(space, entry, comparison, facts)
+    entry = comparison.ranges[0][0] if entry is None else entry
+    severity, innocent = _explained(space, entry, comparison.ranges, facts)
     if severity == HIGH and _is_barrier(place):
         severity, innocent = LOW, _BARRIER
-    if severity == HIGH and not found.others and not found.file:
-        severity, innocent = _by_the_section(space, found.ranges[0][0], innocent, facts)
-    if found.others == 1 and innocent == NONE_KNOWN:
+    if severity == HIGH and not comparison.others and not comparison.file:
+        severity, innocent = _by_the_section(space, comparison.ranges[0][0], innocent, facts)
+    if comparison.others == 1 and innocent == NONE_KNOWN:
         innocent = _ONE_OTHER
-    return _Judged(severity, innocent, entry, found)
+    return _Judged(severity, innocent, entry, comparison)
 
 
 def _is_barrier(place: FramePlace) -> bool:
-    """Returns whether a function is one that CLR writes anew while it runs: a write barrier."""
+    """Returns whether a function is a write barrier, which CLR rewrites while it runs."""
     function, module = place.frame.details.function or "", place.frame.details.module or ""
     return function.startswith(_BARRIERS) and module.lower() in _CLR
 
 
 def _by_the_section(space: AddressSpace, at: int, innocent: str, facts: CheckFacts) -> Tuple[str, str]:
-    """Returns severity and explanation of code that only the section of the file has otherwise."""
-    known = facts.names(space).module_at(at)
-    headers = None if known is None else known.image.headers
-    if known is not None and headers is not None:
+    """Returns severity and explanation of code that could be compared only with the section of the file."""
+    known_module = facts.names(space).module_at(at)
+    headers = None if known_module is None else known_module.image.headers
+    if known_module is not None and headers is not None:
         for section in headers.sections:
-            if section.start <= at - known.module.base < section.end and section.characteristics & _WRITABLE:
+            if (
+                section.start <= at - known_module.module.base < section.end
+                and section.characteristics & _WRITABLE
+            ):
                 return LOW, _UNPACKED
     return MEDIUM, innocent
 
 
 def _led_elsewhere(
-    space: AddressSpace, entry: Optional[int], found: Comparison, facts: CheckFacts
+    space: AddressSpace, entry: Optional[int], comparison: Comparison, facts: CheckFacts
 ) -> Optional[_Judged]:
-    """Judges a hook that each process has with an address of its own: whether it leads where theirs lead."""
-    first = found.split[0][0] if found.split else None
+    """Judges a hook whose target differs in each process: whether it leads to another module than theirs."""
+    first = comparison.split[0][0] if comparison.split else None
     if entry is None or first is None or not entry <= first < entry + ENTRY:
         return None
     if not Hooked(space, entry, facts).alone:
         return None
-    return _Judged(HIGH, _ELSEWHERE, entry, found._replace(ranges=found.split))
+    return _Judged(HIGH, _ELSEWHERE, entry, comparison._replace(ranges=comparison.split))
 
 
 def function_at(
     space: AddressSpace, place: FramePlace, facts: CheckFacts
 ) -> Tuple[Optional[int], List[Tuple[int, int]]]:
-    """Returns the entry of a frame's function, None if it is not known, and which addresses to compare."""
+    """Returns the entry of a frame's function, None if unknown, and the address ranges to compare."""
     at = place.at
-    known = facts.names(space).module_at(at)
+    known_module = facts.names(space).module_at(at)
     around = (at - _AROUND, at + _AROUND)
-    if known is None:
+    if known_module is None:
         return None, [around]
-    base, index = known.module.base, known.image
+    base, index = known_module.module.base, known_module.image
     piece = None if index.functions is None else index.functions.find(at - base)
     if piece is not None and index.functions is not None:
         first = index.functions.primary(piece) or piece
@@ -138,38 +144,38 @@ def function_at(
 
 
 def compared(copies: Copies, space: AddressSpace, ranges: List[Tuple[int, int]]) -> Comparison:
-    """Compares the ranges of a function with those of other processes."""
-    all_found = [copies.compare(space, low, high) for low, high in ranges]
-    changed = sorted({each for found in all_found for each in found.ranges})
-    split = sorted({each for found in all_found for each in found.split})
-    reason = next((found.reason for found in all_found if found.reason), "")
-    others = max(found.others for found in all_found)
-    file = next((found.file for found in all_found if found.file), "")
+    """Compares the ranges of a function with other processes."""
+    comparisons = [copies.compare(space, low, high) for low, high in ranges]
+    changed = sorted({item for comparison in comparisons for item in comparison.ranges})
+    split = sorted({item for comparison in comparisons for item in comparison.split})
+    reason = next((comparison.reason for comparison in comparisons if comparison.reason), "")
+    others = max(comparison.others for comparison in comparisons)
+    file = next((comparison.file for comparison in comparisons if comparison.file), "")
     return Comparison(tuple(changed), others, reason, tuple(split), file)
 
 
 def _explained(space: AddressSpace, entry: int, changed: Ranges, facts: CheckFacts) -> Tuple[str, str]:
-    """Returns the severity of changed bytes of a function, and what explains them."""
+    """Returns the severity of a function's changed bytes, and their explanation."""
     first = changed[0][0]
     if not entry <= first or changed[-1][1] > entry + ENTRY:
         return HIGH, NONE_KNOWN
-    # The first byte of a jump may be that which was there before.
+    # The first byte of a jump may have the same value as the byte that it replaced.
     target = next(
         filter(None, (led(_reader(space, facts), at, space.machine) for at in (entry, first))), None
     )
     if target is None:
         return HIGH, NONE_KNOWN
     name = facts.names(space).name(target, return_address=False)
-    said = f"the entry jumps to {target:#x} {name.symbol}"
+    jump = f"the entry jumps to {target:#x} {name.symbol}"
     if name.backing == IMAGE:
-        return LOW, said
+        return LOW, jump
     hooked = Hooked(space, entry, facts)
     if hooked.by_all is not None:
-        return LOW, f"{said}, and on into {hooked.by_all}; so do those of {hooked.alike} other processes"
+        return LOW, f"{jump}, and on into {hooked.by_all}; so do those of {hooked.alike} other processes"
     if hooked.mine:
-        said += f", and on into {', '.join(sorted(hooked.mine))}"
+        jump += f", and on into {', '.join(sorted(hooked.mine))}"
     program = _program_of_all(space, changed, facts)
-    return (HIGH, said) if program is None else (LOW, f"{said}; so does every child of {program}")
+    return (HIGH, jump) if program is None else (LOW, f"{jump}; so does every child of {program}")
 
 
 def _reader(space: AddressSpace, facts: CheckFacts) -> Read:
@@ -177,59 +183,61 @@ def _reader(space: AddressSpace, facts: CheckFacts) -> Read:
 
 
 def _program_of_all(space: AddressSpace, changed: Ranges, facts: CheckFacts) -> Optional[str]:
-    """Returns the program that starts itself and whose every other child has the same bytes changed, too."""
+    """Returns the program that starts itself and whose every other child has the same changed bytes."""
     mine = facts.copies.mapping(space, changed[0][0])
     parent = process_member(facts.image, space.eprocess, _PARENT)
     if mine is None or not parent:
         return None
-    family = [each for each in facts.copies.others(mine) if each.space.process == space.process]
+    family = [relative for relative in facts.copies.others(mine) if relative.space.process == space.process]
     siblings = [
-        each for each in family if process_member(facts.image, each.space.eprocess, _PARENT) == parent
+        relative
+        for relative in family
+        if process_member(facts.image, relative.space.eprocess, _PARENT) == parent
     ][:_MAX_SIBLINGS]
-    if all(each.space.pid != parent for each in family) or not siblings:
+    if all(relative.space.pid != parent for relative in family) or not siblings:
         return None
     first, last = changed[0][0] - mine.vad.start, changed[-1][1] - mine.vad.start
-    same = all(_changed(each, first, last, facts) for each in siblings)
+    same = all(_changed(relative, first, last, facts) for relative in siblings)
     return space.process if same else None
 
 
 def _changed(mapping: Mapping, first: int, last: int, facts: CheckFacts) -> bool:
-    """Returns whether another process has changes from the same RVA on."""
+    """Returns whether another process has changes that begin at the same RVA."""
     base = mapping.vad.start
-    found = facts.copies.compare_mapping(mapping, base + first, base + last)
-    return bool(found.ranges) and found.ranges[0][0] == base + first
+    comparison = facts.copies.compare_mapping(mapping, base + first, base + last)
+    return bool(comparison.ranges) and comparison.ranges[0][0] == base + first
 
 
-def _shown(space: AddressSpace, found: Comparison, facts: CheckFacts) -> str:
-    """Returns the first changed bytes, and those that another process has."""
-    low = found.ranges[0][0]
-    high = min(found.ranges[-1][1], low + _SHOWN)
+def _shown(space: AddressSpace, comparison: Comparison, facts: CheckFacts) -> str:
+    """Returns the first changed bytes, and the bytes of another process."""
+    low = comparison.ranges[0][0]
+    high = min(comparison.ranges[-1][1], low + _SHOWN)
     mine = _reader(space, facts)(low, high - low)
-    count = sum(end - start for start, end in found.ranges)
-    of_file = found.file if not found.others else ""
+    count = sum(end - start for start, end in comparison.ranges)
+    of_file = comparison.file if not comparison.others else ""
     others = (
         f"the file {cell(of_file)}"
         if of_file
         else "the section of the file, which no other process maps or has in memory"
-        if not found.others
-        else f"most of {found.others} processes"
-        if found.others > 1
+        if not comparison.others
+        else f"most of {comparison.others} processes"
+        if comparison.others > 1
         else "the only other process"
     )
-    said = f"{count} {'byte differs' if count == 1 else 'bytes differ'} from {others}"
+    text = f"{count} {'byte differs' if count == 1 else 'bytes differ'} from {others}"
     if mine is not None:
-        said += f", from {low:#x} on {mine.hex(' ')}"
+        text += f", from {low:#x} on {mine.hex(' ')}"
     if of_file:
         theirs = facts.copies.of_file(space, low, high)
-        return said if theirs is None else f"{said}; the file has {theirs.hex(' ')}"
+        return text if theirs is None else f"{text}; the file has {theirs.hex(' ')}"
     other = facts.copies.example(space, low, high)
     if other is not None:
-        said += f"; PID {other[0].pid} has {other[1].hex(' ')}"
-    return said
+        text += f"; PID {other[0].pid} has {other[1].hex(' ')}"
+    return text
 
 
 def unchecked(facts: CheckFacts) -> Iterator[str]:
-    """Yields that the kernel's code is not compared, and what could not be."""
+    """Yields that the kernel's code is not compared, and the reasons why other code was not."""
     yield "; ".join(("the kernel's code: there is no second copy of it", *facts.left_out(NAME)))
 
 

@@ -1,9 +1,9 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The check `module_mismatch`: what a process says of a frame's module is not what its VADs say.
+"""The check `module_mismatch`: the loader's lists or headers of a frame's module contradict its VAD.
 
-What marks an image that has no native code, COMIMAGE_FLAGS_ILONLY of the COR20 header, is described in
-ECMA-335, part II, "CLI header".
+COMIMAGE_FLAGS_ILONLY of the COR20 header marks an image without native code (described: ECMA-335, part II,
+"CLI header").
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ _FLAGS, _NATIVE = 16, 64
 _IL_ONLY = 1
 
 Reason = Tuple[str, str, str]
-"""Severity, evidence, and what explains it."""
+"""Severity, evidence and innocent explanation."""
 
 
 class _Judged(NamedTuple):
-    """What is found at an address: `start` is that of its module; `gone`: the file is."""
+    """The verdict on an address: `start` of its module; `gone`: whether the module's file is gone."""
 
     reason: Reason
     start: int
@@ -57,7 +57,7 @@ class _Judged(NamedTuple):
 
 
 def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
-    """Yields the frames in modules about which lists, headers and VADs disagree; of each module one."""
+    """Yields the frames in modules about which lists, headers and VADs disagree; one for each module."""
     space = stack.space
     for place in places(stack):
         if not facts.is_user(place.at):
@@ -68,12 +68,12 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
         severity, evidence, innocent = judged.reason
         evidence = f"{evidence}; {facts.memory(space, place.address)}"
         group = (space.layer_name, judged.start)
-        found = of_place(stack, place, severity, LIKELY, evidence, innocent, group)
-        yield found._replace(technique=_NO_FILE) if judged.gone else found
+        finding = of_place(stack, place, severity, LIKELY, evidence, innocent, group)
+        yield finding._replace(technique=_NO_FILE) if judged.gone else finding
 
 
 def _judged(space: AddressSpace, place: FramePlace, facts: CheckFacts) -> Optional[_Judged]:
-    """Judges the module of a frame; None if there is nothing to say of it."""
+    """Judges the module of a frame; None if there is no finding."""
     vad = facts.vad(space, place.at)
     if says(place.name.status, Word.NO_LOADER_LIST):
         facts.leave_out(NAME, _DAMAGED, space.process)
@@ -81,8 +81,8 @@ def _judged(space: AddressSpace, place: FramePlace, facts: CheckFacts) -> Option
     reason = (HIGH, gone, NONE_KNOWN) if gone else _mismatch(space, place, vad, facts)
     if reason is None:
         return None
-    known = facts.names(space).module_at(place.at)
-    start = known.module.base if known is not None else place.at if vad is None else vad.start
+    known_module = facts.names(space).module_at(place.at)
+    start = known_module.module.base if known_module is not None else place.at if vad is None else vad.start
     return _Judged(reason, start, bool(gone))
 
 
@@ -95,36 +95,40 @@ def _mismatch(
             return (LOW, evidence, _LINK) if linked else (severity, evidence, innocent)
     if vad is None or not vad.image:
         return None
-    known = facts.names(space).module_at(place.at)
-    if known is None:
+    known_module = facts.names(space).module_at(place.at)
+    if known_module is None:
         return _unlisted(space, place, vad, facts)
-    headers = known.image.headers
-    agreed = headers is not None and known.module.base == vad.start
+    headers = known_module.image.headers
+    agreed = headers is not None and known_module.module.base == vad.start
     if headers is not None and agreed:
-        said = _of_headers(headers, vad, facts)
-        if said is not None:
-            return said
-    return _of_size(place.name.status, known.module.size, agreed)
+        reason = _of_headers(headers, vad, facts)
+        if reason is not None:
+            return reason
+    return _of_size(place.name.status, known_module.module.size, agreed)
 
 
 def _is_linked(space: AddressSpace, place: FramePlace, vad: Optional[Region], facts: CheckFacts) -> bool:
-    """Returns whether the kernel started the file of a mapping by the name that the loader has for it."""
-    known = facts.names(space).module_at(place.at)
-    if known is None or vad is None or control_area_of(facts.image, space.eprocess) != vad.control_area:
+    """Returns whether the kernel started the mapped file by the loader entry's name (a hard link)."""
+    known_module = facts.names(space).module_at(place.at)
+    if (
+        known_module is None
+        or vad is None
+        or control_area_of(facts.image, space.eprocess) != vad.control_area
+    ):
         return False
-    return (started_as(facts.image, space.eprocess) or "").lower() == known.module.file.lower()
+    return (started_as(facts.image, space.eprocess) or "").lower() == known_module.module.file.lower()
 
 
 def _of_headers(headers: Headers, vad: Region, facts: CheckFacts) -> Optional[Reason]:
-    """Compares the headers that a process has with its VAD, and with those of the section."""
+    """Compares the headers in a process with its VAD, and with the headers in the image section."""
     room, size = vad.end - vad.start, keys.rounded(headers.size)
     true = facts.image.service(ModuleIdentities).of_section(vad)
     if true is not None and true != (headers.timestamp, size):
-        said = f"the headers say TimeDateStamp {headers.timestamp:#x} SizeOfImage {size:#x}"
-        return HIGH, f"{said}, those of the file {true[0]:#x} and {true[1]:#x}", NONE_KNOWN
+        claim = f"the headers say TimeDateStamp {headers.timestamp:#x} SizeOfImage {size:#x}"
+        return HIGH, f"{claim}, those of the file {true[0]:#x} and {true[1]:#x}", NONE_KNOWN
     if size != room:
         return MEDIUM, f"the headers say SizeOfImage {size:#x}, the VAD has {room:#x} bytes", NONE_KNOWN
-    beyond = next((each for each in headers.sections if each.end > room), None)
+    beyond = next((section for section in headers.sections if section.end > room), None)
     if beyond is not None:
         return (
             MEDIUM,
@@ -135,7 +139,7 @@ def _of_headers(headers: Headers, vad: Region, facts: CheckFacts) -> Optional[Re
 
 
 def _of_size(said: Status, size: int, agreed: bool) -> Optional[Reason]:
-    """Judges the loader's own size; `agreed` tells whether the headers have that of the VAD."""
+    """Judges the loader's SizeOfImage; `agreed`: whether the headers agree with the VAD."""
     if _SIZE not in said:
         return None
     evidence = f"the loader's SizeOfImage is not that of the VAD, {size:#x}"
@@ -143,7 +147,7 @@ def _of_size(said: Status, size: int, agreed: bool) -> Optional[Reason]:
 
 
 def _unlisted(space: AddressSpace, place: FramePlace, vad: Region, facts: CheckFacts) -> Optional[Reason]:
-    """Judges an image that no loader list has, though the lists are whole."""
+    """Judges an image that is missing from all loader lists, although the lists are complete."""
     managed = _managed(ImageReader(facts.image, space.layer_name, vad.start, vad.end - vad.start).read)
     if managed == _IL_ONLY:
         return None
@@ -155,7 +159,7 @@ def _unlisted(space: AddressSpace, place: FramePlace, vad: Region, facts: CheckF
 
 
 def _managed(read: Callable[[int, int], Optional[bytes]]) -> Optional[int]:
-    """Returns _IL_ONLY of a .NET image without native code, 0 of one with it, None of any other."""
+    """Returns _IL_ONLY for a .NET image without native code, 0 for one with it, None for other images."""
     try:
         rva, size = read_headers(read).directory(_COM_DESCRIPTOR)
     except HeaderError:

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The check `no_call`: a return address that no call left."""
+"""The check `no_call`: a return address that does not follow a call."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _HAND_WRITTEN = "code written by hand, in a module outside Windows' folder: some
 
 
 def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
-    """Yields the first frame of a stack whose return address is behind no call, and is no jump."""
+    """Yields the first frame of a stack whose return address follows no call, and points to no jump."""
     for place, called, jumps in returned(stack, NAME, facts):
         if called is False and not jumps:
             evidence = f"no call before {place.address:#x}; {facts.memory(stack.space, place.address)}"
-            own = facts.of_windows(stack.space, place.at)
+            of_windows = facts.of_windows(stack.space, place.at)
             severity, confidence, innocent = (
-                (MEDIUM, LIKELY, NONE_KNOWN) if own else (LOW, POSSIBLE, _HAND_WRITTEN)
+                (MEDIUM, LIKELY, NONE_KNOWN) if of_windows else (LOW, POSSIBLE, _HAND_WRITTEN)
             )
             yield of_place(stack, place, severity, confidence, evidence, innocent, stack.trace_id)
             return

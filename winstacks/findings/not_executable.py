@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The check `not_executable`: a thread is to go on in memory that may not be executed now."""
+"""The check `not_executable`: a thread will continue in memory that is not executable at present."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CRASH = "a jump to data that is about to end the process"
 
 
 def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
-    """Yields the frames of user mode whose page is in memory and forbids execution; of each range one."""
+    """Yields the user-mode frames whose page is in memory and forbids execution; one for each range."""
     if not facts.has_no_execute(stack.space):
         return
     for place in places(stack):
@@ -41,7 +41,7 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
 
 
 def unchecked(facts: CheckFacts) -> Iterator[str]:
-    """Yields that no page forbids execution, where that is so, and what `untold` yields."""
+    """Yields that no page forbids execution, if so, and the reasons of `untold`."""
     if not facts.has_no_execute(facts.image.kernel):
         yield "the page tables have no bit that forbids execution"
     yield from untold(facts)

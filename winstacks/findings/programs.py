@@ -1,10 +1,11 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Which program the kernel started in a process: its name then, and its section.
+"""The program that the kernel started in a process: its name at that time, and its section.
 
-The kernel keeps both for itself: SeAuditProcessCreationInfo has the path by which the program was opened,
-SectionObject the section of which the process was made. A file with two names (a hard link) has one section,
-which has the name by which it was opened first. (Source of the members: public symbols.)
+The kernel stores both outside the process's memory: SeAuditProcessCreationInfo has the path by which the
+program was opened, SectionObject the section from which the process was created. A file with two names (a
+hard link) has one section, whose name is the one by which it was opened first. (Source of the members: public
+symbols.)
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _FLAGS = 7
 
 
 def started_as(image: Image, eprocess: int) -> Optional[str]:
-    """Returns the name of the file as which the kernel started a process; None if that cannot be read."""
+    """Returns the file name under which the kernel started a process; None if it cannot be read."""
     name = process_member(image, eprocess, "SeAuditProcessCreationInfo.ImageFileName")
     kind = image.types.find("_UNICODE_STRING")
     if not name or kind is None:
@@ -32,7 +33,7 @@ def started_as(image: Image, eprocess: int) -> Optional[str]:
 
 
 def control_area_of(image: Image, eprocess: int) -> Optional[int]:
-    """Returns the address of the _CONTROL_AREA of which a process was made; None if that cannot be read."""
+    """Returns the address of the _CONTROL_AREA of a process's program; None if it cannot be read."""
     section = process_member(image, eprocess, "SectionObject")
     if not section:
         return None
@@ -40,8 +41,8 @@ def control_area_of(image: Image, eprocess: int) -> Optional[int]:
     kind = types.find("_SECTION")
     field = None if kind is None else kind.find("u1.ControlArea")
     if field is not None:
-        found = memory.member(section, field)
-        return found & ~_FLAGS if found else None
+        value = memory.member(section, field)
+        return value & ~_FLAGS if value else None
     older, segment = types.find("_SECTION_OBJECT"), types.find("_SEGMENT")
     to_segment = None if older is None else older.find("Segment")
     to_area = None if segment is None else segment.find("ControlArea")

@@ -1,12 +1,12 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The checks by name, and what they find in an image, worst first.
+"""Runs the checks on an image and lists their findings, worst first.
 
     findings = Findings(symbolizer)
     for stack in findings.examine(): ...        # progress
     for each in findings.found(): ...
 
-A new check is a module of this room that has a `CHECK`, and its name in `options.CHECKS`.
+A new check is a module of this room with a `CHECK`, and an entry in `options.CHECKS`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from .loststacks import LostIn
 from .shadow_stack import confirmed
 
 MAX_FINDINGS = 1 << 16
-"""The most findings that are kept of one check."""
+"""The most findings of one check that are stored."""
 
 _NO_KERNEL = "a dump of one process has nothing of the kernel"
 _SMALL_DUMP = "a small kernel dump has one kernel stack, and not what this check looks at"
@@ -51,14 +51,14 @@ _CUT = f"more than {MAX_FINDINGS} findings: the rest is left out"
 
 
 class Outcome(NamedTuple):
-    """A finding and its check; or why a check, or a part of one, could not run.
+    """A finding and its check; or the reason why a check, or a part of one, could not run.
 
     Attributes:
-        check: the check; None where stacks of a process were lost, which several would have looked at
-        finding: what it found, None where it could not run
-        stacks: how many stacks show the same, or were lost
-        reason: why it could not run
-        process: whose stacks were lost
+        check: the check; None if stacks of a process were lost, which concerns several checks
+        finding: the finding; None if the check could not run
+        stacks: number of stacks with the same finding, or of lost stacks
+        reason: reason why the check could not run
+        process: process whose stacks were lost
     """
 
     check: Optional[Check]
@@ -69,13 +69,13 @@ class Outcome(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """What orders a finding among others.
+    """The order of a finding among others.
 
     Attributes:
-        check: the name of the check
-        rank: see `rank`
-        process: its layer and _EPROCESS
-        agrees: whether it counts for its process, as those above `low` do
+        check: name of the check
+        rank: place by severity and confidence, see `rank`
+        process: layer and _EPROCESS of the process
+        agrees: whether the finding counts as agreement on its process: findings above `low` do
     """
 
     check: str
@@ -85,7 +85,7 @@ class Standing(NamedTuple):
 
 
 class _Gathering:
-    """What one check finds: of each group the worst, and in how many stacks.
+    """The findings of one check: the worst of each group, and the number of stacks with it.
 
     Args:
         check: the check
@@ -99,21 +99,21 @@ class _Gathering:
         self._stacks: Dict[Hashable, Tuple[int, Optional[str]]] = {}
 
     def add(self, findings: Iterable[Finding]) -> None:
-        """Takes findings."""
-        for each in findings:
-            before = self._worst.get(each.group)
+        """Adds findings."""
+        for finding in findings:
+            before = self._worst.get(finding.group)
             if before is None and len(self._worst) >= MAX_FINDINGS:
                 self.cut = True
                 continue
-            if before is None or rank(each) < rank(before):
-                self._worst[each.group] = each
-            # Findings of no stack have no TraceId: they count as one.
-            count, last = self._stacks.get(each.group, (0, None))
-            if not count or last != each.trace_id:
-                self._stacks[each.group] = count + 1, each.trace_id
+            if before is None or rank(finding) < rank(before):
+                self._worst[finding.group] = finding
+            # A finding without a stack has no TraceId: all of a group count as one.
+            count, last = self._stacks.get(finding.group, (0, None))
+            if not count or last != finding.trace_id:
+                self._stacks[finding.group] = count + 1, finding.trace_id
 
     def found(self) -> Iterator[Outcome]:
-        """Yields what was found."""
+        """Yields the findings."""
         for group, finding in self._worst.items():
             yield Outcome(self.check, finding, self._stacks[group][0])
 
@@ -131,7 +131,7 @@ class _Gathering:
             yield Outcome(self.check, None, reason=_CUT)
 
     def _left_out(self, facts: CheckFacts) -> Iterator[str]:
-        """Yields what the check told the facts that it left out."""
+        """Yields the parts of the check that it reported to the facts as left out."""
         return facts.left_out(self.check.name)
 
 
@@ -143,7 +143,7 @@ def _impossible(check: Check, image: Image) -> str:
 
 
 def _doubted(finding: Finding) -> Finding:
-    """Returns a finding; where lists of what lies at its address are not whole it is not `high`."""
+    """Returns a finding, lowered from `high` if lists of the memory at its address are incomplete."""
     if finding.severity != HIGH or not says(finding.status, *_NOT_WHOLE):
         return finding
     innocent = f"{_MAY_BE_THERE}; {finding.innocent}" if finding.innocent else _MAY_BE_THERE
@@ -151,17 +151,17 @@ def _doubted(finding: Finding) -> Finding:
 
 
 def check_named(name: str) -> Check:
-    """Returns a check.
+    """Returns a check by its name.
 
     Args:
         name: one of CHECKS
     """
-    found: Check = importlib.import_module(f"{__package__}.{name}").CHECK
-    return found
+    check: Check = importlib.import_module(f"{__package__}.{name}").CHECK
+    return check
 
 
 def rank(finding: Finding) -> Tuple[int, int]:
-    """Returns the place of a finding among others: the worst and surest come first."""
+    """Returns the sort key of a finding: the worst and surest come first."""
     return SEVERITIES.index(finding.severity), CONFIDENCES.index(finding.confidence)
 
 
@@ -169,9 +169,9 @@ class Findings:
     """Runs checks on an image.
 
     Args:
-        symbolizer: knows the modules of every address space
+        symbolizer: names addresses, and has the modules of every address space
         checks: names of CHECKS; all when empty
-        pids: the processes wanted, 0 for the kernel; all when empty
+        pids: PIDs to check, 0 for the kernel; all when empty
         scan: whether a pool scan adds threads; processes are added by `ProcessList.scan`
     """
 
@@ -189,34 +189,37 @@ class Findings:
         self._running = [each for each in self._gathered if not _impossible(each.check, symbolizer.image)]
 
     def examine(self, totals: Optional[Totals] = None) -> Iterator[FlatStack]:
-        """Runs the checks, and yields each stack that they have seen.
+        """Runs the checks, and yields each stack after they have examined it.
 
         Args:
             totals: counts threads, their stacks, and databases
 
         Raises:
-            tables.MissingTableError: when one of our symbol tables is missing
+            tables.MissingTableError: if a symbol table of this library is missing
         """
         facts = self._facts
         kinds = tuple({kind: None for each in self._running for kind in each.check.kinds})
-        wanted = FlatWanted(kinds, facts.pids, scan_threads=facts.scan)
-        for stack in self._traces.list_stacks(wanted, totals) if kinds else ():
+        stack_filter = FlatWanted(kinds, facts.pids, scan_threads=facts.scan)
+        for stack in self._traces.list_stacks(stack_filter, totals) if kinds else ():
             self.see(stack)
             yield stack
         self.end()
 
     def see(self, stack: FlatStack) -> None:
-        """Runs the checks on a stack. Who lists the stacks for other ends calls this, and then `end`."""
+        """Runs the checks on a stack.
+
+        Callers that list the stacks themselves call this for each stack, and then `end` once.
+        """
         if stack.lost:
             self._facts.lost.add(stack)
-        for each in self._running:
-            if stack.kind in each.check.kinds:
-                each.ran = each.ran or bool(stack.frames)
-                if each.check.of_stack:
-                    each.add(self._facts.image.possible(self._found_in(stack, each.check.of_stack)))
+        for gathering in self._running:
+            if stack.kind in gathering.check.kinds:
+                gathering.ran = gathering.ran or bool(stack.frames)
+                if gathering.check.of_stack:
+                    gathering.add(self._facts.image.possible(self._found_in(stack, gathering.check.of_stack)))
 
     def _found_in(self, stack: FlatStack, find: OfStack) -> Iterator[Finding]:
-        """Yields what a check finds in a stack; How says where a shadow stack confirms the frame."""
+        """Yields the findings in a stack; How notes if a shadow stack confirms the frame."""
         agreed: Optional[Set[int]] = None
         for finding in find(stack, self._facts):
             if finding.frame is not None:
@@ -227,40 +230,44 @@ class Findings:
             yield _doubted(finding)
 
     def end(self) -> None:
-        """Runs the checks that look at the image as a whole."""
-        for each in self._running:
-            if each.check.of_image:
-                each.add(self._facts.image.possible(each.check.of_image(self._facts)))
+        """Runs the checks that examine the image as a whole."""
+        for gathering in self._running:
+            if gathering.check.of_image:
+                gathering.add(self._facts.image.possible(gathering.check.of_image(self._facts)))
 
     def _of_lost(self) -> Iterator[Outcome]:
-        """Yields for each process which of its stacks were lost, and to which checks."""
-        for process, known in self._facts.lost.by_process():
-            kinds = {kind for kind, _ in known}
-            checks = [each.check.name for each in self._running if kinds.intersection(each.check.kinds)]
+        """Yields for each process the stacks that were lost, and the checks that would need them."""
+        for process, lost in self._facts.lost.by_process():
+            kinds = {kind for kind, _ in lost}
+            checks = [
+                gathering.check.name
+                for gathering in self._running
+                if kinds.intersection(gathering.check.kinds)
+            ]
             if checks:
-                said = f"{listed([what for _, what in known])}; not looked at by {', '.join(checks)}"
-                said += f"; {len(known)} stacks" if len(known) > 1 else ""
-                yield Outcome(None, None, len(known), said, process)
+                reason = f"{listed([stack for _, stack in lost])}; not looked at by {', '.join(checks)}"
+                reason += f"; {len(lost)} stacks" if len(lost) > 1 else ""
+                yield Outcome(None, None, len(lost), reason, process)
 
     def found(self) -> List[Outcome]:
-        """Returns what `examine` has found, worst first, and then why checks could not run."""
-        found = [each for gathered in self._gathered for each in gathered.found()]
-        unchecked = [each for gathered in self._gathered for each in gathered.reasons(self._facts)]
+        """Returns the findings, worst first, followed by the reasons why checks could not run."""
+        found = [outcome for gathered in self._gathered for outcome in gathered.found()]
+        unchecked = [outcome for gathered in self._gathered for outcome in gathered.reasons(self._facts)]
         return [*_worst_first(found), *unchecked, *self._of_lost()]
 
 
 def agreement(found: Iterable[Outcome]) -> List[str]:
-    """Returns the names of the checks that found something above `low`, in the order of the findings."""
+    """Returns the names of the checks with a finding above `low`, in the order of the findings."""
     return list(dict.fromkeys(each.check.name for each in found if each.check and _standing(each).agrees))
 
 
-def _worst_first(found: Sequence[Outcome]) -> List[Outcome]:
-    """Returns findings by severity, then confidence, then how many checks agree on their process.
+def _worst_first(outcomes: Sequence[Outcome]) -> List[Outcome]:
+    """Returns findings by severity, then confidence, then the number of checks that agree on their process.
 
     Args:
-        found: in the order of the checks, which decides among equals
+        found: findings in the order of the checks, which decides among equals
     """
-    placed = [(_standing(each), each) for each in found]
+    placed = [(_standing(each), each) for each in outcomes]
     checks: Dict[Hashable, Set[str]] = {}
     for each, _ in placed:
         if each.agrees:
@@ -269,8 +276,8 @@ def _worst_first(found: Sequence[Outcome]) -> List[Outcome]:
     return [each for _, each in placed]
 
 
-def _standing(found: Outcome) -> Standing:
-    assert found.check is not None and found.finding is not None
-    finding, space = found.finding, found.finding.space
+def _standing(outcome: Outcome) -> Standing:
+    assert outcome.check is not None and outcome.finding is not None
+    finding, space = outcome.finding, outcome.finding.space
     process = space.layer_name, space.eprocess
-    return Standing(found.check.name, rank(finding), process, finding.severity != LOW)
+    return Standing(outcome.check.name, rank(finding), process, finding.severity != LOW)

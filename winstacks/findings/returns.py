@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Return addresses that no call left, or at which code only jumps on: what `no_call` and `gadget` look at."""
+"""Return addresses that follow no call, or that point to a jump: the basis of `no_call` and `gadget`."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from .finding import FramePlace, place_of, places
 from .modified_code import compared, function_at
 
 NOT_BY_A_CALL = ("goexit", "runtime.goexit", "KiServiceLinkage")
-"""Functions to which nothing but a built stack returns: the ground of Go's routines, and that of Zw calls."""
+"""Functions to which only a fabricated stack returns: the base of Go's routines, and of Zw calls."""
 
 _DISPATCHERS = "KiUser"
 _DOUBTS = (Word.CODE_UNREADABLE, Word.CODE_AND_UNWIND_DATA_DIFFER)
 _JUMP_LENGTH = 7
 _SHORTEST_JUMP = 3
-"""Bytes that tell whether it is one: REX, FF, and the operand's first."""
+"""Bytes needed to recognise a jump: REX, FF, and the first byte of the operand."""
 _GROUP, _JUMP = 0xFF, 4
 _REX = range(0x40, 0x50)
 
 
 class Returned(NamedTuple):
-    """A frame of user mode in an image as most processes have it.
+    """A user-mode frame in an image whose code equals the code in most processes.
 
     Attributes:
-        place: the frame; not a guess if only the lack of a call makes it one
-        called: whether a call lies before the address; None where that code is not in memory
+        place: the frame; `guessed` is cleared if only the missing call made it a guess
+        called: whether a call precedes the address; None if that code is not in memory
         jumps: whether the code at the address is a jump through a register or memory
     """
 
@@ -46,16 +46,16 @@ class Returned(NamedTuple):
 
 
 def returned(stack: FlatStack, check: str, facts: CheckFacts) -> Iterator[Returned]:
-    """Yields the frames of a stack, found by unwind data, that no call left or at which code jumps on.
+    """Yields the frames found by unwind data whose address follows no call or points to a jump.
 
     Args:
-        stack: of 64-bit code
-        check: for which: `facts.left_out` says what could not be compared
-        facts: of the image
+        stack: stack of 64-bit code
+        check: name of the check for which `facts.left_out` reports code that could not be compared
+        facts: facts of the image
     """
     if stack.space.machine is not Machine.AMD64 or not stack.walked:
         return
-    # Of these doubts nothing tells at which frame they begin.
+    # These doubts do not name the frame at which they begin.
     doubted = says(stack.status, *_DOUBTS)
     sure = True
     for place in places(stack):
@@ -74,20 +74,20 @@ def returned(stack: FlatStack, check: str, facts: CheckFacts) -> Iterator[Return
             facts.leave_out(check, NOT_IN_MEMORY, place.frame.details.module or place.name.symbol)
             if not jumps:
                 continue
-        # What is not in memory cannot be compared, and a jump is one whatever lies before it.
+        # Absent code cannot be compared, and a jump is a jump whatever precedes it.
         start = address if called is None else address - LONGEST_CALL
-        found = facts.copies.compare(stack.space, start, address + _JUMP_LENGTH)
-        if found.reason and found.reason != NO_IMAGE:
-            facts.leave_out(check, found.reason, place.frame.details.module or place.name.symbol)
-        if found.equal:
+        comparison = facts.copies.compare(stack.space, start, address + _JUMP_LENGTH)
+        if comparison.reason and comparison.reason != NO_IMAGE:
+            facts.leave_out(check, comparison.reason, place.frame.details.module or place.name.symbol)
+        if comparison.equal:
             yield Returned(place._replace(guessed=doubted and not sure), called, jumps)
 
 
 def settled(stack: FlatStack, place: FramePlace, facts: CheckFacts) -> FramePlace:
-    """Returns a frame in no module; it is no guess where code of Windows that all have alike returns to it.
+    """Returns a frame in no module, no guess if Windows code that is equal everywhere returns to it.
 
-    The walk doubts such a frame if the page of that code is a copy of the process's own, and the image
-    section has lost it. Other processes may have it still.
+    The walk doubts such a frame if the page of that code is a private copy, and the image section has lost
+    the page. Other processes may still have it.
     """
     if not place.guessed or place.how not in (UNWIND, LEAF) or stack.space.machine is not Machine.AMD64:
         return place
@@ -96,8 +96,8 @@ def settled(stack: FlatStack, place: FramePlace, facts: CheckFacts) -> FramePlac
         return place
     if not facts.is_user(inner.at) or not facts.of_windows(stack.space, inner.at):
         return place
-    found = compared(facts.copies, stack.space, function_at(stack.space, inner, facts)[1])
-    alike = found.equal and not found.split and found.others != 1
+    comparison = compared(facts.copies, stack.space, function_at(stack.space, inner, facts)[1])
+    alike = comparison.equal and not comparison.split and comparison.others != 1
     return place._replace(guessed=False) if alike else place
 
 
@@ -115,6 +115,6 @@ def jumps_on(code: bytes) -> bool:
 
 
 def _by_name(place: FramePlace) -> bool:
-    """Returns whether a function is known to which nothing but a built stack returns."""
+    """Returns whether the frame's function is one to which only a fabricated stack returns."""
     plain = undecorated(place.frame.details.function)
     return plain in NOT_BY_A_CALL or plain.startswith(_DISPATCHERS)

@@ -1,11 +1,11 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The runtimes that make code in private memory, and which of them are next to a frame on its stack.
+"""The runtimes that generate code in private memory, and the frames of runtimes next to such code on a stack.
 
-A program that has Node in it lets native add-ons import Node-API from itself, whatever it is called
-(described: Node.js, "Node-API"; node-gyp's win_delay_load_hook.cc). So do those that have Mono or LuaJIT in
-them (described: Mono, "Embedding Mono"; LuaJIT, `luajit.h`). An image with a COR20 header, in a process with
-CLR, has code that CLR's compilers made beforehand.
+A program that contains Node lets native add-ons import Node-API from the program itself, whatever its name
+(described: Node.js, "Node-API"; node-gyp's win_delay_load_hook.cc). So do programs that contain Mono or
+LuaJIT (described: Mono, "Embedding Mono"; LuaJIT, `luajit.h`). An image with a COR20 header, in a process
+with CLR, contains code that CLR's compilers generated in advance.
 """
 
 from __future__ import annotations
@@ -22,18 +22,19 @@ from .finding import FramePlace, place_of
 
 _EXPORTS = ("napi_module_register", "mono_jit_init", "luaJIT_setmode")
 _V8 = ("v8::", "node::", "Builtins_")
-"""How the functions of V8 and Node begin in their symbols."""
+"""Prefixes of the symbols of V8 and Node."""
 _COM_DESCRIPTOR = 14
 """IMAGE_DIRECTORY_ENTRY_COM_DESCRIPTOR (winnt.h)."""
 _NOT_ITS_FILE = (Word.VAD_OF_ANOTHER_FILE, Word.VAD_WITHOUT_FILE, Word.NO_VAD)
 
 
 class Beside(NamedTuple):
-    """The frame of a runtime that is next to a frame in memory that no file backs.
+    """The frame of a runtime next to a frame in memory that no file backs.
 
     Attributes:
-        place: the frame of the runtime; another one of such memory, with a registered function table
-        within: whether the code called a runtime, without any guess, and a runtime stands above it
+        place: the frame of the runtime, or another frame in such memory with a registered function table
+        within: whether the code called a runtime, without any guess, and a runtime is further out on the
+            stack
     """
 
     place: FramePlace
@@ -41,15 +42,15 @@ class Beside(NamedTuple):
 
     @property
     def said(self) -> str:
-        """What Innocent says of it."""
+        """The text for Innocent."""
         where = "stands on both sides of it" if self.within else "is next to it"
         return f"code that a runtime made: {self.place.name.symbol} {where} on the stack"
 
 
 def beside(stack: FlatStack, place: FramePlace, facts: CheckFacts) -> Optional[Beside]:
-    """Returns which frame of a runtime called code that no file backs, or was called by it; None if none did.
+    """Returns the runtime frame that called code without a file, or was called by it; None if there is none.
 
-    Between them there may be more frames in such memory.
+    More frames in such memory may lie between the two.
     """
     inner = next(_neighbours(stack, range(place.number - 1, -1, -1)), None)
     outer = next(_neighbours(stack, range(place.number + 1, len(stack.frames))), None)
@@ -65,7 +66,7 @@ def beside(stack: FlatStack, place: FramePlace, facts: CheckFacts) -> Optional[B
 
 
 def _neighbours(stack: FlatStack, numbers: range) -> Iterator[FramePlace]:
-    """Yields the frames of some numbers that are not in private memory."""
+    """Yields the frames with some numbers that are not in private memory."""
     for number in numbers:
         place = place_of(stack, number)
         if place is not None and place.name.backing not in (PRIVATE, UNMAPPED):
@@ -73,23 +74,23 @@ def _neighbours(stack: FlatStack, numbers: range) -> Iterator[FramePlace]:
 
 
 def _is_runtime(stack: FlatStack, place: FramePlace, facts: CheckFacts) -> bool:
-    """Returns whether a frame is in the image of a runtime, or in one into which a runtime is linked."""
+    """Returns whether a frame is in the image of a runtime, or in an image into which a runtime is linked."""
     if place.name.backing != IMAGE or says(place.name.status, *_NOT_ITS_FILE):
         return False
     return facts.once(__name__, stack.space, place.at, functools.partial(_of_module, stack, place, facts))
 
 
 def _of_module(stack: FlatStack, place: FramePlace, facts: CheckFacts) -> bool:
-    """Returns whether a frame is a runtime's by its module's file, exports or header, or by its function."""
-    known = facts.names(stack.space).module_at(place.at)
-    if known is None:
+    """Returns whether a frame is a runtime's, by its module's file, exports or header, or its function."""
+    known_module = facts.names(stack.space).module_at(place.at)
+    if known_module is None:
         return False
-    stem, image = known.module.stem, known.image
+    stem, image = known_module.module.stem, known_module.image
     if runtime_named(stem) or stem in PROGRAMS:
         return True
     if place.name.source == PDB and (place.frame.details.function or "").startswith(_V8):
         return True
-    if any(image.names.rva_of(each) is not None for each in _EXPORTS):
+    if any(image.names.rva_of(export) is not None for export in _EXPORTS):
         return True
     managed = image.headers is not None and image.headers.directory(_COM_DESCRIPTOR)[0]
     return bool(managed and facts.runtimes(stack.space, CLR))

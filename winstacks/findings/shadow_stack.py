@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The check `shadow_stack`: a shadow stack of a thread has other return addresses than its stack.
+"""The check `shadow_stack`: a thread's shadow stack holds other return addresses than its stack.
 
 A call pushes its return address onto both; an interrupt in the kernel pushes CS, the interrupted address and
 the shadow stack pointer (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 1, "Shadow
@@ -21,13 +21,13 @@ from .shadowstacks import POINTER, USER_FLAG, ShadowStack, of_kernel, of_user
 NAME = "shadow_stack"
 
 _LEAD = {KERNEL: 4, USER: 0}
-"""So many calls may be above the innermost frame of a walk: those of the switch itself."""
+"""The most calls above the innermost frame of a walk, by kind: the calls of the thread switch itself."""
 
 _RAN = "the thread ran while the image was taken"
 
 
 def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
-    """Yields the first frame of a stack that its shadow stack has otherwise."""
+    """Yields the first frame of a stack that contradicts its shadow stack."""
     thread, agreed, shadow = stack.thread, 0, _shadow(stack, facts, noted=True)
     if thread is None or shadow is None:
         return
@@ -45,7 +45,7 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
 
 
 def confirmed(stack: FlatStack, facts: CheckFacts) -> Set[int]:
-    """Returns the numbers of the frames of a stack that its shadow stack has, too."""
+    """Returns the numbers of the frames of a stack that its shadow stack confirms."""
     shadow = _shadow(stack, facts)
     if shadow is None:
         return set()
@@ -53,19 +53,19 @@ def confirmed(stack: FlatStack, facts: CheckFacts) -> Set[int]:
 
 
 def _shadow(stack: FlatStack, facts: CheckFacts, noted: bool = False) -> Optional[ShadowStack]:
-    """Returns the shadow stack of a stack, None if there is none to compare.
+    """Returns the shadow stack that belongs to a stack, None if there is none to compare.
 
     Args:
-        noted: whether the reason is to be among what the check left out
+        noted: whether to note the reason as left out
     """
     thread = stack.thread
     if stack.kind not in _LEAD or thread is None or not _waits(stack, thread):
         return None
-    found = (of_kernel if stack.kind == KERNEL else of_user)(thread, facts)
-    if isinstance(found, ShadowStack):
-        return found
-    if noted and found:
-        facts.leave_out(NAME, found, thread.space.process)
+    shadow = (of_kernel if stack.kind == KERNEL else of_user)(thread, facts)
+    if isinstance(shadow, ShadowStack):
+        return shadow
+    if noted and shadow:
+        facts.leave_out(NAME, shadow, thread.space.process)
     return None
 
 
@@ -74,10 +74,11 @@ def _waits(stack: FlatStack, thread: Thread) -> bool:
 
 
 def _compared(stack: FlatStack, shadow: List[int]) -> Iterator[Tuple[int, Optional[int]]]:
-    """Yields the numbers of the frames that agree, and last the first other one with what is in its place.
+    """Yields the numbers of the frames that agree, then the first that differs, with its shadow address.
 
-    It ends where the shadow stack ends, at the first guess of the walk, and in user mode where a dispatcher
-    goes on with a state that Windows saved: what is on the shadow stack there is not documented.
+    The comparison ends where the shadow stack ends, at the first guess of the walk, and in user mode where a
+    dispatcher continues with a state that Windows saved: the content of the shadow stack there is not
+    documented.
     """
     position, agreed, lead = 0, 0, _LEAD[stack.kind]
     for number, walked in enumerate(stack.walked):
@@ -88,7 +89,7 @@ def _compared(stack: FlatStack, shadow: List[int]) -> Iterator[Tuple[int, Option
                 return
             continue
         if not walked.returns:
-            # An interrupt may be on the shadow stack; what a dispatcher goes on with is not.
+            # An interrupt may be on the shadow stack; the frame that a dispatcher continues with is not.
             position += shadow[position] == walked.address
             continue
         reach = shadow[position : position + (1 if agreed else lead + 1)]
@@ -101,7 +102,7 @@ def _compared(stack: FlatStack, shadow: List[int]) -> Iterator[Tuple[int, Option
 
 
 def unchecked(facts: CheckFacts) -> Iterator[str]:
-    """Yields that the threads have no shadow stacks, or which have none that can be read."""
+    """Yields that the threads have no shadow stacks, or which of them have none that can be read."""
     thread = facts.image.types.find("_ETHREAD")
     members = {"KernelShadowStack": (POINTER,), "CetUserShadowStack": USER_FLAG}
     missing = [name for name, paths in members.items() if thread is None or thread.find(*paths) is None]

@@ -1,18 +1,18 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The shadow stacks of a thread, one of the kernel and one of user mode: the return addresses on them.
+"""Reads the two shadow stacks of a thread, in the kernel and in user mode: the return addresses on them.
 
 Kernel: KernelShadowStack, the pointer of a thread that does not run, and KernelShadowStackBase, the upper
-end, are members of _KTHREAD (public symbols of Windows 11). That they are used so is inferred.
+end, are members of _KTHREAD (public symbols of Windows 11). This use of the members is inferred.
 
-User mode: a system call leaves the pointer in the MSR IA32_PL3_SSP. XSAVES saves that with the thread's
+User mode: a system call leaves the pointer in the MSR IA32_PL3_SSP. XSAVES saves the MSR with the thread's
 state, in component 11, CET_U: IA32_U_CET, then IA32_PL3_SSP. The area is in the compacted form: each
 component follows those before it, at a multiple of 64 bytes if it must be aligned (Intel 64 and IA-32
 Architectures Software Developer's Manual, volume 1, "Managing state using the XSAVE feature set").
-_KTHREAD.StateSaveArea leads to the area; sizes and alignment of all components are in XSTATE_CONFIGURATION
-of KUSER_SHARED_DATA (public symbols; winnt.h says what AllFeatures and AlignedFeatures are). That the area
-of a thread that waits has CET_U is inferred; so the page to which the pointer leads must have the entry of
-a shadow stack: not writable, and dirty (the same manual, volume 3).
+_KTHREAD.StateSaveArea leads to the area; sizes and alignment of all components are in XSTATE_CONFIGURATION of
+KUSER_SHARED_DATA (public symbols; winnt.h defines AllFeatures and AlignedFeatures). That the area of a
+waiting thread contains CET_U is inferred; so the page to which the pointer leads must have the page table
+entry of a shadow stack: not writable, and dirty (the same manual, volume 3).
 """
 
 from __future__ import annotations
@@ -47,40 +47,40 @@ _LEGACY, _HEADER = 0x200, 0x40
 _COMPACTED = 1 << 63
 _CET_U, _CET_U_SIZE = 11, 16
 _SH_STK_EN = 1
-"""Bit of IA32_U_CET: the processor keeps a shadow stack in user mode."""
+"""Bit of IA32_U_CET: the processor uses a shadow stack in user mode."""
 _COMPONENTS = 63
 _WRITABLE, _DIRTY = 1 << 1, 1 << 6
 
 
 class ShadowStack(NamedTuple):
-    """A shadow stack: its pointer, and what on it may be return addresses, from the pointer on."""
+    """A shadow stack: its pointer, and the values from the pointer on that may be return addresses."""
 
     start: int
     returns: List[int]
 
 
 class ComponentSizes(NamedTuple):
-    """Of each component of the processor's state, from 0 on: its bytes; `aligned` has a bit for each."""
+    """The sizes of the processor's state components, from 0 on; `aligned` has a bit for each component."""
 
     sizes: Sequence[int]
     aligned: int
 
 
 def component(header: bytes, number: int, known: ComponentSizes) -> Optional[int]:
-    """Returns where a component of the state lies in an area that XSAVES wrote, None if it is not there.
+    """Returns the offset of a state component in an area that XSAVES wrote, None if it is not there.
 
     Args:
         header: the first 16 bytes of the header: XSTATE_BV and XCOMP_BV
-        number: of the component, 2 to 62
-        known: what the machine says of its components
+        number: number of the component, 2 to 62
+        known: sizes and alignment of the machine's components
     """
     saved, packed = struct.unpack("<QQ", header)
     if not (packed & _COMPACTED and saved & packed & 1 << number and known.sizes[number]):
         return None
     offset = _LEGACY + _HEADER
-    for each in range(2, number):
-        if packed & 1 << each:
-            offset = _aligned(offset, each, known) + known.sizes[each]
+    for lower in range(2, number):
+        if packed & 1 << lower:
+            offset = _aligned(offset, lower, known) + known.sizes[lower]
     return _aligned(offset, number, known)
 
 
@@ -89,12 +89,12 @@ def _aligned(offset: int, number: int, known: ComponentSizes) -> int:
 
 
 def of_kernel(thread: Thread, facts: CheckFacts) -> Union[ShadowStack, str]:
-    """Returns a thread's shadow stack of the kernel, or why there is none to compare."""
+    """Returns a thread's kernel shadow stack, or the reason why there is none to compare."""
     types, memory = facts.image.types.find("_ETHREAD"), facts.image.memory(facts.image.kernel)
     pointer, base = (None, None) if types is None else (types.find(POINTER), types.find(_BASE))
     if pointer is None or base is None:
         if pointer is not base:
-            # A kernel that has the one has the other.
+            # A kernel with one of the two members has the other.
             facts.image.needed_member("_ETHREAD", POINTER if pointer is None else _BASE)
         return ""
     start, end = memory.member(thread.ethread, pointer), memory.member(thread.ethread, base)
@@ -106,7 +106,8 @@ def of_kernel(thread: Thread, facts: CheckFacts) -> Union[ShadowStack, str]:
     if data is None:
         return _UNREADABLE
     low = start - 8 * MAX_ENTRIES
-    # What is no code: tokens and saved shadow stack pointers, which point into the shadow stack, and CS.
+    # Values that are no return addresses: tokens and saved shadow stack pointers, which point into the shadow
+    # stack, and CS.
     values = (value for (value,) in struct.iter_unpack("<Q", data[: (end - start) // 8 * 8]))
     return ShadowStack(
         start, [value for value in values if value >= _KERNEL_HALF and not low <= value <= end]
@@ -114,15 +115,15 @@ def of_kernel(thread: Thread, facts: CheckFacts) -> Union[ShadowStack, str]:
 
 
 def of_user(thread: Thread, facts: CheckFacts) -> Union[ShadowStack, str]:
-    """Returns a thread's shadow stack of user mode, or why there is none to compare."""
+    """Returns a thread's user-mode shadow stack, or the reason why there is none to compare."""
     types = facts.image.types.find("_ETHREAD")
     flag = None if types is None else types.find(*USER_FLAG)
     if flag is None:
         return ""
     pointer = _user_pointer(thread, facts)
     if not pointer:
-        said = facts.image.memory(facts.image.kernel).member(thread.ethread, flag)
-        return _NONE_OF_USER if said == 0 else _NO_STATE
+        flag_value = facts.image.memory(facts.image.kernel).member(thread.ethread, flag)
+        return _NONE_OF_USER if flag_value == 0 else _NO_STATE
     space = thread.space
     vad = facts.vad(space, pointer) if facts.is_user(pointer) and pointer % 8 == 0 else None
     if vad is None:
@@ -138,13 +139,13 @@ def of_user(thread: Thread, facts: CheckFacts) -> Union[ShadowStack, str]:
             break
         data += piece
     values = (value for (value,) in struct.iter_unpack("<Q", data[: len(data) // 8 * 8]))
-    # Tokens and pointers to another segment of the shadow stack are no code.
-    held = [value for value in values if facts.is_user(value) and not vad.start <= value < vad.end]
-    return ShadowStack(pointer, held)
+    # Tokens and pointers to another segment of the shadow stack are no return addresses.
+    candidates = [value for value in values if facts.is_user(value) and not vad.start <= value < vad.end]
+    return ShadowStack(pointer, candidates)
 
 
 def _user_pointer(thread: Thread, facts: CheckFacts) -> Optional[int]:
-    """Returns IA32_PL3_SSP as it was saved: 0 without a shadow stack, None if it was not saved."""
+    """Returns the saved IA32_PL3_SSP: 0 without a shadow stack, None if it was not saved."""
     field, sizes = facts.image.types["_ETHREAD"].find(_AREA), _sizes(facts)
     memory = facts.image.memory(facts.image.kernel)
     area = None if field is None or sizes is None else memory.member(thread.ethread, field)
@@ -160,7 +161,7 @@ def _user_pointer(thread: Thread, facts: CheckFacts) -> Optional[int]:
 
 
 def _sizes(facts: CheckFacts) -> Optional[ComponentSizes]:
-    """Returns what the machine says of the components of its state, None if that cannot be read."""
+    """Returns the sizes of the machine's state components, None if they cannot be read."""
     return facts.once(__name__, facts.image.kernel, 0, lambda: _read_sizes(facts))
 
 

@@ -23,7 +23,7 @@ _FREED = "the module of the start routine was unloaded"
 
 
 def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
-    """Yields a thread that was started in private or unmapped memory; else one that began elsewhere."""
+    """Yields a thread that was started in private or unmapped memory, or that began elsewhere."""
     thread = stack.thread
     start = None if thread is None else thread.win32_start_address
     if thread is None or not start or not facts.is_user(start) or thread.state == TERMINATED:
@@ -33,24 +33,26 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
     name = facts.names(thread.space).name(start, return_address=False)
     if name.backing == PRIVATE or (name.backing == UNMAPPED and facts.vads_whole(thread.space)):
         severity, lower, innocent = explained(thread.space, start, facts)
-        made = LOW if severity == LOW else MEDIUM
-        leads = _led(thread.space, start, facts) if made == MEDIUM and name.backing == PRIVATE else None
-        made, innocent = (made, innocent) if leads is None else (LOW, leads)
+        rating = LOW if severity == LOW else MEDIUM
+        leads = _led(thread.space, start, facts) if rating == MEDIUM and name.backing == PRIVATE else None
+        rating, innocent = (rating, innocent) if leads is None else (LOW, leads)
         innocent = _FREED if name.backing == UNMAPPED else innocent
         confidence = POSSIBLE if lower else LIKELY
-        yield _of(stack, thread, start, name.symbol, made, confidence, innocent, facts)
+        yield _of(stack, thread, start, name.symbol, rating, confidence, innocent, facts)
     elif name.backing == IMAGE and stack.kind in (USER, WOW64):
         first = _first(stack)
-        known = facts.names(thread.space).module_at(start)
-        if first is None or known is None:
+        known_module = facts.names(thread.space).module_at(start)
+        if first is None or known_module is None:
             return
-        label = known.image.names.find(start - known.module.base)
-        if first.details.module != known.module.name and not _ground(None if label is None else label[1]):
+        label = known_module.image.names.find(start - known_module.module.base)
+        if first.details.module != known_module.module.name and not _ground(
+            None if label is None else label[1]
+        ):
             yield _of(stack, thread, start, name.symbol, LOW, POSSIBLE, f"{_OTHER}: {first.shown}", facts)
 
 
 def _led(space: AddressSpace, start: int, facts: CheckFacts) -> Optional[str]:
-    """Returns where a closure or delegate leads: to an image that not all have, or to a registered range."""
+    """Returns where a closure or delegate leads: an image not in every process, or a registered range."""
     target = led(
         facts.image.memory(space).read,
         after_loads(facts.image.memory(space).read, start, space.machine),
@@ -68,9 +70,9 @@ def _led(space: AddressSpace, start: int, facts: CheckFacts) -> Optional[str]:
 
 
 def _is_basic(space: AddressSpace, address: int, facts: CheckFacts) -> bool:
-    """Returns whether an address is in a module that every process has: no runtime's."""
-    known = facts.names(space).module_at(address)
-    return known is not None and known.module.stem in BASIC
+    """Returns whether an address is in a module that every process has, and not in a runtime."""
+    known_module = facts.names(space).module_at(address)
+    return known_module is not None and known_module.module.stem in BASIC
 
 
 def _of(
@@ -84,12 +86,12 @@ def _of(
     facts: CheckFacts,
 ) -> Finding:
     evidence = f"Win32StartAddress {start:#x}, {facts.memory(thread.space, start)}"
-    found = of_thread(stack, thread, severity, confidence, evidence, innocent, start, symbol)
-    return found._replace(space=thread.space)
+    finding = of_thread(stack, thread, severity, confidence, evidence, innocent, start, symbol)
+    return finding._replace(space=thread.space)
 
 
 def _first(stack: FlatStack) -> Optional[NamedFrame]:
-    """Returns the frame that the ground of a thread called, None if no sure walk shows that."""
+    """Returns the frame called by the function in which a thread begins, None if no sure walk shows it."""
     inner: Optional[NamedFrame] = None
     for place in places(stack):
         if _ground(place.frame.details.function):
@@ -99,20 +101,19 @@ def _first(stack: FlatStack) -> Optional[NamedFrame]:
 
 
 def _ground(function: Optional[str]) -> bool:
-    """Returns whether a function is one in which threads begin; those of 32 bits have underscores in
-    front."""
+    """Returns whether threads begin in a function of this name; 32-bit names have leading underscores."""
     return (function or "").lstrip("_") in _GROUND
 
 
 def _kept(facts: CheckFacts) -> bool:
-    """Returns whether Windows keeps the start address; before Vista a message's ID takes its place."""
+    """Returns whether Windows keeps the start address; before Vista a message's ID overwrites it."""
     thread = facts.image.types["_ETHREAD"]
     start, message = thread.find("Win32StartAddress"), thread.find("LpcReceivedMessageId")
     return start is not None and (message is None or message.offset != start.offset)
 
 
 def unchecked(facts: CheckFacts) -> Iterator[str]:
-    """Yields that Windows does not keep start addresses, or what `untold` yields."""
+    """Yields that Windows does not keep start addresses, or else the reasons of `untold`."""
     if not _kept(facts):
         yield "before Vista Win32StartAddress is overwritten"
     yield from untold(facts)

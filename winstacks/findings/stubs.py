@@ -1,11 +1,11 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Stubs of system calls (x64): what number one calls, and which stubs of a process were patched.
+"""Stubs of system calls (x64): the number that a stub calls, and the patched stubs of a process.
 
-A stub loads the number into Eax and goes into the kernel by `syscall`; since Windows 10 it may take `int 2Eh`
+A stub loads the number into Eax and enters the kernel by `syscall`; since Windows 10 it may use `int 2Eh`
 instead. The stubs of ntdll and win32u lie in the order of their numbers. Sandboxes write a jump over a stub,
-and keep a copy of it in private memory, which their own code calls (described: Chromium's sandbox, "service
-resolver").
+and store a copy of the stub in private memory, which their own code calls (described: Chromium's sandbox,
+"service resolver").
 """
 
 from __future__ import annotations
@@ -23,31 +23,32 @@ ENTERING = (b"\x0f\x05", b"\xcd\x2e")
 """syscall, int 2Eh (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2)."""
 
 LONGEST = 0x17
-"""Bytes of a stub up to the end of its int 2Eh."""
+"""Length of a stub up to the end of its int 2Eh."""
 
 _LOAD = b"\x4c\x8b\xd1\xb8"
 """mov r10, rcx; mov eax, imm32."""
 _LOADED = len(_LOAD) + 4
 _DISTANCES = (0x0A, 0x14, LONGEST)
-"""From the start of a stub to where it comes back: Windows 7 to 8.1, and 10 by syscall and by int 2Eh."""
+"""Distances from the start of a stub to its return address: Windows 7 to 8.1, and 10 by syscall and by int
+2Eh."""
 
 _MODULES = ("ntdll", "win32u")
 _PREFIX = "Zw", "Nt"
 _MOST_STUBS = 1 << 13
 _MOST_DATA = 1 << 22
-"""Bytes of a module's data that are searched."""
+"""The most bytes of a module's data that are searched."""
 MOST_SEARCHES = 64
-"""Searches in a process: a sandbox keeps some twenty copies."""
+"""The most searches in a process: a sandbox stores some twenty copies."""
 _SIZE = 0x20
 _WRITABLE = 1 << 31
 """IMAGE_SCN_MEM_WRITE."""
 
 
 def number_before(code: bytes) -> Optional[int]:
-    """Returns the number that a stub calls, given the bytes before the address at which it comes back.
+    """Returns the number that a stub calls, from the bytes before the stub's return address.
 
     Returns:
-        None if these are not the end of a whole stub.
+        None if the bytes are not the end of a complete stub.
     """
     for distance in _DISTANCES:
         if code[-2:] in ENTERING and len(code) >= distance:
@@ -58,30 +59,32 @@ def number_before(code: bytes) -> Optional[int]:
 
 
 def start_of(code: bytes, address: int) -> int:
-    """Returns where the stub starts that comes back at an address; `code` as for `number_before`."""
-    before = (each for each in _DISTANCES if code[-each:].startswith(_LOAD) and len(code) >= each)
+    """Returns the start of the stub with a return address; `code` as for `number_before`."""
+    before = (
+        distance for distance in _DISTANCES if code[-distance:].startswith(_LOAD) and len(code) >= distance
+    )
     return address - next(before, 0)
 
 
 def patched_stubs(space: AddressSpace, facts: CheckFacts) -> PatchedStubs:
-    """Returns which stubs of a process were patched (remembered)."""
+    """Returns the patched stubs of a process (cached)."""
     return facts.once(__name__, space, 0, lambda: PatchedStubs(facts.image, space, facts.names(space)))
 
 
 class _Patched(NamedTuple):
-    """A stub that jumps elsewhere: its name, and where the jumps on its way lead to, the last one last."""
+    """A stub that jumps elsewhere: its name, and the targets of its jumps in order."""
 
     name: str
     way: Tuple[int, ...]
 
 
 class PatchedStubs:
-    """The stubs of a process that were patched, and what follows from that.
+    """The patched stubs of a process, and the copies of stubs that they explain.
 
     Args:
         image: the image
-        space: the process
-        names: its names
+        space: address space of the process
+        names: names of the address space
     """
 
     def __init__(self, image: Image, space: AddressSpace, names: SpaceNames) -> None:
@@ -90,70 +93,70 @@ class PatchedStubs:
         self._found: Dict[int, _Patched] = {}
         self._searches = 0
         for module in _MODULES:
-            for known in names.modules(module):
-                self._found.update(self._of_module(known))
+            for known_module in names.modules(module):
+                self._found.update(self._of_module(known_module))
 
     def explains(self, start: int, number: int) -> Optional[str]:
-        """Returns what explains a copy of a stub in private memory, or None.
+        """Returns the explanation of a stub's copy in private memory, or None.
 
         Args:
             start: address of the copy
-            number: what it calls
+            number: number that the copy calls
         """
         patched = self._found.get(number)
         if patched is None or self._names.process is None:
             return None
         target = patched.way[-1]
-        said = f"a sandbox: {patched.name} was patched and leads to {target:#x}, "
+        explanation = f"a sandbox: {patched.name} was patched and leads to {target:#x}, "
         vads = self._names.process.vads
-        # A thunk beside the copy may jump on into the sandbox's module.
+        # A thunk next to the copy may jump on into the sandbox's module.
         if any(vad_at(vads, start) == vad_at(vads, each) for each in patched.way):
-            return said + "by way of what lies beside this copy of it"
-        known = self._names.module_at(target)
-        if known is not None and self._keeps(known, start):
-            return said + f"in {known.module.file}, which keeps the address of this copy of it"
+            return explanation + "by way of what lies beside this copy of it"
+        known_module = self._names.module_at(target)
+        if known_module is not None and self._keeps(known_module, start):
+            return explanation + f"in {known_module.module.file}, which keeps the address of this copy of it"
         return None
 
-    def _keeps(self, known: KnownModule, address: int) -> bool:
-        """Returns whether the data of a module hold an address."""
-        headers = known.image.headers
-        wanted, left = address.to_bytes(8, "little"), _MOST_DATA
+    def _keeps(self, known_module: KnownModule, address: int) -> bool:
+        """Returns whether the data of a module contains an address."""
+        headers = known_module.image.headers
+        pattern, remaining = address.to_bytes(8, "little"), _MOST_DATA
         for section in () if headers is None else headers.sections:
-            length = min(section.end - section.start, left)
+            length = min(section.end - section.start, remaining)
             if not section.characteristics & _WRITABLE or self._searches >= MOST_SEARCHES or length <= 0:
                 continue
-            left -= length
-            held = self._memory.load(known.module.base + section.start, length)
-            if any(wanted in data for _, data in held.runs):
+            remaining -= length
+            extents = self._memory.load(known_module.module.base + section.start, length)
+            if any(pattern in data for _, data in extents.runs):
                 return True
         self._searches += 1
         return False
 
-    def _of_module(self, known: KnownModule) -> Iterator[Tuple[int, _Patched]]:
-        """Yields (number, stub); the number of one that was patched follows from those around it."""
-        base, stubs = known.module.base, known.image.names.starting(*_PREFIX)[:_MOST_STUBS]
+    def _of_module(self, known_module: KnownModule) -> Iterator[Tuple[int, _Patched]]:
+        """Yields (number, stub); the number of a patched stub follows from its neighbours."""
+        base, stubs = known_module.module.base, known_module.image.names.starting(*_PREFIX)[:_MOST_STUBS]
         codes = [self._memory.read(base + rva, _SIZE) for rva, _ in stubs]
         numbers = [_number(code) for code in codes]
         for place, ((rva, name), code) in enumerate(zip(stubs, codes)):
             if code is None:
                 continue
-            kept = numbers[place]
-            skipped = 0 if kept is None else _LOADED
+            loaded = numbers[place]
+            skipped = 0 if loaded is None else _LOADED
             way = hops(self._memory.read, base + rva + skipped, Machine.AMD64)
-            number = _between(numbers, place) if kept is None else kept
+            number = _between(numbers, place) if loaded is None else loaded
             if way and number is not None:
-                yield number, _Patched(f"{known.module.name}!{name}", way)
+                yield number, _Patched(f"{known_module.module.name}!{name}", way)
 
 
 def _number(code: Optional[bytes]) -> Optional[int]:
-    """Returns the number that code loads first, None if it does not do that, or cannot be read."""
+    """Returns the number that code loads first; None if it loads none, or cannot be read."""
     if code is None or not code.startswith(_LOAD):
         return None
     return int.from_bytes(code[len(_LOAD) : _LOADED], "little")
 
 
 def _between(numbers: Sequence[Optional[int]], place: int) -> Optional[int]:
-    """Returns the number of a stub by its neighbours, None if they do not agree."""
+    """Returns the number of a stub from its neighbours, None if they do not agree."""
     guesses: List[int] = []
     for step in (-1, 1):
         at = place + step

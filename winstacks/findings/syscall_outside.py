@@ -1,9 +1,9 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The check `syscall_outside`: a system call that was not made by Windows' own stub for it (x64).
+"""The check `syscall_outside`: a system call that Windows' own stub did not make (x64).
 
-The trap frame of a system call has the address behind the instruction that made it. KTHREAD has the number of
-the newest call, and so has the Rax of the frame where the entry stores that.
+The trap frame of a system call holds the address after the instruction that made the call. KTHREAD holds the
+number of the newest call, and so does Rax in the frame, if the kernel's entry stores it there.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from .stubs import ENTERING, LONGEST, number_before, patched_stubs, start_of
 from .unbacked import explained
 
 STUBS = ("ntdll", "win32u", "wow64win", "wow64cpu")
-"""Modules of Windows that make system calls."""
+"""Windows modules that make system calls."""
 
 OLDER_STUBS = ("user32", "gdi32", "imm32")
-"""Those that make some where there is no win32u: before Windows 10."""
+"""Further modules that make system calls if there is no win32u: before Windows 10."""
 
 STARTS = {
     "ntdll": (
@@ -35,13 +35,14 @@ STARTS = {
         *("KiUserExceptionDispatcher", "KiRaiseUserExceptionDispatcher"),
     )
 }
-"""Where the kernel lets a thread go on that did not come from there."""
+"""Addresses at which the kernel starts or continues a thread that did not enter it there."""
 
 _GOING_ON = {"ntdll": ("NtContinue", "NtContinueEx", "ZwContinue", "ZwContinueEx")}
-"""Calls that let a thread go on anywhere."""
+"""System calls that let a thread continue at any address."""
 
 _RETURN = {"ntdll": ("NtCallbackReturn", "ZwCallbackReturn")}
-"""The call that ends a callback to user mode, after which the one that made the callback goes on."""
+"""The system call that ends a callback to user mode; the thread then continues after the call that began the
+callback."""
 
 _NUMBER = 0xFFFFFFFF
 _NOT_STUBS = "a program that makes system calls itself, such as copy protection or a security product"
@@ -51,7 +52,7 @@ _PICO = "a pico process: a program of WSL"
 
 
 def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
-    """Yields how a thread entered the kernel, if the stubs of Windows do not enter it like that."""
+    """Yields how a thread entered the kernel, if Windows' stubs do not enter it in this way."""
     entry, thread, place = stack.entry, stack.thread, next(places(stack), None)
     if entry is None or thread is None or place is None or place.number or place.how != TRAP:
         return
@@ -65,27 +66,27 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
         yield from _numbered(stack, entry, thread, place, code, facts)
     elif entering or not _sent(stack.space, thread, entry, place.address, facts):
         severity, confidence, innocent = _judged(stack.space, place, code, entering, facts)
-        said = "behind a system call" if entering else "not behind a system call"
-        evidence = f"Rip {place.address:#x} {said}; {_bytes(code)}; "
+        position = "behind a system call" if entering else "not behind a system call"
+        evidence = f"Rip {place.address:#x} {position}; {_bytes(code)}; "
         evidence += facts.memory(stack.space, place.address)
         group = (stack.space.layer_name, place.address)
         yield of_place(stack, place, severity, confidence, evidence, innocent, group)
 
 
 def _left(thread: Thread, entry: State) -> bool:
-    """Returns whether a frame is of the past, or of a thread that has ended."""
+    """Returns whether a frame is stale, or belongs to a thread that has ended."""
     return thread.state == TERMINATED or says(entry.status, Word.STALE, Word.UNREADABLE)
 
 
 def _code_before(space: AddressSpace, address: int, facts: CheckFacts) -> Optional[bytes]:
-    """Returns the bytes before an address: those of a whole stub if they can be read."""
+    """Returns the bytes before an address, as long as a whole stub if these can be read."""
     memory = facts.image.memory(space)
-    found = memory.read(address - LONGEST, LONGEST)
-    return memory.read(address - len(ENTERING[0]), len(ENTERING[0])) if found is None else found
+    code = memory.read(address - LONGEST, LONGEST)
+    return memory.read(address - len(ENTERING[0]), len(ENTERING[0])) if code is None else code
 
 
 def _has_stubs(space: AddressSpace, place: FramePlace, facts: CheckFacts) -> bool:
-    """Returns whether a place is in a module of Windows that has stubs."""
+    """Returns whether a frame is in a Windows module with stubs."""
     module = (place.frame.details.module or "").lower()
     if place.name.backing != IMAGE or says(place.name.status, Word.VAD_OF_ANOTHER_FILE):
         return False
@@ -95,36 +96,36 @@ def _has_stubs(space: AddressSpace, place: FramePlace, facts: CheckFacts) -> boo
 def _numbered(
     stack: FlatStack, entry: State, thread: Thread, place: FramePlace, code: bytes, facts: CheckFacts
 ) -> Iterator[Finding]:
-    """Yields that a whole stub was left with the number of another one."""
+    """Yields a finding if a complete stub made a system call with the number of another stub."""
     expected = number_before(code)
     newest = thread.system_call_number if thread.trap_frame == entry.address else None
     saved = None if "Rax" in entry.unsure else entry.registers.get("Rax")
-    told = [each & _NUMBER for each in (newest, saved) if each is not None]
-    if expected is None or not told or expected in told:
+    numbers = [number & _NUMBER for number in (newest, saved) if number is not None]
+    if expected is None or not numbers or expected in numbers:
         return
-    if saved is None and told[0] in _numbers(stack.space, _RETURN, facts):
+    if saved is None and numbers[0] in _numbers(stack.space, _RETURN, facts):
         return
     source = "SystemCallNumber" if newest is not None else "Rax"
-    evidence = f"{source} {told[0]:#x}, the stub has {expected:#x}; {_bytes(code)}; "
+    evidence = f"{source} {numbers[0]:#x}, the stub has {expected:#x}; {_bytes(code)}; "
     evidence += facts.memory(stack.space, place.address)
-    group = (stack.space.layer_name, place.address, told[0])
+    group = (stack.space.layer_name, place.address, numbers[0])
     yield of_place(stack, place, MEDIUM, LIKELY, evidence, _SMEARED, group)
 
 
 def _numbers(
     space: AddressSpace, functions: Mapping[str, Tuple[str, ...]], facts: CheckFacts
 ) -> Tuple[int, ...]:
-    """Returns the numbers of some stubs of a process, as far as these can be read."""
-    found = []
+    """Returns the numbers of several stubs of a process, as far as they can be read."""
+    numbers = []
     for address in facts.entry_points(space, functions):
         code = facts.image.memory(space).read(address, LONGEST)
-        ends = () if code is None else (code.find(each) for each in ENTERING)
-        found += [number_before((code or b"")[: end + len(ENTERING[0])]) for end in ends if end >= 0]
-    return tuple(each for each in found if each is not None)
+        ends = () if code is None else (code.find(value) for value in ENTERING)
+        numbers += [number_before((code or b"")[: end + len(ENTERING[0])]) for end in ends if end >= 0]
+    return tuple(value for value in numbers if value is not None)
 
 
 def _sent(space: AddressSpace, thread: Thread, entry: State, address: int, facts: CheckFacts) -> bool:
-    """Returns whether the kernel itself lets a thread go on where it did not come from."""
+    """Returns whether the kernel itself lets a thread continue at an address where it did not enter."""
     if address in (thread.start_address, thread.win32_start_address):
         return True
     if address in facts.entry_points(space, STARTS):
@@ -137,7 +138,7 @@ def _sent(space: AddressSpace, thread: Thread, entry: State, address: int, facts
 def _judged(
     space: AddressSpace, place: FramePlace, code: bytes, entering: bool, facts: CheckFacts
 ) -> Tuple[str, str, str]:
-    """Returns severity, confidence and what else explains a place."""
+    """Returns severity, confidence and innocent explanation of a call's origin."""
     if process_member(facts.image, space.eprocess, "PicoContext"):
         return LOW, LIKELY, _PICO
     if not entering:
@@ -157,7 +158,7 @@ def _bytes(code: bytes) -> str:
 
 
 def unchecked(facts: CheckFacts) -> Iterator[str]:
-    """Yields that the frames of system calls do not tell where they were made, where that is so."""
+    """Yields that the frames of system calls do not show their origin, if that is so."""
     if facts.image.machine is Machine.I386:
         yield "with a kernel of 32 bits the frame of a system call does not tell which code made it"
 

@@ -1,9 +1,9 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The check `truncated`: a stack that ends, without any doubt on the way, where no stack of Windows ends.
+"""The check `truncated`: a walk without doubt ends at a function in which no Windows stack ends.
 
-Whoever writes a null return address, or builds frames of their own, hides the callers above from every
-debugger. A walk that was sure of each step, and ended at a null return address, ends in a function in which
+An attacker who writes a null return address, or builds fabricated frames, hides the callers above from every
+debugger. A walk that was sure of each step and ended at a null return address must end in a function in which
 threads begin.
 """
 
@@ -45,11 +45,11 @@ GROUND = (
         "BaseProcessStartThunk",
     ),
 )
-"""Functions in which stacks of user mode end: since Vista those of ntdll, before those of kernel32."""
+"""Functions in which user-mode stacks end: in ntdll since Vista, in kernel32 before."""
 
 ENTRIES = ("Ki", "Kx")
-"""How the names begin of the kernel's functions in which its stacks end: KiStartSystemThread, KiIdleLoop, and
-the entries from user mode, such as KiSystemCall64 and KiPageFault."""
+"""Prefixes of the kernel functions in which kernel stacks end: KiStartSystemThread, KiIdleLoop, and the
+entries from user mode, such as KiSystemCall64 and KiPageFault."""
 
 _SINCE_VISTA, _BEFORE = ("ntdll", "RtlUserThreadStart"), ("kernel32", "BaseThreadStart")
 _GROUND_MODULES, _KERNEL_MODULES = ("ntdll", "kernel32"), ("nt",)
@@ -60,12 +60,12 @@ _FIBER = "a fiber: the TEB has fiber data"
 _ZEROS = "a page of the stack that was not read when the image was taken: it is all zeros"
 _NO_GROUND = "a stack of its own making, such as a coroutine's: no return to where threads begin lies above"
 _MOST_ABOVE = 1 << 20
-"""Bytes of a stack above its outermost frame that are looked through."""
+"""The most bytes of a stack above its outermost frame that are searched."""
 _NARROW_CHAIN = "with 32 bits, code that keeps no frame pointer ends the chain"
 
 
 def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
-    """Yields the outermost frame of a stack that ends where no stack does."""
+    """Yields the outermost frame of a stack that ends where no Windows stack ends."""
     thread = stack.thread
     if thread is None or stack.status or not stack.walked or thread.state == TERMINATED:
         return
@@ -93,31 +93,31 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
 
 
 def _is_ground(function: Optional[str], kind: str) -> bool:
-    """Returns whether stacks of a kind end in a function of this name; names of 32 bits are decorated."""
+    """Returns whether stacks of a kind end in a function of this name; 32-bit names are decorated."""
     plain = undecorated(function)
     return plain.startswith(ENTRIES) if kind == KERNEL else plain in GROUND
 
 
 def _in_ground_module(stack: FlatStack) -> bool:
-    """Returns whether a stack ends in a module that has such functions: any other can lend their names."""
+    """Returns whether a stack ends in a module with such functions: other modules could copy their names."""
     module = (stack.frames[-1].details.module or "").lower()
     return module in (_KERNEL_MODULES if stack.kind == KERNEL else _GROUND_MODULES)
 
 
 def _tells(stack: FlatStack, facts: CheckFacts) -> bool:
-    """Returns whether the functions in which stacks of the process end have names."""
+    """Returns whether the functions in which stacks of the process end have names in the image."""
     if stack.kind == KERNEL:
         return True
     process = facts.names(stack.space).process
     for module, function in (_SINCE_VISTA, _BEFORE):
-        for known in () if process is None else facts.names(stack.space).modules(module):
-            if known.image.names.rva_of(function) is not None:
+        for known_module in () if process is None else facts.names(stack.space).modules(module):
+            if known_module.image.names.rva_of(function) is not None:
                 return True
     return False
 
 
 def _explained(stack: FlatStack, thread: Thread, facts: CheckFacts) -> Optional[Tuple[str, str]]:
-    """Returns how severe it is and what else explains it; None where stacks may end anywhere."""
+    """Returns severity and innocent explanation; None if the process's stacks may end anywhere."""
     eprocess = stack.space.eprocess
     if stack.kind != KERNEL:
         others = ("PicoContext", "Minimal", *_SECURE)
@@ -139,16 +139,16 @@ def _explained(stack: FlatStack, thread: Thread, facts: CheckFacts) -> Optional[
 
 
 def _zeros(stack: FlatStack, facts: CheckFacts) -> bool:
-    """Returns whether the page with the outermost frame's own return address holds nothing but zeros."""
+    """Returns whether the page with the outermost frame's return address is all zeros."""
     page = stack.walked[-1].sp // PAGE_SIZE * PAGE_SIZE
     data = facts.image.memory(stack.space).read(page, PAGE_SIZE)
     return data is None or not any(data)
 
 
 def _ground_above(stack: FlatStack, thread: Thread, facts: CheckFacts) -> bool:
-    """Returns whether a return address to a ground of threads lies above the outermost frame on its stack.
+    """Returns whether a return address to a function in which threads begin lies above the outermost frame.
 
-    True where that is not known: without the limits of the stack.
+    True if unknown, because the limits of the stack are unknown.
     """
     sp, size = stack.walked[-1].sp, stack.space.machine.pointer_size
     limits = facts.image.service(UserStacks)
@@ -157,20 +157,20 @@ def _ground_above(stack: FlatStack, thread: Thread, facts: CheckFacts) -> bool:
     if high is None:
         return True
     names = facts.names(stack.space)
-    modules = [known for each in _GROUND_MODULES for known in names.modules(each)]
-    held = facts.image.memory(stack.space).load(sp, min(high - sp, _MOST_ABOVE))
-    for _, data in held.runs:
+    modules = [known_module for module_name in _GROUND_MODULES for known_module in names.modules(module_name)]
+    extents = facts.image.memory(stack.space).load(sp, min(high - sp, _MOST_ABOVE))
+    for _, data in extents.runs:
         for value in integers(bytes(data), size):
-            for known in modules:
-                rva = value - known.module.base
-                label = known.image.names.find(rva) if 0 <= rva < known.module.size else None
+            for known_module in modules:
+                rva = value - known_module.module.base
+                label = known_module.image.names.find(rva) if 0 <= rva < known_module.module.size else None
                 if label is not None and undecorated(label[1]) in GROUND:
                     return True
     return False
 
 
 def _has_fibers(stack: FlatStack, thread: Thread, facts: CheckFacts) -> bool:
-    """Returns whether a thread was made a fiber, or may have been."""
+    """Returns whether a thread was converted to a fiber, or may have been."""
     teb = facts.image.process_types(thread.space.machine).find("_TEB")
     field = None if teb is None else teb.find("HasFiberData")
     if field is None or not thread.teb:
@@ -179,11 +179,11 @@ def _has_fibers(stack: FlatStack, thread: Thread, facts: CheckFacts) -> bool:
 
 
 def _is_go(stack: FlatStack, facts: CheckFacts) -> bool:
-    """Returns whether a stack has a frame of a Go program: no other has a section `.symtab`."""
+    """Returns whether a stack has a frame of a Go program, recognised by its section `.symtab`."""
     for place in places(stack, IMAGE):
-        known = facts.names(stack.space).module_at(place.at)
-        headers = None if known is None else known.image.headers
-        if headers is not None and any(each.name == ".symtab" for each in headers.sections):
+        known_module = facts.names(stack.space).module_at(place.at)
+        headers = None if known_module is None else known_module.image.headers
+        if headers is not None and any(section.name == ".symtab" for section in headers.sections):
             return True
     return False
 

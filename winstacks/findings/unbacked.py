@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The check `unbacked`: a thread runs, or goes on, in private memory that may be executed."""
+"""The check `unbacked`: a thread runs, or will continue, in private executable memory."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from .stubs import LONGEST, number_before, patched_stubs, start_of
 NAME = "unbacked"
 
 UNTOLD = "the list of function tables of the process is not in the image, and may explain it"
-"""What Innocent says where that list cannot be read."""
+"""The text of Innocent if the list of function tables cannot be read."""
 _LOST = "the stack above it is not in the image, so that nothing tells who called it"
 _RELAY = "the relay of a hook that all processes have; it leads into"
 _OF_PRODUCT = ", as relays of that product's hooks do"
@@ -44,7 +44,7 @@ _MOST_NAMED = 8
 
 
 def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
-    """Yields the frames in private memory that may be executed; of each range one is shown."""
+    """Yields the frames in private executable memory; one for each range."""
     for place in places(stack, PRIVATE, UNMAPPED, MAPPED):
         if not facts.executable(stack.space, place.at):
             continue
@@ -64,7 +64,7 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
 
 
 def _is_view(stack: FlatStack, place: FramePlace, facts: CheckFacts) -> bool:
-    """Returns whether code is in an executable view of a file that is no image; pico processes run such."""
+    """Returns whether code is in an executable view of a data file; pico processes run code there."""
     vad = facts.vad(stack.space, place.at)
     if vad is None or vad.image or not facts.is_user(place.at):
         return False
@@ -72,7 +72,7 @@ def _is_view(stack: FlatStack, place: FramePlace, facts: CheckFacts) -> bool:
 
 
 def _copied(space: AddressSpace, address: int, facts: CheckFacts) -> Optional[str]:
-    """Returns what explains a thread that made a system call by a copy of a stub, or None."""
+    """Returns the explanation of a thread that made a system call by a copied stub, or None."""
     code = (
         None
         if space.machine is not Machine.AMD64
@@ -85,10 +85,10 @@ def _copied(space: AddressSpace, address: int, facts: CheckFacts) -> Optional[st
 
 
 def explained(space: AddressSpace, at: int, facts: CheckFacts) -> Tuple[str, bool, str]:
-    """Returns what explains code in private memory.
+    """Returns the severity and explanation of code in private memory.
 
     Returns:
-        The severity, whether a runtime lowers the confidence, and what is said.
+        The severity, whether a runtime lowers the confidence, and the innocent explanation.
     """
     table, runtimes = facts.code_range(space, at), facts.runtimes(space)
     if table is not None:
@@ -101,18 +101,18 @@ def explained(space: AddressSpace, at: int, facts: CheckFacts) -> Tuple[str, boo
 
 
 def explained_at(stack: FlatStack, place: FramePlace, facts: CheckFacts) -> Tuple[str, bool, str]:
-    """Returns what explains a frame in private memory: as `explained`, or a runtime beside it."""
+    """Returns the explanation of a frame in private memory: as `explained`, or a runtime next to it."""
     severity, lower, innocent = explained(stack.acting or stack.space, place.at, facts)
-    found = beside(stack, place, facts) if severity == HIGH else None
-    if severity == HIGH and found is None and lower and _cut_off(stack, place):
+    runtime = beside(stack, place, facts) if severity == HIGH else None
+    if severity == HIGH and runtime is None and lower and _cut_off(stack, place):
         return MEDIUM, True, f"{innocent}; {_LOST}"
-    if found is None:
+    if runtime is None:
         served = of_relay(stack.space, place.at, facts) if severity == HIGH and place.how != TRAP else None
         if served is not None:
             return LOW, True, f"{_RELAY} {served}"
         called = _called(stack, place, facts) if innocent == NONE_KNOWN else None
         return severity, lower, innocent if called is None else f"it called {called}{_OF_PRODUCT}"
-    return (LOW if found.within else MEDIUM), True, found.said
+    return (LOW if runtime.within else MEDIUM), True, runtime.said
 
 
 def _called(stack: FlatStack, place: FramePlace, facts: CheckFacts) -> Optional[str]:
@@ -120,17 +120,17 @@ def _called(stack: FlatStack, place: FramePlace, facts: CheckFacts) -> Optional[
     inner = place_of(stack, place.number - 1) if place.number and not place.guessed else None
     if inner is None or inner.name.backing != IMAGE or facts.of_windows(stack.space, inner.at):
         return None
-    known = facts.names(stack.space).module_at(inner.at)
-    return None if known is None else known.module.file
+    known_module = facts.names(stack.space).module_at(inner.at)
+    return None if known_module is None else known_module.module.file
 
 
 def _cut_off(stack: FlatStack, place: FramePlace) -> bool:
-    """Returns whether what is above a frame is not in the image, so that nothing tells who called it."""
+    """Returns whether the stack above a frame is not in the image, so that its caller is unknown."""
     return place.number == len(stack.frames) - 1 and says(stack.status, Word.STACK_UNREADABLE)
 
 
 def untold(facts: CheckFacts) -> Iterator[str]:
-    """Yields in which processes findings became `low` for missing function tables, and what is missing."""
+    """Yields the processes whose findings became `low` for missing function tables, and the missing data."""
     lacking = sorted((pid, missing) for pid, missing in facts.untold.values() if pid is not None)
     if lacking:
         named = "; ".join(f"PID {pid}, {missing}" for pid, missing in lacking[:_MOST_NAMED])

@@ -1,9 +1,9 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The check `wait_in_dispatcher`: a wait that a dispatcher of callbacks itself called.
+"""The check `wait_in_dispatcher`: a dispatcher of callbacks called a wait directly.
 
-Code that sleeps encrypted lets the thread pool, or an APC, call the wait: no code of its own is on the stack
-then. A program waits in a callback of its own, which stands between the wait and the dispatcher.
+Code that sleeps encrypted lets the thread pool, or an APC, call the wait, so that none of its own code is on
+the stack. An ordinary program waits in a callback of its own, which lies between the wait and the dispatcher.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ POOL = (
     *("TppTimerpExecuteCallback", "TppWorkpExecuteCallback", "TppWaitpExecuteCallback"),
     *("TppIopExecuteCallback", "TppSimplepExecuteCallback", "TppExecuteWaitCallback"),
 )
-"""Functions of ntdll's thread pool that call callbacks; none is exported."""
+"""Functions of ntdll's thread pool that call callbacks; none of them is exported."""
 
 APC = ("KiUserApcDispatcher", "RtlDispatchAPC", "BaseDispatchAPC")
 """Functions that call the routines of APCs."""
@@ -45,16 +45,17 @@ WAITS = (
         "ZwSignalAndWaitForSingleObject",
     ),
 )
-"""The system calls that wait."""
+"""System calls that wait."""
 
 AROUND = (
     *("WaitForSingleObject", "WaitForSingleObjectEx", "WaitForMultipleObjects", "WaitForMultipleObjectsEx"),
     *("Sleep", "SleepEx", "SignalObjectAndWait", "RtlDelayExecution"),
 )
-"""What Windows has around these."""
+"""Windows functions that call these system calls."""
 
 RETURN = "KiFastSystemCallRet"
-"""Where a system call that x86 makes by sysenter comes back: a return, to the stub that made it."""
+"""Return address of a system call by sysenter on x86: a return instruction, to the stub that made the
+call."""
 
 _MODULES = ("ntdll", "kernel32", "kernelbase")
 _JUMP = "a callback that ends with a jump to the wait"
@@ -63,7 +64,7 @@ _NAMELESS = "without symbols of ntdll (--fetch-symbols) the functions of its thr
 
 
 def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
-    """Yields the dispatcher that called a wait, or that called a callback in private memory that waits."""
+    """Yields the dispatcher that called a wait, or called a waiting callback in private memory."""
     frames = places(stack)
     first = next(frames, None)
     if first is None or first.number or first.how != TRAP:
@@ -85,7 +86,7 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
 def _called(
     stack: FlatStack, inner: List[FramePlace], dispatcher: FramePlace, facts: CheckFacts
 ) -> Iterator[Finding]:
-    """Yields what is odd about that which a dispatcher called; `inner` are the frames from the wait on."""
+    """Yields a finding if the dispatcher's callee is suspect; `inner`: frames from the wait outwards."""
     callback = inner[-1]
     evidence = f"{inner[0].name.symbol} called by {dispatcher.name.symbol}"
     if callback.name.backing in (PRIVATE, UNMAPPED):
@@ -105,17 +106,17 @@ def _called(
 
 
 def _is_in(place: FramePlace, functions: Tuple[str, ...]) -> bool:
-    """Returns whether a frame is in one of some functions of Windows."""
+    """Returns whether a frame is in one of several Windows functions."""
     details = place.frame.details
     return undecorated(details.function) in functions and (details.module or "").lower() in _MODULES
 
 
 def _has_names(space: AddressSpace, facts: CheckFacts) -> bool:
-    """Returns whether there are symbols of a process's ntdll."""
+    """Returns whether a process's ntdll has symbols."""
     names = facts.names(space)
     ntdll = None if names.process is None else names.process.ntdlls.get(space.machine)
-    known = None if ntdll is None else names.module_at(ntdll.base)
-    return known is not None and known.image.symbols is not None
+    known_module = None if ntdll is None else names.module_at(ntdll.base)
+    return known_module is not None and known_module.image.symbols is not None
 
 
 CHECK = Check(

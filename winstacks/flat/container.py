@@ -1,11 +1,11 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Whether the file of an image is as long as its container, or else the kernel, says that it should be.
+"""Checks whether the file of an image is as long as its container, or else the kernel, states.
 
-A crash dump has the runs or the bitmap of its pages, an ELF core its program headers, a VMware image its
-tags: Volatility makes segments of these. Pages without a container are measured by what the kernel counts
-(MmNumberOfPhysicalPages), and by where page tables, processes, threads and their stacks lie: in memory that
-the machine had.
+A crash dump holds the runs or the bitmap of its pages, an ELF core its program headers, a VMware image its
+tags: Volatility turns these into segments. A raw image has no container: its length is compared with the
+kernel's count (MmNumberOfPhysicalPages), and with the physical addresses of page tables, processes, threads
+and their stacks, which must lie in memory that the machine had.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from ..process.processlist import CID_TABLE, CidTable, ProcessList, process_memb
 vollog = logging.getLogger(__name__)
 
 MAX_STRUCTURES = 1 << 14
-"""The most structures whose place tells how long a file should be."""
+"""The most structures whose physical address is compared with the length of the file."""
 
 _ROOT = ~0xFFF
 _ADDRESS = (1 << 52) - 1
-"""The bits of DirectoryTableBase that are a physical address."""
+"""The bits of DirectoryTableBase that hold a physical address."""
 
 
 class FileLength(NamedTuple):
-    """How long a file should be.
+    """The length that a file should have.
 
     Attributes:
-        expected: bytes of memory that it should have; None where nothing tells
-        missing: how many of these are behind its end
+        expected: bytes of memory that the file should hold; None if nothing in the image states it
+        missing: how many of these bytes lie behind the end of the file
     """
 
     expected: Optional[int]
@@ -46,24 +46,24 @@ class FileLength(NamedTuple):
 
     @property
     def truncated(self) -> Optional[bool]:
-        """Whether the file ends too early; None where nothing tells."""
+        """Whether the file ends too early; None if the expected length is unknown."""
         return None if self.expected is None else self.missing > 0
 
     @property
     def share(self) -> Optional[int]:
-        """How much is missing, in percent, rounded up; None where nothing tells."""
+        """The missing share in percent, rounded up; None if the expected length is unknown."""
         return -(-100 * self.missing // self.expected) if self.expected else None
 
 
 def file_length(image: Image) -> FileLength:
-    """Returns how long the image should be, made as `image.service(file_length)`; of a cut one it warns."""
-    found = _measure(image)
-    if found.missing:
+    """Returns the expected length of the image (`image.service(file_length)`); warns if the file is cut."""
+    length = _measure(image)
+    if length.missing:
         vollog.warning(
-            f"The image is cut: {found.missing} of the {found.expected} bytes that it should have "
-            f"({found.share} %) are behind its end, and what lay there is missing from all that is shown"
+            f"The image is cut: {length.missing} of the {length.expected} bytes that it should have "
+            f"({length.share} %) are behind its end, and what lay there is missing from all that is shown"
         )
-    return found
+    return length
 
 
 def _measure(image: Image) -> FileLength:
@@ -86,7 +86,7 @@ def _measure(image: Image) -> FileLength:
 
 
 def _segments(image: Image, layer: segmented.NonLinearlySegmentedLayer) -> Iterator[Tuple[int, int]]:
-    """Yields of each segment how many bytes behind the end of the file it ends, and its length there."""
+    """Yields for each segment how many bytes it ends behind the end of the file, and its length."""
     base: interfaces.layers.DataLayerInterface = image.context.layers[layer.config["base_layer"]]
     size = int(base.maximum_address) + 1
     for _, start, _, length in layer._segments:
@@ -94,8 +94,8 @@ def _segments(image: Image, layer: segmented.NonLinearlySegmentedLayer) -> Itera
 
 
 def _places(image: Image) -> Iterator[int]:
-    """Yields where page tables, processes, threads, kernel stacks and PspCidTable are in physical memory."""
-    processes = [each.eprocess for each in image.service(ProcessList).processes()]
+    """Yields physical addresses of page tables, processes, threads, kernel stacks and PspCidTable."""
+    processes = [process.eprocess for process in image.service(ProcessList).processes()]
     for eprocess in processes:
         root = process_member(image, eprocess, "Pcb.DirectoryTableBase")
         if root is not None:
@@ -110,13 +110,13 @@ def _places(image: Image) -> Iterator[int]:
 
 
 def _structures(image: Image, processes: Iterable[int]) -> Iterator[int]:
-    """Yields addresses of the kernel at which structures are, whether the image has them or not."""
+    """Yields canonical addresses of kernel structures, whether the image holds them or not."""
     memory, ids = image.memory(image.kernel), image.service(CidTable)
     symbol, thread = image.symbol(CID_TABLE), image.types.find("_ETHREAD")
     table = memory.pointer(symbol) if symbol is not None else None
     yield from (*filter(None, (table,)), *processes, *ids.unread, *ids.threads)
     stack, entry = (
-        None if thread is None else thread.find(each) for each in ("Tcb.KernelStack", "ThreadListEntry")
+        None if thread is None else thread.find(member) for member in ("Tcb.KernelStack", "ThreadListEntry")
     )
     for eprocess in processes if entry is not None else ():
         for link in (process_member(image, eprocess, f"ThreadListHead.{end}") for end in ("Flink", "Blink")):

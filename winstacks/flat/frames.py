@@ -1,12 +1,12 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What is known of the address of a frame: its name, its module's build, its memory, its part of the keys.
+"""The facts about the address of a frame: its name, its module's build, its memory, its part of the keys.
 
     frames = NamedFrames(symbolizer)
     frame = frames.of(space).frame(return_address)
 
-This is the only place that keeps what addresses are called. Stacks share most of their frames: each address
-of an address space is named once, for the grids of single plugins and for the flat tables alike.
+This is the only module that stores the names of addresses. Stacks share most of their frames: each address of
+an address space is named once, for the tables of single plugins and for the flat tables alike.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from .decode.keys import KeyPart
 from .modules import ModuleIdentities, SpaceModules
 
 MAX_FRAMES = 1 << 17
-"""Frames that are kept, of all address spaces together: each takes some 200 bytes, in a flat table 800."""
+"""The most frames that are stored, of all address spaces together: each takes some 200 bytes, in a flat table
+800."""
 
 _DOUBTS = (Said(Word.VAD_OF_ANOTHER_FILE), Said(Word.CONTRADICTED, members=("DllBase",)))
 """Status words of modules whose loader entry has a wrong base address or a wrong file."""
@@ -39,17 +40,17 @@ UNCERTAIN = frozenset(
         Said(Word.CONTRADICTED, members=("MmUnloadedDrivers",)),
     )
 )
-"""Status words of an address that a list which is not whole gave its name: it may have another."""
+"""Status words of an address whose name comes from an incomplete list: the name may be another."""
 
 
 class FrameDetails(NamedTuple):
-    """What is known of the address of a frame besides its name.
+    """The facts about the address of a frame in addition to its name.
 
     Attributes:
-        part: what it adds to the keys
-        status: what is wrong with the address or its module
-        protection: that of the memory, as the VAD has it
-        module: name of its module as it stands in Symbol, None where it is in none
+        part: part of the frame in the keys of its stack
+        status: status of the address and its module
+        protection: protection of the memory, as its VAD states it
+        module: name of its module, as in Symbol; None if it is in no module
         path: path of the module's file
         stamp: TimeDateStamp of the module
         size: SizeOfImage of the module
@@ -71,13 +72,13 @@ class FrameDetails(NamedTuple):
 
 
 class NamedFrame:
-    """What is known of the address of a frame. Addresses are canonical.
+    """An address of a frame, with its name. Addresses are canonical.
 
     Attributes:
-        address: None where it is not in the image
-        name: how it is written; None where it is not in the image
-        shown: what stands for it in the column Stack
-        unbacked: whether Unbacked counts it
+        address: the address; None if it is not in the image
+        name: the name; None if the address is not in the image
+        shown: text for the column Stack
+        unbacked: whether Unbacked counts the frame
     """
 
     __slots__ = ("_details", "_find", "address", "name", "shown", "unbacked")
@@ -98,7 +99,7 @@ class NamedFrame:
 
     @property
     def details(self) -> FrameDetails:
-        """What takes a look at the module's headers and at its entry in the loader's lists; found once."""
+        """The details, found at the first use: this reads the module's headers and its loader entry."""
         if self._details is None:
             self._details = self._find(self)
         return self._details
@@ -116,8 +117,8 @@ LINKED_OVER = _missing(Word.OVERWRITTEN)
 class NamedFrames:
     """Looks up the frames of any address space.
 
-    What is known of a space is kept as long as the symbolizer keeps its names. Of the frames at most
-    MAX_FRAMES are, those of the space that was asked for last the longest.
+    The frames of an address space are stored while the symbolizer stores its names. At most MAX_FRAMES frames
+    are stored; the frames of the space used last are dropped last.
 
     Args:
         symbolizer: names addresses
@@ -134,26 +135,26 @@ class NamedFrames:
         self._count = 0
 
     def __len__(self) -> int:
-        """Returns how many frames are kept."""
+        """Returns the number of stored frames."""
         return self._count
 
     def of(self, space: AddressSpace) -> SpaceFrames:
-        """Returns what looks up the frames of a space; both halves of a WoW64 process have the same."""
+        """Returns the look-up for the frames of a space; both halves of a WoW64 process share one."""
         names = self._symbolizer.names(space)
-        found = self._kept.pop(names, None)
-        if found is None:
+        frames = self._kept.pop(names, None)
+        if frames is None:
             for gone in self._kept.keys() - self._symbolizer.kept():
                 self._count -= self._kept.pop(gone).forget()
-            found = SpaceFrames(names, self._identities.of(names), self._grow)
-        self._kept[names] = found
-        return found
+            frames = SpaceFrames(names, self._identities.of(names), self._grow)
+        self._kept[names] = frames
+        return frames
 
     def _grow(self) -> None:
-        """Counts a frame that is about to be kept; forgets older ones if there are too many."""
+        """Counts a frame that is about to be stored; drops older ones if there are too many."""
         self._count += 1
         if self._count > MAX_FRAMES:
-            for each in self._kept.values():
-                self._count -= each.forget()
+            for frames in self._kept.values():
+                self._count -= frames.forget()
                 if self._count <= MAX_FRAMES // 2:
                     break
 
@@ -162,26 +163,27 @@ class SpaceFrames:
     """Looks up the frames of one address space.
 
     Args:
-        names: its names
-        modules: its modules
-        grow: called before a frame is kept
+        names: names of the address space
+        modules: modules of the address space
+        grow: function that is called before a frame is stored
 
     Attributes:
-        any_unbacked: whether Unbacked counts any of the frames that were looked up so far
+        any_unbacked: whether Unbacked counts any frame that was looked up so far
     """
 
     def __init__(self, names: SpaceNames, modules: SpaceModules, grow: Callable[[], None]) -> None:
         self.any_unbacked = False
         self._names = names
         self._grow = grow
-        # Frames hold this and not their SpaceFrames, which holds them: no circle is left behind.
+        # Frames refer to this object and not to their SpaceFrames, which refers to them: no reference cycle
+        # arises.
         details = _Details(names, modules)
         self._of_return, self._of_instruction = details.of_return, details.of_instruction
         self._returns: Memo[Optional[int], NamedFrame] = Memo(self._return)
         self._exact: Memo[Optional[int], NamedFrame] = Memo(self._interrupted)
 
     def forget(self) -> int:
-        """Forgets the frames; returns how many there were."""
+        """Drops the frames and returns their number."""
         count = len(self._returns) + len(self._exact)
         self._returns.clear()
         self._exact.clear()
@@ -191,11 +193,12 @@ class SpaceFrames:
         """Returns the frames of a stack, innermost first.
 
         Args:
-            addresses: return addresses; None: overwritten in a freed trace, else not in the image
+            addresses: return addresses; None stands for an address overwritten in a freed trace, else for one
+                not in the image
             freed: whether the trace is freed
         """
-        found = list(map(self._returns.__getitem__, addresses))
-        return [LINKED_OVER if each is NOT_THERE else each for each in found] if freed else found
+        frames = list(map(self._returns.__getitem__, addresses))
+        return [LINKED_OVER if frame is NOT_THERE else frame for frame in frames] if freed else frames
 
     def recorded(self, stack: RecordedStack) -> List[NamedFrame]:
         """Returns the frames of a recorded stack, innermost first."""
@@ -205,8 +208,8 @@ class SpaceFrames:
         """Returns one frame.
 
         Args:
-            address: canonical; None where it is not in the image
-            returns: False for the address of an instruction that was interrupted
+            address: canonical address; None if it is not in the image
+            returns: False for the address of an interrupted instruction
         """
         return (self._returns if returns else self._exact)[address]
 
@@ -231,7 +234,7 @@ class _Details:
 
     Args:
         names: the names of an address space
-        modules: its modules
+        modules: modules of the address space
     """
 
     def __init__(self, names: SpaceNames, modules: SpaceModules) -> None:
@@ -239,11 +242,11 @@ class _Details:
         self._modules = modules
 
     def of_return(self, frame: NamedFrame) -> FrameDetails:
-        """Returns those of a return address, which belongs to the code one byte before it."""
+        """Returns the details of a return address, which belongs to the code one byte before it."""
         return self._find(frame, 1)
 
     def of_instruction(self, frame: NamedFrame) -> FrameDetails:
-        """Returns those of the address of an instruction that was interrupted."""
+        """Returns the details of the address of an interrupted instruction."""
         return self._find(frame, 0)
 
     def _find(self, frame: NamedFrame, back: int) -> FrameDetails:
@@ -254,14 +257,14 @@ class _Details:
         process = self._names.process
         vad = vad_at(process.vads, lookup) if name.backing and process is not None else None
         protection = None if vad is None else vad.protection_name
-        known = self._names.module_at(lookup) if name.backing == IMAGE else None
-        if known is None:
+        known_module = self._names.module_at(lookup) if name.backing == IMAGE else None
+        if known_module is None:
             said = name.backing or ("fuzzy" if name is FUZZY else "zero")
             part = keys.elsewhere(said, UNCERTAIN.isdisjoint(name.status))
             return FrameDetails(part, name.status, protection)
-        identity, module = self._modules.module(known), known.module
+        identity, module = self._modules.module(known_module), known_module.module
         rva = address - module.base
-        label = known.image.names.find(lookup - module.base)
+        function = known_module.image.names.find(lookup - module.base)
         doubted = identity.doubted or any(said in _DOUBTS for said in name.status)
         return FrameDetails(
             keys.in_module(module.name, identity.stamp, identity.size, rva, doubted),
@@ -272,6 +275,6 @@ class _Details:
             identity.stamp,
             identity.size,
             rva,
-            None if label is None else label[1],
-            None if label is None else rva - label[0],
+            None if function is None else function[1],
+            None if function is None else rva - function[0],
         )

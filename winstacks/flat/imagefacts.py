@@ -1,13 +1,13 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What an image is, and how complete what is said of it can be: the row of `windows.traceimage`.
+"""The identity of an image and how much of it could be read: the row of `windows.traceimage`.
 
     with Warnings() as warnings:
         totals = Totals()
         ...                                    # a walk over all stacks that counts in `totals`
         row = ImageFacts.gather(image, totals, warnings)
 
-Whatever walks the stacks of an image counts in `Totals`, so that the image is walked once.
+A plugin that walks the stacks of an image counts them in `Totals`, so that the image is walked once.
 """
 
 from __future__ import annotations
@@ -33,15 +33,16 @@ from .decode.bugchecks import bug_check
 from .imagefiles import ImageFile, content, image_files, sha256
 
 LOGGERS = ("volatility3", __name__.partition(".")[0])
-"""The loggers above all that say something of an image: Volatility's and the library's."""
+"""The loggers whose warnings are counted: Volatility's and the library's."""
 
 MAX_WARNINGS = 256
 MAX_WARNING = 1000
-"""Warnings whose text is kept, and the characters of each."""
+"""The most warnings whose text is kept, and the most characters of each."""
 
 
 MAX_ABSENT = 1 << 16
-"""Of so many things a word is counted once."""
+"""The most pairs of a thing and a status word that are counted only once; further ones count at each
+occurrence."""
 
 ABSENT = frozenset(
     (
@@ -57,21 +58,21 @@ ABSENT = frozenset(
         *(Word.MODULE_LIST_INCOMPLETE, Word.FILE_NAME_UNREADABLE, Word.SHARED_DATA_UNREADABLE),
     )
 )
-"""The words that say that a structure was wanted and is not in the image."""
+"""Status words of a structure that was looked for and is not in the image."""
 
 
 class Totals:
-    """How many stacks there are, counted by whoever walks them.
+    """Numbers of stacks, counted while they are walked.
 
     Attributes:
-        walked_threads, walked_databases: whether any were asked for
-        threads: threads whose stacks were asked for
-        stacks: stacks of threads
-        incomplete: how many of these are incomplete
-        databases: stack trace databases and trace logs, those that cannot be read among them
-        known: stacks of each kind that the image says it had
-        read: how many of these are here
-        absent: how many processes, threads, lists or stacks say that something is not in the image, by word
+        walked_threads, walked_databases: whether any threads, any databases were requested
+        threads: number of threads whose stacks were requested
+        stacks: number of threads' stacks
+        incomplete: number of these that are incomplete
+        databases: number of stack trace databases and trace logs, including those that cannot be read
+        known: number of stacks by kind, as counted by the image
+        read: number of these that the image holds, by kind
+        absent: number of processes, threads, lists or stacks with a status of ABSENT, by status word
     """
 
     def __init__(self) -> None:
@@ -83,29 +84,29 @@ class Totals:
         self._told: Set[Hashable] = set()
 
     def saw(self, kind: str, here: bool, missing: int) -> None:
-        """Counts a stack of any kind that is here, or those that are missing.
+        """Counts a stack of any kind that the image holds, or the stacks that are missing.
 
         Args:
-            kind: its kind
-            here: whether it is here
-            missing: how many its row stands for that are not
+            kind: kind of the stack
+            here: whether the image holds the stack
+            missing: number of missing stacks for which the row stands
         """
         self.known[kind] = self.known.get(kind, 0) + here + missing
         self.read[kind] = self.read.get(kind, 0) + here
 
     def lacks(self, what: Hashable, said: Status) -> None:
-        """Counts the words that say that something is not in the image, each once of a thing.
+        """Counts status words for data that is not in the image, each once for a thing.
 
         Args:
-            what: the process, thread, list or stack
-            said: its status
+            what: identity of the process, thread, list or stack
+            said: status of it
         """
-        for each in said:
-            if each.word in ABSENT and (what, each.word) not in self._told:
+        for item in said:
+            if item.word in ABSENT and (what, item.word) not in self._told:
                 if len(self._told) < MAX_ABSENT:
-                    self._told.add((what, each.word))
-                word = each.word.value.replace("{} ", "")
-                self.absent[word] = self.absent.get(word, 0) + (each.number or 1)
+                    self._told.add((what, item.word))
+                word = item.word.value.replace("{} ", "")
+                self.absent[word] = self.absent.get(word, 0) + (item.number or 1)
 
     def stack(self, incomplete: bool) -> None:
         """Counts a stack of a thread."""
@@ -114,11 +115,11 @@ class Totals:
 
 
 class Warnings(logging.Handler):
-    """Counts the warnings of Volatility and of this set while it is in use (`with Warnings() as warnings`).
+    """Counts the warnings of Volatility and of this library while used as `with Warnings() as warnings`.
 
     Attributes:
-        count: how many there were
-        texts: their texts, each once, safe to print; at most MAX_WARNINGS
+        count: number of warnings
+        texts: texts of the warnings, each once, safe to print; at most MAX_WARNINGS
     """
 
     def __init__(self) -> None:
@@ -132,9 +133,9 @@ class Warnings(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         self.count += 1
-        said = printable(record.getMessage(), MAX_WARNING)
+        text = printable(record.getMessage(), MAX_WARNING)
         if len(self._texts) < MAX_WARNINGS:
-            self._texts[said] = None
+            self._texts[text] = None
 
     def __enter__(self) -> Warnings:
         for name in LOGGERS:
@@ -152,13 +153,13 @@ class Warnings(logging.Handler):
 
 
 class Identity(NamedTuple):
-    """Which image it is.
+    """The identity of an image.
 
     Attributes:
-        image_id: the ImageId
-        files: the files of which it is made
-        clock: what the kernel's clock says
-        status: what of the files could not be read
+        image_id: ImageId
+        files: files that make up the image
+        clock: clock of the kernel
+        status: which parts of the files could not be read
     """
 
     image_id: str
@@ -168,9 +169,9 @@ class Identity(NamedTuple):
 
 
 class ImageFacts(NamedTuple):
-    """What an image is. The fields are the columns of `tables.IMAGE` in their order.
+    """The facts about an image. The fields are the columns of `tables.IMAGE` in their order.
 
-    Times are FILETIMEs. What is not known is None, a text that is not known empty.
+    Times are FILETIMEs. An unknown value is None, an unknown text is empty.
     """
 
     image_id: str
@@ -211,44 +212,44 @@ class ImageFacts(NamedTuple):
 
 
 def identity(image: Image) -> Identity:
-    """Returns which image it is, made as `image.service(identity)`: its ImageId stands in each row."""
+    """Returns the identity of an image, for `image.service(identity)`: each row has its ImageId."""
     files, clock = image_files(image), image.service(machine.machine_facts).clock()
     contents = [content(image.context, file) for file in files]
-    found = imageid.identify(contents, clock.capture_time or 0, clock.counted or 0)
-    said = Said(Word.FILE_PARTS_UNREADABLE, found.unread) if found.unread else None
-    return Identity(found.image_id, files, clock, status(said, clock.status))
+    identified = imageid.identify(contents, clock.capture_time or 0, clock.counted or 0)
+    unread = Said(Word.FILE_PARTS_UNREADABLE, identified.unread) if identified.unread else None
+    return Identity(identified.image_id, files, clock, status(unread, clock.status))
 
 
 def gather(image: Image, totals: Totals, warnings: Warnings, hashes: bool = False) -> ImageFacts:
-    """Returns what an image is, and what a walk over it has met. Call it behind the walk.
+    """Returns the facts about an image, and the counts of a walk over it. Call this after the walk.
 
     Args:
         image: the image
-        totals: what the walk counted
-        warnings: those that were logged meanwhile
+        totals: counts of the walk
+        warnings: warnings that were logged during the walk
         hashes: whether to read all files for their SHA-256
     """
     length = image.service(file_length)
-    known, facts = image.service(identity), image.service(machine.machine_facts)
-    kernel, given = facts.kernel(), facts.input()
-    listed = [each.status for each in image.service(ProcessList).processes()]
+    identity_facts, facts = image.service(identity), image.service(machine.machine_facts)
+    kernel, input_facts = facts.kernel(), facts.input()
+    process_statuses = [each.status for each in image.service(ProcessList).processes()]
     spaces = [space for space in AddressSpaces.list_spaces(image) if not space.kernel and not space.wow64]
     name = facts.computer_name(spaces)
-    digests = [sha256(file) if hashes else None for file in known.files]
+    digests = [sha256(file) if hashes else None for file in identity_facts.files]
     unhashed = digests.count(None) if hashes else 0
-    said = status(
-        known.status,
+    image_status = status(
+        identity_facts.status,
         image.service(ProcessList).status,
         name.status,
         Said(Word.FILE_NOT_HASHED, unhashed) if unhashed else NOTHING,
         Said(Word.FILE_CUT, length.share) if length.truncated else NOTHING,
     )
-    # A process whose _EPROCESS cannot be read has no space.
+    # A process whose _EPROCESS cannot be read has no address space.
     readable = sum(bool(space.layer_name) for space in spaces)
     return ImageFacts(
-        image_id=known.image_id,
+        image_id=identity_facts.image_id,
         schema=SCHEMA,
-        files=_files(known.files, digests),
+        files=_files(identity_facts.files, digests),
         volatility_version=constants.PACKAGE_VERSION,
         plugin_version=VERSION,
         kernel_build=kernel.build,
@@ -256,14 +257,14 @@ def gather(image: Image, totals: Totals, warnings: Warnings, hashes: bool = Fals
         product=kernel.product,
         arch=image.arch,
         processors=kernel.processors,
-        capture_time=known.clock.capture_time,
-        boot_time=known.clock.boot_time,
-        boot_time_source=known.clock.source,
-        time_zone_bias=known.clock.bias,
+        capture_time=identity_facts.clock.capture_time,
+        boot_time=identity_facts.clock.boot_time,
+        boot_time_source=identity_facts.clock.source,
+        time_zone_bias=identity_facts.clock.bias,
         computer_name=name.name,
-        processes=len(listed),
-        processes_found_otherwise=sum(says(each, Word.NOT_IN_THE_PROCESS_LIST) for each in listed),
-        processes_unreadable=max(len(listed) - readable, 0),
+        processes=len(process_statuses),
+        processes_found_otherwise=sum(says(each, Word.NOT_IN_THE_PROCESS_LIST) for each in process_statuses),
+        processes_unreadable=max(len(process_statuses) - readable, 0),
         threads=totals.threads if totals.walked_threads else None,
         stacks=totals.stacks if totals.walked_threads else None,
         stacks_incomplete=totals.incomplete if totals.walked_threads else None,
@@ -273,18 +274,18 @@ def gather(image: Image, totals: Totals, warnings: Warnings, hashes: bool = Fals
         structures_absent=json.dumps(totals.absent, sort_keys=True),
         warnings=warnings.count,
         warning_text=WARNING_SEPARATOR.join(warnings.texts),
-        status=said,
-        input_kind=given.kind,
-        completeness=given.completeness,
-        bug_check_code=given.bug_check,
-        bug_check="" if given.bug_check is None else bug_check(given.bug_check).name,
-        bug_check_parameters=" ".join(f"{each:#x}" for each in given.parameters),
+        status=image_status,
+        input_kind=input_facts.kind,
+        completeness=input_facts.completeness,
+        bug_check_code=input_facts.bug_check,
+        bug_check="" if input_facts.bug_check is None else bug_check(input_facts.bug_check).name,
+        bug_check_parameters=" ".join(f"{each:#x}" for each in input_facts.parameters),
         truncated=length.truncated,
         missing_share=length.share,
     )
 
 
 def _files(files: List[ImageFile], digests: List[Optional[str]]) -> str:
-    """Returns the column Files."""
+    """Returns the value of the column Files."""
     listed = zip(files, digests)
     return json.dumps([{"path": file.shown, "size": file.size, "sha256": digest} for file, digest in listed])

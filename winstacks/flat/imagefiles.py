@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The files that the layers of an image rest on: the image itself, the metadata beside it, page files."""
+"""Lists the files that the layers of an image rest on: the image, its metadata file, page files."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from ..memory.image import Image
 from .decode.imageid import Content
 
 MAX_PATH = 32767
-"""The most characters of a path on Windows, which are more than elsewhere."""
+"""The most characters of a path on Windows; other systems allow fewer."""
 
 MAX_PAGE_FILES = 16
-"""Windows numbers page files in 4 bits of a page table entry."""
+"""The most page files: Windows numbers them in 4 bits of a page table entry."""
 
 _CHUNK = 1 << 20
 
 
 class ImageFile(NamedTuple):
-    """A file, or what else is the lowest layer.
+    """A file, or another lowest layer.
 
     Attributes:
-        layer_name: the layer that reads it
-        location: the URL that Volatility opened; empty for what is no file
-        path: of a local file; else the location, else the layer's name
-        size: bytes of the local file as it is stored; of others, and of devices, those that the layer has
-        local: whether it is a file that this machine can open
+        layer_name: name of the layer that reads the file
+        location: URL that Volatility opened; empty if the layer is no file
+        path: path of a local file; else the location, else the layer's name
+        size: bytes of the local file as stored; for other files and devices the bytes of the layer
+        local: whether this machine can open the file
     """
 
     layer_name: str
@@ -52,23 +52,23 @@ class ImageFile(NamedTuple):
 def image_files(image: Image) -> List[ImageFile]:
     """Returns the files below the kernel's layer, each once, from left to right as the layers name them.
 
-    With a VMware image the memory comes before its metadata; page files come behind the image.
+    The memory of a VMware image comes before its metadata; page files come after the image.
     """
-    found: Dict[str, ImageFile] = {}
+    files: Dict[str, ImageFile] = {}
     for layer in _lowest(image.context, str(image.layer.name)):
         file = _file(layer)
-        found.setdefault(file.location or file.layer_name, file)
-    return list(found.values())
+        files.setdefault(file.location or file.layer_name, file)
+    return list(files.values())
 
 
 def content(context: interfaces.context.ContextInterface, file: ImageFile) -> Content:
-    """Returns how the content of a file is read: through its layer, so that what is packed is unpacked."""
+    """Returns a reader of the file's content through its layer, which decompresses packed data."""
     layer = context.layers[file.layer_name]
     return Content(int(layer.maximum_address) + 1, functools.partial(_read, layer))
 
 
 def sha256(file: ImageFile) -> Optional[str]:
-    """Returns the SHA-256 of a file as it is stored, as `sha256sum` prints it; None if it cannot be read."""
+    """Returns the SHA-256 of a file as stored, as `sha256sum` prints it; None if it cannot be read."""
     if not file.local:
         return None
     digest = hashlib.sha256()
@@ -84,7 +84,7 @@ def sha256(file: ImageFile) -> Optional[str]:
 def _lowest(
     context: interfaces.context.ContextInterface, layer_name: str
 ) -> Iterator[interfaces.layers.DataLayerInterface]:
-    """Yields the layers that rest on no other, depth first."""
+    """Yields the layers that rest on no other layer, depth first."""
     waiting, seen = [layer_name], set()
     while waiting:
         layer = context.layers[waiting.pop()]
@@ -100,7 +100,7 @@ def _lowest(
 def _page_files(
     context: interfaces.context.ContextInterface, layer: interfaces.layers.DataLayerInterface
 ) -> Iterator[str]:
-    """Yields the layers of page files, which are in a layer's configuration, not among its dependencies."""
+    """Yields the layers of page files, which a layer's configuration names and its dependencies do not."""
     for number in range(MAX_PAGE_FILES):
         path = interfaces.configuration.path_join("swap_layers", f"swap_layers{number}")
         name = layer.config.get(path, None)
@@ -113,11 +113,11 @@ def _file(layer: interfaces.layers.DataLayerInterface) -> ImageFile:
     parsed = urllib.parse.urlparse(location)
     path, size = location or str(layer.name), int(layer.maximum_address) + 1
     if parsed.scheme == "file":
-        # A UNC path has its server in the place of the host.
+        # The server of a UNC path is in the host part of the URL.
         host = f"//{parsed.netloc}" if parsed.netloc else ""
         path = urllib.request.url2pathname(host + parsed.path)
         try:
-            # A device has a size of 0 in its folder.
+            # The file system reports a size of 0 for a device.
             return ImageFile(str(layer.name), location, path, os.path.getsize(path) or size, True)
         except OSError:
             pass

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What the kernel says of the machine: its build, its clock, its time zone; and the computer's name.
+"""Reads the machine's facts from the kernel: build, clock, time zone; and the computer's name.
 
     clock = machine.clock(image)
     name = machine.computer_name(image, spaces)
@@ -31,17 +31,17 @@ from ..memory.image import AddressSpace, Image
 from ..process.processlist import MAX_PROCESSORS
 
 _TIMES = {"InterruptTime": 0x08, "SystemTime": 0x14, "TimeZoneBias": 0x20}
-"""Where ntddk.h has these KSYSTEM_TIMEs in it, in every version and bitness. ImageId is made of two of them:
-without symbols, or with those of another build, it has to be the same."""
+"""Offsets of these KSYSTEM_TIMEs in KUSER_SHARED_DATA, equal in every version and bitness (ntddk.h). ImageId
+is computed from two of them: it must be the same without symbols, and with symbols of another build."""
 _LOW, _HIGH, _AGAIN = range(0, 12, 4)
-"""LowPart, High1Time and High2Time of a KSYSTEM_TIME."""
+"""Offsets of LowPart, High1Time and High2Time in a KSYSTEM_TIME."""
 
 _SECOND = 10_000_000
 _MINUTE = 60 * _SECOND
 _MAX_BIAS = 24 * 60
 
 _BUILD_MASK = 0xFFFF
-"""NtBuildNumber has the kind of build (free or checked) above these bits."""
+"""The bits of NtBuildNumber below the kind of build (free or checked)."""
 _MAX_BUILD_LAB = 128
 
 SYSTEM_PROCESSES = frozenset(
@@ -59,21 +59,21 @@ _FILLER = int.from_bytes(b"PAGE", "little")
 
 _VARIABLE = "COMPUTERNAME="
 _MAX_NAME = 63
-"""A label of a DNS name; a NetBIOS name has 15 characters."""
+"""The length of a label of a DNS name; a NetBIOS name has 15 characters."""
 _MAX_ENVIRONMENT = 0x10000
-"""Bytes: an environment had at most so many before Vista, and rarely has more since."""
+"""The most bytes of an environment that are read: its limit before Vista, and rarely exceeded since."""
 
 
 class Clock(NamedTuple):
-    """The kernel's clock. Times are FILETIMEs (100 ns since 1601, UTC), None where they cannot be told.
+    """The kernel's clock. Times are FILETIMEs (100 ns since 1601, UTC), None if unknown.
 
     Attributes:
-        capture_time: SystemTime: what the clock said when its page was acquired
-        boot_time: when Windows was started
-        source: what `boot_time` is taken from: BOOT_TIME or INTERRUPT_TIME, empty without one
-        counted: SystemTime less InterruptTime, which needs no symbol of the kernel
-        bias: minutes that local time is behind UTC
-        status: what contradicts itself, or cannot be read
+        capture_time: SystemTime: time of the clock when its page was acquired
+        boot_time: time at which Windows was started
+        source: source of `boot_time`: BOOT_TIME or INTERRUPT_TIME, empty without one
+        counted: SystemTime minus InterruptTime, which needs no symbol of the kernel
+        bias: minutes by which local time is behind UTC
+        status: which values contradict each other, or cannot be read
     """
 
     capture_time: Optional[int]
@@ -88,10 +88,10 @@ class Kernel(NamedTuple):
     """The kernel of an image.
 
     Attributes:
-        build: NtBuildNumber without its highest bits, None if it cannot be read
+        build: NtBuildNumber without its highest bits; None if it cannot be read
         build_lab: NtBuildLab, such as `19041.1.amd64fre.vb_release.191206-1406`; empty if it cannot be read
-        product: one of PRODUCTS, empty if it cannot be told
-        processors: KeNumberProcessors, None if it is not possible or cannot be read
+        product: one of PRODUCTS, empty if unknown
+        processors: KeNumberProcessors; None if the value is impossible or cannot be read
     """
 
     build: Optional[int]
@@ -101,12 +101,12 @@ class Kernel(NamedTuple):
 
 
 class Input(NamedTuple):
-    """What the machine is known from.
+    """The kind of input from which the machine is known.
 
     Attributes:
         kind: one of INPUT_KINDS
-        completeness: one of COMPLETENESSES, empty where nothing tells
-        bug_check: the code with which Windows stopped, None where the input is of no crash
+        completeness: one of COMPLETENESSES, empty if unknown
+        bug_check: code with which Windows stopped; None if the input is no crash dump
         parameters: the four parameters of the bug check; none without one
     """
 
@@ -117,11 +117,11 @@ class Input(NamedTuple):
 
 
 class ComputerName(NamedTuple):
-    """The name of the computer.
+    """The name of the computer, from the environments of system processes.
 
     Attributes:
-        name: what most system processes have, empty if none has one
-        status: that they disagree
+        name: the name that most system processes have, empty if none has one
+        status: whether the processes disagree
     """
 
     name: str
@@ -129,28 +129,28 @@ class ComputerName(NamedTuple):
 
 
 class MachineFacts(Protocol):
-    """Says what machine an input is of."""
+    """Provides the facts about the machine of an input."""
 
     def clock(self) -> Clock:
-        """Returns what its clock said."""
+        """Returns the machine's clock."""
 
     def kernel(self) -> Kernel:
-        """Returns which Windows ran on it."""
+        """Returns the Windows kernel that ran on the machine."""
 
     def computer_name(self, spaces: Iterable[AddressSpace]) -> ComputerName:
-        """Returns its name; `spaces` are the address spaces of the input."""
+        """Returns the machine's name; `spaces` are the address spaces of the input."""
 
     def input(self) -> Input:
-        """Returns what kind of input it is, and how complete."""
+        """Returns the kind of input, and its completeness."""
 
 
 def machine_facts(image: Image) -> MachineFacts:
-    """Returns what says so, for `image.service(machine_facts)`: here the kernel and its processes."""
+    """Returns the facts from the kernel and its processes, for `image.service(machine_facts)`."""
     return KernelFacts(image)
 
 
 class KernelFacts:
-    """What a kernel in memory says of its machine: the kernel's provider of `machine_facts`.
+    """The machine facts that a kernel in memory provides: the kernel's provider of `machine_facts`.
 
     Args:
         image: the image
@@ -160,34 +160,34 @@ class KernelFacts:
         self._image = image
 
     def clock(self) -> Clock:
-        """Returns what the kernel's clock says."""
+        """Returns the kernel's clock."""
         return clock(self._image)
 
     def kernel(self) -> Kernel:
-        """Returns what the kernel says of itself."""
+        """Returns the kernel's build, product and processors."""
         return kernel(self._image)
 
     def computer_name(self, spaces: Iterable[AddressSpace]) -> ComputerName:
-        """Returns the name that the system processes have in their environment."""
+        """Returns the computer's name in the environment of the system processes."""
         return computer_name(self._image, spaces)
 
     def input(self) -> Input:
-        """Returns that it is an image, and what of the machine's memory a bitmap dump leaves out.
+        """Returns the kind of an image, and which memory of the machine a bitmap dump leaves out.
 
-        What else an image lacks shows where that is read.
+        Other data that an image lacks shows where it is read.
         """
         crash = bulk.crash_dump(self._image.context, self._image.layer)
         if crash is None:
             return Input(MEMORY_IMAGE, "")
         completeness = _COMPLETENESSES.get(crash.dump_type, "")
-        # Whoever converts an image of a running machine leaves 0, or what the header was filled with.
+        # Tools that convert an image of a running machine leave 0, or the fill bytes of the header.
         if crash.bug_check in (0, _FILLER):
             return Input(MEMORY_IMAGE, completeness)
         return Input(MEMORY_IMAGE, completeness, crash.bug_check, crash.parameters)
 
 
 def clock(image: Image) -> Clock:
-    """Returns what the kernel's clock says."""
+    """Returns the kernel's clock."""
     shared = _SharedData(image)
     now, up, bias = (shared.time(name) for name in ("SystemTime", "InterruptTime", "TimeZoneBias"))
     wrong = list(shared.torn)
@@ -195,28 +195,28 @@ def clock(image: Image) -> Clock:
         now = None
         wrong.append("SystemTime")
     counted = None if now is None or up is None else now - up
-    # A kernel whose clock is set has counted time.
+    # A kernel whose clock is set has counted time: InterruptTime cannot be 0.
     if counted is not None and not 0 < counted < (now or 0):
         counted = None
         wrong.append("InterruptTime")
     boot, source = counted, "" if counted is None else INTERRUPT_TIME
-    kept = _variable(image, 8, "KeBootTime")
-    if kept and is_time(kept) and kept <= (now or kept):
-        boot, source = kept, BOOT_TIME
-    elif kept:
+    boot_variable = _variable(image, 8, "KeBootTime")
+    if boot_variable and is_time(boot_variable) and boot_variable <= (now or boot_variable):
+        boot, source = boot_variable, BOOT_TIME
+    elif boot_variable:
         wrong.append("KeBootTime")
     minutes = None if bias is None else _minutes(bias)
     if bias is not None and minutes is None:
         wrong.append("TimeZoneBias")
-    said = status(
+    clock_status = status(
         Word.SHARED_DATA_UNREADABLE if shared.unreadable else None,
         Said(Word.CONTRADICTED, members=tuple(wrong)) if wrong else None,
     )
-    return Clock(now, boot, source, counted, minutes, said)
+    return Clock(now, boot, source, counted, minutes, clock_status)
 
 
 def kernel(image: Image) -> Kernel:
-    """Returns what the kernel says of itself."""
+    """Returns the kernel's build, product and processors."""
     shared = _SharedData(image)
     number = _number(image, "NtBuildNumber")
     if number is None:
@@ -233,28 +233,28 @@ def kernel(image: Image) -> Kernel:
 
 
 def computer_name(image: Image, spaces: Iterable[AddressSpace]) -> ComputerName:
-    """Returns the name of the computer, which the system processes of session 0 have in their environment.
+    """Returns the computer's name, from the environment of the system processes of session 0.
 
     Args:
         image: the image
-        spaces: its address spaces
+        spaces: address spaces of the image
     """
     names: Counter[str] = collections.Counter()
     for space in spaces:
         if space.process.lower() in SYSTEM_PROCESSES and space.layer_name and space.peb and not space.wow64:
             name = _named_by(image, space)
             names.update([name] if name else ())
-    found = names.most_common(1)
-    said = status(Said(Word.COMPUTER_NAMES, len(names))) if len(names) > 1 else NOTHING
-    return ComputerName(found[0][0] if found else "", said)
+    commonest = names.most_common(1)
+    name_status = status(Said(Word.COMPUTER_NAMES, len(names))) if len(names) > 1 else NOTHING
+    return ComputerName(commonest[0][0] if commonest else "", name_status)
 
 
 class _SharedData:
-    """KUSER_SHARED_DATA.
+    """KUSER_SHARED_DATA, the page that the kernel shares with every process.
 
     Attributes:
-        unreadable: whether it could not be read
-        torn: names of the times that were being set
+        unreadable: whether the page could not be read
+        torn: names of the times that were being written during the acquisition
     """
 
     def __init__(self, image: Image) -> None:
@@ -267,16 +267,16 @@ class _SharedData:
         self._address = image.machine.shared_data
 
     def number(self, path: str) -> Optional[int]:
-        """Returns a member, None if the structure has none or it cannot be read."""
+        """Returns a member; None if the structure lacks it, or it cannot be read."""
         field = None if self._structure is None else self._structure.find(path)
         if field is None:
             return None
-        found = self._memory.member(self._address, field)
-        self.unreadable = self.unreadable or found is None
-        return found
+        value = self._memory.member(self._address, field)
+        self.unreadable = self.unreadable or value is None
+        return value
 
     def time(self, name: str) -> Optional[int]:
-        """Returns a KSYSTEM_TIME: Windows writes the upper half twice, so that readers can tell."""
+        """Returns a KSYSTEM_TIME; its upper half is stored twice, so that a torn value is noticed."""
         place = self._address + _TIMES[name]
         low, high, again = (self._memory.number(place + part, 4) for part in (_LOW, _HIGH, _AGAIN))
         if low is None or high is None or again is None:
@@ -295,7 +295,7 @@ def _minutes(bias: int) -> Optional[int]:
 
 
 def _number(image: Image, name: str) -> Optional[int]:
-    """Returns a variable that every kernel has."""
+    """Returns the value of a variable that every kernel has."""
     address = image.needed(name)
     return None if address is None else image.memory(image.kernel).number(address, 4)
 
@@ -306,13 +306,13 @@ def _variable(image: Image, size: int, name: str) -> Optional[int]:
 
 
 def _string(memory: Memory, address: int) -> bytes:
-    """Returns the bytes of a string up to its end, empty if that cannot be found."""
+    """Returns the bytes of a string up to its end; empty if the end is not found."""
     text, end, _ = b"".join(_pieces(memory, address, _MAX_BUILD_LAB)).partition(b"\0")
     return text if end else b""
 
 
 def _pieces(memory: Memory, address: int, most: int) -> Iterator[bytes]:
-    """Yields what lies at an address page by page, up to a page that is not in the image."""
+    """Yields the bytes at an address page by page, up to a page that is not in the image."""
     for start, data in memory.pages(address, address + most):
         if start != address:
             return
@@ -339,7 +339,7 @@ def _named_by(image: Image, space: AddressSpace) -> str:
 
 
 def _environment(memory: Memory, address: int) -> Iterator[str]:
-    """Yields the variables of an environment, up to its end or to what cannot be read."""
+    """Yields the variables of an environment, up to its end or to the first unreadable byte."""
     rest = ""
     for data in _pieces(memory, address, _MAX_ENVIRONMENT) if address else ():
         *variables, rest = (rest + data.decode("utf-16-le", "replace")).split("\0")

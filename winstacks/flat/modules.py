@@ -1,14 +1,15 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Which build of which file a module is: name, TimeDateStamp and SizeOfImage, equal on every machine.
+"""Identifies the build of a module by name, TimeDateStamp and SizeOfImage, which are equal on every machine.
 
     modules = ModuleIdentities(image).of(symbolizer.names(space))
     modules.module(known)
 
-Stamp and size come from the loader's entry of the module, which lies in memory that stays; else from the
-module's headers, whose page goes first; else from the entries of other processes that map the same file, if
-all of them agree, which the status says. A process may write what it likes into its entries: where headers
-contradict an entry, they are believed, those of the image section before those that the process has there.
+Stamp and size come from the first of these sources that has them: the loader's entry of the module, whose
+memory usually stays; the module's headers, whose page is often paged out; the entries of other processes that
+map the same file, if all of them agree, which the status then says. A process can write any value into its
+own entries: where headers contradict an entry, the headers are believed: first those in the image section,
+then the copy in the process.
 """
 
 from __future__ import annotations
@@ -33,18 +34,18 @@ from .decode import keys
 from .imagefiles import MAX_PATH
 
 MAX_SECTIONS = 1 << 14
-"""Image sections of which it is kept what their headers say."""
+"""The most image sections whose header values are stored."""
 
 
 class ModuleIdentity(NamedTuple):
-    """A module.
+    """The identity of a module's build.
 
     Attributes:
-        path: FullDllName of the loader's entry; None if there is none, or it is not in the image
-        stamp: TimeDateStamp, None if it is not known
-        size: SizeOfImage in whole pages, None if it is not known
-        status: what is to be said of where these come from
-        doubted: whether the loader's entry says otherwise
+        path: FullDllName of the loader's entry; None if there is no entry, or the name is not in the image
+        stamp: TimeDateStamp; None if unknown
+        size: SizeOfImage in whole pages; None if unknown
+        status: notes about the source of stamp and size
+        doubted: whether the loader's entry states other values
     """
 
     path: Optional[str]
@@ -65,7 +66,7 @@ class ModuleIdentities:
         image: the image
 
     Attributes:
-        lists: the loader's lists
+        lists: lists of the loader
     """
 
     def __init__(self, image: Image) -> None:
@@ -87,10 +88,10 @@ class ModuleIdentities:
         return {entry.base: (kernel, entry) for entry in listed}
 
     def of_section(self, vad: Region) -> Optional[_Build]:
-        """Returns what the headers of an image section say, which no process can write; None if unreadable.
+        """Returns stamp and size from an image section's headers, which no process can write, or None.
 
         Args:
-            vad: the mapping of its beginning
+            vad: the mapping of the section's beginning
         """
         view = self._sections.of(vad)
         if view is None:
@@ -108,24 +109,24 @@ class ModuleIdentities:
         return self._of_sections[key]
 
     def elsewhere(self, vad: Region) -> Optional[_Build]:
-        """Returns stamp and size of a mapped image as all processes say that have an entry of it.
+        """Returns stamp and size of a mapped image, by the loader entries of all processes that have one.
 
         Args:
-            vad: a mapping of it
+            vad: a mapping of the image
 
         Returns:
-            None if no process has one, or two contradict each other.
+            None if no process has an entry, or two entries contradict each other.
         """
-        found = self._entries.get(vad.control_area, ())
-        return next(iter(found)) if len(found) == 1 else None
+        builds = self._entries.get(vad.control_area, ())
+        return next(iter(builds)) if len(builds) == 1 else None
 
     @functools.cached_property
     def _entries(self) -> Dict[int, Set[_Build]]:
-        """What the loaders of all processes say of mapped images, by control area.
+        """Stamps and sizes of mapped images by control area, from the loader entries of all processes.
 
-        A process that is not in the process list says nothing: options decide whether it is found.
+        Processes outside the process list are left out: options decide whether these are found.
         """
-        found: Dict[int, Set[_Build]] = {}
+        builds: Dict[int, Set[_Build]] = {}
         for space in AddressSpaces.list_spaces(self._image):
             if space.kernel or space.status or says(space.remark, Word.NOT_IN_THE_PROCESS_LIST):
                 continue
@@ -133,12 +134,12 @@ class ModuleIdentities:
             for area, entry in _images(entries, sorted(self._vads.list_regions(space)[0])):
                 stamp = self.lists.details(space, entry).stamp
                 if stamp:
-                    found.setdefault(area, set()).add((stamp, keys.rounded(entry.size)))
-        return found
+                    builds.setdefault(area, set()).add((stamp, keys.rounded(entry.size)))
+        return builds
 
 
 def _images(entries: List[LoaderEntry], vads: List[Region]) -> Iterator[Tuple[int, LoaderEntry]]:
-    """Yields the entries of mapped images, each behind its control area."""
+    """Yields the entries of mapped images, each after its control area."""
     for entry in entries:
         vad = _image_at(vads, entry.base)
         if vad is not None:
@@ -146,7 +147,7 @@ def _images(entries: List[LoaderEntry], vads: List[Region]) -> Iterator[Tuple[in
 
 
 def _image_at(vads: List[Region], base: int) -> Optional[Region]:
-    """Returns the VAD of the image that is mapped at an address; None if none is."""
+    """Returns the VAD of the image mapped at an address; None if there is none."""
     vad = vad_at(vads, base)
     return vad if vad is not None and vad.image and vad.start == base else None
 
@@ -155,8 +156,8 @@ class SpaceModules:
     """The modules of one address space.
 
     Args:
-        identities: those of the image
-        names: the names of the address space
+        identities: identities of the image's modules
+        names: names of the address space
     """
 
     def __init__(self, identities: ModuleIdentities, names: SpaceNames) -> None:
@@ -165,7 +166,7 @@ class SpaceModules:
         self._known: Dict[int, ModuleIdentity] = {}
 
     def module(self, known: KnownModule) -> ModuleIdentity:
-        """Returns which build of which file a module is."""
+        """Returns the identity of a module's build."""
         base = known.module.base
         if base not in self._known:
             self._known[base] = self._identify(known)
@@ -175,15 +176,15 @@ class SpaceModules:
         base = known.module.base
         # Modules of the kernel have no reader.
         process = None if known.open is None else self._names.process
-        found = (self._identities.drivers if process is None else process.entries).get(base)
+        loader_entry = (self._identities.drivers if process is None else process.entries).get(base)
         vad = None if process is None else _image_at(process.vads, base)
         stamp, size, path = None, None, None
-        if found is not None:
-            space, entry = found
+        if loader_entry is not None:
+            space, entry = loader_entry
             stamp, raw, _ = self._identities.lists.details(space, entry)
             path = None if raw is None else text.cell(raw, MAX_PATH)
             size = keys.rounded(entry.size)
-        true_stamp, true_size, said = self._true(known, vad, bool(stamp))
+        true_stamp, true_size, module_status = self._true(known, vad, bool(stamp))
         room = keys.rounded(known.module.size)
         if process is not None and vad is None and size is not None and size > room:
             # The VAD there maps no image, or not its beginning. No module is larger than its mapping.
@@ -196,20 +197,22 @@ class SpaceModules:
             )
             if claimed and true is not None and claimed != true
         ]
-        said = status(said, *(Said(Word.CONTRADICTED, members=(name,)) for name in wrong))
-        # An entry without a stamp says nothing, while a header may say 0.
+        module_status = status(module_status, *(Said(Word.CONTRADICTED, members=(name,)) for name in wrong))
+        # An entry without a stamp is unknown, while a header may hold a stamp of 0.
         known_stamp = stamp or None if true_stamp is None else true_stamp
-        return ModuleIdentity(path, known_stamp, size if true_size is None else true_size, said, bool(wrong))
+        return ModuleIdentity(
+            path, known_stamp, size if true_size is None else true_size, module_status, bool(wrong)
+        )
 
     def _true(
         self, known: KnownModule, vad: Optional[Region], stamped: bool
     ) -> Tuple[Optional[int], Optional[int], Status]:
-        """Returns stamp and size of a module without its entry, None for what is not known, and a status.
+        """Returns stamp and size from sources other than the module's entry (None if unknown), and a status.
 
         Args:
             known: the module
-            vad: that of its image
-            stamped: whether the entry has a stamp: then no other process is asked
+            vad: VAD of its image
+            stamped: whether the entry has a stamp: the entries of other processes are then not read
         """
         build = None if vad is None else self._identities.of_section(vad)
         if build is not None:

@@ -31,19 +31,19 @@ from .imagefacts import Totals
 from .stack import Distinct, FlatStack, gap
 
 BLOCKS = "blocks"
-"""OwnerName of the stacks that allocated heap blocks; those of heaps and segments say what they are."""
+"""OwnerName of the stacks that allocated heap blocks; heaps and segments have names of their own."""
 
 MAX_OWNERS = 64
-"""Owners of a lock that Status names."""
+"""The most owners of a lock that Status names."""
 
 MAX_COUNTED = 1 << 24
-"""More traces than a database has: a count above it is not believed."""
+"""More traces than a database can have: a larger count is not believed."""
 
 _MOST = (1 << 63) - 1
 
 
 class DatabaseStacks:
-    """The traces of stack trace databases and of the heaps' trace logs.
+    """Lists the traces of stack trace databases and of the heaps' trace logs.
 
     Args:
         image: the image
@@ -63,76 +63,78 @@ class DatabaseStacks:
         carve: bool = False,
         totals: Optional[Totals] = None,
     ) -> Iterator[FlatStack]:
-        """Yields the traces of an address space, and what stands for those that cannot be read.
+        """Yields the traces of an address space, and rows for those that cannot be read.
 
         Args:
             space: the kernel or one half of a process
-            kinds: of the databases
-            carve: freed and orphan entries, and databases to which no pointer leads, too
+            kinds: kinds of databases
+            carve: whether to add freed and orphan entries, and databases to which no pointer leads
             totals: counts the databases
         """
         distinct, totals = Distinct(), totals or Totals()
-        found = self._databases.search(space, carve)
+        search_result = self._databases.search(space, carve)
         flags = globalflag.read(self._image, space)
-        missing = self._databases.missing(space, found, flags)
-        missing_log = self._databases.missing_log(space, found, flags)
-        own = status(space.remark, space.status)
-        # What is said of the kernel is said of the list of processes.
-        for kind, said in (
-            (STD, status(own, missing)),
-            (HEAPLOG, status(own, missing_log)),
+        missing = self._databases.missing(space, search_result, flags)
+        missing_log = self._databases.missing_log(space, search_result, flags)
+        space_status = status(space.remark, space.status)
+        # The status of the kernel's space belongs to the process list.
+        for kind, reason in (
+            (STD, status(space_status, missing)),
+            (HEAPLOG, status(space_status, missing_log)),
         ):
-            if said and kind in kinds:
-                yield gap(kind, distinct.key(kind, space, 0, ""), space, said)
-        for each in found.databases:
-            if each.kind in kinds:
+            if reason and kind in kinds:
+                yield gap(kind, distinct.key(kind, space, 0, ""), space, reason)
+        for database in search_result.databases:
+            if database.kind in kinds:
                 totals.databases += 1
-                yield from self._database(each, carve, distinct)
+                yield from self._database(database, carve, distinct)
 
-    def _database(self, each: Database, carve: bool, distinct: Distinct) -> Iterator[FlatStack]:
-        opened = self._databases.open(each)
-        said = status(each.status, Word.DATABASE_UNREADABLE if opened is None else opened.status)
-        if said:
-            key = distinct.key(each.kind, each.space, each.address, "")
-            made = gap(each.kind, key, each.space, said, each.address)
-            yield made._replace(owner_name=each.layout or None, nothing=opened is not None)
+    def _database(self, database: Database, carve: bool, distinct: Distinct) -> Iterator[FlatStack]:
+        opened = self._databases.open(database)
+        database_status = status(
+            database.status, Word.DATABASE_UNREADABLE if opened is None else opened.status
+        )
+        if database_status:
+            key = distinct.key(database.kind, database.space, database.address, "")
+            row = gap(database.kind, key, database.space, database_status, database.address)
+            yield row._replace(owner_name=database.layout or None, nothing=opened is not None)
         most, indexed = 0 if opened is None else opened.max_depth, 0
         for trace in opened.traces(carve) if opened is not None else ():
-            indexed += bool(trace.trace_index) or each.header is None
-            yield self._trace(each, trace, len(trace.frames) >= most, distinct)
-        missing = self._counted(each, opened) - indexed
+            indexed += bool(trace.trace_index) or database.header is None
+            yield self._trace(database, trace, len(trace.frames) >= most, distinct)
+        missing = self._counted(database, opened) - indexed
         if missing > 0 and opened is not None and _is_unread(opened):
-            said = status(Said(Word.TRACES_UNREADABLE, missing))
+            database_status = status(Said(Word.TRACES_UNREADABLE, missing))
             yield gap(
-                each.kind,
-                distinct.gap(each.kind, each.space, said, each.address),
-                each.space,
-                said,
-                each.address,
+                database.kind,
+                distinct.gap(database.kind, database.space, database_status, database.address),
+                database.space,
+                database_status,
+                database.address,
             )
 
     @staticmethod
-    def _counted(each: Database, opened: Optional[Opened]) -> int:
-        """Returns how many traces the database counts itself, 0 where that is not known."""
+    def _counted(database: Database, opened: Optional[Opened]) -> int:
+        """Returns the database's own count of its traces, 0 if unknown."""
         count = opened.trace_count if isinstance(opened, HeapLog) else None
-        if each.header is not None:
-            count = each.header.back_traces
+        if database.header is not None:
+            count = database.header.back_traces
         return 0 if count is None or count > MAX_COUNTED else count
 
-    def _trace(self, each: Database, trace: Trace, full: bool, distinct: Distinct) -> FlatStack:
-        space, kind, numbers = each.space, each.kind, (trace.trace_index or 0, trace.address)
+    def _trace(self, database: Database, trace: Trace, full: bool, distinct: Distinct) -> FlatStack:
+        space, kind, numbers = database.space, database.kind, (trace.trace_index or 0, trace.address)
         if trace.status:
-            key = distinct.key(kind, space, each.address, "", *numbers)
+            key = distinct.key(kind, space, database.address, "", *numbers)
         else:
-            # No two sound traces share an entry: most need not be remembered.
-            key = keys.trace_id(kind, space.eprocess, each.address, space.arch, "", *numbers)
+            # No two sound traces share an entry: most of their keys need not be stored.
+            key = keys.trace_id(kind, space.eprocess, database.address, space.arch, "", *numbers)
         freed = bool(trace.status & tracestatus.FREED)
         return FlatStack(
             kind,
             key,
             space,
-            each.address,
-            each.layout or None,
+            database.address,
+            database.layout or None,
             self._frames.of(space).stack(trace.frames, freed),
             tracestatus.of(trace.status),
             counted=1 if trace.trace_count is None else trace.trace_count,
@@ -148,7 +150,7 @@ def _is_unread(opened: Opened) -> bool:
 
 
 class HeapStacks:
-    """Who allocated heap blocks, and who made heaps and their segments.
+    """Lists the stacks that allocated heap blocks, and that created heaps and their segments.
 
     Args:
         frames: looks up frames
@@ -160,9 +162,9 @@ class HeapStacks:
         self._heaps = heaps
 
     def of_space(self, space: AddressSpace) -> Iterator[FlatStack]:
-        """Yields the stacks of one half of a process, and what stands for those that cannot be read.
+        """Yields the stacks of one half of a process, and rows for those that cannot be read.
 
-        A heap or segment that does not say who made it is there only if something is wrong with it.
+        A heap or segment without a recorded creator gets a row only if it is damaged.
         """
         contents, distinct = self._heaps.read(space), Distinct()
         if contents is None:
@@ -196,7 +198,7 @@ class HeapStacks:
         trace = group.trace or NO_STACK
         numbers: Tuple[int, ...] = ()
         if group.trace is not None:
-            # A trace within a block has no place of its own: its frames tell it from others.
+            # A trace within a block has no address of its own: only its frames distinguish it.
             numbers = trace.trace_index, trace.address or int(keys.digest(repr(trace.frames)), 16)
         words = (trace.kind or "none", "freed" if group.freed else "", text(group.status))
         unsized = group.unsized == group.allocations
@@ -217,7 +219,7 @@ class HeapStacks:
 
 
 class LockStacks:
-    """Who created locks.
+    """Lists the stacks that created locks.
 
     Args:
         frames: looks up frames
@@ -229,53 +231,53 @@ class LockStacks:
         self._locks = locks
 
     def of_space(self, space: AddressSpace) -> Iterator[FlatStack]:
-        """Yields the stacks that created the locks of an address space, and what stands for unreadable ones.
+        """Yields the stacks that created the locks of an address space, and rows for unreadable ones.
 
-        A lock of which no stack was recorded is not among them.
+        A lock without a recorded stack gets no row.
         """
         distinct = Distinct()
-        for each in self._locks.list_created(space):
-            if isinstance(each, LockGap):
-                yield gap(LOCK, distinct.gap(LOCK, space, each.status), space, each.status)
-            elif each.back_trace_index != 0 or each.creator_address:
-                yield self._lock(space, each, distinct)
+        for lock in self._locks.list_created(space):
+            if isinstance(lock, LockGap):
+                yield gap(LOCK, distinct.gap(LOCK, space, lock.status), space, lock.status)
+            elif lock.back_trace_index != 0 or lock.creator_address:
+                yield self._lock(space, lock, distinct)
 
-    def _lock(self, space: AddressSpace, each: Lock, distinct: Distinct) -> FlatStack:
-        addresses = each.stack.frames
-        address = each.debug_info if each.address is None else each.address
-        tids = _owners(each)
+    def _lock(self, space: AddressSpace, lock: Lock, distinct: Distinct) -> FlatStack:
+        addresses = lock.stack.frames
+        address = lock.debug_info if lock.address is None else lock.address
+        tids = _owners(lock)
         return FlatStack(
             LOCK,
-            distinct.key(LOCK, space, address or 0, "", each.back_trace_index or 0),
+            distinct.key(LOCK, space, address or 0, "", lock.back_trace_index or 0),
             space,
             address,
-            each.type,
-            self._frames.of(space).recorded(each.stack),
-            status(each.said, _owned(each, tids)),
+            lock.type,
+            self._frames.of(space).recorded(lock.stack),
+            status(lock.said, _owned(lock, tids)),
             tid=tids[0] if tids else None,
             more_tids=tids[1:],
             counted=1,
-            depth=len(addresses) if each.back_trace_index is not None or addresses else None,
-            hash=each.stack.hash,
-            full=each.stack.full,
+            depth=len(addresses) if lock.back_trace_index is not None or addresses else None,
+            hash=lock.stack.hash,
+            full=lock.stack.full,
         )
 
 
-def _owners(each: Lock) -> Tuple[int, ...]:
+def _owners(lock: Lock) -> Tuple[int, ...]:
     """Returns the IDs of the threads that own a lock, each once; an exclusive owner comes first."""
-    owners = [each.owner, *(owner.owner for owner in each.owners if owner.kind != WAITING)]
+    owners = [lock.owner, *(owner.owner for owner in lock.owners if owner.kind != WAITING)]
     return tuple(dict.fromkeys(owner.tid for owner in owners if owner is not None))
 
 
-def _owned(each: Lock, tids: Tuple[int, ...]) -> Status:
-    """Returns what the owners of a lock add to its status, if `tids` are their IDs."""
+def _owned(lock: Lock, tids: Tuple[int, ...]) -> Status:
+    """Returns the additions to a lock's status for its owners, whose IDs are `tids`."""
     several = Said(Word.OWNED_BY, members=tuple(map(str, tids[:MAX_OWNERS]))) if len(tids) > 1 else None
     more = Said(Word.MORE_OWNERS, len(tids) - MAX_OWNERS) if len(tids) > MAX_OWNERS else None
-    return status(*(owner.status for owner in each.owners), several, more)
+    return status(*(owner.status for owner in lock.owners), several, more)
 
 
 class HandleStacks:
-    """Who opened, closed and created handles.
+    """Lists the stacks that opened, closed and created handles.
 
     Args:
         image: the image
@@ -290,10 +292,10 @@ class HandleStacks:
         self._acting = ActingSpaces(image, self._natives)
 
     def list_stacks(self, pids: Collection[int] = ()) -> Iterator[FlatStack]:
-        """Yields the events of processes, and what stands for those that cannot be read.
+        """Yields the events of processes, and rows for those that cannot be read.
 
         Args:
-            pids: the processes wanted; all when empty
+            pids: PIDs to list; all when empty
         """
         for space in self._natives:
             if pids and space.pid not in pids:
@@ -331,7 +333,7 @@ class HandleStacks:
 
 
 class ObjectStacks:
-    """Who took and dropped references to traced objects.
+    """Lists the stacks that added and dropped references to traced objects.
 
     Args:
         image: the image
@@ -345,14 +347,14 @@ class ObjectStacks:
         self._objects = objects
 
     def list_stacks(self) -> Iterator[FlatStack]:
-        """Yields the events, and what stands for those that cannot be read."""
+        """Yields the events, and rows for those that cannot be read."""
         times: Dict[int, int] = {}
         of_none = distinct = Distinct()
         last = 0
         for event in self._objects.list_events():
             body = 0 if event.object is None else event.object.body
             if body != last:
-                # There may be millions of events: only those of one object are remembered at a time.
+                # There may be millions of events: only the keys of one object's are stored at a time.
                 last, times[body] = body, times.get(body, 0) + 1
                 distinct = Distinct(times[body]) if body else of_none
             yield self._flat(event, body, distinct)
@@ -380,10 +382,10 @@ class ObjectStacks:
 
 
 def _described(thing: Optional[ObjectInfo]) -> Optional[str]:
-    """Returns the type and the name of an object."""
+    """Returns the type and the name of an object as one text."""
     return None if thing is None else " ".join(filter(None, (thing.type, thing.name))) or None
 
 
 def _piece(words: str) -> str:
-    """Returns words as they stand in a TraceId."""
+    """Returns words in the form of a TraceId."""
     return words.replace(":", "").replace(",", "").replace(" ", "-")

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The options `--find` and `--unbacked`: which stacks are wanted, by the names of their frames."""
+"""The options `--find` and `--unbacked`: they select stacks by the names of their frames."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAMELESS = (
     *(Word.HEADERS_UNREADABLE, Word.EXPORTS_UNREADABLE, Word.EXPORTS_INCOMPLETE, Word.PAGE_TABLES_UNREADABLE),
     *(Word.VADS_INCOMPLETE, Word.MODULE_LIST_INCOMPLETE, Word.FILE_NAME_UNREADABLE),
 )
-"""Status of an address that might have another name if more of the image could be read."""
+"""Status of an address whose name might differ if more of the image could be read."""
 
 
 class Selection:
@@ -25,15 +25,16 @@ class Selection:
 
     Args:
         find: a glob for `Symbol` (case does not matter); None or empty selects all
-        unbacked: only stacks with a frame that no image, no mapped file and no other address space backs
+        unbacked: whether to select only stacks with a frame that no image, no mapped file and no other
+            address space backs
 
     Attributes:
-        find: as given, empty for none
-        wider: the glob that is tried besides: with any module where `find` names none, else empty
-        widened: whether a Symbol matched only that
-        everything: whether all stacks are wanted, so that no frame must be named to decide
-        doubtful: how many stacks were not taken although a frame may be what was asked for: it cannot be read
-            or, for `--find`, the names of its module cannot
+        find: the glob of `--find`; empty for none
+        wider: the glob that is tried in addition: `find` with any module where it names none, else empty
+        widened: whether a Symbol matched only `wider`
+        everything: whether all stacks are selected, so that no frame need be named
+        doubtful: number of stacks left out although a frame may match: its address, or for `--find` the names
+            of its module, cannot be read
     """
 
     def __init__(self, find: Optional[str] = None, unbacked: bool = False) -> None:
@@ -48,14 +49,16 @@ class Selection:
             self._judges.append(self._finds)
         if unbacked:
             self._judges.append(_is_unbacked)
-        # Each frame is judged once: stacks share most of theirs.
+        # Each frame is judged once: stacks share most of their frames.
         self._verdicts = Memo(self._judge, MAX_FRAMES)
         self._nothing = (False,) * len(self._judges)
         self.everything = not self._judges
 
     def takes(self, frames: Iterable[NamedFrame]) -> bool:
-        """Returns whether a stack is wanted, by its frames; one that cannot be judged is counted, not
-        taken."""
+        """Returns whether a stack is selected, by its frames.
+
+        A stack that cannot be judged is counted in `doubtful` and not selected.
+        """
         if self.everything:
             return True
         return self._takes(set(map(self._verdicts.__getitem__, frames)))
@@ -63,31 +66,33 @@ class Selection:
     def by_addresses(
         self, look_up: Callable[[Optional[int]], NamedFrame]
     ) -> Callable[[Iterable[Optional[int]]], bool]:
-        """Returns what does the same as `takes` with the addresses of a stack, without a list of its frames.
+        """Returns a function like `takes` for the addresses of a stack, which builds no list of frames.
 
         Args:
-            look_up: returns the frame of an address
+            look_up: function that returns the frame of an address
         """
         verdicts: Memo[Optional[int], Tuple[Optional[bool], ...]]
         verdicts = Memo(lambda address: self._verdicts[look_up(address)], MAX_FRAMES)
         return lambda addresses: self._takes(set(map(verdicts.__getitem__, addresses)))
 
-    def _takes(self, found: Set[Tuple[Optional[bool], ...]]) -> bool:
-        """Returns whether a stack whose frames have some verdicts is wanted."""
-        if len(found) == 1 and self._nothing in found:
+    def _takes(self, verdicts: Set[Tuple[Optional[bool], ...]]) -> bool:
+        """Returns whether a stack is selected, by the different verdicts on its frames."""
+        if len(verdicts) == 1 and self._nothing in verdicts:
             return False
-        missed = [number for number in range(len(self._judges)) if not any(each[number] for each in found)]
-        if missed and all(any(each[number] is None for each in found) for number in missed):
+        unmatched = [
+            number for number in range(len(self._judges)) if not any(verdict[number] for verdict in verdicts)
+        ]
+        if unmatched and all(any(verdict[number] is None for verdict in verdicts) for number in unmatched):
             self.doubtful += 1
-        return not missed
+        return not unmatched
 
     def takes_gap(self) -> bool:
-        """Returns whether to show what stands for stacks that cannot be read; otherwise that is counted."""
+        """Returns whether to show rows for unreadable stacks; a hidden row counts as doubtful."""
         self.doubtful += not self.everything
         return self.everything
 
     def _judge(self, frame: NamedFrame) -> Tuple[Optional[bool], ...]:
-        """Tells for each option whether a frame is what it asks for, None if that is not known."""
+        """Returns for each option whether a frame matches it, None if that is unknown."""
         verdict = tuple(judge(frame) for judge in self._judges)
         return self._nothing if verdict == self._nothing else verdict
 

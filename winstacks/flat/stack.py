@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""A stack as the flat tables have it, whoever remembered it."""
+"""One stack as a record of the flat tables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .decode.keys import StackKeys
 from .frames import UNCERTAIN, NamedFrame
 
 _NOTHING_THERE = (Word.IN_USER_MODE, Word.IN_32_BIT_CODE, Word.UNTRACED)
-"""A stack without frames that says this has none."""
+"""Status words of a thread or half of a process that has no stack of this kind."""
 
 _FRAMES_MISSING = (
     *(Word.UNREADABLE, Word.RUNNING, Word.NO_SWITCH_FRAME, Word.NO_SAVED_REGISTERS, Word.CODE_UNREADABLE),
@@ -34,7 +34,7 @@ _FRAMES_MISSING = (
     *(Word.FRAME_REGISTER_UNKNOWN, Word.FRAME_POINTER_UNKNOWN, Word.FRAME_POINTER_IMPLAUSIBLE),
     *(Word.FRAME_POINTER_UNSURE, Word.DISPATCHER, Word.CYCLE, Word.TOO_MANY_FRAMES, Word.DEPTH, Word.ADDRESS),
 )
-"""What a stack says of which frames are missing, or may be."""
+"""Status words for frames that are missing, or may be."""
 
 _LOST = (
     *(Word.UNREADABLE, Word.PARTLY_UNREADABLE, Word.STACK_UNREADABLE, Word.CODE_UNREADABLE),
@@ -42,13 +42,13 @@ _LOST = (
     *(Word.NOT_A_THREAD, Word.NOT_A_TRAP_FRAME, Word.NOT_A_CONTEXT, Word.STACK_LIMITS_UNUSABLE),
     *(Word.PAGE_TABLES_UNREADABLE, Word.CYCLE, Word.DEPTH, Word.NO_DATABASE, Word.NO_SUCH_INDEX),
 )
-"""What says that frames were there, and are not in the image or cannot be told."""
+"""Status words for frames that existed, and are not in the image or cannot be decoded."""
 
 _NUMBERS = (Word.EVENTS_UNREADABLE, Word.OBJECT_HEADERS_UNREADABLE, Word.TRACES_UNREADABLE)
-"""Words whose number is that of stacks."""
+"""Status words whose number counts stacks."""
 
 _AS_EXPECTED = (Word.TERMINATED, Word.NOT_READ_YET, Word.NO_POINTER)
-"""What a row says that stands for no stack, where nothing was lost."""
+"""Status words of a row without a stack, where nothing was lost."""
 
 _LETTERS = re.compile(r"\w+")
 
@@ -56,29 +56,30 @@ _unbacked, _shown, _part, _address = map(attrgetter, ("unbacked", "shown", "deta
 
 
 class FlatStack(NamedTuple):
-    """A stack, or what stands for stacks that cannot be read. Addresses are canonical.
+    """A stack, or a row for stacks that cannot be read. Addresses are canonical.
 
     Attributes:
-        kind: who remembered it, of `words.KINDS`
-        trace_id: its key in the image
-        space: the address space to which it belongs; the addresses may be of another one (see `handles`)
-        owner: the thread, database, heap, lock or object; the handle. None where there is none, or not one
-        owner_name: what that is, as `OwnerName` has it
-        frames: innermost first
-        status: what is wrong with it
-        walked: how each frame was found, in the same order; empty where the addresses were recorded
+        kind: source of the stack, a word of `words.KINDS`
+        trace_id: key of the stack in the image
+        space: address space to which the stack belongs; the addresses may be of another one (see `handles`)
+        owner: address of the thread, database, heap, lock or object, or the handle; None if there is no
+            owner, or several
+        owner_name: name or kind of the owner, for `OwnerName`
+        frames: named addresses, innermost first
+        status: status of the stack
+        walked: frames as the walk found them, in the same order; empty for recorded addresses
         thread: the thread whose stack it is
-        tid: of that, of the owner of a lock, or of who did what an event says
-        event: what was done with a handle or an object
-        counted: how often it is there; None for a row that is no stack
+        tid: TID of the thread, of the lock's owner, or of the thread that caused the event
+        event: operation on a handle or an object
+        counted: number of occurrences; None for a row without a stack
         size: bytes of the heap blocks that are counted
-        depth: number of return addresses as stored; None where it is not known
-        hash: BackTraceHash; None where it is not known
-        nothing: there is no stack, and none was to be expected
+        depth: number of return addresses as stored; None if unknown
+        hash: BackTraceHash; None if unknown
+        nothing: whether there is no stack and none was to be expected
         more_tids: the other owners of a lock
-        full: there are as many frames as Windows records: outer ones may be missing
-        acting: the address space that names the frames, where that may be another one
-        entry: the registers of user mode with which a thread's stack begins
+        full: whether there are as many frames as Windows records: outer ones may be missing
+        acting: address space that names the frames, if it may differ from `space`
+        entry: user-mode registers with which a thread's stack begins
     """
 
     kind: str
@@ -104,17 +105,17 @@ class FlatStack(NamedTuple):
 
     @property
     def tids(self) -> Tuple[int, ...]:
-        """All threads of which `tid` is the first."""
+        """All thread IDs, beginning with `tid`."""
         return () if self.tid is None else (self.tid, *self.more_tids)
 
     @property
     def guessed(self) -> int:
-        """How many frames are a guess, or were found by way of one."""
+        """The number of frames that are a guess, or were found through a guess."""
         return sum(not frame.sure for frame in self.walked)
 
     @property
     def unbacked(self) -> Optional[int]:
-        """How many frames are what `--unbacked` looks for; None without frames."""
+        """The number of frames that `--unbacked` looks for; None without frames."""
         return sum(map(_unbacked, self.frames)) if self.frames else None
 
     @property
@@ -123,7 +124,10 @@ class FlatStack(NamedTuple):
         return STACK_SEPARATOR.join(map(_shown, self.frames)) if self.frames else None
 
     def modules(self, made: Optional[StackKeys]) -> Optional[str]:
-        """Returns the column Modules. All frames of a recorded stack are in its keys, which `made` are."""
+        """Returns the column Modules.
+
+        All frames of a recorded stack are part of its keys (`made`), which then hold the text.
+        """
         if made is not None and not self.walked:
             return made.text
         return keys.merged(map(_part, self.frames)) if self.frames else None
@@ -137,32 +141,32 @@ class FlatStack(NamedTuple):
 
     @property
     def lost(self) -> bool:
-        """Whether stacks are known to have been there and cannot be shown, or not to their ends."""
+        """Whether stacks are known to have existed and cannot be shown, or not completely."""
         if self.nothing or says(self.status, *_AS_EXPECTED):
             return False
         return self.counted is None or (self.incomplete and says(self.status, *_LOST))
 
     @property
     def missing(self) -> int:
-        """For how many stacks a row stands that are not in the image, as far as counts tell: at least one."""
-        counted = (each.number or 0 for each in self.status if each.word in _NUMBERS and self.counted is None)
+        """The number of missing stacks for which the row stands, by their counts: at least one."""
+        counted = (item.number or 0 for item in self.status if item.word in _NUMBERS and self.counted is None)
         return max(sum(counted), 1)
 
     @property
     def doubts(self) -> Status:
-        """What makes the name of a frame uncertain: lists of modules or VADs that are not whole."""
+        """Status words that make the name of a frame uncertain: lists of modules or VADs are incomplete."""
         named = (frame.name.status for frame in self.frames if frame.name is not None)
         return status(*(said for each in named for said in each if said in UNCERTAIN))
 
     def keys(self) -> Optional[StackKeys]:
         """Returns the keys; None if no frame is left for them.
 
-        Where a thread was interrupted is chance, and no part of its keys; where it crashed is what a small
-        kernel dump is about.
+        The keys leave out frame 0 of an interrupted thread, because it is arbitrary; they keep it where the
+        thread crashed, because a small kernel dump is about that frame.
         """
         if not self.walked:
             return keys.of(list(map(_part, self.frames)), incomplete=self.incomplete)
-        crashed = self.thread is not None and any(each.kernel for each in self.thread.contexts)
+        crashed = self.thread is not None and any(context.kernel for context in self.thread.contexts)
         pairs = zip(self.frames, self.walked)
         parts = [
             frame.details.part
@@ -173,16 +177,16 @@ class FlatStack(NamedTuple):
 
 
 class FlatWanted(NamedTuple):
-    """Which stacks are wanted; empty collections want all.
+    """The filter of stacks; an empty collection selects all.
 
     Attributes:
-        kinds: of `words.KINDS`
-        pids: the processes; 0 is the kernel
-        tids: the threads: of these are stacks, and what has one of them
-        carve: freed and orphan entries, and databases to which no pointer leads, too
-        scan_stacks: stacks from trap frames that only a scan of the kernel stacks finds, too
-        scan_threads: threads that only a pool scan finds, too
-        processors: stacks of processors that were idle, too
+        kinds: words of `words.KINDS`
+        pids: PIDs; 0 is the kernel
+        tids: TIDs: selects the threads' own stacks, and recorded stacks with one of the TIDs
+        carve: whether to add freed and orphan entries, and databases to which no pointer leads
+        scan_stacks: whether to add stacks from trap frames that only a scan of the kernel stacks finds
+        scan_threads: whether to add threads that only a pool scan finds
+        processors: whether to add stacks of idle processors
     """
 
     kinds: Collection[str] = ()
@@ -194,19 +198,19 @@ class FlatWanted(NamedTuple):
     processors: bool = False
 
     def has(self, *kinds: str) -> bool:
-        """Returns whether one of several kinds is wanted."""
+        """Returns whether any of several kinds is selected."""
         return not self.kinds or any(kind in self.kinds for kind in kinds)
 
     def takes(self, stack: FlatStack) -> bool:
-        """Returns whether a stack is of a wanted kind and thread."""
+        """Returns whether the kind and thread of a stack are selected."""
         return self.has(stack.kind) and (not self.tids or any(tid in self.tids for tid in stack.tids))
 
 
 class Distinct:
-    """Numbers the few stacks that nothing in the image tells apart, so that no two keys are equal.
+    """Makes TraceIds, and numbers the few stacks with equal ones, so that no two keys are equal.
 
     Args:
-        time: how often the owner of the stacks has been met, this time included
+        time: number of times that the owner of the stacks has been met, including this one
     """
 
     def __init__(self, time: int = 1) -> None:
@@ -215,35 +219,35 @@ class Distinct:
 
     def key(self, kind: str, space: AddressSpace, owner: int, piece: str, *numbers: int) -> str:
         """Returns a TraceId that was not returned before."""
-        made = keys.trace_id(kind, space.eprocess, owner, space.arch, piece, *numbers) + self._again
-        count = self._seen[made] = self._seen.get(made, 0) + 1
-        return made if count == 1 else f"{made}~{count}"
+        trace_id = keys.trace_id(kind, space.eprocess, owner, space.arch, piece, *numbers) + self._again
+        count = self._seen[trace_id] = self._seen.get(trace_id, 0) + 1
+        return trace_id if count == 1 else f"{trace_id}~{count}"
 
     def gap(self, kind: str, space: AddressSpace, said: Status, owner: int = 0, *numbers: int) -> str:
-        """Returns a TraceId for a row that is no stack; the arguments are those of `key`.
+        """Returns a TraceId for a row without a stack; `key` has the other arguments.
 
         Args:
-            said: what the row says: its words are the piece, its numbers come last
+            said: status of the row: its words become the piece, its numbers come last
         """
-        own = status(*(each for each in said if each not in space.remark)) or said
-        said_numbers = (each.number for each in own if each.number is not None)
-        return self.key(kind, space, owner, _piece(own), *numbers, *said_numbers)
+        row_status = status(*(item for item in said if item not in space.remark)) or said
+        said_numbers = (item.number for item in row_status if item.number is not None)
+        return self.key(kind, space, owner, _piece(row_status), *numbers, *said_numbers)
 
 
 def _piece(said: Status) -> str:
-    """Returns the words of a status as they stand in a TraceId."""
+    """Returns the words of a status in the form of a TraceId."""
     words = (each.word.value.format("", members="") for each in said)
     return ".".join("-".join(_LETTERS.findall(each)) for each in words)
 
 
 def gap(kind: str, key: str, space: AddressSpace, said: Status, owner: Optional[int] = None) -> FlatStack:
-    """Returns what stands for stacks that cannot be listed: it has no Count.
+    """Returns a row for stacks that cannot be listed: it has no Count.
 
     Args:
-        kind: theirs
-        key: a TraceId
-        space: where they are
-        said: why they cannot be read
-        owner: whose they are, None if that is not known
+        kind: kind of the stacks
+        key: TraceId of the row
+        space: address space of the stacks
+        said: reason why they cannot be read
+        owner: address of their owner, None if unknown
     """
     return FlatStack(kind, key, space, owner, None, (), said)

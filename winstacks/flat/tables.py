@@ -1,11 +1,11 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Rows of the flat tables in plain values of Python.
+"""Converts stacks to rows of the flat tables, in plain Python values.
 
 tables = FlatTables(image)
 tables.trace(stack)             # a value for each column of `columns.tables.TRACES`, None where there is none
-tables.frames(stack)            # the same for each of its frames, by `FRAMES`
-image_values(facts)             # the same for what the image is, by `IMAGE`
+tables.frames(stack)            # the same for each frame of the stack, by `FRAMES`
+image_values(facts)             # the same for the facts about the image, by `IMAGE`
 json_line(TRACES, tables.trace(stack))
 """
 
@@ -31,13 +31,13 @@ from .stack import FlatStack
 Values = Tuple[object, ...]
 
 FRAME = [column.name for column in FRAMES].index("Frame")
-"""The place of the column Frame: those before it are the same in all frames of a stack."""
+"""Index of the column Frame: the columns before it are equal for all frames of a stack."""
 
 _Time = Optional[datetime.datetime]
 
 
 class FlatTables:
-    """Makes the rows.
+    """Converts stacks and their frames to rows.
 
     Args:
         image: the image
@@ -87,7 +87,7 @@ class FlatTables:
         )
 
     def key(self, stack: FlatStack) -> Values:
-        """Returns what the rows of the frames of a stack begin with: the columns before Frame."""
+        """Returns the values that the rows of a stack's frames have in common: the columns before Frame."""
         return (self._image_id, SCHEMA, stack.trace_id, stack.space.pid, stack.space.arch)
 
     def frames(self, stack: FlatStack) -> Iterator[Values]:
@@ -98,11 +98,11 @@ class FlatTables:
             yield (*key, number, *self.frame(frame, walked))
 
     def frame(self, frame: NamedFrame, walked: Optional[Frame] = None) -> Values:
-        """Returns the columns behind Frame.
+        """Returns the columns after Frame.
 
         Args:
-            frame: what is known of the address
-            walked: how it was found; None where Windows recorded it
+            frame: the named address
+            walked: how the walk found the frame; None for a recorded stack
         """
         name, details = frame.name, frame.details
         unsure = None if walked is None or walked.sure else Word.UNSURE
@@ -125,7 +125,7 @@ class FlatTables:
         )
 
     def frame_lines(self, stack: FlatStack) -> List[str]:
-        """Returns the lines of JSON of the frames of a stack."""
+        """Returns the frames of a stack as lines of JSON."""
         if stack.walked:
             return [json_line(FRAMES, values) for values in self.frames(stack)]
         begin = json_line(FRAMES[:FRAME], self.key(stack))[: -len("}\n")]
@@ -136,14 +136,14 @@ class FlatTables:
         return json_line(FRAMES[FRAME + 1 :], self.frame(frame))[len("{") :]
 
     def _process(self, eprocess: int) -> Tuple[Optional[int], _Time]:
-        """Returns what ProcessOffset and ProcessCreateTime say of a process."""
+        """Returns ProcessOffset and ProcessCreateTime of a process."""
         created = create_time(self._image, eprocess)
         offset = self._image.machine.masked(eprocess) if eprocess else None
         return offset, None if created is None else moment(created)
 
 
 def image_values(facts: ImageFacts) -> Values:
-    """Returns the row of what an image is, in the order of IMAGE."""
+    """Returns the row of the facts about an image, in the order of IMAGE."""
     return tuple(map(_of_image, IMAGE, facts))
 
 
@@ -156,13 +156,13 @@ def _of_image(column: Column, value: Any) -> object:
 
 
 def json_line(columns: Sequence[Column], values: Values) -> str:
-    """Returns a row as a line of JSON, with its line feed, as Volatility's renderer writes its values."""
+    """Returns a row as a line of JSON with its line feed, in the format of Volatility's JSON renderer."""
     row: Dict[str, object] = {column.name: value for column, value in zip(columns, values)}
     return json.dumps(row, default=_json) + "\n"
 
 
 def _json(value: object) -> object:
-    """Returns what JSON has for a value that it does not know."""
+    """Returns the JSON value for an object that the json module cannot serialise."""
     if isinstance(value, datetime.datetime):
         return value.isoformat()
     raise TypeError(f"{type(value).__name__} has no form in JSON")

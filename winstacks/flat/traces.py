@@ -1,14 +1,14 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Every stack of an image, whoever remembered it.
+"""Lists every stack of an image, walked or recorded by Windows.
 
     symbolizer = Symbolizer(image)
     for stack in FlatTraces(symbolizer).list_stacks(FlatWanted(kinds=("std", "lock"))): ...
 
-The stacks come kind by kind, and of one kind process by process. None is kept.
+The stacks are listed by kind, and within a kind by process. None is stored.
 
-Of the flat tables only processes and threads have a time, that of their start: `started` yields these. A
-thread has a line for each of its stacks, because the TraceId in it is the key of `windows.traces`.
+Of the things in the flat tables only processes and threads have a time, their start: `started` yields them. A
+thread has a line for each of its stacks, because the TraceId in the line is the key of `windows.traces`.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from .stack import Distinct, FlatStack, FlatWanted, gap
 EVERYTHING = FlatWanted()
 
 _LEFT_OVER = "trap"
-"""The piece in the TraceId of a stack that begins at a trap frame which only a scan found."""
+"""Part of the TraceId of a stack that begins at a trap frame found only by a scan."""
 
 
 class FlatTraces:
     """Lists the stacks of an image.
 
     Args:
-        symbolizer: knows the modules of every address space
+        symbolizer: names addresses, and has the modules of every address space
     """
 
     def __init__(self, symbolizer: Symbolizer) -> None:
@@ -59,14 +59,14 @@ class FlatTraces:
     def list_stacks(
         self, wanted: FlatWanted = EVERYTHING, totals: Optional[Totals] = None
     ) -> Iterator[FlatStack]:
-        """Yields the stacks that are wanted, and what stands for those that cannot be read.
+        """Yields the requested stacks, and a row for those that cannot be read.
 
         Args:
-            wanted: which
+            wanted: filter of the stacks
             totals: counts threads, their stacks, and databases
 
         Raises:
-            tables.MissingTableError: when one of our symbol tables is missing
+            tables.MissingTableError: if a symbol table of this library is missing
         """
         totals = totals or Totals()
         for stack in self._listed(wanted, totals):
@@ -76,25 +76,27 @@ class FlatTraces:
 
     @staticmethod
     def _count(stack: FlatStack, totals: Totals) -> None:
-        """Counts a stack, or those for which a row stands."""
+        """Counts a stack, or the missing stacks for which its row stands."""
         lost = stack.lost
         if lost or stack.frames:
             totals.saw(stack.kind, not lost, stack.missing if lost else 0)
         if stack.status:
             process = stack.space.eprocess, stack.space.arch
-            own = [each for each in stack.status if each not in stack.space.remark + stack.space.status]
-            totals.lacks((stack.kind, process, stack.owner or stack.trace_id), status(*own))
+            own_status = [
+                item for item in stack.status if item not in stack.space.remark + stack.space.status
+            ]
+            totals.lacks((stack.kind, process, stack.owner or stack.trace_id), status(*own_status))
             totals.lacks(process, status(stack.space.remark, stack.space.status))
 
     def _listed(self, wanted: FlatWanted, totals: Totals) -> Iterator[FlatStack]:
-        """Yields the stacks of all kinds. What the kernel's symbols lack costs the kinds that need it."""
+        """Yields the stacks of all kinds. A missing kernel symbol costs only the kinds that need it."""
         possible = self._image.possible
         if wanted.has(*THREAD_KINDS):
             totals.walked_threads = True
             yield from possible(self._of_threads(wanted, totals))
         if self._image.threads_only:
             return
-        # Neither traces of databases nor those of heaps and objects say which thread left them.
+        # Traces of databases, heaps and objects do not record the thread that left them.
         if not wanted.tids and wanted.has(STD, HEAPLOG):
             totals.walked_databases = True
             yield from possible(self._of_databases(wanted, totals))
@@ -110,7 +112,7 @@ class FlatTraces:
         if traced and (not wanted.pids or KERNEL_PID in wanted.pids):
             yield from possible(self._of_objects())
 
-    # Each of these makes what it needs itself, so that what that lacks costs only its own stacks.
+    # Each of these methods creates the readers it needs, so that a missing symbol costs only its own stacks.
     def _of_threads(self, wanted: FlatWanted, totals: Totals) -> Iterator[FlatStack]:
         threads = ThreadStacks(self._symbolizer, self._frames, self._lister)
         lost = Distinct()
@@ -119,7 +121,7 @@ class FlatTraces:
             if thread.space != unread and thread.wow64 is None and self._image.machine is Machine.AMD64:
                 unread = thread.space
                 if says(unread.remark, Word.PROCESS_UNREADABLE):
-                    # Whether it has a 32-bit half is not known, either.
+                    # Whether the process has a 32-bit half is unknown, too.
                     yield gap(WOW64, lost.gap(WOW64, unread, unread.remark), unread, unread.remark)
             totals.threads += thread.ethread != 0 or thread.tid is not None
             yield from self._counted(threads.of_thread(thread, wanted.scan_stacks), wanted, totals)
@@ -145,7 +147,7 @@ class FlatTraces:
 
     @staticmethod
     def _counted(stacks: Iterator[FlatStack], wanted: FlatWanted, totals: Totals) -> Iterator[FlatStack]:
-        """Counts the stacks of a thread that are wanted."""
+        """Counts the requested stacks of a thread."""
         for stack in stacks:
             if wanted.takes(stack) and stack.counted is not None:
                 totals.stack(stack.incomplete)
@@ -154,7 +156,7 @@ class FlatTraces:
     def _spaces(self, wanted: FlatWanted) -> Iterator[AddressSpace]:
         return AddressSpaces.list_spaces(self._image, wanted.pids)
 
-    # Made once: who lists a large image part by part asks many times.
+    # Cached: a caller that lists a large image in parts asks many times.
     @functools.cached_property
     def _lister(self) -> StackLister:
         return StackLister(self._image, self._symbolizer)
@@ -172,9 +174,9 @@ class ThreadStacks:
     """Walks the stacks of threads.
 
     Args:
-        symbolizer: knows the modules of every address space
-        frames: looks up their frames
-        lister: walks them
+        symbolizer: names addresses, and has the modules of every address space
+        frames: looks up the frames of the stacks
+        lister: walks the stacks of a thread
     """
 
     def __init__(self, symbolizer: Symbolizer, frames: NamedFrames, lister: StackLister) -> None:
@@ -184,7 +186,7 @@ class ThreadStacks:
         self._distinct = Distinct()
 
     def list_threads(self, wanted: FlatWanted) -> Iterator[Thread]:
-        """Yields the threads that are wanted, process by process, and what stands for damaged lists."""
+        """Yields the requested threads by process, and a row for each damaged list."""
         yield from Threads.list_threads(self._image, wanted.pids, None, wanted.tids, wanted.scan_threads)
         if wanted.processors and not wanted.tids and (not wanted.pids or KERNEL_PID in wanted.pids):
             yield from self._image.service(threads).list_idle()
@@ -194,12 +196,12 @@ class ThreadStacks:
 
         Args:
             thread: the thread
-            scan: those from trap frames that only a scan of its kernel stacks finds, too
+            scan: whether to add the stacks from trap frames found only by a scan of the kernel stacks
         """
         if thread.unusable and not thread.ethread:
             yield from self._gaps(thread, KERNEL)
             return
-        # What only a scan of physical memory found has no address, and may be there twice.
+        # A thread found only by a scan of physical memory has no address, and may be found twice.
         distinct = Distinct() if thread.ethread else self._distinct
         for stack in self._lister.of_thread(thread):
             place = stack.frames[0].sp if stack.frames else 0
@@ -207,35 +209,35 @@ class ThreadStacks:
         if thread.unusable:
             yield from self._gaps(thread)
         for trap_frame, stack in self._lister.left_over(thread) if scan else ():
-            made = self._flat(stack, distinct, _LEFT_OVER, trap_frame)
-            yield made._replace(status=status(made.status, Word.STALE))
+            record = self._flat(stack, distinct, _LEFT_OVER, trap_frame)
+            yield record._replace(status=status(record.status, Word.STALE))
 
     def _gaps(self, thread: Thread, *kinds: str) -> Iterator[FlatStack]:
-        """Yields what stands for the stacks of a thread, or of threads, that cannot be read.
+        """Yields rows for the stacks of a thread, or of several threads, that cannot be read.
 
         Args:
             thread: the thread, or the row that stands for a list
-            kinds: those that are named besides those of user mode
+            kinds: kinds of stacks to report in addition to user-mode stacks
         """
         space = thread.space
         halves = [(USER, space)] if space.pid != SYSTEM_PID else []
         if space.kernel and self._image.machine is Machine.AMD64:
-            # It stands for the list of processes: what kinds of stacks these had is not known.
+            # The row stands for the process list: which kinds of stacks its processes had is unknown.
             halves.append((WOW64, space))
         halves += [(WOW64, thread.wow64)] if thread.wow64 is not None else []
         for kind, half in (*((kind, space) for kind in kinds), *halves):
             key = self._distinct.gap(kind, half, thread.status, thread.ethread)
-            made = gap(kind, key, half, thread.status, thread.ethread or None)
-            yield made._replace(thread=thread if thread.ethread else None, tid=thread.tid)
+            row = gap(kind, key, half, thread.status, thread.ethread or None)
+            yield row._replace(thread=thread if thread.ethread else None, tid=thread.tid)
 
     def _flat(self, stack: CallStack, distinct: Distinct, piece: str, place: int) -> FlatStack:
-        """Returns a stack.
+        """Converts a walked stack.
 
         Args:
-            stack: as it was walked
-            distinct: makes the keys of the thread's stacks
-            piece: which of these it is
-            place: where it begins: the stack pointer of the innermost frame, or the trap frame
+            stack: the walked stack
+            distinct: makes the TraceIds of the thread's stacks
+            piece: part of the thread's stack, as in the TraceId
+            place: start of the stack: stack pointer of the innermost frame, or address of the trap frame
         """
         thread, kind = stack.thread, stack.part.split()[0]
         addresses = stack.return_addresses
@@ -244,10 +246,10 @@ class ThreadStacks:
         first = len(stack.frames) - len(addresses)
         unsure = any(not frame.sure for frame in stack.frames)
         hash_unsure = any(not frame.sure for frame in stack.frames[first:])
-        known = () if thread.ethread else (thread.tid or 0, thread.kernel_stack or 0)
+        numbers = () if thread.ethread else (thread.tid or 0, thread.kernel_stack or 0)
         return FlatStack(
             kind,
-            distinct.key(kind, stack.space, thread.ethread, piece, place, *known),
+            distinct.key(kind, stack.space, thread.ethread, piece, place, *numbers),
             stack.space,
             owner=thread.ethread or None,
             owner_name=None,
@@ -268,10 +270,10 @@ class ThreadStacks:
 
 
 class Started(NamedTuple):
-    """A process or a stack of a thread.
+    """The start of a process or thread, for one of the thread's stacks.
 
     Attributes:
-        description: what was started, with its keys; no two are equal
+        description: text that names the process or thread with its keys; no two are equal
         time: a FILETIME, None if it cannot be read
     """
 
@@ -285,34 +287,34 @@ def started(
     offset: Optional[int] = None,
     tids: Optional[Collection[int]] = None,
 ) -> Iterator[Started]:
-    """Yields processes, and the stacks of their threads.
+    """Yields the starts of processes and threads, a thread once for each of its stacks.
 
     Args:
         symbolizer: names the addresses at which threads were started
-        pids: the processes wanted; all when None or empty
-        offset: an _EPROCESS that no list holds: only it and its threads
-        tids: the threads wanted, without any process; all when None or empty
+        pids: PIDs to list; all when None or empty
+        offset: address of an _EPROCESS that no list holds: only this process and its threads are listed
+        tids: TIDs to list, without any process; all when None or empty
     """
     image = symbolizer.image
     for process in () if tids else processes(image, pids, offset):
         space = process.space
         address = image.machine.masked(space.eprocess)
-        said = f"Process started: PID {space.pid} {space.process}, _EPROCESS {address:#x}"
-        yield Started(said, create_time(image, space.eprocess))
+        description = f"Process started: PID {space.pid} {space.process}, _EPROCESS {address:#x}"
+        yield Started(description, create_time(image, space.eprocess))
     stacks = ThreadStacks(symbolizer, NamedFrames(symbolizer), StackLister(image, symbolizer))
     for thread in Threads.list_threads(image, pids, offset, tids):
         if thread.unusable:
             continue
-        said = f"Thread started: {_thread(symbolizer, thread)}"
+        description = f"Thread started: {_thread(symbolizer, thread)}"
         for stack in stacks.of_thread(thread):
-            yield Started(f"{said}, TraceId {stack.trace_id}", thread.create_time)
+            yield Started(f"{description}, TraceId {stack.trace_id}", thread.create_time)
 
 
 def _thread(symbolizer: Symbolizer, thread: Thread) -> str:
-    """Returns what a thread is, in words."""
+    """Returns the description of a thread: its process, TID and start address."""
     space, start = thread.space, thread.win32_start_address or thread.start_address
-    known = "unreadable" if thread.tid is None else str(thread.tid)
-    words = f"PID {space.pid} {space.process}, TID {known}"
+    tid = "unreadable" if thread.tid is None else str(thread.tid)
+    words = f"PID {space.pid} {space.process}, TID {tid}"
     if start is None:
         return words
     return f"{words}, at {symbolizer.names(space).name(start, return_address=False).symbol}"

@@ -2,9 +2,9 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """The critical sections of a process. Each half of a WoW64 process has a list of its own.
 
-Its head is ntdll!RtlCriticalSectionList. If Volatility has ntdll's PDB, the symbol gives its address.
-Otherwise ntdll's writable data is searched for a LIST_ENTRY next to debug information that proves itself. If
-that fails, the sections to which the PEB points lead to the list.
+The head of the list is ntdll!RtlCriticalSectionList. If Volatility has ntdll's PDB, the symbol gives its
+address. Otherwise ntdll's writable data is searched for a LIST_ENTRY linked with debug information that
+proves itself. If that fails, the sections to which the PEB points lead to the list.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ PEB_LOCKS = ("FastPebLock", "LoaderLock")
 """Members of the PEB that point to a critical section."""
 
 MAX_STEPS = 0x1000
-"""How far the links of a list with a damaged head are followed to see whether they come back."""
+"""The most links of a list with a damaged head that are followed to see whether they return to it."""
 
 MAX_TRIES = 0x4000
 """The most places in ntdll's data that are tried. A real ntdll has a few hundred that look like a list."""
 
 MAX_LISTS = 16
-"""The most lists of a process that are shown; it has one, unless it forged others."""
+"""The most lists of a process that are shown; a process has one, unless it forged others."""
 
 _NO_POINTER = 0xFFFF
 """The first 64 KB of a process are never mapped."""
@@ -54,7 +54,7 @@ _NO_POINTER = 0xFFFF
 class SectionPair(NamedTuple):
     """Debug information and its critical section (None if it cannot be read).
 
-    `proven` tells whether the two point to each other.
+    `proven`: whether the two point to each other.
     """
 
     debug: DebugInfo
@@ -63,11 +63,11 @@ class SectionPair(NamedTuple):
 
 
 class SectionList(NamedTuple):
-    """A node of the list from which it can be walked.
+    """A node from which a list can be walked.
 
     If `is_head`, the node is the head of the list. Otherwise it belongs to a lock, and the head is one of the
-    nodes in ntdll that do not prove to belong to a lock. If `is_real`, a lock of the PEB is on the list, or
-    nothing speaks against it.
+    nodes in ntdll that prove to belong to no lock. If `is_real`, a lock of the PEB is on the list, or nothing
+    contradicts the list.
     """
 
     link: int
@@ -88,8 +88,8 @@ class SectionMemory:
     Args:
         image: the image
         space: one half of a process
-        wide_indices: tells of a space whether its traces have indices of more than 16 bits, None if nothing
-            tells: then the high part is not read
+        wide_indices: function that returns whether the traces of a space have indices of more than 16 bits,
+            None if unknown: then the high part is not read
 
     Attributes:
         layout: the layout of the structures
@@ -99,8 +99,8 @@ class SectionMemory:
 
     def __init__(self, image: Image, space: AddressSpace, wide_indices: WideIndices = _unknown) -> None:
         memory, types = image.memory(space), user_types(image, space)
-        # The kernel's symbols describe the native form; the 32-bit one changed in the same version, Vista. So
-        # did the database of the process, which tells where no kernel is.
+        # The kernel's symbols describe the native form; the 32-bit form changed in the same version, Vista.
+        # The process's database changed then, too, and shows the version if there is no kernel.
         debug = image.types.find("_RTL_CRITICAL_SECTION_DEBUG")
         has_high = wide_indices(space) if debug is None else debug.has("CreatorBackTraceIndexHigh")
         self.layout = SectionLayout(types, bool(has_high))
@@ -109,7 +109,7 @@ class SectionMemory:
         self.peb_locks = [space.peb + place.offset for place in places if place is not None]
 
     def pair(self, link: int) -> Optional[SectionPair]:
-        """Returns the debug information whose ProcessLocksList is at an address, and its section, or None."""
+        """Returns the debug information with ProcessLocksList at an address, and its section, or None."""
         layout, address = self.layout, link - self.layout.links
         data = self.read(address, layout.debug_size) if address > 0 else None
         if data is None:
@@ -120,7 +120,7 @@ class SectionMemory:
         return SectionPair(debug, section, is_pair(address, debug, section))
 
     def lead_out(self, link: int) -> bool:
-        """Returns whether a LIST_ENTRY is not in the image, nor what both of its links lead to; 0 is none."""
+        """Returns whether neither a LIST_ENTRY nor its links' targets are in the image; False for 0."""
         return bool(link) and all(self.links(each) is None for each in self.links(link) or (link,))
 
     def proven(self, link: int) -> bool:
@@ -130,7 +130,7 @@ class SectionMemory:
 
 
 class SectionLists:
-    """Finds the lists of address spaces.
+    """Finds the lists of critical sections in address spaces.
 
     Args:
         image: the image
@@ -145,12 +145,12 @@ class SectionLists:
     def find(self, space: AddressSpace, ntdll: Optional[Ntdll], memory: SectionMemory) -> List[SectionList]:
         """Returns a node of each list of one half of a process: more than one if the process forged some.
 
-        The list to which the locks of the PEB belong comes first, and is the real one.
+        The list with the PEB's locks comes first, and is the real one.
 
         Args:
-            space: the half
-            ntdll: its ntdll, None if it is not known
-            memory: reads its critical sections
+            space: one half of the process
+            ntdll: its ntdll, None if unknown
+            memory: reader of its critical sections
         """
         member: Optional[int] = None
         rings: Dict[int, Set[int]] = {}
@@ -167,22 +167,22 @@ class SectionLists:
                         elif len(rings) < MAX_LISTS and not any(link in ring for ring in rings.values()):
                             rings[link] = {link, *links.walk(link, memory.links).nodes}
         real = {link for link, ring in rings.items() if not ring.isdisjoint(of_peb)}
-        found = [
+        lists = [
             SectionList(link, True, link in real) for link in sorted(rings, key=lambda each: each not in real)
         ]
-        if of_peb and not real and (found or member is None):
-            found.insert(0, SectionList(of_peb[0], False, True))
-        elif found and ntdll is not None:
-            self._heads.setdefault((space.machine, ntdll.size), found[0].link - ntdll.base)
-        elif not found and member is not None:
-            found.append(SectionList(member, False, True))
-        return found
+        if of_peb and not real and (lists or member is None):
+            lists.insert(0, SectionList(of_peb[0], False, True))
+        elif lists and ntdll is not None:
+            self._heads.setdefault((space.machine, ntdll.size), lists[0].link - ntdll.base)
+        elif not lists and member is not None:
+            lists.append(SectionList(member, False, True))
+        return lists
 
     def expected(self, space: AddressSpace, memory: SectionMemory) -> bool:
         """Returns whether a list that was not found must exist: a lock of the PEB has debug information.
 
-        Since 8.1 a process keeps no debug information unless it is told to, and then its list is empty.
-        Without symbols an empty list cannot be told from other data.
+        Since 8.1 a process keeps no debug information unless its flags request it, and then its list is
+        empty. Without symbols an empty list looks like other data.
         """
         for place in memory.peb_locks:
             section = memory.pointer(place)
@@ -192,9 +192,9 @@ class SectionLists:
         return False
 
     def may_be_absent(self, space: AddressSpace, ntdll: Optional[Ntdll], memory: SectionMemory) -> bool:
-        """Returns whether the image may lack the list of a process whose flags ask for traces.
+        """Returns whether the image may lack the list of a process whose flags request traces.
 
-        Its head may be in data of ntdll that is not in the image, or lead to locks that are not.
+        The head may be in data of ntdll that is not in the image, or lead to locks that are not.
         """
         flags = globalflag.read(self._image, space)
         if flags is None:
@@ -207,15 +207,15 @@ class SectionLists:
             return listed and not self._image.service(module_lists).of_process(space)[1]
         head = ntdll.address_of(SYMBOL)
         if head is None and self._ntdlls.data(ntdll)[1] > 0:
-            # The code of a WoW64 process is that of its 32-bit half: of the other one nothing is expected.
+            # The code of a WoW64 process runs in its 32-bit half: nothing is expected in the 64-bit half.
             native = space.machine is self._image.machine
             return not (native and process_member(self._image, space.eprocess, *WOW64_PROCESS))
-        # Where it is in the ntdll of another process, it is in this one's.
+        # The head has the same offset in every process's copy of ntdll.
         rva = self._heads.get((space.machine, ntdll.size))
         return memory.lead_out(head or (ntdll.base + rva if rva else 0))
 
     def _wanted(self, space: AddressSpace, memory: SectionMemory) -> bool:
-        """Returns whether a list that was not found is worth another search: traces of locks are kept."""
+        """Returns whether a missing list is worth another search: traces of locks are kept."""
         flags = globalflag.read(self._image, space) or 0
         return bool(flags & FLG_USER_STACK_TRACE_DB) or self.expected(space, memory)
 
@@ -224,8 +224,8 @@ class SectionLists:
 
         Args:
             ntdll: the module
-            memory: reads critical sections
-            both: take only those of which both links may lead to a node: one that is damaged may not
+            memory: reader of critical sections
+            both: whether both links must look like links to a node; a damaged head may have only one
         """
         for tries, link in enumerate(self._pairs(ntdll, both)):
             if tries >= MAX_TRIES:
@@ -235,7 +235,7 @@ class SectionLists:
                 yield link
 
     def _pairs(self, ntdll: Ntdll, both: bool) -> Iterator[int]:
-        """Yields the addresses in ntdll's writable data at which two words (or one) may be links."""
+        """Yields the addresses in ntdll's writable data at which two words (or one) look like links."""
         needed = all if both else any
         width = ntdll.space.pointer_size
         for extents in self._ntdlls.data(ntdll)[0]:
@@ -244,7 +244,7 @@ class SectionLists:
                 words = integers(data, width, skip)
                 for number, (flink, blink) in enumerate(zip(words, words[1:])):
                     link = start + skip + number * width
-                    # A head of which one link was written to lead to itself is still a head by the other one.
+                    # A head with one link overwritten to point to itself is still found by the other link.
                     leads = flink != link or blink != link
                     if leads and needed((_plausible(flink, width), _plausible(blink, width))):
                         yield link
@@ -260,7 +260,7 @@ class SectionLists:
 
 
 def _plausible(pointer: int, width: int) -> bool:
-    """Returns whether a word may be the link to another node. It is cheap, as all words are tested."""
+    """Returns whether a word may be the link to another node; cheap, because all words are tested."""
     return pointer > _NO_POINTER and not pointer % width
 
 
@@ -282,7 +282,7 @@ class CriticalSections:
     Args:
         image: the image
         ntdlls: finds the ntdll of a space
-        wide_indices: as `SectionMemory` takes it
+        wide_indices: as in `SectionMemory`
     """
 
     def __init__(self, image: Image, ntdlls: Ntdlls, wide_indices: WideIndices = _unknown) -> None:
@@ -301,30 +301,36 @@ class CriticalSections:
             return
         memory = SectionMemory(self._image, space, self._wide_indices)
         ntdll = self._ntdlls.find(space)
-        found = self._lists.find(space, ntdll, memory)
-        if not found and (
+        lists = self._lists.find(space, ntdll, memory)
+        if not lists and (
             self._lists.expected(space, memory) or self._lists.may_be_absent(space, ntdll, memory)
         ):
             yield LockGap(space, status(Word.LIST_NOT_FOUND))
-        known = any(each.is_real for each in found)
-        for each in found:
-            said = NOTHING
-            if len(found) > 1 and not each.is_real:
-                said = status(Word.ON_ANOTHER_LIST if known else Said(Word.ON_ONE_OF_LISTS, len(found)))
-            for lock_or_gap in self._walk(space, each, ntdll, memory):
-                yield lock_or_gap._replace(status=status(lock_or_gap.status, said)) if said else lock_or_gap
+        real_known = any(section_list.is_real for section_list in lists)
+        for section_list in lists:
+            list_status = NOTHING
+            if len(lists) > 1 and not section_list.is_real:
+                list_status = status(
+                    Word.ON_ANOTHER_LIST if real_known else Said(Word.ON_ONE_OF_LISTS, len(lists))
+                )
+            for lock_or_gap in self._walk(space, section_list, ntdll, memory):
+                yield (
+                    lock_or_gap._replace(status=status(lock_or_gap.status, list_status))
+                    if list_status
+                    else lock_or_gap
+                )
 
     def _walk(
-        self, space: AddressSpace, found: SectionList, ntdll: Optional[Ntdll], memory: SectionMemory
+        self, space: AddressSpace, section_list: SectionList, ntdll: Optional[Ntdll], memory: SectionMemory
     ) -> Iterator[Listed]:
-        walk = links.walk(found.link, memory.links)
+        walk = links.walk(section_list.link, memory.links)
         altered = walk.altered.link if walk.altered else None
-        if not found.is_head:
+        if not section_list.is_head:
             yield LockGap(space, status(Word.LIST_HEAD_UNREADABLE))
-        elif altered == found.link:
+        elif altered == section_list.link:
             yield LockGap(space, status(Word.LIST_DAMAGED))
-        for link in walk.before if found.is_head else (found.link, *walk.before):
-            yield from self._node(space, link, found, ntdll, memory, altered)
+        for link in walk.before if section_list.is_head else (section_list.link, *walk.before):
+            yield from self._node(space, link, section_list, ntdll, memory, altered)
         if walk.gap is not None:
             sound = [link for link in walk.gap.lost if space.machine.is_canonical(link)]
             for link in sound:
@@ -332,41 +338,43 @@ class CriticalSections:
             if not (walk.gap.exact and sound):
                 yield LockGap(space, status(Word.LIST_BROKEN))
         for link in walk.after:
-            yield from self._node(space, link, found, ntdll, memory, altered)
+            yield from self._node(space, link, section_list, ntdll, memory, altered)
 
     def _node(
         self,
         space: AddressSpace,
         link: int,
-        found: SectionList,
+        section_list: SectionList,
         ntdll: Optional[Ntdll],
         memory: SectionMemory,
         altered: Optional[int],
     ) -> Iterator[Listed]:
-        """Yields the section of a node. The list's head has none: it has a row only if its link is wrong."""
+        """Yields the section of a node. The list's head has none: it gets a row only if its link is wrong."""
         pair = memory.pair(link)
         in_ntdll = ntdll is not None and ntdll.base <= link < ntdll.base + ntdll.size
         if pair is None:
-            made = _lost(space, link, memory)
-        elif pair.proven or found.is_head or not in_ntdll:
-            made = _section(space, pair, memory)
+            lock_row = _lost(space, link, memory)
+        elif pair.proven or section_list.is_head or not in_ntdll:
+            lock_row = _section(space, pair, memory)
         elif link == altered:
             yield LockGap(space, status(Word.LIST_DAMAGED))
             return
         else:
             return
-        yield lock.damaged(made) if link == altered else made
+        yield lock.damaged(lock_row) if link == altered else lock_row
 
 
 def _lost(space: AddressSpace, link: int, memory: SectionMemory) -> Lock:
-    """Returns the lock that stands for a section whose debug information cannot be read."""
-    said = status(Word.DEBUG_INFORMATION_UNREADABLE)
-    return Lock(space, None, words.CRITICAL_SECTION, status=said, debug_info=link - memory.layout.links)
+    """Returns a lock for a section whose debug information cannot be read."""
+    lock_status = status(Word.DEBUG_INFORMATION_UNREADABLE)
+    return Lock(
+        space, None, words.CRITICAL_SECTION, status=lock_status, debug_info=link - memory.layout.links
+    )
 
 
 def _section(space: AddressSpace, pair: SectionPair, memory: SectionMemory) -> Lock:
     debug, section = pair.debug, pair.section
-    made = Lock(
+    lock_row = Lock(
         space,
         debug.critical_section,
         words.RESOURCE if debug.type == RESOURCE_TYPE else words.CRITICAL_SECTION,
@@ -375,11 +383,11 @@ def _section(space: AddressSpace, pair: SectionPair, memory: SectionMemory) -> L
         entry_count=debug.entry_count,
     )
     if section is None:
-        return made._replace(status=status(Word.UNREADABLE))
+        return lock_row._replace(status=status(Word.UNREADABLE))
     if not pair.proven:
-        return made._replace(status=status(Word.SECTION_DOES_NOT_POINT_BACK))
+        return lock_row._replace(status=status(Word.SECTION_DOES_NOT_POINT_BACK))
     state = criticalsection.lock_state(section.lock_count, section.recursion_count)
-    made = made._replace(
+    lock_row = lock_row._replace(
         owning_thread=section.owning_thread,
         owner=_owner(space, section.owning_thread),
         lock_count=section.lock_count,
@@ -388,28 +396,28 @@ def _section(space: AddressSpace, pair: SectionPair, memory: SectionMemory) -> L
         held=state.held,
         contended=bool(state.waiters or debug.contention_count),
     )
-    return _with_resource(made, memory) if debug.type == RESOURCE_TYPE else made
+    return _with_resource(lock_row, memory) if debug.type == RESOURCE_TYPE else lock_row
 
 
-def _with_resource(made: Lock, memory: SectionMemory) -> Lock:
-    """Adds the state of an RTL_RESOURCE. Its critical section, the first member, guards only the counters."""
-    data = memory.read(made.address or 0, memory.layout.resource_size)
+def _with_resource(lock_row: Lock, memory: SectionMemory) -> Lock:
+    """Adds the state of an RTL_RESOURCE. Its first member, a critical section, guards only the counters."""
+    data = memory.read(lock_row.address or 0, memory.layout.resource_size)
     if data is None:
-        return made._replace(status=status(Word.UNREADABLE))
+        return lock_row._replace(status=status(Word.UNREADABLE))
     resource = memory.layout.resource(data)
     waiting = resource.number_of_waiting_shared or resource.number_of_waiting_exclusive
-    return made._replace(
+    return lock_row._replace(
         owning_thread=resource.exclusive_owner_thread,
-        owner=_owner(made.space, resource.exclusive_owner_thread),
+        owner=_owner(lock_row.space, resource.exclusive_owner_thread),
         lock_count=resource.number_of_active,
         waiting_shared=resource.number_of_waiting_shared,
         waiting_exclusive=resource.number_of_waiting_exclusive,
         held=resource.number_of_active != 0,
-        contended=bool(waiting or made.contention_count),
+        contended=bool(waiting or lock_row.contention_count),
     )
 
 
 def _owner(space: AddressSpace, stored: int) -> Optional[ThreadOwner]:
-    """Returns the thread whose ID a process stored: it is one of its own."""
+    """Returns the thread with an ID that a process stored: the thread belongs to that process."""
     tid = ids.identifier(stored or None)
     return None if tid is None else ThreadOwner(tid, space.pid, space.process)

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The locks of an image, and the buffer in which Windows would report them."""
+"""Lists the locks of an image, and builds the buffer in which Windows would report them."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class LockLister:
                 vollog.warning(f"The kernel's resources cannot be read: {error}")
         self._sections = CriticalSections(image, databases.ntdlls, databases.wide_indices)
         self._creators = Creators(databases)
-        # The kernels of 3.50 to 5.2 before SP1 report no index (Geoff Chappell). No symbol tells these apart
-        # exactly; the nearest sign is that the ring of handle traces has TableSize since 2003.
+        # The kernels of 3.50 to 5.2 before SP1 report no index (Geoff Chappell). No symbol distinguishes
+        # these kernels exactly; the nearest sign is TableSize in the ring of handle traces, since 2003.
         ring = image.types.find("_HANDLE_TRACE_DEBUG_INFO")
         self._kernel_reports_index = ring is not None and ring.has("TableSize")
 
@@ -60,48 +60,48 @@ class LockLister:
             yield LockGap(space, status(Word.LIST_NOT_FOUND))
 
     def list_created(self, space: AddressSpace) -> List[Listed]:
-        """Returns what `list_locks` yields, each lock with the stack of its creator."""
+        """Returns the same locks as `list_locks`, each with the stack of its creator."""
         listed = list(self.list_locks(space))
-        indices = {each.back_trace_index or 0 for each in listed if isinstance(each, Lock)}
+        indices = {item.back_trace_index or 0 for item in listed if isinstance(item, Lock)}
         stacks = self._creators.resolve(space, indices)
         return [
-            each._replace(stack=stacks.get(each.back_trace_index or 0, _caller(each)))
-            if isinstance(each, Lock)
-            else each
-            for each in listed
+            item._replace(stack=stacks.get(item.back_trace_index or 0, _caller(item)))
+            if isinstance(item, Lock)
+            else item
+            for item in listed
         ]
 
     def buffer(self, space: AddressSpace, listed: Iterable[Listed]) -> bytes:
         """Returns RTL_PROCESS_LOCKS as SystemLocksInformation or the query of a process fills it.
 
-        A lock that cannot be read has only its address, and zeros. Gaps have no record.
+        A lock that cannot be read has a record with its address and zeros. Gaps have no record.
         """
         records: List[LockRecord] = []
-        for each in listed:
-            if isinstance(each, Lock) and each.address is not None:
-                records.append(self._record(each, each.address))
+        for item in listed:
+            if isinstance(item, Lock) and item.address is not None:
+                records.append(self._record(item, item.address))
         return criticalsection.encode(records, space.pointer_size)
 
-    def _record(self, each: Lock, address: int) -> LockRecord:
-        index = each.back_trace_index or each.creator_address or 0
-        if each.space.kernel and not self._kernel_reports_index:
+    def _record(self, lock: Lock, address: int) -> LockRecord:
+        index = lock.back_trace_index or lock.creator_address or 0
+        if lock.space.kernel and not self._kernel_reports_index:
             index = 0
-        section = each.type == words.CRITICAL_SECTION
+        section = lock.type == words.CRITICAL_SECTION
         return LockRecord(
             address=address,
             type=criticalsection.CRITSECT_TYPE if section else criticalsection.RESOURCE_TYPE,
             creator_back_trace_index=index,
-            owning_thread=each.owner.tid if each.owner else 0,
-            lock_count=each.lock_count or 0,
-            contention_count=each.contention_count or 0,
-            entry_count=each.entry_count or 0,
-            recursion_count=each.recursion_count or 0,
-            number_of_waiting_shared=each.waiting_shared or 0,
+            owning_thread=lock.owner.tid if lock.owner else 0,
+            lock_count=lock.lock_count or 0,
+            contention_count=lock.contention_count or 0,
+            entry_count=lock.entry_count or 0,
+            recursion_count=lock.recursion_count or 0,
+            number_of_waiting_shared=lock.waiting_shared or 0,
             # Windows reports the waiters of a critical section only in its LockCount.
-            number_of_waiting_exclusive=0 if section else each.waiting_exclusive or 0,
+            number_of_waiting_exclusive=0 if section else lock.waiting_exclusive or 0,
         )
 
 
-def _caller(each: Lock) -> RecordedStack:
-    """Returns what is known of who made a lock that has no index: the address of the caller, or nothing."""
-    return NO_STACK._replace(frames=(each.creator_address,)) if each.creator_address else NO_STACK
+def _caller(lock: Lock) -> RecordedStack:
+    """Returns the creator of a lock that has no index: the address of its caller, or no stack."""
+    return NO_STACK._replace(frames=(lock.creator_address,)) if lock.creator_address else NO_STACK

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Locks of the kernel or of a process as `windows.locks` lists them, and places where some may be missing."""
+"""The records of `windows.locks`: locks of the kernel or of a process, and gaps where some may be missing."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from ..tracedb.decode.recorded import NO_STACK, RecordedStack
 
 
 class LockOwner(NamedTuple):
-    """A thread that owns a lock, or waits for one.
+    """A thread that owns a lock, or waits for it.
 
-    `thread` is OwnerThread as stored (canonical), without the low bits that are flags. If there is no thread
-    at that address, `owner` is None and `status` says so.
+    `thread` is OwnerThread as stored (canonical), without the low flag bits. If there is no thread at that
+    address, `owner` is None and `status` says so.
     """
 
     thread: int
@@ -30,21 +30,23 @@ class Lock(NamedTuple):
     """A lock, as far as it can be read.
 
     Attributes:
-        space: the kernel or one half of a process
-        address: canonical; None if it is not known
+        space: address space of the lock: the kernel or one half of a process
+        address: canonical address; None if unknown
         debug_info: address of a section's debug information if only that is known, else None
         type: a word of `words.LOCK_TYPES`
-        back_trace_index: index of the creator's stack in the database of the space, 0 if none was recorded
+        back_trace_index: index of the creator's stack in the database of the space, 0 if none was recorded,
+            None if unknown, or if `creator_address` holds the value
         creator_address: the value of the union in `_ERESOURCE` if it is an address, else 0
-        owning_thread: as stored: an _ETHREAD for a resource (its exclusive or first owner), a thread ID for a
-            critical section; 0 if there is none
-        owner: the owner; None if there is none, or it is not known
-        held, contended: None if that cannot be read. A contended lock is or was waited for
+        owning_thread: owner as stored: an _ETHREAD for a resource (its exclusive or first owner), a thread ID
+            for a critical section; 0 if there is none
+        owner: thread that owns the lock; None if there is none, or it is unknown
+        held, contended: whether a thread owns the lock, and whether one waits or waited for it; None if
+            unreadable
         owners: all owners of a resource
-        status: what is wrong with the lock; empty if nothing is
-        stack: that of its creator; of some locks only the address of its caller is known
+        status: faults of the lock; empty if there is none
+        stack: stack of the creator; for some locks only the address of its caller is known
 
-    The counts are those of RTL_PROCESS_LOCK_INFORMATION; a count that does not exist or cannot be read is
+    The counts are members of RTL_PROCESS_LOCK_INFORMATION; a count that does not exist or cannot be read is
     None.
     """
 
@@ -70,7 +72,7 @@ class Lock(NamedTuple):
 
     @property
     def said(self) -> Status:
-        """What is wrong with the lock, or with the stack of its creator."""
+        """Status of the lock, joined with the status of its creator's stack."""
         stale = self.stack.trace_index and says(self.status, Word.SECTION_DOES_NOT_POINT_BACK)
         own = status(
             Word.INDEX_MAY_BE_STALE if stale else None, Word.ADDRESS if self.creator_address else None
@@ -79,7 +81,7 @@ class Lock(NamedTuple):
 
 
 class LockGap(NamedTuple):
-    """Stands for locks that cannot be listed, because a list or a part of it cannot be found or read.
+    """A place where locks may be missing, because a list or a part of it cannot be found or read.
 
     `status` is never empty.
     """
@@ -92,5 +94,5 @@ Listed = Union[Lock, LockGap]
 
 
 def damaged(each: Listed) -> Listed:
-    """Returns a lock or gap whose status says that one of its links is wrong, though no lock is missing."""
+    """Returns a lock or gap with the status that one of its links is wrong, although no lock is missing."""
     return each._replace(status=status(each.status, Word.LIST_DAMAGED))

@@ -1,9 +1,9 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The kernel's ERESOURCEs: everything on ExpSystemResourcesList.
+"""Lists the kernel's ERESOURCEs, which are on ExpSystemResourcesList.
 
-Where the head of that list says that it is empty, which Windows never leaves it, all of physical memory is
-searched for nodes that still point to the head.
+Windows never leaves that list empty. If its head shows an empty list, all of physical memory is searched for
+nodes that still point to the head.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from .lock import Listed, Lock, LockGap, LockOwner
 
 _CHUNK = 1 << 22
 MAX_HITS = 1 << 12
-"""The most places that hold the head's address and are looked at."""
+"""The most occurrences of the head's address that are examined."""
 
 
 def orphans(image: Image, head: int, limit: int) -> List[int]:
-    """Returns the nodes of a list, in its order, found without its head.
+    """Returns the nodes of a list, found without its head, in the order of the list.
 
     Args:
         image: the image
         head: canonical address of the head
-        limit: the most nodes
+        limit: the most nodes that are returned
 
     Returns:
         The addresses of their links; empty if no two nodes in the image lead to the head and to each other.
@@ -48,8 +48,8 @@ def orphans(image: Image, head: int, limit: int) -> List[int]:
 
 
 def _ends(image: Image, head: int) -> Iterator[Tuple[int, int]]:
-    """Yields (address, direction away from the head) of nodes of which one link is the head's address."""
-    size, own = image.pointer_size, _place(image, head)
+    """Yields (address, direction away from the head) of nodes with a link to the head."""
+    size, head_place = image.pointer_size, _place(image, head)
     below = image.layer.config["memory_layer"]
     pattern = head.to_bytes(size, "little")
     hits = 0
@@ -57,16 +57,16 @@ def _ends(image: Image, head: int) -> Iterator[Tuple[int, int]]:
         for low, data in bulk.read_extents(image.context, below, start, _CHUNK).runs:
             at = data.find(pattern)
             while at >= 0 and hits < MAX_HITS:
-                if not (low + at) % size and low + at - own not in (0, size):
+                if not (low + at) % size and low + at - head_place not in (0, size):
                     hits += 1
                     yield from _nodes(image, data, at, low)
                 at = data.find(pattern, at + 1)
 
 
 def _nodes(image: Image, data: bytes, at: int, low: int) -> Iterator[Tuple[int, int]]:
-    """Yields the node in whose links the head's address was found: as Blink of the first, Flink of the last.
+    """Yields the node with a link to the head: the Blink of the first node, or the Flink of the last.
 
-    Its own virtual address is in its neighbour.
+    The node's own virtual address is read from its neighbour.
     """
     memory, size = image.memory(image.kernel), image.pointer_size
     for direction, start, other in ((0, at - size, at - size), (1, at, at + size)):
@@ -78,7 +78,7 @@ def _nodes(image: Image, data: bytes, at: int, low: int) -> Iterator[Tuple[int, 
 
 
 def _place(image: Image, address: int) -> int:
-    """Returns where an address lies in physical memory; -1 if nowhere."""
+    """Returns the physical address of an address; -1 if it has none."""
     try:
         return int(image.layer.translate(bulk.masked(image.layer, address))[0])
     except exceptions.InvalidAddressException:
@@ -92,7 +92,7 @@ MAX_ENTRIES = 1 << 16
 
 
 MAX_OVERLAPS = 1024
-"""The most resources that are shown though they share memory with others: no two of Windows do."""
+"""The most resources that are shown although they overlap others: Windows' own never overlap."""
 
 _Owners = Tuple[Tuple[LockOwner, ...], Status]
 
@@ -104,7 +104,7 @@ class Resources:
         image: the image
 
     Raises:
-        MissingMemberError: when the kernel's symbols do not describe its resources
+        MissingMemberError: if the kernel's symbols do not describe its resources
     """
 
     def __init__(self, image: Image) -> None:
@@ -157,13 +157,13 @@ class Resources:
             return
         canonical = [self._image.machine.is_canonical(link) for link in gap.lost]
         for link, sound in zip(gap.lost, canonical):
-            said = status(Word.UNREADABLE, None if sound else Word.NOT_CANONICAL)
-            yield Lock(space, link - self._layout.links, words.RESOURCE, status=said)
+            lock_status = status(Word.UNREADABLE, None if sound else Word.NOT_CANONICAL)
+            yield Lock(space, link - self._layout.links, words.RESOURCE, status=lock_status)
         if not (gap.exact and all(canonical)):
             yield LockGap(space, status(Word.LIST_BROKEN))
 
     def _nodes(self, space: AddressSpace, nodes: Iterable[int], altered: Optional[int]) -> Iterator[Listed]:
-        """Yields the resources of a part of the list, of those that overlap others only the first."""
+        """Yields the resources of a part of the list, at most MAX_OVERLAPS that overlap others."""
         for link in nodes:
             address = link - self._layout.links
             end = address + self._layout.size
@@ -171,10 +171,10 @@ class Resources:
             self._overlaps += overlaps
             if overlaps and self._overlaps > MAX_OVERLAPS:
                 continue
-            found = self._resource(space, address)
+            resource = self._resource(space, address)
             if overlaps:
-                found = found._replace(status=status(Word.OVERLAP, found.status))
-            yield lock.damaged(found) if link == altered else found
+                resource = resource._replace(status=status(Word.OVERLAP, resource.status))
+            yield lock.damaged(resource) if link == altered else resource
 
     def _resource(self, space: AddressSpace, address: int) -> Lock:
         data = self._memory.read(address, self._layout.size)
@@ -182,11 +182,11 @@ class Resources:
             return Lock(space, address, words.RESOURCE, status=status(Word.UNREADABLE))
         resource = eresource.decode_resource(data, self._layout)
         fast = self._is_fast(address)
-        owners, said = self._fast_owners(address) if fast else self._owners(resource)
+        owners, owner_status = self._fast_owners(address) if fast else self._owners(resource)
         held: Optional[bool] = resource.active != 0
-        if not fast and not said:
-            said = _count_differs(resource, owners)
-            held = None if says(said, Word.CONTRADICTED) else held
+        if not fast and not owner_status:
+            owner_status = _count_differs(resource, owners)
+            held = None if says(owner_status, Word.CONTRADICTED) else held
         index = resource.creator_back_trace_index
         is_address = index is not None and eresource.is_address(index, self._image.machine)
         first = owners[0] if owners else None
@@ -208,52 +208,52 @@ class Resources:
                 resource.contention_count or resource.shared_waiters or resource.exclusive_waiters
             ),
             owners=owners,
-            status=status(said, exclusive.owner.status if exclusive and exclusive.owner else NOTHING),
+            status=status(owner_status, exclusive.owner.status if exclusive and exclusive.owner else NOTHING),
         )
 
     def _owners(self, resource: Resource) -> _Owners:
-        """Returns the owners of an ordinary resource: those in the resource itself, and those in its table.
+        """Returns the owners of an ordinary resource, from the resource itself and from its owner table.
 
-        A thread that releases the resource may leave its entry behind, with an OwnerCount of 0.
+        A thread that released the resource may leave its entry behind, with an OwnerCount of 0.
         """
         owners = list(resource.embedded or ())
         unknown = resource.embedded is None or resource.owner_table is None
-        said = status(Word.OWNERS_UNKNOWN if unknown else None)
+        owner_status = status(Word.OWNERS_UNKNOWN if unknown else None)
         if resource.owner_table and self._layout.owner is not None:
-            in_table, said = self._owner_table(resource.owner_table, self._layout.owner)
+            in_table, owner_status = self._owner_table(resource.owner_table, self._layout.owner)
             owners += in_table
-        return tuple(self._owner(owner) for owner in owners if owner.owner_count), said
+        return tuple(self._owner(owner) for owner in owners if owner.owner_count), owner_status
 
     def _owner_table(self, address: int, layout: OwnerLayout) -> Tuple[List[Owner], Status]:
         head = self._memory.read(address, layout.size)
         if head is None:
             return [], status(Word.OWNER_TABLE_UNREADABLE)
         entries = eresource.table_size(head, layout)
-        said = status(Word.OWNER_TABLE_TOO_BIG if entries > eresource.MAX_OWNERS else None)
+        table_status = status(Word.OWNER_TABLE_TOO_BIG if entries > eresource.MAX_OWNERS else None)
         entries = min(entries, eresource.MAX_OWNERS)
         if entries > self._entries_left:
-            said = status(said, Word.OWNER_LIMIT)
+            table_status = status(table_status, Word.OWNER_LIMIT)
             entries = self._entries_left
-        wanted = address + entries * layout.size
-        end = self._claims.claim(address, wanted)
-        if end < wanted:
+        table_end = address + entries * layout.size
+        end = self._claims.claim(address, table_end)
+        if end < table_end:
             # Some of the memory was already read as the owner table of another resource.
-            said = status(said, Word.OWNER_TABLE_SHARED)
+            table_status = status(table_status, Word.OWNER_TABLE_SHARED)
         self._entries_left -= (end - address) // layout.size
         run = self._memory.load(address, end - address).run_at(address)
         data = run[1] if run else b""
         if len(data) < end - address:
-            said = status(Word.OWNER_TABLE_UNREADABLE)
-        return eresource.decode_owner_table(data, layout), said
+            table_status = status(Word.OWNER_TABLE_UNREADABLE)
+        return eresource.decode_owner_table(data, layout), table_status
 
     def _owner(self, owner: Owner) -> LockOwner:
         thread = owner.thread & ~eresource.OWNER_THREAD_BITS
-        found = self._threads.owner(thread)
+        owner_thread = self._threads.owner(thread)
         kind = words.EXCLUSIVE if owner.exclusive else words.SHARED
-        return LockOwner(thread, found, kind, owner.owner_count, _unless_none(found))
+        return LockOwner(thread, owner_thread, kind, owner.owner_count, _unless_none(owner_thread))
 
     def _is_fast(self, address: int) -> bool:
-        """Tells a fast resource from an ordinary one: a fast one has a list's head in place of its owner."""
+        """Returns whether a resource is fast: a fast one has a list head in place of its owner's entry."""
         if self._layout.fast_owners is None:
             return False
         head = address + self._layout.fast_owners
@@ -271,17 +271,17 @@ class Resources:
             data = self._memory.read(link - entry.links, entry.size)
             if data is not None:
                 thread = entry.thread.of(data)
-                found = self._threads.owner(thread)
+                owner_thread = self._threads.owner(thread)
                 kind = words.EXCLUSIVE if entry.exclusive.of(data) else words.SHARED
                 kind = words.WAITING if entry.waiting.of(data) else kind
-                owners.append(LockOwner(thread, found, kind, None, _unless_none(found)))
+                owners.append(LockOwner(thread, owner_thread, kind, None, _unless_none(owner_thread)))
         owners.sort(key=lambda owner: owner.kind != words.EXCLUSIVE)
         broken = Word.OWNER_LIST_BROKEN if self._entries_left else Word.OWNER_LIMIT
         return tuple(owners), status(broken if walk.gap or walk.altered else None)
 
 
 def _count_differs(resource: Resource, owners: Tuple[LockOwner, ...]) -> Status:
-    """Returns what is said of a resource that does not have as many owners as ActiveEntries counts."""
+    """Returns the status of a resource whose owners are not as many as ActiveEntries counts."""
     if not resource.active and owners:
         return status(Said(Word.CONTRADICTED, members=("ActiveEntries",)))
     missing = resource.active - len(owners)

@@ -2,8 +2,8 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """The names of bug checks.
 
-Source: Microsoft, "Bug Check Code Reference" (Windows debugger documentation), as of 2024. A code that it
-lacks, such as one that a driver made up, has no name.
+Source: Microsoft, "Bug Check Code Reference" (Windows debugger documentation), as of 2024. A code that this
+reference lacks, such as one that a driver invented, has no name.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ BFE BC_BLUETOOTH_VERIFIER_FAULT BFF BC_BTHMINI_VERIFIER_FAULT 20001 HYPERVISOR_E
 4000008A THREAD_TERMINATE_HELD_MUTEX C0000218 STATUS_CANNOT_LOAD_REGISTRY_FILE
 C000021A WINLOGON_FATAL_ERROR C0000221 STATUS_IMAGE_CHECKSUM_MISMATCH DEADDEAD MANUALLY_INITIATED_CRASH1
 """
-"""Each code in hexadecimal, and its name."""
+"""Each code in hexadecimal, followed by its name."""
 
 _WORDS = _LISTED.split()
 

@@ -1,12 +1,12 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What a bug check is called, and what its four parameters mean.
+"""The name of a bug check, and the meaning of its four parameters.
 
     known = bug_check(0xD1)
     known.name, known.parameters[0]
 
 Source: Microsoft, "Bug Check Code Reference" (Windows debugger documentation), as of 2024. Parameters are
-those of the codes that machines stop with most often; where the first one decides what the others mean, these
+listed for the most frequent codes; where the first parameter decides the meaning of the others, the others
 are left out.
 """
 
@@ -102,16 +102,16 @@ _PARAMETERS: Dict[int, Meanings] = {
 }
 
 _SAME = {0x1000007E: 0x7E, 0x1000007F: 0x7F, 0x1000008E: 0x8E, 0x100000EA: 0xEA}
-"""Codes that small dumps have instead of others, whose parameters they share."""
+"""Codes that small dumps use in place of others, and the codes whose parameters they share."""
 
 
 class BugCheck(NamedTuple):
-    """A bug check.
+    """A bug check: its code, name and parameters.
 
     Attributes:
         code: the code
-        name: as Microsoft has it; empty for a code without one
-        parameters: what each means; empty where that is not known, or depends on the first one
+        name: Microsoft's name; empty for a code without one
+        parameters: meaning of each parameter; empty if it is unknown, or depends on the first parameter
     """
 
     code: int
@@ -125,17 +125,17 @@ class BugCheck(NamedTuple):
 
 
 def bug_check(code: int) -> BugCheck:
-    """Returns what is known of a code."""
+    """Returns the name and parameters of a code."""
     return BugCheck(code, NAMES.get(code, ""), _PARAMETERS.get(_SAME.get(code, code), _NONE))
 
 
 def context_parameter(code: int) -> int:
-    """Returns which parameter is the address of a CONTEXT, from 0 on; -1 if none is."""
+    """Returns the index (from 0) of the parameter with the address of a CONTEXT; -1 if none is."""
     meanings = bug_check(code).parameters
     return meanings.index(_CONTEXT) if _CONTEXT in meanings else -1
 
 
 def record_parameter(code: int) -> int:
-    """Returns which parameter is the address of an EXCEPTION_RECORD, from 0 on; -1 if none is."""
+    """Returns the index (from 0) of the parameter with the address of an EXCEPTION_RECORD; -1 if none is."""
     meanings = bug_check(code).parameters
     return meanings.index(_RECORD) if _RECORD in meanings else -1

@@ -1,21 +1,21 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""ImageId: a name for an image that follows from its content.
+"""ImageId: an identifier of an image that is computed from its content.
 
-It is `i` and the first 16 bytes, in lower-case hexadecimal, of the SHA-256 over these bytes:
+It is the letter `i`, then in lower-case hexadecimal the first 16 bytes of the SHA-256 over these bytes:
 
 1. the 27 bytes `stacktraces image version 1` in ASCII;
-2. of each file, in the order in which they are given:
+2. for each file, in the order of the arguments:
    its size (8 bytes), then its parts: the first MiB, the blocks that begin in this file, the last MiB;
-3. SystemTime, and SystemTime less InterruptTime, as KUSER_SHARED_DATA has them (FILETIMEs, 8 bytes each);
+3. SystemTime, and SystemTime minus InterruptTime, from KUSER_SHARED_DATA (FILETIMEs, 8 bytes each);
    0 for a time that is contradicted or cannot be read.
 
-A part is its length (4 bytes) and its bytes; a part that cannot be read has the length 0 and no bytes. Of a
-file below one MiB, the first and the last MiB are each the whole file.
+A part is its length (4 bytes) and its bytes; a part that cannot be read has the length 0 and no bytes. If a
+file is shorter than one MiB, its first and its last MiB are each the whole file.
 
-A block is a page of 4,096 bytes, less where its file ends before. With T bytes in all files together, block k
-(0 to 4,095) begins at byte k * T // 4096 of the files, one behind the other, rounded down to a page of its
-file. Blocks that begin at the same byte are one. Numbers are little-endian.
+A block is a page of 4,096 bytes, or less at the end of its file. With T bytes in all files together, block k
+(0 to 4,095) begins at byte k * T // 4096 of the concatenated files, rounded down to a page of its file.
+Blocks that begin at the same byte count once. Numbers are little-endian.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Callable, Iterator, NamedTuple, Optional, Sequence, Tuple
 
 MARK = b"stacktraces image version 1"
 PREFIX = "i"
-"""With a letter in front, no reader of partitions takes a name without letters for a number."""
+"""With a leading letter, no reader of partitions mistakes an all-digit name for a number."""
 
 BLOCKS = 4096
 BLOCK_SIZE = 4096
@@ -34,11 +34,11 @@ _KEPT = 16
 
 
 class Content(NamedTuple):
-    """A file, as Volatility's layers read it: what is packed is unpacked.
+    """The content of a file as Volatility's layers read it: packed data is decompressed.
 
     Attributes:
-        size: in bytes
-        read: takes an offset and a length that lie in the file; returns the bytes, None if they cannot be
+        size: length in bytes
+        read: function of an offset and a length within the file; returns the bytes, None if they cannot be
             read
     """
 
@@ -47,11 +47,11 @@ class Content(NamedTuple):
 
 
 class Identified(NamedTuple):
-    """An ImageId.
+    """An ImageId, and the number of parts that it lacks.
 
     Attributes:
         image_id: the letter i and 32 hexadecimal digits
-        unread: how many parts of the files could not be read
+        unread: number of parts of the files that could not be read
     """
 
     image_id: str
@@ -62,9 +62,9 @@ def identify(files: Sequence[Content], capture_time: int, counted: int) -> Ident
     """Returns the ImageId of an image.
 
     Args:
-        files: those that the image consists of, in the order of the layers
-        capture_time: SystemTime, 0 where it cannot be read
-        counted: that less InterruptTime, 0 where it cannot be read
+        files: files of the image, in the order of the layers
+        capture_time: SystemTime as a FILETIME, 0 if it cannot be read
+        counted: SystemTime minus InterruptTime, 0 if it cannot be read
     """
     digest, unread = hashlib.sha256(MARK), 0
     total, before = sum(file.size for file in files), 0
@@ -87,9 +87,9 @@ def blocks(before: int, size: int, total: int) -> Iterator[Tuple[int, int]]:
     """Yields (offset, length) of the blocks that begin in a file, in order.
 
     Args:
-        before: bytes of all files before this one
-        size: its bytes
-        total: bytes of all files
+        before: total bytes of the files before this one
+        size: bytes of this file
+        total: total bytes of all files
     """
     last = -1
     for number in range(BLOCKS if size else 0):

@@ -1,9 +1,9 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Who waits for whom, as a graph: threads wait for locks, locks are held by threads.
+"""Finds deadlocks in a graph of threads that wait for locks, and locks that are held by threads.
 
-A cycle is a deadlock: each of its threads waits for a lock that the next one holds. Who waits for a lock with
-several owners waits for all of them, so one owner in the cycle is enough.
+A cycle is a deadlock: each of its threads waits for a lock that the next one holds. A thread that waits for a
+lock with several owners waits for all of them, so one owner in the cycle is enough.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Sequence, Set
 
 Thread = Any
 Lock = Any
-"""Any keys: what tells one from another is all that is asked of them."""
+"""Threads and locks are any hashable keys."""
 
 
 class CycleStep(NamedTuple):
@@ -32,15 +32,15 @@ def cycles(waits: Mapping[Thread, Lock], holders: Mapping[Lock, Sequence[Thread]
         waits: the lock for which each thread waits
         holders: the threads that hold each lock
     """
-    found: List[Cycle] = []
+    result: List[Cycle] = []
     for group in _groups({thread: holders.get(lock, ()) for thread, lock in waits.items()}):
         first = next(thread for thread in waits if thread in group)
         cycle = _cycle(first, group, waits, holders)
         if cycle:
-            found.append(cycle)
+            result.append(cycle)
     order = {thread: number for number, thread in enumerate(waits)}
-    found.sort(key=lambda cycle: order[cycle[0].thread])
-    return found
+    result.sort(key=lambda cycle: order[cycle[0].thread])
+    return result
 
 
 def _cycle(
@@ -69,7 +69,7 @@ def _cycle(
 
 
 def _groups(edges: Mapping[Thread, Iterable[Thread]]) -> List[Set[Thread]]:
-    """Returns the strongly connected groups with a cycle (Tarjan's algorithm, without recursion)."""
+    """Returns the strongly connected groups that contain a cycle (Tarjan's algorithm, without recursion)."""
     number: Dict[Thread, int] = {}
     low: Dict[Thread, int] = {}
     path: List[Thread] = []

@@ -1,3 +1,3 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The pure decoders of this room: bytes in, named tuples out, standard library only."""
+"""The pure decoders of critical sections and resources: bytes in, named tuples out, standard library only."""

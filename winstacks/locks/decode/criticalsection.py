@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Decodes critical sections and their debug information, of either bitness, and makes RTL_PROCESS_LOCKS.
+"""Decodes critical sections and their debug information, of either bitness, and builds RTL_PROCESS_LOCKS.
 
 The members have the same offsets from XP to 11 (public symbols of ntdll and of the kernel). Only
 CreatorBackTraceIndexHigh is new in Vista; XP and 2003 have a spare word in its place.
@@ -39,11 +39,11 @@ class LockRecord(NamedTuple):
 
 
 class TruncatedError(ValueError):
-    """A buffer ends before the records that it announces."""
+    """A buffer that ends before the records that it announces."""
 
 
 def encode(records: Sequence[LockRecord], pointer_size: int) -> bytes:
-    """Returns the buffer for some locks. A value that does not fit into its member is cut, as Windows does.
+    """Returns the buffer for locks. A value too large for its member is truncated, as Windows does.
 
     Args:
         records: the locks
@@ -70,10 +70,10 @@ def encode(records: Sequence[LockRecord], pointer_size: int) -> bytes:
 
 
 def decode(data: Buffer, pointer_size: int) -> List[LockRecord]:
-    """Decodes such a buffer.
+    """Decodes a buffer of locks.
 
     Raises:
-        TruncatedError: when it is shorter than its NumberOfLocks says
+        TruncatedError: if the buffer is shorter than its NumberOfLocks requires
     """
     header, record = _HEADER[pointer_size], _RECORD[pointer_size]
     if len(data) < header.size:
@@ -134,7 +134,7 @@ class RtlResource(NamedTuple):
 
 
 class LockState(NamedTuple):
-    """What LockCount says: whether the section is held, and how many threads wait for it."""
+    """The meaning of LockCount: whether the section is held, and how many threads wait for it."""
 
     held: bool
     waiters: int
@@ -145,7 +145,7 @@ class SectionLayout:
 
     Args:
         types: `_RTL_CRITICAL_SECTION`, `_RTL_CRITICAL_SECTION_DEBUG` and `_RTL_RESOURCE`
-        has_high: debug information has CreatorBackTraceIndexHigh (Vista and later)
+        has_high: whether debug information has CreatorBackTraceIndexHigh (Vista and later)
 
     Attributes:
         links: offset of ProcessLocksList in the debug information
@@ -189,7 +189,7 @@ class SectionLayout:
 
 
 def is_pair(debug_address: int, debug: DebugInfo, section: Optional[CriticalSection]) -> bool:
-    """Returns whether debug information and a critical section prove each other."""
+    """Returns whether debug information and a critical section prove each other by their pointers."""
     return (
         debug.type in (CRITSECT_TYPE, RESOURCE_TYPE)
         and debug.critical_section != 0
@@ -199,12 +199,11 @@ def is_pair(debug_address: int, debug: DebugInfo, section: Optional[CriticalSect
 
 
 def lock_state(lock_count: int, recursion_count: int) -> LockState:
-    """Decodes LockCount. It has two forms, which its sign tells apart; -1 means free in both.
+    """Decodes LockCount. It has two forms, distinguished by its sign; -1 means free in both.
 
-    Before Server 2003 SP1 it is the number of threads that entered or wait, minus one. Since then it is
-    negative: bit 0 is clear if the section is held, bit 1 is clear if a waiter was woken, and the other bits
-        are the one's complement
-    of the number of waiters (Microsoft, "Displaying a Critical Section").
+    Before Server 2003 SP1 LockCount is the number of threads that entered or wait, minus one. Since then it
+    is negative: bit 0 is clear if the section is held, bit 1 is clear if a waiter was woken, and the other
+    bits are the one's complement of the number of waiters (Microsoft, "Displaying a Critical Section").
     """
     if lock_count >= 0:
         return LockState(True, max(lock_count + 1 - max(recursion_count, 1), 0))

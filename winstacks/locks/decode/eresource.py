@@ -13,10 +13,11 @@ OWNED_EXCLUSIVE = 0x80
 """ResourceOwnedExclusive, a bit of Flag (public header wdm.h)."""
 
 OWNER_THREAD_BITS = 3
-"""Low bits of OwnerThread that are flags (ExSetResourceOwnerPointer); in an _ETHREAD's address they are 0."""
+"""Low bits of OwnerThread that are flags (ExSetResourceOwnerPointer); they are 0 in the address of an
+_ETHREAD."""
 
 MAX_OWNERS = 4096
-"""The most entries of an owner table that are read. Real tables are smaller: so many threads do not share a
+"""The most entries of an owner table that are read. Real tables are smaller: so many threads never share a
 lock, and the kernel copies the table whenever it grows."""
 
 _ALWAYS = (
@@ -28,7 +29,7 @@ _FAST_OWNER = ("ListEntry", "ThreadAddress", "CallerExclusive", "IsWaiting")
 
 
 class OwnerLayout:
-    """`_OWNER_ENTRY`. OwnerCount is a LONG up to Vista; since 7 a bit field in the word of TableSize."""
+    """Layout of `_OWNER_ENTRY`. OwnerCount: a LONG up to Vista, since 7 a bit field in TableSize's word."""
 
     def __init__(self, owner: Structure) -> None:
         self.size = owner.size
@@ -38,7 +39,7 @@ class OwnerLayout:
 
 
 class FastOwnerLayout:
-    """`_FAST_OWNER_ENTRY_INTERNAL`."""
+    """Layout of `_FAST_OWNER_ENTRY_INTERNAL`."""
 
     def __init__(self, owner: Structure) -> None:
         self.size = owner.size
@@ -49,27 +50,27 @@ class FastOwnerLayout:
 
 
 class ResourceLayout:
-    """`_ERESOURCE`, and the list of owners that fast resources (17763 and later) have in place of its owners.
+    """Layout of `_ERESOURCE`, and of the owner list in fast resources (17763 and later).
 
     Args:
         types: the kernel's structures
         pointer_size: 4 or 8
 
     Attributes:
-        pointer_size: as given
+        pointer_size: size of a pointer, 4 or 8
         size: bytes of the structure
         links: offset of SystemResourcesList
         active: ActiveCount (a SHORT) up to 2003, ActiveEntries (a ULONG) since Vista
         owners: offset of the first owner's entry
-        owner_count: how many entries the structure has: two up to 2003 (`OwnerThreads`, the first is the
-            exclusive owner's), one since Vista (`OwnerEntry`)
+        owner_count: number of owner entries in the structure: two up to 2003 (`OwnerThreads`, the first is
+            the exclusive owner's), one since Vista (`OwnerEntry`)
         owner: the layout of an owner's entry, None if the symbols do not describe it
         fast_owners: offset of the list of a fast resource's owners, None if the kernel has no fast resources
         fast_owner: the layout of an entry of that list, None if the symbols do not describe it
-        lacking: what every kernel has and these symbols lack, in words; what it holds is None then
+        lacking: members that every kernel has and these symbols lack, in words; their values are then None
 
     Raises:
-        MissingMemberError: when the kernel's table lacks a member without which no resource is known
+        MissingMemberError: if the kernel's table lacks a member that is needed to recognise a resource
     """
 
     def __init__(self, types: Structures, pointer_size: int) -> None:
@@ -103,12 +104,12 @@ class ResourceLayout:
 
 
 def _has(structure: Structure, members: Sequence[str]) -> bool:
-    """Returns whether a structure has all of some members."""
+    """Returns whether a structure has all of several members."""
     return all(map(structure.has, members))
 
 
 class Owner(NamedTuple):
-    """One owner: the value of OwnerThread as stored, and how often it owns the lock."""
+    """One owner: the value of OwnerThread as stored, and the number of times that it owns the lock."""
 
     thread: int
     owner_count: int
@@ -116,10 +117,10 @@ class Owner(NamedTuple):
 
 
 class Resource(NamedTuple):
-    """The members of an `_ERESOURCE`. `embedded` are the owners in the structure itself.
+    """The members of an `_ERESOURCE`. `embedded` holds the owners in the structure itself.
 
-    `creator_back_trace_index` is the union's value: an index, or an address (see `is_address`). None: the
-    symbols lack the member; without Flag no owner is known to be the exclusive one.
+    `creator_back_trace_index` is the union's value: an index, or an address (see `is_address`). It is None if
+    the symbols lack the member. Without the symbol of Flag no owner is known to be exclusive.
     """
 
     active: int
@@ -140,7 +141,7 @@ def decode_resource(data: Buffer, layout: ResourceLayout) -> Resource:
         layout: the layout of the structure
 
     Raises:
-        ValueError: when data is too short
+        ValueError: if data is too short
     """
 
     def value(field: Optional[Field]) -> Optional[int]:
@@ -174,15 +175,15 @@ def decode_owner(data: Buffer, base: int, layout: OwnerLayout, exclusive: bool =
 
 
 def table_size(data: Buffer, layout: OwnerLayout) -> int:
-    """Returns how many entries an OwnerTable has, with the first one, which holds only this number."""
+    """Returns the number of entries of an OwnerTable, including the first, which holds only this number."""
     return layout.table_size.of(data)
 
 
 def decode_owner_table(data: Buffer, layout: OwnerLayout) -> List[Owner]:
-    """Decodes an OwnerTable or its beginning. All its owners share the lock."""
+    """Decodes an OwnerTable or its beginning. All owners in it share the lock."""
     bases = range(layout.size, len(data) - layout.size + 1, layout.size)
-    found = (decode_owner(data, base, layout) for base in bases)
-    return [owner for owner in found if owner]
+    owners = (decode_owner(data, base, layout) for base in bases)
+    return [owner for owner in owners if owner]
 
 
 def is_address(value: int, machine: Machine) -> bool:
