@@ -44,8 +44,8 @@ class Creators:
         found = next((each for each in self._databases.find(space) if each.kind == STD), None)
         opened = None if found is None else self._databases.open(found)
         if found is None or found.header is None or opened is None:
-            why = Word.NO_DATABASE if found is None else Word.DATABASE_UNREADABLE
-            return {index: RecordedStack(STD, 0, index, (), status(why)) for index in wanted}
+            why = status(Word.NO_DATABASE if found is None else Word.DATABASE_UNREADABLE)
+            return {index: RecordedStack(STD, 0, index, (), why) for index in wanted}
         stacks: Dict[int, RecordedStack] = {}
         # What is doubtful of the database is doubtful of each stack that is taken from it.
         doubt = status(
@@ -56,7 +56,9 @@ class Creators:
             if trace.trace_index in wanted:
                 stack = recorded(trace, opened.max_depth)
                 stacks.setdefault(stack.trace_index, stack._replace(status=status(stack.status, doubt)))
-        return {index: stacks.get(index) or no_such_index(index, doubt) for index in wanted}
+        # One status for all: handles ask for all indices that there can be.
+        missing = no_such_index(0, doubt).status
+        return {index: stacks.get(index) or RecordedStack(STD, 0, index, (), missing) for index in wanted}
 
 
 def no_such_index(index: int, doubt: Status = NOTHING) -> RecordedStack:
