@@ -4,12 +4,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import os
 import pathlib
 import shutil
-from typing import Any, Dict
+import sqlite3
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Dict, Set
 
 import pytest
 
@@ -225,19 +229,33 @@ def test_a_machine_of_each_name(tmp_path: pathlib.Path) -> None:
     assert len(rows(lake, "image")) == 1
 
 
-def test_a_lake_has_a_cache_of_its_own(few: Fleet, tmp_path: pathlib.Path) -> None:
-    """Volatility takes the tables of other folders off its list: runs would disturb each other."""
-    options = ("--symbol-dirs", few.symbols, "--offline", "--workers", 1)
-    mine, home = tmp_path / "lake", tmp_path / "home"
-    done = fleet(
-        "run",
-        few.paths[0],
-        "-o",
-        mine,
-        *options,
-        variables={"XDG_CACHE_HOME": str(home), "APPDATA": str(home)},
-    )
-    assert done.returncode == 0, done.stderr
-    assert [path.parent.parent for path in mine.rglob("identifier.cache")] == [mine / "cache"]
+def _listed(cache: pathlib.Path) -> Set[str]:
+    """The symbol tables in a folder's tree that Volatility lists in its cache, by name of file."""
+    (found,) = cache.rglob("identifier.cache")
+    with contextlib.closing(sqlite3.connect(found)) as database:
+        return {name for (name,) in database.execute("SELECT location FROM cache WHERE local = 1")}
+
+
+def test_runs_with_other_symbol_folders_leave_each_other_their_tables(
+    few: Fleet, tmp_path: pathlib.Path
+) -> None:
+    """Volatility takes the tables of other folders off its list: a lake has a list of its own."""
+    home = tmp_path / "home"
+    variables = {"XDG_CACHE_HOME": str(home), "APPDATA": str(home)}
+    folders = {tmp_path / "one": few.symbols, tmp_path / "other": tmp_path / "tables"}
+    shutil.copytree(few.symbols, tmp_path / "tables")
+
+    def run(lake: pathlib.Path) -> "subprocess.CompletedProcess[str]":
+        options = ("--symbol-dirs", folders[lake], "--offline", "--workers", 1)
+        return fleet("run", few.paths[0], "-o", lake, *options, variables=variables)
+
+    with ThreadPoolExecutor() as pool:
+        for lake, done in zip(folders, pool.map(run, folders)):
+            assert done.returncode == 0, (lake, done.stderr)
+    for lake, symbols in folders.items():
+        assert len(rows(lake, "image")) == 1
+        assert [path.parent.parent for path in lake.rglob("identifier.cache")] == [lake / "cache"]
+        tables = {path.as_uri() for path in symbols.rglob("*.json*")}
+        assert tables
+        assert tables <= _listed(lake)
     assert not list(home.rglob("identifier.cache"))
-    assert len(rows(mine, "image")) == 1

@@ -74,11 +74,14 @@ class SegmentHeap:
         self.put(address + 3, 1, 2)
         self.put(address + form.extra_size, form.pointer, record)
 
-    def large(self, base: int, size: int, record: int = 0) -> int:
-        """Adds a large block, with an extra if it names a record; returns its address."""
+    def large(self, base: int, size: int, record: int = 0, unit: int = 16) -> int:
+        """Adds a large block, with an extra if it names a record; returns its address.
+
+        The extra is at a multiple of a unit, and so long is the pattern behind the bytes.
+        """
         form = self.form
-        tail = 16 if self.flags & TAIL else 0
-        end = -(-(base + size + tail) // 16) * 16
+        tail = unit if self.flags & TAIL else 0
+        end = -(-(base + size + tail) // unit) * unit
         whole = -(-(end + 2 * form.extra_size - base) // PAGE) * PAGE
         node = self.base + PAGE + form.large_size * len(self._nodes)
         self.put(node + form.large_address, form.pointer, base | whole - size)

@@ -8,7 +8,7 @@ the access that the handle grants.
 
 from __future__ import annotations
 
-from typing import List, NamedTuple
+from typing import Dict, List, NamedTuple, Tuple
 
 from ..memory.image import AddressSpace, Image
 from ..process.handletables import HandleTables
@@ -22,12 +22,12 @@ class HandleRecords(NamedTuple):
     Attributes:
         handles: entries of HandleDataStream
         whole: whether the whole table could be read
-        unnamed: number of handles whose object is not in the image
+        lost: names of unknown members, once for each entry: they are 0 or empty there
     """
 
     handles: List[HandleDescriptor]
     whole: bool
-    unnamed: int
+    lost: Tuple[str, ...]
 
 
 def handle_records(image: Image, space: AddressSpace) -> HandleRecords:
@@ -39,16 +39,25 @@ def handle_records(image: Image, space: AddressSpace) -> HandleRecords:
     tables, objects = image.service(HandleTables), image.service(Objects)
     table = tables.of(space.eprocess)
     if table is None:
-        return HandleRecords([], False, 0)
-    whole, unnamed = True, 0
+        return HandleRecords([], False, ())
+    whole = True
+    lost: List[str] = []
     found: List[HandleDescriptor] = []
     for entry in tables.entries(table) if table.address else ():
         if entry is None or len(found) >= MAX_HANDLES:
             whole = False
             continue
         known = objects.describe(entry.object_header)
-        unnamed += bool(known.status)
-        references = objects.references(entry.object_header)
+        handles, pointers = objects.references(entry.object_header)
+        told: Dict[str, object] = {
+            "TypeName": None if known.status else known.type,
+            # The attributes are bits that mean something else in each version.
+            "Attributes": None,
+            "GrantedAccess": entry.access,
+            "HandleCount": handles,
+            "PointerCount": pointers,
+        }
+        lost += (name for name, value in told.items() if value is None)
         found.append(
             HandleDescriptor(
                 entry.handle,
@@ -56,7 +65,8 @@ def handle_records(image: Image, space: AddressSpace) -> HandleRecords:
                 known.name,
                 0,
                 (entry.access or 0) & 0xFFFFFFFF,
-                *(count & 0xFFFFFFFF for count in references),
+                (handles or 0) & 0xFFFFFFFF,
+                (pointers or 0) & 0xFFFFFFFF,
             )
         )
-    return HandleRecords(found, whole, unnamed)
+    return HandleRecords(found, whole, tuple(lost))

@@ -202,10 +202,9 @@ class ProcessDump:
             known = handle_records(self._image, self._native)
         except MissingMemberError as error:
             self._image.lacks(error)
-            known = HandleRecords([], False, 0)
+            known = HandleRecords([], False, ())
         streams.handle_data(self._draft, known.handles)
-        # The bits of the attributes differ between versions.
-        self.lost.add("HandleDataStream", ["TypeName"] * known.unnamed + ["Attributes"] * len(known.handles))
+        self.lost.add("HandleDataStream", known.lost)
         self._made(
             "HandleDataStream", len(known.handles), status(None if known.whole else Word.PARTLY_UNREADABLE)
         )

@@ -150,7 +150,6 @@ def _misc(image: Image, space: AddressSpace, bias: Optional[int], lab: str, lost
 
     created = seconds(member("CreateTime.QuadPart"))
     cookie, build = member("Cookie"), lab or None
-    for name, value in (("ProcessCreateTime", created), ("Bias", bias), ("BuildString", build)):
-        if value is None:
-            lost.append(name)
+    told = {"ProcessCreateTime": created, "Bias": bias, "BuildString": build, "ProcessCookie": cookie}
+    lost += (name for name, value in told.items() if value is None)
     return WrittenMisc(space.pid, created, spent("UserTime"), spent("KernelTime"), bias, build, cookie)

@@ -208,11 +208,11 @@ class Objects:
             return bool(self._info_mask.of(data) & _CREATOR_MASK)
         return None if self._flags is None else bool(self._flags.of(data) & _CREATOR_FLAG)
 
-    def references(self, header: int) -> Tuple[int, int]:
-        """Returns HandleCount and PointerCount of an object, 0 where they cannot be read."""
+    def references(self, header: int) -> Tuple[Optional[int], Optional[int]]:
+        """Returns HandleCount and PointerCount of an object, None where they cannot be read."""
         fields = (self._image.types[_HEADER].find(name) for name in ("HandleCount", "PointerCount"))
-        counts = [None if field is None else self._memory.member(header, field) for field in fields]
-        return counts[0] or 0, counts[1] or 0
+        handles, pointers = (each and self._memory.member(header, each) for each in fields)
+        return handles, pointers
 
     def header_of(self, body: int) -> int:
         """Returns the address of an object's header, from the address of the object."""

@@ -58,7 +58,9 @@ class Creators:
             if trace.trace_index in requested:
                 stack = recorded(trace, opened.max_depth)
                 stacks.setdefault(stack.trace_index, stack._replace(status=status(stack.status, doubt)))
-        return {index: stacks.get(index) or no_such_index(index, doubt) for index in requested}
+        # One status for all: handles ask for all indices that there can be.
+        missing = no_such_index(0, doubt).status
+        return {index: stacks.get(index) or RecordedStack(STD, 0, index, (), missing) for index in requested}
 
 
 def no_such_index(index: int, doubt: Status = NOTHING) -> RecordedStack:

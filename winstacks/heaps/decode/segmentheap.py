@@ -31,8 +31,8 @@ TAIL_CHECKED = 0x10000000  # in GlobalFlags: a pattern precedes the extra
 NOT_READ = status(Word.NOT_READ_YET)
 
 _MAX_NODES = 0x100000
-_ALIGNMENT = 16
-_TAIL = 16
+_UNIT = 16
+"""The extra of a large block is at a multiple of this, and so long is the pattern before it (x64, listing)"""
 
 
 class SegmentHeap(NamedTuple):
@@ -133,10 +133,22 @@ def _large(memory: Memory, heap: SegmentHeap, data: int, traces: Traces) -> Bloc
     before = _before(memory, start, length - unused, layout)
     trace = None
     if memory.member(data, layout.large_extra) and unused < length:
-        end = start + length - unused + (_TAIL if heap.flags & TAIL_CHECKED else 0)
-        trace = _named(end + -end % _ALIGNMENT, layout, traces)
+        places = _extras(start + length - unused, heap)
+        trace = next(filter(None, (_named(place, layout, traces) for place in places)), None)
     size, overhead, statuses = sized(length, unused + before, NOTHING)
     return Block(heap.address, start + before, size, overhead, LARGE, False, trace, 0, statuses)
+
+
+def _extras(end: int, heap: SegmentHeap) -> Iterator[int]:
+    """Yields where the extra of a block may be: with 32 bits the unit may be that of blocks, two pointers.
+
+    Args:
+        end: end of the caller's bytes
+        heap: the heap
+    """
+    for unit in dict.fromkeys((_UNIT, 2 * heap.layout.pointer_size)):
+        after = end + (unit if heap.flags & TAIL_CHECKED else 0)
+        yield after + -after % unit
 
 
 def _before(memory: Memory, start: int, room: int, layout: SegmentHeapLayout) -> int:

@@ -56,6 +56,19 @@ def test_large_blocks(arch: str, tail: int) -> None:
     assert all((each.size + each.overhead) % 0x1000 == 0 for each in blocks)
 
 
+@pytest.mark.parametrize("tail", [0, segmentheaps.TAIL])
+@pytest.mark.parametrize("unit", [8, 16])
+def test_the_extra_of_a_32_bit_block(tail: int, unit: int) -> None:
+    """That it is at a multiple of 16 is known of 64 bits only; blocks are at multiples of two pointers."""
+    records, heap = Records("x86"), segmentheaps.SegmentHeap(BASE, "x86", flags=segmentheaps.CAPTURE | tail)
+    sizes = (0x20001, 0x20008, 0x20010, 0x1FFF9)
+    named = [records.add() for _ in sizes]
+    for number, (size, record) in enumerate(zip(sizes, named)):
+        heap.large(0x1000000 * (number + 1), size, record, unit)
+    _, blocks, _ = read("x86", heap.regions() + records.runs())
+    assert {each.size: each.trace for each in blocks} == dict(zip(sizes, map(records.trace, named)))
+
+
 @pytest.mark.parametrize("arch", ARCHES)
 @pytest.mark.parametrize("before", [0x40, 0x10])
 @pytest.mark.parametrize("said", [True, False])
