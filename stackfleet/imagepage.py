@@ -10,7 +10,7 @@ from typing import Any, Optional
 from winstacks.columns import tables, words
 from winstacks.findings.loststacks import LOST_STACKS, LostIn
 from winstacks.findings.registry import check_named
-from winstacks.memory.decode.status import Word
+from winstacks.memory.decode.statuswords import Word
 from winstacks.memory.decode.text import process_label
 from winstacks.options import CHECKS
 from winstacks.pages.html import flame_data

@@ -28,7 +28,8 @@ from winstacks.heaps.decode.contents import Contents, find, read_contents
 from winstacks.memory.decode.machine import Machine
 from winstacks.memory.decode.memory import Memory
 from winstacks.memory.decode.ranges import Extents
-from winstacks.memory.decode.status import Word, says
+from winstacks.memory.decode.status import says
+from winstacks.memory.decode.statuswords import Word
 from winstacks.memory.image import AddressSpace
 from winstacks.names.decode import unloadevents
 from winstacks.names.loaderlists import LoaderLists

@@ -17,7 +17,7 @@ from tests import conftest
 from tests.forge import context, sample
 from tests.hostile import plugins, tellings
 from tests.support import remembered
-from winstacks.memory.decode.status import Word
+from winstacks.memory.decode.statuswords import Word
 
 
 class _Config:

@@ -13,7 +13,7 @@ import re
 from typing import Any, Dict
 
 from winstacks.columns import dictionary, tables
-from winstacks.memory.decode.status import Word
+from winstacks.memory.decode.statuswords import Word
 
 from .pages import ROOT
 

@@ -160,7 +160,7 @@ def test_every_word_of_status_has_a_meaning_and_stands_on_a_page() -> None:
 
 
 def test_the_words_are_those_of_the_enum() -> None:
-    from winstacks.memory.decode.status import Word
+    from winstacks.memory.decode.statuswords import Word
 
     assert list(tables.words()) == [word.value for word in Word]
 

@@ -14,7 +14,7 @@ import functools
 import re
 from typing import Collection, Dict, Iterable, NamedTuple, Tuple
 
-from winstacks.memory.decode.status import Word
+from winstacks.memory.decode.statuswords import Word
 
 from .members import Member
 

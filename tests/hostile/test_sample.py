@@ -21,7 +21,7 @@ from tests.hostile.judging import SAID, SILENT, UNCHANGED
 from tests.hostile.members import READERS, WORDS
 from tests.hostile.tamper import Attack, Result
 from tests.hostile.target import BUILDERS
-from winstacks.memory.decode.status import Word
+from winstacks.memory.decode.statuswords import Word
 
 RUNS = 600
 """Writes of all images together."""

@@ -20,7 +20,7 @@ from tests.hostile.target import answer_of
 from tests.support import poolscans, real_trapframes, realtruth
 from tests.windows import test_trapframes_real
 from winstacks.columns.tables import BRIEF
-from winstacks.memory.decode.status import Word
+from winstacks.memory.decode.statuswords import Word
 
 ORDINARY = {
     # Of what is not in the image: the forge leaves out what no test asks for, a real set what was not taken.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import collections
 from typing import Counter, Iterable, List, Optional, Sequence, Set, Tuple
 
-from winstacks.memory.decode.status import Word
+from winstacks.memory.decode.statuswords import Word
 from winstacks.names.decode.unwindinfo import OPERATIONS
 from winstacks.stacks.decode.frames import CodeImage, Frame
 from winstacks.stacks.decode.registers import Registers

@@ -17,7 +17,7 @@ import pytest
 
 from tests.support import traplayouts
 from tests.support.callstackimages86 import RECORD_SIZE, context32
-from winstacks.memory.decode.status import Word
+from winstacks.memory.decode.statuswords import Word
 from winstacks.stacks.decode import dispatchers_x86
 from winstacks.stacks.decode.frames import CodeImage, StackWalk
 from winstacks.stacks.decode.functions_x86 import Functions

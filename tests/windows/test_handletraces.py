@@ -19,7 +19,8 @@ from tests.forge.paging import State
 from tests.forge.process import Process
 from tests.support import grid
 from tests.support.tracedkernels import KERNELS, new_kernel, put_database, traces_of
-from winstacks.memory.decode.status import Word, status
+from winstacks.memory.decode.status import status
+from winstacks.memory.decode.statuswords import Word
 from winstacks.process import spaces
 from winstacks.process.handletables import HandleTables
 from winstacks.tracedb.finder import Databases

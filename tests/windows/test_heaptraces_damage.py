@@ -17,7 +17,8 @@ from tests.forge.paging import State
 from tests.support import grid
 from tests.support.heapimage import HEAP, LIST, PID, HeapImage, blocks, groups, owners
 from winstacks.heaps.decode import umdh
-from winstacks.memory.decode.status import Word, status
+from winstacks.memory.decode.status import status
+from winstacks.memory.decode.statuswords import Word
 from winstacks.process import spaces
 
 PAGE = 0x1000

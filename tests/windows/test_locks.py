@@ -19,7 +19,8 @@ from tests.support import grid
 from tests.support.tracedkernels import KERNELS, new_kernel, put_database, traces_of
 from winstacks.locks import resources
 from winstacks.locks.decode import criticalsection as buffers
-from winstacks.memory.decode.status import Word, status
+from winstacks.memory.decode.status import status
+from winstacks.memory.decode.statuswords import Word
 from winstacks.process import spaces
 
 

@@ -18,7 +18,7 @@ from tests.forge.kernel import Kernel
 from tests.minidump.test_plugins import shown
 from winstacks.memory import bulk
 from winstacks.memory.decode.ranges import Extents
-from winstacks.memory.decode.status import Word
+from winstacks.memory.decode.statuswords import Word
 from winstacks.minidump import resident
 from winstacks.minidump.decode import system, threadstates
 from winstacks.minidump.decode.dumpfile import Minidump

@@ -21,7 +21,7 @@ from tests.support import flatfiles, grid, realtruth
 from tests.support.environments import system_process
 from winstacks.columns import dictionary
 from winstacks.columns.tables import FLAT
-from winstacks.memory.decode.status import Word
+from winstacks.memory.decode.statuswords import Word
 
 pytest.importorskip("volatility3.plugins.renderers.parquet_renderer")
 

@@ -20,7 +20,7 @@ from tests.forge.thread import TERMINATED
 from tests.hostile import undamaged
 from tests.hostile.judging import words
 from tests.hostile.target import Answer, Target, Write
-from winstacks.memory.decode.status import Word
+from winstacks.memory.decode.statuswords import Word
 
 EXITED = 0x01D9_0000_0000_0000
 PLUGINS: Dict[str, Dict[str, Any]] = {

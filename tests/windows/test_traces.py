@@ -21,7 +21,7 @@ from tests.support.callstackimages import StackImage
 from tests.support.tracedkernels import new_kernel, put_database, traces_of
 from winstacks.columns import tables, words
 from winstacks.flat.frames import NamedFrames
-from winstacks.memory.decode.status import Word
+from winstacks.memory.decode.statuswords import Word
 from winstacks.names.symbolizer import Symbolizer
 
 

@@ -15,7 +15,8 @@ from tests.forge.code import RBX, RDI, RSI, Routine, module_options
 from tests.forge.module import Spec
 from tests.forge.stacks64 import Stack64
 from winstacks.memory.decode.machine import Machine
-from winstacks.memory.decode.status import Word, says
+from winstacks.memory.decode.status import says
+from winstacks.memory.decode.statuswords import Word
 from winstacks.memory.image import AddressSpace, Image
 from winstacks.names.symbolizer import Symbolizer
 from winstacks.process.spaces import AddressSpaces

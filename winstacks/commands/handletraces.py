@@ -10,7 +10,8 @@ from typing import Iterable, Iterator, List, Sequence
 from ..flat.frames import NamedFrame
 from ..handles.lister import ActingSpaces, HandleEvents, handle_events
 from ..handles.rings import HandleEvent
-from ..memory.decode.status import Word, says
+from ..memory.decode.status import says
+from ..memory.decode.statuswords import Word
 from ..memory.image import AddressSpace
 from ..rows.command import Command
 from ..rows.grid import Row

@@ -17,7 +17,8 @@ from ..flat.frames import NamedFrame
 from ..flat.imagefacts import identity
 from ..flat.imagefiles import sha256
 from ..memory.decode.machine import Machine
-from ..memory.decode.status import Part, Word
+from ..memory.decode.status import Part
+from ..memory.decode.statuswords import Word
 from ..memory.decode.text import moment, printable
 from ..memory.image import AddressSpace
 from ..minidump.processdump import ProcessDump

@@ -10,7 +10,7 @@ from volatility3.framework import exceptions, interfaces
 
 from ..flat.frames import NamedFrame
 from ..flat.stack import FlatStack
-from ..memory.decode.status import Word
+from ..memory.decode.statuswords import Word
 from ..options import FORMATS
 from ..pages import drawn, formats, html
 from ..rows import graph

@@ -14,7 +14,7 @@ from ..flat.imagefacts import Totals, Warnings, gather
 from ..flat.stack import FlatStack
 from ..flat.waits import Waits
 from ..locks.lister import LockLister
-from ..memory.decode.status import Word
+from ..memory.decode.statuswords import Word
 from ..memory.image import AddressSpace
 from ..pages import html
 from ..pages.report import Report

@@ -20,7 +20,8 @@ from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequenc
 from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
 from ..memory.decode.pagetable import PAGE_SIZE
-from ..memory.decode.status import Word, says
+from ..memory.decode.status import says
+from ..memory.decode.statuswords import Word
 from ..memory.image import AddressSpace, Image
 from ..names.decode import relocations
 from ..names.decode.unwindinfo import Bytes

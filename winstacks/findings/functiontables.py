@@ -17,7 +17,8 @@ from ..memory.decode import links, ranges
 from ..memory.decode.machine import Machine
 from ..memory.decode.memory import Memory
 from ..memory.decode.pagetable import PAGE_SIZE
-from ..memory.decode.status import Word, says
+from ..memory.decode.status import says
+from ..memory.decode.statuswords import Word
 from ..memory.image import Image
 from ..names.decode import exports, pe
 from ..names.imagereader import ImageReader

@@ -8,7 +8,8 @@ from typing import Dict, Iterator, Optional, Tuple
 
 from ..columns.words import CERTAIN, HIGH, LIKELY, LOW, MEDIUM, THREAD_KINDS
 from ..flat.stack import FlatStack
-from ..memory.decode.status import Said, Status, Word, says, text
+from ..memory.decode.status import Said, Status, says, text
+from ..memory.decode.statuswords import Word
 from ..memory.decode.structure import MissingMemberError
 from ..memory.image import AddressSpace
 from ..process.handletables import HandleTables

@@ -16,7 +16,8 @@ from ..columns.words import HIGH, LIKELY, LOW, MEDIUM, USER, WOW64
 from ..flat.decode import keys
 from ..flat.modules import ModuleIdentities
 from ..flat.stack import FlatStack
-from ..memory.decode.status import Said, Status, Word, says
+from ..memory.decode.status import Said, Status, says
+from ..memory.decode.statuswords import Word
 from ..memory.image import AddressSpace, Image
 from ..names.decode.pe import HeaderError, Headers, read_headers
 from ..names.imagereader import ImageReader

@@ -30,7 +30,8 @@ from ..columns.words import CONFIDENCES, HIGH, LOW, MEDIUM, POSSIBLE, SHADOW
 from ..flat.imagefacts import Totals
 from ..flat.stack import FlatStack, FlatWanted
 from ..flat.traces import FlatTraces
-from ..memory.decode.status import Word, says
+from ..memory.decode.status import says
+from ..memory.decode.statuswords import Word
 from ..memory.image import Image
 from ..names.symbolizer import Symbolizer
 from ..options import CHECKS, SEVERITIES

@@ -10,7 +10,8 @@ from typing import Iterator, NamedTuple, Optional, Tuple
 from ..columns.words import IMAGE, LEAF, UNWIND
 from ..flat.stack import FlatStack
 from ..memory.decode.machine import Machine
-from ..memory.decode.status import Word, says
+from ..memory.decode.status import says
+from ..memory.decode.statuswords import Word
 from ..memory.image import AddressSpace
 from ..names.decode.rules import undecorated
 from ..stacks.decode.frames import LONGEST_CALL, is_call

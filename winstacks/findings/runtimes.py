@@ -15,7 +15,8 @@ from typing import Iterator, NamedTuple, Optional
 
 from ..columns.words import IMAGE, PDB, PRIVATE, UNMAPPED
 from ..flat.stack import FlatStack
-from ..memory.decode.status import Word, says
+from ..memory.decode.status import says
+from ..memory.decode.statuswords import Word
 from .codelists import CLR
 from .facts import PROGRAMS, CheckFacts, runtime_named
 from .finding import FramePlace, place_of

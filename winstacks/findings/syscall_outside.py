@@ -13,7 +13,8 @@ from typing import Iterator, Mapping, Optional, Tuple
 from ..columns.words import CERTAIN, HIGH, IMAGE, LIKELY, LOW, MEDIUM, PRIVATE, SYSCALL, TRAP, UNMAPPED, USER
 from ..flat.stack import FlatStack
 from ..memory.decode.machine import Machine
-from ..memory.decode.status import Word, says
+from ..memory.decode.status import says
+from ..memory.decode.statuswords import Word
 from ..memory.image import AddressSpace
 from ..process.processlist import process_member
 from ..process.thread import TERMINATED, Thread

@@ -22,7 +22,8 @@ from ..columns.words import (
 )
 from ..flat.stack import FlatStack
 from ..memory.decode.machine import Machine
-from ..memory.decode.status import Word, says
+from ..memory.decode.status import says
+from ..memory.decode.statuswords import Word
 from ..memory.image import AddressSpace
 from ..process.processlist import process_member
 from .facts import CheckFacts

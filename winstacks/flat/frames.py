@@ -15,7 +15,8 @@ from typing import Callable, Dict, Iterable, List, NamedTuple, Optional
 
 from ..columns.words import IMAGE, UNBACKED
 from ..memory.decode.memo import Memo
-from ..memory.decode.status import Said, Status, Word, status
+from ..memory.decode.status import Said, Status, status
+from ..memory.decode.statuswords import Word
 from ..memory.image import AddressSpace
 from ..names.places import FUZZY
 from ..names.symbolizer import Name, SpaceNames, Symbolizer

@@ -21,7 +21,8 @@ from volatility3.framework import constants
 
 from .. import VERSION
 from ..columns.dictionary import SCHEMA, WARNING_SEPARATOR
-from ..memory.decode.status import NOTHING, Said, Status, Word, says, status
+from ..memory.decode.status import NOTHING, Said, Status, says, status
+from ..memory.decode.statuswords import Word
 from ..memory.decode.text import printable
 from ..memory.image import Image
 from ..process.processlist import ProcessList

@@ -25,7 +25,8 @@ from ..columns.words import (
 )
 from ..memory import bulk
 from ..memory.decode.memory import Memory
-from ..memory.decode.status import NOTHING, Said, Status, Word, status
+from ..memory.decode.status import NOTHING, Said, Status, status
+from ..memory.decode.statuswords import Word
 from ..memory.decode.text import cell, is_time, printable
 from ..memory.image import AddressSpace, Image
 from ..process.processlist import MAX_PROCESSORS

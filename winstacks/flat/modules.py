@@ -18,7 +18,8 @@ import functools
 from typing import Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from ..memory.decode import text
-from ..memory.decode.status import NOTHING, Said, Status, Word, says, status
+from ..memory.decode.status import NOTHING, Said, Status, says, status
+from ..memory.decode.statuswords import Word
 from ..memory.image import AddressSpace, Image
 from ..names.decode import pe
 from ..names.decode.pe import HeaderError

@@ -14,7 +14,8 @@ from ..heaps.decode.contents import HeapOwner
 from ..heaps.lister import Heaps
 from ..locks.lister import LockLister
 from ..locks.lock import Lock, LockGap
-from ..memory.decode.status import Said, Status, Word, status, text
+from ..memory.decode.status import Said, Status, status, text
+from ..memory.decode.statuswords import Word
 from ..memory.image import AddressSpace, Image
 from ..objects.lister import ObjectEvent, ObjectTraceLister
 from ..process import globalflag

@@ -10,7 +10,8 @@ from typing import Callable, Iterable, List, Optional, Pattern, Set, Tuple
 
 from ..columns.words import MODULE, NONE
 from ..memory.decode.memo import Memo
-from ..memory.decode.status import Word, says
+from ..memory.decode.status import says
+from ..memory.decode.statuswords import Word
 from .frames import MAX_FRAMES, NamedFrame
 
 _NAMELESS = (

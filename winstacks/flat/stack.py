@@ -10,7 +10,8 @@ from typing import Collection, Dict, NamedTuple, Optional, Sequence, Tuple
 
 from ..columns.dictionary import STACK_SEPARATOR
 from ..columns.words import SCAN, TRAP
-from ..memory.decode.status import Status, Word, says, status
+from ..memory.decode.status import Status, says, status
+from ..memory.decode.statuswords import Word
 from ..memory.image import AddressSpace
 from ..process.thread import Thread
 from ..stacks.decode.frames import Frame

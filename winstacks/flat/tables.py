@@ -19,7 +19,8 @@ from ..columns.dictionary import SCHEMA, TIME, Column
 from ..columns.tables import FRAMES, IMAGE
 from ..columns.words import EXACT, RECORDED
 from ..memory.decode.memo import Memo
-from ..memory.decode.status import Status, Word, status, text
+from ..memory.decode.status import Status, status, text
+from ..memory.decode.statuswords import Word
 from ..memory.decode.text import moment
 from ..memory.image import Image
 from ..process.processlist import create_time

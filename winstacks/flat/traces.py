@@ -21,7 +21,8 @@ from ..handles.lister import handle_events
 from ..heaps.lister import Heaps
 from ..locks.lister import LockLister
 from ..memory.decode.machine import Machine
-from ..memory.decode.status import Word, says, status
+from ..memory.decode.status import says, status
+from ..memory.decode.statuswords import Word
 from ..memory.image import KERNEL_PID, AddressSpace
 from ..names.symbolizer import Symbolizer
 from ..objects.lister import ObjectTraceLister

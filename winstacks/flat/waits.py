@@ -30,7 +30,8 @@ from ..columns.words import CRITICAL_SECTION, KERNEL, WAITING
 from ..locks.lister import LockLister
 from ..locks.lock import Lock, LockGap
 from ..memory.decode.ranges import flatten
-from ..memory.decode.status import Word, says
+from ..memory.decode.status import says
+from ..memory.decode.statuswords import Word
 from ..memory.image import AddressSpace, Image
 from ..process.spaces import AddressSpaces
 from ..process.threadids import ThreadOwner

@@ -9,7 +9,8 @@ from typing import Callable, Dict, Iterable, Iterator, List, Optional, Protocol,
 
 from ..columns.words import CREATE
 from ..memory import bulk
-from ..memory.decode.status import NOTHING, Said, Status, Word, status
+from ..memory.decode.status import NOTHING, Said, Status, status
+from ..memory.decode.statuswords import Word
 from ..memory.image import KERNEL_PID, AddressSpace, Image
 from ..process import globalflag
 from ..process import threadids as ids

@@ -12,7 +12,8 @@ from ..columns import words
 from ..memory import bulk
 from ..memory.decode.memory import WINDOW
 from ..memory.decode.pagetable import PAGE_SIZE
-from ..memory.decode.status import NOTHING, Said, Status, Word, status
+from ..memory.decode.status import NOTHING, Said, Status, status
+from ..memory.decode.statuswords import Word
 from ..memory.decode.structure import MissingMemberError
 from ..memory.image import KERNEL_PID, AddressSpace, Image
 from ..process import threadids as ids

@@ -21,7 +21,8 @@ from ..columns.words import STD
 from ..memory import pages
 from ..memory.decode.machine import Machine
 from ..memory.decode.memory import Memory, Range, join
-from ..memory.decode.status import NOTHING, Said, Status, Word, says, status
+from ..memory.decode.status import NOTHING, Said, Status, says, status
+from ..memory.decode.statuswords import Word
 from ..memory.decode.structure import integers
 from ..memory.image import AddressSpace, Image
 from ..process import globalflag

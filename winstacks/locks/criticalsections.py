@@ -15,7 +15,8 @@ from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Set, Tu
 from ..columns import words
 from ..memory.decode import links
 from ..memory.decode.machine import Machine
-from ..memory.decode.status import NOTHING, Said, Word, status
+from ..memory.decode.status import NOTHING, Said, status
+from ..memory.decode.statuswords import Word
 from ..memory.decode.structure import integers
 from ..memory.image import AddressSpace, Image
 from ..names.loaderlists import module_lists

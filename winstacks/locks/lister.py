@@ -8,7 +8,8 @@ import logging
 from typing import Iterable, Iterator, List, Optional
 
 from ..columns import words
-from ..memory.decode.status import Word, status
+from ..memory.decode.status import status
+from ..memory.decode.statuswords import Word
 from ..memory.decode.structure import MissingMemberError
 from ..memory.image import AddressSpace, Image
 from ..tracedb.creators import Creators

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from typing import NamedTuple, Optional, Tuple, Union
 
-from ..memory.decode.status import NOTHING, Status, Word, says, status
+from ..memory.decode.status import NOTHING, Status, says, status
+from ..memory.decode.statuswords import Word
 from ..memory.image import AddressSpace
 from ..process.threadids import ThreadOwner
 from ..tracedb.decode.recorded import NO_STACK, RecordedStack

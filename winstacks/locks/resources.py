@@ -15,7 +15,8 @@ from volatility3.framework import exceptions
 from ..columns import words
 from ..memory import bulk
 from ..memory.decode import links
-from ..memory.decode.status import NOTHING, Said, Status, Word, says, status
+from ..memory.decode.status import NOTHING, Said, Status, says, status
+from ..memory.decode.statuswords import Word
 from ..memory.image import AddressSpace, Image
 from ..process.threadids import ThreadIds, ThreadOwner
 from . import lock

@@ -25,7 +25,8 @@ from .decode import text
 from .decode.machine import Machine
 from .decode.memory import WINDOW, Memory, Range, Reader, Windows
 from .decode.pagetable import PAGE_SIZE
-from .decode.status import NOTHING, Status, Word, says
+from .decode.status import NOTHING, Status, says
+from .decode.statuswords import Word
 from .decode.structure import Field, MissingMemberError, Structure, Structures
 
 vollog = logging.getLogger(__name__)

@@ -13,7 +13,8 @@ from typing import Collection, Iterator, List, Mapping, NamedTuple, Optional, Tu
 
 from ..flat.decode.bugchecks import context_parameter
 from ..memory.decode import text
-from ..memory.decode.status import NOTHING, Said, Status, Word, status
+from ..memory.decode.status import NOTHING, Said, Status, status
+from ..memory.decode.statuswords import Word
 from ..memory.image import AddressSpace, Image
 from ..process.processlist import ListedProcess
 from ..process.processors import Processor

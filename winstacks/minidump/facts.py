@@ -8,7 +8,8 @@ from typing import Iterable
 
 from ..columns.words import ALL, PROCESS_DUMP, PRODUCTS, SOME, TRUNCATED
 from ..flat.machine import Clock, ComputerName, Input, Kernel
-from ..memory.decode.status import NOTHING, Word, says
+from ..memory.decode.status import NOTHING, says
+from ..memory.decode.statuswords import Word
 from ..memory.decode.text import printable
 from ..memory.image import AddressSpace
 from .decode.dumpfile import Minidump

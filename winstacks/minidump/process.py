@@ -13,8 +13,9 @@ from typing import Collection, Dict, Iterator, List, Optional, Tuple
 
 from ..memory.decode import text
 from ..memory.decode.machine import Machine
-from ..memory.decode.status import NOTHING, Said, Status, Word, status
+from ..memory.decode.status import NOTHING, Said, Status, status
 from ..memory.decode.statustext import parsed
+from ..memory.decode.statuswords import Word
 from ..memory.decode.structure import Structures
 from ..memory.image import AddressSpace, Image
 from ..names.loaderlists import LoaderLists

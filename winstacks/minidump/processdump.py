@@ -14,7 +14,8 @@ from __future__ import annotations
 from typing import Iterator, List, NamedTuple, Optional, Tuple
 
 from ..memory.decode.machine import Machine
-from ..memory.decode.status import NOTHING, Said, Status, Word, status
+from ..memory.decode.status import NOTHING, Said, Status, status
+from ..memory.decode.statuswords import Word
 from ..memory.decode.structure import MissingMemberError
 from ..memory.image import Image
 from ..names.symbolizer import Symbolizer

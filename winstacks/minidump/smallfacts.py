@@ -9,7 +9,8 @@ from typing import Iterable, Iterator, List, Optional, Tuple
 from ..columns.words import PRODUCTS, SMALL_DUMP, SOME, SYSTEM_UP_TIME, TRUNCATED
 from ..flat.machine import Clock, ComputerName, Input, Kernel
 from ..handles.rings import HandleEvent
-from ..memory.decode.status import NOTHING, Said, Word, says, status
+from ..memory.decode.status import NOTHING, Said, says, status
+from ..memory.decode.statuswords import Word
 from ..memory.decode.text import is_time, printable
 from ..memory.image import AddressSpace, Image
 from ..process.regions import Region

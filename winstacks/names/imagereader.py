@@ -17,7 +17,8 @@ from ..memory import bulk, pages
 from ..memory.decode.memory import Memory, Windows
 from ..memory.decode.pagetable import PAGE_SIZE
 from ..memory.decode.ranges import Extents
-from ..memory.decode.status import NOTHING, Said, Status, Word, status
+from ..memory.decode.status import NOTHING, Said, Status, status
+from ..memory.decode.statuswords import Word
 from ..memory.image import Image
 from ..process.sections import SectionView
 from .decode.peimage import PeImage

@@ -11,7 +11,8 @@ from volatility3.framework import exceptions
 from ..memory import bulk
 from ..memory.decode import text
 from ..memory.decode.pagetable import PAGE_SIZE
-from ..memory.decode.status import NOTHING, Said, Status, Word, status
+from ..memory.decode.status import NOTHING, Said, Status, status
+from ..memory.decode.statuswords import Word
 from ..memory.image import KERNEL_PROCESS, Image
 from ..process.spaces import AddressSpaces
 from .decode.pe import MAX_IMAGE, HeaderError, read_headers

@@ -16,7 +16,8 @@ from typing import Dict, Hashable, NamedTuple, Optional, Set, Tuple
 
 from volatility3.framework import interfaces
 
-from ..memory.decode.status import NOTHING, Status, Word, status
+from ..memory.decode.status import NOTHING, Status, status
+from ..memory.decode.statuswords import Word
 from ..memory.image import Image
 from ..process.sections import SectionView
 from . import pdbsymbols

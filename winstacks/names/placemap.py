@@ -10,7 +10,8 @@ from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, 
 
 from ..memory.decode import ranges
 from ..memory.decode.machine import Machine
-from ..memory.decode.status import Word, says, status
+from ..memory.decode.status import says, status
+from ..memory.decode.statuswords import Word
 from ..memory.image import AddressSpace, Image
 from . import moduleindex
 from .imagereader import ImageReader

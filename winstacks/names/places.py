@@ -10,7 +10,8 @@ from typing import Callable, NamedTuple, Optional, Union
 from ..columns import words
 from ..columns.words import IMAGE, MODULE, NONE
 from ..memory.decode import text
-from ..memory.decode.status import NOTHING, Said, Status, Word, status
+from ..memory.decode.status import NOTHING, Said, Status, status
+from ..memory.decode.statuswords import Word
 from .imagereader import ImageReader
 from .kernelmodules import Module
 from .moduleindex import ModuleIndex

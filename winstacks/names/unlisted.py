@@ -16,7 +16,8 @@ from ..memory import bulk
 from ..memory.decode import text
 from ..memory.decode.memo import Memo
 from ..memory.decode.pagetable import PAGE_SIZE
-from ..memory.decode.status import Word, status
+from ..memory.decode.status import status
+from ..memory.decode.statuswords import Word
 from ..memory.image import Image
 from .decode.pe import HeaderError, Headers, read_codeview, read_headers
 from .kernelmodules import Module

@@ -10,7 +10,8 @@ from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 from ..memory.decode import text
 from ..memory.decode.machine import Machine
 from ..memory.decode.pagetable import PAGE_SIZE
-from ..memory.decode.status import NOTHING, Said, Status, Word, status
+from ..memory.decode.status import NOTHING, Said, Status, status
+from ..memory.decode.statuswords import Word
 from ..memory.image import AddressSpace, Image
 from ..process.regions import Region
 from ..process.sections import ImageSections, SectionView

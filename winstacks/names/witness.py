@@ -16,7 +16,8 @@ import random
 from typing import Dict, List, Optional, Tuple, Union
 
 from ..memory.decode.pagetable import PAGE_SIZE
-from ..memory.decode.status import NOTHING, Said, Status, Word, status
+from ..memory.decode.status import NOTHING, Said, Status, status
+from ..memory.decode.statuswords import Word
 from ..memory.image import AddressSpace, Image
 from .decode import pe
 from .decode.functiontable import FunctionTable

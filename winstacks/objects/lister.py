@@ -12,7 +12,8 @@ from ..memory.decode import text
 from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
 from ..memory.decode.memory import WINDOW, Memory, Windows
-from ..memory.decode.status import NOTHING, Said, Status, Word, status
+from ..memory.decode.status import NOTHING, Said, Status, status
+from ..memory.decode.statuswords import Word
 from ..memory.decode.structure import MissingMemberError
 from ..memory.image import Image
 from ..process.handletables import HandleTables

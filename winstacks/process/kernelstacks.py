@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Iterator, List, NamedTuple, Optional, Tuple
 
-from ..memory.decode.status import Word
+from ..memory.decode.statuswords import Word
 from ..memory.decode.structure import Structure
 from ..memory.image import Image
 from .stacklimits import MAX_STACK

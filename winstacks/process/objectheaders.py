@@ -13,7 +13,8 @@ from volatility3.framework import exceptions
 
 from ..memory.decode import text
 from ..memory.decode.memo import Memo
-from ..memory.decode.status import NOTHING, Status, Word, status
+from ..memory.decode.status import NOTHING, Status, status
+from ..memory.decode.statuswords import Word
 from ..memory.decode.structure import Field, MissingMemberError
 from ..memory.image import Image
 from .processlist import ProcessList

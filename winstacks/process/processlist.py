@@ -18,7 +18,8 @@ from volatility3.plugins.windows import psscan
 
 from ..memory import bulk
 from ..memory.decode import links
-from ..memory.decode.status import NOTHING, Said, Status, Word, status
+from ..memory.decode.status import NOTHING, Said, Status, status
+from ..memory.decode.statuswords import Word
 from ..memory.decode.structure import Field, MissingMemberError
 from ..memory.image import Image
 from .handletables import HandleTables

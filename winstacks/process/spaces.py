@@ -15,7 +15,8 @@ from ..memory import bulk
 from ..memory.decode import links, text
 from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
-from ..memory.decode.status import NOTHING, Said, Status, Word, status
+from ..memory.decode.status import NOTHING, Said, Status, status
+from ..memory.decode.statuswords import Word
 from ..memory.decode.structure import Field
 from ..memory.image import KERNEL_PID, AddressSpace, Image
 from .processlist import VAD_ROOT, ListedProcess, ProcessList, process_member

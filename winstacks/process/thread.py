@@ -12,7 +12,8 @@ from __future__ import annotations
 from typing import Collection, Iterator, NamedTuple, Optional, Protocol, Tuple
 
 from ..memory.decode.machine import Machine
-from ..memory.decode.status import NOTHING, Status, Word, says
+from ..memory.decode.status import NOTHING, Status, says
+from ..memory.decode.statuswords import Word
 from ..memory.image import AddressSpace
 
 RUNNING = 2

@@ -7,7 +7,8 @@ from __future__ import annotations
 from typing import Dict, NamedTuple, Optional
 
 from ..memory.decode import text
-from ..memory.decode.status import NOTHING, Said, Status, Word, status
+from ..memory.decode.status import NOTHING, Said, Status, status
+from ..memory.decode.statuswords import Word
 from ..memory.image import Image
 from .processlist import LOCK_BIT, PROCESS_OF_THREAD, THREAD_OBJECT, CidTable
 

@@ -17,7 +17,8 @@ from typing import Any, Collection, Dict, Iterator, List, NamedTuple, Optional, 
 
 from ..memory.decode import links
 from ..memory.decode.ranges import Extents
-from ..memory.decode.status import NOTHING, Said, Status, Word, says, status
+from ..memory.decode.status import NOTHING, Said, Status, says, status
+from ..memory.decode.statuswords import Word
 from ..memory.image import AddressSpace, Image
 from . import processors, stacklimits
 from . import threadids as ids

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from ..memory.decode.status import NOTHING, Status, Word, status, text
+from ..memory.decode.status import NOTHING, Status, status, text
+from ..memory.decode.statuswords import Word
 from ..memory.decode.text import MAX_NAME, cell
 from ..memory.image import AddressSpace
 from ..minidump.decode import functions, handles, memory, modules, system, threads, threadstates

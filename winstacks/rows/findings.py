@@ -12,7 +12,8 @@ from ..findings.finding import Check
 from ..findings.loststacks import LOST_STACKS
 from ..findings.registry import Outcome, agreement, check_named
 from ..flat.imagefacts import identity
-from ..memory.decode.status import Word, status, text
+from ..memory.decode.status import status, text
+from ..memory.decode.statuswords import Word
 from ..memory.image import Image
 from ..options import CHECKS, SEVERITIES
 from .grid import NOT_APPLICABLE, Grid, Hex, Row, given, grid_of, known

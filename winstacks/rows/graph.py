@@ -8,7 +8,8 @@ from typing import Collection, Iterable, Iterator, Tuple
 
 from volatility3.framework import exceptions, interfaces
 
-from ..memory.decode.status import Part, Word, status, text
+from ..memory.decode.status import Part, status, text
+from ..memory.decode.statuswords import Word
 from .grid import Grid, Row
 from .plugin import FAILED, OutputFile, check_folder
 

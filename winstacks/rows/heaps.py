@@ -10,7 +10,8 @@ from ..flat.frames import NamedFrame
 from ..heaps.decode.block import UNKNOWN_SIZE, Block, Group
 from ..heaps.decode.contents import HeapOwner
 from ..heaps.decode.umdh import UNKNOWN, Change, Total
-from ..memory.decode.status import Status, Word, status, text
+from ..memory.decode.status import Status, status, text
+from ..memory.decode.statuswords import Word
 from ..memory.image import AddressSpace
 from ..tracedb.decode.recorded import RecordedStack
 from .command import Command

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from typing import Iterator, Optional
 
-from ..memory.decode.status import Part, Said, Word, status, text
+from ..memory.decode.status import Part, Said, status, text
+from ..memory.decode.statuswords import Word
 from ..memory.image import AddressSpace
 from ..minidump.processdump import ProcessDump
 from ..minidump.threadrecords import ThreadRecord

@@ -12,7 +12,8 @@ from typing import Iterator, List, Optional, Tuple
 
 from ..columns.words import PRODUCTS
 from ..flat.decode.bugchecks import bug_check
-from ..memory.decode.status import NOTHING, Said, Status, Word, status, text
+from ..memory.decode.status import NOTHING, Said, Status, status, text
+from ..memory.decode.statuswords import Word
 from ..memory.decode.text import cell, moment
 from ..memory.image import AddressSpace, Image
 from ..minidump import smalldump

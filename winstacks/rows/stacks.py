@@ -8,7 +8,8 @@ from operator import attrgetter
 from typing import Any, Iterator, NamedTuple, Sequence, Tuple
 
 from ..flat.frames import NamedFrame
-from ..memory.decode.status import Status, Word, status, text
+from ..memory.decode.status import Status, status, text
+from ..memory.decode.statuswords import Word
 from ..stacks.decode.frames import Frame
 from ..stacks.lister import CallStack
 from ..tracedb.decode import capture

@@ -9,7 +9,8 @@ from typing import Iterator, List, Optional
 
 from ..columns.words import HEAPLOG
 from ..flat.frames import NamedFrame, SpaceFrames
-from ..memory.decode.status import Status, Word, says, status, text
+from ..memory.decode.status import Status, says, status, text
+from ..memory.decode.statuswords import Word
 from ..memory.image import AddressSpace, Image
 from ..process.decode import globalflags
 from ..tracedb.decode import status as tracestatus

@@ -13,7 +13,8 @@ from ..columns.dictionary import REGISTERS
 from ..columns.words import PROCESSOR, WOW64
 from ..flat.frames import NamedFrame, NamedFrames
 from ..memory.decode.machine import Machine
-from ..memory.decode.status import Word, says, status, text
+from ..memory.decode.status import says, status, text
+from ..memory.decode.statuswords import Word
 from ..traps.decode.frame import MemberValue
 from ..traps.state import State
 from .frames import FramePrinter

@@ -12,7 +12,8 @@ from functools import cached_property
 from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from ..columns.words import THREAD, TOP, TRAP, USER, WOW64
-from ..memory.decode.status import NOTHING, Status, Word, says, status
+from ..memory.decode.status import NOTHING, Status, says, status
+from ..memory.decode.statuswords import Word
 from ..memory.image import Image
 from ..names.decode.rules import undecorated
 from ..names.symbolizer import Symbolizer

@@ -14,7 +14,8 @@ from operator import attrgetter
 from typing import Collection, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..columns.words import KERNEL, STACK, USER, WOW64
-from ..memory.decode.status import Status, Word, says, status
+from ..memory.decode.status import Status, says, status
+from ..memory.decode.statuswords import Word
 from ..memory.image import AddressSpace, Image
 from ..names.symbolizer import Symbolizer
 from ..process.thread import Thread

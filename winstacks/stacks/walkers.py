@@ -15,7 +15,7 @@ from ..memory import bulk, pages
 from ..memory.decode.machine import Machine
 from ..memory.decode.memory import Memory
 from ..memory.decode.ranges import flatten
-from ..memory.decode.status import Word
+from ..memory.decode.statuswords import Word
 from ..memory.image import AddressSpace, Image
 from ..names.decode.functiontable import END_OF_IMAGE, FunctionTable
 from ..names.decode.pe import Headers

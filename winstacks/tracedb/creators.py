@@ -7,7 +7,8 @@ from __future__ import annotations
 from typing import Collection, Dict
 
 from ..columns.words import STD
-from ..memory.decode.status import NOTHING, Status, Word, status
+from ..memory.decode.status import NOTHING, Status, status
+from ..memory.decode.statuswords import Word
 from ..memory.image import AddressSpace
 from .decode.header import Header
 from .decode.recorded import RecordedStack, recorded

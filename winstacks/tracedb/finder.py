@@ -14,7 +14,8 @@ from typing import Collection, Dict, Iterable, Iterator, List, Optional, Tuple, 
 from ..columns.words import BY_SEARCH, BY_SYMBOL, HEAPLOG, STD
 from ..memory.decode.machine import Machine
 from ..memory.decode.memory import Reader
-from ..memory.decode.status import NOTHING, Said, Status, Word, says, status
+from ..memory.decode.status import NOTHING, Said, Status, says, status
+from ..memory.decode.statuswords import Word
 from ..memory.image import AddressSpace, Image
 from ..names.moduleindex import ModuleIndexes
 from ..names.ntdll import Ntdll, Ntdlls

@@ -14,7 +14,8 @@ from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 from ..columns.words import HEAPLOG, STD
 from ..memory.decode.memory import Reader
 from ..memory.decode.ranges import Extents
-from ..memory.decode.status import NOTHING, Status, Word, status
+from ..memory.decode.status import NOTHING, Status, status
+from ..memory.decode.statuswords import Word
 from ..memory.decode.structure import integers
 from ..memory.image import AddressSpace
 from .decode import heaplog

@@ -14,7 +14,8 @@ from typing import Callable, Collection, Dict, Iterable, Iterator, List, Optiona
 
 from ..columns.words import STACK, THREAD, TOP, USER
 from ..memory.decode.pagetable import PAGE_SIZE
-from ..memory.decode.status import NOTHING, Status, Word, says, status
+from ..memory.decode.status import NOTHING, Status, says, status
+from ..memory.decode.statuswords import Word
 from ..memory.image import KERNEL_PID, Image
 from ..names.symbolizer import Symbolizer
 from ..process import processors

@@ -19,7 +19,8 @@ from ..memory import bulk
 from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
 from ..memory.decode.memory import Memory
-from ..memory.decode.status import NOTHING, Status, Word, status
+from ..memory.decode.status import NOTHING, Status, status
+from ..memory.decode.statuswords import Word
 from ..memory.decode.structure import Structures
 from ..memory.image import AddressSpace, Image
 from ..process.processors import Processor

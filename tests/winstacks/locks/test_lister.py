@@ -9,7 +9,8 @@ from winstacks.columns.words import CRITICAL_SECTION
 from winstacks.locks.decode import criticalsection
 from winstacks.locks.lister import LockLister
 from winstacks.locks.lock import Lock, LockGap, damaged
-from winstacks.memory.decode.status import Word, status, text
+from winstacks.memory.decode.status import status, text
+from winstacks.memory.decode.statuswords import Word
 from winstacks.names.moduleindex import ModuleIndexes
 from winstacks.names.pdbsymbols import PdbSymbols
 from winstacks.tracedb.finder import Databases

@@ -12,7 +12,8 @@ from tests.forge import modulefile
 from tests.support import bare
 from winstacks.memory.decode.pagetable import PAGE_SIZE
 from winstacks.memory.decode.ranges import Extents
-from winstacks.memory.decode.status import Said, Word, text
+from winstacks.memory.decode.status import Said, text
+from winstacks.memory.decode.statuswords import Word
 from winstacks.names.decode.peimage import PeImage
 from winstacks.names.filepages import FilePages
 from winstacks.names.moduleindex import ModuleIndexes

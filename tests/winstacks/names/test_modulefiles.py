@@ -16,7 +16,8 @@ from tests.forge.code import Routine, module_options
 from tests.forge.kernel import Kernel
 from tests.forge.module import Module
 from tests.forge.paging import State
-from winstacks.memory.decode.status import Word, says, text
+from winstacks.memory.decode.status import says, text
+from winstacks.memory.decode.statuswords import Word
 from winstacks.names.filefolders import FileFolder, last_component
 from winstacks.names.modulefiles import GivenFiles, ModuleClaims, ModuleFiles, module_files
 from winstacks.names.places import Name

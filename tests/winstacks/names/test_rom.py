@@ -13,7 +13,8 @@ from tests.forge import context, kernels
 from tests.forge.kernel import Kernel
 from tests.forge.paging import State
 from winstacks.columns.words import UNBACKED
-from winstacks.memory.decode.status import NOTHING, Word, status
+from winstacks.memory.decode.status import NOTHING, status
+from winstacks.memory.decode.statuswords import Word
 from winstacks.names.symbolizer import Name, Symbolizer
 
 PAGES = {"xp-x86": 0x800BF000, "win10-x86": 0x800BF000, "win10-x64": 0xFFFFF780AAABF000}

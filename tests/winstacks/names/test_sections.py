@@ -15,7 +15,8 @@ from tests.forge.module import Module
 from tests.forge.paging import State
 from tests.forge.process import Process
 from tests.support.lacking import MEMBERS, TYPES, LackingTable, Lost
-from winstacks.memory.decode.status import NOTHING, Status, Word, status
+from winstacks.memory.decode.status import NOTHING, Status, status
+from winstacks.memory.decode.statuswords import Word
 from winstacks.names import moduleindex, symbolizer
 from winstacks.names.places import Name
 from winstacks.names.symbolizer import Symbolizer

@@ -15,7 +15,8 @@ from tests.support import namedimage
 from tests.support.namedimage import GONE_DLL, MAPPED, NOWHERE, OVERLAPPED_DLL, PRIVATE, OpenedSample
 from winstacks.columns.words import UNBACKED
 from winstacks.memory.decode.machine import Machine
-from winstacks.memory.decode.status import NOTHING, Status, Word, status, text
+from winstacks.memory.decode.status import NOTHING, Status, status, text
+from winstacks.memory.decode.statuswords import Word
 from winstacks.memory.image import AddressSpace, Image
 from winstacks.names import places
 from winstacks.names.ntdll import Ntdlls

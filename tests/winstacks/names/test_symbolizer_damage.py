@@ -19,7 +19,8 @@ from tests.forge.process import Process
 from tests.forge.unloaded import UnloadedDll, unload_trace
 from tests.forge.vad import Vad
 from tests.support.namedimage import GONE_DLL, NOWHERE, PRIVATE, spec
-from winstacks.memory.decode.status import NOTHING, Said, Word, status, text
+from winstacks.memory.decode.status import NOTHING, Said, status, text
+from winstacks.memory.decode.statuswords import Word
 from winstacks.names import places
 from winstacks.names import symbolizer as symbolizer_module
 from winstacks.names.kernelmodules import KernelModules

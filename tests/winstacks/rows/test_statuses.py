@@ -14,7 +14,8 @@ from winstacks.flat.frames import SpaceFrames
 from winstacks.handles.lister import ActingSpaces
 from winstacks.handles.rings import HandleEvent
 from winstacks.memory.decode.machine import Machine
-from winstacks.memory.decode.status import NOTHING, Said, Status, Word, status
+from winstacks.memory.decode.status import NOTHING, Said, Status, status
+from winstacks.memory.decode.statuswords import Word
 from winstacks.memory.image import AddressSpace
 from winstacks.names.symbolizer import Name
 from winstacks.rows import handles, traps

@@ -12,7 +12,8 @@ from tests.forge import context
 from tests.support.callstackimages import PID, StackImage
 from tests.support.trapsets import registers_64
 from winstacks.memory.decode.machine import Machine
-from winstacks.memory.decode.status import Word, status
+from winstacks.memory.decode.status import status
+from winstacks.memory.decode.statuswords import Word
 from winstacks.memory.image import Image
 from winstacks.names.symbolizer import Symbolizer
 from winstacks.process.spaces import AddressSpaces

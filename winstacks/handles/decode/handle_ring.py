@@ -15,7 +15,8 @@ from typing import Iterator, NamedTuple, Tuple, Union
 from ...memory.decode.memory import Memory
 from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.decode.ranges import Extents
-from ...memory.decode.status import NOTHING, Status, Word, status
+from ...memory.decode.status import NOTHING, Status, status
+from ...memory.decode.statuswords import Word
 from ...memory.decode.structure import INTEGER_CODES, Structures
 from ...tracedb.decode.capture import without_padding
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 from typing import Dict, List, NamedTuple, Optional, Set, Tuple
 
 from ...columns.words import INLINE
-from ...memory.decode.status import Status, Word, status, text
+from ...memory.decode.status import Status, status, text
+from ...memory.decode.statuswords import Word
 from ...tracedb.decode.recorded import RecordedStack
 
 UNKNOWN_SIZE = -1

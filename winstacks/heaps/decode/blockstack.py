@@ -24,7 +24,8 @@ from typing import Callable, Dict, Iterable, Iterator, NamedTuple, Optional, Tup
 
 from ...columns.words import INLINE, LOG, STD
 from ...memory.decode.memory import Memory
-from ...memory.decode.status import NOTHING, Status, Word, status
+from ...memory.decode.status import NOTHING, Status, status
+from ...memory.decode.statuswords import Word
 from ...memory.decode.structure import integers
 from ...tracedb.decode.blocks import read_entry, read_head
 from ...tracedb.decode.capture import without_padding

@@ -14,7 +14,8 @@ from typing import Collection, Dict, Iterator, List, NamedTuple, Optional, Seque
 from ...columns.words import CONTAINER, HEAP, HEAP_SEGMENT, PAGE, PAGE_HEAP, SEGMENT, SEGMENT_HEAP
 from ...memory.decode.memory import Memory, Range
 from ...memory.decode.pagetable import PAGE_SIZE
-from ...memory.decode.status import NOTHING, Said, Status, Word, status
+from ...memory.decode.status import NOTHING, Said, Status, status
+from ...memory.decode.statuswords import Word
 from ...tracedb.decode.recorded import RecordedStack
 from .block import UNKNOWN_SIZE, UNPROVEN, Block, Group, Groups, sized
 from .blockstack import Traces

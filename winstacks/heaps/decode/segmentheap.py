@@ -19,7 +19,8 @@ from ...columns.words import LARGE
 from ...memory.decode.links import walk
 from ...memory.decode.memory import Memory
 from ...memory.decode.pagetable import PAGE_SIZE
-from ...memory.decode.status import NOTHING, Word, status
+from ...memory.decode.status import NOTHING, status
+from ...memory.decode.statuswords import Word
 from ...tracedb.decode.recorded import RecordedStack
 from .block import UNKNOWN_SIZE, UNREADABLE, Block, sized
 from .blockstack import Traces

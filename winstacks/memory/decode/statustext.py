@@ -8,7 +8,8 @@ import functools
 import re
 from typing import List, Optional, Pattern, Tuple
 
-from .status import Said, Status, Word
+from .status import Said, Status
+from .statuswords import Word
 
 
 def parsed(shown: str) -> Optional[Status]:

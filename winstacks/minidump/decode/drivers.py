@@ -17,7 +17,8 @@ from __future__ import annotations
 import struct
 from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from ...memory.decode.status import NOTHING, Said, Status, Word, status
+from ...memory.decode.status import NOTHING, Said, Status, status
+from ...memory.decode.statuswords import Word
 from .triage import TriageDump
 
 MAX_DRIVERS = 0x2000

@@ -18,7 +18,8 @@ from __future__ import annotations
 import struct
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
-from ...memory.decode.status import NOTHING, Said, Status, Word, status
+from ...memory.decode.status import NOTHING, Said, Status, status
+from ...memory.decode.statuswords import Word
 
 SIGNATURE = b"MDMP"
 VERSION = 0xA793

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from typing import List, NamedTuple, Tuple
 
-from ...memory.decode.status import Said, Status, Word, status
+from ...memory.decode.status import Said, Status, status
+from ...memory.decode.statuswords import Word
 from .dumpfile import Fixed, Location, Minidump, head, overlapping
 
 _FUNCTION_TABLE = 13

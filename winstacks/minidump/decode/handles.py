@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from typing import List, NamedTuple, Optional, Tuple
 
-from ...memory.decode.status import Said, Status, Word, status
+from ...memory.decode.status import Said, Status, status
+from ...memory.decode.statuswords import Word
 from .dumpfile import Fixed, Minidump, head, headed
 
 _HANDLE_DATA, _HANDLE_OPERATION_LIST, _TOKEN = 12, 18, 19

@@ -11,7 +11,8 @@ import bisect
 from typing import Iterable, List, NamedTuple, Tuple
 
 from ...memory.decode.ranges import flatten
-from ...memory.decode.status import Said, Status, Word, status
+from ...memory.decode.status import Said, Status, status
+from ...memory.decode.statuswords import Word
 from .dumpfile import Fixed, Minidump, counted, elements, head, headed, overlapping
 
 _MEMORY_LIST, _MEMORY64_LIST, _MEMORY_INFO_LIST = 5, 9, 16

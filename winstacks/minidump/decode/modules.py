@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import List, NamedTuple, Optional, Tuple
 
-from ...memory.decode.status import Said, Status, Word, status
+from ...memory.decode.status import Said, Status, status
+from ...memory.decode.statuswords import Word
 from ...names.decode.pe import MAX_PDB_PATH, CodeView, codeview_of
 from .dumpfile import Fixed, Location, Minidump, counted, headed, overlapping
 

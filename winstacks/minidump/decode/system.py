@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple, Optional, Tuple
 
 from ...memory.decode.machine import Machine, UnsupportedMachineError, machine_of
-from ...memory.decode.status import Said, Status, Word, status
+from ...memory.decode.status import Said, Status, status
+from ...memory.decode.statuswords import Word
 from .dumpfile import Fixed, Minidump
 
 _COMMENT_A, _COMMENT_W, _SYSTEM_INFO, _MISC_INFO, _MEMORY_INFO, _VM_COUNTERS = 10, 11, 7, 15, 21, 22

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from typing import Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from ...memory.decode.status import NOTHING, Said, Status, Word, status
+from ...memory.decode.status import NOTHING, Said, Status, status
+from ...memory.decode.statuswords import Word
 from .dumpfile import Fixed, Location, Minidump, counted, headed, overlapping
 
 _THREAD_LIST, _EXCEPTION, _THREAD_INFO_LIST, _THREAD_NAMES = 3, 6, 17, 24

@@ -21,7 +21,8 @@ import struct
 from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 from ...memory.decode.machine import Machine
-from ...memory.decode.status import NOTHING, Said, Status, Word, status
+from ...memory.decode.status import NOTHING, Said, Status, status
+from ...memory.decode.statuswords import Word
 from .debuggerdata import MAX_SIZE, DebuggerData, read_debugger_data
 from .kernelheader import FILLER, TRIAGE, KernelDumpHeader, NotAKernelDumpError, Read, read_header
 from .memory import MAX_ADDRESS, MemoryRange, disjoint

@@ -17,7 +17,8 @@ from typing import Callable, Dict, List, NamedTuple, Optional, Set, Tuple
 from ...memory.decode import text
 from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.decode.ranges import Extents
-from ...memory.decode.status import NOTHING, Status, Word, status
+from ...memory.decode.status import NOTHING, Status, status
+from ...memory.decode.statuswords import Word
 from .pe import DIRECTORY_EXPORT, Headers
 
 LoadRva = Callable[[int, int], Extents]

@@ -23,7 +23,7 @@ import sys
 from array import array
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
-from ...memory.decode.status import Word
+from ...memory.decode.statuswords import Word
 from .unwindinfo import (
     CHAININFO,
     RUNTIME_FUNCTION_SIZE,

@@ -14,7 +14,7 @@ import struct
 import uuid
 from typing import NamedTuple, Optional, Tuple
 
-from ...memory.decode.status import Word
+from ...memory.decode.statuswords import Word
 from .unwindinfo import Bytes, ReadRva
 
 MACHINE_I386 = 0x14C

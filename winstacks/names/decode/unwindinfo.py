@@ -12,7 +12,7 @@ from __future__ import annotations
 import struct
 from typing import Callable, Iterator, NamedTuple, Optional, Tuple, Union
 
-from ...memory.decode.status import Word
+from ...memory.decode.statuswords import Word
 
 Bytes = Union[bytes, memoryview]
 ReadRva = Callable[[int, int], Optional[Bytes]]

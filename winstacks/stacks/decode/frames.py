@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Callable, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
-from ...memory.decode.status import Word
+from ...memory.decode.statuswords import Word
 from ...names.decode.functiontable import FunctionTable
 from ...names.decode.unwindinfo import Bytes, ReadRva
 from .registers import MASK, Registers

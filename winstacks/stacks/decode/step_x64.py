@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Iterator, List, NamedTuple, Optional, Tuple
 
 from ...memory.decode.pagetable import PAGE_SIZE
-from ...memory.decode.status import Word
+from ...memory.decode.statuswords import Word
 from ...names.decode.functiontable import FunctionTable
 from ...names.decode.unwindinfo import (
     ALLOC_SMALL,

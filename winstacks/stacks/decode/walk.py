@@ -9,7 +9,7 @@ from typing import Collection, Dict, Generic, List, Optional, Tuple, TypeVar, Un
 
 from ...columns.words import TRAP
 from ...memory.decode.pagetable import PAGE_SIZE
-from ...memory.decode.status import Word
+from ...memory.decode.statuswords import Word
 from .frames import (
     LONGEST_CALL,
     MAX_FRAMES,

@@ -8,7 +8,7 @@ from typing import Dict, List, Mapping, Optional, Tuple
 
 from ...columns.words import LEAF, SCAN, TRAP, UNWIND
 from ...memory.decode.pagetable import PAGE_SIZE
-from ...memory.decode.status import Word
+from ...memory.decode.statuswords import Word
 from ...names.decode.unwindinfo import Bytes
 from .calls_x64 import MOST, Site, effect_at
 from .frames import (

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Collection, Optional
 
 from ...columns.words import FRAME_POINTER, LEAF, SCAN, TRAP, UNWIND
-from ...memory.decode.status import Word
+from ...memory.decode.statuswords import Word
 from ...memory.decode.structure import Structures
 from . import clues_x86, dispatchers_x86
 from .dispatchers_x86 import Contexts

@@ -14,7 +14,8 @@ import operator
 from typing import Iterator, List, Optional, Sequence, Set, Tuple
 
 from ...memory.decode.memory import WINDOW, Memory, Reader, Windows
-from ...memory.decode.status import Said, Status, Word, status
+from ...memory.decode.status import Said, Status, status
+from ...memory.decode.statuswords import Word
 from ...memory.decode.structure import integers
 from . import status as stdstatus
 from .blocks import Frames, read_frames

@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import NamedTuple, Optional, Tuple
 
 from ...columns.words import STD
-from ...memory.decode.status import NOTHING, Status, Word, says
+from ...memory.decode.status import NOTHING, Status, says
+from ...memory.decode.statuswords import Word
 from . import status as stdstatus
 from .capture import known_hash
 from .judge import Trace

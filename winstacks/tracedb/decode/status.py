@@ -11,7 +11,8 @@ from __future__ import annotations
 import functools
 
 from ...memory.decode import status as words
-from ...memory.decode.status import Status, Word
+from ...memory.decode.status import Status
+from ...memory.decode.statuswords import Word
 
 UNINDEXED = 1
 """Live and in its hash chain, but without an index, because nobody asked for one (6.1 and later)."""

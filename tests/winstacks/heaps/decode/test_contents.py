@@ -17,7 +17,8 @@ from winstacks.heaps.decode.contents import Contents, FoundHeaps, find, read_con
 from winstacks.memory.decode.memory import Memory
 from winstacks.memory.decode.pagetable import PAGE_SIZE
 from winstacks.memory.decode.ranges import Extents
-from winstacks.memory.decode.status import NOTHING, Status, Word, status, text
+from winstacks.memory.decode.status import NOTHING, Status, status, text
+from winstacks.memory.decode.statuswords import Word
 from winstacks.tracedb.decode.recorded import RecordedStack
 
 ARCHES = ["x64", "x86"]

@@ -17,7 +17,8 @@ from tests.support.heapforms import BASE, MODERN, OLD, Records, new_heap, read, 
 from winstacks.heaps.decode.ntheap import read_heap
 from winstacks.memory.decode.memory import Memory
 from winstacks.memory.decode.ranges import Extents
-from winstacks.memory.decode.status import NOTHING, Word, status, text
+from winstacks.memory.decode.status import NOTHING, status, text
+from winstacks.memory.decode.statuswords import Word
 from winstacks.tracedb.decode.recorded import RecordedStack
 
 

@@ -19,7 +19,8 @@ from winstacks.heaps.decode.contents import find
 from winstacks.heaps.decode.ntblocks import heap_blocks
 from winstacks.memory.decode.memory import Memory
 from winstacks.memory.decode.ranges import Extents
-from winstacks.memory.decode.status import NOTHING, Word, says
+from winstacks.memory.decode.status import NOTHING, says
+from winstacks.memory.decode.statuswords import Word
 from winstacks.tracedb.decode.recorded import RecordedStack
 
 pytestmark = pytest.mark.shared

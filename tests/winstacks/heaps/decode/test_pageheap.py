@@ -20,7 +20,8 @@ from winstacks.heaps.decode.ntheap import read_heap
 from winstacks.heaps.decode.pageheap import Node, nodes, other_roots, read_information, read_root
 from winstacks.memory.decode.memory import Memory
 from winstacks.memory.decode.ranges import Extents
-from winstacks.memory.decode.status import Word, status
+from winstacks.memory.decode.status import status
+from winstacks.memory.decode.statuswords import Word
 from winstacks.tracedb.decode.recorded import RecordedStack
 
 ARCHES = ["x64", "x86"]

@@ -7,7 +7,8 @@ from __future__ import annotations
 import copy
 import pickle
 
-from winstacks.memory.decode.status import NOTHING, Said, Word, says, status, text
+from winstacks.memory.decode.status import NOTHING, Said, says, status, text
+from winstacks.memory.decode.statuswords import Word
 
 
 def test_words_keep_their_order_and_are_said_once() -> None:

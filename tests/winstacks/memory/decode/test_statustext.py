@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from winstacks.memory.decode.status import Said, Word, status, text
+from winstacks.memory.decode.status import Said, status, text
 from winstacks.memory.decode.statustext import parsed
+from winstacks.memory.decode.statuswords import Word
 
 _MEMBER = st.text("abcXYZ.01_", min_size=1)
 

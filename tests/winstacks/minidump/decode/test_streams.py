@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.forge.minidump import Module, Writer, WrittenThread
-from winstacks.memory.decode.status import NOTHING, Said, Status, Word, status
+from winstacks.memory.decode.status import NOTHING, Said, Status, status
+from winstacks.memory.decode.statuswords import Word
 from winstacks.minidump.decode import functions, handles, memory, modules, system, threads
 from winstacks.minidump.decode.dumpfile import MAX_STREAMS, Location, Minidump, NotAMinidumpError, Stream
 from winstacks.minidump.decode.memory import MemoryRange

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from tests.conftest import ROOT
 from tests.forge.minidump import Writer
-from winstacks.memory.decode.status import NOTHING, Said, Word
+from winstacks.memory.decode.status import NOTHING, Said
+from winstacks.memory.decode.statuswords import Word
 from winstacks.minidump.decode import threadstates
 from winstacks.minidump.decode.dumpfile import Location, Minidump
 

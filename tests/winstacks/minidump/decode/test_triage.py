@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from tests.forge.smalldump import CRASHED, KDBG, STARTED, Driver, SmallDump
 from winstacks.flat.decode.bugchecks import bug_check, context_parameter
 from winstacks.memory.decode.machine import Machine, UnsupportedMachineError
-from winstacks.memory.decode.status import Word, says
+from winstacks.memory.decode.status import says
+from winstacks.memory.decode.statuswords import Word
 from winstacks.minidump.decode.crashed import crashed_thread, structure_memory
 from winstacks.minidump.decode.drivers import broken_driver, list_drivers, list_unloaded
 from winstacks.minidump.decode.kernelheader import NotAKernelDumpError

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.flatimage import Flat, flat, pe
-from winstacks.memory.decode.status import NOTHING, Word, status
+from winstacks.memory.decode.status import NOTHING, status
+from winstacks.memory.decode.statuswords import Word
 from winstacks.names.decode import exports
 from winstacks.names.decode import pe as peimage
 from winstacks.names.decode.exports import Exports

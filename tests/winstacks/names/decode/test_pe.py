@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.forge.pe import TIMESTAMP, Pdb, guid_of
 from tests.support.flatimage import Flat, flat, pe
-from winstacks.memory.decode.status import Word
+from winstacks.memory.decode.statuswords import Word
 from winstacks.names.decode import pe as peimage
 from winstacks.names.decode.pe import CodeView, HeaderError, Headers
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from winstacks.memory.decode.ranges import Extents
-from winstacks.memory.decode.status import Word
+from winstacks.memory.decode.statuswords import Word
 from winstacks.names.decode.functiontable import FunctionTable
 from winstacks.stacks.decode.frames import MAX_FRAMES, CodeImage, StackWalk
 from winstacks.stacks.decode.registers import Registers

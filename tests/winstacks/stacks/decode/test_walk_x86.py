@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.support import traplayouts
 from winstacks.memory.decode.ranges import Extents
-from winstacks.memory.decode.status import Word
+from winstacks.memory.decode.statuswords import Word
 from winstacks.stacks.decode import dispatchers_x86
 from winstacks.stacks.decode.frames import MAX_FRAMES, CodeImage, StackWalk
 from winstacks.stacks.decode.registers import Registers32

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import pytest
 
-from winstacks.memory.decode.status import Said, Word, says
+from winstacks.memory.decode.status import Said, says
 from winstacks.memory.decode.status import status as joined
 from winstacks.memory.decode.status import text as joined_text
+from winstacks.memory.decode.statuswords import Word
 from winstacks.tracedb.decode import status
 
 WORDS = ("unindexed", "saturated", "freed", "orphan", "index", "bucket", "depth", "unreadable")
