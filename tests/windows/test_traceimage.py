@@ -25,6 +25,8 @@ from tests.support.environments import set_time, system_process
 from winstacks.columns import dictionary, tables, words
 from winstacks.flat import imagefacts
 from winstacks.flat.imagefacts import ImageFacts
+from winstacks.memory.decode.status import text
+from winstacks.process.spaces import AddressSpaces
 
 ALL = ("xp-x86", "win7-x86", "win10-x86", "2003-x64", "win7-x64", "win10-x64", "win11-x64")
 HOUR = 36_000_000_000
@@ -190,6 +192,23 @@ def test_a_truncated_image(tmp_path: pathlib.Path) -> None:
     said = f"process list damaged, {cut['MissingShare']} % of the file missing"
     assert (cut["KernelBuild"], cut["Status"]) == (before["KernelBuild"], said)
     assert f"({cut['MissingShare']} %)" in cut["WarningText"]
+    assert "The thread list of process at 0xffff" in cut["WarningText"]
+
+
+def test_two_page_directories_of_a_process(tmp_path: pathlib.Path) -> None:
+    """32-bit kernels before Vista keep that of hyperspace behind the first: the two are no long address."""
+    kernel = forged("xp-x86")
+    for number in range(2):
+        process = kernel.process("app.exe", pid=1000 + 4 * number)
+        process.eprocess["Pcb.DirectoryTableBase"] = process.space.tables.root | (0x40 + number) << 44
+    borrower = kernel.process("borrower.exe", pid=1012)
+    borrower.eprocess["Pcb.DirectoryTableBase"] = process.space.tables.root | 0x51 << 44
+    opened = context.open_image(kernel.image(), tmp_path, "image.raw")
+    found = row(opened)
+    assert (found["Truncated"] or 0, found["MissingShare"] or 0) == (0, 0)
+    assert "The image is cut" not in found["WarningText"]
+    said = [space.status or space.remark for space in AddressSpaces.list_spaces(opened.image)]
+    assert text(said[-1]) == "page tables of process 1004"
 
 
 @pytest.mark.parametrize(("share", "missing"), [(0.99, 1), (0.97, 4), (0.35, 66)])

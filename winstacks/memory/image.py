@@ -76,8 +76,8 @@ class AddressSpace(NamedTuple):
 
     @property
     def pid_text(self) -> str:
-        """Its ID in words."""
-        return "unreadable" if self.pid is None else str(self.pid)
+        """The process in a message: its ID, or else where its _EPROCESS is."""
+        return f"at {self.eprocess:#x}" if self.pid is None else str(self.pid)
 
     @property
     def label(self) -> str:
