@@ -13,6 +13,7 @@ from typing import Any, Dict
 
 import pytest
 from volatility3.framework import constants
+from volatility3.framework.renderers import format_hints
 from volatility3.plugins.windows import traceimage, traces
 
 from tests.forge import context, kernels, sample, vol
@@ -55,6 +56,7 @@ def test_the_columns_are_those_of_the_schema(sampled: Opened) -> None:
         dictionary.STR: str,
         dictionary.INT: int,
         dictionary.BOOL: bool,
+        dictionary.HEX: format_hints.Hex,
         dictionary.TIME: datetime.datetime,
     }
     assert [(column.name, column.type) for column in shown] == [
