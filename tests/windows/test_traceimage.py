@@ -18,6 +18,7 @@ from volatility3.plugins.windows import traceimage, traces
 
 from tests.forge import context, kernels, sample, vol
 from tests.forge.context import Opened
+from tests.forge.dump import BITMAP
 from tests.forge.kernel import Kernel
 from tests.forge.obj import CREATED
 from tests.forge.paging import State
@@ -214,8 +215,8 @@ def test_two_page_directories_of_a_process(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize(("share", "missing"), [(0.99, 1), (0.97, 4), (0.35, 66)])
-@pytest.mark.parametrize("bitmap", [False, True])
-def test_a_crash_dump_that_is_cut(share: float, missing: int, bitmap: bool, tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize("bitmap", [0, BITMAP])
+def test_a_crash_dump_that_is_cut(share: float, missing: int, bitmap: int, tmp_path: pathlib.Path) -> None:
     image = sample.build().image()
     image.install(context.symbol_directory())
     path = image.save(tmp_path / "cut.dmp", bitmap)
