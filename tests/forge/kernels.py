@@ -167,11 +167,17 @@ def real(path: pathlib.Path) -> KnownKernel:
 
 
 def _relabelled_2003() -> KnownKernel:
-    """The 5.2 x64 kernel: only the database's symbol and what came in 2018 tell it from 7."""
+    """The 5.2 x64 kernel: the database's symbol, indices of 16 bits and what came in 2018 tell it from 7."""
     seven = load("win7-x64")
     later = [name for name in seven.table.symbols if name.startswith("Ki") and name.endswith("Shadow")]
     rename = {"RtlpStackTraceDatabase": "RtlpStackTraceDataBase"}
-    return seven.variant("2003-x64", later, rename, (5, 2, 3790))
+    known = seven.variant("2003-x64", later, rename, (5, 2, 3790))
+    types: Json = dict(known.table.types)
+    debug = types["_RTL_CRITICAL_SECTION_DEBUG"]
+    fields = dict(debug["fields"])
+    fields["SpareWORD"] = fields.pop("CreatorBackTraceIndexHigh")
+    types["_RTL_CRITICAL_SECTION_DEBUG"] = {**debug, "fields": fields}
+    return KnownKernel(known.identity, Isf({**known.table.data, "user_types": types}), known.sections)
 
 
 def _sections(table: Isf) -> Tuple[Section, ...]:

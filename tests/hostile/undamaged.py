@@ -81,7 +81,7 @@ def traced(name: str) -> Kernel:
     )
     made.add(index=indices[2])
     made.link()
-    ntdll = app.module("ntdll.dll", data=0x2000)
+    ntdll = app.module("ntdll.dll", data=0x2000, resident=True)
     sections = Sections(ntdll, ntdll.base + 0x7100, kernel.bits == 64)
     for number in range(5):
         sections.add(index=number)

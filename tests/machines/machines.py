@@ -64,7 +64,7 @@ def _desktop(host: Host64) -> None:
     patched.in_a_thunk(host)
     patched.interrupt_2e(host)
     programs.swiftshader(host, "chrome.exe")
-    programs.electron(host, "Teams.exe")
+    programs.electron(host, "ms-teams.exe")
     programs.electron(host, "Code.exe", 5)
     for name in ("Slack.exe", "Launcher.exe"):
         programs.electron_32(host, name)

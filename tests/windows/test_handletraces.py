@@ -4,16 +4,14 @@
 
 from __future__ import annotations
 
-import copy
 import pathlib
 from typing import Any, List, Optional, Tuple
 
 import pytest
 from volatility3.plugins.windows import handletraces
 
-from tests.forge import context, kernels, vol
+from tests.forge import context, vol
 from tests.forge.handles import BADREF, CLOSE, OPEN, HandleTable, Ring, header_of, named
-from tests.forge.isf import Isf
 from tests.forge.kernel import Kernel
 from tests.forge.paging import State
 from tests.forge.process import Process
@@ -232,18 +230,9 @@ def test_a_handle_table_that_leads_into_itself_ends(tmp_path: pathlib.Path) -> N
     assert [node.row["Event"] for node in found] == ["create"]
 
 
-def kernel_of_3790() -> Kernel:
-    """The 64-bit kernel of 5.2 with +kst, in which an index of a trace has 16 bits everywhere."""
-    known = kernels.load("2003-x64")
-    table = Isf(copy.deepcopy(known.table.data)).renamed("5" * 32)
-    fields = table.types["_RTL_CRITICAL_SECTION_DEBUG"]["fields"]
-    fields["SpareWORD"] = fields.pop("CreatorBackTraceIndexHigh")
-    return Kernel(table, **{**known.options(), "nt_global_flag": 0x2000})
-
-
 def test_entries_of_a_64_bit_kernel_hold_the_whole_access(tmp_path: pathlib.Path) -> None:
     """The high word of 1F0FFFh is no index, although that one is in use, and the rights are known."""
-    kernel = kernel_of_3790()
+    kernel = new_kernel("2003-x64", 0x2000)
     app = kernel.process("app.exe", pid=1000)
     table = HandleTable(app)
     put_database(kernel, "5.2", traces_of(kernel) * 11)

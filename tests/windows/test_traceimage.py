@@ -13,10 +13,12 @@ from typing import Any, Dict
 
 import pytest
 from volatility3.framework import constants
+from volatility3.framework.renderers import format_hints
 from volatility3.plugins.windows import traceimage, traces
 
 from tests.forge import context, kernels, sample, vol
 from tests.forge.context import Opened
+from tests.forge.dump import BITMAP
 from tests.forge.kernel import Kernel
 from tests.forge.obj import CREATED
 from tests.forge.paging import State
@@ -25,6 +27,8 @@ from tests.support.environments import set_time, system_process
 from winstacks.columns import dictionary, tables, words
 from winstacks.flat import imagefacts
 from winstacks.flat.imagefacts import ImageFacts
+from winstacks.memory.decode.status import text
+from winstacks.process.spaces import AddressSpaces
 
 ALL = ("xp-x86", "win7-x86", "win10-x86", "2003-x64", "win7-x64", "win10-x64", "win11-x64")
 HOUR = 36_000_000_000
@@ -53,6 +57,7 @@ def test_the_columns_are_those_of_the_schema(sampled: Opened) -> None:
         dictionary.STR: str,
         dictionary.INT: int,
         dictionary.BOOL: bool,
+        dictionary.HEX: format_hints.Hex,
         dictionary.TIME: datetime.datetime,
     }
     assert [(column.name, column.type) for column in shown] == [
@@ -190,11 +195,28 @@ def test_a_truncated_image(tmp_path: pathlib.Path) -> None:
     said = f"process list damaged, {cut['MissingShare']} % of the file missing"
     assert (cut["KernelBuild"], cut["Status"]) == (before["KernelBuild"], said)
     assert f"({cut['MissingShare']} %)" in cut["WarningText"]
+    assert "The thread list of process at 0xffff" in cut["WarningText"]
+
+
+def test_two_page_directories_of_a_process(tmp_path: pathlib.Path) -> None:
+    """32-bit kernels before Vista keep that of hyperspace behind the first: the two are no long address."""
+    kernel = forged("xp-x86")
+    for number in range(2):
+        process = kernel.process("app.exe", pid=1000 + 4 * number)
+        process.eprocess["Pcb.DirectoryTableBase"] = process.space.tables.root | (0x40 + number) << 44
+    borrower = kernel.process("borrower.exe", pid=1012)
+    borrower.eprocess["Pcb.DirectoryTableBase"] = process.space.tables.root | 0x51 << 44
+    opened = context.open_image(kernel.image(), tmp_path, "image.raw")
+    found = row(opened)
+    assert (found["Truncated"] or 0, found["MissingShare"] or 0) == (0, 0)
+    assert "The image is cut" not in found["WarningText"]
+    said = [space.status or space.remark for space in AddressSpaces.list_spaces(opened.image)]
+    assert text(said[-1]) == "page tables of process 1004"
 
 
 @pytest.mark.parametrize(("share", "missing"), [(0.99, 1), (0.97, 4), (0.35, 66)])
-@pytest.mark.parametrize("bitmap", [False, True])
-def test_a_crash_dump_that_is_cut(share: float, missing: int, bitmap: bool, tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize("bitmap", [0, BITMAP])
+def test_a_crash_dump_that_is_cut(share: float, missing: int, bitmap: int, tmp_path: pathlib.Path) -> None:
     image = sample.build().image()
     image.install(context.symbol_directory())
     path = image.save(tmp_path / "cut.dmp", bitmap)

@@ -18,9 +18,10 @@ from tests.forge.locks import Resources
 from tests.forge.objecttraces import Event, ObjectTraces
 from tests.forge.paging import State
 from tests.forge.process import Process
+from tests.hostile.undamaged import traced
 from tests.support import flattables, grid
 from tests.support.heapimage import HEAP, PID, HeapImage
-from tests.support.tracedkernels import new_kernel, put_database, traces_of
+from tests.support.tracedkernels import KERNELS, new_kernel, put_database, traces_of
 from winstacks.columns import words
 
 PAGE = 0x1000
@@ -165,3 +166,11 @@ def test_who_made_a_heap_is_a_stack_and_who_is_not_known_is_none(tmp_path: pathl
     known, gone = owners[f"{HEAP:#x}"], owners[f"{HEAP + 0x1000000:#x}"]
     assert known["Depth"] and known["Count"] == 1
     assert (gone["Depth"], gone["Count"], gone["Incomplete"]) == (None, None, True)
+
+
+@pytest.mark.parametrize("name", [name for name, _ in KERNELS])
+def test_no_log_is_missing_where_all_of_ntdll_is_there(name: str, tmp_path: pathlib.Path) -> None:
+    """+ust is set, and no block has a trace yet: then the heap has no log."""
+    opened = context.open_image(traced(name).image(), tmp_path)
+    found = flattables.stacks(opened, pid=[1000], kinds=["std", "heaplog"])
+    assert [(row["Kind"], row["Status"]) for row in found] == [("std", "no database")]

@@ -24,6 +24,19 @@ from tests.support.trapthreads import TOP, in_system_call, make_kernel, masked, 
 TERMINATED = 4
 
 
+def test_threads_that_have_no_registers_of_user_mode(tmp_path: pathlib.Path) -> None:
+    """One that has ended has no stack, and no image has VTL 1: only of the third a frame is missing."""
+    kernel = make_kernel()
+    kernel.process("ended.exe", pid=1000).thread(1004).kthread["State"] = TERMINATED
+    isolated = kernel.process("LsaIso.exe", pid=1008)
+    isolated.eprocess["Pcb.SecureState.SecureHandle"] = 0x140000015
+    threads = [isolated.thread(1012), kernel.process("app.exe", pid=1016).thread(1020)]
+    for thread in threads:
+        kernel.space.write(thread.stack_base - 0x1000, bytes(0x1000))
+    rows = LiveImage(kernel, tmp_path).rows()
+    assert shown(rows, "TID", "Origin", "Status") == [(1020, "top", "no saved registers")]
+
+
 def test_status_of_the_thread(tmp_path: pathlib.Path) -> None:
     kernel = make_kernel(cpus=2)
     app = kernel.process("app.exe", pid=1000)

@@ -56,7 +56,7 @@ class CallStacks(Command[Thread, Shown]):
         return step.space
 
     def describe(self, step: Thread) -> str:
-        return f"Walking the stacks of process {step.space.pid}"
+        return f"Walking the stacks of process {step.space.pid_text}"
 
     def items(self, step: Thread) -> Iterator[Shown]:
         self.asked.saw("tid", step.tid)

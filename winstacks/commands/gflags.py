@@ -40,7 +40,7 @@ class GFlags(Command[AddressSpace, AddressSpace]):
         return FlagRows(self.image)
 
     def describe(self, step: AddressSpace) -> str:
-        return f"Checking the databases of process {step.pid}"
+        return f"Checking the databases of process {step.pid_text}"
 
     def items(self, step: AddressSpace) -> Iterable[AddressSpace]:
         return (step,)

@@ -51,7 +51,7 @@ class HandleTraces(Command[AddressSpace, HandleEvent]):
         return self._natives
 
     def describe(self, step: AddressSpace) -> str:
-        return f"Reading the handle traces of process {step.pid}"
+        return f"Reading the handle traces of process {step.pid_text}"
 
     def items(self, step: AddressSpace) -> Iterable[HandleEvent]:
         pids = self.asked.wanted("pid")

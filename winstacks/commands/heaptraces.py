@@ -96,7 +96,7 @@ class HeapTraces(Command[AddressSpace, HeapItem]):
             raise exceptions.RenderException(f"The baseline cannot be used: {error}") from error
 
     def describe(self, step: AddressSpace) -> str:
-        return f"Reading the heaps of process {step.pid}"
+        return f"Reading the heaps of process {step.pid_text}"
 
     def items(self, step: AddressSpace) -> Iterator[HeapItem]:
         contents = self._heaps.read(step, keep=self.option("blocks") or self.option("dump"))
@@ -157,8 +157,8 @@ class HeapTraces(Command[AddressSpace, HeapItem]):
         log, left_out = log_of(contents.groups, modules)
         if left_out:
             vollog.warning(
-                f"Process {space.pid} ({space.arch}): {left_out} blocks in use name no trace or their size "
-                "is not known: they are not in the UMDH log"
+                f"Process {space.pid_text} ({space.arch}): {left_out} blocks in use name no trace or "
+                "their size is not known: they are not in the UMDH log"
             )
         name = f"umdh.{space.pid}.{space.arch}.log"
         return plugin.write_file(self.plugin, name, (piece.encode("utf-8") for piece in umdh.write(log)))

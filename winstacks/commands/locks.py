@@ -52,7 +52,7 @@ class Locks(Command[AddressSpace, ListedLock]):
         return LockRows(self)
 
     def describe(self, step: AddressSpace) -> str:
-        return f"Reading the locks of process {step.pid}"
+        return f"Reading the locks of process {step.pid_text}"
 
     def items(self, step: AddressSpace) -> List[ListedLock]:
         locks = self._lister.list_created(step)

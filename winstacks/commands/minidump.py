@@ -52,7 +52,7 @@ class MiniDump(Command[Process, Process]):
         return step.space
 
     def describe(self, step: Process) -> str:
-        return f"Reading the threads and the memory of process {step.space.pid}"
+        return f"Reading the threads and the memory of process {step.space.pid_text}"
 
     def items(self, step: Process) -> Iterable[Process]:
         return (step,)

@@ -40,7 +40,7 @@ class StackTraceDb(Command[AddressSpace, Union[AddressSpace, Database]]):
         return self._spaces
 
     def describe(self, step: AddressSpace) -> str:
-        return f"Reading the databases of process {step.pid}"
+        return f"Reading the databases of process {step.pid_text}"
 
     def items(self, step: AddressSpace) -> Iterator[Union[AddressSpace, Database]]:
         found = self.databases.search(step, self.option("carve"))
@@ -84,7 +84,7 @@ class StackTraceDb(Command[AddressSpace, Union[AddressSpace, Database]]):
             unreadable = opened.unreadable
             yield 0, rows.database(opened.header, said, self._dump(database, opened) if dump else DISABLED)
         space = database.space
-        where = f"Process {space.pid} ({space.arch}), {database.kind} at {database.address:#x}"
+        where = f"Process {space.pid_text} ({space.arch}), {database.kind} at {database.address:#x}"
         if unreadable:
             self.log.warning(f"{where}: {unreadable} bytes of the used parts are not in the image")
         if isinstance(opened, StdDatabase) and opened.unlisted:

@@ -43,7 +43,7 @@ class TraceFindings(Command[FlatStack, FlatStack]):
         return step.space
 
     def describe(self, step: FlatStack) -> str:
-        return f"Checking the stacks of kind {step.kind} of process {step.space.pid}"
+        return f"Checking the stacks of kind {step.kind} of process {step.space.pid_text}"
 
     def finish(self) -> Iterator[Row]:
         found = self._findings.found()

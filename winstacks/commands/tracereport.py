@@ -51,7 +51,7 @@ class TraceReport(Command[FlatStack, FlatStack]):
         return step.space
 
     def describe(self, step: FlatStack) -> str:
-        return f"Reading and checking the stacks of kind {step.kind} of process {step.space.pid}"
+        return f"Reading and checking the stacks of kind {step.kind} of process {step.space.pid_text}"
 
     def items(self, step: FlatStack) -> Iterable[FlatStack]:
         self._report.add(step)

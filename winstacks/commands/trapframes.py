@@ -57,7 +57,7 @@ class TrapFrames(Command[State, State]):
         return step.space
 
     def describe(self, step: State) -> str:
-        return f"Reading the trap frames of process {step.space.pid}"
+        return f"Reading the trap frames of process {step.space.pid_text}"
 
     def items(self, step: State) -> Iterable[State]:
         self.asked.saw("tid", step.tid)

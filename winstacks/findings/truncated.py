@@ -29,7 +29,7 @@ from ..memory.decode.machine import Machine
 from ..memory.decode.pagetable import PAGE_SIZE
 from ..memory.decode.structure import integers
 from ..names.decode.rules import undecorated
-from ..process.processlist import process_member
+from ..process.processlist import is_isolated, process_member
 from ..process.thread import TERMINATED, Thread
 from ..process.userstacks import UserStacks
 from .facts import SWITCHING, CheckFacts
@@ -54,7 +54,6 @@ entries from user mode, such as KiSystemCall64 and KiPageFault."""
 _SINCE_VISTA, _BEFORE = ("ntdll", "RtlUserThreadStart"), ("kernel32", "BaseThreadStart")
 _GROUND_MODULES, _KERNEL_MODULES = ("ntdll", "kernel32"), ("nt",)
 _NO_NAME = (MODULE, NEAREST)
-_SECURE = ("Pcb.SecureState.SecureHandle", "Pcb.SecurePid")
 
 _FIBER = "a fiber: the TEB has fiber data"
 _ZEROS = "a page of the stack that was not read when the image was taken: it is all zeros"
@@ -120,8 +119,10 @@ def _explained(stack: FlatStack, thread: Thread, facts: CheckFacts) -> Optional[
     """Returns severity and innocent explanation; None if the process's stacks may end anywhere."""
     eprocess = stack.space.eprocess
     if stack.kind != KERNEL:
-        others = ("PicoContext", "Minimal", *_SECURE)
+        others = ("PicoContext", "Minimal")
         if any(process_member(facts.image, eprocess, path) for path in others):
+            return None
+        if is_isolated(facts.image, eprocess):
             return None
     if _zeros(stack, facts):
         return LOW, _ZEROS

@@ -21,16 +21,20 @@ from ..memory import bulk
 from ..memory.decode.pagetable import PAGE_SIZE
 from ..memory.image import Image
 from ..memory.pages import Tables
-from ..process.processlist import CID_TABLE, CidTable, ProcessList, process_member
+from ..process.processlist import CID_TABLE, CidTable, ProcessList, page_tables, process_member
 
 vollog = logging.getLogger(__name__)
 
 MAX_STRUCTURES = 1 << 14
 """The most structures whose physical address is compared with the length of the file."""
 
-_ROOT = ~0xFFF
+_PAGE = ~0xFFF
 _ADDRESS = (1 << 52) - 1
 """The bits of DirectoryTableBase that hold a physical address."""
+
+
+_HOLES = 16 << 30
+"""The most bytes of a PC's physical addresses that are not memory: below 4 GB, and below 1 TB with AMD."""
 
 
 class FileLength(NamedTuple):
@@ -79,7 +83,8 @@ def _measure(image: Image) -> FileLength:
     size = int(layer.maximum_address) + 1
     count = image.symbol("MmNumberOfPhysicalPages")
     pages = None if count is None else image.memory(image.kernel).pointer(count)
-    known = max(_places(image), default=0) + PAGE_SIZE
+    most = (pages * PAGE_SIZE if pages else _ADDRESS) + _HOLES
+    known = max((place for place in _places(image) if place < most), default=0) + PAGE_SIZE
     # A count alone is no proof: memory without content may have been left out at the end.
     should = max((pages or 0) * PAGE_SIZE, known) if known > size else 0
     return FileLength(should or None, max(should - size, 0))
@@ -99,14 +104,14 @@ def _places(image: Image) -> Iterator[int]:
     for eprocess in processes:
         root = process_member(image, eprocess, "Pcb.DirectoryTableBase")
         if root is not None:
-            yield root & _ROOT & _ADDRESS
+            yield page_tables(image, root) & _PAGE & _ADDRESS
     if not isinstance(image.layer, intel.Intel):
         return
     tables = Tables(image.context, image.layer, {})
     for address in itertools.islice(_structures(image, processes), MAX_STRUCTURES):
         place = tables.physical(bulk.masked(image.layer, address))
         if place is not None and image.machine.is_canonical(address):
-            yield place & _ROOT
+            yield place & _PAGE
 
 
 def _structures(image: Image, processes: Iterable[int]) -> Iterator[int]:

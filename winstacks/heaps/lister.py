@@ -207,8 +207,8 @@ class Heaps:
         where = find_space(self._image, space)
         if where.repeated:
             vollog.warning(
-                f"Process {space.pid} ({space.arch}): its page tables repeat: what {where.repeated} entries "
-                "map once more was left out"
+                f"Process {space.pid_text} ({space.arch}): its page tables repeat: what "
+                f"{where.repeated} entries map once more was left out"
             )
         memory = self._image.memory_within(space, where.ranges)
         heaps = self._find(space, memory, listed or [], where.private)
@@ -282,7 +282,7 @@ class Heaps:
         self, space: AddressSpace, where: HeapSpace, listed: Optional[List[int]], contents: Contents
     ) -> None:
         """Logs the faults that no row shows."""
-        who = f"Process {space.pid} ({space.arch})"
+        who = f"Process {space.pid_text} ({space.arch})"
         if not where.whole:
             vollog.warning(f"{who}: the VADs cannot be read to their end, the page tables are taken instead")
         if listed is None:

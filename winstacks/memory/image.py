@@ -77,8 +77,8 @@ class AddressSpace(NamedTuple):
 
     @property
     def pid_text(self) -> str:
-        """The process ID as text, `unreadable` if it is unknown."""
-        return "unreadable" if self.pid is None else str(self.pid)
+        """The process in a message: its ID, or the address of its _EPROCESS if the ID is unknown."""
+        return f"at {self.eprocess:#x}" if self.pid is None else str(self.pid)
 
     @property
     def label(self) -> str:

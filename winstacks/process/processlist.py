@@ -79,6 +79,21 @@ def process_member(image: Image, eprocess: int, *paths: str) -> Optional[int]:
     return image.memory(image.kernel).member(eprocess, field) if eprocess and field is not None else None
 
 
+def is_isolated(image: Image, eprocess: int) -> bool:
+    """Returns whether the user half of a process is in VTL 1, as that of LsaIso.exe: then no image has it."""
+    handles = ("Pcb.SecureState.SecureHandle", "Pcb.SecurePid")
+    return any(process_member(image, eprocess, path) for path in handles)
+
+
+def page_tables(image: Image, directory_table_base: int) -> int:
+    """Returns the physical address of the page tables that DirectoryTableBase names, without its flags.
+
+    PAE tables are aligned to 32 bytes, all others to a page. 32-bit kernels before Vista keep two numbers of
+    32 bits there: the second one is the page directory of hyperspace.
+    """
+    return directory_table_base & ~0x1F & (1 << 8 * image.pointer_size) - 1
+
+
 SCAN_ERRORS = (AttributeError, IndexError)
 """Exceptions that Volatility's scans raise if the kernel's table lacks a member that they read."""
 

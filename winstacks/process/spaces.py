@@ -19,15 +19,13 @@ from ..memory.decode.status import NOTHING, Said, Status, status
 from ..memory.decode.statuswords import Word
 from ..memory.decode.structure import Field
 from ..memory.image import KERNEL_PID, AddressSpace, Image
-from .processlist import VAD_ROOT, ListedProcess, ProcessList, process_member
+from .processlist import VAD_ROOT, ListedProcess, ProcessList, page_tables, process_member
 
 __all__ = ["KERNEL_PID", "AddressSpace", "AddressSpaces"]
 
 vollog = logging.getLogger(__name__)
 
 SYSTEM_PID = 4
-_ROOT = ~0x1F
-"""DirectoryTableBase without its flags: PAE tables are aligned to 32 bytes, all others to a page."""
 
 MAX_THREADS = 8
 """Threads of a process whose TEBs are read as witnesses: for the owner of page tables, and for a 32-bit
@@ -274,7 +272,7 @@ class PageTableRoots:
         self._highest = None if highest is None else self._memory.pointer(highest)
         self._trees: Counter[Optional[int]] = collections.Counter()
         self._system: Optional[int] = None
-        self._kernel = int(image.layer.config.get("page_map_offset") or 0) & _ROOT
+        self._kernel = page_tables(image, int(image.layer.config.get("page_map_offset") or 0))
         if process is None:
             return
         self._fields = [
@@ -349,7 +347,7 @@ class PageTableRoots:
         """Returns the ID of a process, the page of its tables, and whether it has a user half."""
         values = [self._member(eprocess, field) for field in self._fields]
         pid, root, peb, exited = (value or 0 for value in values)
-        return pid, root & _ROOT, bool(peb) and not exited and pid != SYSTEM_PID
+        return pid, page_tables(self._image, root), bool(peb) and not exited and pid != SYSTEM_PID
 
     def _maps_kernel(self, eprocess: int, layer_name: str) -> bool:
         """Returns whether page tables map the kernel's half, as the tables of each process do."""

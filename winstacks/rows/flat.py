@@ -96,7 +96,7 @@ class FlatCommand(Command[FlatStack, FlatStack]):
         return step.space
 
     def describe(self, step: FlatStack) -> str:
-        return f"Reading the stacks of kind {step.kind} of process {step.space.pid}"
+        return f"Reading the stacks of kind {step.kind} of process {step.space.pid_text}"
 
     def items(self, step: FlatStack) -> Iterable[FlatStack]:
         for tid in step.tids:

@@ -199,6 +199,6 @@ def missing(space: AddressSpace, flags: Optional[int], said: Status) -> str:
     why = status(space.remark, said or space.status)
     if not why:
         return ""
-    who = "The kernel" if space.kernel else f"Process {space.pid} ({space.arch})"
+    who = "The kernel" if space.kernel else f"Process {space.pid_text} ({space.arch})"
     asked = "" if flags is None else f" (NtGlobalFlag {flags:#x}: {globalflags.abbreviate(flags)})"
     return f"{who}{asked}: {text(why)}"

@@ -20,6 +20,7 @@ from ..memory.image import KERNEL_PID, Image
 from ..names.symbolizer import Symbolizer
 from ..process import processors
 from ..process.kernelstacks import KernelStacks, Segment
+from ..process.processlist import is_isolated
 from ..process.processors import Processor
 from ..process.thread import Thread
 from ..process.threads import Threads, threads
@@ -52,6 +53,7 @@ class ThreadFrames:
     """
 
     def __init__(self, image: Image, reader: TrapReader, contexts: TrapContexts) -> None:
+        self._image = image
         self._reader = reader
         self._contexts = contexts
         self.unread = 0
@@ -74,8 +76,7 @@ class ThreadFrames:
             if user_cs is None and state.mode == USER:
                 user_cs = state.registers.get("SegCs")
             yield state
-        # Every thread with a TEB came from user mode.
-        if thread.teb and not any(state.mode == USER or says(state.status, *_TOLD) for state in pointed):
+        if self._lacks_user_mode(thread, pointed):
             yield self._state(thread, TOP, 0, Reading(None, True), status(Word.NO_SAVED_REGISTERS))
         if scan:
             lowest: Dict[int, Segment] = {}
@@ -87,6 +88,18 @@ class ThreadFrames:
         context = self._contexts.wow64(thread, user_cs)
         if context is not None:
             yield context
+
+    def _lacks_user_mode(self, thread: Thread, found: Collection[State]) -> bool:
+        """Returns whether a thread came from user mode, as each thread with a TEB did, without a state that
+        shows it.
+
+        A thread that has ended has no stack any more, and a thread in VTL 1 has no registers in an image.
+        """
+        if not thread.teb or says(thread.status, *_TOLD):
+            return False
+        if any(state.mode == USER or says(state.status, *_TOLD) for state in found):
+            return False
+        return not is_isolated(self._image, thread.space.eprocess)
 
     def _chain(self, thread: Thread, segments: List[Segment], frames: List[int]) -> Iterator[State]:
         """Yields KTHREAD.TrapFrame and the frames before it; each older frame lies above the newer one."""

@@ -31,7 +31,7 @@ FOLDERS = {
     "mpengine": "\\ProgramData\\Microsoft\\Windows Defender\\Definition Updates",
     "guard": "\\Program Files\\Guard",
     "guard32": "\\Program Files\\Guard",
-    **dict.fromkeys(("vk_swiftshader", "teams"), "\\Program Files\\WindowsApps\\Teams"),
+    **dict.fromkeys(("vk_swiftshader", "ms-teams"), "\\Program Files\\WindowsApps\\Teams"),
     **dict.fromkeys(("bash", "mintty", "msys-2"), "\\Program Files\\Git\\usr\\bin"),
     **dict.fromkeys(("ruby", "x64-msvcrt-ruby300"), "\\Ruby\\bin"),
     **dict.fromkeys(("python", "libffi-8", "_ctypes"), "\\Users\\ann\\Python"),
