@@ -101,6 +101,10 @@ def of_tables(rows: List[Row], framed: List[Row], source: str) -> List[Tuple[Any
         # What stands for a whole database, or for one that cannot be found, is no stack.
         if row["Kind"] not in KINDS[source] or (source == "database" and row["Count"] is None):
             continue
+        # Where stacks cannot be read, the tables have a row of each kind; windows.callstacks has only the
+        # kernel's.
+        if source == "thread" and row["Count"] is None and row["Kind"] != "kernel":
+            continue
         found.append((_of(row, _STACK), [_shown(each) for each in below.get(row["TraceId"], [])]))
     return found
 

@@ -20,7 +20,6 @@ from volatility3.framework.layers import intel, segmented
 from ..memory import bulk
 from ..memory.decode.pagetable import PAGE_SIZE
 from ..memory.image import Image
-from ..memory.pages import Tables
 from ..process.processlist import CID_TABLE, CidTable, ProcessList, page_tables, process_member
 
 vollog = logging.getLogger(__name__)
@@ -107,7 +106,7 @@ def _places(image: Image) -> Iterator[int]:
             yield page_tables(image, root) & _PAGE & _ADDRESS
     if not isinstance(image.layer, intel.Intel):
         return
-    tables = Tables(image.context, image.layer, {})
+    tables = image.page_tables(image.layer)
     for address in itertools.islice(_structures(image, processes), MAX_STRUCTURES):
         place = tables.physical(bulk.masked(image.layer, address))
         if place is not None and image.machine.is_canonical(address):

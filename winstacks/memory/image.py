@@ -364,9 +364,7 @@ class Image:
                 del self._windows[oldest]
                 self._memories = {key: memory for key, memory in self._memories.items() if key[0] != oldest}
             layer = self.context.layers[layer_name]
-            page_tables = None
-            if isinstance(layer, intel.Intel):
-                page_tables = pages.Tables(self.context, layer, self._page_tables)
+            page_tables = self.page_tables(layer) if isinstance(layer, intel.Intel) else None
             read = functools.partial(bulk.read_extents, self.context, layer_name, tables=page_tables)
             windows = Windows(read, PAGE_SIZE)
         self._windows[layer_name] = windows
@@ -374,6 +372,10 @@ class Image:
         if key not in self._memories:
             self._memories[key] = Memory(windows, pointer_size)
         return self._memories[key]
+
+    def page_tables(self, layer: intel.Intel) -> pages.Tables:
+        """Returns the page tables of a layer; those that were read for any layer are not read again."""
+        return pages.Tables(self.context, layer, self._page_tables)
 
     def memory_within(self, space: AddressSpace, ranges: Tuple[Range, ...]) -> Memory:
         """Returns the memory of an address space limited to some ranges, read in large pieces.

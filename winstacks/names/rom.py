@@ -15,7 +15,6 @@ from ..memory import bulk
 from ..memory.decode.memo import Memo
 from ..memory.decode.pagetable import PAGE_SIZE
 from ..memory.image import Image
-from ..memory.pages import Tables
 
 START, END = 0xC0000, 0x100000
 """The physical addresses of the area."""
@@ -33,7 +32,7 @@ class RomArea:
     def __init__(self, image: Image) -> None:
         layer = image.layer_of(image.kernel)
         self._layer = layer if isinstance(layer, intel.Intel) else None
-        self._tables = None if self._layer is None else Tables(image.context, self._layer, {})
+        self._tables = None if self._layer is None else image.page_tables(self._layer)
         self._pages: Memo[int, bool] = Memo(self._is_rom, _MAX_KEPT)
 
     def holds(self, address: int) -> bool:
