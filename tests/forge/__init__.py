@@ -45,7 +45,7 @@
     file = kernel.pool.executive("_FILE_OBJECT", "File")         # behind an object header
 
     image = kernel.image()                                       # links the lists
-    image.save(tmp_path / "a.raw")                               # .dmp, .raw.xz, .dmp.xz, bitmap=True
+    image.save(tmp_path / "a.raw")                               # .dmp, .raw.xz, .dmp.xz, bitmap=BITMAP
     symbols = image.install(tmp_path / "symbols")                # a private directory for -s
     listed = vol.run(tmp_path / "a.raw", "windows.pslist", symbols=symbols).rows   # the command line
     opened = context.open_image(image, tmp_path)                 # in this process, fast

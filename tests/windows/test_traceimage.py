@@ -13,10 +13,12 @@ from typing import Any, Dict
 
 import pytest
 from volatility3.framework import constants
+from volatility3.framework.renderers import format_hints
 from volatility3.plugins.windows import traceimage, traces
 
 from tests.forge import context, kernels, sample, vol
 from tests.forge.context import Opened
+from tests.forge.dump import BITMAP
 from tests.forge.kernel import Kernel
 from tests.forge.obj import CREATED
 from tests.forge.paging import State
@@ -53,6 +55,7 @@ def test_the_columns_are_those_of_the_schema(sampled: Opened) -> None:
         dictionary.STR: str,
         dictionary.INT: int,
         dictionary.BOOL: bool,
+        dictionary.HEX: format_hints.Hex,
         dictionary.TIME: datetime.datetime,
     }
     assert [(column.name, column.type) for column in shown] == [
@@ -80,7 +83,7 @@ def test_every_windows(name: str, tmp_path: pathlib.Path) -> None:
     build = kernel.version[2]
     expected = {
         "ImageId": opened.image.service(imagefacts.identity).image_id,
-        "Schema": 1,
+        "Schema": dictionary.SCHEMA,
         "VolatilityVersion": constants.PACKAGE_VERSION,
         "KernelBuild": build,
         "BuildLab": f"{build}.1.forge_release.240229-1200",
@@ -193,8 +196,8 @@ def test_a_truncated_image(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize(("share", "missing"), [(0.99, 1), (0.97, 4), (0.35, 66)])
-@pytest.mark.parametrize("bitmap", [False, True])
-def test_a_crash_dump_that_is_cut(share: float, missing: int, bitmap: bool, tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize("bitmap", [0, BITMAP])
+def test_a_crash_dump_that_is_cut(share: float, missing: int, bitmap: int, tmp_path: pathlib.Path) -> None:
     image = sample.build().image()
     image.install(context.symbol_directory())
     path = image.save(tmp_path / "cut.dmp", bitmap)
