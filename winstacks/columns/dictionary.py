@@ -34,7 +34,10 @@ STR, INT, BOOL, HEX, ADDRESS = "str", "int", "bool", "hex", "address"
 REGISTER, HEXSTR, TIME = "register", "hexstr", "time"
 
 SCHEMA = 2
-"""The version of the flat tables. It rises when a column goes, or when its meaning, type or nullability changes."""
+"""The version of the flat tables.
+
+It rises when a column goes, or when its meaning, type or nullability changes.
+"""
 
 STACK_SEPARATOR = "; "
 """Separator of the frames in a column Stack."""
