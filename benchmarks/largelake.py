@@ -45,7 +45,7 @@ SELECT format('i{{:06d}}', n) AS ImageId, 'std:0:' || r AS TraceId,
        'm' || r % 40 || '!Function' || r % 9973 || '+0x1d; nt!NtCreateFile+0x79' AS Stack,
        (CASE WHEN r % 20 = 0 THEN 1000000 + n * 10 + r // 20 % {own}
         ELSE hash(StackKey) % {sets} END)::UBIGINT AS ModuleSet,
-       1 AS Count, 0 AS Unbacked, 1 AS Schema, r % 97 AS PID, false AS Incomplete, 'std' AS Kind,
+       1 AS Count, 0 AS Unbacked, 2 AS Schema, r % 97 AS PID, false AS Incomplete, 'std' AS Kind,
        'p' || r % 97 || '.exe' AS Process, 'x64' AS Arch, 'exact' AS KeyQuality, '' AS Status
 FROM pooled ORDER BY n, r"""
 
@@ -164,7 +164,7 @@ def _keys(number: int, rows: Any) -> Any:
         "Stacks": pa.array([1] * count),
         "Count": pa.array([1] * count),
         "Unbacked": pa.array([0] * count),
-        "Schema": pa.array([1] * count),
+        "Schema": pa.array([2] * count),
     }
     return pa.table([known[field.name].cast(field.type) for field in SCHEMAS[KEYS]], schema=SCHEMAS[KEYS])
 

@@ -2,7 +2,7 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """What SECURITY.md says that cannot be told: the only writes that may be silent.
 
-The section "What cannot be told" has a table. The first cell of a row names members in code spans:
+The section "What cannot be detected" has a table. The first cell of a row names members in code spans:
 `structure.member`, with `*` for any text; `structure.member unlinked` or `structure.member zero with other`
 for what is written to two places at once. The second cell says what was looked for.
 """
@@ -18,7 +18,7 @@ from .cases import ALONE, UNLINKED, WITH_COUNT, Case
 from .members import Member
 
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "SECURITY.md"
-TITLE = "## What cannot be told"
+TITLE = "## What cannot be detected"
 
 _SPAN = re.compile(r"`([^`]+)`")
 

@@ -251,7 +251,6 @@ def test_the_schemas_in_the_documentation_are_made_of_the_code(table: str) -> No
     ("column", "value"),
     [
         ("Kind", "fiber"),
-        ("PID", None),
         ("PID", "4"),
         ("Owner", "FFFF8000"),
         ("ProcessOffset", -1),
@@ -259,7 +258,7 @@ def test_the_schemas_in_the_documentation_are_made_of_the_code(table: str) -> No
         ("Status", "unheard of"),
         ("Status", "unsure unsure"),
         ("ImageId", "1"),
-        ("Schema", 0),
+        ("Schema", 1),
         ("Column", 1),
         ("__children", [{}]),
     ],

@@ -85,7 +85,7 @@ def test_every_windows(name: str, tmp_path: pathlib.Path) -> None:
     build = kernel.version[2]
     expected = {
         "ImageId": opened.image.service(imagefacts.identity).image_id,
-        "Schema": 1,
+        "Schema": dictionary.SCHEMA,
         "VolatilityVersion": constants.PACKAGE_VERSION,
         "KernelBuild": build,
         "BuildLab": f"{build}.1.forge_release.240229-1200",

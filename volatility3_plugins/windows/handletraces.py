@@ -24,7 +24,7 @@ class HandleTraces(interfaces.plugins.PluginInterface):
             *options.kernel(),
             options.pid(),
             options.numbers("handle", "Show only the events of these handles"),
-            options.switch("leaks", "Show only handles that were opened and of which no close was traced"),
+            options.switch("leaks", "Show only handles that were opened and have no traced close"),
             *options.selecting("events"),
             options.fold(),
             options.brief(),

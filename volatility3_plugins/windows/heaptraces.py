@@ -31,7 +31,7 @@ class HeapTraces(interfaces.plugins.PluginInterface):
             *options.selecting("traces"),
             requirements.StringRequirement(
                 name="baseline",
-                description="An earlier UMDH log (a file): show what each trace grew by, that of most first",
+                description="An earlier UMDH log (a file): show what each trace grew by, the most first",
                 optional=True,
             ),
             options.switch("dump", "Write the blocks of each process as a UMDH log"),

@@ -30,13 +30,13 @@ class TrapFrames(interfaces.plugins.PluginInterface):
             options.tid(),
             options.offset(),
             options.switch(
-                "scan_stacks", "Look for further frames on every kernel stack and on those of the processors"
+                "scan_stacks", "Look for further frames on every kernel stack and every processor's stacks"
             ),
             options.switch("processors", "Add the registers that stopped processors saved"),
             options.switch("scan_threads", "Add the threads that only a pool scan finds"),
             options.switch("members", "List every member of each structure with its validity"),
             options.switch(
-                "unwind", "Add the non-volatile registers that walking the kernel stack tells (x64)"
+                "unwind", "Add the non-volatile registers that walking the kernel stack restores (x64)"
             ),
             options.brief(),
             options.fetch_symbols(),

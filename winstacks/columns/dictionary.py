@@ -33,8 +33,11 @@ from .words import Words
 STR, INT, BOOL, HEX, ADDRESS = "str", "int", "bool", "hex", "address"
 REGISTER, HEXSTR, TIME = "register", "hexstr", "time"
 
-SCHEMA = 1
-"""The version of the flat tables. It rises when a column changes its meaning or type."""
+SCHEMA = 2
+"""The version of the flat tables.
+
+It rises when a column goes, or when its meaning, type or nullability changes.
+"""
 
 STACK_SEPARATOR = "; "
 """Separator of the frames in a column Stack."""
@@ -297,7 +300,7 @@ _ALL = (
         STR,
         "The processor that saved the registers, or on whose own stack they are (`CPU 0 dpc`).",
     ),
-    Column("Unsure", STR, "Names of the registers of which it is not known whether they were saved."),
+    Column("Unsure", STR, "Names of the registers that may not have been saved: their values are unsure."),
     Column(
         "NotSaved", STR, "Names of the registers that were not saved, whose columns are therefore absent."
     ),

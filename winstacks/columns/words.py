@@ -52,8 +52,8 @@ SOURCES: Words = {
     PDB: "the last symbol before the address in a symbol table that Volatility has; the function table, the "
     "next symbol or the end of the section bounds its function",
     EXPORT: "the x64 function table shows that the address is in the function that this export starts",
-    NEAREST: "the last export, or symbol of a PDB with few, before the address in the same section; nothing "
-    "shows where its function ends",
+    NEAREST: "the last export, or symbol of a PDB with few, before the address in the same section; the end "
+    "of its function is unknown",
     MODULE: "the module is known, the function's name is not",
     UNLOADED: "a module that is gone lay there",
     NONE: "no name is known",

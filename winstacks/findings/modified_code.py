@@ -253,7 +253,7 @@ CHECK = Check(
     "starts itself; low of frames that a scan found",
     "Security products and debuggers hook functions; browsers do so in their sandboxed children; some "
     "programs unpack themselves.",
-    "Dump the module with windows.dlllist --dump and compare it with that of the other process.",
+    "Dump the module with windows.dlllist --dump and compare it with the other process's.",
     "no thread has a stack in user mode",
     of_stack=find,
     unchecked=unchecked,

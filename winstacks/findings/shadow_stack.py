@@ -120,7 +120,7 @@ CHECK = Check(
     "of a thread has this frame: the stack was changed.",
     "medium; frames that a scan found are not compared",
     "The image is no snapshot: a thread that ran meanwhile has a newer shadow stack than stack.",
-    "Compare the frames with those of windows.callstacks --tid; look at both stacks with volshell -w.",
+    "Compare the frames with the rows of windows.callstacks --tid; look at both stacks with volshell -w.",
     "no stack of a thread could be walked",
     of_stack=find,
     unchecked=unchecked,

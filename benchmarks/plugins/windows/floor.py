@@ -44,7 +44,7 @@ _FLAT: Known = {
     "PID": 1000,
     "Arch": "x64",
     "ImageId": "9b1c5e30-2f4a7d60",
-    "Schema": 1,
+    "Schema": 2,
     "TraceId": "std:1000:1d2a0000000:x64::7",
     "Frame": 3,
     "Address": "0x7fe0012341d",

@@ -246,7 +246,7 @@ def decoded(data: bytes) -> Tuple[List[Any], List[Status]]:
 def untold() -> Set[str]:
     """The members of a dump that SECURITY.md lists."""
     text = (REPOSITORY / "SECURITY.md").read_text(encoding="utf-8")
-    _, _, part = text.partition("## What cannot be told of a process dump\n")
+    _, _, part = text.partition("## What cannot be detected in a process dump\n")
     rows = [line for line in part.split("\n## ")[0].splitlines() if line.startswith("| `")]
     return {name for row in rows for name in re.findall(r"`([^`]+)`", row.split("|")[1])}
 
