@@ -7,19 +7,37 @@ The image is decoded once. Only what the table says changes, in the JSON that Vo
 
 from __future__ import annotations
 
+import collections
 import contextlib
+import functools
+import gc
 import importlib
 import logging
+import os
 import pathlib
-from typing import Any, Dict, FrozenSet, Iterator, List, NamedTuple, Set, Tuple
+import re
+import sys
+from types import CodeType, FrameType
+from typing import Any, DefaultDict, Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 import pytest
 from volatility3.framework import constants, objects
 from volatility3.framework.objects import templates
+from volatility3.framework.symbols import SymbolSpace
 
+import winstacks
 from tests.forge.context import Opened
 from tests.support import grid
 from tests.support.grid import Row
+
+_NOW = re.compile(b"M\0a\0d\0e\0 \0a\0t\0:\0 \0(?:[-+:0-9T]\0)*")
+"""When a dump was written, in its comment."""
+
+_PACKAGES = (
+    *("findings", "flat", "handles", "heaps", "locks", "minidump", "names", "objects", "process"),
+    *("stacks", "tracedb", "traps"),
+)
+"""Packages of the library that know what they ask for."""
 
 SYMBOLS, TYPES, MEMBERS = "symbols", "user_types", "members"
 
@@ -56,24 +74,54 @@ class Said(NamedTuple):
     warnings: List[str]
 
 
-class _Asked(Dict[str, Any]):
-    """A part of a table that notes which of its names were asked for one by one."""
+Site = Tuple[CodeType, ...]
+"""Functions of ours that ask for something: the one that asks first, then those that it works for."""
 
-    def __init__(self, known: Dict[str, Any]) -> None:
-        super().__init__(known)
-        self.names: Set[str] = set()
+Asked = Dict[Lost, FrozenSet[Site]]
+"""What is asked for, and where."""
 
-    def get(self, key: str, default: Any = None) -> Any:
-        self.names.add(key)
-        return super().get(key, default)
+_OURS = tuple(str(pathlib.Path(winstacks.__file__).parent / each) + os.sep for each in _PACKAGES)
 
-    def __contains__(self, key: object) -> bool:
-        self.names.add(str(key))
-        return super().__contains__(key)
+DEPTH = 3
+"""Functions of a site."""
 
-    def __getitem__(self, key: str) -> Any:
-        self.names.add(key)
-        return super().__getitem__(key)
+_OFTEN = 32
+"""After so many runs what they left in memory is released."""
+
+
+def _site() -> Site:
+    """The innermost functions of ours that are running, apart from those that ask for anybody."""
+    found: List[CodeType] = []
+    frame: Optional[FrameType] = sys._getframe(2)
+    while frame is not None and len(found) < DEPTH:
+        if frame.f_code.co_filename.startswith(_OURS):
+            found.append(frame.f_code)
+        frame = frame.f_back
+    return tuple(found)
+
+
+def _remembering(mapping: Any) -> Any:
+    """A layer's `mapping` that reads the page tables once for each range."""
+
+    @functools.lru_cache(maxsize=None)
+    def known(*arguments: Any, **options: Any) -> Tuple[Tuple[int, int, int, int, str], ...]:
+        return tuple(mapping(*arguments, **options))
+
+    def listed(*arguments: Any, **options: Any) -> Iterator[Tuple[int, int, int, int, str]]:
+        return iter(known(*arguments, **options))
+
+    return listed
+
+
+def chosen(asked: Dict[Run, Asked], lost: Lost) -> List[Run]:
+    """The fewest and smallest runs that ask for something at each place where any of them does."""
+    sites = {run: each[lost] for run, each in asked.items() if lost in each}
+    left = set().union(*sites.values())
+    found: List[Run] = []
+    while left:
+        found.append(max(sites, key=lambda run: (len(sites[run] & left) / len(asked[run]), run.plugin)))
+        left -= sites[found[-1]]
+    return found
 
 
 class LackingTable:
@@ -87,47 +135,60 @@ class LackingTable:
         self._opened = opened
         self._name = opened.context.modules[opened.kernel].symbol_table_name
         self._data = opened.context.symbol_space[self._name]._delegate._json_object
+        self._runs = 0
+        # Where pages lie depends on no symbol. Scans of the kernel's memory ask for all of them.
+        opened.layer.mapping = _remembering(opened.layer.mapping)
 
-    def asked(
-        self, run: Run, folder: pathlib.Path, patch: pytest.MonkeyPatch
-    ) -> Tuple[Said, FrozenSet[Lost]]:
+    def asked(self, run: Run, folder: pathlib.Path, patch: pytest.MonkeyPatch) -> Tuple[Said, Asked]:
         """What a plugin prints, and what it asks the table for that the table has."""
-        members: Set[Tuple[str, str]] = set()
+        found: DefaultDict[Tuple[str, str], Set[Site]] = collections.defaultdict(set)
         prefix = self._name + constants.BANG
 
-        def note(vol: Any, member: str) -> None:
-            if vol.type_name.startswith(prefix):
-                members.add((vol.type_name[len(prefix) :], member))
+        def note(kind: str, full: str, member: str = "") -> None:
+            if full.startswith(prefix):
+                found[kind, full[len(prefix) :] + member].add(_site())
 
-        def noting(method: Any) -> Any:
-            def wrapped(self: Any, member: str) -> Any:
-                note(self.vol, member)
+        def noting(kind: str, method: Any) -> Any:
+            def asking(self: Any, name: str, *more: Any) -> Any:
+                note(kind, name)
+                return method(self, name, *more)
+
+            return asking
+
+        def noting_members(method: Any) -> Any:
+            def asking(self: Any, member: str) -> Any:
+                note(TYPES, self.vol.type_name)
+                note(MEMBERS, self.vol.type_name, "." + member)
                 return method(self, member)
 
-            return wrapped
+            return asking
 
-        parts = {kind: _Asked(self._data[kind]) for kind in (SYMBOLS, TYPES)}
-        with patch.context() as patched, self._with(parts):
+        space, template, aggregate = SymbolSpace, templates.ObjectTemplate, objects.AggregateType
+        named = {TYPES: ("get_type", "has_type"), SYMBOLS: ("get_symbol", "has_symbol")}
+        with patch.context() as patched, self._with({TYPES: self._data[TYPES]}):
+            for kind, methods in named.items():
+                for name in methods:
+                    patched.setattr(space, name, noting(kind, getattr(space, name)))
             for name in ("has_member", "relative_child_offset", "child_template"):
-                patched.setattr(
-                    templates.ObjectTemplate, name, noting(getattr(templates.ObjectTemplate, name))
-                )
+                patched.setattr(template, name, noting_members(getattr(template, name)))
             for name in ("member", "has_member"):
-                patched.setattr(objects.AggregateType, name, noting(getattr(objects.AggregateType, name)))
+                patched.setattr(aggregate, name, noting_members(getattr(aggregate, name)))
             said = self.run(run, folder)
-        found = {
-            Lost(kind, name)
-            for kind, part in parts.items()
-            for name in part.names
-            if name in self._data[kind]
-        }
-        types = self._data[TYPES]
-        found |= {
-            Lost(MEMBERS, f"{name}.{member}")
-            for name, member in members
-            if name in types and member in types[name]["fields"]
-        }
-        return said, frozenset(found)
+        asked = {Lost(*each): frozenset(sites) for each, sites in found.items()}
+        return said, {each: sites for each, sites in asked.items() if self.has(each)}
+
+    def has(self, lost: Lost) -> bool:
+        """Whether the table has something."""
+        if lost.kind != MEMBERS:
+            return lost.name in self._data[lost.kind]
+        name, _, member = lost.name.partition(".")
+        return name in self._data[TYPES] and member in self._data[TYPES][name]["fields"]
+
+    @contextlib.contextmanager
+    def only(self, types: Set[str]) -> Iterator[None]:
+        """The table has no other types meanwhile."""
+        with self._with({TYPES: {name: each for name, each in self._data[TYPES].items() if name in types}}):
+            yield
 
     @contextlib.contextmanager
     def without(self, lost: Lost) -> Iterator[None]:
@@ -162,6 +223,10 @@ class LackingTable:
 
     def run(self, run: Run, folder: pathlib.Path) -> Said:
         """What a plugin prints of the image as it is."""
+        self._runs += 1
+        if not self._runs % _OFTEN:
+            # The templates of types are circles: 4 MB of each run, for which Python does not look soon.
+            gc.collect()
         folder.mkdir(parents=True, exist_ok=True)
         for path in folder.iterdir():
             path.unlink()
@@ -171,7 +236,7 @@ class LackingTable:
             rows = grid.rendered(self._opened, run.of(), folder, **dict(run.options))
         finally:
             logging.getLogger().removeHandler(handler)
-        files = {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+        files = {path.name: _NOW.sub(b"", path.read_bytes()) for path in sorted(folder.iterdir())}
         return Said(rows, files, handler.messages)
 
 

@@ -56,7 +56,8 @@ _STREAMS = (
 )
 
 _STREAM_OF = dict.fromkeys(
-    ("StartAddress", "ExitStatus", "ExitTime", "KernelTime", "UserTime", "Affinity"), "ThreadInfoListStream"
+    ("StartAddress", "ExitStatus", "CreateTime", "ExitTime", "KernelTime", "UserTime", "Affinity"),
+    "ThreadInfoListStream",
 )
 
 

@@ -190,6 +190,7 @@ class ThreadRecords:
                         **process,
                         **own,
                         "Teb": teb,
+                        "CreateTime": thread.create_time,
                         "Priority": priority,
                         "StartAddress": _start(thread, machine),
                     }

@@ -263,6 +263,8 @@ class PageTableRoots:
 
     def __init__(self, image: Image) -> None:
         process, thread, teb = (image.types.find(name) for name in ("_EPROCESS", "_ETHREAD", "_TEB"))
+        if teb is None:
+            image.lacks("_TEB")
         self._image = image
         self._memory = image.memory(image.kernel)
         self._verdicts: Memo[Tuple[int, str], Tuple[Status, Status]] = Memo(self._judge)

@@ -66,6 +66,8 @@ class TrapKernel:
         types = register_types(image, image.machine)
         self.tops = self.form.tops(types)
         exception = image.types.find(self.form.exception_type) if self.form.exception_type else None
+        if self.form.exception_type and exception is None:
+            image.lacks(self.form.exception_type)
         generations = image.our_generations("context", image.machine) if exception is not None else ()
         self.exceptions = [
             ExceptionFrames(exception, generation) for generation in generations if exception is not None
