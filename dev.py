@@ -4,7 +4,7 @@
 
 python3 dev.py demo              install the plugins and run them on a sample image built on the spot
 python3 dev.py test [ARG...]     install what the tests need and run them, in 15 to 30 minutes on two cores
-python3 dev.py lint              ruff, mypy; ESLint and TypeScript where npm is installed
+python3 dev.py lint              ruff, mypy, prose; ESLint and TypeScript where npm is installed
 python3 dev.py symbols           the symbol tables (ISF) from the declarations beside them
 python3 dev.py lowest [ARG...]   the tests on the lowest Volatility that setup.cfg allows
 python3 dev.py coverage [ARG...] the tests, and what of our code they leave out; fails above 5 %
@@ -226,6 +226,7 @@ def lint(arguments: List[str]) -> None:
     run(python, ["-m", "ruff", "check", "."])
     run(python, ["-m", "ruff", "format", "--check", "."])
     run(python, ["-m", "mypy"])
+    run(python, ["-m", "tests.prose"])
     lint_scripts()
 
 

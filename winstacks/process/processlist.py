@@ -80,7 +80,7 @@ def process_member(image: Image, eprocess: int, *paths: str) -> Optional[int]:
 
 
 def is_isolated(image: Image, eprocess: int) -> bool:
-    """Returns whether the user half of a process is in VTL 1, as that of LsaIso.exe: then no image has it."""
+    """Returns whether the user half of a process is in VTL 1, as in LsaIso.exe: no image has that memory."""
     handles = ("Pcb.SecureState.SecureHandle", "Pcb.SecurePid")
     return any(process_member(image, eprocess, path) for path in handles)
 

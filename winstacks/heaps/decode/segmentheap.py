@@ -141,7 +141,7 @@ def _large(memory: Memory, heap: SegmentHeap, data: int, traces: Traces) -> Bloc
 
 
 def _extras(end: int, heap: SegmentHeap) -> Iterator[int]:
-    """Yields where the extra of a block may be: with 32 bits the unit may be that of blocks, two pointers.
+    """Yields the possible addresses of a block's extra: on x86 it may be aligned like a block, to two pointers.
 
     Args:
         end: end of the caller's bytes
