@@ -141,7 +141,7 @@ def _large(memory: Memory, heap: SegmentHeap, data: int, traces: Traces) -> Bloc
 
 
 def _extras(end: int, heap: SegmentHeap) -> Iterator[int]:
-    """Yields the possible addresses of a block's extra: on x86 it may be aligned like a block, to two pointers.
+    """Yields the possible addresses of a block's extra: on x86 it may be aligned as blocks are, to 8 bytes.
 
     Args:
         end: end of the caller's bytes
