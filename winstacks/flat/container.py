@@ -95,10 +95,9 @@ def _segments(image: Image, layer: segmented.NonLinearlySegmentedLayer) -> Itera
 def _places(image: Image) -> Iterator[int]:
     """Yields physical addresses of page tables, processes, threads, kernel stacks and PspCidTable."""
     processes = [process.eprocess for process in image.service(ProcessList).processes()]
-    for eprocess in processes:
-        root = process_member(image, eprocess, "Pcb.DirectoryTableBase")
-        if root is not None:
-            yield root & _ROOT & _ADDRESS
+    roots = (process_member(image, eprocess, "Pcb.DirectoryTableBase") for eprocess in processes)
+    # The highest is no proof: one altered member would make any image a cut one.
+    yield from sorted({root & _ROOT & _ADDRESS for root in roots if root is not None})[:-1]
     if not isinstance(image.layer, intel.Intel):
         return
     tables = image.page_tables(image.layer)
