@@ -246,6 +246,14 @@ NAMES: Dict[Word, Tuple[str, ...]] = {
     Word.FUNCTION_TABLE_INCOMPLETE: MODULES,
     # Flags.
     Word.NO_PEB: ("_EPROCESS.Peb",),
+    # Module files, minidumps that are written and small kernel dumps: no structure of an image is doubted.
+    Word.FROM_FILE: (),
+    Word.DIFFERS_FROM_FILE: (),
+    Word.NO_32_BIT_HALF: (),
+    Word.ZERO_FOR_UNKNOWN: (),
+    Word.BYTES_ARE_ZERO: (),
+    Word.NOT_IN_THE_DUMP: (),
+    Word.BUG_CHECK: (),
 }
 
 WARNINGS: Tuple[Tuple[str, Tuple[str, ...]], ...] = (
