@@ -28,7 +28,7 @@ def image(few: Fleet, tmp_path: pathlib.Path) -> pathlib.Path:
     return pathlib.Path(shutil.copy(few.paths[0], tmp_path / "a.dmp"))
 
 
-@pytest.mark.parametrize("wrong", ["nowhere.dmp", ".", NOT_UTF8, "loop.dmp"])
+@pytest.mark.parametrize("wrong", ["nowhere.dmp", "empty", NOT_UTF8, "loop.dmp"])
 def test_one_wrong_path_does_not_keep_others_from_being_read(
     wrong: str, image: pathlib.Path, few: Fleet, tmp_path: pathlib.Path
 ) -> None:
@@ -39,11 +39,13 @@ def test_one_wrong_path_does_not_keep_others_from_being_read(
             pytest.skip("this file system has no such names")
     if wrong == "loop.dmp":
         (tmp_path / wrong).symlink_to(tmp_path / wrong)
+    if wrong == "empty":
+        (tmp_path / wrong).mkdir()
     lake = tmp_path / "lake"
     done = fleet("run", tmp_path / wrong, image, "-o", lake, *few.options)
     assert done.returncode == 3, done.stderr
     assert (
-        "not UTF-8" if wrong == NOT_UTF8 else "is no file" if wrong == "." else "cannot be read"
+        "not UTF-8" if wrong == NOT_UTF8 else "is no file" if wrong == "empty" else "cannot be read"
     ) in done.stderr
     assert [each["status"] for each in manifests(lake).values()] == ["done"]
     status = fleet("status", lake)
