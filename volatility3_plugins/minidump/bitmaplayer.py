@@ -47,6 +47,7 @@ class _BitmapLayer(crash.WindowsCrashDump32Layer):
         ]
         if not self._segments:
             raise crash.WindowsCrashDumpFormatException(self.name, "The bitmap names no page of the file")
+        self.bytes_behind_the_end = found.lost * self._page_size
         if found.lost:
             vollog.warning(f"The file ends before {found.lost} pages that its bitmap names: they are absent")
         if self.dump_type in options.PARTIAL_DUMPS:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from typing import Iterable, Iterator, NamedTuple, Optional, Tuple
+from typing import Iterable, Iterator, NamedTuple, Optional, Protocol, Tuple, runtime_checkable
 
 from volatility3.framework import interfaces
 from volatility3.framework.layers import intel, segmented
@@ -34,6 +34,17 @@ _ADDRESS = (1 << 52) - 1
 
 _HOLES = 16 << 30
 """The most bytes of a PC's physical addresses that are not memory: below 4 GB, and below 1 TB with AMD."""
+
+
+@runtime_checkable
+class CutLayer(Protocol):
+    """A layer over a file that states which memory it holds.
+
+    Attributes:
+        bytes_behind_the_end: bytes of this memory behind the end of the file, which no segment has
+    """
+
+    bytes_behind_the_end: int
 
 
 class FileLength(NamedTuple):
@@ -74,7 +85,7 @@ def _measure(image: Image) -> FileLength:
         return FileLength(None, 0)
     layer = image.context.layers[image.layer.config["memory_layer"]]
     if isinstance(layer, segmented.NonLinearlySegmentedLayer):
-        expected = missing = 0
+        expected = missing = layer.bytes_behind_the_end if isinstance(layer, CutLayer) else 0
         for end, length in _segments(image, layer):
             expected += length
             missing += min(max(end, 0), length)
