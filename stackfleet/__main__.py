@@ -18,9 +18,15 @@ import importlib.util
 NEEDED = ("deltalake", "distributed", "duckdb", "psutil", "pyarrow", "rich", "volatility3")
 """The packages of the extra `fleet`."""
 
+LEAST = (3, 10)
+"""The lowest Python that deltalake supports; the plugins and their library run on 3.9, too."""
+
 
 def main() -> int:
     """Runs the command line; returns the exit code."""
+    if sys.version_info < LEAST:
+        print(f"stackfleet needs Python {LEAST[0]}.{LEAST[1]} or newer", file=sys.stderr)
+        return 2
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         print(f"stackfleet needs {', '.join(missing)}: pip install '.[fleet]'", file=sys.stderr)
