@@ -177,11 +177,12 @@ def _compact(asked: argparse.Namespace) -> int:
 
 
 def _mend(lake: Lake) -> None:
-    """Makes logs anew that cannot be read, and says so."""
+    """Makes logs anew that cannot be read, and says so; ends what a run that was killed had begun."""
     for table in lake.mend():
         print(
             f"stackfleet: the log of the table {table} could not be read, and was made anew", file=sys.stderr
         )
+    lake.take_over()
     lake.clean()
 
 
