@@ -26,6 +26,9 @@ from .questions import KEYS, Question
 MOST_NAMED = 20
 """Damaged images that are named; of more the number is."""
 
+RARE_MEMORY = "1500MB"
+"""What DuckDB may hold for `rare` if nothing is said: what is more goes to the folder for temporary files."""
+
 Commands = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
@@ -53,6 +56,7 @@ def add_to(commands: Commands, count: Callable[[str], int]) -> None:  # type: ig
     _of_stacks(rare)
     rare.add_argument("--max-hosts", type=count, default=2, help="hosts that have a stack at most")
     rare.add_argument("--limit", type=int, default=50, help="rows, 0 for all")
+    rare.set_defaults(memory_limit=RARE_MEMORY)
     differ = _command(commands, "diff", _diff, "stacks that are new, gone or changed in count")
     differ.add_argument(
         "first", metavar="A", help="image or group: ImageId, host, file, case=NAME; , between"
