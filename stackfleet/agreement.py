@@ -62,9 +62,10 @@ class StoredTable:
 
     def where(self, entry: Entry) -> list[DataFile]:
         """Returns the files with the rows of an image: usually one; none if the log has none."""
-        single = self.files.get(file_name(entry.image_id, entry.attempt))
-        if single is not None:
-            return [single]
+        if not entry.batch:
+            single = self.files.get(file_name(entry.image_id, entry.attempt))
+            if single is not None:
+                return [single]
         batch = self._batches.get(entry.batch, []) if entry.batch else []
         if self.name == KEYS:
             return batch
@@ -76,7 +77,8 @@ class StoredTable:
         """Returns in words what is wrong with the rows of an image; empty if nothing is."""
         expected = manifest["tables"][self.name]
         files = self.where(entry)
-        single = bool(files) and files[0].name == file_name(entry.image_id, entry.attempt)
+        own = "" if entry.batch else file_name(entry.image_id, entry.attempt)
+        single = bool(files) and files[0].name == own
         if self.name == KEYS and not single:
             # Keys can be counted anew.
             return ""

@@ -26,6 +26,9 @@ from .questions import KEYS, Question
 MOST_NAMED = 20
 """The most damaged images that are named; the others are counted."""
 
+RARE_MEMORY = "1500MB"
+"""Default memory limit of DuckDB for `rare`: more goes to the folder for temporary files."""
+
 Commands = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
@@ -55,6 +58,7 @@ def add_to(commands: Commands, count: Callable[[str], int]) -> None:  # type: ig
     _of_stacks(rare, questions.CRASH_KEYS)
     rare.add_argument("--max-hosts", type=count, default=2, help="hosts that have a stack at most")
     rare.add_argument("--limit", type=int, default=50, help="rows, 0 for all")
+    rare.set_defaults(memory_limit=RARE_MEMORY)
     differ = _command(commands, "diff", _diff, "stacks that are new, gone or changed in count")
     differ.add_argument(
         "first", metavar="A", help="image or group: ImageId, host, file, case=NAME; , between"

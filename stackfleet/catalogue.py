@@ -61,7 +61,7 @@ def table(contents: Contents) -> Any:
     """Returns the view as an Arrow table, including damaged images."""
     rows: Sequence[Mapping[str, Any]] = [*contents.manifests, *map(_of_damaged, contents.damaged)]
     return pa.table(
-        [pa.array([_value(row.get(name), kind) for row in rows], kind) for name, kind in _COLUMNS.items()],
+        [pa.array(_values(rows, name, kind), kind) for name, kind in _COLUMNS.items()],
         names=list(_COLUMNS),
     )
 
@@ -95,12 +95,14 @@ def _of_damaged(damaged: Damaged) -> dict[str, Any]:
     return {**manifest, "image_id": damaged.image_id, "status": DAMAGED, "reason": damaged.reason}
 
 
-def _value(value: Any, kind: Any) -> Any:
-    if value is None:
-        return None
+def _values(rows: Sequence[Mapping[str, Any]], name: str, kind: Any) -> list[Any]:
+    """Returns the values of a column as Arrow takes them."""
+    values = [each.get(name) for each in rows]
     if pa.types.is_timestamp(kind):
-        return datetime.datetime.fromisoformat(value)
-    return list(value.items()) if pa.types.is_map(kind) else value
+        return [None if each is None else datetime.datetime.fromisoformat(each) for each in values]
+    if pa.types.is_map(kind):
+        return [None if each is None else list(each.items()) for each in values]
+    return values
 
 
 _SQL = {"string": "VARCHAR", "int64": "BIGINT", "double": "DOUBLE", "timestamp[us, tz=UTC]": "TIMESTAMPTZ"}

@@ -185,11 +185,12 @@ def _compact(options: argparse.Namespace) -> int:
 
 
 def _mend(lake: Lake) -> None:
-    """Rebuilds logs that cannot be read, and reports it."""
+    """Rebuilds logs that cannot be read, and reports it; finishes the work of a run that was killed."""
     for table in lake.mend():
         print(
             f"stackfleet: the log of the table {table} could not be read, and was made anew", file=sys.stderr
         )
+    lake.take_over()
     lake.clean()
 
 

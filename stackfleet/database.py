@@ -117,6 +117,7 @@ class Database:
         if threads:
             self._settings.append(f"SET threads = {threads}")
         self._folder = lake.folder
+        self._made: set[str] = set()
 
     def __enter__(self) -> Database:
         self._temporary = tempfile.TemporaryDirectory(prefix="stackfleet-")
@@ -222,7 +223,9 @@ class Database:
             if _mentions(sql, (MANIFESTS,)):
                 self._connection.register(MANIFESTS, catalogue.table(self.contents))
             for statement in self.views(sql):
-                self._connection.execute(statement)
+                if statement not in self._made:
+                    self._connection.execute(statement)
+                    self._made.add(statement)
             relation = self._connection.sql(sql)
         except duckdb.Error as error:
             raise SqlError(error) from error

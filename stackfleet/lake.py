@@ -233,6 +233,26 @@ class Lake:
         for image_id in gone:
             folders.remove(self.folder, MANIFEST, f"{image_id}{_END}")
 
+    def take_over(self) -> None:
+        """Puts images into the lake whose manifests are kept: the run that had them read was killed before.
+
+        Raises:
+            LakeError: it cannot be written
+        """
+        found = []
+        try:
+            known = Entries(self.folder).by_id
+        except (LogError, OSError) as error:
+            raise LakeError(f"{self.folder}: its catalogue cannot be read: {error}") from error
+        for image_id in self._names():
+            manifest = None if image_id in known else self.manifest(image_id)
+            if manifest is not None:
+                with contextlib.suppress(OSError):
+                    self._singles(manifest)
+                    found.append(manifest)
+        if found:
+            self.enter(found)
+
     @staticmethod
     def _with_batch(new_entry: Entry, old_entries: Mapping[str, Entry]) -> Entry:
         before = old_entries.get(new_entry.image_id)
@@ -284,11 +304,11 @@ class Lake:
             LogError, OSError: the catalogue cannot be written, or a manifest cannot be removed
         """
         gone = list(image_ids)
-        Entries(self.folder).put((), gone)
-        for image_id in gone:
-            if is_image_id(image_id):
-                manifest_file(str(self.folder), image_id).unlink(missing_ok=True)
+        # A manifest that the catalogue lacks would be put into it by the next run.
+        for image_id in filter(is_image_id, gone):
+            manifest_file(str(self.folder), image_id).unlink(missing_ok=True)
         folders.sync(self.manifests_folder)
+        Entries(self.folder).put((), gone)
 
     def clean(self) -> int:
         """Removes leftovers: files of ended attempts that no log names; returns the number of files.

@@ -140,19 +140,21 @@ most AS MATERIALIZED (
     SELECT ModuleSet, bit_and(Bits) AS Bits
     FROM of_set SEMI JOIN (FROM rarest WHERE NOT Few) USING (ModuleSet) JOIN bits USING (Version)
     GROUP BY ModuleSet
+), of_rarest AS MATERIALIZED (
+    SELECT ModuleSet, Versions, HostNumber FROM rarest JOIN has USING (Version) WHERE Few
+), needed AS MATERIALIZED (
+    SELECT ModuleSet, Versions, HostNumber, Version FROM of_rarest JOIN of_set USING (ModuleSet)
 ), members AS MATERIALIZED (
-    SELECT ModuleSet, first.HostNumber
-    FROM rarest JOIN has AS first USING (Version) JOIN of_set USING (ModuleSet)
-         JOIN has AS other ON other.Version = of_set.Version AND other.HostNumber = first.HostNumber
-    WHERE Few
-    GROUP BY ModuleSet, first.HostNumber, Versions
+    SELECT ModuleSet, HostNumber FROM needed SEMI JOIN has USING (Version, HostNumber)
+    GROUP BY ModuleSet, HostNumber, Versions
     HAVING count(*) = Versions
 )"""
 """The hosts with all versions of a set of modules.
 
 Versions on many hosts are compared as bit strings with one bit for each host: there are few such versions. A
 set with a version that few hosts have is searched for on these hosts only. So the cost grows with the number
-of rows, and not with hosts times sets.
+of rows, and not with hosts times sets. The needed versions are materialized, because DuckDB would else join
+the versions of all hosts first.
 """
 
 _AMONG = (

@@ -128,3 +128,16 @@ def test_files_and_folders_are_on_the_disk_before_a_manifest_names_them(
     logs = [each for each in after if each.endswith(".json")]
     assert logs[-1].startswith(str(made.folder / "tables" / "manifests" / "_delta_log"))
     assert {pathlib.Path(each).parents[1].name for each in logs} == {*TABLES, "manifests"}
+
+
+def test_what_was_kept_before_a_run_was_killed_is_taken_over(tmp_path: pathlib.Path) -> None:
+    """Between the manifest of an image and its entry in the catalogue."""
+    made = fleetlakes.new_lake(tmp_path / "lake")
+    fleetlakes.add(made, "i1")
+    made.keep(fleetlakes.keep(made, "i2"))
+    lost = fleetlakes.keep(made, "i3")
+    made.keep(lost)
+    (made.folder / lost["tables"]["traces"]["file"]).unlink()
+    made.take_over()
+    assert [each["image_id"] for each in made.contents().manifests] == ["i1", "i2"]
+    assert not made.contents().damaged
