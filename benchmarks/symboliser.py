@@ -110,14 +110,14 @@ def name_rows(opened: forge_context.Opened, drivers: List[Module]) -> List[Row]:
             bisect.bisect_right(labels, address)
 
     def ours(symbolizer: Symbolizer) -> None:
-        name = symbolizer.names(space).name
+        name = symbolizer.for_space(space).name
         for address in pool:
             name(address)
 
     def warm() -> Symbolizer:
         symbolizer = Symbolizer(Image(opened.context, opened.kernel))
         for module in drivers:
-            symbolizer.names(space).name(module.base + 0x1001)
+            symbolizer.for_space(space).name(module.base + 0x1001)
         return symbolizer
 
     # What built the image is still in memory; a real run has no such heap to collect.
@@ -166,7 +166,7 @@ def pe_symbols_rows(opened: forge_context.Opened, ntdll: Module) -> List[Row]:
         )
 
     def ours() -> None:
-        names = Symbolizer(Image(opened.context, opened.kernel)).names(spaces[2])
+        names = Symbolizer(Image(opened.context, opened.kernel)).for_space(spaces[2])
         for address in addresses:
             names.name(address)
 

@@ -10,7 +10,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any, Callable, Optional
 
-from . import custody, folders
+from . import folders, provenance
 from .entries import Entry
 from .layout import KEYS, TABLES_FOLDER, file_name
 from .manifests import Manifest
@@ -98,7 +98,7 @@ class StoredTable:
                 return f"{TABLES_FOLDER}/{self.name}: {rows:,} rows, and {expected['rows']:,} in the manifest"
         return ""
 
-    def look(self, depth: Depth, digests: Mapping[str, str]) -> None:
+    def examine(self, depth: Depth, digests: Mapping[str, str]) -> None:
         """Compares all files more closely.
 
         Args:
@@ -114,7 +114,7 @@ class StoredTable:
             problem = _form(path, self.name, file.rows)
             if not problem and self.rows is not None:
                 try:
-                    digest = custody.sha256(path)
+                    digest = provenance.sha256(path)
                 except OSError as error:
                     digest, problem = "", error.strerror or type(error).__name__
                 if not problem and digests.get(f"{TABLES_FOLDER}/{self.name}/{file.name}") != digest:

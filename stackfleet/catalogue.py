@@ -73,7 +73,7 @@ def view(lake: str, contents: Contents) -> str:
         empty = ", ".join(f'NULL::{kind} AS "{name}"' for name, kind in kinds.items())
         return f"CREATE VIEW {MANIFESTS} AS SELECT {empty} WHERE false"
     columns = ", ".join(f"\"{name}\": '{kind}'" for name, kind in kinds.items())
-    files = listed([str(manifest_file(lake, manifest["image_id"])) for manifest in contents.manifests])
+    files = sql_list([str(manifest_file(lake, manifest["image_id"])) for manifest in contents.manifests])
     return (
         f"CREATE VIEW {MANIFESTS} AS SELECT * FROM read_json({files}, "
         f"format = 'unstructured', maximum_object_size = 268435456, columns = {{{columns}}})"
@@ -85,7 +85,7 @@ def quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def listed(texts: Sequence[str]) -> str:
+def sql_list(texts: Sequence[str]) -> str:
     """Returns texts as an SQL list."""
     return f"[{', '.join(map(quoted, texts))}]"
 

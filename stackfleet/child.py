@@ -121,8 +121,8 @@ def read(line: Line, job: dict[str, Any]) -> None:
     prepare(options)
     from volatility3.framework import exceptions
 
-    from winstacks.flat.imagefacts import Warnings
     from winstacks.memory.tables import MissingTableError
+    from winstacks.stacklist.imagefacts import Warnings
 
     from .reading import ImageTables
     from .writer import TableFiles

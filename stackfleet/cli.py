@@ -15,12 +15,12 @@ import uuid
 from collections.abc import Sequence
 from typing import Any, Optional
 
-from . import asking, custody, exits
+from . import exits, provenance, query_cli
 from .agreement import Depth
 from .job import Custody, Limits, Reading
 from .lake import Lake, LakeError
 from .mirror import is_remote, mirrored
-from .planning import Inputs, Plan, Settings, WrongUseError, absolute, folders, look, plan
+from .planning import Inputs, Plan, Settings, WrongUseError, absolute, find_inputs, folders, plan
 
 _SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _TIMES = {"": 1, "s": 1, "m": 60, "h": 3600}
@@ -91,7 +91,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="stackfleet", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_run(commands)
-    asking.add_to(commands, count)
+    query_cli.add_to(commands, count)
     _add_forget(commands)
     _add_compact(commands)
     for command in (parser, *commands.choices.values()):
@@ -210,7 +210,7 @@ def _settings(options: argparse.Namespace) -> Settings:
         binaries=_binaries(options.binaries),
     )
     run_custody = Custody(
-        custody.shown(options.case), custody.shown(options.note), f"stackfleet-{uuid.uuid4().hex}"
+        provenance.shown(options.case), provenance.shown(options.note), f"stackfleet-{uuid.uuid4().hex}"
     )
     limits = Limits(options.timeout, options.memory, options.retries)
     return Settings(reading, limits, run_custody, options.retry_failed)
@@ -225,7 +225,7 @@ def _binaries(text: str) -> tuple[str, ...]:
     paths = folders(text)
     for folder in paths:
         if not os.path.isdir(folder):
-            raise WrongUseError(f"--binaries: there is no folder {custody.shown(folder)}")
+            raise WrongUseError(f"--binaries: there is no folder {provenance.shown(folder)}")
     return paths
 
 
@@ -237,9 +237,9 @@ def _run(options: argparse.Namespace) -> int:
         raise WrongUseError(f"--scheduler: workers write to the lake, and {options.called} is no folder")
     if options.retries < 0:
         raise WrongUseError(f"--retries is {options.retries}: it takes 0 or more")
-    inputs, settings = look(options.images), _settings(options)
+    inputs, settings = find_inputs(options.images), _settings(options)
     for path, why in inputs.unread.items():
-        print(f"stackfleet: {custody.shown(path)} {why}", file=sys.stderr)
+        print(f"stackfleet: {provenance.shown(path)} {why}", file=sys.stderr)
     try:
         lake = Lake(options.lake, create=True)
         try:
@@ -274,7 +274,7 @@ def _read(
         workers = options.workers or os.cpu_count() or 1
         embedded = options.scheduler is None
         with engine.connected(options.scheduler, workers) as client, Progress(sizes) as progress:
-            unread = {custody.shown(path): why for path, why in inputs.unread.items()}
+            unread = {provenance.shown(path): why for path, why in inputs.unread.items()}
             lake.record(settings.custody.run, {**_asked(), "unread": unread})
             missing += engine.run(client, planned.jobs, lake, settings.reading, found, progress, embedded)
         merge(lake, settings.custody.run)
@@ -283,7 +283,7 @@ def _read(
 
 def _asked() -> dict[str, Any]:
     """Returns the parts of a command line that a lake records."""
-    return {"command": [custody.shown(argument) for argument in sys.argv], "started": custody.now()}
+    return {"command": [provenance.shown(argument) for argument in sys.argv], "started": provenance.now()}
 
 
 def _say(planned: Plan, lake: str) -> None:

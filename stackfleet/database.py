@@ -17,7 +17,7 @@ import duckdb
 from winstacks.columns.words import EXACT
 
 from . import catalogue
-from .catalogue import MANIFESTS, listed, quoted
+from .catalogue import MANIFESTS, quoted, sql_list
 from .contents import Contents
 from .lake import Lake, LakeError
 from .layout import IMAGE, KEYS, TABLES, TRACES
@@ -128,7 +128,7 @@ class Database:
                 *self._settings,
                 # Otherwise DuckDB would put this folder into the current one.
                 f"SET temp_directory = {quoted(self._temporary.name)}",
-                f"SET allowed_paths = {listed(files)}",
+                f"SET allowed_paths = {sql_list(files)}",
                 "SET enable_external_access = false",
             ):
                 self._connection.execute(statement)
@@ -162,7 +162,7 @@ class Database:
         # reading the schema of each file; the other tables have had all their columns since the first
         # version.
         more = ", union_by_name = true" if name == IMAGE else ""
-        files = f"read_parquet({listed(self._files[name])}, hive_partitioning = false{more})"
+        files = f"read_parquet({sql_list(self._files[name])}, hive_partitioning = false{more})"
         return (
             f"CREATE OR REPLACE VIEW {name} AS SELECT {_columns(name)} FROM {files}"
             f"{_counting(self.contents.attempts(name))}"

@@ -93,7 +93,9 @@ class Entries:
     def unnamed(self) -> list[str]:
         """Returns the names of files in the catalogue's folder that its log does not name."""
         named = {file.name for file in self._files}
-        return [name for name in folders.listed(self._lake, TABLES_FOLDER, CATALOGUE) if name not in named]
+        return [
+            name for name in folders.list_names(self._lake, TABLES_FOLDER, CATALOGUE) if name not in named
+        ]
 
     def _read(self, file: DataFile) -> list[Entry]:
         import pyarrow as pa

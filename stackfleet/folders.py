@@ -60,7 +60,7 @@ def make_folder(root: pathlib.Path, *names: str) -> pathlib.Path:
     return root.joinpath(*names)
 
 
-def listed(root: pathlib.Path, *names: str) -> list[str]:
+def list_names(root: pathlib.Path, *names: str) -> list[str]:
     """Returns the names in a folder below another folder; none if it is a link, or cannot be read."""
     with contextlib.suppress(OSError):
         path = folder(root, *names)

@@ -12,7 +12,7 @@ import dataclasses
 import os
 from typing import Any, Callable, Optional
 
-from . import custody
+from . import provenance
 from .job import Job
 from .lake import Lake, other_id
 from .manifests import Manifest
@@ -21,7 +21,7 @@ Tick = Callable[[], None]
 
 
 @dataclasses.dataclass
-class Known:
+class KnownImage:
     """The comparison of an image with another image that has the same ImageId.
 
     Attributes:
@@ -36,7 +36,7 @@ class Known:
     compared: str
     digests: list[str]
 
-    def said(self) -> dict[str, Any]:
+    def manifest_entry(self) -> dict[str, Any]:
         """Returns the entry `identity` of the manifest."""
         return dataclasses.asdict(self)
 
@@ -56,7 +56,7 @@ class Identities:
 
     def __init__(self, job: Job, lake: Lake, lock: Callable[[str, Tick], None]) -> None:
         self._job, self._lake, self._lock = job, lake, lock
-        self.known: Optional[Known] = None
+        self.known: Optional[KnownImage] = None
         self.copy: Optional[Manifest] = None
 
     def decide(self, identified: dict[str, Any], tick: Tick) -> Optional[str]:
@@ -74,8 +74,8 @@ class Identities:
         other = self._lake.whole(own)
         if other is None or self._job.path == other["path"]:
             return str(own)
-        digests = [custody.sha256(file["path"], tick) for file in identified["files"] if file["local"]]
-        self.known = Known(own, other["path"], _compared(other, digests, tick), digests)
+        digests = [provenance.sha256(file["path"], tick) for file in identified["files"] if file["local"]]
+        self.known = KnownImage(own, other["path"], _compared(other, digests, tick), digests)
         if self.known.compared == EQUAL:
             self.copy = self._copy_of(other)
             return None
@@ -107,7 +107,7 @@ def _compared(other: Manifest, digests: list[str], tick: Tick) -> str:
             info = os.stat(other["path"])
             if (info.st_size, info.st_mtime_ns) != (other["size"], other["modified"]):
                 return CHANGED
-            recorded = [custody.sha256(file["path"], tick) for file in other["files"]]
+            recorded = [provenance.sha256(file["path"], tick) for file in other["files"]]
         except OSError:
             return CHANGED
     return EQUAL if recorded == digests else UNEQUAL

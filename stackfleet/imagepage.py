@@ -8,15 +8,15 @@ from collections.abc import Collection, Mapping
 from typing import Any, Optional
 
 from winstacks.columns import tables, words
-from winstacks.findings.loststacks import LOST_STACKS, LostIn
+from winstacks.findings.loststacks import LOST_STACKS, LostProcessStacks
 from winstacks.findings.registry import check_named
-from winstacks.memory.decode.statuswords import Word
+from winstacks.html.htmlpage import flame_data
+from winstacks.html.lists import MAX_FINDINGS, Frames, PageLists, image_part
+from winstacks.html.prefixes import CUT, MAX_NAMES, REST, PrefixTree
+from winstacks.html.report import check_texts
+from winstacks.memory.decode.statuscodes import StatusCode
 from winstacks.memory.decode.text import process_label
 from winstacks.options import CHECKS
-from winstacks.pages.html import flame_data
-from winstacks.pages.lists import MAX_FINDINGS, Frames, Lists, image_part
-from winstacks.pages.prefixes import CUT, MAX_NAMES, REST, Prefixes
-from winstacks.pages.report import check_texts
 
 from .catalogue import quoted
 from .database import Database
@@ -28,7 +28,7 @@ of_frames AS (
     SELECT TraceId, Frame, coalesce(Symbol, '<' || string_split(Status, ', ')[1] || '>') AS Shown, Module,
            Function, Backing, Symbol IS NULL AS Unread,
            How = {quoted(words.SCAN)}
-           OR list_contains(string_split(Status, ', '), {quoted(Word.UNSURE.value)}) AS Guess
+           OR list_contains(string_split(Status, ', '), {quoted(StatusCode.UNSURE.value)}) AS Guess
     FROM frames
 ), numbered AS (
     SELECT row_number() OVER (ORDER BY {_SAME}) - 1 AS Number, *
@@ -64,8 +64,8 @@ class ImagePage:
     def __init__(self, database: Database, manifest: Manifest) -> None:
         self._database = database
         self._manifest = manifest
-        self._lists = Lists()
-        self._tree = Prefixes()
+        self._lists = PageLists()
+        self._tree = PrefixTree()
         self._kept: dict[str, Frames] = {}
 
     def data(self, wanted: Collection[str] = ()) -> dict[str, Any]:
@@ -173,7 +173,7 @@ def _whose(row: Mapping[str, Any]) -> str:
     """Returns the process of lost stacks, as on an image's page; empty for a check that could not run."""
     if row["Finding"] != LOST_STACKS:
         return ""
-    return LostIn(0, row["PID"], row["Process"]).words + ": "
+    return LostProcessStacks(0, row["PID"], row["Process"]).words + ": "
 
 
 def card(row: dict[str, Any], frames: Frames) -> dict[str, Any]:

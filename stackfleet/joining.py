@@ -14,8 +14,8 @@ from typing import Any
 
 import distributed
 
-from . import custody, versions
-from .attempt import Process, tail
+from . import provenance, versions
+from .child_process import ChildProcess, tail
 from .job import Job, Reading, to_json
 from .task import PLUGIN
 
@@ -42,7 +42,7 @@ def checked(reading: Reading, lake: str) -> dict[str, str]:
         CheckFailedError: there are no plugins, or they cannot be imported
     """
     with tempfile.TemporaryFile() as log:
-        with Process(log) as process:
+        with ChildProcess(log) as process:
             process.tell({"check": True, "reading": to_json(reading), "lake": lake})
             answer = process.hear() or {}
             process.end(1.0)
@@ -118,6 +118,6 @@ class Joining(distributed.WorkerPlugin):
 
     def _files_said(self) -> str:
         """Returns in words which paths lead to other files on this worker."""
-        different = [text for text in (custody.difference(*probe) for probe in self._files) if text]
+        different = [text for text in (provenance.difference(*probe) for probe in self._files) if text]
         more = [f"and {len(different) - MOST_SAID} more paths"] if len(different) > MOST_SAID else []
         return "; ".join(different[:MOST_SAID] + more)

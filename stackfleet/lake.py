@@ -20,7 +20,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Optional
 
-from . import custody, folders, locking
+from . import folders, locking, provenance
 from .agreement import Depth, StoredTable
 from .contents import Contents, Damaged
 from .entries import Entries, Entry, entry
@@ -118,7 +118,7 @@ class Lake:
         if depth > Depth.SIZE:
             digests = self._digests(parsed_manifests) if depth >= Depth.CONTENT else {}
             for table in stored.values():
-                table.look(depth, digests)
+                table.examine(depth, digests)
         sound: list[Manifest] = []
         for manifest in parsed_manifests:
             at = entries[manifest["image_id"]]
@@ -175,7 +175,7 @@ class Lake:
                 "file": table_name(name, image_id, attempt),
                 "rows": rows[name],
                 "bytes": folders.size(self.folder, TABLES_FOLDER, name, path.name),
-                "sha256": custody.sha256(path),
+                "sha256": provenance.sha256(path),
             }
         for path_to_sync in (self.folder / TABLES_FOLDER, self.folder):
             folders.sync(path_to_sync)
@@ -341,7 +341,7 @@ class Lake:
         except (LogError, OSError) as error:
             raise LakeError(f"{self.folder}: the lake cannot be written: {error}") from error
 
-    def kept(self) -> list[Entry]:
+    def kept_files(self) -> list[Entry]:
         """Returns the entries that the catalogue should have, by the manifests in files that can be read."""
         catalogue_entries = []
         for image_id in self._names():
@@ -394,7 +394,7 @@ class Lake:
             raise LakeError(f"{self.manifests_folder} cannot be read: {error.strerror}") from error
 
     def _listed(self, *names: str) -> list[str]:
-        return folders.listed(self.folder, *names)
+        return folders.list_names(self.folder, *names)
 
     def _singles(self, manifest: Manifest) -> None:
         """Raises OSError if a file that an attempt wrote is missing, or differs from the manifest."""

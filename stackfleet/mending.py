@@ -37,7 +37,7 @@ def mend(lake: Lake) -> list[str]:
     except LogError:
         _set_aside(lake, CATALOGUE)
         entries = Entries(lake.folder)
-        kept_entries = lake.kept()
+        kept_entries = lake.kept_files()
         if kept_entries:
             entries.put(kept_entries)
         mended.append(CATALOGUE)
@@ -66,7 +66,7 @@ def _files(lake: Lake, table: str, entries: dict[str, Entry]) -> list[Optional[D
     singles = {file_name(item.image_id, item.attempt): item.image_id for item in entries.values()}
     return [
         _file(lake, table, name, singles.get(name, ""))
-        for name in folders.listed(lake.folder, TABLES_FOLDER, table)
+        for name in folders.list_names(lake.folder, TABLES_FOLDER, table)
         if name in singles or (name.startswith(BATCH) and name.endswith(".parquet"))
     ]
 

@@ -21,9 +21,9 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from . import custody, folders
+from . import folders, provenance
 from .agreement import BATCH, StoredTable
-from .catalogue import listed, quoted
+from .catalogue import quoted, sql_list
 from .columns import stored
 from .contents import Contents
 from .entries import Entries
@@ -72,7 +72,7 @@ def merge(lake: Lake, run: str, everything: bool = False, least: int = MOST_SING
             f"{TABLES_FOLDER}/{t}/{file.name}": sha for t in TABLES for file, sha in new_files[t].items()
         }
         if digests:
-            lake.record(f"{run}-batch-{name[-12:]}", {"started": custody.now(), "files": digests})
+            lake.record(f"{run}-batch-{name[-12:]}", {"started": provenance.now(), "files": digests})
         for table in TABLES:
             gone = _not_needed(contents.stored[table], contents, chosen)
             if new_files[table] or gone:
@@ -198,7 +198,7 @@ class _Merging:
         folders.size(self._lake, TABLES_FOLDER, table, name)
         manifest = self._chosen.get(name.partition(".")[0])
         if manifest is not None and name == file_name(manifest["image_id"], manifest["attempt"]):
-            if custody.sha256(path) != manifest["tables"][table]["sha256"]:
+            if provenance.sha256(path) != manifest["tables"][table]["sha256"]:
                 raise LogError(f"{path}: its SHA-256 is another than that in the manifest")
         return path
 
@@ -206,7 +206,7 @@ class _Merging:
         names = {
             file.name: None for entry in self._entries for file in self._contents.stored[KEYS].where(entry)
         }
-        files = listed([str(self._path(KEYS, name)) for name in names])
+        files = sql_list([str(self._path(KEYS, name)) for name in names])
         counted = ", ".join(f"({quoted(each.image_id)}, {quoted(each.attempt)})" for each in self._entries)
         with tempfile.TemporaryDirectory(prefix="stackfleet-") as folder, duckdb.connect() as connection:
             for statement in (
@@ -296,7 +296,7 @@ class Parts:
         path = self._path
         folders.sync(path)
         data_file = DataFile(path.name, path.stat().st_size, self._rows, self._first, self.image)
-        self._done[data_file] = custody.sha256(path)
+        self._done[data_file] = provenance.sha256(path)
         self._writer, self._rows, self._first = None, 0, ""
 
 

@@ -194,7 +194,7 @@ class Mirror:
     def _local(self) -> dict[str, int]:
         sizes = {}
         for folder in self._folders():
-            for name in folders.listed(self.folder, *folder):
+            for name in folders.list_names(self.folder, *folder):
                 path = "/".join((*folder, name))
                 if _NAME.fullmatch(path):
                     sizes[path] = folders.size(self.folder, *folder, name)

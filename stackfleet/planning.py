@@ -10,7 +10,7 @@ import stat
 from collections.abc import Mapping, Sequence
 from typing import Optional
 
-from . import custody, versions
+from . import provenance, versions
 from .agreement import Depth
 from .contents import Damaged
 from .job import Custody, Job, Limits, Reading
@@ -98,7 +98,7 @@ def _files_of(path: str) -> list[str]:
     return [os.path.join(path, name) for name in names] or [path]
 
 
-def look(images: Sequence[str]) -> Inputs:
+def find_inputs(images: Sequence[str]) -> Inputs:
     """Returns the files of a command line, readable or not.
 
     Args:
@@ -111,16 +111,18 @@ def look(images: Sequence[str]) -> Inputs:
     for path in dict.fromkeys(file_path for image in images for file_path in _files_of(absolute(image))):
         try:
             facts = os.stat(path)
-            if custody.shown(path) != path:
+            if provenance.shown(path) != path:
                 inputs.unread[path] = f"cannot be read: {_NOT_UTF8}"
             elif not (stat.S_ISREG(facts.st_mode) or stat.S_ISBLK(facts.st_mode)):
                 inputs.unread[path] = "is no file"
             else:
-                inputs.files[path] = Input(facts.st_size, facts.st_mtime_ns, custody.probe(path))
+                inputs.files[path] = Input(facts.st_size, facts.st_mtime_ns, provenance.probe(path))
         except OSError as error:
             inputs.unread[path] = f"cannot be read: {error.strerror}"
     if not inputs.files:
-        raise WrongUseError("; ".join(f"{custody.shown(path)} {why}" for path, why in inputs.unread.items()))
+        raise WrongUseError(
+            "; ".join(f"{provenance.shown(path)} {why}" for path, why in inputs.unread.items())
+        )
     return inputs
 
 

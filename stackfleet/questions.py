@@ -34,7 +34,7 @@ class Question:
 
     sql: str
     left_out: str = ""
-    said: str = ""
+    remarks: str = ""
 
 
 def rare(by: str, kinds: Sequence[str], max_hosts: int, limit: int, images: int, partial: bool) -> Question:

@@ -14,18 +14,18 @@ from volatility3.framework import interfaces
 from winstacks.columns.dictionary import SCHEMA
 from winstacks.columns.words import PROCESS_DUMP
 from winstacks.findings.registry import Findings
-from winstacks.flat.frames import NamedFrames
-from winstacks.flat.imagefacts import Totals, Warnings, gather, identity
-from winstacks.flat.machine import machine_facts
-from winstacks.flat.stack import FlatStack, FlatWanted
-from winstacks.flat.tables import FlatTables, image_values
-from winstacks.flat.traces import FlatTraces
 from winstacks.memory.collector import paused_by_group
 from winstacks.names.symbolizer import Symbolizer
 from winstacks.process.processlist import ProcessList
 from winstacks.rows import findings as finding_rows
 from winstacks.rows import requested
 from winstacks.rows.traps import TrapRows
+from winstacks.stacklist.frames import NamedFrames
+from winstacks.stacklist.imagefacts import Totals, Warnings, gather, identity
+from winstacks.stacklist.machine import machine_facts
+from winstacks.stacklist.stack import StackFilter, StackRecord
+from winstacks.stacklist.tables import FlatTables, image_values
+from winstacks.stacklist.traces import StackCollector
 from winstacks.traps.lister import TrapStates
 
 from .job import Reading
@@ -46,7 +46,7 @@ class ImageTables:
 
     def __init__(self, plugin: Any, reading: Reading) -> None:
         self._reading = reading
-        self._image = requested.image(plugin)
+        self._image = requested.open_image(plugin)
         requested.give_files(self._image, reading.binaries)
         self._dump = self._image.service(machine_facts).input().kind == PROCESS_DUMP
         if reading.scan_processes and not self._dump and not self._image.threads_only:
@@ -77,19 +77,19 @@ class ImageTables:
         symbolizer = Symbolizer(image, reading.fetch_symbols)
         stacks, findings = StackWriter(tables, files), Findings(symbolizer, scan=reading.scan_threads)
         last = time.monotonic()
-        stack_filter = FlatWanted(
+        stack_filter = StackFilter(
             carve=reading.carve,
             scan_stacks=reading.scan_stacks,
             scan_threads=reading.scan_threads,
             processors=reading.processors,
         )
-        for stack in paused_by_group(FlatTraces(symbolizer).list_stacks(stack_filter, totals), _process):
-            findings.see(stack)
+        for stack in paused_by_group(StackCollector(symbolizer).list_stacks(stack_filter, totals), _process):
+            findings.check_stack(stack)
             stacks.add(stack)
             if time.monotonic() - last > _OFTEN:
                 last = time.monotonic()
                 told(sum(files.rows.values()))
-        findings.end()
+        findings.finish()
         stacks.finish()
         if not self._dump:
             files.write_rows(TRAP_FRAMES, self._trap_frames(symbolizer))
@@ -123,5 +123,5 @@ def _values(cells: Iterable[object]) -> list[object]:
     return [None if isinstance(cell, interfaces.renderers.BaseAbsentValue) else cell for cell in cells]
 
 
-def _process(stack: FlatStack) -> int:
+def _process(stack: StackRecord) -> int:
     return stack.space.eprocess

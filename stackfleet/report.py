@@ -18,8 +18,8 @@ from typing import Any, NamedTuple, Optional
 
 from winstacks.columns.dictionary import STACK_SEPARATOR
 from winstacks.columns.words import SEVERITIES
-from winstacks.pages.html import page
-from winstacks.pages.lists import MAX_FINDINGS, Lists
+from winstacks.html.htmlpage import page
+from winstacks.html.lists import MAX_FINDINGS, PageLists
 
 from . import folders, questions
 from .catalogue import DAMAGED
@@ -94,7 +94,7 @@ class Report:
             self._contents.manifests, key=lambda manifest: (manifest["path"], manifest["image_id"])
         )
         self._by_id = {manifest["image_id"]: manifest for manifest in self._manifests}
-        self._lists = Lists()
+        self._lists = PageLists()
         self._hosts: dict[str, dict[str, Any]] = {}
         self.images = sum(manifest["status"] == DONE for manifest in self._manifests)
         self.failed = len(self._manifests) + len(self._contents.damaged) - self.images
@@ -224,7 +224,7 @@ class Report:
         notes = []
         left_out = database.value(question.left_out)
         if left_out:
-            notes.append(f"{question.said.format(f'{left_out:,}').partition(' (')[0]}.")
+            notes.append(f"{question.remarks.format(f'{left_out:,}').partition(' (')[0]}.")
         if len(rows) > MAX_RARE:
             notes.append(f"There are more: the {MAX_RARE:,} rarest are shown.")
         stacks = [

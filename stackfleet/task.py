@@ -13,9 +13,9 @@ from typing import Any, Callable, Optional
 import distributed
 from distributed.worker import thread_state
 
-from . import custody, versions
-from .attempt import Attempt, Outcome, StoppedError
-from .identity import Identities, Known
+from . import provenance, versions
+from .child_process import Attempt, Outcome, StoppedError
+from .identity import Identities, KnownImage
 from .job import Job, to_json
 from .lake import Lake, unopened
 from .manifests import DONE, FAILED, MANIFEST_VERSION, Manifest
@@ -38,7 +38,7 @@ class AttemptFailedError(Exception):
         self.report = report
 
 
-class Place:
+class TaskPlace:
     """The place where a task runs: the Dask worker, and whether the scheduler still wants the task."""
 
     def __init__(self, topic: str) -> None:
@@ -54,7 +54,7 @@ class Place:
                 raise distributed.Reschedule
             self.versions = plugin.found
 
-    def wanted(self) -> bool:
+    def is_wanted(self) -> bool:
         """Returns whether the task is still wanted: Dask cannot interrupt a running task."""
         status = self._worker.status
         task = self._worker.state.tasks.get(self.key)
@@ -63,7 +63,7 @@ class Place:
 
     def stop_if_unwanted(self) -> None:
         """Raises StoppedError if the task is no longer wanted."""
-        if not self.wanted():
+        if not self.is_wanted():
             raise StoppedError
 
     def tell(self, report: Report) -> None:
@@ -93,15 +93,15 @@ def run_image(job: Job) -> Report:
     Raises:
         AttemptFailedError: the attempt failed, and another attempt may succeed
     """
-    return run_at(job, Place(job.custody.run))
+    return run_at(job, TaskPlace(job.custody.run))
 
 
-def run_at(job: Job, place: Place) -> Report:
+def run_at(job: Job, place: TaskPlace) -> Report:
     """Reads an image in a given place; see `run_image`."""
-    started, lake = custody.now(), Lake(job.lake)
+    started, lake = provenance.now(), Lake(job.lake)
     attempt = f"{started[:19].replace(':', '')}-{uuid.uuid4().hex[:12]}"
     place.tell({"path": job.path, "state": "started"})
-    differs = custody.difference(job.path, job.size, job.probe)
+    differs = provenance.difference(job.path, job.size, job.probe)
     with contextlib.ExitStack() as held:
         identities = Identities(job, lake, lambda name, tick: held.enter_context(place.lock(name, tick)))
         if differs:
@@ -122,7 +122,7 @@ def run_at(job: Job, place: Place) -> Report:
             image_id = identities.copy["image_id"]
             return {**report, "image_id": image_id, "manifest": image_id, "status": COPY}
         image_manifest = manifest(job, outcome, identities.known, place)
-        image_manifest.update(attempt=attempt, started=started, ended=custody.now())
+        image_manifest.update(attempt=attempt, started=started, ended=provenance.now())
         if outcome.facts is not None:
             image_manifest["tables"] = lake.tables(outcome.image_id, attempt, outcome.facts["rows"])
             report.update(status=DONE, rows=sum(outcome.facts["rows"].values()))
@@ -139,7 +139,7 @@ def run_at(job: Job, place: Place) -> Report:
     return report
 
 
-def _attempt(job: Job, name: str, identities: Identities, place: Place, lake: Lake) -> Outcome:
+def _attempt(job: Job, name: str, identities: Identities, place: TaskPlace, lake: Lake) -> Outcome:
     decided = ""
 
     def decide(identified: dict[str, Any], tick: Callable[[], None]) -> Optional[str]:
@@ -151,7 +151,7 @@ def _attempt(job: Job, name: str, identities: Identities, place: Place, lake: La
         place.tell({"path": job.path, "state": "running", **state})
 
     try:
-        outcome = Attempt(job, name, decide, place.wanted, told).run()
+        outcome = Attempt(job, name, decide, place.is_wanted, told).run()
         place.stop_if_unwanted()
         return outcome
     except StoppedError:
@@ -160,7 +160,7 @@ def _attempt(job: Job, name: str, identities: Identities, place: Place, lake: La
         raise
 
 
-def manifest(job: Job, outcome: Outcome, known: Optional[Known], place: Place) -> Manifest:
+def manifest(job: Job, outcome: Outcome, known: Optional[KnownImage], place: TaskPlace) -> Manifest:
     """Returns the manifest of an attempt, without its tables and times."""
     facts = outcome.facts or {}
     return {
@@ -173,7 +173,7 @@ def manifest(job: Job, outcome: Outcome, known: Optional[Known], place: Place) -
         "modified": job.modified,
         "probe": job.probe,
         "files": facts.get("files") or outcome.identified.get("files", []),
-        "identity": None if known is None else known.said(),
+        "identity": None if known is None else known.manifest_entry(),
         "copies": [],
         "replaces": [image_id for image_id in job.replaces if image_id != outcome.image_id],
         "tables": {},
@@ -198,7 +198,7 @@ def manifest(job: Job, outcome: Outcome, known: Optional[Known], place: Place) -
 def lost(job: Job, reason: str) -> Manifest:
     """Returns the manifest of an image whose attempts never ended, because their workers died."""
     image_manifest = manifest(job, Outcome(reason=reason), None, _Nowhere())  # type: ignore[arg-type]
-    time = custody.now()
+    time = provenance.now()
     return {**image_manifest, "attempt": "", "started": time, "ended": time}
 
 

@@ -58,8 +58,8 @@ class Events:
             stack = row["Stack"] or row["Status"]
             yield self._line(row, f"{row['Kind']} stack of {_process(row)}: {stack}", "stack")
         for row in self._database.rows(_FINDINGS, _HEXADECIMAL):
-            said = f"{row['Severity']} finding {row['Finding']} in {_process(row)}: {row['Symbol'] or ''}"
-            yield self._line(row, f"{said}; {row['Evidence']}", "finding")
+            remarks = f"{row['Severity']} finding {row['Finding']} in {_process(row)}: {row['Symbol'] or ''}"
+            yield self._line(row, f"{remarks}; {row['Evidence']}", "finding")
 
     def said(self) -> list[str]:
         """Returns messages about stacks without an event, and about truncated fields."""

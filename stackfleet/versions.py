@@ -44,7 +44,7 @@ def of_plugins() -> dict[str, str]:
         ImportError: there are no plugins
     """
     library = importlib.import_module("winstacks")
-    facts = importlib.import_module("winstacks.flat.imagefacts")
+    facts = importlib.import_module("winstacks.stacklist.imagefacts")
     constants = importlib.import_module("volatility3.framework.constants")
     folder = pathlib.Path(str(library.__file__)).parent
     return {"plugins": f"{facts.VERSION}+{_digest(folder)}", "volatility3": constants.PACKAGE_VERSION}

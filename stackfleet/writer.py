@@ -19,9 +19,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from winstacks.columns import tables, words
-from winstacks.flat.frames import FrameDetails, NamedFrame
-from winstacks.flat.stack import FlatStack
-from winstacks.flat.tables import FRAME, FlatTables
+from winstacks.stacklist.frames import FrameDetails, NamedFrame
+from winstacks.stacklist.stack import StackRecord
+from winstacks.stacklist.tables import FRAME, FlatTables
 
 from . import folders
 from .columns import SCHEMAS, stored, to_stored
@@ -129,7 +129,7 @@ class StackWriter:
         self._begin()
         self._forget()
 
-    def add(self, stack: FlatStack) -> None:
+    def add(self, stack: StackRecord) -> None:
         """Adds a stack."""
         self._keys = self._tables.key(stack)[:2]
         places = self._of_frames(stack)
@@ -170,7 +170,7 @@ class StackWriter:
         self._versions = array("Q")
         self._sizes = array("q")
 
-    def _of_frames(self, stack: FlatStack) -> list[int]:
+    def _of_frames(self, stack: StackRecord) -> list[int]:
         """Returns the places of a stack's frames among the distinct frames of the batch."""
         if stack.walked:
             return [self._new(frame, walked) for frame, walked in zip(stack.frames, stack.walked)]
@@ -193,7 +193,7 @@ class StackWriter:
         self._versions.append(self._version(frame.details))
         return len(self._distinct) - 1
 
-    def _module_set(self, stack: FlatStack, places: Sequence[int]) -> Optional[int]:
+    def _module_set(self, stack: StackRecord, places: Sequence[int]) -> Optional[int]:
         """Returns the number of the set of module versions in the key of a stack; None if there are none.
 
         Args:

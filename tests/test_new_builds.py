@@ -24,12 +24,12 @@ from tests.support.heapforms import Records
 from tests.support.heapimage import HEAP, HeapImage, groups, symbols
 from winstacks.heaps import lister
 from winstacks.heaps.decode.blockstack import Traces
-from winstacks.heaps.decode.contents import Contents, find, read_contents
+from winstacks.heaps.decode.contents import HeapContents, find_heaps, read_contents
 from winstacks.memory.decode.machine import Machine
 from winstacks.memory.decode.memory import Memory
 from winstacks.memory.decode.ranges import Extents
-from winstacks.memory.decode.status import says
-from winstacks.memory.decode.statuswords import Word
+from winstacks.memory.decode.status import has_status
+from winstacks.memory.decode.statuscodes import StatusCode
 from winstacks.memory.image import AddressSpace
 from winstacks.names.decode import unloadevents
 from winstacks.names.loaderlists import LoaderLists
@@ -40,7 +40,7 @@ from winstacks.stacks.cpu_x86 import Cpu86
 from winstacks.stacks.cpus import AnyStart
 from winstacks.tracedb.decode import backtraces, heaplog
 from winstacks.tracedb.decode.backtraces import BacktraceRecord, Buffer
-from winstacks.tracedb.found import Layouts
+from winstacks.tracedb.model import Layouts
 from winstacks.traps.state import TrapContexts
 
 ARCHES = ("x64", "x86")
@@ -127,17 +127,17 @@ def test_blocks_that_name_records_of_a_new_log(
     assert sorted(symbols(node)[1] for node in found) == [f"app!open_store+{each:#x}" for each in (5, 6, 7)]
 
 
-def contents_of(arch: str, regions: List[Tuple[int, bytes]], listed: List[int]) -> Contents:
+def contents_of(arch: str, regions: List[Tuple[int, bytes]], listed: List[int]) -> HeapContents:
     """What the heaps of a process hold that has these regions."""
     size = stddata.POINTERS[arch]
     memory = Memory.over(Extents(sorted(regions)), size)
     layouts = lister.load_layouts(bare.image(size), bare.MACHINES[size])
-    found = find(memory, layouts, listed)
+    found = find_heaps(memory, layouts, listed)
     traces = Traces(memory, heaptypes.LOG[arch], heaptypes.ENTRY[arch])
     return read_contents(memory, found, layouts, traces, listed, keep=True)
 
 
-def shown(contents: Contents) -> List[Tuple[int, int, bool]]:
+def shown(contents: HeapContents) -> List[Tuple[int, int, bool]]:
     return sorted((each.user, each.size, each.freed) for group in contents.groups for each in group.blocks)
 
 
@@ -181,7 +181,7 @@ def test_segment_heap(arch: str, tmp_path: pathlib.Path, monkeypatch: pytest.Mon
         assert shown(contents) == [(user, 0x54321, False)]
         assert [group.trace for group in contents.groups] == [records.trace(record)]
         assert [owner.kind for owner in contents.owners] == ["segment heap"]
-        assert not any(says(owner.status, Word.DAMAGED) for owner in contents.owners)
+        assert not any(has_status(owner.status, StatusCode.DAMAGED) for owner in contents.owners)
 
 
 PEB_MEMBERS = {"x64": (0x18, 0xBC), "x86": (0xC, 0x68)}

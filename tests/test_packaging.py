@@ -218,7 +218,7 @@ def test_the_decoders_need_no_volatility() -> None:
 PAGE = """
 import sys
 sys.path.insert(0, {folder!r})
-from winstacks.pages import formats, html, lists, prefixes
+from winstacks.html import formats, html, lists, prefixes
 assert not [name for name in sys.modules if name.startswith("pefile") or name.startswith("volatility3")]
 tree = prefixes.Prefixes()
 tree.add([tree.name("kind"), tree.name("process"), tree.name("nt!NtCreateFile")], 3)

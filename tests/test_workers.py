@@ -17,7 +17,7 @@ from tests import conftest
 from tests.forge import context, sample
 from tests.hostile import plugins, tellings
 from tests.support import remembered
-from winstacks.memory.decode.statuswords import Word
+from winstacks.memory.decode.statuscodes import StatusCode
 
 
 class _Config:
@@ -54,7 +54,7 @@ def test_another_distribution_that_is_asked_for_is_kept() -> None:
 
 def test_only_what_was_read_of_an_image_is_forgotten() -> None:
     mine = functools.lru_cache(maxsize=None)(tellings.of_status)
-    mine(Word.FREED.value)
+    mine(StatusCode.FREED.value)
     found = remembered.caches()
     assert mine not in found
     assert any(each.__wrapped__.__module__ == "volatility3.framework.interfaces.layers" for each in found)

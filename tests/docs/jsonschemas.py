@@ -13,7 +13,7 @@ import re
 from typing import Any, Dict
 
 from winstacks.columns import dictionary, tables
-from winstacks.memory.decode.statuswords import Word
+from winstacks.memory.decode.statuscodes import StatusCode
 
 from .pages import ROOT
 
@@ -81,7 +81,7 @@ def _column(column: dictionary.Column) -> Dict[str, Any]:
 
 def _status() -> str:
     """Returns a pattern of Status: words of the closed list, with `, ` between them."""
-    words = "|".join(_word(word.value) for word in Word)
+    words = "|".join(_word(word.value) for word in StatusCode)
     return f"^(({words})(, ({words}))*)?$"
 
 

@@ -31,7 +31,7 @@ from winstacks.columns.dictionary import COLUMNS
 from winstacks.columns.tables import FLAT, TABLES
 from winstacks.columns.words import Words
 from winstacks.findings import registry
-from winstacks.memory.decode import statuswords
+from winstacks.memory.decode import statuscodes
 
 WINDOWS = ROOT / "volatility3_plugins" / "windows"
 
@@ -100,7 +100,7 @@ def plugin(name: str) -> type:
 
 def words() -> Dict[str, WordMeaning]:
     """Returns all words of Status by their text."""
-    source = inspect.getsource(statuswords)
+    source = inspect.getsource(statuscodes)
     (body,) = (
         node.body for node in ast.parse(source).body if isinstance(node, ast.ClassDef) and node.name == "Word"
     )

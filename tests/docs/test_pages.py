@@ -160,9 +160,9 @@ def test_every_word_of_status_has_a_meaning_and_stands_on_a_page() -> None:
 
 
 def test_the_words_are_those_of_the_enum() -> None:
-    from winstacks.memory.decode.statuswords import Word
+    from winstacks.memory.decode.statuscodes import StatusCode
 
-    assert list(tables.words()) == [word.value for word in Word]
+    assert list(tables.words()) == [word.value for word in StatusCode]
 
 
 @pytest.mark.parametrize("path", [*DOCUMENTS, *OTHERS], ids=name)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from stackfleet import custody
+from stackfleet import provenance
 from stackfleet.entries import Entries
 from stackfleet.lake import Lake
 from stackfleet.layout import table_file
@@ -329,7 +329,7 @@ def test_altered_rows_are_found_when_asked(attack: Attack) -> None:
     path.write_bytes(path.read_bytes().replace(b"stack of i1", b"stack of iX"))
     rows_said = rows("status", attack.lake, "--verify")
     assert "SHA-256" in rows_said[0]["Reason"]
-    attack.set_table(rows=7, sha256=custody.sha256(path))
+    attack.set_table(rows=7, sha256=provenance.sha256(path))
     assert "rows or bytes" in rows("status", attack.lake)[0]["Reason"]
 
 

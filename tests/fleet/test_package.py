@@ -12,7 +12,7 @@ import sys
 import psutil
 import pytest
 
-from stackfleet import custody
+from stackfleet import provenance
 from stackfleet.engine import connected
 from stackfleet.job import Job, Reading
 from stackfleet.joining import Joining
@@ -70,9 +70,9 @@ def test_a_path_that_leads_to_another_file_is_named(
 ) -> None:
     path = tmp_path / "a.raw"
     path.write_bytes(bytes(100000))
-    seen = custody.probe(str(path))
+    seen = provenance.probe(str(path))
     change(path)  # type: ignore[operator]
-    assert said in custody.difference(str(path), 100000, seen)
+    assert said in provenance.difference(str(path), 100000, seen)
     job = Job(str(path), 100000, 0, seen, str(tmp_path), Reading())
     joining = Joining(Reading(), of_packages(), [job] * 9, "topic")
     assert bool(said) == ("and 6 more paths" in joining._files_said())

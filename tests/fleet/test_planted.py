@@ -14,7 +14,7 @@ from typing import Dict, List
 
 import pytest
 
-from stackfleet import attempt
+from stackfleet import child_process
 from stackfleet.job import Reading, to_json
 from tests.conftest import ROOT
 from tests.support.fleetimages import Fleet
@@ -87,12 +87,12 @@ def test_a_path_with_an_empty_entry_is_not_the_current_folder(
     for known in (os.pathsep + str(ROOT), os.pathsep.join((os.curdir, str(ROOT))), f"{ROOT}{os.pathsep}"):
         monkeypatch.setenv("PYTHONPATH", known)
         monkeypatch.chdir(evidence)
-        with tempfile.TemporaryFile() as log, attempt.Process(log) as process:
+        with tempfile.TemporaryFile() as log, child_process.ChildProcess(log) as process:
             process.tell(
                 {"check": True, "reading": to_json(Reading(offline=True)), "lake": str(evidence / "lake")}
             )
             said = process.hear(120)
-            assert said is not None and "versions" in said, attempt.tail(log)
+            assert said is not None and "versions" in said, child_process.tail(log)
         assert not told.exists(), told.read_text()
 
 
@@ -107,9 +107,9 @@ def test_what_is_named_by_its_whole_path_is_still_imported(
     )
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(evidence), str(ROOT))))
     monkeypatch.chdir(evidence)
-    with tempfile.TemporaryFile() as log, attempt.Process(log) as process:
+    with tempfile.TemporaryFile() as log, child_process.ChildProcess(log) as process:
         process.end(0.5)
-        assert "imported" in attempt.tail(log)
+        assert "imported" in child_process.tail(log)
 
 
 def test_a_question_beside_evidence_runs_none_of_it(

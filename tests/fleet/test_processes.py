@@ -12,7 +12,7 @@ from typing import Iterator, Tuple
 import psutil
 import pytest
 
-from stackfleet.attempt import PROGRAM
+from stackfleet.child_process import PROGRAM
 from tests.support.fleetimages import Fleet
 from tests.support.fleetrun import PATIENCE, children, fleet, kill, manifests, started, wait
 

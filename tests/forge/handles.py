@@ -85,7 +85,7 @@ class HandleTable:
         self.entries[handle] = (header_of(body), creator, access)
 
     def finish(self) -> None:
-        """Writes the table's pages; `pages` then has the page of entries by number."""
+        """Writes the table's pages; `html` then has the page of entries by number."""
         kernel = self.kernel
         size = kernel.isf.size("_HANDLE_TABLE_ENTRY")
         per_page = PAGE // size

@@ -20,7 +20,7 @@ from tests.forge.obj import ring
 from tests.support import remembered
 from tests.windows.test_owners_hostile import build as owners
 from winstacks.columns.tables import BRIEF, FLAT
-from winstacks.flat.imagefacts import LOGGERS
+from winstacks.stacklist.imagefacts import LOGGERS
 
 from . import attempt, memory, plugins
 from .belonging import Belonging

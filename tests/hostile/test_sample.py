@@ -21,7 +21,7 @@ from tests.hostile.judging import SAID, SILENT, UNCHANGED
 from tests.hostile.members import READERS, WORDS
 from tests.hostile.tamper import Attack, Result
 from tests.hostile.target import BUILDERS
-from winstacks.memory.decode.statuswords import Word
+from winstacks.memory.decode.statuscodes import StatusCode
 
 RUNS = 600
 """Writes of all images together."""
@@ -170,7 +170,7 @@ def test_what_cannot_be_told_is_read(samples: Samples) -> None:
 
 
 def test_every_word_names_its_structures() -> None:
-    assert set(tellings.NAMES) == set(Word)
+    assert set(tellings.NAMES) == set(StatusCode)
 
 
 def test_what_reads_words_by_address_is_a_module() -> None:
@@ -189,7 +189,7 @@ def test_what_reads_words_by_address_is_a_module() -> None:
 
 
 def test_each_word_is_found_in_a_status() -> None:
-    for word in Word:
+    for word in StatusCode:
         text = word.value.format(3, members="One Two")
         assert tellings.of_status(f"{text}, {text}") == 2 * (
             tellings.Telling(word, ("One", "Two") if "{members}" in word.value else ()),

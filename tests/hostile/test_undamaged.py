@@ -20,22 +20,51 @@ from tests.hostile.target import answer_of
 from tests.support import poolscans, real_trapframes, realtruth
 from tests.windows import test_trapframes_real
 from winstacks.columns.tables import BRIEF
-from winstacks.memory.decode.statuswords import Word
+from winstacks.memory.decode.statuscodes import StatusCode
 
 ORDINARY = {
     # Of what is not in the image: the forge leaves out what no test asks for, a real set what was not taken.
-    *(Word.UNREADABLE, Word.STACK_UNREADABLE, Word.CODE_UNREADABLE, Word.NTDLL_DATA_INCOMPLETE),
-    *(Word.NO_DATABASE, Word.NO_POINTER, Word.NO_NTDLL, Word.NO_PEB, Word.NO_SUCH_INDEX),
-    *(Word.NO_SAVED_REGISTERS, Word.NO_SWITCH_FRAME, Word.NO_FUNCTION_TABLE, Word.NO_UNWIND_DATA),
-    *(Word.STACK_LIMITS_UNKNOWN, Word.CODE_IN_NO_MODULE, Word.FRAME_POINTER_IMPLAUSIBLE),
+    *(
+        StatusCode.UNREADABLE,
+        StatusCode.STACK_UNREADABLE,
+        StatusCode.CODE_UNREADABLE,
+        StatusCode.NTDLL_DATA_INCOMPLETE,
+    ),
+    *(
+        StatusCode.NO_DATABASE,
+        StatusCode.NO_POINTER,
+        StatusCode.NO_NTDLL,
+        StatusCode.NO_PEB,
+        StatusCode.NO_SUCH_INDEX,
+    ),
+    *(
+        StatusCode.NO_SAVED_REGISTERS,
+        StatusCode.NO_SWITCH_FRAME,
+        StatusCode.NO_FUNCTION_TABLE,
+        StatusCode.NO_UNWIND_DATA,
+    ),
+    *(StatusCode.STACK_LIMITS_UNKNOWN, StatusCode.CODE_IN_NO_MODULE, StatusCode.FRAME_POINTER_IMPLAUSIBLE),
     # Of what Windows leaves as it is.
-    *(Word.FREED, Word.STALE, Word.RUNNING, Word.EXPANDED, Word.IN_32_BIT_CODE, Word.UNINDEXED),
-    *(Word.SATURATED, Word.OVERWRITTEN, Word.UNTRACED, Word.STACK_OF_THE_FREE, Word.TERMINATED),
-    *(Word.STACK_OF_ALLOCATION_OR_FREE, Word.UST_WITHOUT_HPC),
+    *(
+        StatusCode.FREED,
+        StatusCode.STALE,
+        StatusCode.RUNNING,
+        StatusCode.EXPANDED,
+        StatusCode.IN_32_BIT_CODE,
+        StatusCode.UNINDEXED,
+    ),
+    *(
+        StatusCode.SATURATED,
+        StatusCode.OVERWRITTEN,
+        StatusCode.UNTRACED,
+        StatusCode.STACK_OF_THE_FREE,
+        StatusCode.TERMINATED,
+    ),
+    *(StatusCode.STACK_OF_ALLOCATION_OR_FREE, StatusCode.UST_WITHOUT_HPC),
     # Of checks, and of members of a dump, that need what the image does not have.
-    *(Word.NOT_CHECKED, Word.ZERO_FOR_UNKNOWN),
+    *(StatusCode.NOT_CHECKED, StatusCode.ZERO_FOR_UNKNOWN),
     # Of what a walk has to guess, and of what is not told at all.
-    *(Word.UNSURE, Word.HASH_UNSURE, Word.NOT_READ_YET, Word.UNSIZED),
+    *(StatusCode.UNSURE, StatusCode.HASH_UNSURE, StatusCode.NOT_READ_YET, StatusCode.UNSIZED),
 }
 """The words that a sound image may have. All others say that its structures disagree."""
 

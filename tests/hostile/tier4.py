@@ -13,7 +13,7 @@ from typing import Any, Callable, List, Sequence, Set, Tuple
 from tests.forge import context
 from tests.support import work
 from tests.support.work import Work
-from winstacks.flat.imagefacts import LOGGERS
+from winstacks.stacklist.imagefacts import LOGGERS
 
 from . import forking, plugins
 from .amplifiers import AMPLIFIERS

@@ -17,7 +17,7 @@ from volatility3.framework.symbols import intermed
 from volatility3.plugins.windows import pslist
 
 from benchmarks.images import Image
-from winstacks.memory import pages
+from winstacks.memory import pagetables
 from winstacks.names import kernelmodules, moduleindex, usermodules
 from winstacks.process import vads
 from winstacks.stacks.decode import calls_x64, walk_x64
@@ -30,7 +30,7 @@ COUNTED: Tuple[Tuple[str, Any, str], ...] = (
     ("reads", physical.FileLayer, "read"),
     ("cached reads", containers.TranslationLayerInterface, "read"),
     ("page walks", intel.Intel, "_translate"),
-    ("page tables", pages.Tables, "_read"),
+    ("page tables", pagetables.PageTables, "_read"),
     ("objects", templates.ObjectTemplate, "__call__"),
     ("layers", containers.LayerContainer, "add_layer"),
     ("symbol tables", intermed.IntermediateSymbolTable, "__init__"),

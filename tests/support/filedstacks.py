@@ -98,7 +98,7 @@ def _stacks(image: Image, folder: pathlib.Path, files: Sequence[pathlib.Path] = 
     sure: Dict[Frame, str] = {}
     unsure: Set[Frame] = set()
     for stack in StackLister.list_stacks(opened.image, symbolizer):
-        names = symbolizer.names(stack.space)
+        names = symbolizer.for_space(stack.space)
         for frame in stack.frames:
             key = (stack.space.pid, stack.thread.tid, stack.part, frame.address, frame.sp)
             if frame.sure:

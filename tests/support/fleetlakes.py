@@ -10,7 +10,7 @@ from typing import Any, Dict, List
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stackfleet import custody
+from stackfleet import provenance
 from stackfleet.columns import SCHEMAS, stored, to_stored
 from stackfleet.entries import Entries, entry
 from stackfleet.keys import key_rows
@@ -101,7 +101,7 @@ def enter_again(folder: pathlib.Path, known: Row, table: str = "") -> None:
     if table:
         path = table_file(str(folder), table, known["image_id"], known["attempt"])
         rows, size = pq.read_metadata(path).num_rows, path.stat().st_size
-        known["tables"][table].update(bytes=size, rows=rows, sha256=custody.sha256(path))
+        known["tables"][table].update(bytes=size, rows=rows, sha256=provenance.sha256(path))
         new = DataFile(path.name, size, rows, known["image_id"], known["image_id"])
         log = TableLog(folder, table)
         log.commit(stored(table), [], [each for each in log.load() if each.name == path.name])

@@ -19,7 +19,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 import psutil
 
 from stackfleet import cli
-from stackfleet.attempt import PROGRAM
+from stackfleet.child_process import PROGRAM
 from stackfleet.database import Database
 from stackfleet.lake import Lake
 from tests.conftest import ROOT

@@ -10,7 +10,7 @@ from tests.forge import heap_layouts, heaps
 from tests.support import heaptypes
 from winstacks.heaps.decode.block import Block
 from winstacks.heaps.decode.blockstack import Traces
-from winstacks.heaps.decode.ntblocks import Lost, heap_blocks
+from winstacks.heaps.decode.ntblocks import LostBlocks, heap_blocks
 from winstacks.heaps.decode.ntheap import Heap, read_heap
 from winstacks.memory.decode.memory import Memory
 from winstacks.memory.decode.ranges import Extents
@@ -59,14 +59,14 @@ def open_heap(form: str, runs: Iterable[Tuple[int, bytes]], candidates: List[int
 
 def read(
     form: str, runs: Iterable[Tuple[int, bytes]], *candidates: int
-) -> Tuple[List[Block], List[Lost], Heap]:
+) -> Tuple[List[Block], List[LostBlocks], Heap]:
     memory, heap = open_heap(form, runs, list(candidates))
     arch = form[-3:]
     stored = [RecordedStack("std", 0x900000, 7, (1, 2)), RecordedStack("std", 0x900100, 9, (3, 4))]
     traces = Traces(memory, heaptypes.LOG[arch], heaptypes.ENTRY[arch], lambda: stored)
     items = list(heap_blocks(memory, heap, traces, [heaptypes.page_heap(arch)]))
     blocks = [item for item in items if isinstance(item, Block)]
-    return blocks, [item for item in items if isinstance(item, Lost)], heap
+    return blocks, [item for item in items if isinstance(item, LostBlocks)], heap
 
 
 def traced(blocks: Iterable[Block]) -> Dict[int, Tuple[int, RecordedStack, str]]:

@@ -17,7 +17,7 @@ from tests.forge.process import Process
 from tests.forge.unloaded import UnloadedDll, unload_trace
 from tests.forge.vad import Vad
 from winstacks.memory.image import AddressSpace
-from winstacks.names.symbolizer import SpaceNames, Symbolizer
+from winstacks.names.symbolizer import AddressNamer, Symbolizer
 from winstacks.process.spaces import AddressSpaces
 
 PLAIN, CHAINED = 0x5800, 0x5810
@@ -132,8 +132,8 @@ class OpenedSample:
     def space(self, pid: int, wow64: bool = False) -> AddressSpace:
         return next(space for space in self.spaces if space.pid == pid and space.wow64 == wow64)
 
-    def names(self, pid: int, wow64: bool = False) -> SpaceNames:
-        return self.symbolizer.names(self.space(pid, wow64))
+    def names(self, pid: int, wow64: bool = False) -> AddressNamer:
+        return self.symbolizer.for_space(self.space(pid, wow64))
 
 
 def wrap(sample: Sample, opened: Opened) -> OpenedSample:

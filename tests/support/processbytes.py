@@ -39,7 +39,7 @@ from winstacks.process.vads import Vads, regions
 from winstacks.rows.command import Command
 from winstacks.stacks.decode.registers import GENERAL, Registers, Registers32
 from winstacks.stacks.lister import CallStack, StackLister
-from winstacks.traps.decode.context import ContextForm
+from winstacks.traps.decode.context import ContextLayout
 from winstacks.traps.state import register_types
 
 LAYER = "process"
@@ -170,7 +170,7 @@ class PlainProcess:
         """Returns the CONTEXT that a debugger would have written of a thread: its innermost registers."""
         machine = stack.space.machine
         structure = register_types(self.image, machine)["_CONTEXT"]
-        form, data = ContextForm(structure, machine), bytearray(structure.size)
+        form, data = ContextLayout(structure, machine), bytearray(structure.size)
         values = {"ContextFlags": FLAGS[machine], **_registers(stack)}
         for name, value in values.items():
             field = form.fields[name]

@@ -26,7 +26,7 @@ from winstacks.process.regions import Region
 from winstacks.process.vads import Vads
 from winstacks.stacks.decode.registers import GENERAL, Registers
 from winstacks.stacks.lister import CallStack
-from winstacks.traps.decode.context import ContextForm
+from winstacks.traps.decode.context import ContextLayout
 from winstacks.traps.state import register_types
 
 ARCHITECTURES = {Machine.AMD64: 9, Machine.I386: 0}
@@ -148,7 +148,7 @@ class Dumped:
         assert stack.entry is not None
         machine = self._machine
         structure = register_types(self._image, machine)["_CONTEXT"]
-        form, data = ContextForm(structure, machine), bytearray(structure.size)
+        form, data = ContextLayout(structure, machine), bytearray(structure.size)
         registers = stack.frames[0].registers
         values: Dict[str, Any] = {**stack.entry.registers, "ContextFlags": FLAGS[machine]}
         if isinstance(registers, Registers):

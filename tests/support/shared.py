@@ -12,7 +12,7 @@ from stackfleet.job import Reading
 from stackfleet.reading import ImageTables
 from stackfleet.writer import TableFiles
 from tests.forge.context import Opened
-from winstacks.flat.imagefacts import Warnings
+from winstacks.stacklist.imagefacts import Warnings
 
 
 def written(opened: Opened, lake: pathlib.Path, reading: Reading) -> TableFiles:

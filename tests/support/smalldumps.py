@@ -65,7 +65,7 @@ def thread_of(image: Image, tid: int) -> Thread:
 def registers_of(image: Image, thread: Thread) -> Dict[str, int]:
     """Returns the registers with which the walk of a thread that waits begins."""
     low = next(each for each in image.service(KernelModules).list_modules(0)[0] if each.base == image.base)
-    cpu = image.service(Cpus).of(image.machine)
+    cpu = image.service(Cpus).for_machine(image.machine)
     memory = image.memory(image.kernel)
     for start in cpu.switched_out(memory, thread.kernel_stack or 0):
         found = start.registers
@@ -125,7 +125,7 @@ def _structures(image: Image, thread: Thread, made: SmallDump) -> None:
     """Adds the thread, its process and the processor as the image has them."""
     types, memory = image.types, image.memory(image.kernel)
     for name, (structure, path) in _PLACES.items():
-        field = types[structure].find(path)
+        field = types[structure].first_member(path)
         if field is not None:
             made.offsets[name] = field.offset
     made.offsets.update({name: types[structure].size for name, structure in _SIZES.items()})

@@ -20,7 +20,7 @@ from winstacks.memory.decode.ranges import Extents
 from winstacks.tracedb.decode import database as stdwalk
 from winstacks.tracedb.decode import heaplog
 from winstacks.tracedb.decode import proof as stdproof
-from winstacks.tracedb.found import Layouts
+from winstacks.tracedb.model import Layouts
 
 COMMITTED = sorted((pathlib.Path(__file__).parents[1] / "data" / "real_std").glob("*.tar.xz"))
 _SHARED_SETS = sorted((SHARED / "real_std").glob("*.tar.xz"))

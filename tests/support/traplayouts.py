@@ -13,10 +13,10 @@ from tests.forge.isf import Isf
 from tests.support import real_trapframes
 from tests.support.bare import MACHINES
 from winstacks.memory.decode.structure import Field, Structure, Structures
-from winstacks.traps.decode.context import ContextForm, ExceptionFrames
-from winstacks.traps.decode.frame import TrapForm
-from winstacks.traps.decode.kinds_x64 import TrapForm64
-from winstacks.traps.decode.kinds_x86 import TrapForm86
+from winstacks.traps.decode.context import ContextLayout, ExceptionFrames
+from winstacks.traps.decode.frame import TrapFrameLayout
+from winstacks.traps.decode.trapframe_x64 import TrapFrameLayout64
+from winstacks.traps.decode.trapframe_x86 import TrapFrameLayout86
 
 _FIVE_TWO = {
     "ExceptionRecord": Field(0xF0, 64),
@@ -31,7 +31,7 @@ _FIVE_TWO = {
     "R15": Field(0x170, 8),
     "Return": Field(0x178, 8),
 }
-FORMS = {8: TrapForm64, 4: TrapForm86}
+FORMS = {8: TrapFrameLayout64, 4: TrapFrameLayout86}
 _POINTER_SIZES = {"x64": 8, "x86": 4}
 
 
@@ -72,12 +72,12 @@ def ours(arch: str) -> Structures:
     return structures(isf.load(ROOT / "symbols" / "windows" / "stacktraces" / f"{name}.json"))
 
 
-def context(arch: str) -> ContextForm:
+def context(arch: str) -> ContextLayout:
     """The CONTEXT of a bitness."""
-    return ContextForm(ours(arch)["_CONTEXT"], MACHINES[_POINTER_SIZES[arch]])
+    return ContextLayout(ours(arch)["_CONTEXT"], MACHINES[_POINTER_SIZES[arch]])
 
 
-def of(table: Isf) -> TrapForm:
+def of(table: Isf) -> TrapFrameLayout:
     """The trap frames that a symbol table describes."""
     return FORMS[table.pointer_size](structure(table, "_KTRAP_FRAME"))
 
@@ -87,7 +87,7 @@ def exceptions(found: Structure = EXCEPTION_FRAME_5_2) -> ExceptionFrames:
     return ExceptionFrames(found, ours("x64"))
 
 
-def of_real(real: real_trapframes.RealFrame) -> TrapForm:
+def of_real(real: real_trapframes.RealFrame) -> TrapFrameLayout:
     """The form that goes with a measured frame."""
     members: Dict[str, Field] = {
         name: Field(member.offset, member.size) for name, member in real.members.items()

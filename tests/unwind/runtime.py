@@ -132,7 +132,7 @@ class Exceptions:
         walker = Walker64(self._find_image, machine.read)
         while state.ip:
             above = walker.step(state, False).registers
-            entry = self._table.find(state.ip - self._program.base - 1)
+            entry = self._table.find_entry(state.ip - self._program.base - 1)
             if entry is not None:
                 yield Scope(state, above, entry, self._table.unwind_info(entry))
             state = above

@@ -11,7 +11,7 @@ from __future__ import annotations
 import collections
 from typing import Counter, Iterable, List, Optional, Sequence, Set, Tuple
 
-from winstacks.memory.decode.statuswords import Word
+from winstacks.memory.decode.statuscodes import StatusCode
 from winstacks.names.decode.unwindinfo import OPERATIONS
 from winstacks.stacks.decode.frames import CodeImage, Frame
 from winstacks.stacks.decode.registers import Registers
@@ -73,7 +73,7 @@ class Survey:
         start = Registers(address, machine.registers(), (*[None] * 6, *machine.xmm()))
         walk = Walker64(self.find_image, machine.read).walk(start, True, [STACK])
         truth = machine.callers[:0:-1]
-        if self._table.find(address - self.image.base) is None:
+        if self._table.find_entry(address - self.image.base) is None:
             self._check_uncovered(address, walk.frames, truth)
             self.uncovered.add(address)
             return
@@ -85,7 +85,7 @@ class Survey:
             )
         self.frames += len(truth)
         assert not walk.end
-        if walk.gaps == (Word.CODE_AND_UNWIND_DATA_DIFFER,):
+        if walk.gaps == (StatusCode.CODE_AND_UNWIND_DATA_DIFFER,):
             self.differing.add(address)
         else:
             assert not walk.gaps
@@ -106,7 +106,7 @@ class Survey:
         that only look the same (in size, unwind data and the instruction's first bytes) count once, too.
         """
         rva = address - self.image.base
-        entry = self._table.find(rva)
+        entry = self._table.find_entry(rva)
         assert entry is not None
         head = self.image.read_rva(self._table.direct(entry).unwind, 4)
         return (entry.end - entry.begin, head, rva - entry.begin, self.image.read_rva(rva, 2))
@@ -124,7 +124,7 @@ class Survey:
     def _count(self, address: int, position: str) -> None:
         """Counts a point under every unwind code of its function."""
         self.positions[position] += 1
-        entry = self._table.find(address - self.image.base)
+        entry = self._table.find_entry(address - self.image.base)
         names: Set[str] = set()
         while entry is not None:
             if entry.unwind & 1:

@@ -17,7 +17,7 @@ import pytest
 
 from tests.support import traplayouts
 from tests.support.callstackimages86 import RECORD_SIZE, context32
-from winstacks.memory.decode.statuswords import Word
+from winstacks.memory.decode.statuscodes import StatusCode
 from winstacks.stacks.decode import dispatchers_x86
 from winstacks.stacks.decode.frames import CodeImage, StackWalk
 from winstacks.stacks.decode.functions_x86 import Functions
@@ -243,7 +243,7 @@ def test_below_the_dispatchers_nothing_is_wrong_and_sure(tmp_path: pathlib.Path)
         elif address == symbols["deepest"]:
             survey.points.discard(address)
             survey.visit(machine, address)
-            said = Word.DISPATCHER in survey.walk(machine, address).gaps
+            said = StatusCode.DISPATCHER in survey.walk(machine, address).gaps
             doubtful[said, "callback_dispatcher" in through] += 1
 
     Machine32(program, visit).run(program.entry)

@@ -28,7 +28,7 @@ from tests.support.grid import Node
 from winstacks.columns import dictionary
 from winstacks.columns.dictionary import COLUMNS, REGISTERS
 from winstacks.columns.tables import BRIEF, FLAT, KEYS, TABLES, WRITERS
-from winstacks.names.symbolizer import SpaceNames
+from winstacks.names.symbolizer import AddressNamer
 from winstacks.rows.grid import TYPES
 
 CLASSES = {
@@ -187,14 +187,14 @@ def test_an_address_is_judged_once_in_each_space(
 ) -> None:
     """A name is asked for once: what follows from it, such as its backing, is remembered with its cells."""
     asked: Counter[Tuple[int, int, bool]] = collections.Counter()
-    kept: List[SpaceNames] = []
-    named = SpaceNames.name
+    kept: List[AddressNamer] = []
+    named = AddressNamer.name
 
-    def counted(self: SpaceNames, address: int, return_address: bool = True) -> Any:
+    def counted(self: AddressNamer, address: int, return_address: bool = True) -> Any:
         kept.append(self)
         asked[id(self), address, return_address] += 1
         return named(self, address, return_address)
 
-    monkeypatch.setattr(SpaceNames, "name", counted)
+    monkeypatch.setattr(AddressNamer, "name", counted)
     grid.run(opened, CLASSES[name], **options)
     assert max(asked.values()) == 1, asked.most_common(3)

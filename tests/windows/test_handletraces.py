@@ -18,7 +18,7 @@ from tests.forge.process import Process
 from tests.support import grid
 from tests.support.tracedkernels import KERNELS, new_kernel, put_database, traces_of
 from winstacks.memory.decode.status import status
-from winstacks.memory.decode.statuswords import Word
+from winstacks.memory.decode.statuscodes import StatusCode
 from winstacks.process import spaces
 from winstacks.process.handletables import HandleTables
 from winstacks.tracedb.finder import Databases
@@ -206,7 +206,7 @@ def test_a_process_without_page_tables_keeps_its_events(
     Ring(table, 8).event(CLOSE, 0x84, 1000, 1004, [kernel.symbol("ObpCreateHandle") + 4])
     opened = context.open_image(kernel.image(), tmp_path)
     system, *rest = spaces.AddressSpaces.list_spaces(opened.image)
-    said = status(Word.PAGE_TABLES_UNREADABLE)
+    said = status(StatusCode.PAGE_TABLES_UNREADABLE)
     closed = [each._replace(layer_name="", status=said) for each in rest if each.pid == 1000]
     monkeypatch.setattr(spaces.AddressSpaces, "list_spaces", lambda *_: iter([system, *closed]))
     found = grid.run(opened, handletraces.HandleTraces, pid=[1000])
@@ -282,7 +282,7 @@ def test_the_database_is_read_once_for_all_processes(
         each.finish()
     opened = context.open_image(kernel.image(), tmp_path)
     calls: List[Any] = []
-    real = Databases.open
+    real = Databases.open_database
 
     def counting(finder: Databases, found: Any) -> Any:
         calls.append(found)

@@ -18,7 +18,7 @@ from tests.support import grid
 from tests.support.heapimage import HEAP, LIST, PID, HeapImage, blocks, groups, owners
 from winstacks.heaps.decode import umdh
 from winstacks.memory.decode.status import status
-from winstacks.memory.decode.statuswords import Word
+from winstacks.memory.decode.statuscodes import StatusCode
 from winstacks.process import spaces
 
 PAGE = 0x1000
@@ -172,7 +172,9 @@ def test_a_space_that_cannot_be_opened_has_a_row(
     forged.put(filled(forged).regions(), HEAP)
     opened = context.open_image(forged.image(), tmp_path)
     found = list(spaces.AddressSpaces.list_spaces(opened.image, [PID]))
-    closed = [space._replace(layer_name="", status=status(Word.PAGE_TABLES_UNREADABLE)) for space in found]
+    closed = [
+        space._replace(layer_name="", status=status(StatusCode.PAGE_TABLES_UNREADABLE)) for space in found
+    ]
     monkeypatch.setattr(spaces.AddressSpaces, "list_spaces", lambda *_: iter(closed))
     file = tmp_path / "earlier.log"
     log = umdh.UmdhLog((), (umdh.UmdhHeap(HEAP, (umdh.Allocation(1, 2, 3, 4),)),), {4: (5,)})
@@ -202,7 +204,7 @@ def test_a_32_bit_half_whose_peb_is_not_named(
     forged.put(filled(forged).regions(), HEAP)
     opened = context.open_image(forged.image(), tmp_path)
     found = list(spaces.AddressSpaces.list_spaces(opened.image, [PID]))
-    said = status(Word.WOW64_PROCESS_STRUCTURE_UNREADABLE)
+    said = status(StatusCode.WOW64_PROCESS_STRUCTURE_UNREADABLE)
     known = [space._replace(peb=0, status=said) for space in found if space.wow64]
     monkeypatch.setattr(spaces.AddressSpaces, "list_spaces", lambda *_, **__: iter(known))
     rows = grid.run(opened, heaptraces.HeapTraces)

@@ -20,7 +20,7 @@ from tests.support.tracedkernels import KERNELS, new_kernel, put_database, trace
 from winstacks.locks import resources
 from winstacks.locks.decode import criticalsection as buffers
 from winstacks.memory.decode.status import status
-from winstacks.memory.decode.statuswords import Word
+from winstacks.memory.decode.statuscodes import StatusCode
 from winstacks.process import spaces
 
 
@@ -471,7 +471,7 @@ def test_a_space_that_cannot_be_opened_has_a_row(
     made.link()
     opened = context.open_image(kernel.image(), tmp_path)
     found = list(spaces.AddressSpaces.list_spaces(opened.image, [1000]))
-    said = status(Word.PAGE_TABLES_UNREADABLE)
+    said = status(StatusCode.PAGE_TABLES_UNREADABLE)
     closed = [space._replace(layer_name="", status=said) for space in found]
     monkeypatch.setattr(spaces.AddressSpaces, "list_spaces", lambda *_: iter(closed))
     ((row, children),) = grid.run(opened, locks.Locks, pid=[1000])

@@ -18,7 +18,7 @@ from tests.forge.kernel import Kernel
 from tests.minidump.test_plugins import shown
 from winstacks.memory import bulk
 from winstacks.memory.decode.ranges import Extents
-from winstacks.memory.decode.statuswords import Word
+from winstacks.memory.decode.statuscodes import StatusCode
 from winstacks.minidump import resident
 from winstacks.minidump.decode import system, threadstates
 from winstacks.minidump.decode.dumpfile import Minidump
@@ -200,7 +200,7 @@ def test_a_full_disk_leaves_no_half_file(
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert found[0][1]["File output"] == FAILED
-    assert Word.NOT_WRITTEN.value in found[0][1]["Status"]
+    assert StatusCode.NOT_WRITTEN.value in found[0][1]["Status"]
     assert list(tmp_path.iterdir()) == []
 
 

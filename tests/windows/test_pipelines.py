@@ -21,7 +21,7 @@ from tests.support import flatfiles, grid, realtruth
 from tests.support.environments import system_process
 from winstacks.columns import dictionary
 from winstacks.columns.tables import FLAT
-from winstacks.memory.decode.statuswords import Word
+from winstacks.memory.decode.statuscodes import StatusCode
 
 pytest.importorskip("volatility3.plugins.renderers.parquet_renderer")
 
@@ -279,7 +279,7 @@ def test_the_schema_refuses_what_no_row_has(
 
 def test_the_schema_takes_all_words_of_status() -> None:
     validator = jsonschema.Draft202012Validator(jsonschemas.make("traces")["properties"]["Status"])
-    for word in (each.value for each in Word):
+    for word in (each.value for each in StatusCode):
         said = word.format(-3, members="Tcb.Process Cid")
         validator.validate(said)
         validator.validate(f"unsure, {said}, {said}")

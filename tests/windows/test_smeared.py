@@ -20,7 +20,7 @@ from tests.forge.thread import TERMINATED
 from tests.hostile import undamaged
 from tests.hostile.judging import words
 from tests.hostile.target import Answer, Target, Write
-from winstacks.memory.decode.statuswords import Word
+from winstacks.memory.decode.statuscodes import StatusCode
 
 EXITED = 0x01D9_0000_0000_0000
 PLUGINS: Dict[str, Dict[str, Any]] = {
@@ -120,7 +120,7 @@ def test_some_row_of_it_says_so(target: Target, name: str) -> None:
 
 
 def test_no_word_accuses() -> None:
-    assert not [word for word in Word if ACCUSING.search(word.value)]
+    assert not [word for word in StatusCode if ACCUSING.search(word.value)]
 
 
 def _of(answer: Answer, pid: int) -> List[str]:

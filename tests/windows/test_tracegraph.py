@@ -22,8 +22,8 @@ from tests.forge import context, real_sets, sample, vol
 from tests.forge.context import Opened
 from tests.support import grid, nodemodules, realtruth
 from tests.support.browser import Browser, Page
-from winstacks.pages import formats, html
-from winstacks.pages.prefixes import MAX_SUM, Prefixes
+from winstacks.html import formats, htmlpage
+from winstacks.html.prefixes import MAX_SUM, PrefixTree
 
 Row = Dict[str, Any]
 
@@ -310,12 +310,12 @@ HOSTILE = (
 
 
 def test_hostile_names_stay_text(browser: Browser, tmp_path: pathlib.Path) -> None:
-    tree = Prefixes()
+    tree = PrefixTree()
     for name in HOSTILE:
         tree.add([tree.name(name), tree.name(name, name)], 3)
     path = tmp_path / "hostile.html"
     path.write_text(
-        "".join(html.page(HOSTILE[0], {"flame": html.flame_data(tree, "stacks")})), encoding="utf-8"
+        "".join(htmlpage.page(HOSTILE[0], {"flame": htmlpage.flame_data(tree, "stacks")})), encoding="utf-8"
     )
     opened = browser.open(path)
     assert opened.run("window.owned") is None
@@ -338,13 +338,15 @@ def test_hostile_names_stay_text(browser: Browser, tmp_path: pathlib.Path) -> No
 
 def test_the_document_stays_small(browser: Browser, tmp_path: pathlib.Path) -> None:
     """A tree of 60,000 nodes, 200 levels deep, with a level of 20,000 boxes."""
-    tree = Prefixes()
+    tree = PrefixTree()
     for number in range(20000):
         tree.add([tree.name(f"m{number % 50}!f{number}"), tree.name("g")], 1 + number % 7)
     for number in range(100):
         tree.add([tree.name(f"m!deep{level}") for level in range(200)] + [tree.name(f"leaf{number}")], 900)
     path = tmp_path / "large.html"
-    path.write_text("".join(html.page("Large", {"flame": html.flame_data(tree, "stacks")})), encoding="utf-8")
+    path.write_text(
+        "".join(htmlpage.page("Large", {"flame": htmlpage.flame_data(tree, "stacks")})), encoding="utf-8"
+    )
     opened = browser.open(path)
     elements = "document.querySelectorAll('*').length"
     assert opened.run(elements) < 3000
@@ -424,7 +426,7 @@ def test_options_select_stacks(written: Written, opened: Opened, tmp_path: pathl
 
 
 def test_what_is_cut_keeps_its_weight() -> None:
-    tree = Prefixes(most=3 * 4)
+    tree = PrefixTree(most=3 * 4)
     for number in range(50):
         tree.add([tree.name("same"), tree.name(f"f{number}"), tree.name("g")], 2)
     assert tree.total == 100 == sum(weight for _, weight, _ in tree.stacks())
@@ -464,7 +466,7 @@ def test_folded_stacks_are_read(text: str, stacks: List[Any], bad: int) -> None:
 
 
 def test_a_sum_stays_exact() -> None:
-    tree = Prefixes()
+    tree = PrefixTree()
     tree.add([tree.name("a")], MAX_SUM - 1)
     assert tree.add([tree.name("b")], 5) == 1
     assert (tree.total, tree.capped) == (MAX_SUM, 4)

@@ -25,10 +25,10 @@ from tests.forge.paging import State
 from tests.support import grid
 from tests.support.environments import set_time, system_process
 from winstacks.columns import dictionary, tables, words
-from winstacks.flat import imagefacts
-from winstacks.flat.imagefacts import ImageFacts
 from winstacks.memory.decode.status import text
 from winstacks.process.spaces import AddressSpaces
+from winstacks.stacklist import imagefacts
+from winstacks.stacklist.imagefacts import ImageFacts
 
 ALL = ("xp-x86", "win7-x86", "win10-x86", "2003-x64", "win7-x64", "win10-x64", "win11-x64")
 HOUR = 36_000_000_000

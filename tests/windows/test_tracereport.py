@@ -16,7 +16,7 @@ from volatility3.plugins.windows import tracefindings, traceimage, tracereport, 
 from tests.forge import context, sample, vol
 from tests.support import grid, pagedata
 from tests.support.browser import Browser, Page
-from winstacks.pages import html
+from winstacks.html import htmlpage
 
 Row = Dict[str, Any]
 PARTS = ["findings", "image", "locks", "graph", "threads", "heaps"]
@@ -59,7 +59,7 @@ def page(reported: Reported, browser: Browser) -> Iterator[Page]:
 
 def written(folder: pathlib.Path, data: Dict[str, Any], title: str = "A report") -> pathlib.Path:
     path = folder / "page.html"
-    path.write_text("".join(html.page(title, data)), encoding="utf-8")
+    path.write_text("".join(htmlpage.page(title, data)), encoding="utf-8")
     return path
 
 

@@ -20,9 +20,9 @@ from tests.support import flattables, grid
 from tests.support.callstackimages import StackImage
 from tests.support.tracedkernels import new_kernel, put_database, traces_of
 from winstacks.columns import tables, words
-from winstacks.flat.frames import NamedFrames
-from winstacks.memory.decode.statuswords import Word
+from winstacks.memory.decode.statuscodes import StatusCode
 from winstacks.names.symbolizer import Symbolizer
+from winstacks.stacklist.frames import NamedFrames
 
 
 def xp() -> Image:
@@ -132,7 +132,7 @@ def test_modules_find_code_that_was_interrupted_where_no_file_backs_it(demo: Ope
 def test_every_value_is_one_of_the_schema(opened: Opened) -> None:
     for table, rows in (("traces", flattables.stacks(opened)), ("traceframes", flattables.frames(opened))):
         columns = tables.FLAT[table]
-        words = {word.value.partition("{")[0] for word in Word}
+        words = {word.value.partition("{")[0] for word in StatusCode}
         for row in rows:
             assert list(row) == [column.name for column in columns]
             for column in columns:
@@ -219,7 +219,7 @@ def test_functions_are_named_as_the_module_names_them(tmp_path: pathlib.Path) ->
     exports = {"Call+0x40": 0x1100, "Call!It": 0x1200, "Start": 0x1000}
     odd = kernel.module("odd.sys", exports=exports, text=0x4000)
     image = context.open_image(kernel.image(), tmp_path).image
-    looked_up = NamedFrames(Symbolizer(image)).of(image.kernel)
+    looked_up = NamedFrames(Symbolizer(image)).for_space(image.kernel)
     found = [looked_up.frame(odd.base + rva, rva & 15 != 0) for rva in (0x1100, 0x1108, 0x1200, 0x1211)]
     assert [(frame.shown, frame.details.function, frame.details.displacement) for frame in found] == [
         ("odd!Call+0x40", "Call+0x40", 0),

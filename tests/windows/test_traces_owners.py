@@ -14,7 +14,7 @@ from tests.forge.context import Opened
 from tests.forge.locks import Resources
 from tests.support import flattables
 from tests.support.tracedkernels import KERNELS, new_kernel, put_database, traces_of
-from winstacks.flat import recorded
+from winstacks.stacklist import recorded
 
 
 def shared(name: str, generation: str, folder: pathlib.Path) -> Tuple[Opened, Dict[str, str]]:

@@ -21,8 +21,8 @@ from tests.forge.objecttraces import Event, ObjectTraces
 from tests.forge.std import Std
 from tests.support import flattables, grid
 from tests.support.tracedkernels import new_kernel, put_database, traces_of
-from winstacks.flat import recorded
-from winstacks.flat.stack import Distinct
+from winstacks.stacklist import recorded
+from winstacks.stacklist.stack import Distinct
 
 HEAP, LIST, LOG = 0x1D290000000, 0x1D28F000000, 0x1D28D000070
 MOST = {"std": 32, "heaplog": 32, "heap": 32, "lock": 32, "handle": 16, "object": 16}

@@ -26,7 +26,7 @@ from tests.support.deadlockimages import (
     Scenario,
 )
 from tests.support.processdumps import OpenedDump, dump_of
-from winstacks.flat.decode.waitgraph import cycles
+from winstacks.stacklist.decode.waitgraph import cycles
 
 DEADLOCK = Scenario()
 

@@ -15,8 +15,8 @@ from tests.forge.code import RBX, RDI, RSI, Routine, module_options
 from tests.forge.module import Spec
 from tests.forge.stacks64 import Stack64
 from winstacks.memory.decode.machine import Machine
-from winstacks.memory.decode.status import says
-from winstacks.memory.decode.statuswords import Word
+from winstacks.memory.decode.status import has_status
+from winstacks.memory.decode.statuscodes import StatusCode
 from winstacks.memory.image import AddressSpace, Image
 from winstacks.names.symbolizer import Symbolizer
 from winstacks.process.spaces import AddressSpaces
@@ -106,7 +106,7 @@ def test_frames_are_named_and_stacks_walked(memory: Bytes) -> None:
     space = AddressSpace(pid=7, process="app.exe", machine=Machine.AMD64, layer_name="bytes", peb=PEB)
     symbolizer = Symbolizer(image)
     walkers = StackWalkers(image, symbolizer)
-    registers = Registers.of(worker + LEAF.rva, stack.sp, {"Rbx": 1, "Rsi": 2, "Rdi": 3})
+    registers = Registers.from_known(worker + LEAF.rva, stack.sp, {"Rbx": 1, "Rsi": 2, "Rdi": 3})
     start = WalkStart(Cpu64(image), registers, True)
     walk = walkers.walk(space, start, [(STACK_LIMIT, STACK)])
     assert [frame.address for frame in walk.frames] == [
@@ -115,7 +115,7 @@ def test_frames_are_named_and_stacks_walked(memory: Bytes) -> None:
         app + MAIN.returns(1),
     ]
     assert all(frame.sure for frame in walk.frames)
-    names = symbolizer.names(space)
+    names = symbolizer.for_space(space)
     shown = [names.name(frame.address, frame.returns) for frame in walk.frames]
     assert [name.symbol for name in shown] == ["worker!Leaf", "worker!Work+0x40", "app+0x1130"]
     assert [name.backing for name in shown] == ["image"] * 3
@@ -124,8 +124,8 @@ def test_frames_are_named_and_stacks_walked(memory: Bytes) -> None:
 def test_what_is_not_known_is_said(memory: Bytes, tmp_path: pathlib.Path) -> None:
     image = opened(memory)
     space = AddressSpace(pid=7, process="app.exe", machine=Machine.AMD64, layer_name="bytes", peb=PEB)
-    name = Symbolizer(image).names(space).name(0x280000)
+    name = Symbolizer(image).for_space(space).name(0x280000)
     assert (name.symbol, name.backing) == ("<unmapped>", "unmapped")
-    assert says(name.status, Word.VADS_INCOMPLETE)
+    assert has_status(name.status, StatusCode.VADS_INCOMPLETE)
     assert list(AddressSpaces.list_spaces(image)) == []
     assert image.symbol("NtGlobalFlag") is None

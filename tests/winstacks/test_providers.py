@@ -66,7 +66,7 @@ def test_stacks(opened: Opened, pid: int) -> None:
     names = Symbolizer(opened.image)
     for known, each in zip(plain.stacks, found):
         assert _frames(each) == _frames(known)
-        here, there = symbolizer.names(each.space), names.names(known.space)
+        here, there = symbolizer.for_space(each.space), names.for_space(known.space)
         assert [here.name(frame.address, frame.returns) for frame in each.frames] == [
             there.name(frame.address, frame.returns) for frame in known.frames
         ]
@@ -81,8 +81,8 @@ def _frames(stack: CallStack) -> List[Tuple[int, int, str, bool]]:
 
 def test_nothing_of_a_kernel_is_there(opened: Opened) -> None:
     image = PlainProcess(opened, UPDATER).image
-    assert (image.base, image.table_name, image.types.find("_EPROCESS")) == (0, "", None)
-    assert image.types.find("_ETHREAD") is None
+    assert (image.base, image.table_name, image.types.first_structure("_EPROCESS")) == (0, "", None)
+    assert image.types.first_structure("_ETHREAD") is None
     assert image.symbol("PsActiveProcessHead") is None
     assert [each.kernel for each in AddressSpaces.list_spaces(image)] == [False]
 

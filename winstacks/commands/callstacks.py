@@ -11,21 +11,21 @@ from typing import Any, Dict, Iterator, List, Sequence, Tuple, Union
 from volatility3.framework import interfaces
 from volatility3.plugins import timeliner
 
-from ..flat.frames import NamedFrame
-from ..flat.traces import started
 from ..memory.decode.text import moment
 from ..memory.image import AddressSpace
 from ..process.thread import Thread
 from ..process.threads import Threads
 from ..rows.command import Command
 from ..rows.grid import UNREADABLE, Row
-from ..rows.stacks import GRID, CallStackRows, Shown
+from ..rows.stacks import GRID, CallStackRows, ShownStack
+from ..stacklist.frames import NamedFrame
+from ..stacklist.traces import started
 from ..stacks.lister import StackLister
 
 Event = Tuple[str, timeliner.TimeLinerType, Union[datetime.datetime, interfaces.renderers.BaseAbsentValue]]
 
 
-class CallStacks(Command[Thread, Shown]):
+class CallStacks(Command[Thread, ShownStack]):
     """The work of `windows.callstacks`."""
 
     grid = GRID
@@ -35,7 +35,7 @@ class CallStacks(Command[Thread, Shown]):
 
     def __init__(self, plugin: interfaces.plugins.PluginInterface) -> None:
         super().__init__(plugin)
-        self._unique: Dict[Tuple[object, ...], Tuple[Shown, int]] = {}
+        self._unique: Dict[Tuple[object, ...], Tuple[ShownStack, int]] = {}
 
     @cached_property
     def _lister(self) -> StackLister:
@@ -58,14 +58,14 @@ class CallStacks(Command[Thread, Shown]):
     def describe(self, step: Thread) -> str:
         return f"Walking the stacks of process {step.space.pid_text}"
 
-    def items(self, step: Thread) -> Iterator[Shown]:
-        self.asked.saw("tid", step.tid)
+    def items(self, step: Thread) -> Iterator[ShownStack]:
+        self.requested.mark_seen("tid", step.tid)
         return map(self._rows.shown, self._lister.of_thread(step))
 
-    def frames(self, item: Shown) -> Sequence[NamedFrame]:
+    def frames(self, item: ShownStack) -> Sequence[NamedFrame]:
         return item.named
 
-    def rows(self, item: Shown, frames: Sequence[NamedFrame]) -> Iterator[Row]:
+    def rows(self, item: ShownStack, frames: Sequence[NamedFrame]) -> Iterator[Row]:
         if not self.option("unique"):
             return self._rows.stack(item)
         first, count = self._unique.get(item.key, (item, 0))

@@ -7,7 +7,6 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Iterable, Iterator, Sequence
 
-from ..flat.frames import NamedFrame
 from ..heaps.lister import Heaps
 from ..memory.image import AddressSpace
 from ..names.moduleindex import ModuleIndexes
@@ -17,6 +16,7 @@ from ..process.decode.globalflags import FLG_USER_STACK_TRACE_DB
 from ..rows.command import Command
 from ..rows.grid import Row
 from ..rows.traces import FLAGS, FlagRows
+from ..stacklist.frames import NamedFrame
 from ..tracedb.finder import Databases
 
 
@@ -52,4 +52,4 @@ class GFlags(Command[AddressSpace, AddressSpace]):
         silent = asked and self._heaps.log_no_block(item)
         yield 0, self._rows.space(item, flags, self.databases.missing(item, found, flags), silent)
         for database in found.databases:
-            yield 1, self._rows.database(database, self.databases.open(database))
+            yield 1, self._rows.database(database, self.databases.open_database(database))

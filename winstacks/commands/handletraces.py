@@ -7,15 +7,15 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Iterable, Iterator, List, Sequence
 
-from ..flat.frames import NamedFrame
 from ..handles.lister import ActingSpaces, HandleEvents, handle_events
 from ..handles.rings import HandleEvent
-from ..memory.decode.status import says
-from ..memory.decode.statuswords import Word
+from ..memory.decode.status import has_status
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace
 from ..rows.command import Command
 from ..rows.grid import Row
 from ..rows.handles import HANDLES, HandleRows
+from ..stacklist.frames import NamedFrame
 
 
 class HandleTraces(Command[AddressSpace, HandleEvent]):
@@ -54,26 +54,26 @@ class HandleTraces(Command[AddressSpace, HandleEvent]):
         return f"Reading the handle traces of process {step.pid_text}"
 
     def items(self, step: AddressSpace) -> Iterable[HandleEvent]:
-        pids = self.asked.wanted("pid")
+        pids = self.requested.requested_ids("pid")
         if pids and step.pid not in pids:
             self._lister.pass_over(step)
             return
         for event in self._lister.list_events(step):
-            self.asked.saw("handle", event.handle)
+            self.requested.mark_seen("handle", event.handle)
             yield event
 
     def is_gap(self, item: HandleEvent) -> bool:
         return not item.event and item.handle is None
 
-    def wanted(self, item: HandleEvent) -> bool:
+    def selects(self, item: HandleEvent) -> bool:
         """Returns whether an event passes --handle and --leaks."""
-        handles = self.asked.wanted("handle")
+        handles = self.requested.requested_ids("handle")
         # Every close is traced: if the close of an open handle is missing, the ring may have lost it.
-        leak = item.leak or says(item.status, Word.NO_LONGER_OPEN)
+        leak = item.leak or has_status(item.status, StatusCode.NO_LONGER_OPEN)
         return (not handles or item.handle in handles) and (leak or not self.option("leaks"))
 
     def frames(self, item: HandleEvent) -> Sequence[NamedFrame]:
-        return self.frames_of(self._acting.of(item)).recorded(item.stack)
+        return self.frames_of(self._acting.space_of(item)).recorded(item.stack)
 
     def rows(self, item: HandleEvent, frames: Sequence[NamedFrame]) -> Iterator[Row]:
         return self._rows.event(item, frames)

@@ -10,10 +10,9 @@ from typing import Iterator, NamedTuple, Optional, Sequence, Tuple, Union
 
 from volatility3.framework import exceptions, interfaces
 
-from ..flat.frames import NamedFrame
 from ..heaps.decode import umdh
-from ..heaps.decode.block import Group
-from ..heaps.decode.contents import Contents, HeapOwner
+from ..heaps.decode.block import TraceGroup
+from ..heaps.decode.contents import HeapContents, HeapOwner
 from ..heaps.decode.umdh import Change, Growth, Total
 from ..heaps.lister import Heaps
 from ..heaps.umdh_log import loaded_modules, log_of
@@ -23,6 +22,7 @@ from ..rows import plugin
 from ..rows.command import Command
 from ..rows.grid import Row
 from ..rows.heaps import GRID, HeapRows
+from ..stacklist.frames import NamedFrame
 from ..tracedb.decode.recorded import NO_STACK
 
 vollog = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ _NOTHING = (
 )
 
 
-class Made(NamedTuple):
+class HeapOwnerItem(NamedTuple):
     """A heap or segment, and the name of the file to which its address space's blocks were written."""
 
     owner: HeapOwner
@@ -44,11 +44,11 @@ class Made(NamedTuple):
 class Allocated(NamedTuple):
     """The blocks of a trace, and the growth of its stack; None if growth does not apply."""
 
-    group: Group
+    group: TraceGroup
     change: Optional[Change]
 
 
-class Gone(NamedTuple):
+class FreedGroup(NamedTuple):
     """A stack of the baseline that no longer has a busy block."""
 
     frames: Tuple[int, ...]
@@ -59,7 +59,7 @@ class HeapItem(NamedTuple):
     """An item of the heaps of an address space; a Status stands for data that cannot be read."""
 
     space: AddressSpace
-    held: Union[Status, Made, Allocated, Gone]
+    content: Union[Status, HeapOwnerItem, Allocated, FreedGroup]
 
 
 class HeapTraces(Command[AddressSpace, HeapItem]):
@@ -108,13 +108,15 @@ class HeapTraces(Command[AddressSpace, HeapItem]):
             for entry in self._held(step, contents):
                 yield HeapItem(step, entry)
 
-    def _held(self, space: AddressSpace, contents: Contents) -> Iterator[Union[Made, Allocated, Gone]]:
+    def _held(
+        self, space: AddressSpace, contents: HeapContents
+    ) -> Iterator[Union[HeapOwnerItem, Allocated, FreedGroup]]:
         modules: Tuple[umdh.UmdhModule, ...] = ()
         if self._baseline is not None or self.option("dump"):
             modules = loaded_modules(self.image, space)
         file_output = self._dump(space, contents, modules)
         for owner in contents.owners:
-            yield Made(owner, file_output)
+            yield HeapOwnerItem(owner, file_output)
         if self._baseline is None:
             for group in contents.groups:
                 yield Allocated(group, None)
@@ -123,34 +125,34 @@ class HeapTraces(Command[AddressSpace, HeapItem]):
         for group, change in growth.compared():
             yield Allocated(group, change)
         for stack, total in growth.left():
-            yield Gone(stack, total)
+            yield FreedGroup(stack, total)
 
     def is_gap(self, item: HeapItem) -> bool:
-        return not isinstance(item.held, (Made, Allocated, Gone))
+        return not isinstance(item.content, (HeapOwnerItem, Allocated, FreedGroup))
 
     def frames(self, item: HeapItem) -> Sequence[NamedFrame]:
-        named, held = self.frames_of(item.space), item.held
-        if isinstance(held, Gone):
+        named, held = self.frames_of(item.space), item.content
+        if isinstance(held, FreedGroup):
             return named.stack(held.frames)
-        assert isinstance(held, (Made, Allocated))
-        trace = held.owner.trace if isinstance(held, Made) else held.group.trace
+        assert isinstance(held, (HeapOwnerItem, Allocated))
+        trace = held.owner.trace if isinstance(held, HeapOwnerItem) else held.group.trace
         return named.recorded(trace or NO_STACK)
 
     def rows(self, item: HeapItem, frames: Sequence[NamedFrame]) -> Iterator[Row]:
-        space, held, rows = item.space, item.held, self._rows
-        if isinstance(held, Made):
+        space, held, rows = item.space, item.content, self._rows
+        if isinstance(held, HeapOwnerItem):
             yield from rows.owner(space, held.owner, frames, held.file_output)
         elif isinstance(held, Allocated):
             yield from rows.group(space, held.group, frames, held.change)
             if self.option("blocks"):
                 for block in held.group.blocks:
                     yield 1, rows.block(space, block)
-        elif isinstance(held, Gone):
-            yield from rows.gone(space, held.before, frames)
+        elif isinstance(held, FreedGroup):
+            yield from rows.freed_group(space, held.before, frames)
         else:
             yield 0, rows.unread(space, held)
 
-    def _dump(self, space: AddressSpace, contents: Contents, modules: Tuple[umdh.UmdhModule, ...]) -> str:
+    def _dump(self, space: AddressSpace, contents: HeapContents, modules: Tuple[umdh.UmdhModule, ...]) -> str:
         """Writes a UMDH log if one is requested; returns the name of the file."""
         if not self.option("dump"):
             return plugin.DISABLED

@@ -7,7 +7,6 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Iterator, List, Sequence
 
-from ..flat.frames import NamedFrame
 from ..memory.image import AddressSpace
 from ..minidump import opened, smalldump
 from ..minidump.decode.dumpfile import Minidump, Stream
@@ -20,6 +19,7 @@ from ..rows.command import Command
 from ..rows.dumps import GRID, DumpRows
 from ..rows.grid import Row
 from ..rows.smalldumps import SmallDumpRows
+from ..stacklist.frames import NamedFrame
 from ..stacks.lister import StackLister
 
 

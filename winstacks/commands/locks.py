@@ -9,7 +9,6 @@ from typing import Iterator, List, NamedTuple, Sequence
 
 from volatility3.framework import interfaces
 
-from ..flat.frames import NamedFrame
 from ..locks.lister import LockLister
 from ..locks.lock import Listed, Lock, LockGap
 from ..memory.image import AddressSpace
@@ -17,6 +16,7 @@ from ..rows.command import Command
 from ..rows.grid import Row
 from ..rows.locks import GRID, LockRows
 from ..rows.plugin import DISABLED, write_file
+from ..stacklist.frames import NamedFrame
 
 _NOTHING = "No lock is known in the address spaces that are shown"
 _NO_TRACES = (
@@ -62,7 +62,7 @@ class Locks(Command[AddressSpace, ListedLock]):
     def is_gap(self, item: ListedLock) -> bool:
         return isinstance(item.lock, LockGap)
 
-    def wanted(self, item: ListedLock) -> bool:
+    def selects(self, item: ListedLock) -> bool:
         """Returns whether a lock passes --held and --contended; an unreadable lock passes both."""
         assert isinstance(item.lock, Lock)
         not_held = self.option("held") and item.lock.held is False

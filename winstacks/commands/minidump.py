@@ -13,12 +13,9 @@ from typing import Iterable, Iterator, List, Optional, Sequence
 from volatility3.framework import constants, interfaces
 
 from .. import VERSION
-from ..flat.frames import NamedFrame
-from ..flat.imagefacts import identity
-from ..flat.imagefiles import sha256
 from ..memory.decode.machine import Machine
 from ..memory.decode.status import Part
-from ..memory.decode.statuswords import Word
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.text import moment, printable
 from ..memory.image import AddressSpace
 from ..minidump.processdump import ProcessDump
@@ -29,6 +26,9 @@ from ..rows import graph, minidump
 from ..rows.command import Command
 from ..rows.grid import Row
 from ..rows.plugin import DISABLED, FAILED, OutputFile
+from ..stacklist.frames import NamedFrame
+from ..stacklist.imagefacts import identity
+from ..stacklist.imagefiles import sha256
 
 MAX_LINE = 0x1000
 """Greatest number of characters in a line of the comment; longer lines are cut."""
@@ -60,11 +60,11 @@ class MiniDump(Command[Process, Process]):
     def _obstacle(self, process: Process) -> Optional[Part]:
         """Returns why a process cannot be dumped, None if it can."""
         if not process.space.layer_name:
-            return process.space.status or Word.PAGE_TABLES_UNREADABLE
+            return process.space.status or StatusCode.PAGE_TABLES_UNREADABLE
         if not process.space.peb:
-            return Word.NO_PEB
+            return StatusCode.NO_PEB
         if self._format == DUMP_FORMATS[1] and process.wow64 is None:
-            return Word.NO_32_BIT_HALF
+            return StatusCode.NO_32_BIT_HALF
         return None
 
     def is_gap(self, item: Process) -> bool:

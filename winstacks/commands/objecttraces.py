@@ -7,12 +7,12 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Iterable, Iterator, List, Sequence
 
-from ..flat.frames import NamedFrame
 from ..memory.image import AddressSpace
 from ..objects.lister import ObjectEvent, ObjectTraceLister
 from ..rows.command import Command
 from ..rows.grid import Row
 from ..rows.handles import OBJECTS, ObjectRows
+from ..stacklist.frames import NamedFrame
 
 
 class ObjectTraces(Command[AddressSpace, ObjectEvent]):
@@ -37,7 +37,7 @@ class ObjectTraces(Command[AddressSpace, ObjectEvent]):
         return "Reading the traces of objects"
 
     def items(self, step: AddressSpace) -> Iterable[ObjectEvent]:
-        return self.many(ObjectTraceLister(self.image).list_events(), self.describe(step))
+        return self.with_progress(ObjectTraceLister(self.image).list_events(), self.describe(step))
 
     def is_gap(self, item: ObjectEvent) -> bool:
         return not item.event

@@ -7,8 +7,6 @@ from __future__ import annotations
 import itertools
 from typing import Iterable, Iterator, List, Sequence, Union
 
-from ..flat.frames import NamedFrame
-from ..flat.machine import machine_facts
 from ..memory.decode.status import status
 from ..memory.image import AddressSpace
 from ..process import globalflag
@@ -16,11 +14,13 @@ from ..rows.command import Command
 from ..rows.grid import Row
 from ..rows.plugin import DISABLED, FAILED, write_file
 from ..rows.traces import TRACES, TraceRows, missing, unread
+from ..stacklist.frames import NamedFrame
+from ..stacklist.machine import machine_facts
 from ..tracedb.decode import backtraces
+from ..tracedb.decode.anomalies import Trace
 from ..tracedb.decode.database import StdDatabase
 from ..tracedb.decode.heaplog import HeapLog
-from ..tracedb.decode.judge import Trace
-from ..tracedb.found import Database
+from ..tracedb.model import Database
 
 
 class StackTraceDb(Command[AddressSpace, Union[AddressSpace, Database]]):
@@ -66,13 +66,13 @@ class StackTraceDb(Command[AddressSpace, Union[AddressSpace, Database]]):
         rows = TraceRows(self.image, database, self.frames_of(database.space), self.printer)
         said, dump, carve = database.status, self.option("dump"), self.option("carve")
         self.matched = self.matched or dump
-        wanted = self.asked.wanted("index")
+        wanted = self.requested.requested_ids("index")
         picked = self.databases.pick(database, wanted) if wanted and not (dump or carve) else None
         if picked is not None:
             yield 0, rows.database(database.header, said, DISABLED)
             yield from self._traces(rows, picked)
             return
-        opened = self.databases.open(database)
+        opened = self.databases.open_database(database)
         if opened is None:
             yield 0, rows.database(None, said, FAILED if dump else DISABLED)
             return
@@ -92,24 +92,24 @@ class StackTraceDb(Command[AddressSpace, Union[AddressSpace, Database]]):
                 f"{where}: {opened.unlisted} more index slots lead to no entry; they have no row"
             )
         if not dump:
-            yield from self._traces(rows, self.many(opened.traces(carve), self.describe(space)))
+            yield from self._traces(rows, self.with_progress(opened.traces(carve), self.describe(space)))
 
     def _traces(self, rows: TraceRows, traces: Iterable[Trace]) -> Iterator[Row]:
-        if self.asked.wanted("index"):
+        if self.requested.requested_ids("index"):
             traces = self._indexed(traces)
         if not self.selection.everything:
             takes = self.selection.by_addresses(rows.names.frame)
             traces = (trace for trace in traces if takes(trace.frames))
         if self.option("fold"):
-            return self.noting(zip(itertools.repeat(0), map(rows.folded, traces)))
-        return self.noting(itertools.chain.from_iterable(map(rows.unfolded, traces)))
+            return self.mark_found(zip(itertools.repeat(0), map(rows.folded, traces)))
+        return self.mark_found(itertools.chain.from_iterable(map(rows.unfolded, traces)))
 
     def _indexed(self, traces: Iterable[Trace]) -> Iterator[Trace]:
         """Yields the traces whose index --index names."""
-        wanted = self.asked.wanted("index")
+        wanted = self.requested.requested_ids("index")
         for trace in traces:
             if trace.trace_index in wanted:
-                self.asked.saw("index", trace.trace_index)
+                self.requested.mark_seen("index", trace.trace_index)
                 yield trace
 
     def _dump(self, database: Database, opened: StdDatabase) -> str:

@@ -10,15 +10,15 @@ from typing import Iterator, Tuple
 from volatility3.framework import interfaces
 
 from ..findings.registry import Findings
-from ..flat.stack import FlatStack
 from ..memory.image import AddressSpace
 from ..options import CHECKS
 from ..rows import findings as rows
 from ..rows.command import Command
 from ..rows.grid import Row
+from ..stacklist.stack import StackRecord
 
 
-class TraceFindings(Command[FlatStack, FlatStack]):
+class TraceFindings(Command[StackRecord, StackRecord]):
     """The work of `windows.tracefindings`."""
 
     grid = rows.FINDINGS
@@ -36,13 +36,13 @@ class TraceFindings(Command[FlatStack, FlatStack]):
     def _severities(self) -> Tuple[str, ...]:
         return rows.severities(self.plugin)
 
-    def steps(self) -> Iterator[FlatStack]:
+    def steps(self) -> Iterator[StackRecord]:
         return self._findings.examine()
 
-    def space(self, step: FlatStack) -> AddressSpace:
+    def space(self, step: StackRecord) -> AddressSpace:
         return step.space
 
-    def describe(self, step: FlatStack) -> str:
+    def describe(self, step: StackRecord) -> str:
         return f"Checking the stacks of kind {step.kind} of process {step.space.pid_text}"
 
     def finish(self) -> Iterator[Row]:

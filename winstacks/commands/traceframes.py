@@ -5,10 +5,10 @@
 from functools import cached_property
 from typing import Iterator, Sequence
 
-from ..flat.frames import NamedFrame
-from ..flat.stack import FlatStack
 from ..rows.flat import FlatCommand, FrameTable
 from ..rows.grid import Row
+from ..stacklist.frames import NamedFrame
+from ..stacklist.stack import StackRecord
 
 
 class TraceFrames(FlatCommand):
@@ -20,5 +20,5 @@ class TraceFrames(FlatCommand):
     def _rows(self) -> FrameTable:
         return FrameTable(self.tables)
 
-    def rows(self, item: FlatStack, frames: Sequence[NamedFrame]) -> Iterator[Row]:
+    def rows(self, item: StackRecord, frames: Sequence[NamedFrame]) -> Iterator[Row]:
         return self._rows.rows(item)

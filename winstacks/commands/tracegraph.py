@@ -8,14 +8,14 @@ from typing import Any, Iterator, Sequence, Tuple
 
 from volatility3.framework import exceptions, interfaces
 
-from ..flat.frames import NamedFrame
-from ..flat.stack import FlatStack
-from ..memory.decode.statuswords import Word
+from ..html import drawing, formats, htmlpage
+from ..memory.decode.statuscodes import StatusCode
 from ..options import FORMATS
-from ..pages import drawn, formats, html
 from ..rows import graph
 from ..rows.flat import FlatCommand
 from ..rows.grid import Row
+from ..stacklist.frames import NamedFrame
+from ..stacklist.stack import StackRecord
 
 vollog = logging.getLogger(__name__)
 
@@ -26,14 +26,14 @@ class TraceGraph(FlatCommand):
     """The work of `windows.tracegraph`."""
 
     @cached_property
-    def _drawn(self) -> drawn.Drawn:
-        return drawn.Drawn(self.config["weight"], merged=self._baseline is not None)
+    def _drawn(self) -> drawing.Drawing:
+        return drawing.Drawing(self.config["weight"], merged=self._baseline is not None)
 
     @property
     def _formats(self) -> Tuple[str, ...]:
         return tuple(dict.fromkeys(self.config.get("format") or ("html",)))
 
-    def rows(self, item: FlatStack, frames: Sequence[NamedFrame]) -> Iterator[Row]:
+    def rows(self, item: StackRecord, frames: Sequence[NamedFrame]) -> Iterator[Row]:
         self._drawn.add(item)
         return iter(())
 
@@ -41,10 +41,10 @@ class TraceGraph(FlatCommand):
         weight, tree = self.config["weight"], self._drawn.tree
         if self._baseline is not None:
             tree.compare(self._baseline.stacks)
-        limits = (Word.STACKS_CUT if tree.cut else None, Word.SUM_LIMIT if tree.capped else None)
+        limits = (StatusCode.STACKS_CUT if tree.cut else None, StatusCode.SUM_LIMIT if tree.capped else None)
         for form in self._formats:
             if form == "html":
-                pieces = html.page(TITLE, {"flame": html.flame_data(tree, drawn.WEIGHTS[weight])})
+                pieces = htmlpage.page(TITLE, {"flame": htmlpage.flame_data(tree, drawing.WEIGHTS[weight])})
             elif form == "folded":
                 pieces = formats.folded(tree)
             else:
@@ -54,7 +54,7 @@ class TraceGraph(FlatCommand):
                 yield graph.row(written, kind, figures, *limits)
 
     def shown(self) -> interfaces.renderers.TreeGrid:
-        graph.chosen("weight", [self.config["weight"]], drawn.WEIGHTS)
+        graph.chosen("weight", [self.config["weight"]], drawing.WEIGHTS)
         graph.chosen("format", self._formats, FORMATS)
         # An unusable baseline ends the command before any row.
         _ = self._baseline

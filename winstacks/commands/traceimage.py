@@ -4,9 +4,9 @@
 
 from typing import Iterator
 
-from ..flat.tables import image_values
 from ..rows.flat import FlatCells, FlatCommand
 from ..rows.grid import NOT_AVAILABLE, Row
+from ..stacklist.tables import image_values
 
 
 class TraceImage(FlatCommand):

@@ -10,20 +10,20 @@ from typing import Iterable, Iterator, Tuple
 from volatility3.framework import interfaces
 
 from ..findings.registry import Findings
-from ..flat.imagefacts import Totals, Warnings, gather
-from ..flat.stack import FlatStack
-from ..flat.waits import Waits
+from ..html import htmlpage
+from ..html.report import Report
 from ..locks.lister import LockLister
-from ..memory.decode.statuswords import Word
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace
-from ..pages import html
-from ..pages.report import Report
 from ..rows import graph, requested
 from ..rows.command import Command
 from ..rows.grid import Row
+from ..stacklist.imagefacts import Totals, Warnings, gather
+from ..stacklist.stack import StackRecord
+from ..stacklist.waits import Waits
 
 
-class TraceReport(Command[FlatStack, FlatStack]):
+class TraceReport(Command[StackRecord, StackRecord]):
     """The work of `windows.tracereport`."""
 
     grid = graph.GRID
@@ -44,18 +44,18 @@ class TraceReport(Command[FlatStack, FlatStack]):
     def _waits(self) -> Waits:
         return Waits(self.image)
 
-    def steps(self) -> Iterator[FlatStack]:
+    def steps(self) -> Iterator[StackRecord]:
         return self._findings.examine(self._totals)
 
-    def space(self, step: FlatStack) -> AddressSpace:
+    def space(self, step: StackRecord) -> AddressSpace:
         return step.space
 
-    def describe(self, step: FlatStack) -> str:
+    def describe(self, step: StackRecord) -> str:
         return f"Reading and checking the stacks of kind {step.kind} of process {step.space.pid_text}"
 
-    def items(self, step: FlatStack) -> Iterable[FlatStack]:
+    def items(self, step: StackRecord) -> Iterable[StackRecord]:
         self._report.add(step)
-        self._waits.see(step)
+        self._waits.add_stack(step)
         return ()
 
     def generate(self) -> Iterator[Row]:
@@ -69,12 +69,12 @@ class TraceReport(Command[FlatStack, FlatStack]):
         facts = gather(self.image, self._totals, self._warnings, self.option("sha256"))
         title = f"Stacks of {facts.computer_name}" if facts.computer_name else "Stacks of the image"
         written = graph.write(
-            self.plugin, "tracereport.html", html.page(title, report.data(facts, found, waiting))
+            self.plugin, "tracereport.html", htmlpage.page(title, report.data(facts, found, waiting))
         )
         tree = report.drawn.tree
         limits = (
-            Word.STACKS_CUT if tree.cut or report.lists.cut else None,
-            Word.SUM_LIMIT if tree.capped else None,
+            StatusCode.STACKS_CUT if tree.cut or report.lists.cut else None,
+            StatusCode.SUM_LIMIT if tree.capped else None,
         )
         for kind, figures in report.drawn.kinds.items():
             yield graph.row(written, kind, figures, *limits)

@@ -7,10 +7,10 @@ from typing import Iterator, Sequence
 
 from volatility3.framework import interfaces
 
-from ..flat.frames import NamedFrame
-from ..flat.stack import FlatStack
 from ..rows.flat import FlatCells, FlatCommand, FlatDump, files
 from ..rows.grid import Row
+from ..stacklist.frames import NamedFrame
+from ..stacklist.stack import StackRecord
 
 
 class StackTraces(FlatCommand):
@@ -26,7 +26,7 @@ class StackTraces(FlatCommand):
     def _dump(self) -> FlatDump:
         return FlatDump(self.plugin, self.tables)
 
-    def rows(self, item: FlatStack, frames: Sequence[NamedFrame]) -> Iterator[Row]:
+    def rows(self, item: StackRecord, frames: Sequence[NamedFrame]) -> Iterator[Row]:
         if self.option("dump"):
             self._dump.add(item)
         else:

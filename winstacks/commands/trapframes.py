@@ -10,19 +10,19 @@ from typing import Iterable, Iterator, Sequence
 from volatility3.framework import interfaces
 
 from ..columns.tables import BRIEF_MEMBERS
-from ..flat.frames import NamedFrame
 from ..memory.image import AddressSpace
 from ..process.processlist import ProcessList
 from ..rows.command import Command
 from ..rows.grid import Row
 from ..rows.plugin import tree
 from ..rows.traps import GRID, TrapRows
+from ..stacklist.frames import NamedFrame
 from ..stacks.kernel import TrapUnwind
 from ..traps.lister import TrapStates
-from ..traps.state import State
+from ..traps.state import TrapState
 
 
-class TrapFrames(Command[State, State]):
+class TrapFrames(Command[TrapState, TrapState]):
     """The work of `windows.trapframes`."""
 
     grid = GRID
@@ -33,7 +33,7 @@ class TrapFrames(Command[State, State]):
     def _rows(self) -> TrapRows:
         return TrapRows(self.named)
 
-    def steps(self) -> Iterator[State]:
+    def steps(self) -> Iterator[TrapState]:
         return TrapStates.list_states(
             self.image,
             self.symbolizer,
@@ -47,23 +47,23 @@ class TrapFrames(Command[State, State]):
             complete=TrapUnwind(self.image, self.symbolizer).complete if self.option("unwind") else None,
         )
 
-    def count(self, steps: Iterable[State]) -> int:
+    def count(self, steps: Iterable[TrapState]) -> int:
         """Returns the number of processes to read; it does not read them, which would warn twice."""
         if self.config.get("offset") is not None:
             return 1
-        return len(self.asked.wanted("pid")) or len(self.image.service(ProcessList).processes())
+        return len(self.requested.requested_ids("pid")) or len(self.image.service(ProcessList).processes())
 
-    def space(self, step: State) -> AddressSpace:
+    def space(self, step: TrapState) -> AddressSpace:
         return step.space
 
-    def describe(self, step: State) -> str:
+    def describe(self, step: TrapState) -> str:
         return f"Reading the trap frames of process {step.space.pid_text}"
 
-    def items(self, step: State) -> Iterable[State]:
-        self.asked.saw("tid", step.tid)
+    def items(self, step: TrapState) -> Iterable[TrapState]:
+        self.requested.mark_seen("tid", step.tid)
         return (step,)
 
-    def rows(self, item: State, frames: Sequence[NamedFrame]) -> Iterator[Row]:
+    def rows(self, item: TrapState, frames: Sequence[NamedFrame]) -> Iterator[Row]:
         yield 0, self._rows.row(item)
         for member in item.members:
             yield 1, self._rows.member_row(item, member)

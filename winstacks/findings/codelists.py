@@ -25,10 +25,10 @@ from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence
 from ..memory.decode import ranges
 from ..memory.decode.memory import Memory
 from ..memory.decode.structure import integers
-from ..names.symbolizer import KnownModule, SpaceNames
+from ..names.symbolizer import AddressNamer, KnownModule
 from ..names.usermodules import vad_at
 from ..process.regions import Region
-from .functiontables import Range
+from .functiontables import CodeRange
 
 HOTSPOT = ("jvm",)
 CLR = ("clr", "coreclr", "mscorwks")
@@ -129,7 +129,7 @@ class CodeLists:
     """
 
     def __init__(
-        self, memory: Memory, names: SpaceNames, vads: Sequence[Region], programs: Sequence[str]
+        self, memory: Memory, names: AddressNamer, vads: Sequence[Region], programs: Sequence[str]
     ) -> None:
         self._wanted = {*HOTSPOT, *CLR, *programs}
         self._memory = memory
@@ -137,7 +137,7 @@ class CodeLists:
         self._vads = vads
         self._size = memory.pointer_size
 
-    def ranges(self) -> List[Range]:
+    def ranges(self) -> List[CodeRange]:
         """Returns the ranges, ascending and disjoint; `list` of each names the runtime."""
         labelled: List[Tuple[int, int, str]] = []
         process = self._names.process
@@ -148,7 +148,7 @@ class CodeLists:
         labels = {(start, end): texts for start, end, texts in labelled}
         disjoint = ranges.flatten([(start, end, number) for number, (start, end) in enumerate(labels)])
         texts = list(labels.values())
-        return [Range(start, end, 0, texts[number]) for start, end, number in disjoint]
+        return [CodeRange(start, end, 0, texts[number]) for start, end, number in disjoint]
 
     def _of_module(self, known_module: KnownModule) -> Iterator[Tuple[int, int, str]]:
         name, file = known_module.module.stem, known_module.module.file

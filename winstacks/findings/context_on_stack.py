@@ -13,10 +13,10 @@ import itertools
 from typing import Dict, Iterator, Tuple
 
 from ..columns.words import HIGH, LIKELY, USER, WOW64
-from ..flat.stack import FlatStack
 from ..memory.decode.machine import Machine
 from ..memory.decode.ranges import Extents
 from ..process.userstacks import UserStacks
+from ..stacklist.stack import StackRecord
 from ..traps.decode.context import CpuContext
 from ..traps.state import context_forms, register_types
 from .facts import CheckFacts
@@ -54,7 +54,7 @@ _FAILURE = 1 << 31
 """The bit that is set in the codes of exceptions, warnings and errors (ntstatus.h)."""
 
 
-def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
+def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     """Yields the first prepared context in the part of a stack that is in use."""
     thread, entry = stack.thread, stack.entry
     sp = None if entry is None else entry.registers.get("Rsp")
@@ -76,7 +76,7 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
             yield of_thread(stack, thread, HIGH, LIKELY, evidence, NONE_KNOWN, rip, function)
 
 
-def _with_padding(stack: FlatStack, facts: CheckFacts) -> Dict[int, str]:
+def _with_padding(stack: StackRecord, facts: CheckFacts) -> Dict[int, str]:
     """Returns the functions by their entry addresses, and by the addresses of the padding before them."""
     functions = facts.entry_points(stack.space, FUNCTIONS)
     return {
@@ -89,15 +89,15 @@ def _with_padding(stack: FlatStack, facts: CheckFacts) -> Dict[int, str]:
     }
 
 
-def _padded(stack: FlatStack, entry: int, facts: CheckFacts) -> int:
+def _padded(stack: StackRecord, entry: int, facts: CheckFacts) -> int:
     """Returns the start of the padding before a function: nops of any length, or int 3."""
-    known_module = facts.names(stack.space).module_at(entry)
+    known_module = facts.namer(stack.space).module_at(entry)
     if known_module is None:
         return entry
     before = facts.copies.read(stack.space, entry - _MOST_PADDING, _MOST_PADDING) or b""
     functions, base = known_module.image.functions, known_module.module.base
     for start in range(entry - len(before), entry):
-        piece = None if functions is None else functions.find(start - base)
+        piece = None if functions is None else functions.find_entry(start - base)
         if piece is None and _is_padding(before[start - entry :]):
             return start
     return entry
@@ -114,7 +114,7 @@ def _is_padding(code: bytes) -> bool:
 
 
 def _contexts(
-    extents: Extents, stack: FlatStack, functions: Dict[int, str], facts: CheckFacts
+    extents: Extents, stack: StackRecord, functions: Dict[int, str], facts: CheckFacts
 ) -> Iterator[Tuple[int, CpuContext, str]]:
     """Yields the address of the first context whose instruction pointer is a target, and the function."""
     machine = stack.space.machine
@@ -161,7 +161,7 @@ def _raised(
         *range(context + length, context + length + _BESIDE, size),
     ):
         data = extents.read(start, record.size)
-        if data is not None and address.of(data) == target and code.of(data) & _FAILURE:
+        if data is not None and address.value_in(data) == target and code.value_in(data) & _FAILURE:
             return True
     return False
 
@@ -177,5 +177,5 @@ CHECK = Check(
     "context, and it is left out.",
     "Look at the other contexts near it, and at the memory to which their arguments point.",
     "no thread has a stack in user mode",
-    of_stack=find,
+    of_stack=check_stack,
 )

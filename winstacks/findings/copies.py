@@ -20,8 +20,8 @@ from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequenc
 from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
 from ..memory.decode.pagetable import PAGE_SIZE
-from ..memory.decode.status import says
-from ..memory.decode.statuswords import Word
+from ..memory.decode.status import has_status
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image
 from ..names.decode import relocations
 from ..names.decode.unwindinfo import Bytes
@@ -93,7 +93,7 @@ class Comparison(NamedTuple):
 SHARED = Comparison()
 
 
-class Copies:
+class SectionCopies:
     """Finds the processes that map a file as an image, and compares their pages.
 
     The mappings of other processes are listed when the first private page is met.
@@ -144,7 +144,7 @@ class Copies:
     def original(self, space: AddressSpace, address: int) -> Optional[ImageReader]:
         """Returns a reader, by RVA, of the section of the image mapped at an address of a process."""
         mapping = self.mapping(space, address)
-        if mapping is None or self._sections.of(mapping.vad) is None:
+        if mapping is None or self._sections.section_of(mapping.vad) is None:
             return None
         return self._reader(mapping, pristine=True)
 
@@ -211,7 +211,7 @@ class Copies:
             for space in AddressSpaces.list_spaces(self._image):
                 if space.kernel or space.wow64 or not space.layer_name:
                     continue
-                if says(space.remark, Word.NOT_IN_THE_PROCESS_LIST):
+                if has_status(space.remark, StatusCode.NOT_IN_THE_PROCESS_LIST):
                     continue
                 images = sorted(vad for vad in self._vads.list_regions(space)[0] if vad.image)
                 count += len(images)
@@ -277,7 +277,7 @@ class Copies:
 
         The address to which the section's page was relocated is unknown.
         """
-        if self._sections.of(mapping.vad) is None:
+        if self._sections.section_of(mapping.vad) is None:
             return None
         rva, area = page - mapping.vad.start, mapping.vad.control_area
         section = self._reader(mapping, pristine=True)
@@ -302,7 +302,7 @@ class Copies:
 
     def _reader(self, mapping: Mapping, pristine: bool = False) -> ImageReader:
         vad, layer_name = mapping.vad, mapping.space.layer_name
-        view = self._sections.of(vad)
+        view = self._sections.section_of(vad)
         return ImageReader(self._image, layer_name, vad.start, vad.end - vad.start, view, pristine)
 
     def _copy(self, mapping: Mapping, rva: int, data: Bytes) -> _Copy:

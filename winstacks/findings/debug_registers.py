@@ -11,12 +11,12 @@ from __future__ import annotations
 from typing import Iterator, Optional, Tuple
 
 from ..columns.words import CERTAIN, LOW, MEDIUM, POSSIBLE, USER, WOW64
-from ..flat.stack import FlatStack
 from ..memory.image import AddressSpace
 from ..names.decode.pe import DIRECTORY_EXPORT
 from ..names.symbolizer import KnownModule
 from ..process.processlist import process_member
-from ..traps.state import State
+from ..stacklist.stack import StackRecord
+from ..traps.state import TrapState
 from .facts import CheckFacts
 from .finding import NONE_KNOWN, Check, Finding, of_thread
 
@@ -30,17 +30,17 @@ _EXPORTS = "a guard of the export table, as EMET and exploit protection (EAF) se
 _NOT_SURE = "the frame may not have saved the debug registers"
 
 
-def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
+def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     """Yields the breakpoints of a thread whose process has no debugger; one is shown for each thread."""
     entry, thread = stack.entry, stack.thread
     if entry is None or thread is None or _debugged(stack.space, facts):
         return
     unsure = _CONTROL in entry.unsure
     for register, address, kind in _breakpoints(entry):
-        known_module = facts.names(stack.space).module_at(address)
+        known_module = facts.namer(stack.space).module_at(address)
         if known_module is None or known_module.module.name.lower() not in WATCHED:
             continue
-        name = facts.names(stack.space).name(address, return_address=False)
+        name = facts.namer(stack.space).name(address, return_address=False)
         control = entry.registers[_CONTROL]
         evidence = f"{register} {address:#x} for {kind}, Dr7 {control:#x}, DebugPort 0; "
         severity, confidence, innocent = MEDIUM, CERTAIN, NONE_KNOWN
@@ -68,7 +68,7 @@ def _in_exports(known_module: KnownModule, address: int) -> bool:
     return rva <= address - known_module.module.base < rva + size
 
 
-def _breakpoints(entry: State) -> Iterator[Tuple[str, int, str]]:
+def _breakpoints(entry: TrapState) -> Iterator[Tuple[str, int, str]]:
     """Yields register, address and kind of the enabled breakpoints."""
     control = entry.registers.get(_CONTROL, 0)
     for number in range(_COUNT):
@@ -93,6 +93,6 @@ CHECK = Check(
     "Debuggers that are gone, copy protection, profilers.",
     "Look at the exception handlers of the process; windows.trapframes --tid shows all registers.",
     "no thread has a stack in user mode",
-    of_stack=find,
+    of_stack=check_stack,
     kernel=True,
 )

@@ -28,17 +28,17 @@ from ..memory.decode import pagetable
 from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
 from ..memory.image import AddressSpace
-from ..memory.pages import Tables
+from ..memory.pagetables import PageTables
 from ..names.imagereader import ImageReader
 from ..names.placemap import END
-from ..names.symbolizer import SpaceNames, Symbolizer
+from ..names.symbolizer import AddressNamer, Symbolizer
 from ..names.usermodules import vad_at
 from ..process.regions import PROTECTIONS, Region, of_windows
 from ..process.vads import regions
 from . import functiontables
 from .codelists import CodeLists
-from .copies import Copies
-from .functiontables import Range
+from .copies import SectionCopies
+from .functiontables import CodeRange
 from .loststacks import LostStacks
 
 SWITCHING = (
@@ -76,13 +76,13 @@ def runtime_named(stem: str) -> str:
     return stem if stem in RUNTIMES else plain if plain in RUNTIMES else ""
 
 
-def listed(found: Sequence[str]) -> str:
+def list_in_words(found: Sequence[str]) -> str:
     """Returns the first of several things in words, and the number of the others."""
     more = len(found) - _NAMED
     return ", ".join(found[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def _within(ranges: Sequence[Range], address: int) -> Optional[Range]:
+def _within(ranges: Sequence[CodeRange], address: int) -> Optional[CodeRange]:
     """Returns the range that holds an address, None if none does; `ranges` ascend."""
     place = bisect.bisect_right(ranges, (address, END)) - 1
     return ranges[place] if place >= 0 and address < ranges[place].end else None
@@ -119,7 +119,7 @@ class CheckFacts:
         self.untold: Dict[int, Tuple[Optional[int], str]] = {}
         self.lost = LostStacks()
         self._tables: Memo[AddressSpace, functiontables.FunctionTables] = Memo(self._registered, _PROCESSES)
-        self._listed: Memo[AddressSpace, List[Range]] = Memo(self._of_lists, _PROCESSES)
+        self._listed: Memo[AddressSpace, List[CodeRange]] = Memo(self._of_lists, _PROCESSES)
         self._runtimes: Memo[AddressSpace, List[Tuple[str, str]]] = Memo(self._loaded)
         self._pages: Memo[Tuple[str, int], Optional[Page]] = Memo(self._page, _MAX_KEPT)
         self._said: Memo[Tuple[AddressSpace, int], str] = Memo(self._described, _MAX_KEPT)
@@ -127,9 +127,9 @@ class CheckFacts:
         self._left_out: Dict[str, Dict[str, Dict[str, None]]] = {}
         self._kept: Dict[str, Tuple[str, Dict[int, Any]]] = {}
 
-    def names(self, space: AddressSpace) -> SpaceNames:
+    def namer(self, space: AddressSpace) -> AddressNamer:
         """Returns the names of an address space."""
-        return self._symbolizer.names(space)
+        return self._symbolizer.for_space(space)
 
     def is_user(self, address: int) -> bool:
         """Returns whether an address is in the user half of the address space."""
@@ -138,16 +138,16 @@ class CheckFacts:
     def has_no_execute(self, space: AddressSpace) -> bool:
         """Returns whether the page tables have a bit that forbids execution."""
         layer = self.image.layer_of(space)
-        return isinstance(layer, intel.Intel) and Tables(self.image.context, layer).entry_size == 8
+        return isinstance(layer, intel.Intel) and PageTables(self.image.context, layer).entry_size == 8
 
     def vad(self, space: AddressSpace, address: int) -> Optional[Region]:
         """Returns the VAD that holds an address of a process; None if there is none."""
-        process = self.names(space).process
+        process = self.namer(space).process
         return None if process is None else vad_at(process.vads, address)
 
     def vads_whole(self, space: AddressSpace) -> bool:
         """Returns whether all VADs of a process could be read."""
-        process = self.names(space).process
+        process = self.namer(space).process
         return process is not None and process.vads_whole
 
     def page(self, space: AddressSpace, address: int) -> Optional[Page]:
@@ -158,7 +158,7 @@ class CheckFacts:
         layer, address = self.image.context.layers[key[0]], key[1] * pagetable.PAGE_SIZE
         if not isinstance(layer, intel.Intel) or not self.image.machine.is_canonical(address):
             return None
-        found = Tables(self.image.context, layer).entry(bulk.masked(layer, address))
+        found = PageTables(self.image.context, layer).entry(bulk.masked(layer, address))
         if found is None or not pagetable.leads(found[0]):
             return None
         return Page(found[0], pagetable.executable(*found))
@@ -174,7 +174,7 @@ class CheckFacts:
             return page.executable
         return vad is not None and "EXECUTE" in PROTECTIONS[vad.protection & 7]
 
-    def code_range(self, space: AddressSpace, address: int) -> Optional[Range]:
+    def code_range(self, space: AddressSpace, address: int) -> Optional[CodeRange]:
         """Returns the range around an address in which a runtime stores its code, or None.
 
         Either the process registered a function table for the range, or the runtime's own list contains it.
@@ -185,9 +185,9 @@ class CheckFacts:
         tabled = None if tables is None else _within(tables.ranges, address)
         return tabled or _within(self._listed[space], address)
 
-    def _of_lists(self, space: AddressSpace) -> List[Range]:
+    def _of_lists(self, space: AddressSpace) -> List[CodeRange]:
         """Returns the ranges in the runtimes' own lists."""
-        names = self.names(space)
+        names = self.namer(space)
         process = names.process
         if process is None:
             return []
@@ -211,7 +211,7 @@ class CheckFacts:
         return self._tables[space]
 
     def _registered(self, space: AddressSpace) -> functiontables.FunctionTables:
-        names = self.names(space)
+        names = self.namer(space)
         vads = () if names.process is None else names.process.vads
         original = functools.partial(self.copies.original, space)
         return functiontables.registered(self.image.memory(space), self.image, names, vads, original)
@@ -225,7 +225,7 @@ class CheckFacts:
         """
         key = (space.layer_name, space.eprocess, tuple(wanted.items()))
         if self._entries[0] != key:
-            names, found = self.names(space), {}
+            names, found = self.namer(space), {}
             for module, functions in wanted.items():
                 for known_module in names.modules(module):
                     for function in functions:
@@ -246,24 +246,24 @@ class CheckFacts:
 
     def _loaded(self, space: AddressSpace) -> List[Tuple[str, str]]:
         """Returns the files of all of RUNTIMES that a process has loaded, with their names."""
-        process = self.names(space).process
+        process = self.namer(space).process
         listed = () if process is None else process.modules
         names = {candidate.file: runtime_named(candidate.stem) for candidate in listed}
         return [(file, name) for file, name in names.items() if name]
 
     @functools.cached_property
-    def copies(self) -> Copies:
+    def copies(self) -> SectionCopies:
         """The comparison of mapped images with the copies in other processes."""
-        return Copies(self.image, self.vad, self._with_file)
+        return SectionCopies(self.image, self.vad, self._with_file)
 
     def _with_file(self, space: AddressSpace, address: int) -> Optional[ImageReader]:
         """Returns the module at an address of a process, if the examiner provided its file."""
-        known_module = self.names(space).module_at(address)
-        if known_module is None or known_module.open is None or known_module.image.file is None:
+        known_module = self.namer(space).module_at(address)
+        if known_module is None or known_module.open_reader is None or known_module.image.file is None:
             return None
-        return known_module.open()
+        return known_module.open_reader()
 
-    def once(self, check: str, space: AddressSpace, address: int, make: Callable[[], Made]) -> Made:
+    def find_once(self, check: str, space: AddressSpace, address: int, make: Callable[[], Made]) -> Made:
         """Returns a check's result for an address of a process, cached until another process follows."""
         cached = self._kept.get(check)
         if cached is None or cached[0] != space.layer_name or len(cached[1]) >= _MAX_KEPT:
@@ -282,7 +282,7 @@ class CheckFacts:
     def left_out(self, check: str) -> Iterator[str]:
         """Yields each reason why a check left data out, with the data."""
         for reason, things in sorted(self._left_out.get(check, {}).items()):
-            yield f"{reason}: {listed(sorted(things))}"
+            yield f"{reason}: {list_in_words(sorted(things))}"
 
     def memory(self, space: AddressSpace, address: int) -> str:
         """Returns the memory at an address in words: its VAD, its page, its first bytes."""

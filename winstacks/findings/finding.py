@@ -11,12 +11,12 @@ from __future__ import annotations
 from typing import Callable, Hashable, Iterator, NamedTuple, Optional, Tuple
 
 from ..columns.words import LOW, POSSIBLE, RECORDED, SCAN
-from ..flat.frames import NamedFrame
-from ..flat.stack import FlatStack
 from ..memory.decode.status import NOTHING, Status, text
 from ..memory.image import AddressSpace
 from ..names.places import Name
 from ..process.thread import Thread
+from ..stacklist.frames import NamedFrame
+from ..stacklist.stack import StackRecord
 from .facts import CheckFacts
 
 NONE_KNOWN = "nothing known in this process"
@@ -59,12 +59,12 @@ class Finding(NamedTuple):
     symbol: Optional[str] = None
     how: Optional[str] = None
     trace_id: Optional[str] = None
-    stack: Optional[FlatStack] = None
+    stack: Optional[StackRecord] = None
     technique: str = ""
     status: Status = NOTHING
 
 
-OfStack = Callable[[FlatStack, "CheckFacts"], Iterator[Finding]]
+OfStack = Callable[[StackRecord, "CheckFacts"], Iterator[Finding]]
 OfImage = Callable[["CheckFacts"], Iterator[Finding]]
 Unchecked = Callable[["CheckFacts"], Iterator[str]]
 
@@ -126,7 +126,7 @@ class FramePlace(NamedTuple):
     guessed: bool
 
 
-def places(stack: FlatStack, *backings: str) -> Iterator[FramePlace]:
+def unbacked_frames(stack: StackRecord, *backings: str) -> Iterator[FramePlace]:
     """Yields the frames of a stack with one of several backings (all frames if no backing is named)."""
     for number in range(len(stack.frames)):
         place = place_of(stack, number)
@@ -134,7 +134,7 @@ def places(stack: FlatStack, *backings: str) -> Iterator[FramePlace]:
             yield place
 
 
-def place_of(stack: FlatStack, number: int) -> Optional[FramePlace]:
+def place_of(stack: StackRecord, number: int) -> Optional[FramePlace]:
     """Returns a frame of a stack by its number; None if there is none, or it has no address."""
     frame = stack.frames[number] if number < len(stack.frames) else None
     name, address = (None, None) if frame is None else (frame.name, frame.address)
@@ -148,7 +148,7 @@ def place_of(stack: FlatStack, number: int) -> Optional[FramePlace]:
 
 
 def of_place(
-    stack: FlatStack,
+    stack: StackRecord,
     place: FramePlace,
     severity: str,
     confidence: str,
@@ -177,14 +177,14 @@ def of_place(
     )
 
 
-def _guess(stack: FlatStack, place: FramePlace) -> str:
+def _guess(stack: StackRecord, place: FramePlace) -> str:
     """Returns why a frame is a guess, in words: how it was found, and the status of the stack."""
     reason = "a scan of the stack found the frame" if place.how == SCAN else "the way to the frame is a guess"
     return f"{reason} ({text(stack.status)})" if stack.status else reason
 
 
 def of_thread(
-    stack: FlatStack,
+    stack: StackRecord,
     thread: Thread,
     severity: str,
     confidence: str,

@@ -11,14 +11,14 @@ from __future__ import annotations
 from typing import Dict, Iterator, NamedTuple, Optional, Tuple
 
 from ..columns.words import CREATE, HANDLE, IMAGE, LIKELY, LOW, MAPPED, OPEN, PRIVATE
-from ..flat.stack import FlatStack
 from ..memory.decode.structure import MissingMemberError
 from ..process.handletables import HandleTables
 from ..process.objectheaders import Objects
 from ..process.processlist import PROCESS_OF_THREAD
-from ..process.regions import WINDOWS, beneath
+from ..process.regions import WINDOWS, is_beneath
+from ..stacklist.stack import StackRecord
 from .facts import CheckFacts
-from .finding import NONE_KNOWN, Check, Finding, FramePlace, of_place, places
+from .finding import NONE_KNOWN, Check, Finding, FramePlace, of_place, unbacked_frames
 from .unbacked import explained, untold
 
 _OPENING = (OPEN, CREATE)
@@ -43,7 +43,7 @@ class _Opened(NamedTuple):
     rights: Tuple[str, ...]
 
 
-def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
+def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     """Yields the events in which such code opened another process or thread; one for each handle."""
     if stack.event not in _OPENING or stack.owner is None:
         return
@@ -65,28 +65,28 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
     yield finding._replace(technique=_CREDENTIALS) if _LSASS in opened.name else finding
 
 
-def _caller(stack: FlatStack, facts: CheckFacts) -> Tuple[Optional[FramePlace], str, str]:
+def _caller(stack: StackRecord, facts: CheckFacts) -> Tuple[Optional[FramePlace], str, str]:
     """Returns the innermost suspect frame, its severity, and its innocent explanation."""
     space = stack.acting or stack.space
-    for place in places(stack, PRIVATE):
+    for place in unbacked_frames(stack, PRIVATE):
         if facts.is_user(place.at):
             severity, _, innocent = explained(space, place.at, facts)
             return place, severity, innocent
-    for place in places(stack, IMAGE, MAPPED):
+    for place in unbacked_frames(stack, IMAGE, MAPPED):
         path = place.frame.details.path
-        if facts.is_user(place.at) and path and not beneath(path, _FOLDERS):
+        if facts.is_user(place.at) and path and not is_beneath(path, _FOLDERS):
             return place, LOW, f"a program outside Windows' folders: {path}"
     return None, LOW, NONE_KNOWN
 
 
-def _opened(stack: FlatStack, kind: str, facts: CheckFacts) -> Optional[_Opened]:
+def _opened(stack: StackRecord, kind: str, facts: CheckFacts) -> Optional[_Opened]:
     """Returns the present target of an event's handle; None if the handle is closed or cannot be read."""
     image = facts.image
     try:
         tables, objects = image.service(HandleTables), image.service(Objects)
     except MissingMemberError:
         return None
-    table = tables.of(stack.space.eprocess)
+    table = tables.table_of(stack.space.eprocess)
     entry = tables.lookup(table, stack.owner or 0)[0] if table is not None and table.address else None
     if entry is None or entry.access is None:
         return None
@@ -98,7 +98,7 @@ def _opened(stack: FlatStack, kind: str, facts: CheckFacts) -> Optional[_Opened]
         process = thing.body
         rights = _named(entry.access, _PROCESS_RIGHTS)
     else:
-        owner = image.types["_ETHREAD"].find(*PROCESS_OF_THREAD)
+        owner = image.types["_ETHREAD"].first_member(*PROCESS_OF_THREAD)
         process = (None if owner is None else memory.member(thing.body, owner)) or 0
         rights = _named(entry.access, _THREAD_RIGHTS)
     name = f"{kind} {thing.name or ''}".strip()
@@ -132,7 +132,7 @@ CHECK = Check(
     "Debuggers, installers and security products open other processes.",
     "Look at the other process: windows.traces --pid; at the handle: windows.handletraces --handle.",
     "no process traces its handles",
-    of_stack=find,
+    of_stack=check_stack,
     unchecked=unchecked,
     kernel=True,
 )

@@ -17,12 +17,12 @@ from ..memory.decode import links, ranges
 from ..memory.decode.machine import Machine
 from ..memory.decode.memory import Memory
 from ..memory.decode.pagetable import PAGE_SIZE
-from ..memory.decode.status import says
-from ..memory.decode.statuswords import Word
+from ..memory.decode.status import has_status
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import Image
 from ..names.decode import exports, pe
 from ..names.imagereader import ImageReader
-from ..names.symbolizer import KnownModule, SpaceNames
+from ..names.symbolizer import AddressNamer, KnownModule
 from ..names.usermodules import vad_at
 from ..process.regions import Region
 
@@ -35,10 +35,10 @@ _LOAD = bytes.fromhex("488d05")
 _LENGTH = len(_LOAD) + 4
 _RETURN = 0xC3
 _EXPORTS = "the exports of ntdll"
-_UNREAD = (Word.HEADERS_UNREADABLE, Word.EXPORTS_UNREADABLE, Word.EXPORTS_INCOMPLETE)
+_UNREAD = (StatusCode.HEADERS_UNREADABLE, StatusCode.EXPORTS_UNREADABLE, StatusCode.EXPORTS_INCOMPLETE)
 
 
-class Range(NamedTuple):
+class CodeRange(NamedTuple):
     """Addresses of a process that hold generated code of a runtime, `end` exclusive.
 
     Attributes:
@@ -53,7 +53,7 @@ class Range(NamedTuple):
     list: str = ""
 
     @property
-    def said(self) -> str:
+    def describe(self) -> str:
         """The text for Innocent."""
         if self.list:
             return f"{self.list}, {self.start:#x}-{self.end - 1:#x}, by its own list"
@@ -70,14 +70,14 @@ class FunctionTables(NamedTuple):
             no such code or list was changed, and does not count as missing
     """
 
-    ranges: List[Range]
+    ranges: List[CodeRange]
     missing: str
 
 
 def registered(
     memory: Memory,
     image: Image,
-    names: SpaceNames,
+    names: AddressNamer,
     vads: Sequence[Region],
     original: Callable[[int], Optional[ImageReader]],
 ) -> FunctionTables:
@@ -116,7 +116,7 @@ def registered(
             if start and end and start < end and not _reaches(start, end, images):
                 found_ranges.append((start, end, node))
     return FunctionTables(
-        [Range(*range_) for range_ in ranges.flatten(found_ranges)], next(iter(missing), "")
+        [CodeRange(*range_) for range_ in ranges.flatten(found_ranges)], next(iter(missing), "")
     )
 
 
@@ -142,8 +142,8 @@ def _head(ntdll: KnownModule, memory: Memory, section: Optional[ImageReader]) ->
     if ntdll.image.status and section is not None:
         rva = _exported(section) or rva
     if rva is None:
-        zeros = says(ntdll.image.status, Word.HEADERS_INVALID) and _zeros(memory, base)
-        return None, _EXPORTS if zeros or says(ntdll.image.status, *_UNREAD) else ""
+        zeros = has_status(ntdll.image.status, StatusCode.HEADERS_INVALID) and _zeros(memory, base)
+        return None, _EXPORTS if zeros or has_status(ntdll.image.status, *_UNREAD) else ""
     code = None if section is None else section.read(rva, _LENGTH + 1)
     if code is None:
         code = memory.read(base + rva, _LENGTH + 1)

@@ -7,10 +7,10 @@ from __future__ import annotations
 from typing import Iterator
 
 from ..columns.words import LIKELY, LOW, MEDIUM, POSSIBLE, USER
-from ..flat.stack import FlatStack
+from ..stacklist.stack import StackRecord
 from .facts import CheckFacts
 from .finding import NONE_KNOWN, Check, Finding, FramePlace, of_place
-from .returns import returned
+from .returns import call_site
 
 NAME = "gadget"
 
@@ -18,9 +18,9 @@ _THUNK = b"\xff\x25"
 _CALLED = "a call before it: code that jumps on after it, as thunks do"
 
 
-def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
+def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     """Yields the frames of a stack whose return address points to a jump that leads elsewhere."""
-    for place, called, jumps in returned(stack, NAME, facts):
+    for place, called, jumps in call_site(stack, NAME, facts):
         if not jumps:
             continue
         origin = "a call" if called else "code that cannot be read" if called is None else "no call"
@@ -35,7 +35,7 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
         yield of_place(stack, place, severity, confidence, evidence, innocent, group)
 
 
-def _is_thunk(stack: FlatStack, place: FramePlace, facts: CheckFacts) -> bool:
+def _is_thunk(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> bool:
     """Returns whether a jump belongs to a thunk, which jumps through memory: FF 25, with or without REX."""
     code = facts.copies.read(stack.space, place.address, len(_THUNK) + 1) or b""
     return code.startswith(_THUNK) or code[1:] == _THUNK
@@ -52,5 +52,5 @@ CHECK = Check(
     "A call that is followed by a jump through a pointer, such as a thunk's.",
     "Look at the frames around it with windows.callstacks --tid: registers say where the jump leads.",
     "no thread has a stack in user mode",
-    of_stack=find,
+    of_stack=check_stack,
 )

@@ -7,9 +7,8 @@ from __future__ import annotations
 from typing import Dict, Iterator, Optional, Tuple
 
 from ..columns.words import CERTAIN, HIGH, LIKELY, LOW, MEDIUM, THREAD_KINDS
-from ..flat.stack import FlatStack
-from ..memory.decode.status import Said, Status, says, text
-from ..memory.decode.statuswords import Word
+from ..memory.decode.status import Status, StatusItem, has_status, text
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import MissingMemberError
 from ..memory.image import AddressSpace
 from ..process.handletables import HandleTables
@@ -17,6 +16,7 @@ from ..process.processlist import CID_TABLE, POOL_SCAN, CidTable, ProcessList, p
 from ..process.spaces import SYSTEM_PID, AddressSpaces
 from ..process.thread import TERMINATED
 from ..process.threads import Threads
+from ..stacklist.stack import StackRecord
 from .facts import CheckFacts
 from .finding import NONE_KNOWN, Check, Finding
 
@@ -32,13 +32,13 @@ _INITIALIZED = 0
 """Value Initialized of KTHREAD_STATE: the thread never ran."""
 
 
-def find(facts: CheckFacts) -> Iterator[Finding]:
+def check_image(facts: CheckFacts) -> Iterator[Finding]:
     """Yields live processes missing from the process list, and processes with another's page tables."""
     alone: Dict[int, AddressSpace] = {}
     for space in AddressSpaces.list_spaces(facts.image, facts.pids or None):
         if space.kernel or space.wow64 or _exited(space, facts):
             continue
-        if says(space.remark, Word.NOT_IN_THE_PROCESS_LIST):
+        if has_status(space.remark, StatusCode.NOT_IN_THE_PROCESS_LIST):
             yield from _unlisted(space, facts, alone)
         other = _sharing(space.status + space.remark)
         if other is not None and space.pid != SYSTEM_PID:
@@ -82,8 +82,8 @@ def _held(alone: Dict[int, AddressSpace], facts: CheckFacts) -> Iterator[Finding
         return
     body, remaining = facts.image.types["_OBJECT_HEADER"].offset("Body"), MAX_HANDLES
     for holder in AddressSpaces.list_spaces(facts.image):
-        unlisted = says(holder.remark, Word.NOT_IN_THE_PROCESS_LIST)
-        table = None if holder.kernel or holder.wow64 or unlisted else tables.of(holder.eprocess)
+        unlisted = has_status(holder.remark, StatusCode.NOT_IN_THE_PROCESS_LIST)
+        table = None if holder.kernel or holder.wow64 or unlisted else tables.table_of(holder.eprocess)
         for entry in tables.entries(table) if table is not None and table.address else ():
             remaining -= 1
             if remaining < 0:
@@ -102,18 +102,18 @@ def _live(space: AddressSpace, facts: CheckFacts) -> int:
     return sum(not thread.unusable and thread.state != TERMINATED for thread in listed)
 
 
-def of_thread(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
+def of_thread(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     """Yields a thread that is missing from its process's list and known to another witness."""
     thread = stack.thread
     if thread is None or thread.state in (TERMINATED, None) or thread.unusable:
         return
-    if not says(thread.status, Word.NOT_IN_THE_THREAD_LIST) or not _witnesses(thread.status):
+    if not has_status(thread.status, StatusCode.NOT_IN_THE_THREAD_LIST) or not _witnesses(thread.status):
         return
     if _exited(thread.space, facts):
         return
     new = thread.state == _INITIALIZED
     # The thread may have been in the list after an absent page.
-    absent = says(thread.space.remark, Word.PROCESS_UNREADABLE)
+    absent = has_status(thread.space.remark, StatusCode.PROCESS_UNREADABLE)
     evidence = f"_ETHREAD {thread.ethread:#x}: {text(thread.status)}"
     yield Finding(
         LOW if new or absent else MEDIUM,
@@ -128,12 +128,12 @@ def of_thread(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
 
 
 def _witnesses(thread_status: Status) -> Tuple[str, ...]:
-    return tuple(name for item in thread_status if item.word is Word.FOUND_BY for name in item.members)
+    return tuple(name for item in thread_status if item.code is StatusCode.FOUND_BY for name in item.members)
 
 
-def _sharing(process_status: Status) -> Optional[Said]:
+def _sharing(process_status: Status) -> Optional[StatusItem]:
     """Returns the item for page tables shared with a process other than Idle and System."""
-    shared = (item for item in process_status if item.word is Word.PAGE_TABLES_OF_PROCESS)
+    shared = (item for item in process_status if item.code is StatusCode.PAGE_TABLES_OF_PROCESS)
     return next((item for item in shared if item.number != SYSTEM_PID), None)
 
 
@@ -160,7 +160,7 @@ CHECK = Check(
     "exited are left out.",
     "Compare windows.pslist, windows.psscan and windows.thrdscan; dump the process by its offset.",
     of_stack=of_thread,
-    of_image=find,
+    of_image=check_image,
     unchecked=unchecked,
     kernel=True,
 )

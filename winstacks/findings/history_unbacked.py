@@ -7,9 +7,9 @@ from __future__ import annotations
 from typing import Iterator, Set
 
 from ..columns.words import CERTAIN, HIGH, KINDS, LIKELY, LOW, MEDIUM, PRIVATE, THREAD_KINDS, UNMAPPED
-from ..flat.stack import FlatStack
+from ..stacklist.stack import StackRecord
 from .facts import CheckFacts
-from .finding import Check, Finding, of_place, places
+from .finding import Check, Finding, of_place, unbacked_frames
 from .unbacked import explained_at, untold
 
 NAME = "history_unbacked"
@@ -19,11 +19,11 @@ RECORDING = tuple(kind for kind in KINDS if kind not in THREAD_KINDS)
 _GONE = "a module that was unloaded, and whose record was overwritten"
 
 
-def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
+def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     """Yields the recorded callers in private memory, whatever its present protection."""
     space = stack.acting or stack.space
     worst: Set[int] = set()
-    for place in places(stack, PRIVATE, UNMAPPED):
+    for place in unbacked_frames(stack, PRIVATE, UNMAPPED):
         vad = facts.vad(space, place.at)
         start = -1 if vad is None else vad.start
         if start in worst:
@@ -57,6 +57,6 @@ CHECK = Check(
     "As for unbacked; memory that was freed and used for something else since.",
     "Dump the range with windows.vadinfo --dump; windows.traces --unbacked shows all traces.",
     "no trace is kept in this image",
-    of_stack=find,
+    of_stack=check_stack,
     unchecked=untold,
 )

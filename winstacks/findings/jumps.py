@@ -28,7 +28,7 @@ _LOADS = {
 Read = Callable[[int, int], Optional[bytes]]
 
 
-def led(read: Read, address: int, machine: Machine) -> Optional[int]:
+def follow_jumps(read: Read, address: int, machine: Machine) -> Optional[int]:
     """Returns the final target of the jumps at an address, None if there is none.
 
     Args:

@@ -7,11 +7,11 @@ from __future__ import annotations
 from typing import Iterator
 
 from ..columns.words import CERTAIN, HIGH, KINDS, LIKELY, LOW, NONE, POSSIBLE, RECORDED, TRAP
-from ..flat.stack import FlatStack
 from ..memory.decode.pagetable import PAGE_SIZE
 from ..names.places import ROM
+from ..stacklist.stack import StackRecord
 from .facts import CheckFacts
-from .finding import Check, Finding, of_place, places
+from .finding import Check, Finding, of_place, unbacked_frames
 
 _FIRMWARE = "the firmware's runtime services, the hypervisor's call page"
 _ROM = "an option ROM (physical C0000h-FFFFFh): QEMU's kvmvapic runs in one"
@@ -24,12 +24,12 @@ _FILLERS = (b"\0", b"\x90", b"\xcc")
 _REGION = 0x10000
 
 
-def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
+def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     """Yields the frames in no module; one for each stack, or for recorded stacks that are near each other.
 
     For all frames in a ROM, in whatever stack, one is shown.
     """
-    for place in places(stack, NONE):
+    for place in unbacked_frames(stack, NONE):
         if facts.is_user(place.at):
             continue
         # The status of the name shows that a list of modules, loaded or unloaded, is incomplete.
@@ -64,6 +64,6 @@ CHECK = Check(
     "is memory mapped to physical C0000h-FFFFFh, where QEMU's kvmvapic runs.",
     "Read the memory there with volshell -w; compare windows.modules with windows.modscan.",
     "no stack has a frame",
-    of_stack=find,
+    of_stack=check_stack,
     small_dump=True,
 )

@@ -7,16 +7,16 @@ from __future__ import annotations
 from typing import Iterator
 
 from ..columns.words import HIGH, KINDS, LIKELY, LOW, MEDIUM, RECORDED, UNLOADED
-from ..flat.stack import FlatStack
+from ..stacklist.stack import StackRecord
 from .facts import CheckFacts
-from .finding import Check, Finding, of_place, places
+from .finding import Check, Finding, of_place, unbacked_frames
 
 _NAME_END = ">"
 
 
-def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
+def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     """Yields the frames in unloaded modules; one for each module and kind of stack."""
-    for place in places(stack, UNLOADED):
+    for place in unbacked_frames(stack, UNLOADED):
         if facts.is_user(place.at):
             continue
         page = facts.page(facts.image.kernel, place.at)
@@ -44,6 +44,6 @@ CHECK = Check(
     "A driver that did its work and went leaves traces of itself.",
     "Look for the driver's file and its service; windows.unloadedmodules says when it went.",
     "no stack has a frame",
-    of_stack=find,
+    of_stack=check_stack,
     small_dump=True,
 )

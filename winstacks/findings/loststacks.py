@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from ..flat.stack import FlatStack
 from ..memory.decode.status import status, text
 from ..memory.decode.text import process_label
+from ..stacklist.stack import StackRecord
 
 LOST_STACKS = "lost_stacks"
 """The word in the column Finding for lost stacks, in the place of a check's name."""
@@ -17,7 +17,7 @@ MAX_LOST = 1 << 16
 """The most lost stacks of an image that are stored."""
 
 
-class LostIn(NamedTuple):
+class LostProcessStacks(NamedTuple):
     """The process whose stacks were lost: its _EPROCESS (0 for the kernel), its PID and its name."""
 
     eprocess: int
@@ -34,20 +34,20 @@ class LostStacks:
     """The lost stacks by process, in the order in which they were met."""
 
     def __init__(self) -> None:
-        self._known: Dict[LostIn, Dict[Tuple[str, str], None]] = {}
+        self._known: Dict[LostProcessStacks, Dict[Tuple[str, str], None]] = {}
         self._count = 0
 
-    def add(self, stack: FlatStack) -> None:
+    def add(self, stack: StackRecord) -> None:
         """Adds a lost stack."""
         space = stack.space
         thread = "" if stack.tid is None else f" of TID {stack.tid}"
         reason = status(*(item for item in stack.status if item not in space.remark)) or stack.status
-        process = LostIn(space.eprocess, space.pid, space.known_name)
+        process = LostProcessStacks(space.eprocess, space.pid, space.known_name)
         if self._count < MAX_LOST:
             self._count += 1
             self._known.setdefault(process, {})[stack.kind, f"{stack.kind}{thread} ({text(reason)})"] = None
 
-    def by_process(self) -> Iterator[Tuple[LostIn, List[Tuple[str, str]]]]:
+    def by_process(self) -> Iterator[Tuple[LostProcessStacks, List[Tuple[str, str]]]]:
         """Yields each process with its lost stacks, as pairs of kind and description."""
         for process, stacks in self._known.items():
             yield process, list(stacks)

@@ -8,15 +8,15 @@ import functools
 from typing import Iterator, List, NamedTuple, Optional, Tuple
 
 from ..columns.words import CERTAIN, HIGH, IMAGE, LIKELY, LOW, MAPPED, MEDIUM, POSSIBLE, TRAP, USER, WOW64
-from ..flat.stack import FlatStack
 from ..memory.decode.text import cell
 from ..memory.image import AddressSpace
 from ..process.processlist import process_member
-from .copies import NO_IMAGE, Comparison, Copies, Mapping
+from ..stacklist.stack import StackRecord
+from .copies import NO_IMAGE, Comparison, Mapping, SectionCopies
 from .differing import Ranges
 from .facts import CheckFacts
-from .finding import NONE_KNOWN, Check, Finding, FramePlace, of_place, places
-from .jumps import ENTRY, Read, led
+from .finding import NONE_KNOWN, Check, Finding, FramePlace, of_place, unbacked_frames
+from .jumps import ENTRY, Read, follow_jumps
 from .relays import Hooked
 
 NAME = "modified_code"
@@ -50,13 +50,13 @@ class _Judged(NamedTuple):
     found: Comparison
 
 
-def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
+def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     """Yields the frames in functions that differ from most other processes; one for each function."""
     space = stack.space
-    for place in places(stack, IMAGE, MAPPED):
+    for place in unbacked_frames(stack, IMAGE, MAPPED):
         if not facts.is_user(place.at):
             continue
-        judged = facts.once(NAME, space, place.at, functools.partial(_judged, space, place, facts))
+        judged = facts.find_once(NAME, space, place.at, functools.partial(_judged, space, place, facts))
         if judged is None:
             continue
         confidence = POSSIBLE if judged.found.others == 1 else CERTAIN if place.how == TRAP else LIKELY
@@ -94,7 +94,7 @@ def _is_barrier(place: FramePlace) -> bool:
 
 def _by_the_section(space: AddressSpace, at: int, innocent: str, facts: CheckFacts) -> Tuple[str, str]:
     """Returns severity and explanation of code that could be compared only with the section of the file."""
-    known_module = facts.names(space).module_at(at)
+    known_module = facts.namer(space).module_at(at)
     headers = None if known_module is None else known_module.image.headers
     if known_module is not None and headers is not None:
         for section in headers.sections:
@@ -123,18 +123,18 @@ def function_at(
 ) -> Tuple[Optional[int], List[Tuple[int, int]]]:
     """Returns the entry of a frame's function, None if unknown, and the address ranges to compare."""
     at = place.at
-    known_module = facts.names(space).module_at(at)
+    known_module = facts.namer(space).module_at(at)
     around = (at - _AROUND, at + _AROUND)
     if known_module is None:
         return None, [around]
     base, index = known_module.module.base, known_module.image
-    piece = None if index.functions is None else index.functions.find(at - base)
+    piece = None if index.functions is None else index.functions.find_entry(at - base)
     if piece is not None and index.functions is not None:
         first = index.functions.primary(piece) or piece
         entry = base + first.begin
         start, end = base + piece.begin, base + piece.end
     else:
-        label = index.names.find(at - base)
+        label = index.names.find_label(at - base)
         if label is None or not 0 <= at - base - label[0] < _FARTHEST:
             return None, [around]
         entry = start = base + label[0]
@@ -143,7 +143,7 @@ def function_at(
     return entry, [body] if body[0] == entry else [body, (entry, entry + ENTRY)]
 
 
-def compared(copies: Copies, space: AddressSpace, ranges: List[Tuple[int, int]]) -> Comparison:
+def compared(copies: SectionCopies, space: AddressSpace, ranges: List[Tuple[int, int]]) -> Comparison:
     """Compares the ranges of a function with other processes."""
     comparisons = [copies.compare(space, low, high) for low, high in ranges]
     changed = sorted({item for comparison in comparisons for item in comparison.ranges})
@@ -161,11 +161,11 @@ def _explained(space: AddressSpace, entry: int, changed: Ranges, facts: CheckFac
         return HIGH, NONE_KNOWN
     # The first byte of a jump may have the same value as the byte that it replaced.
     target = next(
-        filter(None, (led(_reader(space, facts), at, space.machine) for at in (entry, first))), None
+        filter(None, (follow_jumps(_reader(space, facts), at, space.machine) for at in (entry, first))), None
     )
     if target is None:
         return HIGH, NONE_KNOWN
-    name = facts.names(space).name(target, return_address=False)
+    name = facts.namer(space).name(target, return_address=False)
     jump = f"the entry jumps to {target:#x} {name.symbol}"
     if name.backing == IMAGE:
         return LOW, jump
@@ -255,6 +255,6 @@ CHECK = Check(
     "programs unpack themselves.",
     "Dump the module with windows.dlllist --dump and compare it with the other process's.",
     "no thread has a stack in user mode",
-    of_stack=find,
+    of_stack=check_stack,
     unchecked=unchecked,
 )

@@ -13,30 +13,30 @@ import struct
 from typing import Callable, Iterator, NamedTuple, Optional, Tuple
 
 from ..columns.words import HIGH, LIKELY, LOW, MEDIUM, USER, WOW64
-from ..flat.decode import keys
-from ..flat.modules import ModuleIdentities
-from ..flat.stack import FlatStack
-from ..memory.decode.status import Said, Status, says
-from ..memory.decode.statuswords import Word
+from ..memory.decode.status import Status, StatusItem, has_status
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image
 from ..names.decode.pe import HeaderError, Headers, read_headers
 from ..names.imagereader import ImageReader
 from ..process.regions import Region
 from ..process.vads import regions
+from ..stacklist.decode import keys
+from ..stacklist.modules import ModuleIdentities
+from ..stacklist.stack import StackRecord
 from .facts import CheckFacts
-from .finding import NONE_KNOWN, Check, Finding, FramePlace, of_place, places
+from .finding import NONE_KNOWN, Check, Finding, FramePlace, of_place, unbacked_frames
 from .programs import control_area_of, started_as
 
 NAME = "module_mismatch"
 
 _NO_FILE = "T1055.013"
 _LISTS = (
-    (Word.VAD_WITHOUT_FILE, HIGH, "the loader lists a module where no file is mapped", NONE_KNOWN),
-    (Word.VAD_OF_ANOTHER_FILE, HIGH, "the loader names another file than the VAD", NONE_KNOWN),
-    (Word.NO_VAD, MEDIUM, "the loader lists a module where no VAD is", "the module was just unloaded"),
+    (StatusCode.VAD_WITHOUT_FILE, HIGH, "the loader lists a module where no file is mapped", NONE_KNOWN),
+    (StatusCode.VAD_OF_ANOTHER_FILE, HIGH, "the loader names another file than the VAD", NONE_KNOWN),
+    (StatusCode.NO_VAD, MEDIUM, "the loader lists a module where no VAD is", "the module was just unloaded"),
 )
 _LINK = "the file has two names: the kernel started this section by the name that the loader has"
-_SIZE = Said(Word.CONTRADICTED, members=("SizeOfImage",))
+_SIZE = StatusItem(StatusCode.CONTRADICTED, members=("SizeOfImage",))
 _PROTECTOR = "the headers have the size of the VAD: protectors of programs change the loader's copy"
 _DAMAGED = "the loader's lists cannot be followed"
 
@@ -57,13 +57,13 @@ class _Judged(NamedTuple):
     gone: bool
 
 
-def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
+def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     """Yields the frames in modules about which lists, headers and VADs disagree; one for each module."""
     space = stack.space
-    for place in places(stack):
+    for place in unbacked_frames(stack):
         if not facts.is_user(place.at):
             continue
-        judged = facts.once(NAME, space, place.at, functools.partial(_judged, space, place, facts))
+        judged = facts.find_once(NAME, space, place.at, functools.partial(_judged, space, place, facts))
         if judged is None:
             continue
         severity, evidence, innocent = judged.reason
@@ -76,13 +76,13 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
 def _judged(space: AddressSpace, place: FramePlace, facts: CheckFacts) -> Optional[_Judged]:
     """Judges the module of a frame; None if there is no finding."""
     vad = facts.vad(space, place.at)
-    if says(place.name.status, Word.NO_LOADER_LIST):
+    if has_status(place.name.status, StatusCode.NO_LOADER_LIST):
         facts.leave_out(NAME, _DAMAGED, space.process)
     gone = "" if vad is None or not vad.image else _file_is_gone(facts.image, vad)
     reason = (HIGH, gone, NONE_KNOWN) if gone else _mismatch(space, place, vad, facts)
     if reason is None:
         return None
-    known_module = facts.names(space).module_at(place.at)
+    known_module = facts.namer(space).module_at(place.at)
     start = known_module.module.base if known_module is not None else place.at if vad is None else vad.start
     return _Judged(reason, start, bool(gone))
 
@@ -91,12 +91,12 @@ def _mismatch(
     space: AddressSpace, place: FramePlace, vad: Optional[Region], facts: CheckFacts
 ) -> Optional[Reason]:
     for word, severity, evidence, innocent in _LISTS:
-        if says(place.name.status, word):
-            linked = word is Word.VAD_OF_ANOTHER_FILE and _is_linked(space, place, vad, facts)
+        if has_status(place.name.status, word):
+            linked = word is StatusCode.VAD_OF_ANOTHER_FILE and _is_linked(space, place, vad, facts)
             return (LOW, evidence, _LINK) if linked else (severity, evidence, innocent)
     if vad is None or not vad.image:
         return None
-    known_module = facts.names(space).module_at(place.at)
+    known_module = facts.namer(space).module_at(place.at)
     if known_module is None:
         return _unlisted(space, place, vad, facts)
     headers = known_module.image.headers
@@ -110,7 +110,7 @@ def _mismatch(
 
 def _is_linked(space: AddressSpace, place: FramePlace, vad: Optional[Region], facts: CheckFacts) -> bool:
     """Returns whether the kernel started the mapped file by the loader entry's name (a hard link)."""
-    known_module = facts.names(space).module_at(place.at)
+    known_module = facts.namer(space).module_at(place.at)
     if (
         known_module is None
         or vad is None
@@ -176,9 +176,9 @@ def _file_is_gone(image: Image, vad: Region) -> str:
     """Returns what is wrong with the file of a mapped image; empty if nothing is, or it cannot be read."""
     if image.service(regions).file_name(vad.control_area) == "":
         return "the file of the image has no name"
-    control, file = image.types.find("_CONTROL_AREA"), image.types.find("_FILE_OBJECT")
-    pointer = control and control.find("FilePointer.Value", "FilePointer.Object", "FilePointer")
-    pending = file and file.find("DeletePending")
+    control, file = image.types.first_structure("_CONTROL_AREA"), image.types.first_structure("_FILE_OBJECT")
+    pointer = control and control.first_member("FilePointer.Value", "FilePointer.Object", "FilePointer")
+    pending = file and file.first_member("DeletePending")
     if not pointer or not pending:
         return ""
     memory = image.memory(image.kernel)
@@ -203,5 +203,5 @@ CHECK = Check(
     "side only.",
     "Compare windows.ldrmodules with windows.vadinfo, and dump both: windows.vadinfo --dump.",
     "no thread has a stack in user mode",
-    of_stack=find,
+    of_stack=check_stack,
 )

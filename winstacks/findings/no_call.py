@@ -7,19 +7,19 @@ from __future__ import annotations
 from typing import Iterator
 
 from ..columns.words import LIKELY, LOW, MEDIUM, POSSIBLE, USER
-from ..flat.stack import FlatStack
+from ..stacklist.stack import StackRecord
 from .facts import CheckFacts
 from .finding import NONE_KNOWN, Check, Finding, of_place
-from .returns import returned
+from .returns import call_site
 
 NAME = "no_call"
 
 _HAND_WRITTEN = "code written by hand, in a module outside Windows' folder: some pushes return addresses"
 
 
-def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
+def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     """Yields the first frame of a stack whose return address follows no call, and points to no jump."""
-    for place, called, jumps in returned(stack, NAME, facts):
+    for place, called, jumps in call_site(stack, NAME, facts):
         if called is False and not jumps:
             evidence = f"no call before {place.address:#x}; {facts.memory(stack.space, place.address)}"
             of_windows = facts.of_windows(stack.space, place.at)
@@ -41,5 +41,5 @@ CHECK = Check(
     "Hand-written code that pushes a return address. Go's goexit and the dispatchers of ntdll are left out.",
     "Look at the frames around it with windows.callstacks --tid; the true callers may be above.",
     "no thread has a stack in user mode",
-    of_stack=find,
+    of_stack=check_stack,
 )

@@ -7,20 +7,20 @@ from __future__ import annotations
 from typing import Iterator
 
 from ..columns.words import HIGH, LIKELY, LOW, MEDIUM, THREAD_KINDS, TRAP
-from ..flat.stack import FlatStack
+from ..stacklist.stack import StackRecord
 from .facts import CheckFacts
-from .finding import NONE_KNOWN, Check, Finding, of_place, places
+from .finding import NONE_KNOWN, Check, Finding, of_place, unbacked_frames
 from .returns import settled
 from .unbacked import UNTOLD, untold
 
 _CRASH = "a jump to data that is about to end the process"
 
 
-def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
+def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     """Yields the user-mode frames whose page is in memory and forbids execution; one for each range."""
     if not facts.has_no_execute(stack.space):
         return
-    for place in places(stack):
+    for place in unbacked_frames(stack):
         page = facts.page(stack.space, place.at) if facts.is_user(place.at) else None
         if page is None or page.executable:
             continue
@@ -30,7 +30,7 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
         group = (stack.trace_id, None if vad is None else vad.start)
         evidence = facts.memory(stack.space, place.address)
         if table is not None:
-            innocent, severity = table.said, LOW
+            innocent, severity = table.describe, LOW
         elif facts.lacks_tables(stack.space):
             innocent, severity = UNTOLD, LOW
         elif place.how == TRAP:
@@ -58,7 +58,7 @@ CHECK = Check(
     "Runtimes that take the right to execute away while they write; a thread that crashes.",
     "Compare the range with the traces of the past: windows.traces --unbacked --pid.",
     "no stack of a thread could be walked",
-    of_stack=find,
+    of_stack=check_stack,
     unchecked=unchecked,
     kernel=True,
 )

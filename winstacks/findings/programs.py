@@ -23,7 +23,7 @@ _FLAGS = 7
 def started_as(image: Image, eprocess: int) -> Optional[str]:
     """Returns the file name under which the kernel started a process; None if it cannot be read."""
     name = process_member(image, eprocess, "SeAuditProcessCreationInfo.ImageFileName")
-    kind = image.types.find("_UNICODE_STRING")
+    kind = image.types.first_structure("_UNICODE_STRING")
     if not name or kind is None:
         return None
     memory = image.memory(image.kernel)
@@ -38,13 +38,13 @@ def control_area_of(image: Image, eprocess: int) -> Optional[int]:
     if not section:
         return None
     memory, types = image.memory(image.kernel), image.types
-    kind = types.find("_SECTION")
-    field = None if kind is None else kind.find("u1.ControlArea")
+    kind = types.first_structure("_SECTION")
+    field = None if kind is None else kind.first_member("u1.ControlArea")
     if field is not None:
         value = memory.member(section, field)
         return value & ~_FLAGS if value else None
-    older, segment = types.find("_SECTION_OBJECT"), types.find("_SEGMENT")
-    to_segment = None if older is None else older.find("Segment")
-    to_area = None if segment is None else segment.find("ControlArea")
+    older, segment = types.first_structure("_SECTION_OBJECT"), types.first_structure("_SEGMENT")
+    to_segment = None if older is None else older.first_member("Segment")
+    to_area = None if segment is None else segment.first_member("ControlArea")
     place = None if to_segment is None else memory.member(section, to_segment)
     return memory.member(place, to_area) if place and to_area is not None else None

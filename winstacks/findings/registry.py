@@ -27,17 +27,17 @@ from typing import (
 )
 
 from ..columns.words import CONFIDENCES, HIGH, LOW, MEDIUM, POSSIBLE, SHADOW
-from ..flat.imagefacts import Totals
-from ..flat.stack import FlatStack, FlatWanted
-from ..flat.traces import FlatTraces
-from ..memory.decode.status import says
-from ..memory.decode.statuswords import Word
+from ..memory.decode.status import has_status
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import Image
 from ..names.symbolizer import Symbolizer
 from ..options import CHECKS, SEVERITIES
-from .facts import CheckFacts, listed
+from ..stacklist.imagefacts import Totals
+from ..stacklist.stack import StackFilter, StackRecord
+from ..stacklist.traces import StackCollector
+from .facts import CheckFacts, list_in_words
 from .finding import Check, Finding, OfStack
-from .loststacks import LostIn
+from .loststacks import LostProcessStacks
 from .shadow_stack import confirmed
 
 MAX_FINDINGS = 1 << 16
@@ -45,7 +45,7 @@ MAX_FINDINGS = 1 << 16
 
 _NO_KERNEL = "a dump of one process has nothing of the kernel"
 _SMALL_DUMP = "a small kernel dump has one kernel stack, and not what this check looks at"
-_NOT_WHOLE = (Word.VADS_INCOMPLETE, Word.MODULE_LIST_INCOMPLETE, Word.FILE_NAME_UNREADABLE)
+_NOT_WHOLE = (StatusCode.VADS_INCOMPLETE, StatusCode.MODULE_LIST_INCOMPLETE, StatusCode.FILE_NAME_UNREADABLE)
 _MAY_BE_THERE = "the lists of what lies there are not whole: Status"
 
 _CUT = f"more than {MAX_FINDINGS} findings: the rest is left out"
@@ -66,10 +66,10 @@ class Outcome(NamedTuple):
     finding: Optional[Finding]
     stacks: int = 0
     reason: str = ""
-    process: Optional[LostIn] = None
+    process: Optional[LostProcessStacks] = None
 
 
-class Standing(NamedTuple):
+class FindingOrder(NamedTuple):
     """The order of a finding among others.
 
     Attributes:
@@ -145,7 +145,7 @@ def _impossible(check: Check, image: Image) -> str:
 
 def _doubted(finding: Finding) -> Finding:
     """Returns a finding, lowered from `high` if lists of the memory at its address are incomplete."""
-    if finding.severity != HIGH or not says(finding.status, *_NOT_WHOLE):
+    if finding.severity != HIGH or not has_status(finding.status, *_NOT_WHOLE):
         return finding
     innocent = f"{_MAY_BE_THERE}; {finding.innocent}" if finding.innocent else _MAY_BE_THERE
     return finding._replace(severity=MEDIUM, confidence=POSSIBLE, innocent=innocent)
@@ -184,12 +184,12 @@ class Findings:
         scan: bool = False,
     ) -> None:
         self._facts = CheckFacts(symbolizer, pids, scan)
-        self._traces = FlatTraces(symbolizer)
+        self._traces = StackCollector(symbolizer)
         self._gathered = [_Gathering(check_named(each)) for each in CHECKS if not checks or each in checks]
         self._kernel = bool(symbolizer.image.table_name)
         self._running = [each for each in self._gathered if not _impossible(each.check, symbolizer.image)]
 
-    def examine(self, totals: Optional[Totals] = None) -> Iterator[FlatStack]:
+    def examine(self, totals: Optional[Totals] = None) -> Iterator[StackRecord]:
         """Runs the checks, and yields each stack after they have examined it.
 
         Args:
@@ -200,18 +200,18 @@ class Findings:
         """
         facts = self._facts
         kinds = tuple({kind: None for each in self._running for kind in each.check.kinds})
-        stack_filter = FlatWanted(kinds, facts.pids, scan_threads=facts.scan)
+        stack_filter = StackFilter(kinds, facts.pids, scan_threads=facts.scan)
         for stack in self._traces.list_stacks(stack_filter, totals) if kinds else ():
-            self.see(stack)
+            self.check_stack(stack)
             yield stack
-        self.end()
+        self.finish()
 
-    def see(self, stack: FlatStack) -> None:
+    def check_stack(self, stack: StackRecord) -> None:
         """Runs the checks on a stack.
 
         Callers that list the stacks themselves call this for each stack, and then `end` once.
         """
-        if stack.lost:
+        if stack.is_lost:
             self._facts.lost.add(stack)
         for gathering in self._running:
             if stack.kind in gathering.check.kinds:
@@ -219,7 +219,7 @@ class Findings:
                 if gathering.check.of_stack:
                     gathering.add(self._facts.image.possible(self._found_in(stack, gathering.check.of_stack)))
 
-    def _found_in(self, stack: FlatStack, find: OfStack) -> Iterator[Finding]:
+    def _found_in(self, stack: StackRecord, find: OfStack) -> Iterator[Finding]:
         """Yields the findings in a stack; How notes if a shadow stack confirms the frame."""
         agreed: Optional[Set[int]] = None
         for finding in find(stack, self._facts):
@@ -230,7 +230,7 @@ class Findings:
                     finding = finding._replace(how=SHADOW)
             yield _doubted(finding)
 
-    def end(self) -> None:
+    def finish(self) -> None:
         """Runs the checks that examine the image as a whole."""
         for gathering in self._running:
             if gathering.check.of_image:
@@ -246,7 +246,9 @@ class Findings:
                 if kinds.intersection(gathering.check.kinds)
             ]
             if checks:
-                reason = f"{listed([stack for _, stack in lost])}; not looked at by {', '.join(checks)}"
+                reason = (
+                    f"{list_in_words([stack for _, stack in lost])}; not looked at by {', '.join(checks)}"
+                )
                 reason += f"; {len(lost)} stacks" if len(lost) > 1 else ""
                 yield Outcome(None, None, len(lost), reason, process)
 
@@ -277,8 +279,8 @@ def _worst_first(outcomes: Sequence[Outcome]) -> List[Outcome]:
     return [each for _, each in placed]
 
 
-def _standing(outcome: Outcome) -> Standing:
+def _standing(outcome: Outcome) -> FindingOrder:
     assert outcome.check is not None and outcome.finding is not None
     finding, space = outcome.finding, outcome.finding.space
     process = space.layer_name, space.eprocess
-    return Standing(outcome.check.name, rank(finding), process, finding.severity != LOW)
+    return FindingOrder(outcome.check.name, rank(finding), process, finding.severity != LOW)

@@ -38,7 +38,7 @@ def served(space: AddressSpace, entry: int, facts: CheckFacts) -> Optional[Froze
         entry: address of the hook's jump
         facts: facts of the image
     """
-    names, read = facts.names(space), facts.image.memory(space).read
+    names, read = facts.namer(space), facts.image.memory(space).read
     files: List[str] = []
     if facts.copies.read(space, entry, ENTRY) is None:
         return None
@@ -71,7 +71,7 @@ def of_relay(space: AddressSpace, at: int, facts: CheckFacts) -> Optional[str]:
 
     The hooked function is searched for among the Windows functions that products hook.
     """
-    for target, entry in facts.once(__name__, space, 0, lambda: list(_hooks(space, facts))):
+    for target, entry in facts.find_once(__name__, space, 0, lambda: list(_hooks(space, facts))):
         if target <= at < target + _RELAY:
             return Hooked(space, entry, facts).by_all
     return None
@@ -79,7 +79,7 @@ def of_relay(space: AddressSpace, at: int, facts: CheckFacts) -> Optional[str]:
 
 def _hooks(space: AddressSpace, facts: CheckFacts) -> Iterator[Tuple[int, int]]:
     """Yields the targets outside modules of hooks in Windows functions, and the function's address."""
-    names, read = facts.names(space), facts.image.memory(space).read
+    names, read = facts.namer(space), facts.image.memory(space).read
     for module in _HOOKED:
         for known_module in names.modules(module):
             # The function table still has most functions if the page with the exports is not in memory.

@@ -8,23 +8,23 @@ import functools
 from typing import Iterator, NamedTuple, Optional, Tuple
 
 from ..columns.words import IMAGE, LEAF, UNWIND
-from ..flat.stack import FlatStack
 from ..memory.decode.machine import Machine
-from ..memory.decode.status import says
-from ..memory.decode.statuswords import Word
+from ..memory.decode.status import has_status
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace
 from ..names.decode.rules import undecorated
+from ..stacklist.stack import StackRecord
 from ..stacks.decode.frames import LONGEST_CALL, is_call
 from .copies import NO_IMAGE, NOT_IN_MEMORY
 from .facts import CheckFacts
-from .finding import FramePlace, place_of, places
+from .finding import FramePlace, place_of, unbacked_frames
 from .modified_code import compared, function_at
 
 NOT_BY_A_CALL = ("goexit", "runtime.goexit", "KiServiceLinkage")
 """Functions to which only a fabricated stack returns: the base of Go's routines, and of Zw calls."""
 
 _DISPATCHERS = "KiUser"
-_DOUBTS = (Word.CODE_UNREADABLE, Word.CODE_AND_UNWIND_DATA_DIFFER)
+_DOUBTS = (StatusCode.CODE_UNREADABLE, StatusCode.CODE_AND_UNWIND_DATA_DIFFER)
 _JUMP_LENGTH = 7
 _SHORTEST_JUMP = 3
 """Bytes needed to recognise a jump: REX, FF, and the first byte of the operand."""
@@ -32,7 +32,7 @@ _GROUP, _JUMP = 0xFF, 4
 _REX = range(0x40, 0x50)
 
 
-class Returned(NamedTuple):
+class CallSite(NamedTuple):
     """A user-mode frame in an image whose code equals the code in most processes.
 
     Attributes:
@@ -46,7 +46,7 @@ class Returned(NamedTuple):
     jumps: bool
 
 
-def returned(stack: FlatStack, check: str, facts: CheckFacts) -> Iterator[Returned]:
+def call_site(stack: StackRecord, check: str, facts: CheckFacts) -> Iterator[CallSite]:
     """Yields the frames found by unwind data whose address follows no call or points to a jump.
 
     Args:
@@ -57,9 +57,9 @@ def returned(stack: FlatStack, check: str, facts: CheckFacts) -> Iterator[Return
     if stack.space.machine is not Machine.AMD64 or not stack.walked:
         return
     # These doubts do not name the frame at which they begin.
-    doubted = says(stack.status, *_DOUBTS)
+    doubted = has_status(stack.status, *_DOUBTS)
     sure = True
-    for place in places(stack):
+    for place in unbacked_frames(stack):
         if not sure:
             return
         frame, address = stack.walked[place.number], place.address
@@ -68,7 +68,7 @@ def returned(stack: FlatStack, check: str, facts: CheckFacts) -> Iterator[Return
             continue
         site = functools.partial(_site, stack.space, address, facts)
         # Stacks share most of their return addresses.
-        called, jumps = facts.once(__name__, stack.space, address, site)
+        called, jumps = facts.find_once(__name__, stack.space, address, site)
         if (called and not jumps) or _by_name(place):
             continue
         if called is None:
@@ -81,10 +81,10 @@ def returned(stack: FlatStack, check: str, facts: CheckFacts) -> Iterator[Return
         if comparison.reason and comparison.reason != NO_IMAGE:
             facts.leave_out(check, comparison.reason, place.frame.details.module or place.name.symbol)
         if comparison.equal:
-            yield Returned(place._replace(guessed=doubted and not sure), called, jumps)
+            yield CallSite(place._replace(guessed=doubted and not sure), called, jumps)
 
 
-def settled(stack: FlatStack, place: FramePlace, facts: CheckFacts) -> FramePlace:
+def settled(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> FramePlace:
     """Returns a frame in no module, no guess if Windows code that is equal everywhere returns to it.
 
     The walk doubts such a frame if the page of that code is a private copy, and the image section has lost
@@ -93,7 +93,7 @@ def settled(stack: FlatStack, place: FramePlace, facts: CheckFacts) -> FramePlac
     if not place.guessed or place.how not in (UNWIND, LEAF) or stack.space.machine is not Machine.AMD64:
         return place
     inner = place_of(stack, place.number - 1) if place.number else None
-    if inner is None or inner.guessed or says(stack.status, *_DOUBTS):
+    if inner is None or inner.guessed or has_status(stack.status, *_DOUBTS):
         return place
     if not facts.is_user(inner.at) or not facts.of_windows(stack.space, inner.at):
         return place

@@ -14,9 +14,9 @@ import functools
 from typing import Iterator, NamedTuple, Optional
 
 from ..columns.words import IMAGE, PDB, PRIVATE, UNMAPPED
-from ..flat.stack import FlatStack
-from ..memory.decode.status import says
-from ..memory.decode.statuswords import Word
+from ..memory.decode.status import has_status
+from ..memory.decode.statuscodes import StatusCode
+from ..stacklist.stack import StackRecord
 from .codelists import CLR
 from .facts import PROGRAMS, CheckFacts, runtime_named
 from .finding import FramePlace, place_of
@@ -26,10 +26,10 @@ _V8 = ("v8::", "node::", "Builtins_")
 """Prefixes of the symbols of V8 and Node."""
 _COM_DESCRIPTOR = 14
 """IMAGE_DIRECTORY_ENTRY_COM_DESCRIPTOR (winnt.h)."""
-_NOT_ITS_FILE = (Word.VAD_OF_ANOTHER_FILE, Word.VAD_WITHOUT_FILE, Word.NO_VAD)
+_NOT_ITS_FILE = (StatusCode.VAD_OF_ANOTHER_FILE, StatusCode.VAD_WITHOUT_FILE, StatusCode.NO_VAD)
 
 
-class Beside(NamedTuple):
+class RuntimeNeighbour(NamedTuple):
     """The frame of a runtime next to a frame in memory that no file backs.
 
     Attributes:
@@ -42,13 +42,13 @@ class Beside(NamedTuple):
     within: bool
 
     @property
-    def said(self) -> str:
+    def describe(self) -> str:
         """The text for Innocent."""
         where = "stands on both sides of it" if self.within else "is next to it"
         return f"code that a runtime made: {self.place.name.symbol} {where} on the stack"
 
 
-def beside(stack: FlatStack, place: FramePlace, facts: CheckFacts) -> Optional[Beside]:
+def runtime_neighbour(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> Optional[RuntimeNeighbour]:
     """Returns the runtime frame that called code without a file, or was called by it; None if there is none.
 
     More frames in such memory may lie between the two.
@@ -57,16 +57,16 @@ def beside(stack: FlatStack, place: FramePlace, facts: CheckFacts) -> Optional[B
     outer = next(_neighbours(stack, range(place.number + 1, len(stack.frames))), None)
     inside = inner is not None and _is_runtime(stack, inner, facts)
     if outer is not None and _is_runtime(stack, outer, facts):
-        return Beside(outer, inside and not place.guessed)
+        return RuntimeNeighbour(outer, inside and not place.guessed)
     if inside and inner is not None:
-        return Beside(inner, False)
+        return RuntimeNeighbour(inner, False)
     caller = place_of(stack, place.number + 1)
     if caller is not None and facts.runtimes(stack.space) and facts.code_range(stack.space, caller.at):
-        return Beside(caller, False)
+        return RuntimeNeighbour(caller, False)
     return None
 
 
-def _neighbours(stack: FlatStack, numbers: range) -> Iterator[FramePlace]:
+def _neighbours(stack: StackRecord, numbers: range) -> Iterator[FramePlace]:
     """Yields the frames with some numbers that are not in private memory."""
     for number in numbers:
         place = place_of(stack, number)
@@ -74,16 +74,18 @@ def _neighbours(stack: FlatStack, numbers: range) -> Iterator[FramePlace]:
             yield place
 
 
-def _is_runtime(stack: FlatStack, place: FramePlace, facts: CheckFacts) -> bool:
+def _is_runtime(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> bool:
     """Returns whether a frame is in the image of a runtime, or in an image into which a runtime is linked."""
-    if place.name.backing != IMAGE or says(place.name.status, *_NOT_ITS_FILE):
+    if place.name.backing != IMAGE or has_status(place.name.status, *_NOT_ITS_FILE):
         return False
-    return facts.once(__name__, stack.space, place.at, functools.partial(_of_module, stack, place, facts))
+    return facts.find_once(
+        __name__, stack.space, place.at, functools.partial(_of_module, stack, place, facts)
+    )
 
 
-def _of_module(stack: FlatStack, place: FramePlace, facts: CheckFacts) -> bool:
+def _of_module(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> bool:
     """Returns whether a frame is a runtime's, by its module's file, exports or header, or its function."""
-    known_module = facts.names(stack.space).module_at(place.at)
+    known_module = facts.namer(stack.space).module_at(place.at)
     if known_module is None:
         return False
     stem, image = known_module.module.stem, known_module.image

@@ -12,10 +12,10 @@ from __future__ import annotations
 from typing import Iterator, List, Optional, Set, Tuple
 
 from ..columns.words import KERNEL, LIKELY, MEDIUM, USER
-from ..flat.stack import FlatStack
 from ..process.thread import RUNNING, TERMINATED, Thread
+from ..stacklist.stack import StackRecord
 from .facts import CheckFacts
-from .finding import Check, Finding, of_place, places
+from .finding import Check, Finding, of_place, unbacked_frames
 from .shadowstacks import POINTER, USER_FLAG, ShadowStack, of_kernel, of_user
 
 NAME = "shadow_stack"
@@ -26,7 +26,7 @@ _LEAD = {KERNEL: 4, USER: 0}
 _RAN = "the thread ran while the image was taken"
 
 
-def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
+def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     """Yields the first frame of a stack that contradicts its shadow stack."""
     thread, agreed, shadow = stack.thread, 0, _shadow(stack, facts, noted=True)
     if thread is None or shadow is None:
@@ -35,16 +35,16 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
         if value is None:
             agreed += 1
             continue
-        for place in places(stack):
+        for place in unbacked_frames(stack):
             if place.number == number:
-                name = facts.names(stack.space).name(value)
+                name = facts.namer(stack.space).name(value)
                 instead = f"has {value:#x} {name.symbol}, {agreed} frames before agree"
                 evidence = f"shadow stack {shadow.start:#x} {instead}"
                 group = (stack.kind, thread.ethread, thread.tid)
                 yield of_place(stack, place, MEDIUM, LIKELY, evidence, _RAN, group)
 
 
-def confirmed(stack: FlatStack, facts: CheckFacts) -> Set[int]:
+def confirmed(stack: StackRecord, facts: CheckFacts) -> Set[int]:
     """Returns the numbers of the frames of a stack that its shadow stack confirms."""
     shadow = _shadow(stack, facts)
     if shadow is None:
@@ -52,7 +52,7 @@ def confirmed(stack: FlatStack, facts: CheckFacts) -> Set[int]:
     return {number for number, other in _compared(stack, shadow.returns) if other is None}
 
 
-def _shadow(stack: FlatStack, facts: CheckFacts, noted: bool = False) -> Optional[ShadowStack]:
+def _shadow(stack: StackRecord, facts: CheckFacts, noted: bool = False) -> Optional[ShadowStack]:
     """Returns the shadow stack that belongs to a stack, None if there is none to compare.
 
     Args:
@@ -69,11 +69,11 @@ def _shadow(stack: FlatStack, facts: CheckFacts, noted: bool = False) -> Optiona
     return None
 
 
-def _waits(stack: FlatStack, thread: Thread) -> bool:
+def _waits(stack: StackRecord, thread: Thread) -> bool:
     return bool(stack.frames) and not thread.unusable and thread.state not in (RUNNING, TERMINATED)
 
 
-def _compared(stack: FlatStack, shadow: List[int]) -> Iterator[Tuple[int, Optional[int]]]:
+def _compared(stack: StackRecord, shadow: List[int]) -> Iterator[Tuple[int, Optional[int]]]:
     """Yields the numbers of the frames that agree, then the first that differs, with its shadow address.
 
     The comparison ends where the shadow stack ends, at the first guess of the walk, and in user mode where a
@@ -103,9 +103,11 @@ def _compared(stack: FlatStack, shadow: List[int]) -> Iterator[Tuple[int, Option
 
 def unchecked(facts: CheckFacts) -> Iterator[str]:
     """Yields that the threads have no shadow stacks, or which of them have none that can be read."""
-    thread = facts.image.types.find("_ETHREAD")
+    thread = facts.image.types.first_structure("_ETHREAD")
     members = {"KernelShadowStack": (POINTER,), "CetUserShadowStack": USER_FLAG}
-    missing = [name for name, paths in members.items() if thread is None or thread.find(*paths) is None]
+    missing = [
+        name for name, paths in members.items() if thread is None or thread.first_member(*paths) is None
+    ]
     reasons = [f"the threads of this kernel have no {' and no '.join(missing)}"] if missing else []
     reasons.extend(facts.left_out(NAME))
     if reasons:
@@ -122,7 +124,7 @@ CHECK = Check(
     "The image is no snapshot: a thread that ran meanwhile has a newer shadow stack than stack.",
     "Compare the frames with the rows of windows.callstacks --tid; look at both stacks with volshell -w.",
     "no stack of a thread could be walked",
-    of_stack=find,
+    of_stack=check_stack,
     unchecked=unchecked,
     kernel=True,
 )

@@ -90,8 +90,10 @@ def _aligned(offset: int, number: int, known: ComponentSizes) -> int:
 
 def of_kernel(thread: Thread, facts: CheckFacts) -> Union[ShadowStack, str]:
     """Returns a thread's kernel shadow stack, or the reason why there is none to compare."""
-    types, memory = facts.image.types.find("_ETHREAD"), facts.image.memory(facts.image.kernel)
-    pointer, base = (None, None) if types is None else (types.find(POINTER), types.find(_BASE))
+    types, memory = facts.image.types.first_structure("_ETHREAD"), facts.image.memory(facts.image.kernel)
+    pointer, base = (
+        (None, None) if types is None else (types.first_member(POINTER), types.first_member(_BASE))
+    )
     if pointer is None or base is None:
         if pointer is not base:
             # A kernel with one of the two members has the other.
@@ -116,8 +118,8 @@ def of_kernel(thread: Thread, facts: CheckFacts) -> Union[ShadowStack, str]:
 
 def of_user(thread: Thread, facts: CheckFacts) -> Union[ShadowStack, str]:
     """Returns a thread's user-mode shadow stack, or the reason why there is none to compare."""
-    types = facts.image.types.find("_ETHREAD")
-    flag = None if types is None else types.find(*USER_FLAG)
+    types = facts.image.types.first_structure("_ETHREAD")
+    flag = None if types is None else types.first_member(*USER_FLAG)
     if flag is None:
         return ""
     pointer = _user_pointer(thread, facts)
@@ -146,7 +148,7 @@ def of_user(thread: Thread, facts: CheckFacts) -> Union[ShadowStack, str]:
 
 def _user_pointer(thread: Thread, facts: CheckFacts) -> Optional[int]:
     """Returns the saved IA32_PL3_SSP: 0 without a shadow stack, None if it was not saved."""
-    field, sizes = facts.image.types["_ETHREAD"].find(_AREA), _sizes(facts)
+    field, sizes = facts.image.types["_ETHREAD"].first_member(_AREA), _sizes(facts)
     memory = facts.image.memory(facts.image.kernel)
     area = None if field is None or sizes is None else memory.member(thread.ethread, field)
     header = memory.read(area + _LEGACY, 16) if area and area >= _KERNEL_HALF else None
@@ -162,7 +164,7 @@ def _user_pointer(thread: Thread, facts: CheckFacts) -> Optional[int]:
 
 def _sizes(facts: CheckFacts) -> Optional[ComponentSizes]:
     """Returns the sizes of the machine's state components, None if they cannot be read."""
-    return facts.once(__name__, facts.image.kernel, 0, lambda: _read_sizes(facts))
+    return facts.find_once(__name__, facts.image.kernel, 0, lambda: _read_sizes(facts))
 
 
 def _read_sizes(facts: CheckFacts) -> Optional[ComponentSizes]:

@@ -7,13 +7,13 @@ from __future__ import annotations
 from typing import Iterator, Optional
 
 from ..columns.words import IMAGE, LIKELY, LOW, MEDIUM, POSSIBLE, PRIVATE, THREAD_KINDS, UNMAPPED, USER, WOW64
-from ..flat.frames import NamedFrame
-from ..flat.stack import FlatStack
 from ..memory.image import AddressSpace
 from ..process.thread import TERMINATED, Thread
+from ..stacklist.frames import NamedFrame
+from ..stacklist.stack import StackRecord
 from .facts import CheckFacts
-from .finding import Check, Finding, of_thread, places
-from .jumps import after_loads, led
+from .finding import Check, Finding, of_thread, unbacked_frames
+from .jumps import after_loads, follow_jumps
 from .relays import BASIC
 from .unbacked import explained, untold
 
@@ -22,7 +22,7 @@ _OTHER = "a start routine that calls on through another module, such as a runtim
 _FREED = "the module of the start routine was unloaded"
 
 
-def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
+def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     """Yields a thread that was started in private or unmapped memory, or that began elsewhere."""
     thread = stack.thread
     start = None if thread is None else thread.win32_start_address
@@ -30,7 +30,7 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
         return
     if not _kept(facts) or thread.unusable or not thread.space.layer_name:
         return
-    name = facts.names(thread.space).name(start, return_address=False)
+    name = facts.namer(thread.space).name(start, return_address=False)
     if name.backing == PRIVATE or (name.backing == UNMAPPED and facts.vads_whole(thread.space)):
         severity, lower, innocent = explained(thread.space, start, facts)
         rating = LOW if severity == LOW else MEDIUM
@@ -41,10 +41,10 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
         yield _of(stack, thread, start, name.symbol, rating, confidence, innocent, facts)
     elif name.backing == IMAGE and stack.kind in (USER, WOW64):
         first = _first(stack)
-        known_module = facts.names(thread.space).module_at(start)
+        known_module = facts.namer(thread.space).module_at(start)
         if first is None or known_module is None:
             return
-        label = known_module.image.names.find(start - known_module.module.base)
+        label = known_module.image.names.find_label(start - known_module.module.base)
         if first.details.module != known_module.module.name and not _ground(
             None if label is None else label[1]
         ):
@@ -53,7 +53,7 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
 
 def _led(space: AddressSpace, start: int, facts: CheckFacts) -> Optional[str]:
     """Returns where a closure or delegate leads: an image not in every process, or a registered range."""
-    target = led(
+    target = follow_jumps(
         facts.image.memory(space).read,
         after_loads(facts.image.memory(space).read, start, space.machine),
         space.machine,
@@ -61,22 +61,22 @@ def _led(space: AddressSpace, start: int, facts: CheckFacts) -> Optional[str]:
     if target is None:
         return None
     table = facts.code_range(space, target)
-    name = facts.names(space).name(target, return_address=False)
+    name = facts.namer(space).name(target, return_address=False)
     if table is None and (name.backing != IMAGE or _is_basic(space, target, facts)):
         return None
     return f"a closure or delegate that jumps to {target:#x} {name.symbol}" + (
-        "" if table is None else f", {table.said}"
+        "" if table is None else f", {table.describe}"
     )
 
 
 def _is_basic(space: AddressSpace, address: int, facts: CheckFacts) -> bool:
     """Returns whether an address is in a module that every process has, and not in a runtime."""
-    known_module = facts.names(space).module_at(address)
+    known_module = facts.namer(space).module_at(address)
     return known_module is not None and known_module.module.stem in BASIC
 
 
 def _of(
-    stack: FlatStack,
+    stack: StackRecord,
     thread: Thread,
     start: int,
     symbol: str,
@@ -90,10 +90,10 @@ def _of(
     return finding._replace(space=thread.space)
 
 
-def _first(stack: FlatStack) -> Optional[NamedFrame]:
+def _first(stack: StackRecord) -> Optional[NamedFrame]:
     """Returns the frame called by the function in which a thread begins, None if no sure walk shows it."""
     inner: Optional[NamedFrame] = None
-    for place in places(stack):
+    for place in unbacked_frames(stack):
         if _ground(place.frame.details.function):
             return inner
         inner = None if place.guessed or place.frame.details.module is None else place.frame
@@ -108,7 +108,7 @@ def _ground(function: Optional[str]) -> bool:
 def _kept(facts: CheckFacts) -> bool:
     """Returns whether Windows keeps the start address; before Vista a message's ID overwrites it."""
     thread = facts.image.types["_ETHREAD"]
-    start, message = thread.find("Win32StartAddress"), thread.find("LpcReceivedMessageId")
+    start, message = thread.first_member("Win32StartAddress"), thread.first_member("LpcReceivedMessageId")
     return start is not None and (message is None or message.offset != start.offset)
 
 
@@ -131,7 +131,7 @@ CHECK = Check(
     "Runtimes start threads in code that they made; a module may be gone.",
     "Look at the memory of the start with windows.vadinfo, and at the thread with windows.callstacks --tid.",
     "no stack of a thread could be walked",
-    of_stack=find,
+    of_stack=check_stack,
     unchecked=unchecked,
     kernel=True,
 )

@@ -14,7 +14,7 @@ from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..memory.decode.machine import Machine
 from ..memory.image import AddressSpace, Image
-from ..names.symbolizer import KnownModule, SpaceNames
+from ..names.symbolizer import AddressNamer, KnownModule
 from ..names.usermodules import vad_at
 from .facts import CheckFacts
 from .jumps import hops
@@ -68,7 +68,7 @@ def start_of(code: bytes, address: int) -> int:
 
 def patched_stubs(space: AddressSpace, facts: CheckFacts) -> PatchedStubs:
     """Returns the patched stubs of a process (cached)."""
-    return facts.once(__name__, space, 0, lambda: PatchedStubs(facts.image, space, facts.names(space)))
+    return facts.find_once(__name__, space, 0, lambda: PatchedStubs(facts.image, space, facts.namer(space)))
 
 
 class _Patched(NamedTuple):
@@ -87,7 +87,7 @@ class PatchedStubs:
         names: names of the address space
     """
 
-    def __init__(self, image: Image, space: AddressSpace, names: SpaceNames) -> None:
+    def __init__(self, image: Image, space: AddressSpace, names: AddressNamer) -> None:
         self._memory = image.memory(space)
         self._names = names
         self._found: Dict[int, _Patched] = {}

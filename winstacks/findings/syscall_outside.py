@@ -11,16 +11,16 @@ from __future__ import annotations
 from typing import Iterator, Mapping, Optional, Tuple
 
 from ..columns.words import CERTAIN, HIGH, IMAGE, LIKELY, LOW, MEDIUM, PRIVATE, SYSCALL, TRAP, UNMAPPED, USER
-from ..flat.stack import FlatStack
 from ..memory.decode.machine import Machine
-from ..memory.decode.status import says
-from ..memory.decode.statuswords import Word
+from ..memory.decode.status import has_status
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace
 from ..process.processlist import process_member
 from ..process.thread import TERMINATED, Thread
-from ..traps.state import State
+from ..stacklist.stack import StackRecord
+from ..traps.state import TrapState
 from .facts import CheckFacts
-from .finding import Check, Finding, FramePlace, of_place, places
+from .finding import Check, Finding, FramePlace, of_place, unbacked_frames
 from .stubs import ENTERING, LONGEST, number_before, patched_stubs, start_of
 from .unbacked import explained
 
@@ -52,9 +52,9 @@ _SMEARED = "the thread went on while the image was taken"
 _PICO = "a pico process: a program of WSL"
 
 
-def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
+def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     """Yields how a thread entered the kernel, if Windows' stubs do not enter it in this way."""
-    entry, thread, place = stack.entry, stack.thread, next(places(stack), None)
+    entry, thread, place = stack.entry, stack.thread, next(unbacked_frames(stack), None)
     if entry is None or thread is None or place is None or place.number or place.how != TRAP:
         return
     if entry.kind != SYSCALL or stack.space.machine is not Machine.AMD64 or _left(thread, entry):
@@ -74,9 +74,9 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
         yield of_place(stack, place, severity, confidence, evidence, innocent, group)
 
 
-def _left(thread: Thread, entry: State) -> bool:
+def _left(thread: Thread, entry: TrapState) -> bool:
     """Returns whether a frame is stale, or belongs to a thread that has ended."""
-    return thread.state == TERMINATED or says(entry.status, Word.STALE, Word.UNREADABLE)
+    return thread.state == TERMINATED or has_status(entry.status, StatusCode.STALE, StatusCode.UNREADABLE)
 
 
 def _code_before(space: AddressSpace, address: int, facts: CheckFacts) -> Optional[bytes]:
@@ -89,13 +89,13 @@ def _code_before(space: AddressSpace, address: int, facts: CheckFacts) -> Option
 def _has_stubs(space: AddressSpace, place: FramePlace, facts: CheckFacts) -> bool:
     """Returns whether a frame is in a Windows module with stubs."""
     module = (place.frame.details.module or "").lower()
-    if place.name.backing != IMAGE or says(place.name.status, Word.VAD_OF_ANOTHER_FILE):
+    if place.name.backing != IMAGE or has_status(place.name.status, StatusCode.VAD_OF_ANOTHER_FILE):
         return False
-    return module in STUBS or (module in OLDER_STUBS and not facts.names(space).modules(STUBS[1]))
+    return module in STUBS or (module in OLDER_STUBS and not facts.namer(space).modules(STUBS[1]))
 
 
 def _numbered(
-    stack: FlatStack, entry: State, thread: Thread, place: FramePlace, code: bytes, facts: CheckFacts
+    stack: StackRecord, entry: TrapState, thread: Thread, place: FramePlace, code: bytes, facts: CheckFacts
 ) -> Iterator[Finding]:
     """Yields a finding if a complete stub made a system call with the number of another stub."""
     expected = number_before(code)
@@ -125,7 +125,7 @@ def _numbers(
     return tuple(value for value in numbers if value is not None)
 
 
-def _sent(space: AddressSpace, thread: Thread, entry: State, address: int, facts: CheckFacts) -> bool:
+def _sent(space: AddressSpace, thread: Thread, entry: TrapState, address: int, facts: CheckFacts) -> bool:
     """Returns whether the kernel itself lets a thread continue at an address where it did not enter."""
     if address in (thread.start_address, thread.win32_start_address):
         return True
@@ -177,6 +177,6 @@ CHECK = Check(
     "Linux; copy protection and security products may make system calls of their own.",
     "Dump the range with windows.vadinfo --dump; look at the callers with windows.callstacks --tid.",
     "no thread has a stack in user mode",
-    of_stack=find,
+    of_stack=check_stack,
     unchecked=unchecked,
 )

@@ -24,7 +24,6 @@ from ..columns.words import (
     USER,
     WOW64,
 )
-from ..flat.stack import FlatStack
 from ..memory.decode.machine import Machine
 from ..memory.decode.pagetable import PAGE_SIZE
 from ..memory.decode.structure import integers
@@ -32,8 +31,9 @@ from ..names.decode.rules import undecorated
 from ..process.processlist import is_isolated, process_member
 from ..process.thread import TERMINATED, Thread
 from ..process.userstacks import UserStacks
+from ..stacklist.stack import StackRecord
 from .facts import SWITCHING, CheckFacts
-from .finding import NONE_KNOWN, Check, Finding, of_place, places
+from .finding import NONE_KNOWN, Check, Finding, of_place, unbacked_frames
 
 GROUND = (
     *("RtlUserThreadStart", "LdrInitializeThunk", "RtlUserFiberStart"),
@@ -63,7 +63,7 @@ _MOST_ABOVE = 1 << 20
 _NARROW_CHAIN = "with 32 bits, code that keeps no frame pointer ends the chain"
 
 
-def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
+def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     """Yields the outermost frame of a stack that ends where no Windows stack ends."""
     thread = stack.thread
     if thread is None or stack.status or not stack.walked or thread.state == TERMINATED:
@@ -73,7 +73,7 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
         return
     if not all(frame.sure for frame in stack.walked):
         return
-    *_, place = places(stack)
+    *_, place = unbacked_frames(stack)
     if place.number != len(stack.frames) - 1 or place.name.backing != IMAGE:
         return
     if may_be_ground and place.name.source in _NO_NAME:
@@ -97,25 +97,25 @@ def _is_ground(function: Optional[str], kind: str) -> bool:
     return plain.startswith(ENTRIES) if kind == KERNEL else plain in GROUND
 
 
-def _in_ground_module(stack: FlatStack) -> bool:
+def _in_ground_module(stack: StackRecord) -> bool:
     """Returns whether a stack ends in a module with such functions: other modules could copy their names."""
     module = (stack.frames[-1].details.module or "").lower()
     return module in (_KERNEL_MODULES if stack.kind == KERNEL else _GROUND_MODULES)
 
 
-def _tells(stack: FlatStack, facts: CheckFacts) -> bool:
+def _tells(stack: StackRecord, facts: CheckFacts) -> bool:
     """Returns whether the functions in which stacks of the process end have names in the image."""
     if stack.kind == KERNEL:
         return True
-    process = facts.names(stack.space).process
+    process = facts.namer(stack.space).process
     for module, function in (_SINCE_VISTA, _BEFORE):
-        for known_module in () if process is None else facts.names(stack.space).modules(module):
+        for known_module in () if process is None else facts.namer(stack.space).modules(module):
             if known_module.image.names.rva_of(function) is not None:
                 return True
     return False
 
 
-def _explained(stack: FlatStack, thread: Thread, facts: CheckFacts) -> Optional[Tuple[str, str]]:
+def _explained(stack: StackRecord, thread: Thread, facts: CheckFacts) -> Optional[Tuple[str, str]]:
     """Returns severity and innocent explanation; None if the process's stacks may end anywhere."""
     eprocess = stack.space.eprocess
     if stack.kind != KERNEL:
@@ -139,14 +139,14 @@ def _explained(stack: FlatStack, thread: Thread, facts: CheckFacts) -> Optional[
     return MEDIUM, NONE_KNOWN
 
 
-def _zeros(stack: FlatStack, facts: CheckFacts) -> bool:
+def _zeros(stack: StackRecord, facts: CheckFacts) -> bool:
     """Returns whether the page with the outermost frame's return address is all zeros."""
     page = stack.walked[-1].sp // PAGE_SIZE * PAGE_SIZE
     data = facts.image.memory(stack.space).read(page, PAGE_SIZE)
     return data is None or not any(data)
 
 
-def _ground_above(stack: FlatStack, thread: Thread, facts: CheckFacts) -> bool:
+def _ground_above(stack: StackRecord, thread: Thread, facts: CheckFacts) -> bool:
     """Returns whether a return address to a function in which threads begin lies above the outermost frame.
 
     True if unknown, because the limits of the stack are unknown.
@@ -157,32 +157,34 @@ def _ground_above(stack: FlatStack, thread: Thread, facts: CheckFacts) -> bool:
     high = next((high for low, high in ranges if low <= sp <= high), None)
     if high is None:
         return True
-    names = facts.names(stack.space)
+    names = facts.namer(stack.space)
     modules = [known_module for module_name in _GROUND_MODULES for known_module in names.modules(module_name)]
     extents = facts.image.memory(stack.space).load(sp, min(high - sp, _MOST_ABOVE))
     for _, data in extents.runs:
         for value in integers(bytes(data), size):
             for known_module in modules:
                 rva = value - known_module.module.base
-                label = known_module.image.names.find(rva) if 0 <= rva < known_module.module.size else None
+                label = (
+                    known_module.image.names.find_label(rva) if 0 <= rva < known_module.module.size else None
+                )
                 if label is not None and undecorated(label[1]) in GROUND:
                     return True
     return False
 
 
-def _has_fibers(stack: FlatStack, thread: Thread, facts: CheckFacts) -> bool:
+def _has_fibers(stack: StackRecord, thread: Thread, facts: CheckFacts) -> bool:
     """Returns whether a thread was converted to a fiber, or may have been."""
-    teb = facts.image.process_types(thread.space.machine).find("_TEB")
-    field = None if teb is None else teb.find("HasFiberData")
+    teb = facts.image.process_types(thread.space.machine).first_structure("_TEB")
+    field = None if teb is None else teb.first_member("HasFiberData")
     if field is None or not thread.teb:
         return False
     return facts.image.memory(thread.space).member(thread.teb, field) != 0
 
 
-def _is_go(stack: FlatStack, facts: CheckFacts) -> bool:
+def _is_go(stack: StackRecord, facts: CheckFacts) -> bool:
     """Returns whether a stack has a frame of a Go program, recognised by its section `.symtab`."""
-    for place in places(stack, IMAGE):
-        known_module = facts.names(stack.space).module_at(place.at)
+    for place in unbacked_frames(stack, IMAGE):
+        known_module = facts.namer(stack.space).module_at(place.at)
         headers = None if known_module is None else known_module.image.headers
         if headers is not None and any(section.name == ".symtab" for section in headers.sections):
             return True
@@ -201,5 +203,5 @@ CHECK = Check(
     "taken.",
     "Look at the stack above the outermost frame; windows.callstacks --tid shows the rest of the thread.",
     "no stack of a thread could be walked",
-    of_stack=find,
+    of_stack=check_stack,
 )

@@ -20,17 +20,17 @@ from ..columns.words import (
     TRAP,
     UNMAPPED,
 )
-from ..flat.stack import FlatStack
 from ..memory.decode.machine import Machine
-from ..memory.decode.status import says
-from ..memory.decode.statuswords import Word
+from ..memory.decode.status import has_status
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace
 from ..process.processlist import process_member
+from ..stacklist.stack import StackRecord
 from .facts import CheckFacts
-from .finding import NONE_KNOWN, Check, Finding, FramePlace, of_place, place_of, places
+from .finding import NONE_KNOWN, Check, Finding, FramePlace, of_place, place_of, unbacked_frames
 from .relays import of_relay
 from .returns import settled
-from .runtimes import beside
+from .runtimes import runtime_neighbour
 from .stubs import LONGEST, number_before, patched_stubs, start_of
 
 NAME = "unbacked"
@@ -44,9 +44,9 @@ _MOST_NAMED = 8
 """The most processes that are named."""
 
 
-def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
+def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     """Yields the frames in private executable memory; one for each range."""
-    for place in places(stack, PRIVATE, UNMAPPED, MAPPED):
+    for place in unbacked_frames(stack, PRIVATE, UNMAPPED, MAPPED):
         if not facts.executable(stack.space, place.at):
             continue
         if place.name.backing == MAPPED and not _is_view(stack, place, facts):
@@ -64,7 +64,7 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
         yield of_place(stack, place, severity, confidence, evidence, innocent, group)
 
 
-def _is_view(stack: FlatStack, place: FramePlace, facts: CheckFacts) -> bool:
+def _is_view(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> bool:
     """Returns whether code is in an executable view of a data file; pico processes run code there."""
     vad = facts.vad(stack.space, place.at)
     if vad is None or vad.image or not facts.is_user(place.at):
@@ -93,7 +93,7 @@ def explained(space: AddressSpace, at: int, facts: CheckFacts) -> Tuple[str, boo
     """
     table, runtimes = facts.code_range(space, at), facts.runtimes(space)
     if table is not None:
-        return LOW, False, table.said
+        return LOW, False, table.describe
     if facts.lacks_tables(space):
         return LOW, True, UNTOLD
     if runtimes:
@@ -101,10 +101,10 @@ def explained(space: AddressSpace, at: int, facts: CheckFacts) -> Tuple[str, boo
     return HIGH, False, NONE_KNOWN
 
 
-def explained_at(stack: FlatStack, place: FramePlace, facts: CheckFacts) -> Tuple[str, bool, str]:
+def explained_at(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> Tuple[str, bool, str]:
     """Returns the explanation of a frame in private memory: as `explained`, or a runtime next to it."""
     severity, lower, innocent = explained(stack.acting or stack.space, place.at, facts)
-    runtime = beside(stack, place, facts) if severity == HIGH else None
+    runtime = runtime_neighbour(stack, place, facts) if severity == HIGH else None
     if severity == HIGH and runtime is None and lower and _cut_off(stack, place):
         return MEDIUM, True, f"{innocent}; {_LOST}"
     if runtime is None:
@@ -113,21 +113,21 @@ def explained_at(stack: FlatStack, place: FramePlace, facts: CheckFacts) -> Tupl
             return LOW, True, f"{_RELAY} {served}"
         called = _called(stack, place, facts) if innocent == NONE_KNOWN else None
         return severity, lower, innocent if called is None else f"it called {called}{_OF_PRODUCT}"
-    return (LOW if runtime.within else MEDIUM), True, runtime.said
+    return (LOW if runtime.within else MEDIUM), True, runtime.describe
 
 
-def _called(stack: FlatStack, place: FramePlace, facts: CheckFacts) -> Optional[str]:
+def _called(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> Optional[str]:
     """Returns the file of a module outside Windows' folder that private code called, or None."""
     inner = place_of(stack, place.number - 1) if place.number and not place.guessed else None
     if inner is None or inner.name.backing != IMAGE or facts.of_windows(stack.space, inner.at):
         return None
-    known_module = facts.names(stack.space).module_at(inner.at)
+    known_module = facts.namer(stack.space).module_at(inner.at)
     return None if known_module is None else known_module.module.file
 
 
-def _cut_off(stack: FlatStack, place: FramePlace) -> bool:
+def _cut_off(stack: StackRecord, place: FramePlace) -> bool:
     """Returns whether the stack above a frame is not in the image, so that its caller is unknown."""
-    return place.number == len(stack.frames) - 1 and says(stack.status, Word.STACK_UNREADABLE)
+    return place.number == len(stack.frames) - 1 and has_status(stack.status, StatusCode.STACK_UNREADABLE)
 
 
 def untold(facts: CheckFacts) -> Iterator[str]:
@@ -153,6 +153,6 @@ CHECK = Check(
     "runtime that is only loaded is named in Innocent and lowers Confidence.",
     "Dump the range with windows.vadinfo --dump; look at the frames around it with windows.callstacks.",
     "no stack of a thread could be walked",
-    of_stack=find,
+    of_stack=check_stack,
     unchecked=untold,
 )

@@ -11,12 +11,12 @@ from __future__ import annotations
 from typing import Iterator, List, Tuple
 
 from ..columns.words import FRAME_POINTER, LIKELY, LOW, MEDIUM, NEAREST, PRIVATE, TRAP, UNMAPPED, USER, WOW64
-from ..flat.stack import FlatStack
 from ..memory.decode.machine import Machine
 from ..memory.image import AddressSpace
 from ..names.decode.rules import undecorated
+from ..stacklist.stack import StackRecord
 from .facts import CheckFacts
-from .finding import NONE_KNOWN, Check, Finding, FramePlace, of_place, places
+from .finding import NONE_KNOWN, Check, Finding, FramePlace, of_place, unbacked_frames
 from .unbacked import explained
 
 NAME = "wait_in_dispatcher"
@@ -63,9 +63,9 @@ _CHAIN = "with 32 bits, a callback that keeps no frame pointer: it is not on the
 _NAMELESS = "without symbols of ntdll (--fetch-symbols) the functions of its thread pool have no names"
 
 
-def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
+def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     """Yields the dispatcher that called a wait, or called a waiting callback in private memory."""
-    frames = places(stack)
+    frames = unbacked_frames(stack)
     first = next(frames, None)
     if first is None or first.number or first.how != TRAP:
         return
@@ -84,7 +84,7 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
 
 
 def _called(
-    stack: FlatStack, inner: List[FramePlace], dispatcher: FramePlace, facts: CheckFacts
+    stack: StackRecord, inner: List[FramePlace], dispatcher: FramePlace, facts: CheckFacts
 ) -> Iterator[Finding]:
     """Yields a finding if the dispatcher's callee is suspect; `inner`: frames from the wait outwards."""
     callback = inner[-1]
@@ -113,7 +113,7 @@ def _is_in(place: FramePlace, functions: Tuple[str, ...]) -> bool:
 
 def _has_names(space: AddressSpace, facts: CheckFacts) -> bool:
     """Returns whether a process's ntdll has symbols."""
-    names = facts.names(space)
+    names = facts.namer(space)
     ntdll = None if names.process is None else names.process.ntdlls.get(space.machine)
     known_module = None if ntdll is None else names.module_at(ntdll.base)
     return known_module is not None and known_module.image.symbols is not None
@@ -131,5 +131,5 @@ CHECK = Check(
     "be on none. Callbacks that wait are no finding.",
     "Look at the timers and the other threads of the process; see context_on_stack and history_unbacked.",
     "no thread has a stack in user mode",
-    of_stack=find,
+    of_stack=check_stack,
 )

@@ -9,8 +9,8 @@ from typing import Callable, Dict, Iterable, Iterator, List, Optional, Protocol,
 
 from ..columns.words import CREATE
 from ..memory import bulk
-from ..memory.decode.status import NOTHING, Said, Status, status
-from ..memory.decode.statuswords import Word
+from ..memory.decode.status import NOTHING, Status, StatusItem, status
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import KERNEL_PID, AddressSpace, Image
 from ..process import globalflag
 from ..process import threadids as ids
@@ -19,10 +19,10 @@ from ..process.handletables import HandleTable, HandleTables
 from ..process.objectheaders import Objects
 from ..process.processlist import ProcessList
 from ..process.spaces import AddressSpaces
-from ..tracedb.creators import Creators, no_such_index
+from ..tracedb.creators import CreatorTraces, no_such_index
 from ..tracedb.decode.recorded import RecordedStack
 from ..tracedb.finder import Databases
-from .rings import HandleEvent, hole, rings
+from .rings import HandleEvent, gap_event, rings
 
 _KEPT = globalflags.FLG_KERNEL_STACK_TRACE_DB | globalflags.FLG_MAINTAIN_OBJECT_TYPELIST
 """An object's header has its creator's trace only if both flags are set."""
@@ -75,7 +75,7 @@ class ActingSpaces:
             space.pid: space for space in natives if space.pid is not None and not space.kernel
         }
 
-    def of(self, event: HandleEvent) -> AddressSpace:
+    def space_of(self, event: HandleEvent) -> AddressSpace:
         """Returns the address space: the kernel's of a process that has ended."""
         # The process that created a handle is not recorded; as a rule it is the process that has the handle.
         pid = event.space.pid if event.by_pid is None else event.by_pid
@@ -89,7 +89,7 @@ class ActingSpaces:
 
 def unknown_process(image: Image, pid: Optional[int]) -> AddressSpace:
     """Returns what stands for a process that may be among those that the image lacks."""
-    said = status(Word.PROCESS_UNREADABLE)
+    said = status(StatusCode.PROCESS_UNREADABLE)
     return AddressSpace(pid, "", image.machine, "", status=said, remark=said)
 
 
@@ -124,8 +124,8 @@ class HandleLister:
         Before them the kernel's, if the list of processes is damaged, or if a ring of events is of none.
         Behind them, where processes may be missing, those that only their events know.
         """
-        loose = self._rings.loose if self._rings is not None else {}
-        lost = self._rings is not None and (KERNEL_PID in loose or self._rings.cut)
+        loose = self._rings.orphan_rings if self._rings is not None else {}
+        lost = self._rings is not None and (KERNEL_PID in loose or self._rings.truncated)
         listed = AddressSpaces.list_spaces(self._image)
         found = [space for space in listed if not space.wow64 and (space.remark or not space.kernel or lost)]
         known = {space.pid for space in found} | {KERNEL_PID}
@@ -146,15 +146,15 @@ class HandleLister:
         """
         if space.remark or space.status:
             # The ring is in kernel memory and can be read: only the names of user frames are lost.
-            yield hole(space, space.remark, space.status)
+            yield gap_event(space, space.remark, space.status)
         holes, table = self._listed(space)
         yield from holes
         if table is not None:
             if self._rings is not None:
                 yield from self._image.possible(self._rings.list_events(space, table))
             yield from self._creations(space, table) if table.address else ()
-        if space.kernel and self._rings is not None and self._rings.cut:
-            yield hole(space, Word.EVENT_LIMIT)
+        if space.kernel and self._rings is not None and self._rings.truncated:
+            yield gap_event(space, StatusCode.EVENT_LIMIT)
 
     def pass_over(self, space: AddressSpace) -> None:
         """Marks the objects of a skipped process as seen, so that --pid does not change which process lists
@@ -170,11 +170,11 @@ class HandleLister:
     def _listed(self, space: AddressSpace) -> Tuple[List[HandleEvent], Optional[HandleTable]]:
         """Returns the faults of the handle table of a process, and the table whose events are listed."""
         table, said = self._table(space.eprocess) if space.eprocess else (_NO_TABLE, NOTHING)
-        holes = [hole(space, said)] if said else []
+        holes = [gap_event(space, said)] if said else []
         if table is None:
-            holes.append(hole(space, Word.HANDLE_TABLE_UNREADABLE))
+            holes.append(gap_event(space, StatusCode.HANDLE_TABLE_UNREADABLE))
         elif table.address and self._is_shared(space, table):
-            holes.append(hole(space, Word.HANDLE_TABLE_SHARED))
+            holes.append(gap_event(space, StatusCode.HANDLE_TABLE_SHARED))
             table = None
         return holes, table
 
@@ -184,8 +184,8 @@ class HandleLister:
         The table is None if it cannot be read. A table that was made for another process is left to that
         process.
         """
-        table, listed = self._tables.of(eprocess), self._tables.listed(eprocess)
-        wrong = status(Said(Word.CONTRADICTED, members=("ObjectTable",)))
+        table, listed = self._tables.table_of(eprocess), self._tables.listed_table(eprocess)
+        wrong = status(StatusItem(StatusCode.CONTRADICTED, members=("ObjectTable",)))
         if listed is not None:
             return listed, wrong if table is None or table.address != listed.address else NOTHING
         owners = self._tables.all_listed()
@@ -211,7 +211,7 @@ class HandleLister:
     @functools.cached_property
     def _creators(self) -> Dict[int, RecordedStack]:
         """The stacks of all possible indices: the kernel's database is decoded once, not for each process."""
-        return Creators(self._databases).resolve(self._image.kernel, _INDICES, stored_in_16_bits=True)
+        return CreatorTraces(self._databases).resolve(self._image.kernel, _INDICES, stored_in_16_bits=True)
 
     def _creations(self, space: AddressSpace, table: HandleTable) -> Iterator[HandleEvent]:
         if not self._tables.has_creators and not self._objects_have_creators:
@@ -234,11 +234,11 @@ class HandleLister:
             stack = self._creators.get(index) or no_such_index(index)
             yield self._creation(space, handle, header, pid, stack)
         for count, word in (
-            (missing, Word.PAGES_OF_THE_HANDLE_TABLE_UNREADABLE),
-            (unreadable, Word.OBJECT_HEADERS_UNREADABLE),
+            (missing, StatusCode.PAGES_OF_THE_HANDLE_TABLE_UNREADABLE),
+            (unreadable, StatusCode.OBJECT_HEADERS_UNREADABLE),
         ):
             if count:
-                yield hole(space, Said(word, count))
+                yield gap_event(space, StatusItem(word, count))
 
     def _creation(
         self,
@@ -256,6 +256,6 @@ class HandleLister:
             CREATE,
             ids.identifier(pid),
             object=found,
-            status=status(found.status, Word.CLIENT_ID_ABOVE_32_BITS if wide else None, stack.status),
+            status=status(found.status, StatusCode.CLIENT_ID_ABOVE_32_BITS if wide else None, stack.status),
             stack=stack,
         )

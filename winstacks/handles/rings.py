@@ -12,8 +12,8 @@ from ..columns import words
 from ..memory import bulk
 from ..memory.decode.memory import WINDOW
 from ..memory.decode.pagetable import PAGE_SIZE
-from ..memory.decode.status import NOTHING, Said, Status, status
-from ..memory.decode.statuswords import Word
+from ..memory.decode.status import NOTHING, Status, StatusItem, status
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import MissingMemberError
 from ..memory.image import KERNEL_PID, AddressSpace, Image
 from ..process import threadids as ids
@@ -65,7 +65,7 @@ class HandleEvent(NamedTuple):
     stack: RecordedStack = NO_STACK
 
 
-def hole(space: AddressSpace, *said: Union[Word, Said, Status]) -> HandleEvent:
+def gap_event(space: AddressSpace, *said: Union[StatusCode, StatusItem, Status]) -> HandleEvent:
     """Returns the event that stands for events that cannot be read."""
     return HandleEvent(space, status=status(*said))
 
@@ -94,7 +94,7 @@ class HandleRings:
     """
 
     def __init__(self, image: Image, tables: HandleTables) -> None:
-        self.cut = False
+        self.truncated = False
         self._image = image
         self._memory = image.memory(image.kernel)
         self._tables = tables
@@ -113,12 +113,12 @@ class HandleRings:
         """
         if table.debug_info:
             yield from self._list_ring(space, table, table.debug_info)
-        for ring in self.loose.pop(space.pid, ()) if space.pid is not None else ():
-            yield hole(space, Said(Word.CONTRADICTED, members=("DebugInfo",)))
+        for ring in self.orphan_rings.pop(space.pid, ()) if space.pid is not None else ():
+            yield gap_event(space, StatusItem(StatusCode.CONTRADICTED, members=("DebugInfo",)))
             yield from self._list_ring(space, table, ring)
 
     @functools.cached_property
-    def loose(self) -> Dict[int, List[int]]:
+    def orphan_rings(self) -> Dict[int, List[int]]:
         """The addresses of the rings to which no table leads, by process ID (0: unknown process)."""
         claims, left = bulk.PhysicalClaims(self._image.layer), MAX_LOOSE
         found: Dict[int, List[int]] = {}
@@ -130,7 +130,7 @@ class HandleRings:
                 continue  # a block has memory of its own
             left -= slots
             if left < 0:
-                self.cut = True
+                self.truncated = True
                 break
             actor = self._actor(ring, slots)
             missing = actor != KERNEL_PID and bool(self._image.service(ProcessList).status)
@@ -140,7 +140,10 @@ class HandleRings:
     @functools.cached_property
     def _led(self) -> Set[int]:
         """Addresses of the rings to which handle tables lead; read only if a ring exists."""
-        tables = [*map(self._tables.of, self._processes), *map(self._tables.at, self._tables.all_listed())]
+        tables = [
+            *map(self._tables.table_of, self._processes),
+            *map(self._tables.table_at, self._tables.all_listed()),
+        ]
         return {each.debug_info for each in tables if each is not None}
 
     @functools.cached_property
@@ -198,13 +201,13 @@ class HandleRings:
         decoder = self._decoder
         head = self._memory.read(ring, decoder.trace_db)
         if head is None:
-            yield hole(space, Word.RING_UNREADABLE)
+            yield gap_event(space, StatusCode.RING_UNREADABLE)
             return
         current, size, said = decoder.header(head)
         start = ring + decoder.trace_db
         stated, size = size, decoder.true_size(self._memory, start, current, size)
         if said or size != stated:
-            yield hole(space, said or Word.TABLE_SIZE)
+            yield gap_event(space, said or StatusCode.TABLE_SIZE)
         held = self._memory.load(start, size * decoder.entry_size)
         yield from self._tell(space, table, decoder.events(held, start, current, size))
 
@@ -217,7 +220,7 @@ class HandleRings:
         for event in events:
             if isinstance(event, int):
                 lost = True
-                yield hole(space, Said(Word.EVENTS_UNREADABLE, event))
+                yield gap_event(space, StatusItem(StatusCode.EVENTS_UNREADABLE, event))
                 continue
             said = NOTHING
             found: Optional[ObjectInfo] = None
@@ -227,9 +230,9 @@ class HandleRings:
                 leak = entry is not None or not known
                 if entry is not None:
                     found = self._objects.describe(entry.object_header)
-                    said = status(found.status, Word.EVENTS_LOST if lost else None)
+                    said = status(found.status, StatusCode.EVENTS_LOST if lost else None)
                 else:
-                    said = status(Word.NO_LONGER_OPEN if known else Word.HANDLE_TABLE_UNREADABLE)
+                    said = status(StatusCode.NO_LONGER_OPEN if known else StatusCode.HANDLE_TABLE_UNREADABLE)
             if event.type in (handle_ring.OPEN, handle_ring.CLOSE):
                 settled.add(event.handle)
             wide = max(event.unique_process, event.unique_thread) > ids.MAX_ID
@@ -244,9 +247,9 @@ class HandleRings:
                 leak,
                 status(
                     said,
-                    None if event.type in _EVENTS else Said(Word.UNKNOWN_TYPE, event.type),
-                    Word.BEYOND_THE_RINGS_COUNTER if event.sequence < 0 else None,
-                    Word.CLIENT_ID_ABOVE_32_BITS if wide else None,
+                    None if event.type in _EVENTS else StatusItem(StatusCode.UNKNOWN_TYPE, event.type),
+                    StatusCode.BEYOND_THE_RINGS_COUNTER if event.sequence < 0 else None,
+                    StatusCode.CLIENT_ID_ABOVE_32_BITS if wide else None,
                 ),
                 RecordedStack(RING, 0, 0, event.frames, NOTHING, len(event.frames) >= decoder.max_depth),
             )

@@ -18,11 +18,11 @@ import logging
 from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..columns.words import STD
-from ..memory import pages
+from ..memory import pagetables
 from ..memory.decode.machine import Machine
 from ..memory.decode.memory import Memory, Range, join
-from ..memory.decode.status import NOTHING, Said, Status, says, status
-from ..memory.decode.statuswords import Word
+from ..memory.decode.status import NOTHING, Status, StatusItem, has_status, status
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import integers
 from ..memory.image import AddressSpace, Image
 from ..process import globalflag
@@ -32,9 +32,9 @@ from ..process.vads import regions
 from ..tracedb.decode.layout import HeapLogLayout
 from ..tracedb.decode.recorded import RecordedStack, recorded
 from ..tracedb.finder import Databases
-from ..tracedb.found import Database, Layouts
+from ..tracedb.model import Database, Layouts
 from .decode.blockstack import Traces
-from .decode.contents import Contents, FoundHeaps, find, read_contents
+from .decode.contents import FoundHeaps, HeapContents, find_heaps, read_contents
 from .decode.layout import HeapLayouts, PageHeapLayout, nt_layouts, segment_heap_layouts
 from .decode.ntheap import logs_no_block
 
@@ -125,7 +125,7 @@ def list_contradicted(image: Image, space: AddressSpace, where: HeapSpace) -> St
         wrong.append("NumberOfHeaps")
     if array is not None and where.whole and not any(start <= array < end for start, end in where.ranges):
         wrong.append("ProcessHeaps")
-    return status(Said(Word.CONTRADICTED, members=tuple(wrong)) if wrong else None)
+    return status(StatusItem(StatusCode.CONTRADICTED, members=tuple(wrong)) if wrong else None)
 
 
 def _read_list(image: Image, space: AddressSpace) -> Tuple[Optional[int], Optional[int], Optional[int]]:
@@ -141,7 +141,7 @@ def _read_list(image: Image, space: AddressSpace) -> Tuple[Optional[int], Option
 def _mapped(image: Image, space: AddressSpace, ranges: Sequence[Range]) -> Tuple[List[Range], int]:
     """Returns the parts of user-mode ranges that page tables map, and how often the tables repeat
     themselves."""
-    return pages.mapped(image.context, image.layer_of(space), ranges)
+    return pagetables.mapped(image.context, image.layer_of(space), ranges)
 
 
 vollog = logging.getLogger(__name__)
@@ -160,7 +160,7 @@ class Heaps:
         self._databases = databases
         self._layouts: Dict[Machine, HeapLayouts] = {}
 
-    def read(self, space: AddressSpace, keep: bool = False) -> Optional[Contents]:
+    def read(self, space: AddressSpace, keep: bool = False) -> Optional[HeapContents]:
         """Reads the heaps of one half of a process.
 
         Args:
@@ -176,13 +176,13 @@ class Heaps:
             tables.MissingTableError: when one of our symbol tables is missing
         """
         if space.kernel:
-            return Contents([], [], 0, space.remark) if space.remark else None
+            return HeapContents([], [], 0, space.remark) if space.remark else None
         contents = self._read(space, keep) if space.layer_name else None
         if contents is not None:
             return contents._replace(status=status(space.remark, space.status, contents.status))
-        statuses = space.status or status(None if self._flags_known(space) else Word.FLAGS_UNREADABLE)
+        statuses = space.status or status(None if self._flags_known(space) else StatusCode.FLAGS_UNREADABLE)
         statuses = status(space.remark, statuses)
-        return Contents([], [], 0, statuses) if statuses else None
+        return HeapContents([], [], 0, statuses) if statuses else None
 
     def log_no_block(self, space: AddressSpace) -> bool:
         """Returns whether a listed heap should record who allocates and cannot do so (see `logs_no_block`).
@@ -196,7 +196,7 @@ class Heaps:
         memory = self._image.memory(space)
         return any(logs_no_block(memory, heap) for heap in self._find(space, memory, listed).nt)
 
-    def _read(self, space: AddressSpace, keep: bool) -> Optional[Contents]:
+    def _read(self, space: AddressSpace, keep: bool) -> Optional[HeapContents]:
         flagged = self._flagged(space)
         listed = listed_heaps(self._image, space)
         if listed is not None and not flagged:
@@ -218,7 +218,7 @@ class Heaps:
         contents = read_contents(memory, heaps, self._layouts_of(space), traces, listed, keep)
         self._tell(space, where, listed, contents)
         statuses = NOTHING if listed is not None else list_contradicted(self._image, space, where)
-        incomplete = Word.VADS_INCOMPLETE if space.eprocess and not where.whole else None
+        incomplete = StatusCode.VADS_INCOMPLETE if space.eprocess and not where.whole else None
         return contents._replace(status=status(contents.status, statuses, incomplete))
 
     def _layouts_of(self, space: AddressSpace) -> HeapLayouts:
@@ -238,7 +238,7 @@ class Heaps:
     def _find(
         self, space: AddressSpace, memory: Memory, listed: Sequence[int], ranges: Sequence[Range] = ()
     ) -> FoundHeaps:
-        return find(memory, self._layouts_of(space), listed, ranges)
+        return find_heaps(memory, self._layouts_of(space), listed, ranges)
 
     def _traces(self, space: AddressSpace, memory: Memory, paged: bool) -> Traces:
         """Returns the traces of one half of a process.
@@ -256,7 +256,7 @@ class Heaps:
 
         def database() -> Iterator[RecordedStack]:
             for std_database in listed():
-                opened = self._databases.open(std_database)
+                opened = self._databases.open_database(std_database)
                 if opened is None:
                     continue
                 for trace in opened.traces(carve=True):
@@ -272,14 +272,14 @@ class Heaps:
         """
         if len(known_layouts.heaplogs) == 1:
             return known_layouts.heaplogs[0]
-        logs = (database.log for database in self._databases.find(space))
+        logs = (database.log for database in self._databases.find_databases(space))
         return next((log for log in logs if log is not None), known_layouts.heaplogs[-1])
 
     def _stds(self, space: AddressSpace) -> List[Database]:
-        return [database for database in self._databases.find(space) if database.kind == STD]
+        return [database for database in self._databases.find_databases(space) if database.kind == STD]
 
     def _tell(
-        self, space: AddressSpace, where: HeapSpace, listed: Optional[List[int]], contents: Contents
+        self, space: AddressSpace, where: HeapSpace, listed: Optional[List[int]], contents: HeapContents
     ) -> None:
         """Logs the faults that no row shows."""
         who = f"Process {space.pid_text} ({space.arch})"
@@ -289,7 +289,7 @@ class Heaps:
             vollog.warning(
                 f"{who}: the PEB's list of heaps cannot be read, heaps are told by their signatures"
             )
-        if any(says(owner.status, Word.UST_WITHOUT_HPC) for owner in contents.owners):
+        if any(has_status(owner.status, StatusCode.UST_WITHOUT_HPC) for owner in contents.owners):
             vollog.warning(
                 f"{who}: its heaps log no allocation: this Windows (XP, 2003) wants +hpc (0x40) besides +ust "
                 "(0x1000), or a debugger that starts the process (0x1070)"

@@ -11,7 +11,7 @@ from ..names.usermodules import UserModules, vad_at
 from ..process.spaces import AddressSpace
 from ..process.vads import regions
 from ..tracedb.decode.recorded import RecordedStack
-from .decode.block import UNKNOWN_SIZE, Block, Group
+from .decode.block import UNKNOWN_SIZE, Block, TraceGroup
 from .decode.umdh import Allocation, UmdhHeap, UmdhLog, UmdhModule
 
 
@@ -27,7 +27,7 @@ def loaded_modules(image: Image, space: AddressSpace) -> Tuple[UmdhModule, ...]:
     return tuple(modules)
 
 
-def log_of(groups: Iterable[Group], modules: Sequence[UmdhModule]) -> Tuple[UmdhLog, int]:
+def log_of(groups: Iterable[TraceGroup], modules: Sequence[UmdhModule]) -> Tuple[UmdhLog, int]:
     """Returns a log of the blocks that are in use, name a trace and have a known size.
 
     Args:

@@ -15,8 +15,8 @@ from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Set, Tu
 from ..columns import words
 from ..memory.decode import links
 from ..memory.decode.machine import Machine
-from ..memory.decode.status import NOTHING, Said, status
-from ..memory.decode.statuswords import Word
+from ..memory.decode.status import NOTHING, StatusItem, status
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import integers
 from ..memory.image import AddressSpace, Image
 from ..names.loaderlists import module_lists
@@ -102,11 +102,11 @@ class SectionMemory:
         memory, types = image.memory(space), user_types(image, space)
         # The kernel's symbols describe the native form; the 32-bit form changed in the same version, Vista.
         # The process's database changed then, too, and shows the version if there is no kernel.
-        debug = image.types.find("_RTL_CRITICAL_SECTION_DEBUG")
+        debug = image.types.first_structure("_RTL_CRITICAL_SECTION_DEBUG")
         has_high = wide_indices(space) if debug is None else debug.has("CreatorBackTraceIndexHigh")
         self.layout = SectionLayout(types, bool(has_high))
         self.read, self.links, self.pointer = memory.read, memory.links, memory.pointer
-        places = map(types["_PEB"].find, PEB_LOCKS) if space.peb else ()
+        places = map(types["_PEB"].first_member, PEB_LOCKS) if space.peb else ()
         self.peb_locks = [space.peb + place.offset for place in places if place is not None]
 
     def pair(self, link: int) -> Optional[SectionPair]:
@@ -124,7 +124,7 @@ class SectionMemory:
         """Returns whether neither a LIST_ENTRY nor its links' targets are in the image; False for 0."""
         return bool(link) and all(self.links(each) is None for each in self.links(link) or (link,))
 
-    def proven(self, link: int) -> bool:
+    def proves_itself(self, link: int) -> bool:
         """Returns whether a LIST_ENTRY belongs to debug information that proves itself."""
         pair = self.pair(link)
         return pair is not None and pair.proven
@@ -143,7 +143,9 @@ class SectionLists:
         self._ntdlls = ntdlls
         self._heads: Dict[Tuple[Machine, int], int] = {}
 
-    def find(self, space: AddressSpace, ntdll: Optional[Ntdll], memory: SectionMemory) -> List[SectionList]:
+    def find_heads(
+        self, space: AddressSpace, ntdll: Optional[Ntdll], memory: SectionMemory
+    ) -> List[SectionList]:
         """Returns a node of each list of one half of a process: more than one if the process forged some.
 
         The list with the PEB's locks comes first, and is the real one.
@@ -163,7 +165,7 @@ class SectionLists:
             for both in (True, False):
                 if both or (not (rings or member) and self._wanted(space, memory)):
                     for link in self._candidates(ntdll, memory, both):
-                        if memory.proven(link):
+                        if memory.proves_itself(link):
                             member = link
                         elif len(rings) < MAX_LISTS and not any(link in ring for ring in rings.values()):
                             rings[link] = {link, *links.walk(link, memory.links).nodes}
@@ -258,7 +260,7 @@ class SectionLists:
         for place in memory.peb_locks:
             section = memory.pointer(place)
             debug = memory.pointer(section) if section else None
-            if debug and memory.proven(debug + memory.layout.links):
+            if debug and memory.proves_itself(debug + memory.layout.links):
                 yield debug + memory.layout.links
 
 
@@ -269,14 +271,16 @@ def _plausible(pointer: int, width: int) -> bool:
 
 def _closes(head: int, memory: SectionMemory) -> bool:
     """Returns whether the links of one direction lead from a head back to it."""
-    ends = (links.taken(links.steps(head, memory.links, side, MAX_STEPS, known=set())) for side in (0, 1))
+    ends = (
+        links.take_nodes(links.steps(head, memory.links, side, MAX_STEPS, known=set())) for side in (0, 1)
+    )
     return any(end.reason == links.CLOSED for _, end in ends)
 
 
 def _linked(link: int, memory: SectionMemory) -> bool:
     """Returns whether one of a LIST_ENTRY's neighbours points back to it and belongs to a lock."""
     others = (links.neighbour(link, memory.links, direction) for direction in (0, 1))
-    return any(other is not None and memory.proven(other) for other in others)
+    return any(other is not None and memory.proves_itself(other) for other in others)
 
 
 class CriticalSections:
@@ -303,18 +307,20 @@ class CriticalSections:
         if not space.layer_name:
             return
         memory = SectionMemory(self._image, space, self._wide_indices)
-        ntdll = self._ntdlls.find(space)
-        lists = self._lists.find(space, ntdll, memory)
+        ntdll = self._ntdlls.find_ntdll(space)
+        lists = self._lists.find_heads(space, ntdll, memory)
         if not lists and (
             self._lists.expected(space, memory) or self._lists.may_be_absent(space, ntdll, memory)
         ):
-            yield LockGap(space, status(Word.LIST_NOT_FOUND))
+            yield LockGap(space, status(StatusCode.LIST_NOT_FOUND))
         real_known = any(section_list.is_real for section_list in lists)
         for section_list in lists:
             list_status = NOTHING
             if len(lists) > 1 and not section_list.is_real:
                 list_status = status(
-                    Word.ON_ANOTHER_LIST if real_known else Said(Word.ON_ONE_OF_LISTS, len(lists))
+                    StatusCode.ON_ANOTHER_LIST
+                    if real_known
+                    else StatusItem(StatusCode.ON_ONE_OF_LISTS, len(lists))
                 )
             for lock_or_gap in self._walk(space, section_list, ntdll, memory):
                 yield (
@@ -329,9 +335,9 @@ class CriticalSections:
         walk = links.walk(section_list.link, memory.links)
         altered = walk.altered.link if walk.altered else None
         if not section_list.is_head:
-            yield LockGap(space, status(Word.LIST_HEAD_UNREADABLE))
+            yield LockGap(space, status(StatusCode.LIST_HEAD_UNREADABLE))
         elif altered == section_list.link:
-            yield LockGap(space, status(Word.LIST_DAMAGED))
+            yield LockGap(space, status(StatusCode.LIST_DAMAGED))
         for link in walk.before if section_list.is_head else (section_list.link, *walk.before):
             yield from self._node(space, link, section_list, ntdll, memory, altered)
         if walk.gap is not None:
@@ -339,7 +345,7 @@ class CriticalSections:
             for link in sound:
                 yield _lost(space, link, memory)
             if not (walk.gap.exact and sound):
-                yield LockGap(space, status(Word.LIST_BROKEN))
+                yield LockGap(space, status(StatusCode.LIST_BROKEN))
         for link in walk.after:
             yield from self._node(space, link, section_list, ntdll, memory, altered)
 
@@ -360,7 +366,7 @@ class CriticalSections:
         elif pair.proven or section_list.is_head or not in_ntdll:
             lock_row = _section(space, pair, memory)
         elif link == altered:
-            yield LockGap(space, status(Word.LIST_DAMAGED))
+            yield LockGap(space, status(StatusCode.LIST_DAMAGED))
             return
         else:
             return
@@ -369,7 +375,7 @@ class CriticalSections:
 
 def _lost(space: AddressSpace, link: int, memory: SectionMemory) -> Lock:
     """Returns a lock for a section whose debug information cannot be read."""
-    lock_status = status(Word.DEBUG_INFORMATION_UNREADABLE)
+    lock_status = status(StatusCode.DEBUG_INFORMATION_UNREADABLE)
     return Lock(
         space, None, words.CRITICAL_SECTION, status=lock_status, debug_info=link - memory.layout.links
     )
@@ -386,9 +392,9 @@ def _section(space: AddressSpace, pair: SectionPair, memory: SectionMemory) -> L
         entry_count=debug.entry_count,
     )
     if section is None:
-        return lock_row._replace(status=status(Word.UNREADABLE))
+        return lock_row._replace(status=status(StatusCode.UNREADABLE))
     if not pair.proven:
-        return lock_row._replace(status=status(Word.SECTION_DOES_NOT_POINT_BACK))
+        return lock_row._replace(status=status(StatusCode.SECTION_DOES_NOT_POINT_BACK))
     state = criticalsection.lock_state(section.lock_count, section.recursion_count)
     lock_row = lock_row._replace(
         owning_thread=section.owning_thread,
@@ -406,7 +412,7 @@ def _with_resource(lock_row: Lock, memory: SectionMemory) -> Lock:
     """Adds the state of an RTL_RESOURCE. Its first member, a critical section, guards only the counters."""
     data = memory.read(lock_row.address or 0, memory.layout.resource_size)
     if data is None:
-        return lock_row._replace(status=status(Word.UNREADABLE))
+        return lock_row._replace(status=status(StatusCode.UNREADABLE))
     resource = memory.layout.resource(data)
     waiting = resource.number_of_waiting_shared or resource.number_of_waiting_exclusive
     return lock_row._replace(

@@ -9,10 +9,10 @@ from typing import Iterable, Iterator, List, Optional
 
 from ..columns import words
 from ..memory.decode.status import status
-from ..memory.decode.statuswords import Word
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import MissingMemberError
 from ..memory.image import AddressSpace, Image
-from ..tracedb.creators import Creators
+from ..tracedb.creators import CreatorTraces
 from ..tracedb.decode.recorded import NO_STACK, RecordedStack
 from ..tracedb.finder import Databases
 from .criticalsections import CriticalSections
@@ -41,10 +41,10 @@ class LockLister:
             if image.table_name:
                 vollog.warning(f"The kernel's resources cannot be read: {error}")
         self._sections = CriticalSections(image, databases.ntdlls, databases.wide_indices)
-        self._creators = Creators(databases)
+        self._creators = CreatorTraces(databases)
         # The kernels of 3.50 to 5.2 before SP1 report no index (Geoff Chappell). No symbol distinguishes
         # these kernels exactly; the nearest sign is TableSize in the ring of handle traces, since 2003.
-        ring = image.types.find("_HANDLE_TRACE_DEBUG_INFO")
+        ring = image.types.first_structure("_HANDLE_TRACE_DEBUG_INFO")
         self._kernel_reports_index = ring is not None and ring.has("TableSize")
 
     def list_locks(self, space: AddressSpace) -> Iterator[Listed]:
@@ -58,7 +58,7 @@ class LockLister:
         elif self._resources is not None:
             yield from self._resources.list_resources(space)
         else:
-            yield LockGap(space, status(Word.LIST_NOT_FOUND))
+            yield LockGap(space, status(StatusCode.LIST_NOT_FOUND))
 
     def list_created(self, space: AddressSpace) -> List[Listed]:
         """Returns the same locks as `list_locks`, each with the stack of its creator."""

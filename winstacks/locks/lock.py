@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import NamedTuple, Optional, Tuple, Union
 
-from ..memory.decode.status import NOTHING, Status, says, status
-from ..memory.decode.statuswords import Word
+from ..memory.decode.status import NOTHING, Status, has_status, status
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace
 from ..process.threadids import ThreadOwner
 from ..tracedb.decode.recorded import NO_STACK, RecordedStack
@@ -72,11 +72,12 @@ class Lock(NamedTuple):
     stack: RecordedStack = NO_STACK
 
     @property
-    def said(self) -> Status:
+    def joined_status(self) -> Status:
         """Status of the lock, joined with the status of its creator's stack."""
-        stale = self.stack.trace_index and says(self.status, Word.SECTION_DOES_NOT_POINT_BACK)
+        stale = self.stack.trace_index and has_status(self.status, StatusCode.SECTION_DOES_NOT_POINT_BACK)
         own = status(
-            Word.INDEX_MAY_BE_STALE if stale else None, Word.ADDRESS if self.creator_address else None
+            StatusCode.INDEX_MAY_BE_STALE if stale else None,
+            StatusCode.ADDRESS if self.creator_address else None,
         )
         return self.status + own + self.stack.status
 
@@ -96,4 +97,4 @@ Listed = Union[Lock, LockGap]
 
 def damaged(each: Listed) -> Listed:
     """Returns a lock or gap with the status that one of its links is wrong, although no lock is missing."""
-    return each._replace(status=status(each.status, Word.LIST_DAMAGED))
+    return each._replace(status=status(each.status, StatusCode.LIST_DAMAGED))

@@ -15,8 +15,8 @@ from volatility3.framework import exceptions
 from ..columns import words
 from ..memory import bulk
 from ..memory.decode import links
-from ..memory.decode.status import NOTHING, Said, Status, says, status
-from ..memory.decode.statuswords import Word
+from ..memory.decode.status import NOTHING, Status, StatusItem, has_status, status
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image
 from ..process.threadids import ThreadIds, ThreadOwner
 from . import lock
@@ -128,40 +128,42 @@ class Resources:
         """
         head = self._image.needed(LIST_SYMBOL)
         if head is None:
-            yield LockGap(space, status(Word.LIST_NOT_FOUND))
+            yield LockGap(space, status(StatusCode.LIST_NOT_FOUND))
             return
         walk = links.walk(head, self._memory.links)
-        if walk == links.Walk((), (), None):
+        if walk == links.ListWalk((), (), None):
             yield from self._orphans(space, head)
             return
         altered = walk.altered.link if walk.altered else None
         if altered == head:
-            yield LockGap(space, status(Word.LIST_DAMAGED))
+            yield LockGap(space, status(StatusCode.LIST_DAMAGED))
         yield from self._nodes(space, walk.before, altered)
         yield from self._gap(space, walk.gap)
         yield from self._nodes(space, walk.after, altered)
         if self._overlaps > MAX_OVERLAPS:
-            yield LockGap(space, status(Said(Word.RESOURCES_OVERLAP, self._overlaps - MAX_OVERLAPS)))
+            yield LockGap(
+                space, status(StatusItem(StatusCode.RESOURCES_OVERLAP, self._overlaps - MAX_OVERLAPS))
+            )
 
     def _orphans(self, space: AddressSpace, head: int) -> Iterator[Listed]:
         """Yields the resources that still point to the head of an empty list: Windows always has some."""
         nodes = orphans(self._image, head, links.MAX_NODES)
         if nodes:
-            yield LockGap(space, status(Word.LIST_BROKEN))
+            yield LockGap(space, status(StatusCode.LIST_BROKEN))
         yield from self._nodes(space, nodes, None)
 
-    def _gap(self, space: AddressSpace, gap: Optional[links.Gap]) -> Iterator[Listed]:
+    def _gap(self, space: AddressSpace, gap: Optional[links.ListGap]) -> Iterator[Listed]:
         if gap is None:
             return
         if gap.forward.reason == links.HEAD:
-            yield LockGap(space, status(Word.LIST_HEAD_UNREADABLE))
+            yield LockGap(space, status(StatusCode.LIST_HEAD_UNREADABLE))
             return
         canonical = [self._image.machine.is_canonical(link) for link in gap.lost]
         for link, sound in zip(gap.lost, canonical):
-            lock_status = status(Word.UNREADABLE, None if sound else Word.NOT_CANONICAL)
+            lock_status = status(StatusCode.UNREADABLE, None if sound else StatusCode.NOT_CANONICAL)
             yield Lock(space, link - self._layout.links, words.RESOURCE, status=lock_status)
         if not (gap.exact and all(canonical)):
-            yield LockGap(space, status(Word.LIST_BROKEN))
+            yield LockGap(space, status(StatusCode.LIST_BROKEN))
 
     def _nodes(self, space: AddressSpace, nodes: Iterable[int], altered: Optional[int]) -> Iterator[Listed]:
         """Yields the resources of a part of the list, at most MAX_OVERLAPS that overlap others."""
@@ -174,20 +176,20 @@ class Resources:
                 continue
             resource = self._resource(space, address)
             if overlaps:
-                resource = resource._replace(status=status(Word.OVERLAP, resource.status))
+                resource = resource._replace(status=status(StatusCode.OVERLAP, resource.status))
             yield lock.damaged(resource) if link == altered else resource
 
     def _resource(self, space: AddressSpace, address: int) -> Lock:
         data = self._memory.read(address, self._layout.size)
         if data is None:
-            return Lock(space, address, words.RESOURCE, status=status(Word.UNREADABLE))
+            return Lock(space, address, words.RESOURCE, status=status(StatusCode.UNREADABLE))
         resource = eresource.decode_resource(data, self._layout)
         fast = self._is_fast(address)
         owners, owner_status = self._fast_owners(address) if fast else self._owners(resource)
         held: Optional[bool] = resource.active != 0
         if not fast and not owner_status:
             owner_status = _count_differs(resource, owners)
-            held = None if says(owner_status, Word.CONTRADICTED) else held
+            held = None if has_status(owner_status, StatusCode.CONTRADICTED) else held
         index = resource.creator_back_trace_index
         is_address = index is not None and eresource.is_address(index, self._image.machine)
         first = owners[0] if owners else None
@@ -219,7 +221,7 @@ class Resources:
         """
         owners = list(resource.embedded or ())
         unknown = resource.embedded is None or resource.owner_table is None
-        owner_status = status(Word.OWNERS_UNKNOWN if unknown else None)
+        owner_status = status(StatusCode.OWNERS_UNKNOWN if unknown else None)
         if resource.owner_table and self._layout.owner is not None:
             in_table, owner_status = self._owner_table(resource.owner_table, self._layout.owner)
             owners += in_table
@@ -228,23 +230,23 @@ class Resources:
     def _owner_table(self, address: int, layout: OwnerLayout) -> Tuple[List[Owner], Status]:
         head = self._memory.read(address, layout.size)
         if head is None:
-            return [], status(Word.OWNER_TABLE_UNREADABLE)
+            return [], status(StatusCode.OWNER_TABLE_UNREADABLE)
         entries = eresource.table_size(head, layout)
-        table_status = status(Word.OWNER_TABLE_TOO_BIG if entries > eresource.MAX_OWNERS else None)
+        table_status = status(StatusCode.OWNER_TABLE_TOO_BIG if entries > eresource.MAX_OWNERS else None)
         entries = min(entries, eresource.MAX_OWNERS)
         if entries > self._entries_left:
-            table_status = status(table_status, Word.OWNER_LIMIT)
+            table_status = status(table_status, StatusCode.OWNER_LIMIT)
             entries = self._entries_left
         table_end = address + entries * layout.size
         end = self._claims.claim(address, table_end)
         if end < table_end:
             # Some of the memory was already read as the owner table of another resource.
-            table_status = status(table_status, Word.OWNER_TABLE_SHARED)
+            table_status = status(table_status, StatusCode.OWNER_TABLE_SHARED)
         self._entries_left -= (end - address) // layout.size
         run = self._memory.load(address, end - address).run_at(address)
         data = run[1] if run else b""
         if len(data) < end - address:
-            table_status = status(Word.OWNER_TABLE_UNREADABLE)
+            table_status = status(StatusCode.OWNER_TABLE_UNREADABLE)
         return eresource.decode_owner_table(data, layout), table_status
 
     def _owner(self, owner: Owner) -> LockOwner:
@@ -263,7 +265,7 @@ class Resources:
     def _fast_owners(self, address: int) -> _Owners:
         entry, first = self._layout.fast_owner, self._layout.fast_owners
         if entry is None or first is None:
-            return (), status(Word.OWNERS_UNKNOWN)
+            return (), status(StatusCode.OWNERS_UNKNOWN)
         limit = min(eresource.MAX_OWNERS, self._entries_left)
         walk = links.walk(address + first, self._memory.links, limit)
         self._entries_left -= len(walk.nodes)
@@ -271,25 +273,25 @@ class Resources:
         for link in walk.nodes:
             data = self._memory.read(link - entry.links, entry.size)
             if data is not None:
-                thread = entry.thread.of(data)
+                thread = entry.thread.value_in(data)
                 owner_thread = self._threads.owner(thread)
-                kind = words.EXCLUSIVE if entry.exclusive.of(data) else words.SHARED
-                kind = words.WAITING if entry.waiting.of(data) else kind
+                kind = words.EXCLUSIVE if entry.exclusive.value_in(data) else words.SHARED
+                kind = words.WAITING if entry.waiting.value_in(data) else kind
                 owners.append(LockOwner(thread, owner_thread, kind, None, _unless_none(owner_thread)))
         owners.sort(key=lambda owner: owner.kind != words.EXCLUSIVE)
-        broken = Word.OWNER_LIST_BROKEN if self._entries_left else Word.OWNER_LIMIT
+        broken = StatusCode.OWNER_LIST_BROKEN if self._entries_left else StatusCode.OWNER_LIMIT
         return tuple(owners), status(broken if walk.gap or walk.altered else None)
 
 
 def _count_differs(resource: Resource, owners: Tuple[LockOwner, ...]) -> Status:
     """Returns the status of a resource whose owners are not as many as ActiveEntries counts."""
     if not resource.active and owners:
-        return status(Said(Word.CONTRADICTED, members=("ActiveEntries",)))
+        return status(StatusItem(StatusCode.CONTRADICTED, members=("ActiveEntries",)))
     missing = resource.active - len(owners)
     if missing <= 0:
         return NOTHING
-    return status(Said(Word.OWNERS_MISSING, missing) if owners else Word.OWNERS_UNKNOWN)
+    return status(StatusItem(StatusCode.OWNERS_MISSING, missing) if owners else StatusCode.OWNERS_UNKNOWN)
 
 
 def _unless_none(owner: Optional[ThreadOwner]) -> Status:
-    return owner.status if owner is not None else status(Word.NO_THREAD)
+    return owner.status if owner is not None else status(StatusCode.NO_THREAD)

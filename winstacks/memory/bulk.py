@@ -15,7 +15,7 @@ from typing import Callable, Dict, Iterable, Iterator, NamedTuple, Optional, Tup
 from volatility3.framework import exceptions, interfaces
 from volatility3.framework.layers import crash, intel, linear
 
-from . import pages
+from . import pagetables
 from .decode.machine import Machine, UnsupportedMachineError
 from .decode.memo import Memo
 from .decode.pagetable import PAGE_SIZE
@@ -24,9 +24,9 @@ from .decode.ranges import Claims, Extents
 _CHUNK = 0x100000
 
 Mapping = Callable[
-    [interfaces.context.ContextInterface, linear.LinearlyMappedLayer, int, int], Iterator[pages.Piece]
+    [interfaces.context.ContextInterface, linear.LinearlyMappedLayer, int, int], Iterator[pagetables.Piece]
 ]
-"""The type of `pages.mapping`: returns the present pieces of a range of a layer."""
+"""The type of `html.mapping`: returns the present pieces of a range of a layer."""
 
 MAX_COPIES = 256
 """If a range maps one physical page more often than this, only the first mappings count as present, unless
@@ -125,8 +125,8 @@ def read_extents(
     layer_name: str,
     start: int,
     length: int,
-    mapping: Mapping = pages.mapping,
-    tables: Optional[pages.Tables] = None,
+    mapping: Mapping = pagetables.mapping,
+    tables: Optional[pagetables.PageTables] = None,
 ) -> Extents:
     """Reads the present parts of a range of virtual memory, in as few reads as its physical runs allow.
 
@@ -147,7 +147,7 @@ def read_extents(
     first = masked(layer, start)
     length = max(min(length, layer.maximum_address + 1 - first), 0)
     base = machine_of(layer).canonical(first) - first if isinstance(layer, intel.Intel) else 0
-    if 0 < length <= PAGE_SIZE - first % PAGE_SIZE and mapping is pages.mapping:
+    if 0 < length <= PAGE_SIZE - first % PAGE_SIZE and mapping is pagetables.mapping:
         data = _within_a_page(context, layer, first, length, tables)
         if data is not None:
             return Extents(((base + first, data),))
@@ -160,7 +160,7 @@ def _within_a_page(
     layer: interfaces.layers.DataLayerInterface,
     start: int,
     length: int,
-    tables: Optional[pages.Tables] = None,
+    tables: Optional[pagetables.PageTables] = None,
 ) -> Optional[bytes]:
     """Reads a range that crosses no page border, as most structures do; None if it is not in one piece."""
     target = None if tables is None else tables.place(start)
@@ -177,12 +177,12 @@ def _within_a_page(
         return None
 
 
-def of_pieces(context: interfaces.context.ContextInterface, pieces: Iterable[pages.Piece]) -> Extents:
+def of_pieces(context: interfaces.context.ContextInterface, pieces: Iterable[pagetables.Piece]) -> Extents:
     """Reads pieces of a range whose addresses in the layer below are known.
 
     Args:
         context: the context that holds the layers
-        pieces: as `pages.mapping` yields them, in order
+        pieces: as `html.mapping` yields them, in order
     """
     return Extents(_joined(_of_pieces(context, pieces)))
 
@@ -207,7 +207,7 @@ def _runs(
     layer_name: str,
     start: int,
     length: int,
-    mapping: Mapping = pages.mapping,
+    mapping: Mapping = pagetables.mapping,
 ) -> Iterator[Tuple[int, bytes]]:
     """Yields (offset in the layer, bytes) of the readable parts of a range, through all layers below."""
     layer = context.layers[layer_name]
@@ -218,7 +218,7 @@ def _runs(
 
 
 def _of_pieces(
-    context: interfaces.context.ContextInterface, pieces: Iterable[pages.Piece]
+    context: interfaces.context.ContextInterface, pieces: Iterable[pagetables.Piece]
 ) -> Iterator[Tuple[int, bytes]]:
     """Yields (offset, bytes) of the readable parts of pieces."""
     copies = _Copies()

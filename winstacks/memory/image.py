@@ -20,13 +20,13 @@ from typing import Callable, Dict, Iterable, Iterator, NamedTuple, Optional, Pro
 from volatility3.framework import constants, interfaces
 from volatility3.framework.layers import intel
 
-from . import bulk, pages, tables
+from . import bulk, pagetables, tables
 from .decode import text
 from .decode.machine import Machine
-from .decode.memory import WINDOW, Memory, Range, Reader, Windows
+from .decode.memory import WINDOW, Memory, Range, Reader, ReadWindows
 from .decode.pagetable import PAGE_SIZE
-from .decode.status import NOTHING, Status, says
-from .decode.statuswords import Word
+from .decode.status import NOTHING, Status, has_status
+from .decode.statuscodes import StatusCode
 from .decode.structure import Field, MissingMemberError, Structure, Structures
 
 vollog = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ class AddressSpace(NamedTuple):
     @property
     def known_name(self) -> Optional[str]:
         """The name of the process, None if it is not in the image."""
-        unreadable = not self.process and says(self.remark, Word.PROCESS_UNREADABLE)
+        unreadable = not self.process and has_status(self.remark, StatusCode.PROCESS_UNREADABLE)
         return None if unreadable else self.process
 
     @property
@@ -194,7 +194,7 @@ class Image:
             layer_name=str(layer.name),
             kernel=True,
         )
-        self._windows: Dict[str, Windows] = {}
+        self._windows: Dict[str, ReadWindows] = {}
         self._page_tables: Dict[Tuple[str, int, int], bytes] = {}
         self._memories: Dict[Tuple[str, int], Memory] = {}
         self._services: Dict[object, object] = {}
@@ -366,16 +366,16 @@ class Image:
             layer = self.context.layers[layer_name]
             page_tables = self.page_tables(layer) if isinstance(layer, intel.Intel) else None
             read = functools.partial(bulk.read_extents, self.context, layer_name, tables=page_tables)
-            windows = Windows(read, PAGE_SIZE)
+            windows = ReadWindows(read, PAGE_SIZE)
         self._windows[layer_name] = windows
         key = (layer_name, pointer_size)
         if key not in self._memories:
             self._memories[key] = Memory(windows, pointer_size)
         return self._memories[key]
 
-    def page_tables(self, layer: intel.Intel) -> pages.Tables:
+    def page_tables(self, layer: intel.Intel) -> pagetables.PageTables:
         """Returns the page tables of a layer; those that were read for any layer are not read again."""
-        return pages.Tables(self.context, layer, self._page_tables)
+        return pagetables.PageTables(self.context, layer, self._page_tables)
 
     def memory_within(self, space: AddressSpace, ranges: Tuple[Range, ...]) -> Memory:
         """Returns the memory of an address space limited to some ranges, read in large pieces.
@@ -386,7 +386,7 @@ class Image:
             space: an address space that has page tables (its `layer_name` is not empty)
             ranges: (start, end) of the readable ranges, canonical
         """
-        return Memory(Windows(self.reader(space.layer_name), WINDOW), space.pointer_size, ranges)
+        return Memory(ReadWindows(self.reader(space.layer_name), WINDOW), space.pointer_size, ranges)
 
     def service(self, make: Callable[[Image], Service]) -> Service:
         """Returns `make(image)`, such as `image.service(regions)`: made at the first call and kept.
@@ -447,4 +447,6 @@ def _process_types(image: Image, machine: Machine) -> Tuple[Structures, ...]:
 def _process_type(image: Image, number: int, name: str) -> Optional[Structure]:
     """Returns a structure of user mode: from the kernel's table, which has nearly all, or from one of
     ours."""
-    return image.types.find(name) or image.our_generations("process", image.machine)[number].find(name)
+    return image.types.first_structure(name) or image.our_generations("process", image.machine)[
+        number
+    ].first_structure(name)

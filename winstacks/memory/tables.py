@@ -160,13 +160,13 @@ def load(context: interfaces.context.ContextInterface, config_path: str, name: s
         context,
         interfaces.configuration.path_join(config_path, table_name),
         table_name,
-        isf_url=find(name),
+        isf_url=find_table(name),
     )
     context.symbol_space.append(table)
     return table_name
 
 
-def find(name: str) -> str:
+def find_table(name: str) -> str:
     """Returns the URL of one of our tables.
 
     Raises:

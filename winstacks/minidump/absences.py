@@ -29,7 +29,7 @@ class UnknownMembers:
             key = stream, member
             self._counts[key] = self._counts.get(key, 0) + 1
 
-    def of(self, stream: str) -> Iterator[Tuple[str, int]]:
+    def names_of(self, stream: str) -> Iterator[Tuple[str, int]]:
         """Yields each unknown member of a stream, and the number of structures in which it is unknown."""
         for (name, member), count in self._counts.items():
             if name == stream:

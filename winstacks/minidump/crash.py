@@ -11,14 +11,14 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Collection, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
-from ..flat.decode.bugchecks import context_parameter
 from ..memory.decode import text
-from ..memory.decode.status import NOTHING, Said, Status, status
-from ..memory.decode.statuswords import Word
+from ..memory.decode.status import NOTHING, Status, StatusItem, status
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image
 from ..process.processlist import ListedProcess
 from ..process.processors import Processor
 from ..process.thread import SavedContext, Thread, user_thread
+from ..stacklist.decode.bugchecks import context_parameter
 from ..traps.decode.context import decode_any
 from ..traps.state import context_forms
 from .decode.crashed import crashed_thread
@@ -75,7 +75,7 @@ class CrashedProcess:
     def space(self) -> AddressSpace:
         """The process in which the thread ran."""
         crashed = self._crashed
-        pid = crashed.get("process_id")
+        pid = crashed.member("process_id")
         known = {"UniqueProcessId": pid, "ImageFileName": crashed.process}
         lost = [name for name, value in known.items() if not value]
         return AddressSpace(
@@ -84,7 +84,7 @@ class CrashedProcess:
             machine=self._image.machine,
             layer_name=str(self._image.layer.name),
             eprocess=crashed.eprocess or 0,
-            remark=status(Said(Word.NOT_IN_THE_DUMP, None, tuple(lost)) if lost else None),
+            remark=status(StatusItem(StatusCode.NOT_IN_THE_DUMP, None, tuple(lost)) if lost else None),
         )
 
     # The interface of `threads`.
@@ -121,27 +121,31 @@ class CrashedProcess:
         usable = part.offset and size and machine.is_canonical(limit) and limit >= machine.kernel_start
         end = limit + size
         if not usable or end > machine.canonical((1 << 8 * machine.pointer_size) - 1):
-            return StackRange(0, 0, status(part.status, Said(Word.NOT_IN_THE_DUMP, None, ("CallStack",))))
+            return StackRange(
+                0, 0, status(part.status, StatusItem(StatusCode.NOT_IN_THE_DUMP, None, ("CallStack",)))
+            )
         return StackRange(limit, end, part.status)
 
     @cached_property
     def _thread(self) -> Thread:
         crashed, stack = self._crashed, self.stack
         known = stack.base > stack.limit
-        initial = crashed.get("initial_stack")
+        initial = crashed.member("initial_stack")
         if known and not (initial is not None and stack.limit < initial <= stack.base):
             initial = stack.base
-        kernel_stack = crashed.get("kernel_stack")
+        kernel_stack = crashed.member("kernel_stack")
         thread = user_thread(
             self.space,
-            crashed.get("tid"),
-            crashed.get("teb"),
+            crashed.member("tid"),
+            crashed.member("teb"),
             tuple(self._contexts()),
-            create_time=crashed.get("create_time"),
+            create_time=crashed.member("create_time"),
             status=status(
                 self.space.remark,
                 stack.status,
-                Said(Word.BUG_CHECK, None, (f"{self._code:#x}",)) if self._code is not None else None,
+                StatusItem(StatusCode.BUG_CHECK, None, (f"{self._code:#x}",))
+                if self._code is not None
+                else None,
             ),
         )
         return thread._replace(
@@ -150,11 +154,11 @@ class CrashedProcess:
             stack_limit=stack.limit if known else None,
             initial_stack=initial if known else None,
             kernel_stack=(kernel_stack or stack.limit) if known else None,
-            trap_frame=crashed.get("trap_frame"),
-            state=crashed.get("state"),
+            trap_frame=crashed.member("trap_frame"),
+            state=crashed.member("state"),
             processor=crashed.processor or 0,
-            start_address=crashed.get("start_address"),
-            win32_start_address=crashed.get("win32_start_address"),
+            start_address=crashed.member("start_address"),
+            win32_start_address=crashed.member("win32_start_address"),
         )
 
     @property

@@ -7,11 +7,11 @@ from __future__ import annotations
 from typing import Iterable
 
 from ..columns.words import ALL, PROCESS_DUMP, PRODUCTS, SOME, TRUNCATED
-from ..flat.machine import Clock, ComputerName, Input, Kernel
-from ..memory.decode.status import NOTHING, says
-from ..memory.decode.statuswords import Word
+from ..memory.decode.status import NOTHING, has_status
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.text import printable
 from ..memory.image import AddressSpace
+from ..stacklist.machine import Clock, ComputerName, Input, Kernel
 from .decode.dumpfile import Minidump
 from .decode.memory import memory_ranges
 from .decode.system import SystemInfo, misc_info
@@ -60,6 +60,6 @@ class DumpFacts:
     def input(self) -> Input:
         """Returns the kind of input, a dump, and whether it has full memory and is complete."""
         _, faults = memory_ranges(self._dump)
-        if says(faults, Word.BEYOND_THE_FILE):
+        if has_status(faults, StatusCode.BEYOND_THE_FILE):
             return Input(PROCESS_DUMP, TRUNCATED)
         return Input(PROCESS_DUMP, ALL if self._dump.flags & _WITH_FULL_MEMORY else SOME)

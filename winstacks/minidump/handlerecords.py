@@ -37,7 +37,7 @@ def handle_records(image: Image, space: AddressSpace) -> HandleRecords:
         MissingMemberError: the kernel's symbols do not describe handle tables
     """
     tables, objects = image.service(HandleTables), image.service(Objects)
-    table = tables.of(space.eprocess)
+    table = tables.table_of(space.eprocess)
     if table is None:
         return HandleRecords([], False, ())
     whole = True

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Dict, Iterator, List
 
-from ..handles.rings import HandleEvent, hole
+from ..handles.rings import HandleEvent, gap_event
 from ..memory.decode.status import status
 from ..memory.image import AddressSpace, Image
 from ..process.objectheaders import ObjectInfo
@@ -53,7 +53,7 @@ class DumpHandles:
         operations, faults = handle_operation_list(self._dump)
         handles, handle_faults = handle_data(self._dump)
         if faults or handle_faults:
-            yield hole(space, faults, handle_faults)
+            yield gap_event(space, faults, handle_faults)
         opened = {handle.Handle: handle for handle in handles}
         closed = {
             operation.Handle for operation in operations if _EVENTS.get(operation.OperationType) == "close"

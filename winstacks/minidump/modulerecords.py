@@ -103,7 +103,7 @@ class ModuleRecords:
         return ModuleRecord(written, tuple(name for name, value in known.items() if value is None))
 
     def _reader(self, half: AddressSpace, base: int, size: int) -> ImageReader:
-        view = self._sections.of(vad_at(self.regions, base))
+        view = self._sections.section_of(vad_at(self.regions, base))
         return ImageReader(self._image, half.layer_name, base, size, view)
 
     def _file_at(self, base: int) -> str:
@@ -119,14 +119,14 @@ class ModuleRecords:
         """
         remembered = RememberedModules(self._image)
         found: Dict[Tuple[int, int, int, int, str], MinidumpUnloadedModule] = {}
-        process = self._symbolizer.names(self._halves[0]).process
+        process = self._symbolizer.for_space(self._halves[0]).process
         ntdlls = {} if process is None else process.ntdlls
         for half in self._halves:
             ntdll = ntdlls.get(half.machine)
-            known = None if ntdll is None else self._symbolizer.names(half).module_at(ntdll.base)
-            if known is None or known.open is None:
+            known = None if ntdll is None else self._symbolizer.for_space(half).module_at(ntdll.base)
+            if known is None or known.open_reader is None:
                 continue
-            for event in remembered.events(known.open(), half.machine, known.image, self._end):
+            for event in remembered.events(known.open_reader(), half.machine, known.image, self._end):
                 row = event.base, event.size, 0, event.timestamp, text.printable(event.name)
                 found[row] = MinidumpUnloadedModule._make(row)
         return list(found.values())[:MAX_MODULES]

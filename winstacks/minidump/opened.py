@@ -12,7 +12,6 @@ from typing import Callable, List, Tuple
 
 from volatility3.framework import exceptions, interfaces
 
-from ..flat.machine import MachineFacts, machine_facts
 from ..handles.lister import HandleEvents, handle_events
 from ..memory.decode.machine import Machine, UnsupportedMachineError
 from ..memory.decode.status import Status
@@ -26,6 +25,7 @@ from ..process.spaces import Spaces, spaces
 from ..process.thread import ThreadLists
 from ..process.threads import threads
 from ..process.vads import regions
+from ..stacklist.machine import MachineFacts, machine_facts
 from ..tracedb.finder import Databases
 from .decode.dumpfile import Minidump, NotAMinidumpError
 from .decode.memory import MemoryRange, memory_ranges, with_ranges

@@ -13,16 +13,16 @@ from typing import Collection, Dict, Iterator, List, Optional, Tuple
 
 from ..memory.decode import text
 from ..memory.decode.machine import Machine
-from ..memory.decode.status import NOTHING, Said, Status, status
+from ..memory.decode.status import NOTHING, Status, StatusItem, status
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.statustext import parsed
-from ..memory.decode.statuswords import Word
 from ..memory.decode.structure import Structures
 from ..memory.image import AddressSpace, Image
 from ..names.loaderlists import LoaderLists
 from ..process.processlist import ListedProcess
 from ..process.thread import SavedContext, Thread, user_thread
 from ..process.usertypes import with_teb
-from ..traps.decode.context import ContextForm, decode_any
+from ..traps.decode.context import ContextLayout, decode_any
 from ..traps.decode.frame import CS_USER_32
 from ..traps.state import context_forms, narrow_context
 from .decode.dumpfile import Minidump
@@ -119,8 +119,8 @@ class DumpProcess:
         return space._replace(
             process=name,
             remark=status(
-                Said(Word.CONTRADICTED, None, tuple(lost)) if lost else None,
-                None if space.peb else Word.PEB_NOT_IN_THE_DUMP,
+                StatusItem(StatusCode.CONTRADICTED, None, tuple(lost)) if lost else None,
+                None if space.peb else StatusCode.PEB_NOT_IN_THE_DUMP,
             ),
         )
 
@@ -144,7 +144,7 @@ class DumpProcess:
             machine=Machine.I386,
             wow64=True,
             peb=peb if there and peb is not None else 0,
-            remark=status(native.remark, None if there else Word.PEB_NOT_IN_THE_DUMP),
+            remark=status(native.remark, None if there else StatusCode.PEB_NOT_IN_THE_DUMP),
         )
 
     def _peb32(self) -> Optional[int]:
@@ -167,7 +167,7 @@ class DumpProcess:
         return with_teb(self._image, self._image.kernel._replace(machine=machine), teb)
 
     @cached_property
-    def _forms(self) -> Tuple[ContextForm, ...]:
+    def _forms(self) -> Tuple[ContextLayout, ...]:
         return context_forms(self._image, self._image.machine)
 
     def _in_32_bit_code(self, thread: MinidumpThread) -> bool:
@@ -226,7 +226,7 @@ class DumpProcess:
             return
         incomplete = self._states is not None and self._states.flags & INCOMPLETE_THREADS
         if (self._said or incomplete) and not tids:
-            faults = status(self._said, Word.THREAD_LIST_DAMAGED)
+            faults = status(self._said, StatusCode.THREAD_LIST_DAMAGED)
             yield user_thread(self.native, None, None, wow64=self.wow64, status=faults)
         for thread in self._threads:
             if not tids or thread.ThreadId in tids:
@@ -256,9 +256,9 @@ class DumpProcess:
             (start, start + size) if size else None,
             info.CreateTime if info is not None and info.CreateTime else None,
             status(
-                Said(Word.EXCEPTION, None, (code,)) if code is not None else None,
-                Word.TERMINATED if flags & EXITED_THREAD else None,
-                Word.NOT_A_CONTEXT if flags & INVALID_CONTEXT and state is None else None,
+                StatusItem(StatusCode.EXCEPTION, None, (code,)) if code is not None else None,
+                StatusCode.TERMINATED if flags & EXITED_THREAD else None,
+                StatusCode.NOT_A_CONTEXT if flags & INVALID_CONTEXT and state is None else None,
                 faults,
             ),
         )
@@ -284,7 +284,7 @@ class DumpProcess:
         address = narrow_context(self._image, memory, slots) if teb else None
         if not address:
             return [] if state is None else [_told(SavedContext(Machine.I386, b""), state)]
-        form = decode_any(context_forms(self._image, Machine.I386), partial(memory.read, address)).form
+        form = decode_any(context_forms(self._image, Machine.I386), partial(memory.read, address)).layout
         data = bytes(memory.read(address, form.size) or b"")
         return [_told(SavedContext(Machine.I386, data, address), state)]
 
@@ -295,8 +295,8 @@ def _told(saved: SavedContext, state: Optional[ThreadState]) -> SavedContext:
         return saved
     told = NOTHING if state.Status is None else parsed(state.Status)
     if told is None:
-        told = status(Said(Word.HEADER, None, ("Status",)))
-    return saved._replace(unknown=state.unknown, unsure=state.unsure, told=told)
+        told = status(StatusItem(StatusCode.HEADER, None, ("Status",)))
+    return saved._replace(unknown=state.unknown, unsure=state.unsure, status=told)
 
 
 def _program(paths: List[str]) -> str:

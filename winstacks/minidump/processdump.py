@@ -14,8 +14,8 @@ from __future__ import annotations
 from typing import Iterator, List, NamedTuple, Optional, Tuple
 
 from ..memory.decode.machine import Machine
-from ..memory.decode.status import NOTHING, Said, Status, status
-from ..memory.decode.statuswords import Word
+from ..memory.decode.status import NOTHING, Status, StatusItem, status
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import MissingMemberError
 from ..memory.image import Image
 from ..names.symbolizer import Symbolizer
@@ -146,7 +146,7 @@ class ProcessDump:
     @property
     def status(self) -> Status:
         """Faults of the dump as a whole."""
-        unread = Said(Word.BYTES_ARE_ZERO, self.memory.unread) if self.memory.unread else None
+        unread = StatusItem(StatusCode.BYTES_ARE_ZERO, self.memory.unread) if self.memory.unread else None
         return status(self._native.remark, *(stream.status for stream in self.streams), unread)
 
     def _made(self, name: str, entries: int, faults: Status = NOTHING) -> None:
@@ -193,7 +193,7 @@ class ProcessDump:
         for record in modules:
             self.lost.add("ModuleListStream", record.lost)
         streams.module_list(self._draft, [record.module for record in modules])
-        incomplete = None if self._modules.lists_whole else Word.NO_LOADER_LIST
+        incomplete = None if self._modules.lists_whole else StatusCode.NO_LOADER_LIST
         self._made("ModuleListStream", len(modules), status(incomplete))
         unloaded = self._modules.unloaded()
         streams.unloaded_module_list(self._draft, unloaded)
@@ -208,7 +208,9 @@ class ProcessDump:
         streams.handle_data(self._draft, known.handles)
         self.lost.add("HandleDataStream", known.lost)
         self._made(
-            "HandleDataStream", len(known.handles), status(None if known.whole else Word.PARTLY_UNREADABLE)
+            "HandleDataStream",
+            len(known.handles),
+            status(None if known.whole else StatusCode.PARTLY_UNREADABLE),
         )
 
     def _put_regions(self) -> None:
@@ -217,8 +219,8 @@ class ProcessDump:
             "MemoryInfoListStream",
             count,
             status(
-                None if self._modules.regions_whole else Word.VADS_INCOMPLETE,
-                Word.LIMIT if self._regions.cut else None,
+                None if self._modules.regions_whole else StatusCode.VADS_INCOMPLETE,
+                StatusCode.LIMIT if self._regions.cut else None,
             ),
         )
 
@@ -248,7 +250,7 @@ class ProcessDump:
         return place
 
     def _memory_status(self) -> Status:
-        return status(Word.LIMIT if self.memory.cut else None)
+        return status(StatusCode.LIMIT if self.memory.cut else None)
 
     def _absences(self) -> Iterator[str]:
         """Yields the lines of CommentStreamA."""

@@ -17,7 +17,7 @@ from typing import Dict, Iterator, Sequence, Tuple
 from volatility3.framework import exceptions
 from volatility3.framework.layers import intel
 
-from ..memory import bulk, pages
+from ..memory import bulk, pagetables
 from ..memory.decode.pagetable import PAGE_SIZE
 from ..memory.image import AddressSpace, Image
 from ..process.regions import Region
@@ -69,8 +69,8 @@ class ResidentMemory:
         if not isinstance(self._layer, intel.Intel):
             return found
         context, layer, total = self._image.context, self._layer, 0
-        for low, high in pages.Tables(context, layer).leaves(0, self._end):
-            for start, size, _, _ in pages.mapping(context, layer, low, high - low):
+        for low, high in pagetables.PageTables(context, layer).leaves(0, self._end):
+            for start, size, _, _ in pagetables.mapping(context, layer, low, high - low):
                 total += size
                 adjacent = bool(found) and found[-1] == start
                 if total > self._most or (len(found) >= 2 * MAX_RANGES and not adjacent):
@@ -86,7 +86,7 @@ class ResidentMemory:
         if not isinstance(layer, intel.Intel):
             return
         for region in regions:
-            view = sections.of(region)
+            view = sections.section_of(region)
             high = min(region.end, end)
             if view is None or region.start >= high:
                 continue

@@ -17,7 +17,6 @@ from typing import Callable, List, Optional, Tuple
 
 from volatility3.framework import exceptions, interfaces
 
-from ..flat.machine import MachineFacts, machine_facts
 from ..handles.lister import HandleEvents, handle_events
 from ..memory import tables
 from ..memory.decode.machine import Machine
@@ -32,6 +31,7 @@ from ..process.spaces import Spaces, spaces
 from ..process.thread import ThreadLists
 from ..process.threads import threads
 from ..process.vads import regions
+from ..stacklist.machine import MachineFacts, machine_facts
 from ..tracedb.finder import Databases
 from .crash import CrashedProcess
 from .decode.crashed import crashed_thread, structure_memory
@@ -150,7 +150,7 @@ def image_of(
     known: object = process
     image.provide(ProcessList, known)
     image.provide(handle_events, handles)
-    image.provide(processors.of, process.processors())
+    image.provide(processors.processors_of, process.processors())
     return image
 
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 from typing import Iterable, Iterator, List, Optional, Tuple
 
 from ..columns.words import PRODUCTS, SMALL_DUMP, SOME, SYSTEM_UP_TIME, TRUNCATED
-from ..flat.machine import Clock, ComputerName, Input, Kernel
 from ..handles.rings import HandleEvent
-from ..memory.decode.status import NOTHING, Said, says, status
-from ..memory.decode.statuswords import Word
+from ..memory.decode.status import NOTHING, StatusItem, has_status, status
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.text import is_time, printable
 from ..memory.image import AddressSpace, Image
 from ..process.regions import Region
+from ..stacklist.machine import Clock, ComputerName, Input, Kernel
 from .decode.triage import TriageDump, memory_ranges
 
 _BUILD_MASK = 0xFFFF
@@ -43,7 +43,7 @@ class SmallDumpFacts:
             for name, value, usable in (("SystemTime", now, crashed), ("SystemUpTime", up, counted))
             if value and usable is None
         )
-        faults = status(Said(Word.CONTRADICTED, None, wrong) if wrong else None)
+        faults = status(StatusItem(StatusCode.CONTRADICTED, None, wrong) if wrong else None)
         return Clock(crashed, counted, SYSTEM_UP_TIME if counted else "", counted, None, faults)
 
     def kernel(self) -> Kernel:
@@ -74,7 +74,7 @@ class SmallDumpFacts:
     def input(self) -> Input:
         """Returns the kind of input, a small dump, whether it is complete, and the bug check."""
         _, faults = memory_ranges(self._dump)
-        cut = says(status(self._dump.status, faults), Word.BEYOND_THE_FILE)
+        cut = has_status(status(self._dump.status, faults), StatusCode.BEYOND_THE_FILE)
         header = self._dump.header
         return Input(SMALL_DUMP, TRUNCATED if cut else SOME, header.BugCheckCode, header.BugCheckParameters)
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import List, NamedTuple, Optional, Tuple
 
-from ..flat.machine import machine_facts
 from ..memory.decode.machine import Machine
 from ..memory.decode.structure import Structure
 from ..memory.image import AddressSpace, Image
 from ..process import processors
 from ..process.usertypes import user_types
+from ..stacklist.machine import machine_facts
 from .encode.streams import WrittenMisc, WrittenSystem
 
 _ARCHITECTURES = {Machine.AMD64: 9, Machine.I386: 0}
@@ -64,8 +64,8 @@ def system_records(image: Image, space: AddressSpace, machine: Machine) -> Syste
     facts = image.service(machine_facts)
     lost: List[str] = []
     lost_of_process: List[str] = []
-    shared = image.types.find("_KUSER_SHARED_DATA")
-    kprcbs = [cpu.kprcb for cpu in image.service(processors.of)]
+    shared = image.types.first_structure("_KUSER_SHARED_DATA")
+    kprcbs = [cpu.kprcb for cpu in image.service(processors.processors_of)]
 
     def known(name: str, value: Optional[int]) -> int:
         if value is None:
@@ -76,7 +76,7 @@ def system_records(image: Image, space: AddressSpace, machine: Machine) -> Syste
         return _member(image, shared, image.machine.shared_data, name)
 
     def processor(name: str) -> Optional[int]:
-        return _member(image, image.types.find("_KPRCB"), kprcbs[0] if kprcbs else 0, name)
+        return _member(image, image.types.first_structure("_KPRCB"), kprcbs[0] if kprcbs else 0, name)
 
     kernel, clock = facts.kernel(), facts.clock()
     csd = _service_pack(image, space)
@@ -103,7 +103,7 @@ def system_records(image: Image, space: AddressSpace, machine: Machine) -> Syste
 
 def _member(image: Image, structure: Optional[Structure], address: int, *names: str) -> Optional[int]:
     """Returns a member of a structure of the kernel, None if there is none or it cannot be read."""
-    field = None if structure is None or not address else structure.find(*names)
+    field = None if structure is None or not address else structure.first_member(*names)
     return None if field is None else image.memory(image.kernel).member(address, field)
 
 
@@ -111,13 +111,13 @@ def _cpu(image: Image, machine: Machine, shared: Optional[Structure], kprcb: int
     """Returns CPU_INFORMATION: the vendor of a 32-bit CPU, else the bits of ProcessorFeatures."""
     kernel = image.memory(image.kernel)
     if machine is Machine.I386:
-        structure = image.types.find("_KPRCB")
-        vendor = None if structure is None else structure.find("VendorString")
+        structure = image.types.first_structure("_KPRCB")
+        vendor = None if structure is None else structure.first_member("VendorString")
         found = kernel.read(kprcb + vendor.offset, _VENDOR) if vendor is not None and kprcb else None
         lost += ["VersionInformation", "FeatureInformation", "AMDExtendedCpuFeatures"]
         lost += [] if found is not None else ["VendorId"]
         return bytes(found or b"")
-    features = None if shared is None else shared.find("ProcessorFeatures")
+    features = None if shared is None else shared.first_member("ProcessorFeatures")
     data = kernel.read(image.machine.shared_data + features.offset, _FEATURES) if features else None
     if data is None:
         lost.append("ProcessorFeatures")
@@ -127,14 +127,14 @@ def _cpu(image: Image, machine: Machine, shared: Optional[Structure], kprcb: int
 
 def _service_pack(image: Image, space: AddressSpace) -> Optional[str]:
     """Returns CSDVersion of the PEB, empty without a service pack; None if it cannot be read."""
-    member = user_types(image, space)["_PEB"].find("CSDVersion.Length", "CSDVersion")
+    member = user_types(image, space)["_PEB"].first_member("CSDVersion.Length", "CSDVersion")
     memory = image.memory(space)
     data = memory.read(space.peb + member.offset, 2 * memory.pointer_size) if member and space.peb else None
     return None if data is None else memory.unicode_string(data, _MAX_CSD)
 
 
 def _misc(image: Image, space: AddressSpace, bias: Optional[int], lab: str, lost: List[str]) -> WrittenMisc:
-    process = image.types.find("_EPROCESS")
+    process = image.types.first_structure("_EPROCESS")
     tick = image.symbol("KeMaximumIncrement")
     length = None if tick is None else image.memory(image.kernel).number(tick, 4)
 

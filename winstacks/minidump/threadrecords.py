@@ -98,7 +98,7 @@ class ThreadRecords:
         self._forms = {machine: context_forms(image, machine) for machine in Machine}
         self._kernel = image.memory(image.kernel)
         self._fields = {
-            name: {member: image.types[name].find(*paths) for member, paths in members.items()}
+            name: {member: image.types[name].first_member(*paths) for member, paths in members.items()}
             for name, members in (("_ETHREAD", _THREAD), ("_EPROCESS", _PROCESS))
         }
         tick = image.symbol("KeMaximumIncrement")
@@ -228,7 +228,7 @@ class ThreadRecords:
         if entry is not None and entry.origin == WOW64 and entry.registers:
             # Windows wrote this CONTEXT, with registers that no trap frame has.
             read = partial(self._image.memory(entry.space).read, entry.address)
-            whole = read(decode_any(forms, read).form.size)
+            whole = read(decode_any(forms, read).layout.size)
             if whole is not None:
                 return bytes(whole), ()
         return forms[0].encode(registers)

@@ -51,7 +51,7 @@ class Candidate:
         self.wrong = wrong
         self._known: Tuple[int, ...] = ()
 
-    def open(self) -> int:
+    def open_file(self) -> int:
         """Checks the file, and returns its size in bytes.
 
         Raises:

@@ -13,12 +13,12 @@ from __future__ import annotations
 import weakref
 from typing import Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
 
-from ..memory import bulk, pages
-from ..memory.decode.memory import Memory, Windows
+from ..memory import bulk, pagetables
+from ..memory.decode.memory import Memory, ReadWindows
 from ..memory.decode.pagetable import PAGE_SIZE
 from ..memory.decode.ranges import Extents
-from ..memory.decode.status import NOTHING, Said, Status, status
-from ..memory.decode.statuswords import Word
+from ..memory.decode.status import NOTHING, Status, StatusItem, status
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import Image
 from ..process.sections import SectionView
 from .decode.peimage import PeImage
@@ -32,9 +32,9 @@ _PAGES_KEPT = 1 << 10
 
 _DIFFERS = {
     None: "headers",
-    Word.EXPORTS_DIFFER_FROM_THE_SECTION: "exports",
-    Word.FUNCTION_TABLE_DIFFERS_FROM_THE_SECTION: "function table",
-    Word.UNWIND_DATA_DIFFERS_FROM_THE_SECTION: "unwind data",
+    StatusCode.EXPORTS_DIFFER_FROM_THE_SECTION: "exports",
+    StatusCode.FUNCTION_TABLE_DIFFERS_FROM_THE_SECTION: "function table",
+    StatusCode.UNWIND_DATA_DIFFERS_FROM_THE_SECTION: "unwind data",
 }
 """The parts of an image, as `differs from the file` names them, by the word for a difference from the
 section."""
@@ -74,7 +74,7 @@ class ImageReader:
         # A bound method would refer to the reader, and the reader would stay alive until Python's collector
         # runs.
         me = weakref.proxy(self)
-        windows = Windows(lambda rva, length: me.load(rva, length), WINDOW)
+        windows = ReadWindows(lambda rva, length: me.load(rva, length), WINDOW)
         self._memory = Memory(windows, image.pointer_size, [(0, size)])
 
     @property
@@ -140,7 +140,7 @@ class ImageReader:
         elif not self.layer_name:
             extents = Extents(())
         else:
-            mapping = pages.mapping if self._view is None else self._view.mapping
+            mapping = pagetables.mapping if self._view is None else self._view.mapping
             extents = bulk.read_extents(self._image.context, self.layer_name, base + rva, length, mapping)
         return Extents((start - base, data) for start, data in extents.runs)
 
@@ -185,7 +185,7 @@ class ImageReader:
         return bytes(content) if content is not None and view.constant(self.base + rva, length) else None
 
 
-def _in_pages(pieces: Iterable[pages.Piece]) -> Iterator[Tuple[int, int, int]]:
+def _in_pages(pieces: Iterable[pagetables.Piece]) -> Iterator[Tuple[int, int, int]]:
     """Yields (address, size, physical address) of pieces, cut at page borders."""
     for start, size, place, _ in pieces:
         low, end = start, start + size
@@ -204,13 +204,13 @@ class ImageParts:
 
     def __init__(self, reader: ImageReader) -> None:
         self._reader = reader
-        self._ranges: Dict[Tuple[int, int], Optional[Word]] = {}
+        self._ranges: Dict[Tuple[int, int], Optional[StatusCode]] = {}
         self._records: Sequence[int] = ()
         self._length: Callable[[int], int] = _no_record
-        self._record_word: Optional[Word] = None
+        self._record_word: Optional[StatusCode] = None
         self._runs: Optional[List[Tuple[int, int]]] = None
 
-    def load(self, part: Optional[Word], rva: int, length: int) -> Extents:
+    def load(self, part: Optional[StatusCode], rva: int, length: int) -> Extents:
         """Returns the present parts of a range, by RVA.
 
         Args:
@@ -226,7 +226,7 @@ class ImageParts:
         self._ranges.setdefault((rva, length), None)
         return self._reader.read(rva, length)
 
-    def add_records(self, part: Word, rvas: Sequence[int], length: Callable[[int], int]) -> None:
+    def add_records(self, part: StatusCode, rvas: Sequence[int], length: Callable[[int], int]) -> None:
         """Adds records that are read later, one by one.
 
         Args:
@@ -281,8 +281,10 @@ class ImageParts:
                 changed_parts.add(_DIFFERS[self._record_word])
                 break
         return status(
-            Word.FROM_FILE if added else None,
-            Said(Word.DIFFERS_FROM_FILE, None, tuple(sorted(changed_parts))) if changed_parts else None,
+            StatusCode.FROM_FILE if added else None,
+            StatusItem(StatusCode.DIFFERS_FROM_FILE, None, tuple(sorted(changed_parts)))
+            if changed_parts
+            else None,
         )
 
     def _page_runs(self) -> Iterator[Tuple[int, int]]:
@@ -303,7 +305,7 @@ class ImageParts:
         if start < end:
             yield start * PAGE_SIZE, end * PAGE_SIZE
 
-    def _touched(self, changed: Set[int]) -> Iterator[Tuple[int, int, Optional[Word]]]:
+    def _touched(self, changed: Set[int]) -> Iterator[Tuple[int, int, Optional[StatusCode]]]:
         """Yields (RVA, length, word) of the parts with bytes on changed pages."""
         for (rva, length), word in self._ranges.items():
             if any(page in changed for page in range(rva - rva % PAGE_SIZE, rva + length, PAGE_SIZE)):

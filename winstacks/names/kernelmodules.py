@@ -11,8 +11,8 @@ from volatility3.framework import exceptions
 from ..memory import bulk
 from ..memory.decode import text
 from ..memory.decode.pagetable import PAGE_SIZE
-from ..memory.decode.status import NOTHING, Said, Status, status
-from ..memory.decode.statuswords import Word
+from ..memory.decode.status import NOTHING, Status, StatusItem, status
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import KERNEL_PROCESS, Image
 from ..process.spaces import AddressSpaces
 from .decode.pe import MAX_IMAGE, HeaderError, read_headers
@@ -57,7 +57,7 @@ def mark_overlaps(modules: Iterable[Module]) -> List[Module]:
 
 
 def _marked(module: Module) -> Module:
-    return module._replace(status=status(module.status, Word.OVERLAPS_ANOTHER_MODULE))
+    return module._replace(status=status(module.status, StatusCode.OVERLAPS_ANOTHER_MODULE))
 
 
 class KernelModules:
@@ -92,10 +92,10 @@ class KernelModules:
             name = KERNEL_PROCESS if entry.base == kernel else text.module_name(entry.name)
             file = text.file_name(entry.name)
             base, size, faults = self._checked(entry, bases)
-            unlinked = None if entry.orders else Word.PARTLY_UNLINKED
+            unlinked = None if entry.orders else StatusCode.PARTLY_UNLINKED
             modules.append(Module(base, size, name, file, status(unlinked, faults)))
         if all(module.base != kernel for module in modules):
-            faults = status(Word.NOT_IN_THE_MODULE_LIST)
+            faults = status(StatusCode.NOT_IN_THE_MODULE_LIST)
             modules.insert(0, Module(kernel, self._kernel_size(), KERNEL_PROCESS, KERNEL_PROCESS, faults))
         return mark_overlaps(modules), whole
 
@@ -116,13 +116,13 @@ class KernelModules:
         if not strays and (header_size is None or _pages(header_size) == _pages(size)):
             return base, size, NOTHING
         if header_size and base <= (point or base) < base + header_size:
-            return base, header_size, status(Said(Word.CONTRADICTED, members=("SizeOfImage",)))
+            return base, header_size, status(StatusItem(StatusCode.CONTRADICTED, members=("SizeOfImage",)))
         if strays:
             last = point // PAGE_SIZE * PAGE_SIZE
             for candidate in range(last, last - size, -PAGE_SIZE):
                 if candidate not in taken and _pages(self._size_at(candidate) or 0) == _pages(size):
-                    return candidate, size, status(Said(Word.CONTRADICTED, members=("DllBase",)))
-        return base, size, status(Word.HEADERS_CONTRADICT_THE_LIST)
+                    return candidate, size, status(StatusItem(StatusCode.CONTRADICTED, members=("DllBase",)))
+        return base, size, status(StatusCode.HEADERS_CONTRADICT_THE_LIST)
 
     def _size_at(self, base: int) -> Optional[int]:
         """Returns SizeOfImage of the image at an address: 0 if no image is there, None if unreadable."""
@@ -133,7 +133,7 @@ class KernelModules:
             # This reads mostly one page: an `ImageReader` would read four of each module.
             return read_headers(lambda rva, length: memory.read(base + rva, length)).size
         except HeaderError as error:
-            return None if error.word is Word.HEADERS_UNREADABLE else 0
+            return None if error.word is StatusCode.HEADERS_UNREADABLE else 0
 
     def layer_of(self, module: Module) -> str:
         """Returns the layer through which a module's headers can be read (the kernel's if none can)."""

@@ -79,7 +79,7 @@ class LoaderLists:
 
     def __init__(self, image: Image) -> None:
         self._image = image
-        self._forms: Memo[Tuple[Structures, Machine], _Form] = Memo(self._make_form)
+        self._forms: Memo[Tuple[Structures, Machine], _LoaderLayout] = Memo(self._make_form)
         self._last: Dict[Machine, Tuple[Tuple[str, int], LoaderList]] = {}
 
     def of_process(self, space: AddressSpace) -> LoaderList:
@@ -101,17 +101,17 @@ class LoaderLists:
             return [], False
         return _read(memory, form, [(ldr + head, offset) for head, offset in form.orders])
 
-    def _form(self, space: AddressSpace) -> _Form:
+    def _form(self, space: AddressSpace) -> _LoaderLayout:
         return self._forms[user_types(self._image, space), space.machine]
 
-    def _make_form(self, key: Tuple[Structures, Machine]) -> _Form:
+    def _make_form(self, key: Tuple[Structures, Machine]) -> _LoaderLayout:
         types, machine = key
         try:
-            return _Form(types)
+            return _LoaderLayout(types)
         except MissingMemberError as error:
             # Our own tables have all members.
             self._image.lacks(error)
-            return _Form(self._image.our_generations("process", machine)[0])
+            return _LoaderLayout(self._image.our_generations("process", machine)[0])
 
     def of_kernel(self) -> LoaderList:
         """Reads the kernel's list. Its entries begin like the entries of a process
@@ -133,14 +133,14 @@ class LoaderLists:
         form, memory = self._form(space), self._image.memory(space)
         stamp = form.stamp
         if space.kernel:
-            kernel_entry = self._image.types.find("_KLDR_DATA_TABLE_ENTRY")
-            stamp = None if kernel_entry is None else kernel_entry.find("TimeDateStamp")
+            kernel_entry = self._image.types.first_structure("_KLDR_DATA_TABLE_ENTRY")
+            stamp = None if kernel_entry is None else kernel_entry.first_member("TimeDateStamp")
         name = memory.read(entry.address + form.path, 2 * memory.pointer_size)
         path = None if name is None else memory.unicode_string(name)
         return LoaderDetails(None if stamp is None else memory.member(entry.address, stamp), path)
 
 
-class _Form:
+class _LoaderLayout:
     """Offsets of the members of loader lists.
 
     Attributes:
@@ -164,13 +164,13 @@ class _Form:
         self.size = entry.field("SizeOfImage")
         self.name = entry.field("BaseDllName")
         self.path = entry.offset("FullDllName")
-        self.stamp = entry.find("TimeDateStamp")
+        self.stamp = entry.first_member("TimeDateStamp")
         self.length = max(
             field.offset + field.size for field in (self.base, self.entry_point, self.size, self.name)
         )
 
 
-def _read(memory: Memory, form: _Form, lists: List[Tuple[int, int]]) -> LoaderList:
+def _read(memory: Memory, form: _LoaderLayout, lists: List[Tuple[int, int]]) -> LoaderList:
     orders: Dict[int, int] = {}
     complete = True
     for order, (head, offset) in enumerate(lists):
@@ -191,18 +191,18 @@ def _read(memory: Memory, form: _Form, lists: List[Tuple[int, int]]) -> LoaderLi
 def _reached(memory: Memory, head: int, direction: int) -> Tuple[List[int], bool]:
     """Returns the nodes that links of one direction reach, right or wrong, and whether they close the
     list."""
-    nodes, end = links.taken(links.steps(head, memory.links, direction, MAX_MODULES, known=set()))
+    nodes, end = links.take_nodes(links.steps(head, memory.links, direction, MAX_MODULES, known=set()))
     if end.reason == links.UNREADABLE:
         nodes.append(end.link)
     return nodes, end.reason == links.CLOSED
 
 
-def _entry(memory: Memory, form: _Form, address: int, orders: int) -> Optional[LoaderEntry]:
+def _entry(memory: Memory, form: _LoaderLayout, address: int, orders: int) -> Optional[LoaderEntry]:
     data = memory.read(address, form.length)
     if data is None:
         return None
-    base, size = form.base.of(data), form.size.of(data)
+    base, size = form.base.value_in(data), form.size.value_in(data)
     name = memory.unicode_string(data[form.name.offset :], MAX_NAME)
     if not (base and size):
         return None
-    return LoaderEntry(base, size, name or "", orders, form.entry_point.of(data), address)
+    return LoaderEntry(base, size, name or "", orders, form.entry_point.value_in(data), address)

@@ -75,7 +75,7 @@ class ModuleFiles:
         self.advise = advise
         self._said: Set[str] = set()
 
-    def find(self, claims: ModuleClaims) -> Optional[PeImage]:
+    def find_file(self, claims: ModuleClaims) -> Optional[PeImage]:
         """Returns the file of a module; None if there is none. Each file that disagrees is logged once."""
         return None
 
@@ -116,7 +116,7 @@ class GivenFiles(ModuleFiles):
         self._files: Dict[str, PeImage] = {}
         self._wrong: Dict[str, str] = {}
 
-    def find(self, claims: ModuleClaims) -> Optional[PeImage]:
+    def find_file(self, claims: ModuleClaims) -> Optional[PeImage]:
         if not (claims.builds or claims.code_view):
             return None
         for folder in self._folders:
@@ -153,7 +153,7 @@ def _parsed(candidate: Candidate) -> PeImage:
     """
     if candidate.wrong:
         raise PeFileError(candidate.wrong)
-    size = candidate.open()
+    size = candidate.open_file()
     image = PeImage(candidate.read, size, candidate.path)
     if image.check_sum and image.check_sum != image.content_sum() & 0xFFFFFFFF:
         raise PeFileError(

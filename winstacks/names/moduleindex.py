@@ -17,7 +17,7 @@ from typing import Dict, Hashable, NamedTuple, Optional, Set, Tuple
 from volatility3.framework import interfaces
 
 from ..memory.decode.status import NOTHING, Status, status
-from ..memory.decode.statuswords import Word
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import Image
 from ..process.sections import SectionView
 from . import pdbsymbols
@@ -73,7 +73,7 @@ class _Room:
         """Returns the maximum number of exports to read of the module at an address."""
         return self._granted.setdefault(base, self._most - self.used)
 
-    def take(self, base: int, count: int) -> None:
+    def count_exports(self, base: int, count: int) -> None:
         """Counts the exports that were read of a module, the first time."""
         if base not in self._counted:
             self._counted.add(base)
@@ -136,7 +136,7 @@ class ModuleIndexes:
             indexes[base, size] = self._find(reader, view, table)
         return indexes[base, size]
 
-    def held(self, layer_name: str) -> int:
+    def exports_held(self, layer_name: str) -> int:
         """Returns the number of exports that were read of modules whose index only the process of a layer
         has."""
         room = self._rooms.get((layer_name, False))
@@ -158,7 +158,7 @@ class ModuleIndexes:
             differs = difference
         room = self._room(layer_name, shared=False)
         index = self._build(reader, table, room.limit(base))
-        room.take(base, index.exports)
+        room.count_exports(base, index.exports)
         return index.module._replace(status=status(index.module.status, differs))
 
     def _of_section(self, mapped: ImageReader, view: SectionView) -> _Made:
@@ -183,12 +183,12 @@ class ModuleIndexes:
         """Returns a shared index; without its exports if the process exceeds its budget of exports."""
         room = self._room(layer_name, shared=True)
         if shared.exports <= room.limit(base):
-            room.take(base, shared.exports)
+            room.count_exports(base, shared.exports)
             return shared.module
         index = shared.module
         sections = () if index.headers is None else index.headers.sections
         names = ExportNames([], [], sections, index.functions)
-        return index._replace(names=names, status=status(index.status, Word.EXPORTS_INCOMPLETE))
+        return index._replace(names=names, status=status(index.status, StatusCode.EXPORTS_INCOMPLETE))
 
     def _room(self, layer_name: str, shared: bool) -> _Room:
         return self._rooms.setdefault(
@@ -216,11 +216,11 @@ class ModuleIndexes:
         codeview = pe.read_codeview(parts.read, headers)
         symbols = pdbsymbols.from_table(table) if table is not None else None
         if symbols is None and codeview is not None:
-            symbols = self._pdbs.find(codeview)
+            symbols = self._pdbs.find_symbols(codeview)
         functions, faults = _functions(reader, headers, parts)
         count = 0
         if symbols is None:
-            load = functools.partial(parts.load, Word.EXPORTS_DIFFER_FROM_THE_SECTION)
+            load = functools.partial(parts.load, StatusCode.EXPORTS_DIFFER_FROM_THE_SECTION)
             export_table = exports.read_exports(load, headers, limit)
             count = len(export_table.entries)
             rvas, labels = sort_labels(export_table.entries)
@@ -241,13 +241,13 @@ def _functions(
     rva, size = headers.directory(pe.DIRECTORY_EXCEPTION)
     if headers.machine != pe.MACHINE_AMD64 or not 0 < size <= MAX_FUNCTION_TABLE:
         return None, NOTHING
-    extents = parts.load(Word.FUNCTION_TABLE_DIFFERS_FROM_THE_SECTION, rva, size)
+    extents = parts.load(StatusCode.FUNCTION_TABLE_DIFFERS_FROM_THE_SECTION, rva, size)
     runs = [(start - rva, data) for start, data in extents.runs]
     if not runs:
-        return None, status(Word.FUNCTION_TABLE_UNREADABLE)
-    fault = status(Word.FUNCTION_TABLE_INCOMPLETE) if extents.missing(rva, rva + size) else NOTHING
+        return None, status(StatusCode.FUNCTION_TABLE_UNREADABLE)
+    fault = status(StatusCode.FUNCTION_TABLE_INCOMPLETE) if extents.missing(rva, rva + size) else NOTHING
     table = FunctionTable.from_runs(runs, size, reader.read)
-    parts.add_records(Word.UNWIND_DATA_DIFFERS_FROM_THE_SECTION, table.records, table.record_length)
+    parts.add_records(StatusCode.UNWIND_DATA_DIFFERS_FROM_THE_SECTION, table.records, table.record_length)
     return table, fault
 
 

@@ -58,7 +58,7 @@ class Ntdlls:
         self._vads = image.service(regions)
         self._sections = image.service(ImageSections)
 
-    def find(self, space: AddressSpace) -> Optional[Ntdll]:
+    def find_ntdll(self, space: AddressSpace) -> Optional[Ntdll]:
         """Returns the ntdll of one half of a process, None if neither its loader lists nor its VADs have one.
 
         Raises:
@@ -82,7 +82,7 @@ class Ntdlls:
         entries, _ = self._lists.of_process(space)
         entry = next((entry for entry in entries if entry.base == base), None)
         reader = ImageReader(self._image, space.layer_name, base, size, view)
-        return witnesses.find(reader, NAME, None if entry is None else (space, entry))
+        return witnesses.find_file(reader, NAME, None if entry is None else (space, entry))
 
     def data(self, ntdll: Ntdll) -> Tuple[List[Extents], int]:
         """Returns the present parts of the writable sections, and the number of their missing bytes.
@@ -102,7 +102,7 @@ class Ntdlls:
 
     def _view(self, space: AddressSpace, base: int) -> Optional[SectionView]:
         vads, _ = self._vads.list_regions(space)
-        return self._sections.of(next((vad for vad in vads if vad.start <= base < vad.end), None))
+        return self._sections.section_of(next((vad for vad in vads if vad.start <= base < vad.end), None))
 
     def _places(self, space: AddressSpace) -> Iterator[Tuple[int, int]]:
         """Yields (base, size) of each module with the name of ntdll, first the modules that are in a VAD."""

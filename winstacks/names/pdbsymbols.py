@@ -117,7 +117,7 @@ class PdbSymbols:
         self._advise = advise and not fetch_symbols
         self._found: Dict[CodeView, Optional[SymbolArrays]] = {}
 
-    def find(self, pdb: CodeView) -> Optional[SymbolArrays]:
+    def find_symbols(self, pdb: CodeView) -> Optional[SymbolArrays]:
         """Returns the symbols of a PDB, or None if Volatility lacks them.
 
         A missing PDB is logged once.

@@ -10,8 +10,8 @@ from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, 
 
 from ..memory.decode import ranges
 from ..memory.decode.machine import Machine
-from ..memory.decode.status import says, status
-from ..memory.decode.statuswords import Word
+from ..memory.decode.status import has_status, status
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image
 from . import moduleindex
 from .imagereader import ImageReader
@@ -34,8 +34,8 @@ from .places import (
     Name,
     OverlapPlace,
     Place,
+    UncertainPlace,
     UnloadedPlace,
-    Unsure,
     UnsureGap,
     UserGap,
     Witness,
@@ -53,8 +53,8 @@ END = 1 << 64
 Span = Tuple[int, int, AnyPlace]
 
 _LACKING = (
-    *(Word.HEADERS_UNREADABLE, Word.EXPORTS_UNREADABLE, Word.EXPORTS_INCOMPLETE),
-    *(Word.FUNCTION_TABLE_UNREADABLE, Word.FUNCTION_TABLE_INCOMPLETE),
+    *(StatusCode.HEADERS_UNREADABLE, StatusCode.EXPORTS_UNREADABLE, StatusCode.EXPORTS_INCOMPLETE),
+    *(StatusCode.FUNCTION_TABLE_UNREADABLE, StatusCode.FUNCTION_TABLE_INCOMPLETE),
 )
 """Status words of a module index that its file would improve."""
 
@@ -135,7 +135,7 @@ class PlaceMap:
             place = MappedPlace(vad.start, read_name) if vad.control_area else Place(PRIVATE)
             current.append((vad.start, vad.end, place))
         if not listed.vads_whole:
-            current.append((0, self.halves.user_end, Unsure(VADS_INCOMPLETE)))
+            current.append((0, self.halves.user_end, UncertainPlace(VADS_INCOMPLETE)))
         unloaded: List[Unloaded] = []
         for machine, ntdll in listed.ntdlls.items():
             reader = self._reader(layer_name, ntdll, listed)
@@ -185,7 +185,7 @@ class PlaceMap:
         table = self._image.symbol_table() if module.base == self._image.base else None
         reader = self._kernel_reader(module)
         index = self._indexes.get(reader.layer_name, module.base, module.size, table=table, file=reader.file)
-        if self._witnesses.files.advise and reader.file is None and says(index.status, *_LACKING):
+        if self._witnesses.files.advise and reader.file is None and has_status(index.status, *_LACKING):
             entry = self._entries.get(module.base)
             self._witnesses.lacks(reader, module.file, None if entry is None else (self._image.kernel, entry))
         return index
@@ -196,7 +196,7 @@ class PlaceMap:
         if not self._witnesses.files.given:
             return reader
         entry = self._entries.get(module.base)
-        file = self._witnesses.find(
+        file = self._witnesses.find_file(
             reader, module.file, None if entry is None else (self._image.kernel, entry)
         )
         return reader if file is None else reader.of_file(file)
@@ -209,20 +209,20 @@ class PlaceMap:
 
     def _user_index(self, layer_name: str, module: Module, listed: ProcessModules) -> ModuleIndex:
         if not layer_name:
-            return moduleindex.without_anything(status(Word.PAGE_TABLES_UNREADABLE))
-        view = self._modules.view(module, listed.vads)
+            return moduleindex.without_anything(status(StatusCode.PAGE_TABLES_UNREADABLE))
+        view = self._modules.section_view(module, listed.vads)
         reader = self._reader(layer_name, module, listed)
         index = self._indexes.get(layer_name, module.base, module.size, view, file=reader.file)
-        if reader.file is None and says(index.status, *_LACKING):
+        if reader.file is None and has_status(index.status, *_LACKING):
             self._witnesses.lacks(reader, module.file, listed.entries.get(module.base))
         return index
 
     def _reader(self, layer_name: str, module: Module, listed: ProcessModules) -> ImageReader:
-        view = self._modules.view(module, listed.vads)
+        view = self._modules.section_view(module, listed.vads)
         reader = ImageReader(self._image, layer_name, module.base, module.size, view)
         if not self._witnesses.files.given or not layer_name:
             return reader
-        file = self._witnesses.find(reader, module.file, listed.entries.get(module.base))
+        file = self._witnesses.find_file(reader, module.file, listed.entries.get(module.base))
         return reader if file is None else reader.of_file(file)
 
 
@@ -246,7 +246,7 @@ def _with_unloaded(current: List[Span], unloaded: Sequence[Unloaded]) -> List[Sp
     for start, end, place, gone_module in ranges.combine(current, earlier):
         if gone_module is None and place is not None:
             spans.append((start, end, place))
-        elif gone_module is not None and (place is None or isinstance(place, Unsure)):
+        elif gone_module is not None and (place is None or isinstance(place, UncertainPlace)):
             spans.append((start, end, UnloadedPlace(gone_module)))
         elif gone_module is not None and place is not None:
             spans.append((start, end, place if _same(place, gone_module) else OverlapPlace(place)))

@@ -10,8 +10,8 @@ from typing import Callable, NamedTuple, Optional, Union
 from ..columns import words
 from ..columns.words import IMAGE, MODULE, NONE
 from ..memory.decode import text
-from ..memory.decode.status import NOTHING, Said, Status, status
-from ..memory.decode.statuswords import Word
+from ..memory.decode.status import NOTHING, Status, StatusItem, status
+from ..memory.decode.statuscodes import StatusCode
 from .imagereader import ImageReader
 from .kernelmodules import Module
 from .moduleindex import ModuleIndex
@@ -44,19 +44,19 @@ ROM = Name("<rom>", NONE, NOTHING, NONE)
 """A kernel address whose page is in the real-mode ROM area: option ROMs lie there, and have no module."""
 NO_MODULE = Name("<no-module>", NONE, NOTHING, NONE)
 USER = Name("<user>", NONE, NOTHING, words.USER)
-LIST_INCOMPLETE = Name("<no-module>", NONE, status(Word.MODULE_LIST_INCOMPLETE), NONE)
+LIST_INCOMPLETE = Name("<no-module>", NONE, status(StatusCode.MODULE_LIST_INCOMPLETE), NONE)
 UNLOADED_UNKNOWN = Name(
-    "<no-module>", NONE, status(Said(Word.CONTRADICTED, members=("MmUnloadedDrivers",))), NONE
+    "<no-module>", NONE, status(StatusItem(StatusCode.CONTRADICTED, members=("MmUnloadedDrivers",))), NONE
 )
 """A driver may have been here: the number of unloaded drivers is known, but not their addresses."""
-NOT_CANONICAL = Name("<unmapped>", NONE, status(Word.NOT_CANONICAL), words.UNMAPPED)
-VADS_INCOMPLETE = Name("<unmapped>", NONE, status(Word.VADS_INCOMPLETE), words.UNMAPPED)
+NOT_CANONICAL = Name("<unmapped>", NONE, status(StatusCode.NOT_CANONICAL), words.UNMAPPED)
+VADS_INCOMPLETE = Name("<unmapped>", NONE, status(StatusCode.VADS_INCOMPLETE), words.UNMAPPED)
 
 _BACKINGS = {
-    Word.NO_VAD: words.UNMAPPED,
-    Word.VAD_WITHOUT_FILE: words.PRIVATE,
-    Word.HEADERS_CONTRADICT_THE_LIST: NONE,
-    Word.IN_NO_MODULE_LIST: NONE,
+    StatusCode.NO_VAD: words.UNMAPPED,
+    StatusCode.VAD_WITHOUT_FILE: words.PRIVATE,
+    StatusCode.HEADERS_CONTRADICT_THE_LIST: NONE,
+    StatusCode.IN_NO_MODULE_LIST: NONE,
 }
 """Backing of modules with these words, according to their VADs or headers: lists may be forged."""
 
@@ -65,7 +65,7 @@ Told = Callable[[int], Status]
 
 Witness = Callable[[ModuleIndex], Optional[Told]]
 
-_UNNAMED = status(Word.FILE_NAME_UNREADABLE)
+_UNNAMED = status(StatusCode.FILE_NAME_UNREADABLE)
 
 # The constructor of a NamedTuple would take a third of the time of naming an address.
 _name = tuple.__new__
@@ -89,7 +89,7 @@ class Place:
         return self._name
 
 
-class Unsure(Place):
+class UncertainPlace(Place):
     """Addresses that may or may not hold something."""
 
     __slots__ = ()
@@ -143,7 +143,7 @@ class KernelGap(Place):
         return name._replace(status=status(self._name.status, name.status))
 
 
-class UnsureGap(KernelGap, Unsure):
+class UnsureGap(KernelGap, UncertainPlace):
     """Kernel addresses in no module, if it is unknown which modules are or were there."""
 
     __slots__ = ()
@@ -210,7 +210,7 @@ class ModulePlace:
         self,
         module: Module,
         load: Callable[[], ModuleIndex],
-        check: Optional[Callable[[], Optional[Word]]] = None,
+        check: Optional[Callable[[], Optional[StatusCode]]] = None,
         reader: Optional[Callable[[], ImageReader]] = None,
         witness: Optional[Witness] = None,
     ) -> None:
@@ -232,9 +232,9 @@ class ModulePlace:
             self.index = self._load()
             checked = self._check() if self._check else None
             self._status = status(self.module.status, checked, self.index.status)
-            backings = (_BACKINGS[fault.word] for fault in self._status if fault.word in _BACKINGS)
+            backings = (_BACKINGS[fault.code] for fault in self._status if fault.code in _BACKINGS)
             self._backing = next(backings, IMAGE)
-            self._find = self.index.names.find
+            self._find = self.index.names.find_label
             self._told = None if self._witness is None else self._witness(self.index)
         return self.index
 
@@ -265,7 +265,7 @@ class OverlapPlace:
 
     def name(self, address: int, lookup: int) -> Name:
         name = self.place.name(address, lookup)
-        return name._replace(status=status(name.status, Word.OVERLAPS_AN_UNLOADED_MODULE))
+        return name._replace(status=status(name.status, StatusCode.OVERLAPS_AN_UNLOADED_MODULE))
 
 
 AnyPlace = Union[Place, UnloadedPlace, MappedPlace, ModulePlace, OverlapPlace]

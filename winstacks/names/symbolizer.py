@@ -28,7 +28,7 @@ from .placemap import PlaceMap
 from .places import FUZZY, FUZZY_FRAME, NOT_CANONICAL, ZERO, AnyPlace, ModulePlace, Name, OverlapPlace
 from .usermodules import ProcessModules
 
-__all__ = ["KnownModule", "Name", "SpaceNames", "Symbolizer"]
+__all__ = ["AddressNamer", "KnownModule", "Name", "Symbolizer"]
 
 
 MAX_KEPT = 1 << 18
@@ -49,7 +49,7 @@ class KnownModule(NamedTuple):
 
     module: Module
     image: ModuleIndex
-    open: Optional[Callable[[], ImageReader]] = None
+    open_reader: Optional[Callable[[], ImageReader]] = None
 
 
 class Symbolizer:
@@ -77,11 +77,11 @@ class Symbolizer:
         self.image = image
         self.indexes = ModuleIndexes(image, pdbs)
         self._map = PlaceMap(image, self.indexes)
-        self._names: Dict[Tuple[str, int], SpaceNames] = {}
-        self._kernel_names: Optional[SpaceNames] = None
+        self._names: Dict[Tuple[str, int], AddressNamer] = {}
+        self._kernel_names: Optional[AddressNamer] = None
         self.halves = self._map.halves
 
-    def names(self, space: AddressSpace) -> SpaceNames:
+    def for_space(self, space: AddressSpace) -> AddressNamer:
         """Returns the names of an address space; both halves of a WoW64 process have the same names.
 
         The names of the kernel and of the last few processes are kept. If the _EPROCESS of a process is
@@ -92,7 +92,7 @@ class Symbolizer:
         """
         if space.kernel:
             if self._kernel_names is None:
-                self._kernel_names = SpaceNames(self, space)
+                self._kernel_names = AddressNamer(self, space)
             return self._kernel_names
         key = (space.layer_name, space.eprocess or space.peb)
         if key not in self._names:
@@ -100,15 +100,15 @@ class Symbolizer:
                 sum(len(names) for names in self._names.values()) > MAX_KEPT or self._held() > MAX_HELD
             ):
                 del self._names[next(iter(self._names))]
-            self._names[key] = SpaceNames(self, space)
+            self._names[key] = AddressNamer(self, space)
         return self._names[key]
 
-    def kept(self) -> List[SpaceNames]:
+    def kept_namers(self) -> List[AddressNamer]:
         """Returns the names that are kept: `names` returns the same object for their address spaces."""
         kernel = [] if self._kernel_names is None else [self._kernel_names]
         return [*kernel, *self._names.values()]
 
-    def places(self, space: AddressSpace) -> Tuple[List[int], List[AnyPlace], Optional[ProcessModules]]:
+    def places_of(self, space: AddressSpace) -> Tuple[List[int], List[AnyPlace], Optional[ProcessModules]]:
         """Returns the places of an address space: their start addresses, and the places in the same order.
 
         For a process the third item is its modules and VADs, from which the places are made.
@@ -121,7 +121,7 @@ class Symbolizer:
 
     def _held(self) -> int:
         """Returns the number of kept exports of modules that only one process has."""
-        return sum(self.indexes.held(layer_name) for layer_name, _ in self._names)
+        return sum(self.indexes.exports_held(layer_name) for layer_name, _ in self._names)
 
     def _halves(self, space: AddressSpace) -> List[AddressSpace]:
         """Returns both halves of a WoW64 process, or the only address space of another process."""
@@ -133,8 +133,8 @@ class Symbolizer:
         return halves if space in halves else [space]
 
 
-class SpaceNames:
-    """The names of one address space, made by `Symbolizer.names`. Every address gets a name."""
+class AddressNamer:
+    """The names of one address space, made by `Symbolizer.for_space`. Every address gets a name."""
 
     __slots__ = ("_no_return", "_places", "_process", "_space", "_starts", "_symbolizer")
 
@@ -154,7 +154,8 @@ class SpaceNames:
         return len(self._starts)
 
     def name(self, address: int, return_address: bool = True) -> Name:
-        """Returns the name of an address. Callers that name many addresses keep the results (`flat.frames`).
+        """Returns the name of an address. Callers that name many addresses keep the results
+        (`stacklist.frames`).
 
         Args:
             address: canonical, as Windows stores it
@@ -197,7 +198,7 @@ class SpaceNames:
 
     def _prepare(self) -> None:
         if not self._starts:
-            self._starts, self._places, self._process = self._symbolizer.places(self._space)
+            self._starts, self._places, self._process = self._symbolizer.places_of(self._space)
 
 
 def _known(place: ModulePlace) -> KnownModule:

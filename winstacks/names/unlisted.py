@@ -17,7 +17,7 @@ from ..memory.decode import text
 from ..memory.decode.memo import Memo
 from ..memory.decode.pagetable import PAGE_SIZE
 from ..memory.decode.status import status
-from ..memory.decode.statuswords import Word
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import Image
 from .decode.pe import HeaderError, Headers, read_codeview, read_headers
 from .kernelmodules import Module
@@ -88,7 +88,7 @@ class UnlistedDrivers:
 
     def _made(self, base: int, headers: Headers, name: str) -> ModulePlace:
         label = text.module_name(name) or f"driver_{base:x}"
-        module = Module(base, headers.size, label, label, status(Word.IN_NO_MODULE_LIST))
+        module = Module(base, headers.size, label, label, status(StatusCode.IN_NO_MODULE_LIST))
         place = self._found[base] = ModulePlace(module, lambda: self._index(module))
         return place
 

@@ -10,8 +10,8 @@ from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 from ..memory.decode import text
 from ..memory.decode.machine import Machine
 from ..memory.decode.pagetable import PAGE_SIZE
-from ..memory.decode.status import NOTHING, Said, Status, status
-from ..memory.decode.statuswords import Word
+from ..memory.decode.status import NOTHING, Status, StatusItem, status
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image
 from ..process.regions import Region
 from ..process.sections import ImageSections, SectionView
@@ -100,20 +100,20 @@ class UserModules:
                 modules.setdefault(module.base, module)
         return ProcessModules(mark_overlaps(modules.values()), vads, vads_whole, ntdlls, loader_entries)
 
-    def view(self, module: Module, vads: Sequence[Region]) -> Optional[SectionView]:
+    def section_view(self, module: Module, vads: Sequence[Region]) -> Optional[SectionView]:
         """Returns the section of a module by the VAD at its base, None if it has none."""
-        return self._sections.of(vad_at(vads, module.base))
+        return self._sections.section_of(vad_at(vads, module.base))
 
-    def file_status(self, module: Module, vads: Sequence[Region]) -> Optional[Word]:
+    def file_status(self, module: Module, vads: Sequence[Region]) -> Optional[StatusCode]:
         """Returns the status of a module of the loader lists by the file that the VADs map there."""
         vad = vad_at(vads, module.base)
         path = self._vads.file_name(vad.control_area) if vad is not None and vad.control_area else None
         if path is None:
             return None
         if not path:
-            return Word.VAD_WITHOUT_FILE
+            return StatusCode.VAD_WITHOUT_FILE
         same = text.file_name(path).lower() == module.file.lower()
-        return None if same else Word.VAD_OF_ANOTHER_FILE
+        return None if same else StatusCode.VAD_OF_ANOTHER_FILE
 
     def file_name(self, vad: Region) -> Optional[str]:
         """Returns the name of the file that backs a mapping; "" if none does, None if unreadable."""
@@ -130,7 +130,7 @@ class UserModules:
     def _unlisted(self, vads: Sequence[Region]) -> List[Module]:
         images = [vad for vad in vads if vad.image]
         named = ((vad, self._vads.file_name(vad.control_area)) for vad in images)
-        fault = status(Word.NO_LOADER_LIST)
+        fault = status(StatusCode.NO_LOADER_LIST)
         return [_module(vad.start, vad.end - vad.start, path, fault) for vad, path in named if path]
 
 
@@ -153,15 +153,15 @@ def _size(entry: LoaderEntry, vads: Sequence[Region]) -> Tuple[int, Status]:
     whole = -(-entry.size // PAGE_SIZE) * PAGE_SIZE
     if whole == room or (whole < room and not (vad.image and vad.start == entry.base)):
         return min(entry.size, room), NOTHING
-    return room, status(Said(Word.CONTRADICTED, members=("SizeOfImage",)))
+    return room, status(StatusItem(StatusCode.CONTRADICTED, members=("SizeOfImage",)))
 
 
 def _status(entry: LoaderEntry, lists_whole: bool, vads: Optional[Sequence[Region]]) -> Status:
-    faults = status(Word.PARTLY_UNLINKED) if lists_whole and entry.orders != _BOTH_ORDERS else NOTHING
+    faults = status(StatusCode.PARTLY_UNLINKED) if lists_whole and entry.orders != _BOTH_ORDERS else NOTHING
     if vads is not None:
         vad = vad_at(vads, entry.base)
         if vad is None:
-            faults = status(faults, Word.NO_VAD)
+            faults = status(faults, StatusCode.NO_VAD)
         elif not vad.control_area:
-            faults = status(faults, Word.VAD_WITHOUT_FILE)
+            faults = status(faults, StatusCode.VAD_WITHOUT_FILE)
     return faults

@@ -16,8 +16,8 @@ import random
 from typing import Dict, List, Optional, Tuple, Union
 
 from ..memory.decode.pagetable import PAGE_SIZE
-from ..memory.decode.status import NOTHING, Said, Status, status
-from ..memory.decode.statuswords import Word
+from ..memory.decode.status import NOTHING, Status, StatusItem, status
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image
 from .decode import pe
 from .decode.functiontable import FunctionTable
@@ -39,7 +39,7 @@ _BEFORE = 16
 _KERNELS = ("ntoskrnl.exe", "ntkrnlmp.exe", "ntkrnlpa.exe", "ntkrpamp.exe")
 """Names of the kernel's file: setup renames the file, symbol servers use the name from the linker."""
 
-_PAGE_DIFFERS = Said(Word.DIFFERS_FROM_FILE, None, ("page",))
+_PAGE_DIFFERS = StatusItem(StatusCode.DIFFERS_FROM_FILE, None, ("page",))
 
 Entry = Tuple[AddressSpace, LoaderEntry]
 """A loader's entry, and the half of a process, or the kernel, whose lists hold it."""
@@ -53,7 +53,7 @@ class FileWitnesses:
         self.files = image.service(module_files)
         self._found: Dict[Tuple[str, int, int], Optional[PeImage]] = {}
 
-    def find(self, reader: ImageReader, name: str, entry: Optional[Entry]) -> Optional[PeImage]:
+    def find_file(self, reader: ImageReader, name: str, entry: Optional[Entry]) -> Optional[PeImage]:
         """Returns the file of a module; None if none is given, or none agrees with memory.
 
         Args:
@@ -77,7 +77,7 @@ class FileWitnesses:
 
     def _find(self, reader: ImageReader, name: str, entry: Optional[Entry]) -> Optional[PeImage]:
         claims = self._claims(reader, name, entry)
-        file = self.files.find(claims)
+        file = self.files.find_file(claims)
         if file is None:
             return None
         reason = _contradiction(file, reader, claims.code_view)
@@ -152,12 +152,12 @@ class PageWitness:
         """
         reader, page = self._reader, rva - rva % PAGE_SIZE
         low = max(page, rva - _BEFORE)
-        words: List[Union[Word, Said]] = []
+        words: List[Union[StatusCode, StatusItem]] = []
         if reader.adds(low, rva + 1 - low):
-            words.append(Word.FROM_FILE)
+            words.append(StatusCode.FROM_FILE)
         if reader.differences(page, PAGE_SIZE):
             words.append(_PAGE_DIFFERS)
-        piece = None if self._functions is None else self._functions.find(rva)
+        piece = None if self._functions is None else self._functions.find_entry(rva)
         if piece is not None and reader.adds(piece.unwind & -2, 4):
-            words.append(Word.FROM_FILE)
+            words.append(StatusCode.FROM_FILE)
         return status(*words) if words else NOTHING

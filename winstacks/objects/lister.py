@@ -11,9 +11,9 @@ from ..memory import bulk
 from ..memory.decode import text
 from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
-from ..memory.decode.memory import WINDOW, Memory, Windows
-from ..memory.decode.status import NOTHING, Said, Status, status
-from ..memory.decode.statuswords import Word
+from ..memory.decode.memory import WINDOW, Memory, ReadWindows
+from ..memory.decode.status import NOTHING, Status, StatusItem, status
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import MissingMemberError
 from ..memory.image import Image
 from ..process.handletables import HandleTables
@@ -83,22 +83,22 @@ class ObjectTraceLister:
             image.lacks(name)
         symbol = image.needed(_OBJECTS)
         if symbol is None:
-            yield _nothing(Word.NO_SYMBOL if complete_types else self._other_form())
+            yield _nothing(StatusCode.NO_SYMBOL if complete_types else self._other_form())
             return
         memory = image.memory(image.kernel)
         table, stacks_symbol = memory.pointer(symbol), image.needed(_STACKS)
         stacks = None if stacks_symbol is None else memory.pointer(stacks_symbol)
         if table is None:
-            yield _nothing(Word.UNREADABLE)
+            yield _nothing(StatusCode.UNREADABLE)
         elif (table or stacks) and (not complete_types or stacks_symbol is None):
             yield _nothing(self._other_form())
         elif table or stacks:
             if not table:
-                yield _nothing(Said(Word.CONTRADICTED, members=(_OBJECTS,)))
+                yield _nothing(StatusItem(StatusCode.CONTRADICTED, members=(_OBJECTS,)))
             yield from _Refs(image, stacks).events(table)
 
-    def _other_form(self) -> Word:
-        return Word.LATER_FORM if self._image.types.has(_LATER) else Word.EARLIER_FORM
+    def _other_form(self) -> StatusCode:
+        return StatusCode.LATER_FORM if self._image.types.has(_LATER) else StatusCode.EARLIER_FORM
 
 
 class _Refs:
@@ -112,7 +112,7 @@ class _Refs:
     def __init__(self, image: Image, stacks: Optional[int]) -> None:
         self._pointer_size = image.pointer_size
         self._wide = image.machine is Machine.AMD64
-        self._memory = Memory(Windows(image.reader(image.kernel.layer_name), WINDOW), image.pointer_size)
+        self._memory = Memory(ReadWindows(image.reader(image.kernel.layer_name), WINDOW), image.pointer_size)
         self._decoder = RefDecoder(image.types)
         self._objects = image.service(Objects)
         self._stacks = _Stacks(self._memory, stacks, StackTableDecoder(image.types, image.pointer_size))
@@ -138,10 +138,10 @@ class _Refs:
             else:
                 yield from self._chain(bucket, int.from_bytes(head, "little"))
         if unreadable:
-            yield _nothing(Said(Word.BUCKETS_UNREADABLE, unreadable))
+            yield _nothing(StatusItem(StatusCode.BUCKETS_UNREADABLE, unreadable))
         yield from self._strangers()
         if not self._events_left:
-            yield _nothing(Word.EVENT_LIMIT)
+            yield _nothing(StatusCode.EVENT_LIMIT)
 
     def _strangers(self) -> Iterator[ObjectEvent]:
         """Yields a row for each object that is traced according to its header and is in no chain.
@@ -154,17 +154,17 @@ class _Refs:
             yield ObjectEvent(status=listed)
         for header in dict.fromkeys(_objects(self._image, self._objects)):
             if header not in self._headers and self._objects.traced(header):
-                yield ObjectEvent(self._objects.describe(header), status=status(Word.IN_NO_CHAIN))
+                yield ObjectEvent(self._objects.describe(header), status=status(StatusCode.IN_NO_CHAIN))
 
     def _chain(self, bucket: int, address: int) -> Iterator[ObjectEvent]:
         while address and self._events_left:
             if address in self._seen or len(self._seen) >= MAX_OBJECTS:
-                yield _nothing(Word.CHAIN_LEADS_BACK)
+                yield _nothing(StatusCode.CHAIN_LEADS_BACK)
                 return
             self._seen.add(address)
             data = self._memory.read(address, self._decoder.stack_info)
             if data is None:
-                yield _nothing(Said(Word.BUCKET_UNREADABLE, bucket))
+                yield _nothing(StatusItem(StatusCode.BUCKET_UNREADABLE, bucket))
                 return
             info = self._decoder.info(data)
             yield from self._object(bucket, address, info)
@@ -182,14 +182,14 @@ class _Refs:
         end = self._claims.claim(address, start + min(expected, self._events_left) * size)
         count = max(end - start, 0) // size
         self._events_left -= count
-        why = Word.EVENTS_OVERLAP if self._events_left else Word.EVENTS_NOT_READ
+        why = StatusCode.EVENTS_OVERLAP if self._events_left else StatusCode.EVENTS_NOT_READ
         faults = status(
             described.status,
-            Word.NO_LONGER_TRACED if self._objects.traced(info.object_header) is False else None,
-            Word.BUCKET if self._strays(bucket, described, info) else None,
-            Said(Word.CONTRADICTED, members=("NextPos",)) if used != info.next_pos else None,
-            Word.TOO_MANY_EVENTS if info.next_pos > info.max_stacks else None,
-            Said(why, expected - count) if count < expected else None,
+            StatusCode.NO_LONGER_TRACED if self._objects.traced(info.object_header) is False else None,
+            StatusCode.BUCKET if self._strays(bucket, described, info) else None,
+            StatusItem(StatusCode.CONTRADICTED, members=("NextPos",)) if used != info.next_pos else None,
+            StatusCode.TOO_MANY_EVENTS if info.next_pos > info.max_stacks else None,
+            StatusItem(why, expected - count) if count < expected else None,
         )
         extents = self._memory.load(start, count * size)
         unreadable = 0
@@ -201,7 +201,7 @@ class _Refs:
                 (event,) = self._decoder.events(data)
                 yield self._event(described, process, event, faults)
         if unreadable or not count:
-            missing_events = Said(Word.EVENTS_UNREADABLE, unreadable) if unreadable else None
+            missing_events = StatusItem(StatusCode.EVENTS_UNREADABLE, unreadable) if unreadable else None
             yield ObjectEvent(described, process, status=status(faults, missing_events))
 
     def _used(self, start: int, info: RefInfo) -> int:
@@ -268,8 +268,8 @@ class _Stacks:
         address = None if self._table is None else self._decoder.locate(*self._table, number)
         data = None if address is None else self._memory.read(address, self._decoder.trace_size)
         if address is None or data is None:
-            missing = Word.NO_STACK_TABLE if self._table is None else Word.NO_SUCH_TRACE
-            why = status(missing if address is None else Word.TRACE_UNREADABLE)
+            missing = StatusCode.NO_STACK_TABLE if self._table is None else StatusCode.NO_SUCH_TRACE
+            why = status(missing if address is None else StatusCode.TRACE_UNREADABLE)
             return RecordedStack(OBJECTS, address or 0, 0, (), why)
         frames = self._decoder.trace(data)
         full = bool(frames) and len(frames) >= self._decoder.max_depth
@@ -287,12 +287,12 @@ def _objects(image: Image, objects: Objects) -> Iterator[int]:
     except MissingMemberError:
         return
     for eprocess in processes:
-        table = tables.of(eprocess) or tables.listed(eprocess)
+        table = tables.table_of(eprocess) or tables.listed_table(eprocess)
         for entry in tables.entries(table) if table is not None and table.address else ():
             if entry is not None:
                 yield entry.object_header
 
 
-def _nothing(*parts: Union[Word, Said]) -> ObjectEvent:
+def _nothing(*parts: Union[StatusCode, StatusItem]) -> ObjectEvent:
     """Returns the gap that stands for unreadable events."""
     return ObjectEvent(status=status(*parts))

@@ -47,24 +47,24 @@ class HandleTables:
         self._object_table = types["_EPROCESS"].offset("ObjectTable")
         self._code = table.field("TableCode")
         self._debug_info = table.offset("DebugInfo")
-        self._pid = table.find("UniqueProcessId")
+        self._pid = table.first_member("UniqueProcessId")
         # Before Vista entries have 16-bit trace indices, and with +kst the granted access is an index, too.
         # This holds for 32-bit kernels only: entries of 5.2 x64 hold the whole access (measured on 3790 with
         # +kst).
-        debug = types.find("_RTL_CRITICAL_SECTION_DEBUG")
+        debug = types.first_structure("_RTL_CRITICAL_SECTION_DEBUG")
         wide = debug is not None and debug.has("CreatorBackTraceIndexHigh")
         flags = globalflag.read(image, image.kernel) or 0
         index_kept = image.machine is Machine.I386 and not wide
         creators = index_kept and bool(flags & globalflags.FLG_KERNEL_STACK_TRACE_DB)
-        self._links = table.find("HandleTableList")
-        self._quota = table.find("QuotaProcess")
+        self._links = table.first_member("HandleTableList")
+        self._quota = table.first_member("QuotaProcess")
         self._head = image.needed("HandleTableListHead")
         self._listed: Optional[Dict[int, int]] = None
         self._by_process: Optional[Dict[int, int]] = None
         self._decoder = EntryDecoder(types, image.pointer_size, creators)
         self.has_creators = self._decoder.has_creators
 
-    def of(self, eprocess: int) -> Optional[HandleTable]:
+    def table_of(self, eprocess: int) -> Optional[HandleTable]:
         """Returns the table of a process, None if it cannot be read.
 
         Args:
@@ -73,9 +73,9 @@ class HandleTables:
         address = self._memory.pointer(eprocess + self._object_table)
         if not address:
             return None if address is None else HandleTable(0, 0, 0)
-        return self.at(address)
+        return self.table_at(address)
 
-    def listed(self, eprocess: int) -> Optional[HandleTable]:
+    def listed_table(self, eprocess: int) -> Optional[HandleTable]:
         """Returns the table that the kernel's list of all tables has for a process; None if there is none.
 
         Args:
@@ -84,7 +84,7 @@ class HandleTables:
         if self._by_process is None:
             self._by_process = {owner: table for table, owner in self.owners()}
         address = self._by_process.get(eprocess)
-        return None if address is None else self.at(address)
+        return None if address is None else self.table_at(address)
 
     def owners(self) -> Iterator[Tuple[int, int]]:
         """Yields the address of each table in the kernel's list, and the _EPROCESS of the table's process."""
@@ -103,7 +103,7 @@ class HandleTables:
             table = link - self._links.offset
             yield table, self._memory.member(table, self._quota) or 0
 
-    def at(self, address: int) -> Optional[HandleTable]:
+    def table_at(self, address: int) -> Optional[HandleTable]:
         """Returns the table at an address, None if it cannot be read."""
         code = self._memory.number(address + self._code.offset, self._code.size)
         debug_info = self._memory.pointer(address + self._debug_info)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Iterator, List, NamedTuple, Optional, Tuple
 
-from ..memory.decode.statuswords import Word
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import Structure
 from ..memory.image import Image
 from .stacklimits import MAX_STACK
@@ -31,7 +31,7 @@ _BLOCK = tuple(f"Previous.{name}" for name in _BORDERS)
 _CALLOUT = ("InitialStack", "TrapFrame", "CallbackStack")
 
 
-class Segment(NamedTuple):
+class KernelStackSegment(NamedTuple):
     """A part of a kernel stack (canonical addresses).
 
     Attributes:
@@ -65,17 +65,17 @@ class StackSegments(NamedTuple):
     `lost` is the reason why a further segment cannot be found, and `lost_depth` is the depth of that segment.
     """
 
-    found: Tuple[Segment, ...]
-    lost: Optional[Word] = None
+    found: Tuple[KernelStackSegment, ...]
+    lost: Optional[StatusCode] = None
     lost_depth: int = 0
 
 
 class _Older(NamedTuple):
     """The step to an older segment: the segment and the next callback frame, or why there is none."""
 
-    segment: Optional[Segment] = None
+    segment: Optional[KernelStackSegment] = None
     callback: int = 0
-    lost: Optional[Word] = None
+    lost: Optional[StatusCode] = None
 
 
 _NONE = _Older()
@@ -92,19 +92,19 @@ class KernelStacks:
     def __init__(self, image: Image, kernel_start: int) -> None:
         self._start = kernel_start
         self._memory = image.memory(image.kernel)
-        blocks = (image.types.find(name) for name in _CONTROLS)
+        blocks = (image.types.first_structure(name) for name in _CONTROLS)
         self._control = next((block for block in blocks if block and all(map(block.has, _BLOCK))), None)
-        thread = image.types.find("_KTHREAD")
+        thread = image.types.first_structure("_KTHREAD")
         self._chained = thread is not None and thread.has("CallbackStack")
-        frame = image.types.find("_KEXCEPTION_FRAME")
-        ours = image.our_generations("context", image.machine)[0].find("_KCALLOUT_FRAME")
+        frame = image.types.first_structure("_KEXCEPTION_FRAME")
+        ours = image.our_generations("context", image.machine)[0].first_structure("_KCALLOUT_FRAME")
         self._frame: Optional[Structure] = frame or ours
 
-    def segments(self, thread: Thread) -> Iterator[Segment]:
+    def segments(self, thread: Thread) -> Iterator[KernelStackSegment]:
         """Yields the segments of a thread's kernel stack, the current one first."""
-        yield from self.find(thread).found
+        yield from self.find_segments(thread).found
 
-    def find(self, thread: Thread) -> StackSegments:
+    def find_segments(self, thread: Thread) -> StackSegments:
         """Returns the segments of a thread's kernel stack."""
         values = (thread.stack_base, thread.stack_limit, thread.initial_stack, thread.kernel_stack)
         if None in values:
@@ -116,9 +116,9 @@ class KernelStacks:
         while True:
             step = self._older(segments[-1], callback, thread)
             if step.segment is not None and _leads_back(step.segment, segments):
-                step = _Older(lost=Word.CYCLE)
+                step = _Older(lost=StatusCode.CYCLE)
             elif step.segment is not None and len(segments) == MAX_SEGMENTS:
-                step = _Older(lost=Word.LIMIT)
+                step = _Older(lost=StatusCode.LIMIT)
             if step.segment is None:
                 lost_depth = segments[-1].depth + 1 if step.lost else 0
                 return StackSegments(tuple(segments), step.lost, lost_depth)
@@ -130,27 +130,29 @@ class KernelStacks:
             segments.append(older)
             callback = step.callback
 
-    def _checked(self, base: int, limit: int, initial: int, kernel_stack: int) -> Optional[Segment]:
+    def _checked(
+        self, base: int, limit: int, initial: int, kernel_stack: int
+    ) -> Optional[KernelStackSegment]:
         """Returns the segment with these borders, or None if they are impossible."""
         if not self._start <= limit < base or base - limit > MAX_STACK or not limit < initial <= base:
             return None
-        return Segment(base, limit, initial, kernel_stack)
+        return KernelStackSegment(base, limit, initial, kernel_stack)
 
-    def _older(self, segment: Segment, callback: int, thread: Thread) -> _Older:
+    def _older(self, segment: KernelStackSegment, callback: int, thread: Thread) -> _Older:
         """Returns the step from a segment to the previous one."""
         if callback >= self._start or (callback and self._control is None):
             return self._by_callback(segment, callback)
         step = self._by_control(segment, not callback)
         if not self._chained:
-            hidden = step.lost is Word.UNREADABLE and (thread.callback_depth or 0) < segment.depth
+            hidden = step.lost is StatusCode.UNREADABLE and (thread.callback_depth or 0) < segment.depth
             # The unreadable block may well be empty.
             return _NONE if hidden else step
         # Vista and 7, x86: this member is the number of callbacks.
         if step.segment is None and callback >= segment.depth:
-            return _Older(lost=step.lost or Word.NO_SAVED_REGISTERS)
+            return _Older(lost=step.lost or StatusCode.NO_SAVED_REGISTERS)
         return step._replace(callback=callback, lost=None)
 
-    def _by_control(self, segment: Segment, expansion: bool) -> _Older:
+    def _by_control(self, segment: KernelStackSegment, expansion: bool) -> _Older:
         """Returns the step by the control block of a segment.
 
         Args:
@@ -162,23 +164,23 @@ class KernelStacks:
             return _NONE
         data = self._memory.read(segment.initial, control.size)
         if data is None:
-            return _Older(lost=Word.UNREADABLE)
+            return _Older(lost=StatusCode.UNREADABLE)
         block = control.view(data)
         values = [block[name] for name in _BLOCK]
         if not any(values):
             return _NONE
         older = self._checked(*values)
         if older is None:
-            return _Older(lost=Word.STACK_LIMITS_UNUSABLE)
-        expanded = block.get("StackExpansion", "ExpandCalloutStack")
+            return _Older(lost=StatusCode.STACK_LIMITS_UNUSABLE)
+        expanded = block.first_value("StackExpansion", "ExpandCalloutStack")
         if expansion if expanded is None else expanded:
             return _Older(older._replace(depth=segment.depth))
-        trap_frame = block.get("PreviousTrapFrame")
+        trap_frame = block.first_value("PreviousTrapFrame")
         if trap_frame is None:
             trap_frame = self._callout(older.kernel_stack, "TrapFrame")[0]
         return _Older(older._replace(depth=segment.depth + 1, trap_frame=trap_frame or 0))
 
-    def _by_callback(self, segment: Segment, callback: int) -> _Older:
+    def _by_callback(self, segment: KernelStackSegment, callback: int) -> _Older:
         """Returns the step by the frame of the last callback (until 7); a control block names other
         memory."""
         previous = self._by_control(segment, True).segment
@@ -189,22 +191,22 @@ class KernelStacks:
         elif previous is not None:
             return _Older(previous._replace(depth=segment.depth), callback)
         else:
-            return _Older(lost=Word.OUTSIDE_THE_STACK)
+            return _Older(lost=StatusCode.OUTSIDE_THE_STACK)
         initial, trap_frame, next_callback = self._callout(callback, *_CALLOUT)
         if initial is None or trap_frame is None or next_callback is None:
-            return _Older(lost=Word.UNREADABLE)
+            return _Older(lost=StatusCode.UNREADABLE)
         older = self._checked(owner.base, owner.limit, initial, callback)
         if older is None:
-            return _Older(lost=Word.STACK_LIMITS_UNUSABLE)
+            return _Older(lost=StatusCode.STACK_LIMITS_UNUSABLE)
         return _Older(older._replace(depth=segment.depth + 1, trap_frame=trap_frame), next_callback)
 
     def _callout(self, address: int, *names: str) -> List[Optional[int]]:
         """Returns members of a callback's frame."""
-        fields = [None if self._frame is None else self._frame.find(name) for name in names]
+        fields = [None if self._frame is None else self._frame.first_member(name) for name in names]
         return [None if field is None else self._memory.member(address, field) for field in fields]
 
 
-def _leads_back(older: Segment, segments: List[Segment]) -> bool:
+def _leads_back(older: KernelStackSegment, segments: List[KernelStackSegment]) -> bool:
     """Returns whether a segment was met before: in the same memory an older segment lies above."""
     newest = segments[-1]
     if older.base == newest.base:

@@ -14,7 +14,7 @@ from volatility3.framework import exceptions
 from ..memory.decode import text
 from ..memory.decode.memo import Memo
 from ..memory.decode.status import NOTHING, Status, status
-from ..memory.decode.statuswords import Word
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import Field, MissingMemberError
 from ..memory.image import Image
 from .processlist import ProcessList
@@ -41,8 +41,8 @@ class ObjectNames:
         self._image = image
         self._memory = image.memory(image.kernel)
         self._body = self._types[_HEADER].offset("Body")
-        self._info_mask = self._types[_HEADER].find("InfoMask")
-        self._name_offset = self._types[_HEADER].find("NameInfoOffset")
+        self._info_mask = self._types[_HEADER].first_member("InfoMask")
+        self._name_offset = self._types[_HEADER].first_member("NameInfoOffset")
 
     def name(self, kind: str, body: int, info_mask: Optional[int] = None) -> Optional[str]:
         """Returns the name of an object, None if the object has none or the name cannot be read.
@@ -162,11 +162,11 @@ class Objects:
         self._memory = image.memory(image.kernel)
         self._names = ObjectNames(image)
         self._body = header.offset("Body")
-        self._type = header.find("Type")
-        self._type_index = header.find("TypeIndex")
-        self._info_mask = header.find("InfoMask")
-        self._flags = header.find("Flags")
-        self._trace_flags = header.find("TraceFlags")
+        self._type = header.first_member("Type")
+        self._type_index = header.first_member("TypeIndex")
+        self._info_mask = header.first_member("InfoMask")
+        self._flags = header.first_member("Flags")
+        self._trace_flags = header.first_member("TraceFlags")
         self._type_name = image.needed_member("_OBJECT_TYPE", "Name.Length")
         if self._info_mask is None and self._flags is None:
             image.lacks(MissingMemberError(f"{_HEADER} has no member InfoMask or Flags"))
@@ -201,17 +201,17 @@ class Objects:
             self._image.lacks(error)
             return None
         info = self._memory.read(header - creator.size, creator.size)
-        return None if info is None else ObjectCreator(pid.of(info), index.of(info))
+        return None if info is None else ObjectCreator(pid.value_in(info), index.value_in(info))
 
     def _has_creator(self, data: bytes) -> Optional[bool]:
         """Returns whether a header marks that the creator is stored; None if that cannot be read."""
         if self._info_mask is not None:
-            return bool(self._info_mask.of(data) & _CREATOR_MASK)
-        return None if self._flags is None else bool(self._flags.of(data) & _CREATOR_FLAG)
+            return bool(self._info_mask.value_in(data) & _CREATOR_MASK)
+        return None if self._flags is None else bool(self._flags.value_in(data) & _CREATOR_FLAG)
 
     def references(self, header: int) -> Tuple[Optional[int], Optional[int]]:
         """Returns HandleCount and PointerCount of an object, None where they cannot be read."""
-        fields = (self._image.types[_HEADER].find(name) for name in ("HandleCount", "PointerCount"))
+        fields = (self._image.types[_HEADER].first_member(name) for name in ("HandleCount", "PointerCount"))
         handles, pointers = (each and self._memory.member(header, each) for each in fields)
         return handles, pointers
 
@@ -224,17 +224,17 @@ class Objects:
         data = self._read(header)
         if data is None or self._trace_flags is None:
             return None
-        return bool(self._trace_flags.of(data) & _TRACED)
+        return bool(self._trace_flags.value_in(data) & _TRACED)
 
     def _describe(self, header: int) -> ObjectInfo:
         body = header + self._body
         data = self._read(header)
         if data is None:
-            return ObjectInfo(body, None, None, status(Word.OBJECT_UNREADABLE))
+            return ObjectInfo(body, None, None, status(StatusCode.OBJECT_UNREADABLE))
         kind = self._type_of(header, data)
         if kind is None:
-            return ObjectInfo(body, None, None, status(Word.OBJECT_TYPE_UNKNOWN))
-        mask = self._info_mask.of(data) if self._info_mask else None
+            return ObjectInfo(body, None, None, status(StatusCode.OBJECT_TYPE_UNKNOWN))
+        mask = self._info_mask.value_in(data) if self._info_mask else None
         return ObjectInfo(body, kind, self._names.name(kind, body, mask), NOTHING)
 
     def _read(self, header: int) -> Optional[bytes]:
@@ -246,10 +246,10 @@ class Objects:
         Windows 10 mixes the index with a cookie and a byte of the header's address.
         """
         if self._type is not None:
-            return self._type_at(self._type.of(data))
+            return self._type_at(self._type.value_in(data))
         if self._type_index is None or self._types is None:
             return None
-        number = self._type_index.of(data)
+        number = self._type_index.value_in(data)
         if self._has_cookie:
             number = (number ^ self._cookie ^ header >> 8) & 0xFF
         address = self._memory.pointer(self._types + number * self._memory.pointer_size)

@@ -18,8 +18,8 @@ from volatility3.plugins.windows import psscan
 
 from ..memory import bulk
 from ..memory.decode import links
-from ..memory.decode.status import NOTHING, Said, Status, status
-from ..memory.decode.statuswords import Word
+from ..memory.decode.status import NOTHING, Status, StatusItem, status
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import Field, MissingMemberError
 from ..memory.image import Image
 from .handletables import HandleTables
@@ -74,8 +74,8 @@ def process_member(image: Image, eprocess: int, *paths: str) -> Optional[int]:
         eprocess: canonical address of the _EPROCESS, 0 if none is known
         paths: the member, by its names in different versions
     """
-    process = image.types.find("_EPROCESS")
-    field = None if process is None else process.find(*paths)
+    process = image.types.first_structure("_EPROCESS")
+    field = None if process is None else process.first_member(*paths)
     return image.memory(image.kernel).member(eprocess, field) if eprocess and field is not None else None
 
 
@@ -100,7 +100,7 @@ SCAN_ERRORS = (AttributeError, IndexError)
 
 def found_by(witness: str) -> Status:
     """Returns the status of a process or thread that is on no list."""
-    return status(Said(Word.FOUND_BY, members=(witness,)))
+    return status(StatusItem(StatusCode.FOUND_BY, members=(witness,)))
 
 
 class ListedProcess(NamedTuple):
@@ -141,7 +141,7 @@ class CidTable:
         except MissingMemberError as error:
             image.lacks(error)
             return
-        table, owner = tables.at(address), thread.find(*PROCESS_OF_THREAD)
+        table, owner = tables.table_at(address), thread.first_member(*PROCESS_OF_THREAD)
         assignments: List[Tuple[int, Optional[int], Optional[int]]] = []
         for number, entry in enumerate(tables.entries(table) if table is not None else ()):
             if number >= MAX_IDS:
@@ -198,7 +198,7 @@ class ProcessList:
             self._kind = process.field("Pcb.Header.Type")
         except MissingMemberError as error:
             image.lacks(error)
-            self.status = status(Word.PROCESS_LIST_DAMAGED)
+            self.status = status(StatusCode.PROCESS_LIST_DAMAGED)
             return
         self._ids = image.service(CidTable)
         self._listed()
@@ -224,7 +224,9 @@ class ProcessList:
         """Adds the processes of the list, from both ends."""
         head = self._image.needed(LIST_SYMBOL)
         walk = (
-            links.Walk((), (), None) if head is None else links.walk(head, self._memory.links, MAX_PROCESSES)
+            links.ListWalk((), (), None)
+            if head is None
+            else links.walk(head, self._memory.links, MAX_PROCESSES)
         )
         nodes = dict.fromkeys(walk.nodes)
         if walk.gap is not None:
@@ -233,7 +235,7 @@ class ProcessList:
                 nodes.update(dict.fromkeys(self._beyond(head or 0, end.link, direction, set(nodes))))
             self.interrupted = any(end.reason in (links.UNREADABLE, links.HEAD) for end in walk.gap)
         if walk.gap is not None or walk.altered is not None or not nodes:
-            self.status = status(Word.PROCESS_LIST_DAMAGED)
+            self.status = status(StatusCode.PROCESS_LIST_DAMAGED)
             vollog.warning(
                 "process list damaged: processes may be missing, and that rows end early is no sign of a "
                 "clean machine"
@@ -276,7 +278,7 @@ class ProcessList:
             return self._memory.links(link) if self._is_process(link - self._links) else None
 
         limit = MAX_PROCESSES - len(known)
-        nodes, end = links.taken(links.steps(head, read_links, direction, limit, first, known))
+        nodes, end = links.take_nodes(links.steps(head, read_links, direction, limit, first, known))
         if end.reason == links.UNREADABLE and self._is_process(end.link - self._links):
             nodes.append(end.link)
         return nodes
@@ -294,9 +296,9 @@ class ProcessList:
         """Yields the processes of the threads that processors were executing."""
         types, memory = self._image.types, self._memory
         block, count = self._image.needed(PROCESSORS), self._image.needed("KeNumberProcessors")
-        kprcb, thread = types.find("_KPRCB"), types.find("_ETHREAD")
-        current = None if kprcb is None else kprcb.find("CurrentThread")
-        owner = None if thread is None else thread.find(*PROCESS_OF_THREAD)
+        kprcb, thread = types.first_structure("_KPRCB"), types.first_structure("_ETHREAD")
+        current = None if kprcb is None else kprcb.first_member("CurrentThread")
+        owner = None if thread is None else thread.first_member(*PROCESS_OF_THREAD)
         if block is None or count is None or current is None or owner is None:
             return
         for number in range(min(memory.number(count, 4) or 0, MAX_PROCESSORS)):
@@ -324,7 +326,7 @@ class ProcessList:
             return
         if not self._is_process(eprocess) or self._memory.member(eprocess, self._pid) == 0:
             return
-        remark = status(Word.NOT_IN_THE_PROCESS_LIST, found_by(witness), self._id_differs(eprocess))
+        remark = status(StatusCode.NOT_IN_THE_PROCESS_LIST, found_by(witness), self._id_differs(eprocess))
         self._found[eprocess] = remark
 
     def _is_process(self, eprocess: int) -> bool:
@@ -347,7 +349,7 @@ class ProcessList:
         if pid is not None:
             return pid
         try:
-            table = self._image.service(HandleTables).listed(eprocess)
+            table = self._image.service(HandleTables).listed_table(eprocess)
         except MissingMemberError:
             return None
         return None if table is None else table.pid or None
@@ -364,7 +366,11 @@ def id_differs(known: Optional[int], own: Optional[int]) -> Status:
         known: the ID in PspCidTable, None if it is not there
         own: the ID in the object itself, None if it cannot be read
     """
-    return NOTHING if known in (None, own) or own is None else status(Said(Word.ID_IN_CID_TABLE, known))
+    return (
+        NOTHING
+        if known in (None, own) or own is None
+        else status(StatusItem(StatusCode.ID_IN_CID_TABLE, known))
+    )
 
 
 def _scan(image: Image) -> Iterator[int]:

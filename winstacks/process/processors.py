@@ -84,8 +84,8 @@ class Processors:
         return self._memory.pointer(address + index * self._memory.pointer_size) or 0
 
     def _field(self, type_name: str, *paths: str) -> Optional[Field]:
-        structure = self._image.types.find(type_name)
-        return None if structure is None else structure.find(*paths)
+        structure = self._image.types.first_structure(type_name)
+        return None if structure is None else structure.first_member(*paths)
 
     def _pointer(self, address: int, type_name: str, *paths: str) -> int:
         """Returns a pointer member of the structure at an address; 0 if it is missing."""
@@ -124,6 +124,6 @@ class Processors:
                 yield ProcessorStack(f"{IST}{index}", base, base - size)
 
 
-def of(image: Image) -> Tuple[Processor, ...]:
+def processors_of(image: Image) -> Tuple[Processor, ...]:
     """Returns the processors of an image, by their numbers, for `image.service(processors.of)`."""
     return tuple(Processors.list_processors(image))

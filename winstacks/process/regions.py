@@ -66,7 +66,7 @@ WINDOWS = ("\\windows\\",)
 _DEVICE = ("\\systemroot\\", "\\??\\", "\\device\\")
 
 
-def beneath(path: str, folders: Tuple[str, ...]) -> bool:
+def is_beneath(path: str, folders: Tuple[str, ...]) -> bool:
     r"""Returns whether a file lies in one of some folders of its drive.
 
     Args:
@@ -86,4 +86,4 @@ def of_windows(known: Regions, region: Optional[Region]) -> bool:
     """Returns whether a region is an image whose file lies in Windows' own folder."""
     if region is None or not region.image:
         return False
-    return beneath(known.file_name(region.control_area) or "", WINDOWS)
+    return is_beneath(known.file_name(region.control_area) or "", WINDOWS)

@@ -19,14 +19,14 @@ from typing import Dict, Iterator, NamedTuple, Optional, Tuple
 from volatility3.framework import interfaces
 from volatility3.framework.layers import intel, linear
 
-from ..memory import bulk, pages
+from ..memory import bulk, pagetables
 from ..memory.decode import pagetable
 from ..memory.decode.memo import Memo
 from ..memory.decode.pagetable import PAGE_SHIFT, PAGE_SIZE
 from ..memory.decode.ranges import Extents
 from ..memory.decode.structure import MissingMemberError
 from ..memory.image import Image
-from ..memory.pages import Piece
+from ..memory.pagetables import Piece
 from .regions import Region
 
 MAX_PAGES = 1 << 19
@@ -53,15 +53,15 @@ class ImageSections:
         self._memory = image.memory(image.kernel)
         self._found: Dict[Tuple[int, int, int], array[int]] = {}
         self._kept = 0
-        self._spaces: Memo[str, pages.Tables] = Memo(self._tables_of, _SPACES_KEPT)
+        self._spaces: Memo[str, pagetables.PageTables] = Memo(self._tables_of, _SPACES_KEPT)
         self._tables: Memo[Tuple[str, int], PageTable] = Memo(self._read_table, _TABLES_KEPT)
-        self._form: Optional[_Form] = None
+        self._form: Optional[_SectionLayout] = None
         try:
-            self._form = _Form(image)
+            self._form = _SectionLayout(image)
         except MissingMemberError as error:
             image.lacks(error)
 
-    def of(self, vad: Optional[Region]) -> Optional[SectionView]:
+    def section_of(self, vad: Optional[Region]) -> Optional[SectionView]:
         """Returns the section that a VAD maps; None if it maps no image, or if its structures disagree."""
         form = self._form
         if form is None or vad is None or not vad.image or not isinstance(self._image.layer, intel.Intel):
@@ -80,7 +80,7 @@ class ImageSections:
         count = min(count - number, vad.end - vad.start >> PAGE_SHIFT, MAX_PAGES)
         return SectionView(self, vad.start, first, count, form.size)
 
-    def places(self, control: SectionView) -> array[int]:
+    def page_addresses(self, control: SectionView) -> array[int]:
         """Returns the physical address of each page of a view, 0 for a page that is not in memory."""
         key = (control.prototypes, control.count, control.entry_size)
         addresses = self._found.get(key)
@@ -115,10 +115,10 @@ class ImageSections:
         """The image's context."""
         return self._image.context
 
-    def _tables_of(self, layer_name: str) -> pages.Tables:
+    def _tables_of(self, layer_name: str) -> pagetables.PageTables:
         layer = self.context.layers[layer_name]
         assert isinstance(layer, intel.Intel)
-        return pages.Tables(self.context, layer)
+        return pagetables.PageTables(self.context, layer)
 
     def _read_table(self, key: Tuple[str, int]) -> PageTable:
         tables = self._spaces[key[0]]
@@ -140,9 +140,9 @@ class ImageSections:
 
 
 class PageTable(NamedTuple):
-    """A page table of a process; `data` and `present` are the result of `pages.Tables.entries`.
+    """A page table of a process; `data` and `present` are the result of `html.PageTables.entries`.
 
-    `pages` is the number of its entries, each of `entry_size` bytes.
+    `html` is the number of its entries, each of `entry_size` bytes.
     """
 
     data: Optional[bytes]
@@ -190,7 +190,7 @@ class SectionView:
         """Yields (address, size, physical address) of the section's pages in a range of addresses."""
         if start >= end:
             return
-        addresses = self._sections.places(self)
+        addresses = self._sections.page_addresses(self)
         for low in range(start - start % PAGE_SIZE, end, PAGE_SIZE):
             address = addresses[(low - self.start) // PAGE_SIZE]
             if address:
@@ -213,7 +213,7 @@ class SectionView:
         start: int,
         length: int,
     ) -> Iterator[Piece]:
-        """Yields the present pieces of a range as `pages.mapping` does, with the section's pages in the gaps.
+        """Yields the present pieces of a range as `pagetables.mapping` does, with the section's pages in the gaps.
 
         Args:
             context: the context that holds the layer
@@ -222,7 +222,7 @@ class SectionView:
             length: bytes
         """
         end = start
-        for piece in pages.mapping(context, layer, start, length):
+        for piece in pagetables.mapping(context, layer, start, length):
             yield from self._fill(context, layer, end, piece[0])
             yield piece
             end = piece[0] + piece[1]
@@ -265,7 +265,7 @@ class SectionView:
         low, last = start // PAGE_SIZE, -(-end // PAGE_SIZE)
         if not isinstance(layer, intel.Intel) or start < self.start or end > self.end:
             return False
-        addresses, pointer_size = self._sections.places(self), layer.bits_per_register // 8
+        addresses, pointer_size = self._sections.page_addresses(self), layer.bits_per_register // 8
         while low < last:
             table = self._sections.table(layer, low * PAGE_SIZE)
             high = min(last, (low // table.pages + 1) * table.pages)
@@ -287,7 +287,7 @@ class SectionView:
         return True
 
 
-class _Form:
+class _SectionLayout:
     """The members that lead from a VAD to the prototype PTEs of its section.
 
     Raises:

@@ -15,8 +15,8 @@ from ..memory import bulk
 from ..memory.decode import links, text
 from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
-from ..memory.decode.status import NOTHING, Said, Status, status
-from ..memory.decode.statuswords import Word
+from ..memory.decode.status import NOTHING, Status, StatusItem, status
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import Field
 from ..memory.image import KERNEL_PID, AddressSpace, Image
 from .processlist import VAD_ROOT, ListedProcess, ProcessList, page_tables, process_member
@@ -128,7 +128,7 @@ class KernelSpaces:
         pid = process_member(self._image, eprocess, "UniqueProcessId")
         if pid is not None:
             return pid, NOTHING
-        return self._image.service(ProcessList).id_of(eprocess), status(Word.PROCESS_UNREADABLE)
+        return self._image.service(ProcessList).id_of(eprocess), status(StatusCode.PROCESS_UNREADABLE)
 
     def _list_processes(self, image: Image, offset: Optional[int]) -> List[ListedProcess]:
         """Returns the processes that any witness knows, or the one at a virtual or physical offset."""
@@ -176,14 +176,14 @@ class KernelSpaces:
         fault, layer_name = NOTHING, ""
         root = image.needed_member("_EPROCESS", "Pcb.DirectoryTableBase")
         if root is None or memory.member(address, root) is None:
-            fault = status(Word.PAGE_TABLES_UNREADABLE)
+            fault = status(StatusCode.PAGE_TABLES_UNREADABLE)
         else:
             try:
                 layer_name = self._process_layer(image, eprocess)
             except exceptions.InvalidAddressException:
-                fault = status(Word.PAGE_TABLES_UNREADABLE)
+                fault = status(StatusCode.PAGE_TABLES_UNREADABLE)
         wow64 = self._is_wow64(eprocess) if image.machine is Machine.AMD64 else False
-        unreadable = status(unreadable, Word.PROCESS_UNREADABLE if None in (raw, peb, wow64) else None)
+        unreadable = status(unreadable, StatusCode.PROCESS_UNREADABLE if None in (raw, peb, wow64) else None)
         remark = status(process.status, unreadable)
         if layer_name:
             fault, doubt = image.service(PageTableRoots).verdict(address, layer_name)
@@ -210,9 +210,12 @@ class KernelSpaces:
                 try:
                     peb32 = self._wow64_peb(image, eprocess)
                 except exceptions.InvalidAddressException:
-                    witnessed_peb, fault = None, fault or status(Word.WOW64_PROCESS_STRUCTURE_UNREADABLE)
+                    witnessed_peb, fault = (
+                        None,
+                        fault or status(StatusCode.WOW64_PROCESS_STRUCTURE_UNREADABLE),
+                    )
             if witnessed_peb not in (None, peb32):
-                doubt = status(native.remark, Said(Word.CONTRADICTED, members=("WoW64Process",)))
+                doubt = status(native.remark, StatusItem(StatusCode.CONTRADICTED, members=("WoW64Process",)))
                 native, peb32 = native._replace(remark=doubt), witnessed_peb or peb32
             if is_wow64 or peb32:
                 half = native._replace(machine=Machine.I386, wow64=True, peb=peb32, status=fault)
@@ -262,7 +265,9 @@ class PageTableRoots:
     """
 
     def __init__(self, image: Image) -> None:
-        process, thread, teb = (image.types.find(name) for name in ("_EPROCESS", "_ETHREAD", "_TEB"))
+        process, thread, teb = (
+            image.types.first_structure(name) for name in ("_EPROCESS", "_ETHREAD", "_TEB")
+        )
         if teb is None:
             image.lacks("_TEB")
         self._image = image
@@ -281,12 +286,12 @@ class PageTableRoots:
             image.needed_member("_EPROCESS", path)
             for path in ("UniqueProcessId", "Pcb.DirectoryTableBase", "Peb", "ExitTime.QuadPart")
         ]
-        self._vads = process.find(*VAD_ROOT)
+        self._vads = process.first_member(*VAD_ROOT)
         self._threads = image.needed_member("_EPROCESS", "ThreadListHead")
-        self._entry = None if thread is None else thread.find("ThreadListEntry")
-        self._teb = None if thread is None else thread.find("Tcb.Teb")
-        self._client = None if teb is None else teb.find("ClientId.UniqueProcess")
-        self._first = None if teb is None else teb.find("NtTib.ExceptionList")
+        self._entry = None if thread is None else thread.first_member("ThreadListEntry")
+        self._teb = None if thread is None else thread.first_member("Tcb.Teb")
+        self._client = None if teb is None else teb.first_member("ClientId.UniqueProcess")
+        self._first = None if teb is None else teb.first_member("NtTib.ExceptionList")
         for listed in image.service(ProcessList).processes():
             pid, root, alive = self._read(listed.eprocess)
             if alive:
@@ -316,21 +321,23 @@ class PageTableRoots:
         if not alive:
             users = self._owners.get(root, ()) if pid == SYSTEM_PID and root != self._kernel else ()
             return NOTHING, status(
-                *(Said(Word.PAGE_TABLES_OF_PROCESS, self._pids[user]) for user in users[:1])
+                *(StatusItem(StatusCode.PAGE_TABLES_OF_PROCESS, self._pids[user]) for user in users[:1])
             )
         if not self._maps_kernel(eprocess, layer_name):
-            return status(Word.PAGE_TABLES_UNREADABLE), NOTHING
+            return status(StatusCode.PAGE_TABLES_UNREADABLE), NOTHING
         if root in (self._system, self._kernel) and self._told(eprocess, layer_name) != pid:
-            return status(Said(Word.PAGE_TABLES_OF_PROCESS, SYSTEM_PID)), NOTHING
+            return status(StatusItem(StatusCode.PAGE_TABLES_OF_PROCESS, SYSTEM_PID)), NOTHING
         wrong = ["Peb"] if self._highest and self._peb(eprocess) > self._highest else []
         tree = self._tree(eprocess)
         if tree == 0 or self._trees[tree] > 1:
             wrong.append("VadRoot")
-        doubt = status(Said(Word.CONTRADICTED, members=tuple(wrong)) if wrong else None)
+        doubt = status(StatusItem(StatusCode.CONTRADICTED, members=tuple(wrong)) if wrong else None)
         others = [user for user in self._owners.get(root, ()) if user != eprocess]
         if not others:
             return NOTHING, doubt
-        shared = status(*(Said(Word.PAGE_TABLES_OF_PROCESS, self._pids[user]) for user in others[:1]))
+        shared = status(
+            *(StatusItem(StatusCode.PAGE_TABLES_OF_PROCESS, self._pids[user]) for user in others[:1])
+        )
         teb_pid = self._told(eprocess, layer_name)
         return (NOTHING, status(shared, doubt)) if teb_pid in (None, pid) else (shared, doubt)
 

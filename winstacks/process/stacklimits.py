@@ -80,7 +80,7 @@ class StackLimits:
     def _control(self) -> int:
         """Returns the most frequent number of bytes between StackBase and InitialStack."""
         thread = self._image.types["_ETHREAD"]
-        fields = [thread.find(f"Tcb.{name}") for name in ("StackBase", "InitialStack")]
+        fields = [thread.first_member(f"Tcb.{name}") for name in ("StackBase", "InitialStack")]
         memory = self._image.memory(self._image.kernel)
         counts: Dict[int, int] = {0: 0}
         for ethread in list(self._image.service(CidTable).threads)[:FEW_THREADS]:

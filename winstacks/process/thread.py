@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import Collection, Iterator, NamedTuple, Optional, Protocol, Tuple
 
 from ..memory.decode.machine import Machine
-from ..memory.decode.status import NOTHING, Status, says
-from ..memory.decode.statuswords import Word
+from ..memory.decode.status import NOTHING, Status, has_status
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace
 
 RUNNING = 2
@@ -46,8 +46,8 @@ def wait_reason_name(reason: int) -> str:
 
 
 _NO_THREAD = (
-    *(Word.UNREADABLE, Word.NOT_A_THREAD),
-    *(Word.THREAD_LIST_DAMAGED, Word.THREAD_COUNT, Word.PROCESS_LIST_DAMAGED),
+    *(StatusCode.UNREADABLE, StatusCode.NOT_A_THREAD),
+    *(StatusCode.THREAD_LIST_DAMAGED, StatusCode.THREAD_COUNT, StatusCode.PROCESS_LIST_DAMAGED),
 )
 
 
@@ -70,7 +70,7 @@ class SavedContext(NamedTuple):
     address: int = 0
     unknown: Tuple[str, ...] = ()
     unsure: Tuple[str, ...] = ()
-    told: Optional[Status] = None
+    status: Optional[Status] = None
     kernel: bool = False
 
 
@@ -122,7 +122,7 @@ class Thread(NamedTuple):
     def running(self) -> bool:
         """Whether a processor was executing the thread: then its stack pointer was in a register, not in
         memory."""
-        unsaid = not says(self.status, Word.RUNNING_ON_NO_PROCESSOR)
+        unsaid = not has_status(self.status, StatusCode.RUNNING_ON_NO_PROCESSOR)
         return self.processor is not None or (self.state == RUNNING and unsaid)
 
     @property
@@ -133,7 +133,7 @@ class Thread(NamedTuple):
     @property
     def unusable(self) -> bool:
         """Whether none of its values can be trusted: it is unreadable, is no thread, or stands for a list."""
-        return says(self.status, *_NO_THREAD)
+        return has_status(self.status, *_NO_THREAD)
 
     @property
     def state_name(self) -> str:

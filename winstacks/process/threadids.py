@@ -7,8 +7,8 @@ from __future__ import annotations
 from typing import Dict, NamedTuple, Optional
 
 from ..memory.decode import text
-from ..memory.decode.status import NOTHING, Said, Status, status
-from ..memory.decode.statuswords import Word
+from ..memory.decode.status import NOTHING, Status, StatusItem, status
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import Image
 from .processlist import LOCK_BIT, PROCESS_OF_THREAD, THREAD_OBJECT, CidTable
 
@@ -42,15 +42,15 @@ class ThreadIds:
     """Looks up threads, each once. Made as `image.service(ThreadIds)`."""
 
     def __init__(self, image: Image) -> None:
-        thread, process = image.types.find("_ETHREAD"), image.types.find("_EPROCESS")
+        thread, process = image.types.first_structure("_ETHREAD"), image.types.first_structure("_EPROCESS")
         self._machine = image.machine
         self._memory = image.memory(image.kernel)
-        self._type = None if thread is None else thread.find("Tcb.Header.Type")
+        self._type = None if thread is None else thread.first_member("Tcb.Header.Type")
         self._tid = None if thread is None else image.needed_member("_ETHREAD", "Cid.UniqueThread")
         self._pid = None if thread is None else image.needed_member("_ETHREAD", "Cid.UniqueProcess")
-        self._process = None if thread is None else thread.find(*PROCESS_OF_THREAD)
-        self._name = None if process is None else process.find("ImageFileName")
-        self._own = None if process is None else process.find("UniqueProcessId")
+        self._process = None if thread is None else thread.first_member(*PROCESS_OF_THREAD)
+        self._name = None if process is None else process.first_member("ImageFileName")
+        self._own = None if process is None else process.first_member("UniqueProcessId")
         self._ids = image.service(CidTable)
         self._known: Dict[int, Optional[ThreadOwner]] = {}
 
@@ -77,7 +77,7 @@ class ThreadIds:
         process_id = self._process_id(eprocess)
         if process_id is None or pid is None or process_id == pid:
             return ThreadOwner(tid, pid, self._process_name(eprocess))
-        contradiction = status(Said(Word.CONTRADICTED, members=("Cid.UniqueProcess",)))
+        contradiction = status(StatusItem(StatusCode.CONTRADICTED, members=("Cid.UniqueProcess",)))
         return ThreadOwner(tid, process_id, self._process_name(eprocess), contradiction)
 
     def _process_id(self, eprocess: int) -> Optional[int]:

@@ -17,8 +17,8 @@ from typing import Any, Collection, Dict, Iterator, List, NamedTuple, Optional, 
 
 from ..memory.decode import links
 from ..memory.decode.ranges import Extents
-from ..memory.decode.status import NOTHING, Said, Status, says, status
-from ..memory.decode.statuswords import Word
+from ..memory.decode.status import NOTHING, Status, StatusItem, has_status, status
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image
 from . import processors, stacklimits
 from . import threadids as ids
@@ -160,18 +160,18 @@ class KernelThreads:
         self._image = image
         self._memory = image.memory(image.kernel)
         self._size = thread.size
-        members = {name: thread.find(*paths) for name, paths in _MEMBERS.items()}
+        members = {name: thread.first_member(*paths) for name, paths in _MEMBERS.items()}
         self._fields = {name: field for name, field in members.items() if field is not None}
         for name in _IN_EVERY_KERNEL:
             if name not in self._fields:
                 image.lacks(f"_ETHREAD has no member {' or '.join(_MEMBERS[name])}")
-        time, flags = self._fields.get("create_time"), [thread.find(name) for name in _FLAGS_OF_TIME]
+        time, flags = self._fields.get("create_time"), [thread.first_member(name) for name in _FLAGS_OF_TIME]
         over = [flag for flag in flags if flag and time and flag.offset == time.offset]
         self._time_shift = max((flag.shift + flag.mask.bit_length() for flag in over), default=0)
         self._entry = thread.offset("ThreadListEntry")
         self._head = image.types["_EPROCESS"].offset("ThreadListHead")
-        self._count = image.types["_EPROCESS"].find("ActiveThreads")
-        listed = image.service(processors.of)
+        self._count = image.types["_EPROCESS"].first_member("ActiveThreads")
+        listed = image.service(processors.processors_of)
         self._running = {cpu.current_thread: cpu.number for cpu in listed if cpu.current_thread}
         self._all_known = bool(listed) and all(cpu.current_thread for cpu in listed)
         self._ids = image.service(CidTable)
@@ -204,7 +204,7 @@ class KernelThreads:
     def list_idle(self) -> Iterator[Thread]:
         """Yields the idle threads that processors were executing: their process is on no list."""
         image = self._image
-        for processor in image.service(processors.of):
+        for processor in image.service(processors.processors_of):
             if processor.idle_thread and processor.idle_thread == processor.current_thread:
                 yield self._at(Process(image.kernel, None), processor.idle_thread)
 
@@ -220,20 +220,20 @@ class KernelThreads:
             seen.add(thread.ethread)
             ended += thread.unusable or thread.state == TERMINATED
             if walk.altered is not None and walk.altered.link == entry:
-                thread = thread._replace(status=status(Word.THREAD_LINKS_DISAGREE, thread.status))
+                thread = thread._replace(status=status(StatusCode.THREAD_LINKS_DISAGREE, thread.status))
             yield thread
         listed = len(seen)
         for ethread, witness in self._witnessed(process.space.eprocess, seen):
             thread = self._at(process, ethread)
-            remark = status(Word.NOT_IN_THE_THREAD_LIST, found_by(witness), thread.status)
+            remark = status(StatusCode.NOT_IN_THE_THREAD_LIST, found_by(witness), thread.status)
             yield thread._replace(status=remark)
         head_altered = walk.altered is not None and walk.altered.link == head
         if head_altered or (walk.gap is not None and not walk.gap.exact):
             vollog.warning(f"The thread list of process {process.space.pid_text} is damaged")
-            yield self._nothing(process, status(Word.THREAD_LIST_DAMAGED))
+            yield self._nothing(process, status(StatusCode.THREAD_LIST_DAMAGED))
         count = None if self._count is None else self._memory.member(process.space.eprocess, self._count)
         if walk.gap is None and count is not None and not listed - ended <= count <= listed:
-            yield self._nothing(process, status(Said(Word.THREAD_COUNT, count)))
+            yield self._nothing(process, status(StatusItem(StatusCode.THREAD_COUNT, count)))
 
     def _witnessed(self, eprocess: int, seen: Set[int]) -> Iterator[Tuple[int, str]]:
         """Yields (address, witness) of the threads that are missing in a process's list."""
@@ -261,11 +261,11 @@ class KernelThreads:
         """Returns one of the members of an _ETHREAD at `start`, None if the table or the image lacks it."""
         field = self._fields.get(name)
         data = None if field is None else extents.read(start + field.offset, field.size)
-        return None if field is None or data is None else field.of(data, -field.offset)
+        return None if field is None or data is None else field.value_in(data, -field.offset)
 
     def _at(self, process: Process, ethread: int) -> Thread:
         """Returns the thread at an address."""
-        return self._thread(process, ethread, ethread, self._memory.held(ethread, self._size))
+        return self._thread(process, ethread, ethread, self._memory.read_kept(ethread, self._size))
 
     def _nothing(self, process: Process, fault: Status) -> Thread:
         """Returns the row that stands for threads that cannot be listed."""
@@ -278,20 +278,20 @@ class KernelThreads:
         whole = extents.read(start, self._size)
         if whole is not None:
             data = bytes(whole)
-            values.update({name: field.of(data) for name, field in self._fields.items()})
+            values.update({name: field.value_in(data) for name, field in self._fields.items()})
         if whole is None:
             values.update({name: self._part(name, start, extents) for name in self._fields})
         partly = None in (values[name] for name in self._fields)
-        faults = status(Word.PARTLY_UNREADABLE) if partly else NOTHING
+        faults = status(StatusCode.PARTLY_UNREADABLE) if partly else NOTHING
         absent = partly and extents.missing(start, start + self._size) == self._size
         if values["type"] is not None and values["type"] & ~LOCK_BIT != THREAD_OBJECT:
-            faults = status(Word.NOT_A_THREAD)
+            faults = status(StatusCode.NOT_A_THREAD)
         elif absent:
-            faults = status(Word.UNREADABLE)
+            faults = status(StatusCode.UNREADABLE)
         elif values["state"] == TERMINATED:
-            faults = status(Word.TERMINATED)
+            faults = status(StatusCode.TERMINATED)
         processor = self._running.get(ethread)
-        if not absent and not says(faults, Word.NOT_A_THREAD):
+        if not absent and not has_status(faults, StatusCode.NOT_A_THREAD):
             faults = status(faults, self._doubts(process, ethread, values, processor))
         values["tid"] = ids.identifier(values["tid"])
         if values["tid"] is None and ethread:
@@ -321,8 +321,8 @@ class KernelThreads:
         if not lone and not wrong and self._ids.threads.get(ethread) == values["tid"]:
             return NOTHING
         return status(
-            Word.RUNNING_ON_NO_PROCESSOR if lone else None,
-            Said(Word.CONTRADICTED, members=tuple(wrong)) if wrong else None,
+            StatusCode.RUNNING_ON_NO_PROCESSOR if lone else None,
+            StatusItem(StatusCode.CONTRADICTED, members=tuple(wrong)) if wrong else None,
             id_differs(self._ids.threads.get(ethread), values["tid"]),
         )
 
@@ -338,8 +338,8 @@ class KernelThreads:
                 process = next(processes(self._image, offset=owner), None)
             if process is not None:
                 thread = self._thread(process, ethread, start, extents)
-                if not says(thread.status, Word.NOT_A_THREAD):
-                    yield thread._replace(status=status(Word.NOT_IN_THE_THREAD_LIST, thread.status))
+                if not has_status(thread.status, StatusCode.NOT_A_THREAD):
+                    yield thread._replace(status=status(StatusCode.NOT_IN_THE_THREAD_LIST, thread.status))
 
     def _owner(self, start: int, extents: Extents) -> int:
         """Returns the canonical address of the _EPROCESS that a thread names, or 0."""

@@ -37,7 +37,7 @@ def scan(image: Image, known: Collection[int]) -> Iterator[Found]:
         known: canonical addresses of the threads to leave out
     """
     layer = image.layer
-    found_lists = map(image.types["_ETHREAD"].find, _OWN_LISTS)
+    found_lists = map(image.types["_ETHREAD"].first_member, _OWN_LISTS)
     lists = [field for field in found_lists if field is not None]
     places = {_translated(layer, address) for address in known}
     for found in _found(image):

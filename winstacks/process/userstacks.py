@@ -23,8 +23,8 @@ class UserStacks:
 
     def __init__(self, image: Image) -> None:
         self._image = image
-        teb = image.types.find("_TEB")
-        self._offset = None if teb is None else teb.find("WowTebOffset")
+        teb = image.types.first_structure("_TEB")
+        self._offset = None if teb is None else teb.first_member("WowTebOffset")
 
     def native(self, thread: Thread) -> List[Tuple[int, int]]:
         """Returns the limits of a thread's stack; an empty list if they are unknown."""
@@ -35,7 +35,7 @@ class UserStacks:
         """Returns the limits of the 32-bit stack of a WoW64 thread."""
         return [] if thread.wow64 is None else self._limits(thread.wow64, self.teb32(thread))
 
-    def both(self, thread: Thread) -> List[Tuple[int, int]]:
+    def all_limits(self, thread: Thread) -> List[Tuple[int, int]]:
         """Returns the known limits of the stacks of both halves."""
         return self.native(thread) + self.narrow(thread)
 

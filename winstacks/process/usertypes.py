@@ -34,7 +34,7 @@ def user_types(image: Image, space: AddressSpace) -> Structures:
     Raises:
         tables.MissingTableError: our symbol table is not found
     """
-    return image.service(UserTypes).of(space)
+    return image.service(UserTypes).types_of(space)
 
 
 def with_teb(image: Image, space: AddressSpace, teb: int) -> Structures:
@@ -67,7 +67,7 @@ class UserTypes:
         self._image = image
         self._chosen: Memo[AddressSpace, Structures] = Memo(self._choose, _MOST_KEPT)
 
-    def of(self, space: AddressSpace) -> Structures:
+    def types_of(self, space: AddressSpace) -> Structures:
         """Returns the structures of one half of a process; the default of its bitness if nothing decides.
 
         Raises:
@@ -124,7 +124,7 @@ def _locks(memory: Memory, peb: int, types: Structures) -> int:
     section, debug = types["_RTL_CRITICAL_SECTION"], types["_RTL_CRITICAL_SECTION_DEBUG"]
     count = 0
     for name in _LOCKS:
-        field = types["_PEB"].find(name)
+        field = types["_PEB"].first_member(name)
         lock = memory.member(peb, field) if field is not None else None
         information = memory.member(lock, section.field("DebugInfo")) if lock else None
         named = memory.member(information, debug.field("CriticalSection")) if information else None

@@ -112,7 +112,7 @@ class Vads:
             low, high = limits.pop(address, (0, 1 << 64))
             # A left child begins below its parent, a right child above it.
             complete = complete and low <= vad.start <= high and vad.start < vad.end
-            right, left = tree.right.of(node), tree.left.of(node)
+            right, left = tree.right.value_in(node), tree.left.value_in(node)
             limits.update({right: (vad.start, high), left: (low, vad.start)})
             pending += (right, left)
         if pending:
@@ -130,14 +130,14 @@ class Vads:
         return None if name is None else self._memory.unicode_string(name)
 
     def _vad(self, tree: _Tree, address: int, node: bytes, short: bool) -> Region:
-        start, end = tree.start.of(node), tree.end.of(node)
-        start |= tree.start_high.of(node) << 32 if tree.start_high else 0
-        end |= tree.end_high.of(node) << 32 if tree.end_high else 0
+        start, end = tree.start.value_in(node), tree.end.value_in(node)
+        start |= tree.start_high.value_in(node) << 32 if tree.start_high else 0
+        end |= tree.end_high.value_in(node) << 32 if tree.end_high else 0
         control_area = 0 if short else self._control_area_of(tree, address)
-        kind = tree.kind.of(node) if tree.kind else 0
+        kind = tree.kind.value_in(node) if tree.kind else 0
         image = kind == (IMAGE_MAP if tree.kind and tree.kind.mask > 1 else 1)
         image = image and bool(control_area)
-        protection = tree.protection.of(node) if tree.protection else 0
+        protection = tree.protection.value_in(node) if tree.protection else 0
         return Region(start << PAGE_SHIFT, (end + 1) << PAGE_SHIFT, control_area, image, address, protection)
 
     def _control_area_of(self, tree: _Tree, address: int) -> int:
@@ -178,9 +178,9 @@ class _Tree:
         self.right = node.field("VadNode.Right", "VadNode.RightChild", "RightChild")
         self.start = node.field("StartingVpn")
         self.end = node.field("EndingVpn")
-        self.start_high = node.find("Core.StartingVpnHigh", "StartingVpnHigh")
-        self.end_high = node.find("Core.EndingVpnHigh", "EndingVpnHigh")
-        self.kind = node.find(
+        self.start_high = node.first_member("Core.StartingVpnHigh", "StartingVpnHigh")
+        self.end_high = node.first_member("Core.EndingVpnHigh", "EndingVpnHigh")
+        self.kind = node.first_member(
             *("Core.u.VadFlags.VadType", "u.VadFlags.VadType"),
             *("Core.u.VadFlags.ImageMap", "u.VadFlags.ImageMap"),
         )
@@ -190,8 +190,8 @@ class _Tree:
         self.root = process.field(*VAD_ROOT)
         # The count is in the process since 8.1, in the tree from Vista to 8; before Vista there is none
         # (public symbols).
-        self.count = process.find("VadCount", "VadRoot.NumberGenericTableElements")
-        self.subsection = image.types[_FULL].find("Subsection")
+        self.count = process.first_member("VadCount", "VadRoot.NumberGenericTableElements")
+        self.subsection = image.types[_FULL].first_member("Subsection")
         holder = image.types["_SUBSECTION" if self.subsection else _FULL]
         self.control_area = holder.offset("ControlArea")
         files = ("FilePointer.Value", "FilePointer.Object", "FilePointer")

@@ -23,20 +23,20 @@ from typing import Any, Generic, Iterable, Iterator, List, Optional, Sequence, T
 
 from volatility3.framework import exceptions, interfaces
 
-from ..flat.container import file_length
-from ..flat.frames import NamedFrame, NamedFrames, SpaceFrames
-from ..flat.selection import Selection
 from ..memory.collector import paused_by_group
 from ..memory.image import AddressSpace, Image
 from ..names.symbolizer import Symbolizer
 from ..process.processlist import ProcessList
 from ..process.spaces import AddressSpaces
+from ..stacklist.container import file_length
+from ..stacklist.frames import NamedFrame, NamedFrames, SpaceFrames
+from ..stacklist.selection import Selection
 from ..tracedb.finder import Databases
 from . import plugin as plugins
 from . import requested
 from .frames import FramePrinter, StackRows
 from .grid import Grid, Row
-from .requested import UNREAD, Asked, sentences
+from .requested import UNREAD, RequestedIds, sentences
 
 Step = TypeVar("Step")
 Item = TypeVar("Item")
@@ -85,7 +85,7 @@ class Command(Generic[Step, Item]):
     def __init__(self, plugin: interfaces.plugins.PluginInterface) -> None:
         self.plugin = plugin
         self.config = plugin.config
-        self.asked = Asked(plugin.config, self.kernel)
+        self.requested = RequestedIds(plugin.config, self.kernel)
         self.selection = Selection(plugin.config.get("find"), plugin.config.get("unbacked", False))
         self.found = self.matched = self.unread = False
         self.log = logging.getLogger(type(plugin).__module__)
@@ -98,7 +98,7 @@ class Command(Generic[Step, Item]):
         Raises:
             RenderException: the machine is not supported, or the input cannot contain what the command lists
         """
-        image = requested.image(self.plugin)
+        image = requested.open_image(self.plugin)
         if self.recorded and image.threads_only:
             raise exceptions.RenderException(NO_RECORDS)
         return image
@@ -125,7 +125,7 @@ class Command(Generic[Step, Item]):
 
     def frames_of(self, space: AddressSpace) -> SpaceFrames:
         """Returns the namer of the frames of an address space."""
-        return self.named.of(space)
+        return self.named.for_space(space)
 
     def stack_rows(self, key: Sequence[str], columns: Sequence[str]) -> StackRows:
         """Returns the maker of the rows of stacks, see StackRows."""
@@ -162,7 +162,7 @@ class Command(Generic[Step, Item]):
         """Returns whether an item stands for stacks that cannot be read."""
         return False
 
-    def wanted(self, item: Item) -> bool:
+    def selects(self, item: Item) -> bool:
         """Returns whether an item passes the options that only this plugin has; gaps are not asked about."""
         return True
 
@@ -221,7 +221,7 @@ class Command(Generic[Step, Item]):
             self.unread = True
             return self.rows(item, ()) if self.selection.takes_gap() else iter(())
         frames: Optional[Sequence[NamedFrame]] = None
-        if self.wanted(item):
+        if self.selects(item):
             frames = self.frames(item)
             if frames is None:
                 self.found = True
@@ -233,14 +233,14 @@ class Command(Generic[Step, Item]):
         self.found = self.found or frames is None or bool(frames)
         return iter(())
 
-    def noting(self, rows: Iterator[Row]) -> Iterator[Row]:
+    def mark_found(self, rows: Iterator[Row]) -> Iterator[Row]:
         """Returns rows unchanged, and records that something passed the options if there are any."""
         for row in rows:
             self.matched = True
             return itertools.chain((row,), rows)
         return iter(())
 
-    def many(self, items: Iterable[Any], text: str) -> Iterator[Any]:
+    def with_progress(self, items: Iterable[Any], text: str) -> Iterator[Any]:
         """Yields items unchanged, and reports a text to Volatility's progress callback for every 4096th item.
 
         A database has a hundred thousand traces, so that no Python step is spent on each.
@@ -278,8 +278,8 @@ class Command(Generic[Step, Item]):
 
     def _answers(self) -> List[str]:
         """Returns the warnings: each ID that does not exist, and why nothing is shown."""
-        lost = self.asked.lost(lambda: self.image)
-        answers = [*sentences(lost), *self._why_nothing(self.asked.in_vain(lost))]
+        lost = self.requested.missing(lambda: self.image)
+        answers = [*sentences(lost), *self._why_nothing(self.requested.all_missing(lost))]
         if self.selection.doubtful:
             answers.append(_DOUBTFUL.format(self.selection.doubtful))
         return [answer for answer in answers if answer]
@@ -292,7 +292,7 @@ class Command(Generic[Step, Item]):
         elif in_vain:
             return
         elif self.found:
-            yield self.asked.nothing_passes(self.things, wider)
+            yield self.requested.nothing_passes(self.things, wider)
         elif self.unread:
             yield UNREAD
         else:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..memory.decode.status import NOTHING, Status, status, text
-from ..memory.decode.statuswords import Word
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.text import MAX_NAME, cell
 from ..memory.image import AddressSpace
 from ..minidump.decode import functions, handles, memory, modules, system, threads, threadstates
@@ -20,7 +20,7 @@ from ..stacks.lister import CallStack
 from .frames import FramePrinter
 from .grid import Grid, Row, known
 
-GRID = Grid.of("info")
+GRID = Grid.for_plugin("info")
 
 _LISTS: Dict[str, Tuple[str, Callable[[Minidump], Tuple[List[Any], Status]]]] = {
     "ThreadListStream": ("NumberOfThreads", threads.thread_list),
@@ -33,7 +33,7 @@ _LISTS: Dict[str, Tuple[str, Callable[[Minidump], Tuple[List[Any], Status]]]] = 
     "HandleOperationListStream": ("NumberOfEntries", handles.handle_operation_list),
     "FunctionTableStream": ("NumberOfDescriptors", functions.function_tables),
     "TokenStream": ("TokenListEntries", handles.token_info_list),
-    "WinstacksThreadListStream": ("NumberOfEntries", threadstates.listed),
+    "WinstacksThreadListStream": ("NumberOfEntries", threadstates.list_addresses),
     "WinstacksFileListStream": ("NumberOfEntries", threadstates.listed_files),
 }
 """Member that holds the count of each list, and the reader of the list."""
@@ -110,7 +110,7 @@ class DumpRows:
         yield 1, self._of_thread(*key, "ThreadContext", stack.part, text(stack.status))
         for number, (frame, name) in enumerate(zip(stack.frames, named)):
             *cells, said = self._printer[name]
-            unsure = None if frame.sure else Word.UNSURE
+            unsure = None if frame.sure else StatusCode.UNSURE
             said = text(status(name.name.status, unsure)) if unsure and name.name is not None else said
             yield 2, self._frame(*key, stack.part, number, *cells, said, frame.how)
 
@@ -127,12 +127,14 @@ class DumpRows:
         name = stream.name
         if name in _RECORDS:
             record = _RECORDS[name](self._dump)
-            return ([], status(Word.UNREADABLE)) if record is None else (list(_of(record)), record.status)
+            return (
+                ([], status(StatusCode.UNREADABLE)) if record is None else (list(_of(record)), record.status)
+            )
         if name in _LISTS:
             member, read = _LISTS[name]
             listed, said = read(self._dump)
             names = [
-                Member("ThreadName", "", record.ThreadId, status(Word.UNREADABLE))
+                Member("ThreadName", "", record.ThreadId, status(StatusCode.UNREADABLE))
                 if record.ThreadName is None
                 else Member("ThreadName", cell(record.ThreadName), record.ThreadId)
                 for record in (listed if name == "ThreadNamesStream" else ())

@@ -11,14 +11,14 @@ from volatility3.framework import exceptions, interfaces
 from ..findings.finding import Check
 from ..findings.loststacks import LOST_STACKS
 from ..findings.registry import Outcome, agreement, check_named
-from ..flat.imagefacts import identity
 from ..memory.decode.status import status, text
-from ..memory.decode.statuswords import Word
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import Image
 from ..options import CHECKS, SEVERITIES
+from ..stacklist.imagefacts import identity
 from .grid import NOT_APPLICABLE, Grid, Hex, Row, given, grid_of, known
 
-FINDINGS = Grid.of("tracefindings")
+FINDINGS = Grid.for_plugin("tracefindings")
 _NOT_CHECKED = FINDINGS.maker("ImageId", "Finding", "Evidence", "Technique", "Status")
 _OF_PROCESS = FINDINGS.maker(
     "ImageId", "Severity", "Confidence", "Finding", "PID", "Process", "ProcessOffset", "Evidence"
@@ -82,7 +82,7 @@ def rows(image: Image, found: Iterable[Outcome], severity: Collection[str] = ())
 
 
 def _not_checked(image: Image, image_id: str, found: Outcome) -> Tuple[object, ...]:
-    said = text(status(Word.NOT_CHECKED))
+    said = text(status(StatusCode.NOT_CHECKED))
     if found.check is not None:
         return _NOT_CHECKED(image_id, found.check.name, found.reason, found.check.technique, said)
     assert found.process is not None
@@ -111,7 +111,7 @@ def _row(image: Image, image_id: str, found: Outcome) -> Tuple[object, ...]:
         _address(image, finding.address),
         given(finding.symbol),
         given(finding.how),
-        counted(evidence, found.stacks),
+        with_count(evidence, found.stacks),
         finding.innocent,
         finding.technique or found.check.technique,
         given(None if keys is None else keys.stack),
@@ -120,7 +120,7 @@ def _row(image: Image, image_id: str, found: Outcome) -> Tuple[object, ...]:
     )
 
 
-def counted(evidence: str, stacks: int) -> str:
+def with_count(evidence: str, stacks: int) -> str:
     """Returns the column Evidence: the evidence, and the number of stacks that show it."""
     return f"{evidence}{_BETWEEN}{stacks} stacks" if stacks > 1 else evidence
 

@@ -11,13 +11,13 @@ from volatility3.framework import exceptions, interfaces
 
 from ..columns.tables import FLAT, FRAMES, IMAGE, TRACES
 from ..columns.words import KINDS
-from ..flat.frames import MAX_FRAMES, NamedFrame
-from ..flat.imagefacts import ImageFacts, Totals, Warnings, gather
-from ..flat.stack import FlatStack, FlatWanted
-from ..flat.tables import FRAME, FlatTables, Values, image_values, json_line
-from ..flat.traces import FlatTraces
 from ..memory.decode.memo import Memo
 from ..memory.image import AddressSpace
+from ..stacklist.frames import MAX_FRAMES, NamedFrame
+from ..stacklist.imagefacts import ImageFacts, Totals, Warnings, gather
+from ..stacklist.stack import StackFilter, StackRecord
+from ..stacklist.tables import FRAME, FlatTables, Values, image_values, json_line
+from ..stacklist.traces import StackCollector
 from . import requested
 from .command import Command
 from .grid import NOT_APPLICABLE, NOT_AVAILABLE, TYPES, UNREADABLE, Hex, Row, grid_of, typed
@@ -34,7 +34,7 @@ _ABSENT = {
 """Absent value of these columns."""
 
 
-def wanted(plugin: interfaces.plugins.PluginInterface) -> FlatWanted:
+def stack_filter(plugin: interfaces.plugins.PluginInterface) -> StackFilter:
     """Returns the filter of stacks that the options of a plugin describe.
 
     Raises:
@@ -46,7 +46,7 @@ def wanted(plugin: interfaces.plugins.PluginInterface) -> FlatWanted:
     if unknown:
         known = ", ".join(KINDS)
         raise exceptions.RenderException(f"--kinds: there is no {', '.join(unknown)}; there are {known}")
-    return FlatWanted(
+    return StackFilter(
         kinds,
         tuple(config.get("pid") or ()),
         tuple(config.get("tid") or ()),
@@ -57,7 +57,7 @@ def wanted(plugin: interfaces.plugins.PluginInterface) -> FlatWanted:
     )
 
 
-class FlatCommand(Command[FlatStack, FlatStack]):
+class FlatCommand(Command[StackRecord, StackRecord]):
     """The work of a plugin that shows all stacks of an image, from every source.
 
     Attributes:
@@ -81,32 +81,32 @@ class FlatCommand(Command[FlatStack, FlatStack]):
         return FlatTables(self.image)
 
     @cached_property
-    def stacks_wanted(self) -> FlatWanted:
+    def stacks_wanted(self) -> StackFilter:
         """The filter of stacks that the options describe.
 
         Raises:
             RenderException: --kinds names a kind that does not exist
         """
-        return wanted(self.plugin)
+        return stack_filter(self.plugin)
 
-    def steps(self) -> Iterator[FlatStack]:
-        return FlatTraces(self.symbolizer).list_stacks(self.stacks_wanted, self.totals)
+    def steps(self) -> Iterator[StackRecord]:
+        return StackCollector(self.symbolizer).list_stacks(self.stacks_wanted, self.totals)
 
-    def space(self, step: FlatStack) -> AddressSpace:
+    def space(self, step: StackRecord) -> AddressSpace:
         return step.space
 
-    def describe(self, step: FlatStack) -> str:
+    def describe(self, step: StackRecord) -> str:
         return f"Reading the stacks of kind {step.kind} of process {step.space.pid_text}"
 
-    def items(self, step: FlatStack) -> Iterable[FlatStack]:
+    def items(self, step: StackRecord) -> Iterable[StackRecord]:
         for tid in step.tids:
-            self.asked.saw("tid", tid)
+            self.requested.mark_seen("tid", tid)
         return (step,)
 
-    def is_gap(self, item: FlatStack) -> bool:
+    def is_gap(self, item: StackRecord) -> bool:
         return item.counted is None
 
-    def frames(self, item: FlatStack) -> Sequence[NamedFrame]:
+    def frames(self, item: StackRecord) -> Sequence[NamedFrame]:
         return item.frames
 
     def generate(self) -> Iterator[Row]:
@@ -169,7 +169,7 @@ class FrameTable(FlatCells):
     def _printed(self, frame: NamedFrame) -> List[object]:
         return self._cells(self._tables.frame(frame), FRAME + 1)
 
-    def rows(self, stack: FlatStack) -> Iterator[Row]:
+    def rows(self, stack: StackRecord) -> Iterator[Row]:
         """Yields the rows of the frames of a stack, innermost first."""
         key, walked = self._tables.key(stack), stack.walked
         for number, frame in enumerate(stack.frames):
@@ -211,7 +211,7 @@ class FlatDump:
         self._files = {name: OutputFile(plugin, f"{name}.jsonl") for name in FLAT}
         self._rows = dict.fromkeys(FLAT, 0)
 
-    def add(self, stack: FlatStack) -> None:
+    def add(self, stack: StackRecord) -> None:
         """Writes a stack and its frames."""
         self._write("traces", [json_line(TRACES, self._tables.trace(stack))])
         self._write("traceframes", self._tables.frame_lines(stack))

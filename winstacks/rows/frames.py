@@ -8,10 +8,10 @@ import itertools
 from typing import Collection, Iterable, Iterator, Sequence, Tuple
 
 from ..columns.dictionary import STACK_SEPARATOR
-from ..flat.frames import LINKED_OVER, MAX_FRAMES, NamedFrame
 from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
 from ..memory.decode.status import text
+from ..stacklist.frames import LINKED_OVER, MAX_FRAMES, NamedFrame
 from .grid import NOT_APPLICABLE, UNPARSABLE, UNREADABLE, Cells, Grid, Hex, Row
 
 FrameCells = Tuple[object, object, object, object, str]

@@ -9,11 +9,11 @@ from typing import Collection, Iterable, Iterator, Tuple
 from volatility3.framework import exceptions, interfaces
 
 from ..memory.decode.status import Part, status, text
-from ..memory.decode.statuswords import Word
+from ..memory.decode.statuscodes import StatusCode
 from .grid import Grid, Row
 from .plugin import FAILED, OutputFile, check_folder
 
-GRID = Grid.of("tracegraph")
+GRID = Grid.for_plugin("tracegraph")
 
 
 def chosen(option: str, words: Collection[str], known: Collection[str]) -> None:
@@ -52,5 +52,5 @@ def row(file_output: str, kind: str, figures: Tuple[int, int, int], *said: Part)
         figures: numbers of stacks and frames, and the weight
         said: parts of the Status of the file
     """
-    failed = Word.NOT_WRITTEN if file_output == FAILED else None
+    failed = StatusCode.NOT_WRITTEN if file_output == FAILED else None
     return 0, (file_output, kind, *figures, text(status(failed, *said)))

@@ -81,7 +81,7 @@ class Grid:
         self._made: Dict[str, Callable[..., Any]] = {}
 
     @classmethod
-    def of(cls, plugin: str) -> Grid:
+    def for_plugin(cls, plugin: str) -> Grid:
         """Returns the columns of a plugin, by its name in TABLES."""
         return cls(*(column.name for column in TABLES[plugin]), brief=BRIEF.get(plugin, ()))
 

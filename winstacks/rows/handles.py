@@ -6,17 +6,17 @@ from __future__ import annotations
 
 from typing import Any, Iterator, Optional, Sequence, Tuple
 
-from ..flat.frames import NamedFrame
 from ..handles.rings import HandleEvent
 from ..memory.decode.status import text
 from ..memory.image import Image
 from ..objects.lister import ObjectEvent
 from ..process.objectheaders import ObjectInfo
+from ..stacklist.frames import NamedFrame
 from .command import Command
 from .grid import NOT_APPLICABLE, NOT_AVAILABLE, Grid, Hex, Row, given, known
 
-HANDLES = Grid.of("handletraces")
-OBJECTS = Grid.of("objecttraces")
+HANDLES = Grid.for_plugin("handletraces")
+OBJECTS = Grid.for_plugin("objecttraces")
 
 _SPACE, _OBJECT = ("PID", "Process", "Arch"), ("Object", "ObjectType", "ObjectName")
 

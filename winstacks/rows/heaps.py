@@ -6,18 +6,18 @@ from __future__ import annotations
 
 from typing import Any, Iterator, Optional, Sequence, Tuple
 
-from ..flat.frames import NamedFrame
-from ..heaps.decode.block import UNKNOWN_SIZE, Block, Group
+from ..heaps.decode.block import UNKNOWN_SIZE, Block, TraceGroup
 from ..heaps.decode.contents import HeapOwner
 from ..heaps.decode.umdh import UNKNOWN, Change, Total
 from ..memory.decode.status import Status, status, text
-from ..memory.decode.statuswords import Word
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace
+from ..stacklist.frames import NamedFrame
 from ..tracedb.decode.recorded import RecordedStack
 from .command import Command
 from .grid import NOT_APPLICABLE, NOT_AVAILABLE, UNPARSABLE, Cells, Grid, Hex, Row, known
 
-GRID = Grid.of("heaptraces")
+GRID = Grid.for_plugin("heaptraces")
 
 _SPACE = ("PID", "Process", "Arch")
 _TRACE = (*_SPACE, "Heap", "Index", "EntryAddress")
@@ -50,11 +50,11 @@ class HeapRows:
     ) -> Iterator[Row]:
         """Returns the rows of a heap or segment, with its address in Block, and of its creator's frames."""
         key = (*self._trace(space, owner.trace, self._hex(owner.heap)), self._hex(owner.address))
-        cells = (owner.size or NOT_AVAILABLE, text(owner.said), owner.kind, file_output)
+        cells = (owner.size or NOT_AVAILABLE, text(owner.joined_status), owner.kind, file_output)
         return self._owners.rows(key, cells, frames)
 
     def group(
-        self, space: AddressSpace, group: Group, frames: Sequence[NamedFrame], change: Optional[Change]
+        self, space: AddressSpace, group: TraceGroup, frames: Sequence[NamedFrame], change: Optional[Change]
     ) -> Iterator[Row]:
         """Returns the rows of a trace and of its frames.
 
@@ -70,7 +70,7 @@ class HeapRows:
             group.allocations,
             NOT_AVAILABLE if unsized else _number(group.size),
             *_growth(change),
-            text(group.said + status(Word.GROWTH_UNKNOWN if change == UNKNOWN else None)),
+            text(group.joined_status + status(StatusCode.GROWTH_UNKNOWN if change == UNKNOWN else None)),
             group.trace.kind if group.trace else NOT_APPLICABLE,
         )
         return self._groups.rows(self._trace(space, group.trace, heap), cells, frames)
@@ -85,14 +85,14 @@ class HeapRows:
             entry,
             self._hex(block.user) if block.user else NOT_AVAILABLE,
             NOT_AVAILABLE if block.size == UNKNOWN_SIZE else _number(block.size),
-            text(status(Word.FREED if block.freed else None) + block.status),
+            text(status(StatusCode.FREED if block.freed else None) + block.status),
             block.form,
         )
 
-    def gone(self, space: AddressSpace, before: Total, frames: Sequence[NamedFrame]) -> Iterator[Row]:
+    def freed_group(self, space: AddressSpace, before: Total, frames: Sequence[NamedFrame]) -> Iterator[Row]:
         """Returns the rows of a stack of the baseline that no longer has a busy block."""
         growth = (-before.allocations, _number(-before.size))
-        return self._gone.rows(_space(space), (0, 0, *growth, text(status(Word.GONE))), frames)
+        return self._gone.rows(_space(space), (0, 0, *growth, text(status(StatusCode.GONE))), frames)
 
     def _trace(self, space: AddressSpace, trace: Optional[RecordedStack], heap: object) -> Cells:
         """Returns the cells of _TRACE."""

@@ -7,14 +7,14 @@ from __future__ import annotations
 from typing import Any, Iterator, Optional, Sequence
 
 from ..columns.words import CRITICAL_SECTION
-from ..flat.frames import NamedFrame
 from ..locks.lock import Lock, LockGap, LockOwner
 from ..memory.decode.status import text
 from ..process.threadids import ThreadOwner
+from ..stacklist.frames import NamedFrame
 from .command import Command
 from .grid import NOT_APPLICABLE, UNREADABLE, Cells, Grid, Hex, Row, given, known
 
-GRID = Grid.of("locks")
+GRID = Grid.for_plugin("locks")
 
 _SPACE = ("PID", "Process", "Arch")
 _LOCK = (*_SPACE, "Lock", "LockType", "Index")
@@ -48,7 +48,7 @@ class LockRows:
         cells = (
             self._address(each.owning_thread),
             *_owner(each.owner, absent),
-            text(each.said),
+            text(each.joined_status),
             known(each.lock_count),
             known(each.contention_count),
             *_counts(each),

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import Iterator, Optional
 
-from ..memory.decode.status import Part, Said, status, text
-from ..memory.decode.statuswords import Word
+from ..memory.decode.status import Part, StatusItem, status, text
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace
 from ..minidump.processdump import ProcessDump
 from ..minidump.threadrecords import ThreadRecord
@@ -15,7 +15,7 @@ from ..process.thread import Thread
 from .grid import NOT_APPLICABLE, UNREADABLE, Cells, Grid, Row, known
 from .plugin import FAILED
 
-GRID = Grid.of("minidump")
+GRID = Grid.for_plugin("minidump")
 
 _process = GRID.maker("PID", "Process", "Arch", "Member", "Value", "Status", "File output")
 _gap = GRID.maker("PID", "Process", "Arch", "Status")
@@ -36,7 +36,7 @@ def process(dump: ProcessDump, space: AddressSpace, file_output: str) -> Iterato
         space: the half of the process that the dump holds
         file_output: the cell for `File output`
     """
-    failed = Word.NOT_WRITTEN if file_output == FAILED else None
+    failed = StatusCode.NOT_WRITTEN if file_output == FAILED else None
     said = text(status(dump.status, failed))
     key = space.pid, space.process, space.arch
     yield 0, _process(*key, "bytes of memory", str(dump.memory.size), said, file_output)
@@ -45,8 +45,11 @@ def process(dump: ProcessDump, space: AddressSpace, file_output: str) -> Iterato
         if stream.name == "ThreadListStream":
             for thread, record in dump.threads:
                 yield 2, _of_thread(space, thread, record)
-        for member, count in dump.lost.of(stream.name):
-            yield 2, _stream(*key, member, UNREADABLE, text((Said(Word.ZERO_FOR_UNKNOWN, count),)))
+        for member, count in dump.lost.names_of(stream.name):
+            yield (
+                2,
+                _stream(*key, member, UNREADABLE, text((StatusItem(StatusCode.ZERO_FOR_UNKNOWN, count),))),
+            )
 
 
 def _of_thread(space: AddressSpace, thread: Thread, record: Optional[ThreadRecord]) -> Cells:

@@ -2,8 +2,8 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """The objects that the options of a plugin describe, made from their values.
 
-`Asked` explains an empty result: the named IDs do not exist, no row passes the options, or data could not
-be read.
+`RequestedIds` explains an empty result: the named IDs do not exist, no row passes the options, or data could
+not be read.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _dump_layer(plugin: interfaces.plugins.PluginInterface, name: str) -> ImageL
     return cast(ImageLayer, plugin.context.layers[name])
 
 
-def image(plugin: interfaces.plugins.PluginInterface) -> Image:
+def open_image(plugin: interfaces.plugins.PluginInterface) -> Image:
     """Returns the image that a plugin runs on: a kernel's memory, or the dump of a process.
 
     Raises:
@@ -106,7 +106,7 @@ _MISSING: Dict[str, Callable[[str], str]] = {
 UNREAD = "Nothing is found, but not all could be read: the column Status and the warnings say what"
 
 
-class Asked:
+class RequestedIds:
     """The IDs that the options of a plugin name, and which of them exist.
 
     Args:
@@ -119,22 +119,22 @@ class Asked:
         self._kernel = kernel
         self._seen: Dict[str, Set[int]] = {name: set() for name in _MISSING}
 
-    def wanted(self, option: str) -> Set[int]:
+    def requested_ids(self, option: str) -> Set[int]:
         """Returns the IDs that an option names; an empty set without the option."""
         return set(self._config.get(option) or ())
 
-    def saw(self, option: str, value: object) -> None:
+    def mark_seen(self, option: str, value: object) -> None:
         """Records that an ID exists."""
         if isinstance(value, int):
             self._seen[option].add(value)
 
-    def lost(self, image: Callable[[], Image]) -> Dict[str, List[int]]:
+    def missing(self, image: Callable[[], Image]) -> Dict[str, List[int]]:
         """Returns the IDs that do not exist, by option; processes and threads are looked up in the image.
 
         Args:
             image: opens the image
         """
-        lost = {name: self.wanted(name) - self._seen[name] for name in _MISSING}
+        lost = {name: self.requested_ids(name) - self._seen[name] for name in _MISSING}
         pids, offset = self._config.get("pid"), self._config.get("offset")
         if lost["pid"]:
             spaces = AddressSpaces.list_spaces(image(), lost["pid"], offset)
@@ -145,9 +145,9 @@ class Asked:
             lost["tid"] -= {thread.tid for thread in threads if thread.tid is not None}
         return {name: sorted(ids) for name, ids in lost.items() if ids}
 
-    def in_vain(self, lost: Dict[str, List[int]]) -> bool:
+    def all_missing(self, lost: Dict[str, List[int]]) -> bool:
         """Returns whether an option names only IDs that do not exist."""
-        return any(self.wanted(name) == set(ids) for name, ids in lost.items())
+        return any(self.requested_ids(name) == set(ids) for name, ids in lost.items())
 
     def nothing_passes(self, things: str, wider: str) -> str:
         """Returns the sentence that the options leave out everything; empty if none of these options is used.

@@ -11,15 +11,15 @@ from __future__ import annotations
 from typing import Iterator, List, Optional, Tuple
 
 from ..columns.words import PRODUCTS
-from ..flat.decode.bugchecks import bug_check
-from ..memory.decode.status import NOTHING, Said, Status, status, text
-from ..memory.decode.statuswords import Word
+from ..memory.decode.status import NOTHING, Status, StatusItem, status, text
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.text import cell, moment
 from ..memory.image import AddressSpace, Image
 from ..minidump import smalldump
 from ..minidump.decode.drivers import Driver, broken_driver, list_drivers, list_unloaded
 from ..minidump.decode.kernelheader import KernelDumpHeader
 from ..minidump.decode.triage import Part, TriageDump
+from ..stacklist.decode.bugchecks import bug_check
 from ..traps.decode.record import exception_record
 from .dumps import GRID
 from .grid import Row
@@ -83,7 +83,7 @@ class SmallDumpRows:
 
     def _bug_check(self, header: KernelDumpHeader) -> Iterator[Row]:
         if header.BugCheckCode is None:
-            yield self._row(0, "BugCheckCode", "", status(Word.UNREADABLE))
+            yield self._row(0, "BugCheckCode", "", status(StatusCode.UNREADABLE))
             return
         known = bug_check(header.BugCheckCode)
         yield self._row(0, "BugCheckCode", known.shown)
@@ -99,7 +99,7 @@ class SmallDumpRows:
         part = self._dump.exception
         record = exception_record(part.data, self._dump.header.wide)
         if record is None:
-            yield self._row(0, "EXCEPTION_RECORD", "", status(part.status, Word.UNREADABLE))
+            yield self._row(0, "EXCEPTION_RECORD", "", status(part.status, StatusCode.UNREADABLE))
             return
         yield self._row(0, "EXCEPTION_RECORD", f"{part.size} bytes at {part.offset:#x}", part.status)
         for name, value in record:
@@ -144,11 +144,15 @@ def _header(header: KernelDumpHeader) -> Iterator[Tuple[str, str]]:
 def _driver(driver: Driver) -> Tuple[str, str, Status]:
     """Returns name, value and status of the row of a driver."""
     end = driver.DllBase + max(driver.SizeOfImage, 1) - 1
-    said: List[Optional[Word]] = [None if driver.name is not None else Word.FILE_NAME_UNREADABLE]
+    said: List[Optional[StatusCode]] = [None if driver.name is not None else StatusCode.FILE_NAME_UNREADABLE]
     parts = [f"{driver.DllBase:#x}-{end:#x}"]
     for name in ("TimeDateStamp", "CheckSum"):
         value = getattr(driver, name)
         if value is not None:
             parts.append(f"{name} {value:#x}")
-    lost = None if driver.TimeDateStamp is not None else Said(Word.NOT_IN_THE_DUMP, None, ("TimeDateStamp",))
+    lost = (
+        None
+        if driver.TimeDateStamp is not None
+        else StatusItem(StatusCode.NOT_IN_THE_DUMP, None, ("TimeDateStamp",))
+    )
     return cell(driver.name or ""), ", ".join(parts), status(*said, lost)

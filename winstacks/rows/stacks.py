@@ -7,9 +7,9 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import Any, Iterator, NamedTuple, Sequence, Tuple
 
-from ..flat.frames import NamedFrame
 from ..memory.decode.status import Status, status, text
-from ..memory.decode.statuswords import Word
+from ..memory.decode.statuscodes import StatusCode
+from ..stacklist.frames import NamedFrame
 from ..stacks.decode.frames import Frame
 from ..stacks.lister import CallStack
 from ..tracedb.decode import capture
@@ -17,7 +17,7 @@ from .command import Command
 from .frames import folded, unbacked
 from .grid import NOT_APPLICABLE, NOT_AVAILABLE, UNREADABLE, Cells, Grid, Hex, Row, known
 
-GRID = Grid.of("callstacks")
+GRID = Grid.for_plugin("callstacks")
 
 _STACK = ("PID", "Process", "TID", "Arch", "Part")
 _FRAME = ("Frame", "Sp", "Address", "Symbol", "Source", "Backing", "How", "Status")
@@ -26,7 +26,7 @@ _is_sure = attrgetter("sure")
 _THREAD = ("State", "WaitReason", "StartAddress", "StartSymbol")
 
 
-class Shown(NamedTuple):
+class ShownStack(NamedTuple):
     """A stack as it is shown.
 
     Attributes:
@@ -61,7 +61,7 @@ class CallStackRows:
             RtlCaptureStackBackTrace
     """
 
-    def __init__(self, command: Command[Any, Shown]) -> None:
+    def __init__(self, command: Command[Any, ShownStack]) -> None:
         self._fold = command.option("fold")
         self._machine = command.image.machine
         self._named = command.named
@@ -73,7 +73,7 @@ class CallStackRows:
         )
         self._frame = GRID.maker(*_STACK, *_FRAME)
 
-    def shown(self, stack: CallStack) -> Shown:
+    def shown(self, stack: CallStack) -> ShownStack:
         """Captures a stack and names its frames; an interrupted innermost address is always among them."""
         addresses = stack.return_addresses
         count = len(addresses) if self._count is None else self._count
@@ -81,15 +81,15 @@ class CallStackRows:
         first = len(stack.frames) - len(addresses)
         begin = first + self._skip
         numbers = [*range(first), *range(begin, begin + len(captured.frames))]
-        names = self._named.of(stack.space)
+        names = self._named.for_space(stack.space)
         frames = [stack.frames[number] for number in numbers]
         named = [names.frame(frame.address, frame.returns) for frame in frames]
         # After a guess among the skipped frames the numbers of the following frames are uncertain.
         guessed = not all(map(_is_sure, stack.frames[first : begin + len(captured.frames)]))
-        unsure = Word.HASH_UNSURE if guessed and captured.frames else None
-        return Shown(stack, numbers, named, captured, status(stack.status, unsure))
+        unsure = StatusCode.HASH_UNSURE if guessed and captured.frames else None
+        return ShownStack(stack, numbers, named, captured, status(stack.status, unsure))
 
-    def stack(self, shown: Shown, count: int = 1) -> Iterator[Row]:
+    def stack(self, shown: ShownStack, count: int = 1) -> Iterator[Row]:
         """Yields the rows of a stack and of its frames, innermost first.
 
         Args:
@@ -103,7 +103,7 @@ class CallStackRows:
         waits = NOT_AVAILABLE if thread.contexts and thread.state is None else NOT_APPLICABLE
         begin: Cells = (absent, absent)
         if start is not None:
-            begin = self._printer[self._named.of(thread.space).frame(start, returns=False)][:2]
+            begin = self._printer[self._named.for_space(thread.space).frame(start, returns=False)][:2]
         frames = [shown.stack.frames[number] for number in shown.numbers]
         # Without frame rows only this status shows that some frames are guesses.
         guessed = self._fold and not all(map(_is_sure, frames))
@@ -116,7 +116,7 @@ class CallStackRows:
                 NOT_APPLICABLE if shown.captured.hash is None else Hex(shown.captured.hash),
                 unbacked(shown.named),
                 folded(shown.named, self._fold),
-                text(status(shown.status, Word.UNSURE if guessed else None)),
+                text(status(shown.status, StatusCode.UNSURE if guessed else None)),
                 thread.state_name or absent,
                 thread.wait_reason_name or waits,
                 *begin,
@@ -126,13 +126,13 @@ class CallStackRows:
         if not self._fold:
             yield from self._frame_rows(key, shown, frames)
 
-    def _frame_rows(self, key: Cells, shown: Shown, frames: Sequence[Frame]) -> Iterator[Row]:
+    def _frame_rows(self, key: Cells, shown: ShownStack, frames: Sequence[Frame]) -> Iterator[Row]:
         pid, process, tid, arch, part = key
         made, mask, printer = self._frame, self._machine.address_mask, self._printer
         for number, frame, named in zip(shown.numbers, frames, shown.named):
             where, symbol, source, backing, said = printer[named]
             if not frame.sure and named.name is not None:
-                said = text(status(named.name.status, Word.UNSURE))
+                said = text(status(named.name.status, StatusCode.UNSURE))
             sp, how = Hex(frame.sp & mask), frame.how
             row = made(pid, process, tid, arch, part, number, sp, where, symbol, source, backing, how, said)
             yield 1, row

@@ -8,21 +8,21 @@ import itertools
 from typing import Iterator, List, Optional
 
 from ..columns.words import HEAPLOG
-from ..flat.frames import NamedFrame, SpaceFrames
-from ..memory.decode.status import Status, says, status, text
-from ..memory.decode.statuswords import Word
+from ..memory.decode.status import Status, has_status, status, text
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image
 from ..process.decode import globalflags
+from ..stacklist.frames import NamedFrame, SpaceFrames
 from ..tracedb.decode import status as tracestatus
+from ..tracedb.decode.anomalies import Trace
 from ..tracedb.decode.header import Header
-from ..tracedb.decode.judge import Trace
 from ..tracedb.finder import Opened
-from ..tracedb.found import Database
+from ..tracedb.model import Database
 from .frames import FramePrinter, folded, unbacked
 from .grid import NOT_APPLICABLE, UNPARSABLE, UNREADABLE, Cells, Grid, Hex, Row, known
 
-TRACES = Grid.of("stacktracedb")
-FLAGS = Grid.of("gflags")
+TRACES = Grid.for_plugin("stacktracedb")
+FLAGS = Grid.for_plugin("gflags")
 
 _SPACE = ("PID", "Process", "Arch")
 _UNREAD = TRACES.maker(*_SPACE, "Status")
@@ -143,10 +143,10 @@ class FlagRows:
         """
         said = status(space.remark, space.status or missing)
         if silent:
-            said = status(said, Word.UST_WITHOUT_HPC)
+            said = status(said, StatusCode.UST_WITHOUT_HPC)
         if flags is None and not (space.status or missing):
-            unread = space.peb or space.kernel or says(space.remark, Word.PEB_NOT_IN_THE_DUMP)
-            said = status(space.remark, Word.FLAGS_UNREADABLE if unread else Word.NO_PEB)
+            unread = space.peb or space.kernel or has_status(space.remark, StatusCode.PEB_NOT_IN_THE_DUMP)
+            said = status(space.remark, StatusCode.FLAGS_UNREADABLE if unread else StatusCode.NO_PEB)
         return self._space(
             known(space.pid),
             known(space.known_name),

@@ -11,12 +11,12 @@ from typing import List, Optional
 
 from ..columns.dictionary import REGISTERS
 from ..columns.words import PROCESSOR, WOW64
-from ..flat.frames import NamedFrame, NamedFrames
 from ..memory.decode.machine import Machine
-from ..memory.decode.status import says, status, text
-from ..memory.decode.statuswords import Word
+from ..memory.decode.status import has_status, status, text
+from ..memory.decode.statuscodes import StatusCode
+from ..stacklist.frames import NamedFrame, NamedFrames
 from ..traps.decode.frame import MemberValue
-from ..traps.state import State
+from ..traps.state import TrapState
 from .frames import FramePrinter
 from .grid import NOT_APPLICABLE, NOT_AVAILABLE, UNPARSABLE, UNREADABLE, Cells, Grid, Hex, given, known
 
@@ -75,7 +75,7 @@ def dr7_text(value: int) -> str:
 _SMALL = ("PreviousMode", "PreviousIrql")
 _ONLY_64 = ("R8", "R9", "R10", "R11", "R12", "R13", "R14", "R15", "FaultAddress", "GsSwap")
 """Registers that a 32-bit processor or trap frame does not have."""
-GRID = Grid.of("trapframes")
+GRID = Grid.for_plugin("trapframes")
 
 _STATE = ("PID", "Process", "TID", "Arch", "Origin", "TrapFrame")
 
@@ -97,7 +97,7 @@ class TrapRows:
         )
         self._member = GRID.maker(*_STATE, "Member", "Value")
 
-    def row(self, state: State) -> Cells:
+    def row(self, state: TrapState) -> Cells:
         """Returns the row of a register state."""
         frame = self._frame(state)
         absent = _absent(state)
@@ -105,7 +105,7 @@ class TrapRows:
         not_saved = (name for name, cell in zip(REGISTERS, registers) if cell is NOT_AVAILABLE)
         context = state.origin in (PROCESSOR, WOW64)
         said = status(
-            None if self._machine.is_canonical(state.address) else Word.NOT_CANONICAL,
+            None if self._machine.is_canonical(state.address) else StatusCode.NOT_CANONICAL,
             state.status,
             None if frame is None or frame.name is None else frame.name.status,
         )
@@ -122,14 +122,16 @@ class TrapRows:
             *registers,
         )
 
-    def member_row(self, state: State, member: MemberValue) -> Cells:
+    def member_row(self, state: TrapState, member: MemberValue) -> Cells:
         """Returns the row of one member, with the keys of its state repeated."""
         return self._member(*self._key(state), member.name, value_text(member))
 
-    def _key(self, state: State) -> Cells:
+    def _key(self, state: TrapState) -> Cells:
         tid = given(state.tid)
         # The unreadable part of a thread holds its ID.
-        if state.tid is None and says(state.status, Word.UNREADABLE, Word.PARTLY_UNREADABLE):
+        if state.tid is None and has_status(
+            state.status, StatusCode.UNREADABLE, StatusCode.PARTLY_UNREADABLE
+        ):
             tid = UNREADABLE
         return (
             known(state.space.pid),
@@ -140,19 +142,19 @@ class TrapRows:
             Hex(self._machine.masked(state.address)) if state.address else NOT_APPLICABLE,
         )
 
-    def _frame(self, state: State) -> Optional[NamedFrame]:
+    def _frame(self, state: TrapState) -> Optional[NamedFrame]:
         rip = state.registers.get("Rip")
-        return None if rip is None else self._named.of(state.space).frame(rip, returns=False)
+        return None if rip is None else self._named.for_space(state.space).frame(rip, returns=False)
 
 
-def _absent(state: State) -> object:
+def _absent(state: TrapState) -> object:
     """Returns the absent value that stands for a register of a state."""
     if state.registers:
         return NOT_AVAILABLE
-    return UNREADABLE if says(state.status, Word.UNREADABLE) else UNPARSABLE
+    return UNREADABLE if has_status(state.status, StatusCode.UNREADABLE) else UNPARSABLE
 
 
-def _register(state: State, name: str, absent: object) -> object:
+def _register(state: TrapState, name: str, absent: object) -> object:
     value = state.registers.get(name)
     if value is None:
         return NOT_APPLICABLE if state.space.machine is Machine.I386 and name in _ONLY_64 else absent

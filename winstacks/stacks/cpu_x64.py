@@ -9,10 +9,10 @@ from typing import Optional, Sequence
 from ..memory.decode.machine import Machine
 from ..memory.decode.structure import Buffer, Structure
 from ..memory.image import Image
-from ..process.kernelstacks import Segment
-from ..traps.state import State
-from .cpus import KEPT, Cpu, Scene, Traps, WalkStart
-from .decode.frames import Border
+from ..process.kernelstacks import KernelStackSegment
+from ..traps.state import TrapState
+from .cpus import KEPT, Cpu, Traps, WalkContext, WalkStart
+from .decode.frames import UserTransition
 from .decode.registers import Registers
 from .decode.walk_x64 import Walker64
 
@@ -25,29 +25,29 @@ class Cpu64(Cpu[Registers]):
 
     def __init__(self, image: Image) -> None:
         super().__init__(image)
-        self._exception = image.types.find("_KEXCEPTION_FRAME")
-        trap_frame = image.types.find("_KTRAP_FRAME")
+        self._exception = image.types.first_structure("_KEXCEPTION_FRAME")
+        trap_frame = image.types.first_structure("_KTRAP_FRAME")
         self._trap_size = 0 if trap_frame is None else trap_frame.size
 
-    def walker(self, scene: Scene, traps: Traps) -> Walker64:
+    def walker(self, scene: WalkContext, traps: Traps) -> Walker64:
         """Returns the walker for stacks in an address space."""
         machine_frames = {address: saved for address, saved in traps.items() if saved is not None}
         return Walker64(
             scene.find, scene.memory.read, machine_frames, scene.may_execute, scene.own_copy, scene.sites
         )
 
-    def registers(self, state: State) -> Registers:
+    def registers(self, state: TrapState) -> Registers:
         """Returns the registers of a state that has Rip and Rsp, without those the state is unsure of."""
         values = {name: value for name, value in state.registers.items() if name not in state.unsure}
-        return Registers.of(state.registers["Rip"], state.registers["Rsp"], values)
+        return Registers.from_known(state.registers["Rip"], state.registers["Rsp"], values)
 
     def switched(self, frame: Structure, data: Buffer, address: int) -> Registers:
         """Returns the registers of the caller of SwapContext."""
         saved = frame.view(data)
-        return Registers.of(saved["Return"], address + frame.size, {"Rbp": saved["Rbp"]})
+        return Registers.from_known(saved["Return"], address + frame.size, {"Rbp": saved["Rbp"]})
 
-    def called_out(
-        self, scene: Scene, segments: Sequence[Segment], callee: int
+    def callback_return(
+        self, scene: WalkContext, segments: Sequence[KernelStackSegment], callee: int
     ) -> Optional[WalkStart[Registers]]:
         """Returns the kernel state to which a callback will return: its frame names the trap frame above
         it."""
@@ -58,12 +58,12 @@ class Cpu64(Cpu[Registers]):
             return None
         view = frame.view(data)
         values = {name: view[name] for name in KEPT}
-        registers = Registers.of(view["Return"], segment.kernel_stack + frame.size, values)
+        registers = Registers.from_known(view["Return"], segment.kernel_stack + frame.size, values)
         if self.walker(scene, {}).is_return(registers.ip) is False:
             return None
         return WalkStart(self, registers, False)
 
-    def kept(self, registers: Registers, border: Border) -> Registers:
+    def merge_nonvolatile(self, registers: Registers, border: UserTransition) -> Registers:
         """Returns user-mode registers, completed by the non-volatile ones that were saved on the kernel
         stack."""
         if border.registers is None or not border.sure:
@@ -72,7 +72,7 @@ class Cpu64(Cpu[Registers]):
         general = tuple(saved if saved is not None else walked for saved, walked in pairs)
         return registers._replace(general=general, xmm=border.registers.xmm)
 
-    def beside(self, state: State) -> Optional[Registers]:
+    def saved_registers(self, state: TrapState) -> Optional[Registers]:
         """Returns the registers that a trap frame holds beside its machine frame."""
         return self.registers(state)
 

@@ -8,9 +8,9 @@ from typing import Optional, Sequence
 
 from ..memory.decode.machine import Machine
 from ..memory.decode.structure import Buffer, Structure
-from ..process.kernelstacks import Segment
-from ..traps.state import State
-from .cpus import Cpu, Scene, Traps, WalkStart
+from ..process.kernelstacks import KernelStackSegment
+from ..traps.state import TrapState
+from .cpus import Cpu, Traps, WalkContext, WalkStart
 from .decode.registers import Registers32
 from .decode.walk_x86 import Walker32
 
@@ -23,7 +23,7 @@ class Cpu86(Cpu[Registers32]):
 
     machine = Machine.I386
 
-    def walker(self, scene: Scene, traps: Traps) -> Walker32:
+    def walker(self, scene: WalkContext, traps: Traps) -> Walker32:
         """Returns the walker for stacks in an address space."""
         return Walker32(
             scene.find,
@@ -35,7 +35,7 @@ class Cpu86(Cpu[Registers32]):
             scene.find_dispatcher,
         )
 
-    def registers(self, state: State) -> Registers32:
+    def registers(self, state: TrapState) -> Registers32:
         """Returns the registers of a state that has Rip and Rsp."""
         return Registers32(state.registers["Rip"], state.registers["Rsp"], state.registers.get("Rbp"))
 
@@ -46,8 +46,8 @@ class Cpu86(Cpu[Registers32]):
         sp, slot = (address + frame.offset(name) for name in ("CallerEbp", "CallerReturn"))
         return Registers32(saved["Return"], sp, saved["CallerEbp"], return_slot=slot)
 
-    def called_out(
-        self, scene: Scene, segments: Sequence[Segment], callee: int
+    def callback_return(
+        self, scene: WalkContext, segments: Sequence[KernelStackSegment], callee: int
     ) -> Optional[WalkStart[Registers32]]:
         """Returns the kernel state to which a callback will return: behind a call of KiCallUserMode.
 

@@ -17,18 +17,18 @@ from ..memory.decode.machine import Machine
 from ..memory.decode.memory import Memory
 from ..memory.decode.structure import Buffer, Structure
 from ..memory.image import Image
-from ..process.kernelstacks import Segment
-from ..traps.state import State, register_types
+from ..process.kernelstacks import KernelStackSegment
+from ..traps.state import TrapState, register_types
 from .decode.calls_x64 import Site
 from .decode.frames import (
-    Border,
     FindDispatcher,
     FindImage,
     MayExecute,
     OwnCopy,
     Read,
     StackWalk,
-    nowhere,
+    UserTransition,
+    find_no_dispatcher,
     shared,
 )
 from .decode.functions_x86 import Functions
@@ -49,7 +49,7 @@ KEPT = tuple(GENERAL[number] for number in sorted(NON_VOLATILE - {RSP}))
 R = TypeVar("R", Registers, Registers32)
 
 
-class Scene:
+class WalkContext:
     """One address space, as the walks in it see it.
 
     Args:
@@ -70,7 +70,7 @@ class Scene:
         memory: Memory,
         may_execute: MayExecute,
         own_copy: OwnCopy = shared,
-        find_dispatcher: FindDispatcher = nowhere,
+        find_dispatcher: FindDispatcher = find_no_dispatcher,
         read_code: Optional[Read] = None,
     ) -> None:
         self.find = find
@@ -104,13 +104,13 @@ class WalkStart(Generic[R]):
         self.registers: R = registers
         self.interrupted = interrupted
 
-    def walk(self, scene: Scene, stacks: List[Range], traps: Traps) -> StackWalk:
+    def walk(self, scene: WalkContext, stacks: List[Range], traps: Traps) -> StackWalk:
         """Walks from this state; see `StackWalkers.walk`."""
         return self.cpu.walker(scene, traps).walk(self.registers, self.interrupted, stacks)
 
-    def keeping(self, border: Border) -> WalkStart[R]:
+    def keeping(self, border: UserTransition) -> WalkStart[R]:
         """Returns a user-mode start, completed by the registers saved on the kernel stack."""
-        return WalkStart(self.cpu, self.cpu.kept(self.registers, border), self.interrupted)
+        return WalkStart(self.cpu, self.cpu.merge_nonvolatile(self.registers, border), self.interrupted)
 
 
 AnyStart = Union[WalkStart[Registers], WalkStart[Registers32]]
@@ -135,18 +135,18 @@ class Cpu(abc.ABC, Generic[R]):
         self._switches = [types["_KSWITCH_FRAME"] for types in generations]
 
     @abc.abstractmethod
-    def walker(self, scene: Scene, traps: Traps) -> Walker[R]:
+    def walker(self, scene: WalkContext, traps: Traps) -> Walker[R]:
         """Returns the walker for stacks in an address space."""
 
     @abc.abstractmethod
-    def registers(self, state: State) -> R:
+    def registers(self, state: TrapState) -> R:
         """Returns the registers of a state that has Rip and Rsp, without those the state is unsure of."""
 
     @abc.abstractmethod
     def switched(self, frame: Structure, data: Buffer, address: int) -> R:
         """Returns the registers of the caller of SwapContext, from the switch frame and its address."""
 
-    def start(self, state: State) -> Optional[WalkStart[R]]:
+    def start(self, state: TrapState) -> Optional[WalkStart[R]]:
         """Returns the start of a walk from a register state; None if the state lacks Rip or Rsp."""
         if "Rip" not in state.registers or "Rsp" not in state.registers:
             return None
@@ -167,7 +167,9 @@ class Cpu(abc.ABC, Generic[R]):
                 yield WalkStart(self, self.switched(frame, data, kernel_stack), False)
 
     @abc.abstractmethod
-    def called_out(self, scene: Scene, segments: Sequence[Segment], callee: int) -> Optional[WalkStart[R]]:
+    def callback_return(
+        self, scene: WalkContext, segments: Sequence[KernelStackSegment], callee: int
+    ) -> Optional[WalkStart[R]]:
         """Returns the kernel state to which a callback to user mode will return, if its frame proves itself.
 
         Args:
@@ -177,11 +179,11 @@ class Cpu(abc.ABC, Generic[R]):
             callee: address of KiCallUserMode, 0 if unknown
         """
 
-    def kept(self, registers: R, border: Border) -> R:
+    def merge_nonvolatile(self, registers: R, border: UserTransition) -> R:
         """Returns user-mode registers, completed by those saved on the kernel stack."""
         return registers
 
-    def beside(self, state: State) -> Optional[Registers]:
+    def saved_registers(self, state: TrapState) -> Optional[Registers]:
         """Returns the registers that a trap frame holds beside its machine frame, None if there are none."""
         return None
 

@@ -12,19 +12,19 @@ from functools import cached_property
 from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from ..columns.words import THREAD, TOP, TRAP, USER, WOW64
-from ..memory.decode.status import NOTHING, Status, says, status
-from ..memory.decode.statuswords import Word
+from ..memory.decode.status import NOTHING, Status, has_status, status
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import Image
 from ..names.decode.rules import undecorated
 from ..names.symbolizer import Symbolizer
 from ..process import processors
-from ..process.kernelstacks import KernelStacks, Segment
+from ..process.kernelstacks import KernelStacks, KernelStackSegment
 from ..process.processors import Processor
 from ..process.thread import Thread
 from ..process.userstacks import UserStacks
 from ..traps.lister import ThreadFrames
 from ..traps.reader import TrapKernel, TrapReader
-from ..traps.state import State, TrapContexts
+from ..traps.state import TrapContexts, TrapState
 from .cpus import KEPT, AnyStart, Range, Traps
 from .decode.frames import Frame, StackWalk
 from .decode.registers import Registers
@@ -52,7 +52,7 @@ class KernelWalk(NamedTuple):
     walk: StackWalk
     status: Status = NOTHING
     depth: int = 1
-    entry: Optional[State] = None
+    entry: Optional[TrapState] = None
     last: bool = True
 
 
@@ -70,23 +70,25 @@ class KernelWalks:
 
     def __init__(self, image: Image, symbolizer: Symbolizer, walkers: StackWalkers) -> None:
         self._image, self._symbolizer = image, symbolizer
-        self._processors = {processor.number: processor for processor in image.service(processors.of)}
+        self._processors = {
+            processor.number: processor for processor in image.service(processors.processors_of)
+        }
         self._kernel = TrapKernel(image, symbolizer)
         self._contexts = TrapContexts(image, False)
         self._frames = ThreadFrames(image, TrapReader(self._kernel, False), self._contexts)
         self._stacks = KernelStacks(image, self._kernel.bounds.kernel_start)
         self._user_stacks = image.service(UserStacks)
         self._walkers = walkers
-        self._cpu = walkers.cpus.of(image.machine)
+        self._cpu = walkers.cpus.for_machine(image.machine)
         self._callee = image.needed("KiCallUserMode") or 0
-        self._saved = self._cpu.saved(self._kernel.form.structure)
+        self._saved = self._cpu.saved(self._kernel.layout.structure)
         self.tells_registers = self._cpu.tells_registers
 
-    def states(self, thread: Thread, scan: bool = False) -> List[State]:
+    def states(self, thread: Thread, scan: bool = False) -> List[TrapState]:
         """Returns the trap frames of a thread (and its 32-bit state), beginning with the current one."""
         return list(self._frames.of_thread(thread, scan))
 
-    def context(self, thread: Thread) -> Optional[State]:
+    def context(self, thread: Thread) -> Optional[TrapState]:
         """Returns the registers that the processor of a running thread saved when it was stopped, or None.
 
         The status names the reasons to doubt them (see `TrapContexts.judged`).
@@ -98,16 +100,16 @@ class KernelWalks:
         if state is None:
             return None
         if state.mode == USER:
-            return self._contexts.judged(state, self._user_stacks.both(thread) or None)
+            return self._contexts.judged(state, self._user_stacks.all_limits(thread) or None)
         stacks = [(segment.limit, segment.base) for segment in self._stacks.segments(thread)]
         return self._contexts.judged(state, stacks + _of_processor(processor))
 
-    def saved(self, state: State) -> int:
+    def saved(self, state: TrapState) -> int:
         """Returns the address by which walks identify a trap frame: on x64 the address of its machine
         frame."""
         return state.address + self._saved
 
-    def pieces(self, thread: Thread, states: Sequence[State]) -> Iterator[KernelWalk]:
+    def pieces(self, thread: Thread, states: Sequence[TrapState]) -> Iterator[KernelWalk]:
         """Yields the pieces of a thread's kernel stack, the newest first.
 
         Each callback to user mode begins a piece, and so does each stack expansion. If a piece exists but
@@ -117,7 +119,7 @@ class KernelWalks:
             thread: the thread
             states: trap frames of the thread, as far as they are known
         """
-        kernel_stacks = self._stacks.find(thread)
+        kernel_stacks = self._stacks.find_segments(thread)
         segments = kernel_stacks.found
         for depth in range(1, segments[-1].depth + 1 if segments else 2):
             depth_segments = [segment for segment in segments if segment.depth == depth]
@@ -136,15 +138,15 @@ class KernelWalks:
         if kernel_stacks.lost is not None:
             yield KernelWalk(_NO_WALK, status(kernel_stacks.lost), kernel_stacks.lost_depth)
 
-    def of_state(self, thread: Thread, state: State) -> StackWalk:
+    def of_state(self, thread: Thread, state: TrapState) -> StackWalk:
         """Walks a thread's kernel stack from a trap frame on it, which has Rip and Rsp."""
         start = self._cpu.start(state)
         if start is None:
             return _NO_WALK
-        stacks = [(segment.limit, segment.base) for segment in self._stacks.find(thread).found]
+        stacks = [(segment.limit, segment.base) for segment in self._stacks.find_segments(thread).found]
         return self._walkers.walk(thread.space, start, stacks, dict(self._traps(self.states(thread, True))))
 
-    def passed(self, thread: Thread) -> Set[int]:
+    def passed_trap_frames(self, thread: Thread) -> Set[int]:
         """Returns the addresses, in the form of `saved`, of the trap frames that walks up a thread's stack
         pass."""
         walks = [piece.walk for piece in self.pieces(thread, self.states(thread))]
@@ -165,7 +167,11 @@ class KernelWalks:
         return registers
 
     def _walked(
-        self, thread: Thread, depth_segments: Sequence[Segment], segments: Sequence[Segment], traps: Traps
+        self,
+        thread: Thread,
+        depth_segments: Sequence[KernelStackSegment],
+        segments: Sequence[KernelStackSegment],
+        traps: Traps,
     ) -> KernelWalk:
         """Walks the frames of one depth, on one segment or on several."""
         # If an older depth lies above on the same memory, the newer one ends at its own InitialStack.
@@ -179,20 +185,24 @@ class KernelWalks:
         return self._begin(thread, stacks, traps)
 
     def _called_out(
-        self, thread: Thread, depth_segments: Sequence[Segment], stacks: List[Range], traps: Traps
+        self, thread: Thread, depth_segments: Sequence[KernelStackSegment], stacks: List[Range], traps: Traps
     ) -> KernelWalk:
         """Walks from the place where a callback to user mode was made."""
-        start = self._walkers.called_out(thread.space, depth_segments, self._callee)
+        start = self._walkers.callback_return(thread.space, depth_segments, self._callee)
         if start is not None and self._is_kernel_code(start.registers.ip):
             return KernelWalk(self._walkers.walk(thread.space, start, stacks, traps))
         return KernelWalk(
             self._walkers.search(
-                thread.space, depth_segments[0].kernel_stack, Word.NO_SAVED_REGISTERS, stacks, traps
+                thread.space, depth_segments[0].kernel_stack, StatusCode.NO_SAVED_REGISTERS, stacks, traps
             )
         )
 
     def _expanded(
-        self, thread: Thread, depth_segments: Sequence[Segment], kernel_walk: KernelWalk, traps: Traps
+        self,
+        thread: Thread,
+        depth_segments: Sequence[KernelStackSegment],
+        kernel_walk: KernelWalk,
+        traps: Traps,
     ) -> Iterator[KernelWalk]:
         """Yields a walk segment by segment; a segment that the walk did not reach is searched."""
         walk = kernel_walk.walk
@@ -200,7 +210,7 @@ class KernelWalks:
         reached = places[-1] if places else 0
         for number, segment in enumerate(depth_segments):
             last = number == len(depth_segments) - 1
-            piece_status = status(Word.EXPANDED) if segment.expanded else NOTHING
+            piece_status = status(StatusCode.EXPANDED) if segment.expanded else NOTHING
             if number <= reached:
                 frames = tuple(frame for frame, place in zip(walk.frames, places) if place == number)
                 guessed = number == reached or not all(frame.sure for frame in frames)
@@ -213,7 +223,7 @@ class KernelWalks:
             else:
                 stacks = [(segment.limit, segment.base)]
                 piece = self._walkers.search(
-                    thread.space, segment.kernel_stack, Word.NO_SAVED_REGISTERS, stacks, traps
+                    thread.space, segment.kernel_stack, StatusCode.NO_SAVED_REGISTERS, stacks, traps
                 )
             piece_status = status(kernel_walk.status if number == 0 else None, piece_status)
             entry = kernel_walk.entry if last else None
@@ -225,17 +235,17 @@ class KernelWalks:
         if thread.running:
             context = self.context(thread)
             if context is None:
-                return KernelWalk(_NO_WALK, status(Word.RUNNING))
+                return KernelWalk(_NO_WALK, status(StatusCode.RUNNING))
             stacks = stacks + _of_processor(self._processors[thread.processor or 0])
-            if says(context.status, Word.STALE):
-                return KernelWalk(_NO_WALK, status(Word.RUNNING))
+            if has_status(context.status, StatusCode.STALE):
+                return KernelWalk(_NO_WALK, status(StatusCode.RUNNING))
             running = self._cpu.start(context._replace(unsure=()))
             if context.mode == USER or running is None:
-                return KernelWalk(_NO_WALK, status(Word.IN_USER_MODE, context.status))
+                return KernelWalk(_NO_WALK, status(StatusCode.IN_USER_MODE, context.status))
             walk = self._walkers.walk(thread.space, running, stacks, traps)
-            if says(context.status, Word.CONTEXT_MAY_BE_OLDER):
+            if has_status(context.status, StatusCode.CONTEXT_MAY_BE_OLDER):
                 unsure = tuple(frame._replace(sure=False) for frame in walk.frames)
-                walk = walk._replace(frames=unsure, gaps=(Word.CONTEXT_MAY_BE_OLDER, *walk.gaps))
+                walk = walk._replace(frames=unsure, gaps=(StatusCode.CONTEXT_MAY_BE_OLDER, *walk.gaps))
             return KernelWalk(walk)
         kernel_stack = thread.kernel_stack or 0
         memory = self._walkers.memory(thread.space)
@@ -243,14 +253,16 @@ class KernelWalks:
         if kernel_stack:
             starts += self._cpu.switched_out(memory, kernel_stack)
         if not starts or not stacks:
-            return KernelWalk(_NO_WALK, status(Word.UNREADABLE, None if stacks else Word.NO_SWITCH_FRAME))
+            return KernelWalk(
+                _NO_WALK, status(StatusCode.UNREADABLE, None if stacks else StatusCode.NO_SWITCH_FRAME)
+            )
         for start in starts:
             if not self._is_kernel_code(start.registers.ip):
                 continue
             if self._is_start(start.registers.ip):
                 return KernelWalk(StackWalk((Frame(start.registers.ip, start.registers.sp, TRAP, False),)))
             return KernelWalk(self._walkers.walk(thread.space, start, stacks, traps))
-        walk = self._walkers.search(thread.space, kernel_stack, Word.NO_SWITCH_FRAME, stacks, traps)
+        walk = self._walkers.search(thread.space, kernel_stack, StatusCode.NO_SWITCH_FRAME, stacks, traps)
         return KernelWalk(walk)
 
     def _of_context(self, thread: Thread, stacks: List[Range], traps: Traps) -> KernelWalk:
@@ -258,7 +270,7 @@ class KernelWalks:
         state = self._contexts.saved(thread, thread.space, thread.contexts[0])
         start = self._cpu.start(state)
         if start is None:
-            return KernelWalk(_NO_WALK, status(state.status, Word.NO_SAVED_REGISTERS))
+            return KernelWalk(_NO_WALK, status(state.status, StatusCode.NO_SAVED_REGISTERS))
         return KernelWalk(self._walkers.walk(thread.space, start, stacks, traps))
 
     def _is_kernel_code(self, address: int) -> bool:
@@ -274,23 +286,27 @@ class KernelWalks:
         thread's start routine.
         """
         rva = address - self._image.base
-        module = self._symbolizer.names(self._image.kernel).module_at(address)
+        module = self._symbolizer.for_space(self._image.kernel).module_at(address)
         if module is None:
             return False
-        table, label = module.image.functions, module.image.names.find(rva)
-        entry = None if table is None else table.find(rva)
+        table, label = module.image.functions, module.image.names.find_label(rva)
+        entry = None if table is None else table.find_entry(rva)
         if table is not None and entry is not None and entry.begin == rva:
             return table.primary(entry) == entry
         return label is not None and label[0] == rva and undecorated(label[1]) in _STARTS
 
-    def _traps(self, states: Iterable[State]) -> Iterator[Tuple[int, Optional[Registers]]]:
+    def _traps(self, states: Iterable[TrapState]) -> Iterator[Tuple[int, Optional[Registers]]]:
         """Yields (address, registers) of the trap frames that are in use."""
         for state in states:
-            dead = says(
-                state.status, Word.STALE, Word.UNREADABLE, Word.NOT_A_TRAP_FRAME, Word.OUTSIDE_THE_STACK
+            dead = has_status(
+                state.status,
+                StatusCode.STALE,
+                StatusCode.UNREADABLE,
+                StatusCode.NOT_A_TRAP_FRAME,
+                StatusCode.OUTSIDE_THE_STACK,
             )
             if state.origin != WOW64 and not dead and "Rip" in state.registers and "Rsp" in state.registers:
-                yield self.saved(state), self._cpu.beside(state)
+                yield self.saved(state), self._cpu.saved_registers(state)
 
 
 def _of_processor(processor: Processor) -> List[Range]:
@@ -299,8 +315,10 @@ def _of_processor(processor: Processor) -> List[Range]:
 
 
 def _entry(
-    states: Sequence[State], depth_segments: Sequence[Segment], segments: Sequence[Segment]
-) -> Optional[State]:
+    states: Sequence[TrapState],
+    depth_segments: Sequence[KernelStackSegment],
+    segments: Sequence[KernelStackSegment],
+) -> Optional[TrapState]:
     """Returns the first state that was saved when a thread left user mode to come to the segments of a depth.
 
     That is the trap frame that the callback kept, or one in its place. A state that lies in no segment counts
@@ -320,7 +338,7 @@ def _entry(
     return next((state for state in possible if state.address in callback_frames), next(iter(possible), None))
 
 
-def _place(depth_segments: Sequence[Segment], frame: Frame) -> int:
+def _place(depth_segments: Sequence[KernelStackSegment], frame: Frame) -> int:
     """Returns the index of the segment on which a frame lies; 0 if it lies on none."""
     numbers = (
         number for number, segment in enumerate(depth_segments) if segment.limit <= frame.sp <= segment.base
@@ -344,7 +362,7 @@ class TrapUnwind:
     def _walks(self) -> KernelWalks:
         return KernelWalks(self._image, self._symbolizer, StackWalkers(self._image, self._symbolizer))
 
-    def complete(self, thread: Thread, states: Iterable[State]) -> Iterator[State]:
+    def complete(self, thread: Thread, states: Iterable[TrapState]) -> Iterator[TrapState]:
         """Yields a thread's register states; trap frames are completed with the registers that they lack."""
         registers: Optional[Dict[int, Registers]] = None
         for state in states:
@@ -356,7 +374,7 @@ class TrapUnwind:
             yield state
 
 
-def _completed(state: State, walked: Registers) -> State:
+def _completed(state: TrapState, walked: Registers) -> TrapState:
     additions: Dict[str, int] = {}
     for name in KEPT:
         value = walked.named(name)

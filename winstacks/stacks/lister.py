@@ -14,17 +14,17 @@ from operator import attrgetter
 from typing import Collection, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..columns.words import KERNEL, STACK, USER, WOW64
-from ..memory.decode.status import Status, says, status
-from ..memory.decode.statuswords import Word
+from ..memory.decode.status import Status, has_status, status
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image
 from ..names.symbolizer import Symbolizer
 from ..process.thread import Thread
 from ..process.threads import Threads
 from ..process.userstacks import UserStacks
 from ..traps.decode.frame import CS_USER_32
-from ..traps.state import State, TrapContexts
+from ..traps.state import TrapContexts, TrapState
 from .cpus import NO_TRAPS, Range, Traps
-from .decode.frames import Border, Frame, StackWalk
+from .decode.frames import Frame, StackWalk, UserTransition
 from .kernel import KernelWalk, KernelWalks
 from .walkers import StackWalkers
 
@@ -49,7 +49,7 @@ class CallStack(NamedTuple):
     space: AddressSpace
     frames: Tuple[Frame, ...]
     status: Status
-    entry: Optional[State] = None
+    entry: Optional[TrapState] = None
 
     @property
     def return_addresses(self) -> Tuple[int, ...]:
@@ -137,14 +137,14 @@ class StackLister:
                 state = self._contexts.saved(thread, space, context)
                 if native and thread.wow64 is not None and state.registers.get("SegCs") == CS_USER_32:
                     # The registers in the CPU area are older than these.
-                    statuses = status(thread.status, Word.IN_32_BIT_CODE)
+                    statuses = status(thread.status, StatusCode.IN_32_BIT_CODE)
                     yield CallStack(thread, USER, thread.space, (), statuses)
                     yield self._interrupted(thread, state)
                     return
                 traps = dict.fromkeys(thread.kept_frames)
                 yield self._user(thread, USER if native else WOW64, space, state, stacks, traps=traps)
 
-    def left_over(self, thread: Thread) -> Iterator[Tuple[int, CallStack]]:
+    def list_searched(self, thread: Thread) -> Iterator[Tuple[int, CallStack]]:
         """Yields the stacks from the trap frames that only a search of the thread's kernel stacks finds.
 
         Such stacks are usually of past events: a walk passes every trap frame that is still in use.
@@ -157,12 +157,12 @@ class StackLister:
         """
         if thread.unusable or thread.of_user_mode:
             return
-        passed = self._kernel.passed(thread)
+        passed = self._kernel.passed_trap_frames(thread)
         for state in self._kernel.states(thread, True):
             if state.origin == STACK and self._kernel.saved(state) not in passed:
                 yield state.address, self._interrupted(thread, state)
 
-    def _interrupted(self, thread: Thread, state: State) -> CallStack:
+    def _interrupted(self, thread: Thread, state: TrapState) -> CallStack:
         """Walks the stack of the code that a trap frame interrupted."""
         if state.mode != USER:
             walk = self._kernel.of_state(thread, state)
@@ -173,7 +173,11 @@ class StackLister:
         return self._user(thread, USER, thread.space, state, self._user_stacks.native(thread))
 
     def _user_parts(
-        self, thread: Thread, states: Sequence[State], piece: KernelWalk, older_entries: Sequence[State]
+        self,
+        thread: Thread,
+        states: Sequence[TrapState],
+        piece: KernelWalk,
+        older_entries: Sequence[TrapState],
     ) -> Iterator[CallStack]:
         """Yields the user part from which a thread came to a piece of its kernel stack, and the 32-bit
         part."""
@@ -181,7 +185,7 @@ class StackLister:
         part, part32 = _numbered(USER, piece.depth), _numbered(WOW64, piece.depth)
         narrow = entered is not None and entered.registers.get("SegCs") == CS_USER_32
         if narrow:
-            statuses = status(thread.status, Word.IN_32_BIT_CODE)
+            statuses = status(thread.status, StatusCode.IN_32_BIT_CODE)
             yield CallStack(thread, part, thread.space, (), statuses)
         else:
             stacks = self._user_stacks.native(thread)
@@ -194,11 +198,15 @@ class StackLister:
             stacks = self._user_stacks.narrow(thread)
             yield self._user(thread, part32, thread.wow64, entered if narrow else next(current, None), stacks)
 
-    def _entered(self, thread: Thread, piece: KernelWalk) -> Optional[State]:
+    def _entered(self, thread: Thread, piece: KernelWalk) -> Optional[TrapState]:
         """Returns the registers with which the thread left user mode, or with which it is running there."""
         if thread.running and piece.depth == 1:
             context = self._kernel.context(thread)
-            if context is not None and context.mode == USER and not says(context.status, Word.STALE):
+            if (
+                context is not None
+                and context.mode == USER
+                and not has_status(context.status, StatusCode.STALE)
+            ):
                 return context
         return piece.entry
 
@@ -207,9 +215,9 @@ class StackLister:
         thread: Thread,
         part: str,
         space: AddressSpace,
-        state: Optional[State],
+        state: Optional[TrapState],
         stacks: List[Range],
-        border: Optional[Border] = None,
+        border: Optional[UserTransition] = None,
         traps: Traps = NO_TRAPS,
     ) -> CallStack:
         """Walks a stack of user mode.
@@ -223,13 +231,13 @@ class StackLister:
             border: the user-mode state at which the walk up the kernel stack ended
             traps: trap frames that callbacks have kept; they do not lie on this stack
         """
-        older = state is not None and says(state.status, Word.CONTEXT_MAY_BE_OLDER)
+        older = state is not None and has_status(state.status, StatusCode.CONTEXT_MAY_BE_OLDER)
         if state is not None and older:
             # The whole state is doubtful: every frame will be marked unsure.
             state = state._replace(unsure=())
-        start = None if state is None else self._walkers.cpus.of(space.machine).start(state)
+        start = None if state is None else self._walkers.cpus.for_machine(space.machine).start(state)
         if state is None or start is None:
-            why = status(None if state is None else state.status) or status(Word.NO_SAVED_REGISTERS)
+            why = status(None if state is None else state.status) or status(StatusCode.NO_SAVED_REGISTERS)
             return CallStack(thread, part, space, (), status(thread.status, why))
         if border is not None and border.trap == self._kernel.saved(state):
             start = start.keeping(border)
@@ -238,7 +246,7 @@ class StackLister:
         walk = self._walkers.walk(space, start, stacks, traps)
         if older:
             walk = walk._replace(frames=tuple(frame._replace(sure=False) for frame in walk.frames))
-        unlimited = None if stacks else Word.STACK_LIMITS_UNKNOWN
+        unlimited = None if stacks else StatusCode.STACK_LIMITS_UNKNOWN
         statuses = status(thread.status, state.status, unlimited, _remarks(walk))
         return CallStack(thread, part, space, walk.frames, statuses, state)
 

@@ -11,26 +11,26 @@ from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple, Union
 from volatility3.framework import exceptions
 from volatility3.framework.layers import intel
 
-from ..memory import bulk, pages
+from ..memory import bulk, pagetables
 from ..memory.decode.machine import Machine
 from ..memory.decode.memory import Memory
 from ..memory.decode.ranges import flatten
-from ..memory.decode.statuswords import Word
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image
 from ..names.decode.functiontable import END_OF_IMAGE, FunctionTable
 from ..names.decode.pe import Headers
 from ..names.decode.unwindinfo import Bytes, ReadRva
 from ..names.imagereader import ImageReader
-from ..names.symbolizer import KnownModule, SpaceNames, Symbolizer
+from ..names.symbolizer import AddressNamer, KnownModule, Symbolizer
 from ..names.usermodules import ProcessModules, vad_at
 from ..names.witness import FileWitnesses
 from ..process.dynamictables import DynamicTable, dynamic_tables
-from ..process.kernelstacks import Segment
+from ..process.kernelstacks import KernelStackSegment
 from ..process.regions import of_windows
 from ..process.vads import regions
 from .cpu_x64 import Cpu64
 from .cpu_x86 import Cpu86
-from .cpus import NO_TRAPS, AnyStart, Range, Scene, Traps
+from .cpus import NO_TRAPS, AnyStart, Range, Traps, WalkContext
 from .decode import dispatchers_x86
 from .decode.frames import CodeImage, StackWalk
 
@@ -54,7 +54,7 @@ class Cpus:
         self._image = image
         self._made: Dict[Machine, AnyCpu] = {}
 
-    def of(self, machine: Machine) -> AnyCpu:
+    def for_machine(self, machine: Machine) -> AnyCpu:
         """Returns the processor, or the mode of a processor, for a machine.
 
         Raises:
@@ -76,7 +76,7 @@ class StackWalkers:
     def __init__(self, image: Image, symbolizer: Symbolizer) -> None:
         self._image = image
         self._symbolizer = symbolizer
-        self._scenes: Dict[Tuple[str, int], Scene] = {}
+        self._scenes: Dict[Tuple[str, int], WalkContext] = {}
         self.cpus = image.service(Cpus)
 
     def walk(
@@ -93,7 +93,7 @@ class StackWalkers:
         return start.walk(self._scene(space), stacks, traps)
 
     def search(
-        self, space: AddressSpace, sp: int, reason: Word, stacks: List[Range], traps: Traps = NO_TRAPS
+        self, space: AddressSpace, sp: int, reason: StatusCode, stacks: List[Range], traps: Traps = NO_TRAPS
     ) -> StackWalk:
         """Walks a stack from the first return address that a scan finds.
 
@@ -104,29 +104,34 @@ class StackWalkers:
             stacks: limits of the stacks, empty if unknown
             traps: trap frames that lie on the stacks (see `Traps`)
         """
-        cpu = self.cpus.of(space.machine)
+        cpu = self.cpus.for_machine(space.machine)
         return cpu.walker(self._scene(space), traps).search(sp, reason, stacks)
 
-    def called_out(self, space: AddressSpace, segments: Sequence[Segment], callee: int) -> Optional[AnyStart]:
-        """Returns the kernel state to which a callback to user mode will return; see `Cpu.called_out`."""
-        return self.cpus.of(space.machine).called_out(self._scene(space), segments, callee)
+    def callback_return(
+        self, space: AddressSpace, segments: Sequence[KernelStackSegment], callee: int
+    ) -> Optional[AnyStart]:
+        """Returns the kernel state to which a callback to user mode will return; see
+        `Cpu.callback_return`."""
+        return self.cpus.for_machine(space.machine).callback_return(self._scene(space), segments, callee)
 
     def memory(self, space: AddressSpace) -> Memory:
         """Returns the memory of an address space (only the kernel's half if the user's half has no page
         tables)."""
         return self._scene(space).memory
 
-    def _scene(self, space: AddressSpace) -> Scene:
+    def _scene(self, space: AddressSpace) -> WalkContext:
         """Returns an address space as walks see it; the last MAX_SCENES are kept."""
         key = (space.layer_name, 0 if space.kernel else space.eprocess or space.peb)
         scene = self._scenes.get(key)
         if scene is None:
             if len(self._scenes) >= MAX_SCENES:
                 del self._scenes[next(iter(self._scenes))]
-            modules = _Modules(self._image, space, self._symbolizer.names(space))
+            modules = _Modules(self._image, space, self._symbolizer.for_space(space))
             memory, dispatcher = self._image.memory(space), modules.find_dispatcher
             code = modules.read_code if self._image.service(FileWitnesses).files.given else memory.read
-            scene = Scene(modules.find, memory, modules.may_execute, modules.own_copy, dispatcher, code)
+            scene = WalkContext(
+                modules.find_code, memory, modules.may_execute, modules.own_copy, dispatcher, code
+            )
             self._scenes[key] = scene
         return scene
 
@@ -147,7 +152,7 @@ class _Modules:
         names: its names
     """
 
-    def __init__(self, image: Image, space: AddressSpace, names: SpaceNames) -> None:
+    def __init__(self, image: Image, space: AddressSpace, names: AddressNamer) -> None:
         self._image = image
         self._layer = image.layer_of(space)
         self._memory = image.memory(space)
@@ -162,7 +167,7 @@ class _Modules:
         self._made_images: Dict[int, CodeImage] = {}
         self._same: Dict[int, bool] = {}
 
-    def find(self, address: int) -> Optional[CodeImage]:
+    def find_code(self, address: int) -> Optional[CodeImage]:
         """Returns the module, or the code generated at run time, that holds an address; None if neither
         does."""
         known_module = self._names.module_at(address)
@@ -186,7 +191,7 @@ class _Modules:
         if number not in self._made_images:
             self._made_images[number] = self._made_image(self._made[number])
         image = self._made_images[number]
-        has_entry = image.table is not None and image.table.find(address - image.base) is not None
+        has_entry = image.table is not None and image.table.find_entry(address - image.base) is not None
         return image if has_entry else None
 
     def _made_image(self, dynamic_table: DynamicTable) -> CodeImage:
@@ -202,7 +207,7 @@ class _Modules:
         """
         if not self._image.machine.is_canonical(address) or self._image.threads_only:
             return False
-        return pages.may_execute(self._image.context, self._layer, bulk.masked(self._layer, address))
+        return pagetables.may_execute(self._image.context, self._layer, bulk.masked(self._layer, address))
 
     def own_copy(self, address: int) -> bool:
         """Returns whether a process has changed the code at a user-mode address, as far as the image shows
@@ -231,21 +236,21 @@ class _Modules:
 
     def _compared(self, address: int) -> bool:
         known_module = self._names.module_at(address)
-        if known_module is None or known_module.open is None:
+        if known_module is None or known_module.open_reader is None:
             return False
         rva = address - known_module.module.base
         table = known_module.image.functions
-        piece = None if table is None else table.find(rva)
+        piece = None if table is None else table.find_entry(rva)
         low, high = (rva - _AROUND, rva + _AROUND) if piece is None else (piece.begin, piece.end)
         low, high = max(low, rva - _FARTHEST, 0), min(high, rva + _FARTHEST)
-        return known_module.open().as_in_section(low, high - low)
+        return known_module.open_reader().as_in_section(low, high - low)
 
     def read_code(self, address: int, length: int) -> Optional[Bytes]:
         """Returns memory; if the process lacks it, the bytes of the module's section or file."""
         data = self._memory.read(address, length)
         if data is not None:
             return data
-        image = self.find(address)
+        image = self.find_code(address)
         return None if image is None else image.read_rva(address - image.base, length)
 
     def find_dispatcher(self, address: int) -> Optional[Tuple[int, str]]:
@@ -253,15 +258,15 @@ class _Modules:
         known_module = self._names.module_at(address)
         if known_module is None or known_module.module.name.lower() != _NTDLL:
             return None
-        label = known_module.image.names.find(address - known_module.module.base)
+        label = known_module.image.names.find_label(address - known_module.module.base)
         name = None if label is None else dispatchers_x86.named(label[1])
         return None if label is None or name is None else (known_module.module.base + label[0], name)
 
     def _code_image(self, known_module: KnownModule) -> CodeImage:
         module, table = known_module.module, known_module.image.functions
         read_rva: ReadRva
-        if known_module.open is not None:
-            read_rva = known_module.open().read
+        if known_module.open_reader is not None:
+            read_rva = known_module.open_reader().read
         elif table is not None:
             read_rva = table.read_rva
         else:
@@ -270,7 +275,7 @@ class _Modules:
             )
             read_rva = reader.read
         process = self._names.process
-        windows = known_module.open is None or of_windows(
+        windows = known_module.open_reader is None or of_windows(
             self._image.service(regions), None if process is None else vad_at(process.vads, module.base)
         )
         if self._witnesses.files.advise and known_module.image.file is None and process is not None:
@@ -284,10 +289,14 @@ class _Modules:
     ) -> Optional[Bytes]:
         """Reads a module, and reports that its file would help if code or unwind data is missing."""
         data = read(rva, length)
-        if data is None and known_module.open is not None and known_module.module.base not in self._lacking:
+        if (
+            data is None
+            and known_module.open_reader is not None
+            and known_module.module.base not in self._lacking
+        ):
             self._lacking.add(known_module.module.base)
             entry = process.entries.get(known_module.module.base)
-            self._witnesses.lacks(known_module.open(), known_module.module.file, entry)
+            self._witnesses.lacks(known_module.open_reader(), known_module.module.file, entry)
         return data
 
 

@@ -8,18 +8,18 @@ from typing import Collection, Dict
 
 from ..columns.words import STD
 from ..memory.decode.status import NOTHING, Status, status
-from ..memory.decode.statuswords import Word
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace
 from .decode.header import Header
 from .decode.recorded import RecordedStack, recorded
 from .finder import Databases
 
 _MAX_16_BITS = 0xFFFF
-_DOUBTS = (Word.ONE_OF_DATABASES, Word.NO_POINTER)
+_DOUBTS = (StatusCode.ONE_OF_DATABASES, StatusCode.NO_POINTER)
 """Status words of a database that may not be the one that the indices refer to."""
 
 
-class Creators:
+class CreatorTraces:
     """Resolves trace indices.
 
     Args:
@@ -43,17 +43,17 @@ class Creators:
         if not requested:
             return {}
         database = next(
-            (candidate for candidate in self._databases.find(space) if candidate.kind == STD), None
+            (candidate for candidate in self._databases.find_databases(space) if candidate.kind == STD), None
         )
-        opened = None if database is None else self._databases.open(database)
+        opened = None if database is None else self._databases.open_database(database)
         if database is None or database.header is None or opened is None:
-            why = Word.NO_DATABASE if database is None else Word.DATABASE_UNREADABLE
+            why = StatusCode.NO_DATABASE if database is None else StatusCode.DATABASE_UNREADABLE
             return {index: RecordedStack(STD, 0, index, (), status(why)) for index in requested}
         stacks: Dict[int, RecordedStack] = {}
         # A doubt about the database applies to every stack from it.
         doubt = status(
-            Word.INDEX_AMBIGUOUS if _ambiguous(database.header, stored_in_16_bits) else None,
-            *(item for item in database.status if item.word in _DOUBTS),
+            StatusCode.INDEX_AMBIGUOUS if _ambiguous(database.header, stored_in_16_bits) else None,
+            *(item for item in database.status if item.code in _DOUBTS),
         )
         for trace in opened.traces(carve=True):
             if trace.trace_index in requested:
@@ -71,7 +71,7 @@ def no_such_index(index: int, doubt: Status = NOTHING) -> RecordedStack:
         index: the index
         doubt: reasons to doubt the database
     """
-    return RecordedStack(STD, 0, index, (), status(Word.NO_SUCH_INDEX, doubt))
+    return RecordedStack(STD, 0, index, (), status(StatusCode.NO_SUCH_INDEX, doubt))
 
 
 def _ambiguous(header: Header, stored_in_16_bits: bool) -> bool:

@@ -14,8 +14,8 @@ from typing import Collection, Dict, Iterable, Iterator, List, Optional, Tuple, 
 from ..columns.words import BY_SEARCH, BY_SYMBOL, HEAPLOG, STD
 from ..memory.decode.machine import Machine
 from ..memory.decode.memory import Reader
-from ..memory.decode.status import NOTHING, Said, Status, says, status
-from ..memory.decode.statuswords import Word
+from ..memory.decode.status import NOTHING, Status, StatusItem, has_status, status
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image
 from ..names.moduleindex import ModuleIndexes
 from ..names.ntdll import Ntdll, Ntdlls
@@ -23,12 +23,12 @@ from ..process import globalflag
 from ..process.decode import globalflags
 from ..process.vads import regions
 from . import search as databasesearch
+from .decode import anomalies, heaplog
+from .decode import anomalies as stdjudge
 from .decode import database as stdwalk
-from .decode import heaplog, judge
-from .decode import judge as stdjudge
 from .decode import proof as stdproof
 from .decode.proof import Proof
-from .found import Database, Found, Layouts
+from .model import Database, Layouts, SearchResult
 
 # The symbol ends in "Base" in XP, 2003 and Vista, in "base" in the public symbols of 7 and later.
 STD_SYMBOLS = ("RtlpStackTraceDatabase", "RtlpStackTraceDataBase")
@@ -74,11 +74,11 @@ class Databases:
         """Returns the function by which the decoders read a space."""
         return self._image.reader(space.layer_name)
 
-    def find(self, space: AddressSpace, carve: bool = False) -> List[Database]:
+    def find_databases(self, space: AddressSpace, carve: bool = False) -> List[Database]:
         """Returns the databases of an address space; see `search` for the arguments."""
         return self.search(space, carve).databases
 
-    def search(self, space: AddressSpace, carve: bool = False) -> Found:
+    def search(self, space: AddressSpace, carve: bool = False) -> SearchResult:
         """Returns the databases of an address space, and the reasons why others may be missing.
 
         Args:
@@ -87,7 +87,7 @@ class Databases:
                 of Application Verifier
         """
         if not space.layer_name:
-            return Found([], space.status)
+            return SearchResult([], space.status)
         if space.kernel:
             return self._of_kernel(space)
         result = self._of_process(space)
@@ -96,7 +96,7 @@ class Databases:
             result = result._replace(databases=[*result.databases, *self._without_pointer(space, addresses)])
         return result
 
-    def missing(self, space: AddressSpace, found: Found, flags: Optional[int]) -> Status:
+    def missing(self, space: AddressSpace, found: SearchResult, flags: Optional[int]) -> Status:
         """Returns why no pointer led to a database where a space's flags ask for one, else an empty status.
 
         The status names the obstacle even if the database was then found in private memory.
@@ -108,16 +108,16 @@ class Databases:
         """
         required = globalflags.FLG_KERNEL_STACK_TRACE_DB if space.kernel else globalflags.MAKES_USER_DATABASE
         databases = [database for database in found.databases if database.kind == STD]
-        if any(not says(database.status, Word.NO_POINTER) for database in databases):
+        if any(not has_status(database.status, StatusCode.NO_POINTER) for database in databases):
             return NOTHING
         if flags is None:
-            lost = Word.FLAGS_UNREADABLE if self._flags_are_lost(space) else None
+            lost = StatusCode.FLAGS_UNREADABLE if self._flags_are_lost(space) else None
             return status(lost, found.status if space.kernel else NOTHING)
         if not flags & required:
             return found.status if space.kernel else NOTHING
-        return found.status or (NOTHING if databases else status(Word.NO_DATABASE))
+        return found.status or (NOTHING if databases else status(StatusCode.NO_DATABASE))
 
-    def missing_log(self, space: AddressSpace, found: Found, flags: Optional[int]) -> Status:
+    def missing_log(self, space: AddressSpace, found: SearchResult, flags: Optional[int]) -> Status:
         """Returns why a heap's trace log that a process may have was not found, else an empty status.
 
         Args:
@@ -127,12 +127,12 @@ class Databases:
         """
         if space.kernel or any(database.kind == HEAPLOG for database in found.databases):
             return NOTHING
-        debug = self._image.types.find("_RTL_CRITICAL_SECTION_DEBUG")
+        debug = self._image.types.first_structure("_RTL_CRITICAL_SECTION_DEBUG")
         if not (self.wide_indices(space) if debug is None else debug.has("CreatorBackTraceIndexHigh")):
             # The log came with indices of more than 16 bits, or later.
             return NOTHING
         if flags is None:
-            return status(Word.FLAGS_UNREADABLE if self._flags_are_lost(space) else None)
+            return status(StatusCode.FLAGS_UNREADABLE if self._flags_are_lost(space) else None)
         return found.log_status if flags & globalflags.MAKES_USER_DATABASE else NOTHING
 
     def _flags_are_lost(self, space: AddressSpace) -> bool:
@@ -152,19 +152,21 @@ class Databases:
 
         None if the space has no database that shows it.
         """
-        database = next((item for item in self.find(space) if item.kind == STD and item.layout), None)
+        database = next(
+            (item for item in self.find_databases(space) if item.kind == STD and item.layout), None
+        )
         if database is None:
             return None
         return next(item.entry.wide for item in self.layouts(space).std if item.name == database.layout)
 
-    def open(self, found: Database) -> Optional[Opened]:
+    def open_database(self, found: Database) -> Optional[Opened]:
         """Reads a database; None if its header is too damaged."""
         reader = self.reader(found.space)
         if found.log is not None:
             return heaplog.HeapLog(reader, found.address, found.log)
         return stdwalk.StdDatabase(reader, found.header) if found.header else None
 
-    def pick(self, found: Database, indices: Collection[int]) -> Optional[List[judge.Trace]]:
+    def pick(self, found: Database, indices: Collection[int]) -> Optional[List[anomalies.Trace]]:
         """Returns some traces of a database without reading all of it; None if that is not possible.
 
         Args:
@@ -173,19 +175,19 @@ class Databases:
         """
         if found.header is None:
             return None
-        return stdjudge.Picker(self.reader(found.space), found.header).traces(indices)
+        return stdjudge.IndexLookup(self.reader(found.space), found.header).traces(indices)
 
-    def _of_kernel(self, space: AddressSpace) -> Found:
+    def _of_kernel(self, space: AddressSpace) -> SearchResult:
         address = self._image.needed(*STD_SYMBOLS)
         if address is not None:
             return self._at(space, STD, self._image.memory(space).pointer(address))
-        return Found([], NOTHING)
+        return SearchResult([], NOTHING)
 
-    def _of_process(self, space: AddressSpace) -> Found:
-        ntdll = self.ntdlls.find(space)
+    def _of_process(self, space: AddressSpace) -> SearchResult:
+        ntdll = self.ntdlls.find_ntdll(space)
         if ntdll is None:
-            statuses = status(Word.NO_NTDLL)
-            return Found([], statuses, NOTHING if self._vads.list_regions(space)[1] else statuses)
+            statuses = status(StatusCode.NO_NTDLL)
+            return SearchResult([], statuses, NOTHING if self._vads.list_regions(space)[1] else statuses)
         flags = globalflag.read(self._image, space)
         requested = flags is None or bool(flags & globalflags.MAKES_USER_DATABASE)
         std = self._by_pointer(ntdll, STD, STD_SYMBOLS, requested)
@@ -197,11 +199,11 @@ class Databases:
             std = std._replace(databases=list(self._without_pointer(space, ())))
         if not log.databases and flags is not None:
             log = self._logs_without_pointer(space, log.status)
-        incomplete = None if self._vads.list_regions(space)[1] else Word.VADS_INCOMPLETE
+        incomplete = None if self._vads.list_regions(space)[1] else StatusCode.VADS_INCOMPLETE
         statuses = status(std.status or log.status, incomplete)
-        return Found([*std.databases, *log.databases], statuses, status(log.status, incomplete))
+        return SearchResult([*std.databases, *log.databases], statuses, status(log.status, incomplete))
 
-    def _by_pointer(self, ntdll: Ntdll, kind: str, names: Tuple[str, ...], requested: bool) -> Found:
+    def _by_pointer(self, ntdll: Ntdll, kind: str, names: Tuple[str, ...], requested: bool) -> SearchResult:
         """Follows a global variable of ntdll, found by its symbol or else by search."""
         space = ntdll.space
         pointer = ntdll.address_of(*names)
@@ -210,7 +212,7 @@ class Databases:
         reader, layouts = self.reader(space), self.layouts(space)
         data, missing = self.ntdlls.data(ntdll)
         words, statuses = self._search.words(space, kind, ntdll.base, ntdll.size, data)
-        hits, nearly = self._search.proven(words, kind, reader, layouts)
+        hits, nearly = self._search.prove_words(words, kind, reader, layouts)
         if not hits and requested and kind == STD:
             reserved = self._reserved(space)
             nearly += [(rva, value) for rva, value in words.items() if value in reserved]
@@ -219,21 +221,27 @@ class Databases:
         for rva, value in nearly if not hits else ():
             proof = databasesearch.recovered(reader, value, layouts)
             if proof is not None:
-                hits.append(databasesearch.Hit(rva, value, proof))
+                hits.append(databasesearch.SearchHit(rva, value, proof))
                 break
         if not hits:
             absent = kind == HEAPLOG and requested and self._leads_out(space, words.values())
-            obstacle = Word.DATABASE_UNREADABLE if absent else Word.NTDLL_DATA_INCOMPLETE if missing else None
-            return Found([], statuses or status(obstacle))
+            obstacle = (
+                StatusCode.DATABASE_UNREADABLE
+                if absent
+                else StatusCode.NTDLL_DATA_INCOMPLETE
+                if missing
+                else None
+            )
+            return SearchResult([], statuses or status(obstacle))
         self._search.remember(space, kind, hits[0].rva)
         databases = [self._made(space, kind, hit.address, BY_SEARCH, hit.proof) for hit in hits]
-        return Found(_marked(databases), NOTHING)
+        return SearchResult(_marked(databases), NOTHING)
 
-    def _at(self, space: AddressSpace, kind: str, address: Optional[int]) -> Found:
+    def _at(self, space: AddressSpace, kind: str, address: Optional[int]) -> SearchResult:
         """Returns the database to which a symbol's pointer leads."""
         if address is None:
-            return Found([], status(Word.DATABASE_POINTER_UNREADABLE))
-        return Found([self._made(space, kind, address, BY_SYMBOL)] if address else [], NOTHING)
+            return SearchResult([], status(StatusCode.DATABASE_POINTER_UNREADABLE))
+        return SearchResult([self._made(space, kind, address, BY_SYMBOL)] if address else [], NOTHING)
 
     def _made(
         self, space: AddressSpace, kind: str, address: int, located_by: str, proof: Optional[Proof] = None
@@ -242,10 +250,10 @@ class Databases:
         if kind == HEAPLOG:
             sound = heaplog.prove(reader, address, layouts.heaplogs)
             log = sound or heaplog.likeliest(reader, address, layouts.heaplogs)
-            statuses = NOTHING if sound else status(Word.DAMAGED)
+            statuses = NOTHING if sound else status(StatusCode.DAMAGED)
             return Database(space, kind, address, located_by, HEAPLOG, None, statuses, log)
         proof = proof or stdproof.recover(reader, address, layouts.std)
-        statuses = status(Said(Word.HEADER, members=proof.failed)) if proof.failed else NOTHING
+        statuses = status(StatusItem(StatusCode.HEADER, members=proof.failed)) if proof.failed else NOTHING
         name = proof.header.layout.name if proof.header else ""
         return Database(space, STD, address, located_by, name, proof.header, statuses)
 
@@ -260,9 +268,9 @@ class Databases:
                 proof = databasesearch.recovered(reader, start, shapes) if start in reserved else None
             if proof is not None:
                 database = self._made(space, STD, start, BY_SEARCH, proof)
-                yield database._replace(status=status(Word.NO_POINTER, database.status))
+                yield database._replace(status=status(StatusCode.NO_POINTER, database.status))
 
-    def _logs_without_pointer(self, space: AddressSpace, statuses: Status) -> Found:
+    def _logs_without_pointer(self, space: AddressSpace, statuses: Status) -> SearchResult:
         """Looks for the heap's trace log in private memory.
 
         Args:
@@ -272,9 +280,9 @@ class Databases:
         addresses, cut = databasesearch.logs_in(self._private(space), self.reader(space), self.layouts(space))
         databases = [self._made(space, HEAPLOG, address, BY_SEARCH) for address in addresses]
         no_pointer = [
-            database._replace(status=status(Word.NO_POINTER, database.status)) for database in databases
+            database._replace(status=status(StatusCode.NO_POINTER, database.status)) for database in databases
         ]
-        return Found(_marked(no_pointer), status(statuses, cut))
+        return SearchResult(_marked(no_pointer), status(statuses, cut))
 
     def _leads_out(self, space: AddressSpace, pointers: Iterable[int]) -> bool:
         """Returns whether a pointer leads to where a heap's trace log begins, and none proves itself."""
@@ -304,5 +312,5 @@ class Databases:
 def _marked(databases: List[Database]) -> List[Database]:
     """Returns databases of one kind; if there are several, each has the status that a process has only
     one."""
-    several = Said(Word.ONE_OF_DATABASES, len(databases)) if len(databases) > 1 else None
+    several = StatusItem(StatusCode.ONE_OF_DATABASES, len(databases)) if len(databases) > 1 else None
     return [database._replace(status=status(several, database.status)) for database in databases]

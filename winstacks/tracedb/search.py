@@ -15,14 +15,14 @@ from ..columns.words import HEAPLOG, STD
 from ..memory.decode.memory import Reader
 from ..memory.decode.ranges import Extents
 from ..memory.decode.status import NOTHING, Status, status
-from ..memory.decode.statuswords import Word
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import integers
 from ..memory.image import AddressSpace
 from .decode import heaplog
 from .decode import proof as stdproof
 from .decode.layout import HeapLogLayout
 from .decode.proof import UNREADABLE, Proof
-from .found import Layouts
+from .model import Layouts
 
 _UNIT = 8
 """Alignment of lookaside lists, and of every block that the heap hands out."""
@@ -57,7 +57,7 @@ MIN_EVIDENCE = 2
 _MAX_PLACES = 16
 
 
-class Hit(NamedTuple):
+class SearchHit(NamedTuple):
     """A pointer to a database: its RVA in ntdll, the address that it holds, and for an `std` the proof."""
 
     rva: int
@@ -96,7 +96,7 @@ class Search:
         known_rvas = [rva for rva in self.known(space, kind) if rva in candidates]
         ordered = {rva: candidates[rva] for rva in [*known_rvas, *candidates]}
         most = MAX_CANDIDATES[kind]
-        statuses = status(Word.SEARCH_CUT_SHORT) if len(ordered) > most else NOTHING
+        statuses = status(StatusCode.SEARCH_CUT_SHORT) if len(ordered) > most else NOTHING
         return dict(list(ordered.items())[:most]), statuses
 
     def known(self, space: AddressSpace, kind: str) -> List[int]:
@@ -111,9 +111,9 @@ class Search:
             del places[_MAX_PLACES:]
 
     @staticmethod
-    def proven(
+    def prove_words(
         words: Dict[int, int], kind: str, reader: Reader, layouts: Layouts
-    ) -> Tuple[List[Hit], List[Tuple[int, int]]]:
+    ) -> Tuple[List[SearchHit], List[Tuple[int, int]]]:
         """Tries all words: a process may have put a database of its own beside the real one.
 
         Returns:
@@ -121,17 +121,17 @@ class Search:
             (RVA, value) that point to an `std` with one fault in its header
         """
         nearly = []
-        hits: List[Tuple[int, Hit]] = []
+        hits: List[Tuple[int, SearchHit]] = []
         for rva, value in words.items():
             if kind == HEAPLOG:
                 layout = heaplog.prove(reader, value, layouts.heaplogs)
                 if layout is not None:
                     log = heaplog.HeapLog(reader, value, layout)
-                    hits.append((log.trace_count or 0, Hit(rva, value, None)))
+                    hits.append((log.trace_count or 0, SearchHit(rva, value, None)))
                 continue
             proof = stdproof.prove(reader, value, layouts.std)
             if proof.header is not None:
-                hits.append((proof.header.back_traces, Hit(rva, value, proof)))
+                hits.append((proof.header.back_traces, SearchHit(rva, value, proof)))
             elif len(proof.failed) == 1 and UNREADABLE not in proof.failed:
                 nearly.append((rva, value))
         hits.sort(key=lambda pair: pair[0], reverse=True)
@@ -157,7 +157,7 @@ def logs_in(starts: Iterable[int], reader: Reader, layouts: Layouts) -> Tuple[Li
             if not likely:
                 continue
             if tries >= MAX_LOG_TRIES:
-                return logs, status(Word.SEARCH_CUT_SHORT)
+                return logs, status(StatusCode.SEARCH_CUT_SHORT)
             tries += 1
             if heaplog.prove(reader, address, likely) is not None:
                 logs.append(address)
@@ -186,7 +186,7 @@ def _may_be_log(memory: Extents, address: int, layout: HeapLogLayout) -> bool:
     if head is None:
         return False
     lookaside = int.from_bytes(head[: layout.pointer_size], "little")
-    count = layout.trace_count.of(head)
+    count = layout.trace_count.value_in(head)
     return 0 < lookaside < USER_END[layout.pointer_size] and not lookaside % _UNIT and 0 < count < MAX_RECORDS
 
 
@@ -195,7 +195,7 @@ def recovered(reader: Reader, address: int, layouts: Layouts) -> Optional[Proof]
     proof = stdproof.recover(reader, address, layouts.std)
     if proof.header is None:
         return None
-    matching, _ = stdproof.agreement(reader, proof.header)
+    matching, _ = stdproof.sample_agreement(reader, proof.header)
     enough = matching >= MIN_EVIDENCE or stdproof.block_count(reader, proof.header) > MIN_EVIDENCE
     return proof if enough else None
 

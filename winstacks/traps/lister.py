@@ -14,29 +14,29 @@ from typing import Callable, Collection, Dict, Iterable, Iterator, List, Optiona
 
 from ..columns.words import STACK, THREAD, TOP, USER
 from ..memory.decode.pagetable import PAGE_SIZE
-from ..memory.decode.status import NOTHING, Status, says, status
-from ..memory.decode.statuswords import Word
+from ..memory.decode.status import NOTHING, Status, has_status, status
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import KERNEL_PID, Image
 from ..names.symbolizer import Symbolizer
 from ..process import processors
-from ..process.kernelstacks import KernelStacks, Segment
+from ..process.kernelstacks import KernelStacks, KernelStackSegment
 from ..process.processlist import is_isolated
 from ..process.processors import Processor
 from ..process.thread import Thread
 from ..process.threads import Threads, threads
 from ..process.userstacks import UserStacks
-from .decode.frame import Facts
-from .reader import Reading, TrapKernel, TrapReader
-from .state import State, TrapContexts
+from .decode.frame import EntryFacts
+from .reader import TrapKernel, TrapReader, TrapReading
+from .state import TrapContexts, TrapState
 
 vollog = logging.getLogger(__name__)
 
 MAX_CHAIN = 64
 
-_TOLD = (Word.UNREADABLE, Word.TERMINATED)
+_TOLD = (StatusCode.UNREADABLE, StatusCode.TERMINATED)
 """Status words of threads that need no user-mode registers, or whose registers cannot be read."""
 
-Complete = Callable[[Thread, Iterable[State]], Iterator[State]]
+Complete = Callable[[Thread, Iterable[TrapState]], Iterator[TrapState]]
 """Takes a thread and its register states, and yields the states with more registers."""
 
 
@@ -63,10 +63,10 @@ class ThreadFrames:
         """Returns (limit, base) of the segments of a thread's kernel stack."""
         return [(segment.limit, segment.base) for segment in self._stacks.segments(thread)]
 
-    def of_thread(self, thread: Thread, scan: bool = False) -> Iterator[State]:
+    def of_thread(self, thread: Thread, scan: bool = False) -> Iterator[TrapState]:
         """Yields the register states of one thread, in the order: chain, top, stack, wow64."""
         if thread.unusable:
-            yield self._state(thread, THREAD, 0, Reading(None, True), thread.status)
+            yield self._state(thread, THREAD, 0, TrapReading(None, True), thread.status)
             return
         segments = list(self._stacks.segments(thread))
         frames: List[int] = []
@@ -77,9 +77,9 @@ class ThreadFrames:
                 user_cs = state.registers.get("SegCs")
             yield state
         if self._lacks_user_mode(thread, pointed):
-            yield self._state(thread, TOP, 0, Reading(None, True), status(Word.NO_SAVED_REGISTERS))
+            yield self._state(thread, TOP, 0, TrapReading(None, True), status(StatusCode.NO_SAVED_REGISTERS))
         if scan:
-            lowest: Dict[int, Segment] = {}
+            lowest: Dict[int, KernelStackSegment] = {}
             for segment in segments:
                 # If several segments share memory, the newest one reaches lowest.
                 lowest.setdefault(segment.base, segment)
@@ -89,26 +89,28 @@ class ThreadFrames:
         if context is not None:
             yield context
 
-    def _lacks_user_mode(self, thread: Thread, found: Collection[State]) -> bool:
+    def _lacks_user_mode(self, thread: Thread, found: Collection[TrapState]) -> bool:
         """Returns whether a thread came from user mode, as each thread with a TEB did, without a state that
         shows it.
 
         A thread that has ended has no stack any more, and a thread in VTL 1 has no registers in an image.
         """
-        if not thread.teb or says(thread.status, *_TOLD):
+        if not thread.teb or has_status(thread.status, *_TOLD):
             return False
-        if any(state.mode == USER or says(state.status, *_TOLD) for state in found):
+        if any(state.mode == USER or has_status(state.status, *_TOLD) for state in found):
             return False
         return not is_isolated(self._image, thread.space.eprocess)
 
-    def _chain(self, thread: Thread, segments: List[Segment], frames: List[int]) -> Iterator[State]:
+    def _chain(
+        self, thread: Thread, segments: List[KernelStackSegment], frames: List[int]
+    ) -> Iterator[TrapState]:
         """Yields KTHREAD.TrapFrame and the frames before it; each older frame lies above the newer one."""
         address = thread.trap_frame or 0
         while address and len(frames) < MAX_CHAIN:
-            segment = _segment_of(segments, address, self._reader.kernel.form.size)
+            segment = _segment_of(segments, address, self._reader.kernel.layout.size)
             if segments and segment is None:
-                outside = status(Word.OUTSIDE_THE_STACK)
-                yield self._state(thread, THREAD, address, Reading(None, True), outside)
+                outside = status(StatusCode.OUTSIDE_THE_STACK)
+                yield self._state(thread, THREAD, address, TrapReading(None, True), outside)
                 return
             memory = self._reader.window(address)
             facts = _told(thread, chained=True, newest=not frames)
@@ -119,7 +121,9 @@ class ThreadFrames:
             if address in frames:
                 return
 
-    def _tops(self, thread: Thread, segments: List[Segment], frames: List[int]) -> Iterator[State]:
+    def _tops(
+        self, thread: Thread, segments: List[KernelStackSegment], frames: List[int]
+    ) -> Iterator[TrapState]:
         """Yields the frames that entries from user mode left at the top of each segment."""
         facts = _told(thread)
         for segment in segments:
@@ -140,7 +144,7 @@ class ThreadFrames:
             ):
                 yield self._thread_state(thread, TOP, *readings[0], segment)
 
-    def _scan(self, thread: Thread, segment: Segment, frames: List[int]) -> Iterator[State]:
+    def _scan(self, thread: Thread, segment: KernelStackSegment, frames: List[int]) -> Iterator[TrapState]:
         memory = self._reader.stack(segment.limit, segment.base)
         self.unread += memory.missing(segment.limit, segment.base)
         facts = _told(thread)
@@ -149,20 +153,25 @@ class ThreadFrames:
             yield self._thread_state(thread, STACK, address, reading, segment)
 
     def _thread_state(
-        self, thread: Thread, origin: str, address: int, reading: Reading, segment: Optional[Segment]
-    ) -> State:
+        self,
+        thread: Thread,
+        origin: str,
+        address: int,
+        reading: TrapReading,
+        segment: Optional[KernelStackSegment],
+    ) -> TrapState:
         broken = None
         if reading.frame is None:
-            broken = Word.NOT_A_TRAP_FRAME if reading.readable else Word.UNREADABLE
+            broken = StatusCode.NOT_A_TRAP_FRAME if reading.readable else StatusCode.UNREADABLE
         dead = segment is not None and not thread.running and address < segment.kernel_stack
-        limits = Word.STACK_LIMITS_UNUSABLE if segment is None else None
-        statuses = status(Word.STALE if dead else None, limits, broken)
+        limits = StatusCode.STACK_LIMITS_UNUSABLE if segment is None else None
+        statuses = status(StatusCode.STALE if dead else None, limits, broken)
         return self._state(thread, origin, address, reading, statuses)
 
     def _state(
-        self, thread: Thread, origin: str, address: int, reading: Reading, statuses: Status = NOTHING
-    ) -> State:
-        statuses = status(thread.status, Word.RUNNING if thread.running else None, statuses)
+        self, thread: Thread, origin: str, address: int, reading: TrapReading, statuses: Status = NOTHING
+    ) -> TrapState:
+        statuses = status(thread.status, StatusCode.RUNNING if thread.running else None, statuses)
         name = thread.state_name
         return self._reader.state(thread.space, thread.tid, origin, address, reading, name, statuses)
 
@@ -173,12 +182,12 @@ class TrapStates:
     Args:
         image: the image
         symbolizer: names of return addresses: they identify the handler of a frame
-        members: whether to fill `State.members`
+        members: whether to fill `TrapState.members`
     """
 
     def __init__(self, image: Image, symbolizer: Symbolizer, members: bool = False) -> None:
         super().__init__()
-        self._processors = image.service(processors.of)
+        self._processors = image.service(processors.processors_of)
         self._user_stacks = image.service(UserStacks)
         self._image = image
         self._kernel_space = image.kernel
@@ -207,7 +216,7 @@ class TrapStates:
         scan_threads: bool = False,
         members: bool = False,
         complete: Optional[Complete] = None,
-    ) -> Iterator[State]:
+    ) -> Iterator[TrapState]:
         """Yields the register states of threads, then of processors.
 
         If the input itself has a thread's registers, they come first.
@@ -221,7 +230,7 @@ class TrapStates:
             scan_stacks: whether to scan the kernel stacks of threads and processors for further frames
             processors: whether to add the contexts that stopped processors saved
             scan_threads: whether to add the threads that only a pool scan finds
-            members: whether to fill `State.members`
+            members: whether to fill `TrapState.members`
             complete: adds the registers that walking the kernel stack recovers to a thread's states
         """
         finder = cls(image, symbolizer, members)
@@ -248,7 +257,7 @@ class TrapStates:
                 "frames on them were not found"
             )
 
-    def _saved(self, thread: Thread) -> Iterator[State]:
+    def _saved(self, thread: Thread) -> Iterator[TrapState]:
         """Yields the registers of a thread that the input itself contains."""
         for context in thread.contexts:
             native = context.machine is thread.space.machine
@@ -256,7 +265,7 @@ class TrapStates:
             if space is not None:
                 yield self._contexts.saved(thread, space, context)
 
-    def _of_processors(self, running: Dict[int, Thread], everything: bool) -> Iterator[State]:
+    def _of_processors(self, running: Dict[int, Thread], everything: bool) -> Iterator[TrapState]:
         any_context = False
         idle = {thread.processor: thread for thread in self._image.service(threads).list_idle()}
         for processor in self._processors:
@@ -275,7 +284,7 @@ class TrapStates:
             )
 
     def _stacks_for(
-        self, state: State, processor: Processor, thread: Optional[Thread]
+        self, state: TrapState, processor: Processor, thread: Optional[Thread]
     ) -> Optional[List[Tuple[int, int]]]:
         """Returns (limit, base) of the stacks that a processor may be on; None if unknown.
 
@@ -287,10 +296,10 @@ class TrapStates:
         if thread is None:
             return None
         if state.mode == USER:
-            return self._user_stacks.both(thread) or None
+            return self._user_stacks.all_limits(thread) or None
         return [(stack.limit, stack.base) for stack in processor.stacks] + self._threads.stacks(thread)
 
-    def _on_processor_stacks(self, thread_frames: Collection[int]) -> Iterator[State]:
+    def _on_processor_stacks(self, thread_frames: Collection[int]) -> Iterator[TrapState]:
         """Yields the frames on the DPC, ISR and IST stacks that no thread's stack contained."""
         frames = list(thread_frames)
         tops: Set[int] = set()
@@ -315,7 +324,7 @@ def _reader(image: Image, symbolizer: Symbolizer, members: bool) -> TrapReader:
     return TrapReader(TrapKernel(image, symbolizer), members)
 
 
-def _told(thread: Thread, chained: bool = False, newest: bool = False) -> Facts:
+def _told(thread: Thread, chained: bool = False, newest: bool = False) -> EntryFacts:
     """Returns the facts that a thread supplies about one of its frames.
 
     Args:
@@ -326,9 +335,9 @@ def _told(thread: Thread, chained: bool = False, newest: bool = False) -> Facts:
     """
     number, argument = thread.system_call_number, thread.first_argument
     system_call = (number, argument) if newest and number is not None and argument is not None else None
-    return Facts(debug_active=thread.debug_active, chained=chained, system_call=system_call)
+    return EntryFacts(debug_active=thread.debug_active, chained=chained, system_call=system_call)
 
 
-def _segment_of(segments: List[Segment], address: int, size: int) -> Optional[Segment]:
+def _segment_of(segments: List[KernelStackSegment], address: int, size: int) -> Optional[KernelStackSegment]:
     """Returns the segment that holds the whole of a frame."""
     return next((segment for segment in segments if segment.limit <= address <= segment.base - size), None)

@@ -23,20 +23,23 @@ from .decode.context import NOT_DISPATCHED, ExceptionFrame, ExceptionFrames
 from .decode.frame import (
     NO_FACTS,
     UNSURE,
-    Facts,
+    EntryFacts,
     MemberValue,
     TrapBounds,
-    TrapForm,
     TrapFrame,
+    TrapFrameLayout,
 )
-from .decode.kinds_x64 import TrapForm64
-from .decode.kinds_x86 import TrapForm86
-from .state import State, register_types
+from .decode.trapframe_x64 import TrapFrameLayout64
+from .decode.trapframe_x86 import TrapFrameLayout86
+from .state import TrapState, register_types
 
 vollog = logging.getLogger(__name__)
 
 _FUNCTION = re.compile(r"nt!(\w+)(?:\+0x[0-9a-f]+)?$")
-_FORMS: Dict[Machine, Type[TrapForm]] = {Machine.AMD64: TrapForm64, Machine.I386: TrapForm86}
+_FORMS: Dict[Machine, Type[TrapFrameLayout]] = {
+    Machine.AMD64: TrapFrameLayout64,
+    Machine.I386: TrapFrameLayout86,
+}
 _BELOW = 0x200
 """Bytes below a trap frame that hold an exception frame and the return address below it."""
 
@@ -59,15 +62,17 @@ class TrapKernel:
     def __init__(self, image: Image, symbolizer: Symbolizer) -> None:
         self.image = image
         self._symbolizer = symbolizer
-        self._names = symbolizer.names(image.kernel)
+        self._names = symbolizer.for_space(image.kernel)
         self._functions: Memo[int, str] = Memo(self._function)
         self._stored: Memo[int, Optional[FrozenSet[str]]] = Memo(self._stored_by)
-        self.form = _FORMS[image.machine](image.types["_KTRAP_FRAME"])
+        self.layout = _FORMS[image.machine](image.types["_KTRAP_FRAME"])
         types = register_types(image, image.machine)
-        self.tops = self.form.tops(types)
-        exception = image.types.find(self.form.exception_type) if self.form.exception_type else None
-        if self.form.exception_type and exception is None:
-            image.lacks(self.form.exception_type)
+        self.tops = self.layout.tops(types)
+        exception = (
+            image.types.first_structure(self.layout.exception_type) if self.layout.exception_type else None
+        )
+        if self.layout.exception_type and exception is None:
+            image.lacks(self.layout.exception_type)
         generations = image.our_generations("context", image.machine) if exception is not None else ()
         self.exceptions = [
             ExceptionFrames(exception, generation) for generation in generations if exception is not None
@@ -81,12 +86,12 @@ class TrapKernel:
             linkage,
             frozenset(
                 stack.base
-                for processor in image.service(processors.of)
+                for processor in image.service(processors.processors_of)
                 for stack in processor.stacks
                 if stack.kind.startswith(processors.IST)
             ),
         )
-        self.facts = Facts(
+        self.facts = EntryFacts(
             service_linkage=linkage,
             # KiSystemCall64Shadow exists in the kernels with the speculation mitigations of 2018.
             saves_arguments=image.symbol("KiSystemCall64Shadow") is not None,
@@ -117,9 +122,9 @@ class TrapKernel:
         if module is None or module.module.base != self.image.base or module.image.functions is None:
             return None
         table = module.image.functions
-        entry = table.find(address - 1 - module.module.base)
+        entry = table.find_entry(address - 1 - module.module.base)
         try:
-            return None if entry is None else self.form.stored(table.chain(entry))
+            return None if entry is None else self.layout.stored(table.chain(entry))
         except UnwindDataError:
             return None
 
@@ -128,22 +133,22 @@ class TrapKernel:
 
         A frame is a record of a past moment: code that the process can write may have been different then.
         """
-        module = self._symbolizer.names(space).module_at(address - size) if address >= size else None
-        if module is None or module.open is None:
+        module = self._symbolizer.for_space(space).module_at(address - size) if address >= size else None
+        if module is None or module.open_reader is None:
             return b""
-        return module.open().constant(address - size - module.module.base, size) or b""
+        return module.open_reader().constant(address - size - module.module.base, size) or b""
 
     def _system_call_return(self) -> int:
         """Returns KUSER_SHARED_DATA.SystemCallReturn, the return address of sysenter's frames."""
-        shared = self.image.types.find("_KUSER_SHARED_DATA")
-        field = None if shared is None else shared.find("SystemCallReturn")
-        if field is None or not self.form.shared_data:
+        shared = self.image.types.first_structure("_KUSER_SHARED_DATA")
+        field = None if shared is None else shared.first_member("SystemCallReturn")
+        if field is None or not self.layout.shared_data:
             return 0
         memory = self.image.memory(self.image.kernel)
-        return memory.number(self.form.shared_data + field.offset, 4) or 0
+        return memory.number(self.layout.shared_data + field.offset, 4) or 0
 
 
-class Reading(NamedTuple):
+class TrapReading(NamedTuple):
     """A possible place of a trap frame: `frame` is None if the place is paged out or holds no frame."""
 
     frame: Optional[TrapFrame]
@@ -168,7 +173,7 @@ class TrapReader:
     def window(self, address: int) -> Extents:
         """Reads the memory around an address that the decoding of a frame there needs."""
         start = max(address - _BELOW, 0)
-        return self._memory.load(start, address - start + self.kernel.form.size)
+        return self._memory.load(start, address - start + self.kernel.layout.size)
 
     def physical(self, address: int) -> int:
         """Returns the physical address of a kernel address."""
@@ -183,9 +188,9 @@ class TrapReader:
         address: int,
         held: Extents,
         strict: bool = True,
-        told: Facts = NO_FACTS,
+        told: EntryFacts = NO_FACTS,
         space: Optional[AddressSpace] = None,
-    ) -> Reading:
+    ) -> TrapReading:
         """Reads the frame at an address.
 
         Args:
@@ -195,13 +200,13 @@ class TrapReader:
             told: facts about this frame from the thread (debug_active, chained, system_call)
             space: address space of the thread's process, if there is one
         """
-        form = self.kernel.form
+        form = self.kernel.layout
         view = held.read(address, form.size)
         if view is None:
-            return Reading(None, False)
+            return TrapReading(None, False)
         data = bytes(view)
         if not (form.accepts(address, data, self.kernel.bounds) if strict else form.plausible(address, data)):
-            return Reading(None, True)
+            return TrapReading(None, True)
         handler = self._pointer(held, address - self._memory.pointer_size)
         facts = self.kernel.facts._replace(
             handler=self.kernel.function(handler),
@@ -212,17 +217,17 @@ class TrapReader:
             system_call=told.system_call,
         )
         frame = form.decode(address, data, facts)
-        listed = list(form.listed(frame, data)) if self._members else []
+        listed = list(form.list_members(frame, data)) if self._members else []
         built = self._exception_frame(frame, held)
         if built is not None:
             frame = _with(frame, built)
             if self._members:
                 listed += self._nonvolatile(built)
-        return Reading(frame, True, form.previous(frame, data), tuple(listed))
+        return TrapReading(frame, True, form.previous(frame, data), tuple(listed))
 
     def scan(self, held: Extents, start: int, end: int, taken: List[int]) -> Iterator[int]:
         """Yields the addresses of frames in a range that share no bytes with frames already in `taken`."""
-        form = self.kernel.form
+        form = self.kernel.layout
         for address in form.scan(held, start, end, self.kernel.bounds):
             if form.overlaps(address, taken):
                 if address not in taken:
@@ -237,13 +242,13 @@ class TrapReader:
         tid: Optional[int],
         origin: str,
         address: int,
-        reading: Reading,
+        reading: TrapReading,
         thread_state: str,
         said: Status = NOTHING,
-    ) -> State:
+    ) -> TrapState:
         """Makes a register state from the result of reading an address."""
         frame = reading.frame
-        return State(
+        return TrapState(
             space,
             tid,
             origin,
@@ -259,7 +264,7 @@ class TrapReader:
 
     def _instruction(self, data: bytes, space: Optional[AddressSpace]) -> bytes:
         """Returns the code before the Rip of a user-mode frame, if the frame's kind depends on it."""
-        form = self.kernel.form
+        form = self.kernel.layout
         if space is None or not space.layer_name or not form.instruction_size or not form.is_user(data):
             return b""
         rip = form.number(data, form.only_names.get("Rip", "Rip"))
@@ -274,7 +279,7 @@ class TrapReader:
             dispatcher = self.kernel.function(
                 self._pointer(memory, exceptions.dispatcher_slot(frame.address))
             )
-            built = exceptions.find(frame.address, frame.registers["Rip"], memory, dispatcher)
+            built = exceptions.find_frame(frame.address, frame.registers["Rip"], memory, dispatcher)
             if built is not None:
                 return built
         return None

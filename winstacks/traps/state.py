@@ -20,19 +20,19 @@ from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
 from ..memory.decode.memory import Memory
 from ..memory.decode.status import NOTHING, Status, status
-from ..memory.decode.statuswords import Word
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import Structures
 from ..memory.image import AddressSpace, Image
 from ..process.processors import Processor
 from ..process.thread import SavedContext, Thread
-from .decode.context import NO_CONTEXT, ContextForm, decode_any
+from .decode.context import NO_CONTEXT, ContextLayout, decode_any
 from .decode.frame import CS_USER_32, MemberValue
 
 _CPU_SLOT = 1
 """WOW64_TLS_CPURESERVED."""
 
 
-class State(NamedTuple):
+class TrapState(NamedTuple):
     """A register state. Addresses are canonical.
 
     Attributes:
@@ -79,14 +79,14 @@ def register_types(image: Image, machine: Machine) -> Structures:
     return image.our_generations("context", machine)[0]
 
 
-def context_forms(image: Image, machine: Machine) -> Tuple[ContextForm, ...]:
+def context_forms(image: Image, machine: Machine) -> Tuple[ContextLayout, ...]:
     """Returns the possible forms of a CONTEXT of a bitness; the flags in the CONTEXT identify its form.
 
     Raises:
         tables.MissingTableError: our table is missing
     """
     generations = image.our_generations("context", machine)
-    return tuple(ContextForm(types["_CONTEXT"], machine) for types in generations)
+    return tuple(ContextLayout(types["_CONTEXT"], machine) for types in generations)
 
 
 def narrow_context(image: Image, memory: Memory, slots: int) -> Optional[int]:
@@ -119,12 +119,12 @@ class TrapContexts:
     def __init__(self, image: Image, members: bool) -> None:
         self._image = image
         self._members = members
-        teb = image.types.find("_TEB")
-        self._slots = None if teb is None else teb.find("TlsSlots")
-        self._forms: Memo[Machine, Tuple[ContextForm, ...]] = Memo(functools.partial(context_forms, image))
+        teb = image.types.first_structure("_TEB")
+        self._slots = None if teb is None else teb.first_member("TlsSlots")
+        self._forms: Memo[Machine, Tuple[ContextLayout, ...]] = Memo(functools.partial(context_forms, image))
         self._stopped = bulk.crash_dump(image.context, image.layer) is not None
 
-    def processor(self, processor: Processor, space: AddressSpace, tid: Optional[int]) -> Optional[State]:
+    def processor(self, processor: Processor, space: AddressSpace, tid: Optional[int]) -> Optional[TrapState]:
         """Returns the context of a processor, or None if it has none (it was not stopped).
 
         Args:
@@ -139,7 +139,7 @@ class TrapContexts:
         form, decoded, _ = decode_any(self._forms[self._image.machine], read)
         if decoded is None:
             return None
-        return State(
+        return TrapState(
             space,
             tid,
             PROCESSOR,
@@ -150,11 +150,11 @@ class TrapContexts:
             (),
             "",
             NOTHING,
-            tuple(form.listed(decoded)) if self._members else (),
+            tuple(form.list_members(decoded)) if self._members else (),
             f"CPU {processor.number}",
         )
 
-    def judged(self, state: State, stacks: Optional[Sequence[Tuple[int, int]]]) -> State:
+    def judged(self, state: TrapState, stacks: Optional[Sequence[Tuple[int, int]]]) -> TrapState:
         """Returns the context of a processor with the reasons to doubt it, without registers if it is proven
         stale.
 
@@ -170,13 +170,13 @@ class TrapContexts:
         # In user mode a fiber may run on a stack of its own; in a crash dump Windows guarantees the context.
         proof = stacks is not None and not (state.mode == USER and self._stopped)
         if proof and sp is not None and not any(low <= sp <= high for low, high in stacks or ()):
-            return state._replace(registers={}, members=(), status=status(state.status, Word.STALE))
+            return state._replace(registers={}, members=(), status=status(state.status, StatusCode.STALE))
         if self._stopped and not state.registers.get("MxCsr", 0) & ~_MXCSR:
             return state
-        statuses = status(state.status, Word.CONTEXT_MAY_BE_OLDER)
+        statuses = status(state.status, StatusCode.CONTEXT_MAY_BE_OLDER)
         return state._replace(unsure=tuple(state.registers), status=statuses)
 
-    def saved(self, thread: Thread, space: AddressSpace, context: SavedContext) -> State:
+    def saved(self, thread: Thread, space: AddressSpace, context: SavedContext) -> TrapState:
         """Returns the registers of a thread that the input itself contains.
 
         Args:
@@ -185,15 +185,15 @@ class TrapContexts:
             context: the registers
         """
         form, decoded, _ = decode_any(self._forms[context.machine], lambda size: context.data)
-        wrong = None if decoded is not None or context.told is not None else Word.NOT_A_CONTEXT
-        statuses = status(thread.status, context.told, wrong)
+        wrong = None if decoded is not None or context.status is not None else StatusCode.NOT_A_CONTEXT
+        statuses = status(thread.status, context.status, wrong)
         values = (decoded or NO_CONTEXT).registers
         registers = {name: value for name, value in values.items() if name not in context.unknown}
         unsure = tuple(name for name in context.unsure if name in registers)
         if decoded is not None:
             decoded = decoded._replace(registers=registers)
-        listed = tuple(form.listed(decoded)) if self._members and decoded is not None else ()
-        return State(
+        listed = tuple(form.list_members(decoded)) if self._members and decoded is not None else ()
+        return TrapState(
             space,
             thread.tid,
             SAVED,
@@ -207,7 +207,7 @@ class TrapContexts:
             listed,
         )
 
-    def wow64(self, thread: Thread, user_cs: Optional[int]) -> Optional[State]:
+    def wow64(self, thread: Thread, user_cs: Optional[int]) -> Optional[TrapState]:
         """Returns the 32-bit context of a thread, or None if it is no WoW64 thread.
 
         Args:
@@ -226,14 +226,14 @@ class TrapContexts:
         form, decoded, present = decode_any(self._forms[space.machine], read)
         broken = None
         if decoded is None:
-            broken = Word.NOT_A_CONTEXT if present else Word.UNREADABLE
+            broken = StatusCode.NOT_A_CONTEXT if present else StatusCode.UNREADABLE
         statuses = status(
             thread.status,
-            Word.RUNNING if thread.running else None,
-            Word.STALE if user_cs == CS_USER_32 and decoded is not None else None,
+            StatusCode.RUNNING if thread.running else None,
+            StatusCode.STALE if user_cs == CS_USER_32 and decoded is not None else None,
             broken,
         )
-        return State(
+        return TrapState(
             space,
             thread.tid,
             WOW64,
@@ -244,5 +244,5 @@ class TrapContexts:
             (),
             thread.state_name,
             statuses,
-            tuple(form.listed(decoded)) if self._members and decoded is not None else (),
+            tuple(form.list_members(decoded)) if self._members and decoded is not None else (),
         )

@@ -16,7 +16,7 @@ from winstacks.tracedb.decode import backtraces
 from winstacks.tracedb.decode.database import StdDatabase
 from winstacks.tracedb.decode.header import Header, bounds
 from winstacks.tracedb.finder import Databases
-from winstacks.tracedb.found import Database
+from winstacks.tracedb.model import Database
 
 SAMPLE = 500
 DEPTH = 16
@@ -51,7 +51,7 @@ class Work(interfaces.plugins.PluginInterface):
         image = Image(self.context, self.config["kernel"], self.config_path)
         finder = Databases(image, ModuleIndexes(image, PdbSymbols(image)))
         (space,) = AddressSpaces.list_spaces(image, [self.config["pid"]])
-        (database,) = finder.find(space)
+        (database,) = finder.find_databases(space)
         header = database.header
         if header is None:
             raise ValueError("the image has no sound database")
@@ -77,7 +77,7 @@ class Work(interfaces.plugins.PluginInterface):
         return len(lower) + len(upper), 1
 
     def _open(self, finder: Databases, database: Database) -> StdDatabase:
-        opened = finder.open(database)
+        opened = finder.open_database(database)
         assert isinstance(opened, StdDatabase)
         return opened
 

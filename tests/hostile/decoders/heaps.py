@@ -68,7 +68,7 @@ def _read(arch: str, template: Template, listed: List[int], data: bytes) -> None
     memory = Memory.over(extents, pointer)
     types = heaptypes.layouts(arch)
     ranges: List[Tuple[int, int]] = [(start, start + len(run)) for start, run in extents.runs]
-    found = contents.find(memory, types, listed, ranges)
+    found = contents.find_heaps(memory, types, listed, ranges)
     traces = Traces(memory, heaptypes.LOG[arch], heaptypes.ENTRY[arch], lambda: _STORED)
     limit = 4 * len(data)
     for heap in found.nt:

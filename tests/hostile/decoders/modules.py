@@ -55,12 +55,12 @@ def _module(data: bytes, whole: bytes) -> None:
     rvas, labels = rules.sort_labels(listed.entries)
     names = rules.ExportNames(rvas, labels, headers.sections, table)
     for address in (0, 0x1000, 0x1010, 0x1210, 0x2010, 0x5000, headers.size - 1, headers.size, 1 << 63):
-        names.find(address)
+        names.find_label(address)
 
 
 def _function(table: FunctionTable, function: unwindinfo.RuntimeFunction) -> None:
     table.primary(function)
-    table.find(function.begin)
+    table.find_entry(function.begin)
     table.complete_at(function.begin)
     try:
         info = table.unwind_info(table.direct(function))

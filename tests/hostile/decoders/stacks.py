@@ -19,7 +19,7 @@ from winstacks.stacks.decode.frames import MAX_FRAMES, CodeImage, StackWalk
 from winstacks.stacks.decode.registers import Registers, Registers32
 from winstacks.stacks.decode.walk_x64 import Walker64
 from winstacks.stacks.decode.walk_x86 import TRAP_MARK, Walker32
-from winstacks.traps.decode.frame import TrapBounds, TrapForm
+from winstacks.traps.decode.frame import TrapBounds, TrapFrameLayout
 
 from .target import Target
 
@@ -34,7 +34,7 @@ _POISON = filled(b"\x60\xde\xc2\xe4\xdf\xfa\xff\xff")
 
 
 @functools.lru_cache(maxsize=None)
-def _form(architecture: str) -> TrapForm:
+def _form(architecture: str) -> TrapFrameLayout:
     return traplayouts.of(kernels.load(KERNELS[architecture]).table)
 
 
@@ -62,14 +62,14 @@ def _stack(architecture: str, data: bytes, whole: bytes) -> None:
         held = bytes(memory.read(address, form.size) or b"")
         form.plausible(address, held)
         frame = form.decode(address, held)
-        listed = {member.name: member for member in form.listed(frame, held)}
+        listed = {member.name: member for member in form.list_members(frame, held)}
         assert set(listed) == set(form.members)
         assert all(0 <= value < 1 << 64 for value in frame.registers.values())
         assert set(frame.unsure) <= set(frame.registers)
         if architecture == X64:
             table = kernels.load(KERNELS[architecture]).table
             exceptions = traplayouts.exceptions(traplayouts.structure(table, "_KEXCEPTION_FRAME"))
-            exceptions.find(address, frame.registers.get("Rip", 0), memory, "KiExceptionDispatch")
+            exceptions.find_frame(address, frame.registers.get("Rip", 0), memory, "KiExceptionDispatch")
 
 
 def _context(arch: str, data: bytes, whole: bytes) -> None:
@@ -166,9 +166,9 @@ def _walk(arch: str, data: bytes, whole: bytes) -> None:
         for interrupted in (False, True):
             start = base + _CODE + 0x20
             if width == 8:
-                known = {low + 0x400: Registers.of(start, low + 0x500, {"Rbp": low + 0x300})}
+                known = {low + 0x400: Registers.from_known(start, low + 0x500, {"Rbp": low + 0x300})}
                 walk = Walker64(find_image, memory.read, known).walk(
-                    Registers.of(start, low, {"Rbp": low + 0x200}), interrupted, stacks
+                    Registers.from_known(start, low, {"Rbp": low + 0x200}), interrupted, stacks
                 )
             else:
                 walk = Walker32(find_image, memory.read, traplayouts.ours("x86"), [low + 0x600]).walk(

@@ -20,7 +20,7 @@ from tests.support.clean.narrow import Private32, code_of
 from tests.support.clean.wow import Program32
 from tests.support.findingimages import found
 from winstacks.findings.codelists import VARIABLES, code_cache
-from winstacks.memory.decode.memory import Memory, Windows
+from winstacks.memory.decode.memory import Memory, ReadWindows
 from winstacks.memory.decode.ranges import Extents
 
 CODE, SIZE = 0x21000000, 0x4000
@@ -131,7 +131,7 @@ def test_the_code_cache_of_a_real_jvm(jvm: int) -> None:
     while cache is None and time.monotonic() < end:
         time.sleep(0.1)
         if any(line[-1].endswith("libjvm.so") for line in _maps(jvm)):
-            memory = Memory(Windows(reader), 8)
+            memory = Memory(ReadWindows(reader), 8)
             cache = code_cache(memory, _variables(jvm))
     assert cache is not None
     code = [line[0] for line in _maps(jvm) if line[1] == "rwxp" and len(line) == 5]

@@ -15,7 +15,7 @@ from tests.forge.kernel import Kernel
 from tests.forge.paging import State
 from tests.forge.phys import PAGE
 from winstacks.findings import copies
-from winstacks.findings.copies import Comparison, Copies, Mapping
+from winstacks.findings.copies import Comparison, Mapping, SectionCopies
 from winstacks.findings.facts import CheckFacts
 from winstacks.names.imagereader import ImageReader
 from winstacks.names.symbolizer import Symbolizer
@@ -275,13 +275,13 @@ def test_pages_of_the_section_need_no_list_of_processes(
     """The VADs of all processes are walked only where a process has a page of its own."""
     kernel, walked = build("win10-x64"), []
     change(kernel, 2000, BASE + CODE, HOOK)
-    listed = Copies.others
+    listed = SectionCopies.others
 
-    def counted(self: Copies, mapping: Mapping) -> Any:
+    def counted(self: SectionCopies, mapping: Mapping) -> Any:
         walked.append(mapping.space.pid)
         return listed(self, mapping)
 
-    monkeypatch.setattr(Copies, "others", counted)
+    monkeypatch.setattr(SectionCopies, "others", counted)
     range_ = BASE + CODE, BASE + CODE + 4
     compared(kernel, tmp_path, (1000, *range_), (2000, *range_), (3000, *range_))
     assert walked == [2000]

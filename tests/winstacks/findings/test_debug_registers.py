@@ -12,8 +12,8 @@ from tests.forge import context
 from tests.support.findingimages import ALL, TID, FindingImage, found
 from winstacks.findings import debug_registers
 from winstacks.findings.facts import CheckFacts
-from winstacks.flat.traces import FlatTraces
 from winstacks.names.symbolizer import Symbolizer
+from winstacks.stacklist.traces import StackCollector
 
 CHECK = "debug_registers"
 ENABLED = 0x401
@@ -74,9 +74,9 @@ def test_registers_that_may_not_have_been_saved_are_low(name: str, tmp_path: pat
     forged.breaks_at(forged.stacks.modules["ntdll"].base + STUB, ENABLED)
     opened = context.open_image(forged.image(), tmp_path)
     symbolizer = Symbolizer(opened.image)
-    (stack,) = (each for each in FlatTraces(symbolizer).list_stacks() if each.kind == "user")
+    (stack,) = (each for each in StackCollector(symbolizer).list_stacks() if each.kind == "user")
     assert stack.entry is not None
     unsure = stack._replace(entry=stack.entry._replace(unsure=("Dr7",)))
     for each, severity in ((stack, "medium"), (unsure, "low")):
-        (finding,) = debug_registers.find(each, CheckFacts(symbolizer))
+        (finding,) = debug_registers.check_stack(each, CheckFacts(symbolizer))
         assert finding.severity == severity

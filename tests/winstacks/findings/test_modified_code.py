@@ -16,7 +16,7 @@ from tests.forge.process import Process
 from tests.support.bare import MACHINES
 from tests.support.callstackimages import MAIN, STUB, WAIT_EX
 from tests.support.findingimages import ALL, TID, X64, FindingImage, answered, found, severities
-from winstacks.findings.jumps import led
+from winstacks.findings.jumps import follow_jumps
 
 CHECK = "modified_code"
 OTHER_CODE = b"\xcd\x2e" * 0x20
@@ -315,7 +315,10 @@ AT, FAR = 0x401000, 0x7FF812345678
 )
 def test_jumps(code: str, pointer_size: int, expected: Optional[int]) -> None:
     memory = {AT: bytes.fromhex(code)}
-    assert led(lambda address, length: read(memory, address, length), AT, MACHINES[pointer_size]) == expected
+    assert (
+        follow_jumps(lambda address, length: read(memory, address, length), AT, MACHINES[pointer_size])
+        == expected
+    )
 
 
 @pytest.mark.parametrize("name", ALL)

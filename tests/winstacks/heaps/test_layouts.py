@@ -19,7 +19,7 @@ from tests.support import heapforms, heaptypes, newbuild
 from winstacks.heaps import lister
 from winstacks.heaps.decode.block import Block
 from winstacks.heaps.decode.blockstack import Traces
-from winstacks.heaps.decode.contents import find
+from winstacks.heaps.decode.contents import find_heaps
 from winstacks.heaps.decode.layout import FrontEnd, HeapLayout, generation, nt_layouts
 from winstacks.heaps.decode.ntblocks import heap_blocks
 from winstacks.heaps.decode.ntheap import read_heap
@@ -144,7 +144,7 @@ def test_a_new_build_is_a_new_table(tmp_path: pathlib.Path, monkeypatch: pytest.
     opened = context.open_image(Kernel(known.table, **known.options()).image(), tmp_path)
     types = lister.load_layouts(opened.image, Machine.AMD64)
     memory = Memory.over(Extents([*made.regions(), *records.runs()]), 8)
-    found = find(memory, types, [0x50000])
+    found = find_heaps(memory, types, [0x50000])
     assert [(heap.address, heap.creator, heap.damaged) for heap in found.nt] == [(0x50000, 9, False)]
     traces = Traces(memory, heaptypes.LOG["x64"], heaptypes.ENTRY["x64"])
     blocks = list(heap_blocks(memory, found.nt[0], traces, types.page))
@@ -152,7 +152,7 @@ def test_a_new_build_is_a_new_table(tmp_path: pathlib.Path, monkeypatch: pytest.
         (user, 100, records.trace(record))
     ]
     # Without the table there is no heap to be told.
-    assert not find(memory, heaptypes.layouts("x64"), [0x50000]).nt
+    assert not find_heaps(memory, heaptypes.layouts("x64"), [0x50000]).nt
 
 
 @pytest.mark.parametrize("member", ["VirtualAllocdBlocks", "SegmentList"])

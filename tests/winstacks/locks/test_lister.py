@@ -10,7 +10,7 @@ from winstacks.locks.decode import criticalsection
 from winstacks.locks.lister import LockLister
 from winstacks.locks.lock import Lock, LockGap, damaged
 from winstacks.memory.decode.status import status, text
-from winstacks.memory.decode.statuswords import Word
+from winstacks.memory.decode.statuscodes import StatusCode
 from winstacks.names.moduleindex import ModuleIndexes
 from winstacks.names.pdbsymbols import PdbSymbols
 from winstacks.tracedb.finder import Databases
@@ -23,18 +23,18 @@ def lister() -> LockLister:
 
 def test_without_a_kernel_its_resources_are_a_gap() -> None:
     kernel = bare.image(8).kernel
-    assert lister().list_created(kernel) == [LockGap(kernel, status(Word.LIST_NOT_FOUND))]
+    assert lister().list_created(kernel) == [LockGap(kernel, status(StatusCode.LIST_NOT_FOUND))]
 
 
 def test_a_space_that_cannot_be_read_is_a_gap() -> None:
-    said = status(Word.PAGE_TABLES_UNREADABLE)
+    said = status(StatusCode.PAGE_TABLES_UNREADABLE)
     space = bare.image(8).kernel._replace(kernel=False, pid=4, layer_name="", status=said)
     assert lister().list_created(space) == [LockGap(space, said)]
 
 
 def test_a_gap_has_no_record() -> None:
     space = bare.image(8).kernel
-    gap = LockGap(space, status(Word.LIST_BROKEN))
+    gap = LockGap(space, status(StatusCode.LIST_BROKEN))
     known = Lock(space, 0x1000, CRITICAL_SECTION)
     records = criticalsection.decode(lister().buffer(space, [gap, known, gap]), 8)
     assert [each.address for each in records] == [0x1000]
@@ -42,6 +42,6 @@ def test_a_gap_has_no_record() -> None:
 
 def test_a_wrong_link_is_said_after_the_rest() -> None:
     space = bare.image(8).kernel
-    lock = Lock(space, 0x1000, CRITICAL_SECTION, status=status(Word.UNREADABLE))
+    lock = Lock(space, 0x1000, CRITICAL_SECTION, status=status(StatusCode.UNREADABLE))
     assert text(damaged(lock).status) == "unreadable, list damaged"
-    assert text(damaged(LockGap(space, status(Word.LIST_DAMAGED))).status) == "list damaged"
+    assert text(damaged(LockGap(space, status(StatusCode.LIST_DAMAGED))).status) == "list damaged"

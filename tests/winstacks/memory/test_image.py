@@ -66,7 +66,7 @@ def test_structures_are_those_of_the_kernels_symbols(sample: Sample) -> None:
     )
     nested = types["_ETHREAD"].field("Tcb.Header.Type")
     assert (nested.offset, nested.size) == (isf.offset("_ETHREAD", "Tcb.Header.Type"), 1)
-    assert types.find("_NO_SUCH_STRUCTURE") is None
+    assert types.first_structure("_NO_SUCH_STRUCTURE") is None
     assert set(types["_LIST_ENTRY"].names) == {"Flink", "Blink"}
     with pytest.raises(MissingMemberError):
         types["_EPROCESS"].field("NoSuchMember")
@@ -76,7 +76,7 @@ def test_a_bit_field_has_its_shift_and_mask(sample: Sample) -> None:
     node = sample.image.types["_MMVAD_SHORT"]
     kind = node.field("Core.u.VadFlags.VadType", "u.VadFlags.VadType", "u.VadFlags.ImageMap")
     assert kind.mask in (1, 7)
-    assert kind.of((0xFFFFFFFFFFFFFFFF).to_bytes(8, "little"), -kind.offset) == kind.mask
+    assert kind.value_in((0xFFFFFFFFFFFFFFFF).to_bytes(8, "little"), -kind.offset) == kind.mask
 
 
 def test_a_member_is_signed_where_the_symbols_say_so(sample: Sample) -> None:
@@ -172,7 +172,7 @@ def test_an_image_without_a_kernel(pointer_size: int) -> None:
     assert (image.base, image.table_name, image.kernel_module_name) == (0, "", "")
     assert image.symbol("PsLoadedModuleList") is None
     assert image.symbol_table() is None
-    assert image.types.find("_EPROCESS") is None
+    assert image.types.first_structure("_EPROCESS") is None
     assert image.memory(image.kernel).pointer(8) == int.from_bytes(range(8, 8 + pointer_size), "little")
     assert image.memory_of("bare", 4).read(250, 10) is None
     assert list(AddressSpaces.list_spaces(image)) == []

@@ -13,8 +13,8 @@ import pytest
 from tests.conftest import SHARED
 from tests.support import bare, real_trapframes
 from winstacks.memory import tables
-from winstacks.traps.decode.kinds_x64 import TrapForm64
-from winstacks.traps.decode.kinds_x86 import TrapForm86
+from winstacks.traps.decode.trapframe_x64 import TrapFrameLayout64
+from winstacks.traps.decode.trapframe_x86 import TrapFrameLayout86
 
 TABLES = {
     "5.2.3790.3959up-x64": "trapframe-5.2-x64",
@@ -44,7 +44,9 @@ def test_there_is_a_table_of_each_generation() -> None:
 @pytest.mark.parametrize("build", real_trapframes.BUILDS)
 def test_members_lie_where_real_kernels_wrote_them(build: str) -> None:
     known = places(TABLES[build], "_KTRAP_FRAME")
-    form = (TrapForm64 if build.endswith("x64") else TrapForm86)(bare.ours(TABLES[build])["_KTRAP_FRAME"])
+    form = (TrapFrameLayout64 if build.endswith("x64") else TrapFrameLayout86)(
+        bare.ours(TABLES[build])["_KTRAP_FRAME"]
+    )
     frames = real_trapframes.load(SHARED, build)
     assert frames
     for real in frames:

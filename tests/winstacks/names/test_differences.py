@@ -12,8 +12,8 @@ from tests.forge import modulefile
 from tests.support import bare
 from winstacks.memory.decode.pagetable import PAGE_SIZE
 from winstacks.memory.decode.ranges import Extents
-from winstacks.memory.decode.status import Said, text
-from winstacks.memory.decode.statuswords import Word
+from winstacks.memory.decode.status import StatusItem, text
+from winstacks.memory.decode.statuscodes import StatusCode
 from winstacks.names.decode.peimage import PeImage
 from winstacks.names.filepages import FilePages
 from winstacks.names.moduleindex import ModuleIndexes
@@ -60,7 +60,7 @@ def said(original: bytes, memory: bytes) -> str:
     file = PeImage(lambda offset, length: original[offset : offset + length], len(original))
     indexes = ModuleIndexes(image, PdbSymbols(image))
     status = indexes._build(Shared(memory, file), None, 1 << 16).module.status  # type: ignore[arg-type]
-    return text(tuple(each for each in status if each.word is Word.DIFFERS_FROM_FILE))
+    return text(tuple(each for each in status if each.code is StatusCode.DIFFERS_FROM_FILE))
 
 
 def _words(original: bytes) -> Iterator[Tuple[int, str]]:
@@ -111,5 +111,5 @@ def test_a_status_names_all_parts(original: bytes) -> None:
     memory[TABLES + 0x2C] ^= 1
     memory[NT + 8] ^= 1
     assert said(original, bytes(memory)) == text(
-        (Said(Word.DIFFERS_FROM_FILE, None, ("exports", "headers")),)
+        (StatusItem(StatusCode.DIFFERS_FROM_FILE, None, ("exports", "headers")),)
     )

@@ -16,8 +16,8 @@ from tests.forge.code import Routine, module_options
 from tests.forge.kernel import Kernel
 from tests.forge.module import Module
 from tests.forge.paging import State
-from winstacks.memory.decode.status import says, text
-from winstacks.memory.decode.statuswords import Word
+from winstacks.memory.decode.status import has_status, text
+from winstacks.memory.decode.statuscodes import StatusCode
 from winstacks.names.filefolders import FileFolder, last_component
 from winstacks.names.modulefiles import GivenFiles, ModuleClaims, ModuleFiles, module_files
 from winstacks.names.places import Name
@@ -78,7 +78,7 @@ def name_of(
         given: ModuleFiles = GivenFiles([str(files)])
         opened.image.provide(module_files, given)
     space = next(each for each in AddressSpaces.list_spaces(opened.image) if each.pid == pid)
-    return Symbolizer(opened.image).names(space).name(at)
+    return Symbolizer(opened.image).for_space(space).name(at)
 
 
 def messages(caplog: pytest.LogCaptureFixture) -> List[str]:
@@ -151,7 +151,7 @@ def test_links_are_named_and_not_followed(place: str, tmp_path: pathlib.Path) ->
 def test_what_is_no_file_is_not_opened(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
     os.mkfifo(tmp_path / "library.dll")
     files = GivenFiles([str(tmp_path)])
-    assert files.find(ModuleClaims(("library.dll",), ((STAMP, 0x6000),))) is None
+    assert files.find_file(ModuleClaims(("library.dll",), ((STAMP, 0x6000),))) is None
     assert "is no regular file" in messages(caplog)[0]
 
 
@@ -159,7 +159,7 @@ def test_a_file_that_changes_gives_nothing_more(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "library.dll"
     path.write_bytes(b"before")
     (candidate,) = FileFolder(str(tmp_path)).candidates(["library.dll"], [])
-    assert (candidate.open(), candidate.read(0, 9)) == (6, b"before")
+    assert (candidate.open_file(), candidate.read(0, 9)) == (6, b"before")
     path.write_bytes(b"after it")
     assert candidate.read(0, 9) == b""
 
@@ -193,7 +193,7 @@ def test_without_the_option_no_file_is_looked_for(
     lose(kernel, 0, TABLES)
     opened = context.open_image(kernel.image(), tmp_path)
     monkeypatch.setattr(FileFolder, "__init__", None)
-    names = Symbolizer(opened.image).names(next(iter(AddressSpaces.list_spaces(opened.image, [1000]))))
+    names = Symbolizer(opened.image).for_space(next(iter(AddressSpaces.list_spaces(opened.image, [1000]))))
     assert names.name(AT).symbol == "library+0x1424"
 
 
@@ -303,7 +303,7 @@ def test_one_process_that_lies_about_its_build_changes_no_other(tmp_path: pathli
     entry.put(TimeDateStamp=STAMP + 1)
     found = {pid: name_of(kernel, tmp_path / str(pid), tmp_path / "files", pid=pid) for pid in (1000, 2000)}
     assert found[2000].symbol == "library!Function004+0x24"
-    assert "Wrong" not in found[1000].symbol or says(found[1000].status, Word.FROM_FILE)
+    assert "Wrong" not in found[1000].symbol or has_status(found[1000].status, StatusCode.FROM_FILE)
 
 
 def test_warnings_are_bounded_and_each_is_said_once(caplog: pytest.LogCaptureFixture) -> None:

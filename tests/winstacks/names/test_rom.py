@@ -14,7 +14,7 @@ from tests.forge.kernel import Kernel
 from tests.forge.paging import State
 from winstacks.columns.words import UNBACKED
 from winstacks.memory.decode.status import NOTHING, status
-from winstacks.memory.decode.statuswords import Word
+from winstacks.memory.decode.statuscodes import StatusCode
 from winstacks.names.symbolizer import Name, Symbolizer
 
 PAGES = {"xp-x86": 0x800BF000, "win10-x86": 0x800BF000, "win10-x64": 0xFFFFF780AAABF000}
@@ -31,7 +31,7 @@ def forged(name: str) -> Kernel:
 
 def named(kernel: Kernel, folder: pathlib.Path, *addresses: int) -> List[Name]:
     image = context.open_image(kernel.image(), folder).image
-    names = Symbolizer(image).names(image.kernel)
+    names = Symbolizer(image).for_space(image.kernel)
     return [names.name(address, return_address=False) for address in addresses]
 
 
@@ -73,7 +73,7 @@ def test_a_broken_list_of_modules_takes_nothing_from_it(tmp_path: pathlib.Path) 
     image = kernel.image()
     kernel.space.write_int(kernel.symbol("PsLoadedModuleList"), 0, 4)
     names = Symbolizer(context.open_image(image, tmp_path).image)
-    found = names.names(names.image.kernel).name(page + 0xB21D)
+    found = names.for_space(names.image.kernel).name(page + 0xB21D)
     assert found == ROM
-    damaged = names.names(names.image.kernel).name(page + 0x100000)
-    assert damaged == NO_MODULE._replace(status=status(Word.MODULE_LIST_INCOMPLETE))
+    damaged = names.for_space(names.image.kernel).name(page + 0x100000)
+    assert damaged == NO_MODULE._replace(status=status(StatusCode.MODULE_LIST_INCOMPLETE))

@@ -16,7 +16,7 @@ from tests.forge.paging import State
 from tests.forge.process import Process
 from tests.support.lacking import MEMBERS, TYPES, LackingTable, Lost
 from winstacks.memory.decode.status import NOTHING, Status, status
-from winstacks.memory.decode.statuswords import Word
+from winstacks.memory.decode.statuscodes import StatusCode
 from winstacks.names import moduleindex, symbolizer
 from winstacks.names.places import Name
 from winstacks.names.symbolizer import Symbolizer
@@ -51,14 +51,14 @@ def names(kernel: Kernel, folder: pathlib.Path) -> Dict[Optional[int], Name]:
     opened = context.open_image(kernel.image(), folder)
     symbolizer = Symbolizer(opened.image)
     spaces = [space for space in AddressSpaces.list_spaces(opened.image) if (space.pid or 0) > 4]
-    return {space.pid: symbolizer.names(space).name(BASE + 0x1024) for space in spaces}
+    return {space.pid: symbolizer.for_space(space).name(BASE + 0x1024) for space in spaces}
 
 
 def found(said: Status = NOTHING) -> Name:
     return Name("ntdll!Function002+0x4", "nearest", said, "image")
 
 
-NOT_NAMED = Name("ntdll+0x1024", "module", status(Word.EXPORTS_UNREADABLE), "image")
+NOT_NAMED = Name("ntdll+0x1024", "module", status(StatusCode.EXPORTS_UNREADABLE), "image")
 
 
 @pytest.mark.parametrize("lost", [Lost(TYPES, "_MMPTE"), Lost(MEMBERS, "_SEGMENT.PrototypePte")])
@@ -127,7 +127,7 @@ def test_an_own_page_goes_before_the_sections(tmp_path: pathlib.Path, name: str)
     space = kernel.processes[1].space
     at = BASE + EXPORTS_RVA + space.read(BASE + EXPORTS_RVA, 0x1000).index(b"Function002")
     space.write(at, b"Changed_002")
-    other = status(Word.EXPORTS_DIFFER_FROM_THE_SECTION)
+    other = status(StatusCode.EXPORTS_DIFFER_FROM_THE_SECTION)
     changed = found(other)._replace(symbol="ntdll!Changed_002+0x4")
     assert names(kernel, tmp_path) == {1000: changed, 2000: found()}
 
@@ -139,7 +139,7 @@ def test_a_copy_with_equal_bytes_shares_the_index(tmp_path: pathlib.Path) -> Non
     opened = context.open_image(kernel.image(), tmp_path)
     symbolizer = Symbolizer(opened.image)
     spaces = [space for space in AddressSpaces.list_spaces(opened.image) if (space.pid or 0) > 4]
-    known = [symbolizer.names(space).module_at(BASE) for space in spaces]
+    known = [symbolizer.for_space(space).module_at(BASE) for space in spaces]
     assert known[0] is not None
     assert known[1] is not None
     assert known[0].image is known[1].image
@@ -172,8 +172,8 @@ def test_structures_that_disagree_lead_to_no_section(tmp_path: pathlib.Path, dam
     opened = context.open_image(image, tmp_path)
     symbolizer = Symbolizer(opened.image)
     spaces = {space.pid: space for space in AddressSpaces.list_spaces(opened.image)}
-    assert symbolizer.names(spaces[1000]).name(BASE + 0x1024) == NOT_NAMED
-    assert symbolizer.names(spaces[2000]).name(BASE + 0x1024) == found()
+    assert symbolizer.for_space(spaces[1000]).name(BASE + 0x1024) == NOT_NAMED
+    assert symbolizer.for_space(spaces[2000]).name(BASE + 0x1024) == found()
 
 
 def test_no_more_prototype_ptes_are_read_than_a_vad_covers(tmp_path: pathlib.Path) -> None:
@@ -236,12 +236,12 @@ def test_a_process_has_a_budget_of_its_own(tmp_path: pathlib.Path, own: bool) ->
     opened = context.open_image(kernel.image(), tmp_path)
     symbolizer = Symbolizer(opened.image)
     spaces = {space.pid: space for space in AddressSpaces.list_spaces(opened.image)}
-    sources = [symbolizer.names(spaces[1000]).name(each.base + 0x1801) for each in modules]
-    incomplete = [Word.EXPORTS_INCOMPLETE in {said.word for said in each.status} for each in sources]
+    sources = [symbolizer.for_space(spaces[1000]).name(each.base + 0x1801) for each in modules]
+    incomplete = [StatusCode.EXPORTS_INCOMPLETE in {said.code for said in each.status} for each in sources]
     assert incomplete == [False, False, False, own, own]
     assert [each.source for each in sources[:3]] == ["nearest"] * 3
     assert [each.source for each in sources[4:]] == ["module" if own else "nearest"]
-    assert symbolizer.names(spaces[2000]).name(BASE + 0x1024) == found()
+    assert symbolizer.for_space(spaces[2000]).name(BASE + 0x1024) == found()
 
 
 @pytest.mark.usefixtures("small_budget")
@@ -263,15 +263,15 @@ def test_what_a_process_has_alone_goes_with_it(
     opened = context.open_image(kernel.image(), tmp_path)
     made = Symbolizer(opened.image)
     spaces = {space.pid: space for space in AddressSpaces.list_spaces(opened.image)}
-    before = made.names(spaces[1000]).name(BASE + 0x1024)
+    before = made.for_space(spaces[1000]).name(BASE + 0x1024)
     most = 0
     for pid, space in spaces.items():
         if (pid or 0) >= 2000:
             for module in modules:
-                made.names(space).name(module.base + 0x1801)
-        most = max(most, sum(made.indexes.held(layer_name) for layer_name, _ in made._names))
+                made.for_space(space).name(module.base + 0x1801)
+        most = max(most, sum(made.indexes.exports_held(layer_name) for layer_name, _ in made._names))
         # The untouched process has none alone, each other 3 * TABLE; the last one is kept in any case.
         assert len(made._names) <= 1 + symbolizer.MAX_HELD // (3 * TABLE) + 1
     assert 3 * TABLE <= most <= 9 * TABLE
     assert sum(each.weight for each in made.indexes._shared.values()) <= len(modules) * TABLE + 1000
-    assert made.names(spaces[1000]).name(BASE + 0x1024) == before == found()
+    assert made.for_space(spaces[1000]).name(BASE + 0x1024) == before == found()

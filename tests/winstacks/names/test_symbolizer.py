@@ -16,7 +16,7 @@ from tests.support.namedimage import GONE_DLL, MAPPED, NOWHERE, OVERLAPPED_DLL, 
 from winstacks.columns.words import UNBACKED
 from winstacks.memory.decode.machine import Machine
 from winstacks.memory.decode.status import NOTHING, Status, status, text
-from winstacks.memory.decode.statuswords import Word
+from winstacks.memory.decode.statuscodes import StatusCode
 from winstacks.memory.image import AddressSpace, Image
 from winstacks.names import places
 from winstacks.names.ntdll import Ntdlls
@@ -76,7 +76,7 @@ def test_symbols_of_a_pdb_that_volatility_has(image: OpenedSample) -> None:
 def test_headers_that_are_paged_out(image: OpenedSample) -> None:
     base = image.sample.modules["paged"].base
     assert image.names(0).name(base + 0x1020) == module(
-        "paged+0x1020", "module", status(Word.HEADERS_UNREADABLE)
+        "paged+0x1020", "module", status(StatusCode.HEADERS_UNREADABLE)
     )
 
 
@@ -97,7 +97,7 @@ def test_kernel_addresses_in_no_module(image: OpenedSample) -> None:
     for pid in (0, 1000):
         hidden = image.names(pid).name(base + 0x1020)
         assert (hidden.symbol, hidden.backing) == ("rootkit!Send+0x20", "none")
-        assert hidden.status == status(Word.IN_NO_MODULE_LIST)
+        assert hidden.status == status(StatusCode.IN_NO_MODULE_LIST)
         assert image.names(pid).name(base - 0x1000) == Name("<no-module>", "none", NOTHING, "none")
     assert "none" in UNBACKED
 
@@ -107,7 +107,10 @@ def test_unloaded_drivers(image: OpenedSample) -> None:
     name = image.names(0).name
     assert name(sample.gone + 0x1234) == Name("<unloaded:gone>+0x1234", "unloaded", NOTHING, "unloaded")
     reused = name(sample.modules["reused"].base + 0x1020)
-    assert (reused.symbol, reused.status) == ("reused!Send+0x20", status(Word.OVERLAPS_AN_UNLOADED_MODULE))
+    assert (reused.symbol, reused.status) == (
+        "reused!Send+0x20",
+        status(StatusCode.OVERLAPS_AN_UNLOADED_MODULE),
+    )
     assert name(sample.modules["reused"].base + 0x3020).status == NOTHING
     assert name(sample.modules["again"].base + 0x1020).status == NOTHING
 
@@ -131,7 +134,7 @@ def test_unloaded_dlls_are_found_by_the_shape_of_ntdlls_ring(image: OpenedSample
     name = image.names(1000).name
     assert name(GONE_DLL + 0x20) == Name("<unloaded:plugin>+0x20", "unloaded", NOTHING, "unloaded")
     assert name(OVERLAPPED_DLL + 0x20) == Name(
-        "<private>", "none", status(Word.OVERLAPS_AN_UNLOADED_MODULE), "private"
+        "<private>", "none", status(StatusCode.OVERLAPS_AN_UNLOADED_MODULE), "private"
     )
     assert name(OVERLAPPED_DLL + 0x9000) == places.PRIVATE
     assert image.names(2000).name(GONE_DLL + 0x20).backing == "unloaded"
@@ -159,7 +162,7 @@ def test_zero_fuzzy_and_what_is_not_canonical(image: OpenedSample) -> None:
         for return_address in (True, False):
             assert name(0, return_address) == Name("<zero>", "none", NOTHING, "")
             assert name(0xFFFFFFFF, return_address) == Name("<fuzzy>", "none", NOTHING, "")
-            odd = Name("<unmapped>", "none", status(Word.NOT_CANONICAL), "unmapped")
+            odd = Name("<unmapped>", "none", status(StatusCode.NOT_CANONICAL), "unmapped")
             for address in (1 << 47, 0x1234567890ABCDEF, 1 << 63, 0xFFFF7FFFFFFFFFFF):
                 assert name(address, return_address) == odd
 
@@ -199,14 +202,14 @@ def bare(image: OpenedSample, wow64: bool = False) -> Tuple[Image, AddressSpace]
 
 def test_a_process_of_which_only_the_peb_is_known(image: OpenedSample) -> None:
     memory, space = bare(image)
-    names = Symbolizer(memory).names(space)
+    names = Symbolizer(memory).for_space(space)
     modules = image.sample.modules
     assert names.name(modules["ntdll"].base + 0x1020) == image.names(1000).name(
         modules["ntdll"].base + 0x1020
     )
     assert names.name(modules["kernel32"].base + 0x1060).symbol == "KERNEL32!Inner+0x20"
     unlinked = names.name(modules["unlinked"].base + 0x1020)
-    assert (unlinked.symbol, unlinked.status) == ("unlinked!Send+0x20", status(Word.PARTLY_UNLINKED))
+    assert (unlinked.symbol, unlinked.status) == ("unlinked!Send+0x20", status(StatusCode.PARTLY_UNLINKED))
     assert names.name(GONE_DLL + 0x20) == Name("<unloaded:plugin>+0x20", "unloaded", NOTHING, "unloaded")
     for address in (PRIVATE, MAPPED, NOWHERE, modules["hidden"].base + 0x1020):
         assert names.name(address) == places.VADS_INCOMPLETE
@@ -225,15 +228,15 @@ def test_halves_of_which_only_the_peb_is_known_are_told_apart(image: OpenedSampl
     memory, native = bare(image)
     narrow = bare(image, wow64=True)[1]
     symbolizer = Symbolizer(memory)
-    assert symbolizer.names(native) is symbolizer.names(native) is not symbolizer.names(narrow)
+    assert symbolizer.for_space(native) is symbolizer.for_space(native) is not symbolizer.for_space(narrow)
     base = image.sample.modules["ntdll32"].base
-    assert symbolizer.names(narrow).name(base + 0x1020) == module("ntdll!Send+0x20", "nearest")
-    assert symbolizer.names(native).name(base + 0x1020) == places.VADS_INCOMPLETE
+    assert symbolizer.for_space(narrow).name(base + 0x1020) == module("ntdll!Send+0x20", "nearest")
+    assert symbolizer.for_space(native).name(base + 0x1020) == places.VADS_INCOMPLETE
 
 
 def test_the_ntdll_of_a_process_of_which_only_the_peb_is_known(image: OpenedSample) -> None:
     memory, space = bare(image)
-    found = Ntdlls(memory, Symbolizer(memory).indexes).find(space)
+    found = Ntdlls(memory, Symbolizer(memory).indexes).find_ntdll(space)
     assert found is not None
     assert (found.base, found.space) == (image.sample.modules["ntdll"].base, space)
 
@@ -241,10 +244,10 @@ def test_the_ntdll_of_a_process_of_which_only_the_peb_is_known(image: OpenedSamp
 def test_a_process_of_which_nothing_is_known(image: OpenedSample) -> None:
     memory, space = bare(image)
     symbolizer = Symbolizer(memory)
-    names = symbolizer.names(space._replace(peb=0))
+    names = symbolizer.for_space(space._replace(peb=0))
     assert names.name(image.sample.modules["ntdll"].base + 0x1020) == places.VADS_INCOMPLETE
-    assert Ntdlls(memory, symbolizer.indexes).find(space._replace(peb=0)) is None
-    assert symbolizer.names(memory.kernel).name(PRIVATE).backing == "user"
+    assert Ntdlls(memory, symbolizer.indexes).find_ntdll(space._replace(peb=0)) is None
+    assert symbolizer.for_space(memory.kernel).name(PRIVATE).backing == "user"
 
 
 @pytest.mark.parametrize("kernel_name", ["win10-x64", "win10-x86"])
@@ -267,12 +270,12 @@ def test_exports_that_one_process_changed_rename_nothing_elsewhere(
     symbolizer = Symbolizer(image)
     spaces = {space.pid: space for space in AddressSpaces.list_spaces(image)}
     order = [2000, 1000, 3000, 4000] if evil_first else [1000, 2000, 3000, 4000]
-    found = {pid: symbolizer.names(spaces[pid]).name(base + 0x1020) for pid in order}
+    found = {pid: symbolizer.for_space(spaces[pid]).name(base + 0x1020) for pid in order}
     assert {pid: name.symbol for pid, name in found.items()} == {
         pid: "ntdll!Evil+0x20" if pid == 2000 else "ntdll!Send+0x20" for pid in order
     }
     said = {pid for pid, name in found.items() if name.status}
-    assert {found[pid].status for pid in said} == {status(Word.EXPORTS_DIFFER_FROM_THE_SECTION)}
+    assert {found[pid].status for pid in said} == {status(StatusCode.EXPORTS_DIFFER_FROM_THE_SECTION)}
     assert said == {2000}
 
 
@@ -291,8 +294,8 @@ def test_a_function_table_that_one_process_changed_is_its_own(tmp_path: pathlib.
     symbolizer = Symbolizer(image)
     spaces = {space.pid: space for space in AddressSpaces.list_spaces(image)}
     for pid in (1000, 2000):
-        assert symbolizer.names(spaces[pid]).name(base + 0x1020).symbol == "ntdll!Send+0x20"
-    assert symbolizer.names(spaces[2000]).name(base + 0x1140) == module("ntdll+0x1140", "module")
-    name = symbolizer.names(spaces[1000]).name(base + 0x1140)
-    said = status(Word.FUNCTION_TABLE_DIFFERS_FROM_THE_SECTION)
+        assert symbolizer.for_space(spaces[pid]).name(base + 0x1020).symbol == "ntdll!Send+0x20"
+    assert symbolizer.for_space(spaces[2000]).name(base + 0x1140) == module("ntdll+0x1140", "module")
+    name = symbolizer.for_space(spaces[1000]).name(base + 0x1140)
+    said = status(StatusCode.FUNCTION_TABLE_DIFFERS_FROM_THE_SECTION)
     assert (name.symbol, name.status) == ("ntdll+0x1140", said)

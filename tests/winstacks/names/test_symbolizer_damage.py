@@ -19,12 +19,12 @@ from tests.forge.process import Process
 from tests.forge.unloaded import UnloadedDll, unload_trace
 from tests.forge.vad import Vad
 from tests.support.namedimage import GONE_DLL, NOWHERE, PRIVATE, spec
-from winstacks.memory.decode.status import NOTHING, Said, status, text
-from winstacks.memory.decode.statuswords import Word
+from winstacks.memory.decode.status import NOTHING, StatusItem, status, text
+from winstacks.memory.decode.statuscodes import StatusCode
 from winstacks.names import places
 from winstacks.names import symbolizer as symbolizer_module
 from winstacks.names.kernelmodules import KernelModules
-from winstacks.names.symbolizer import SpaceNames, Symbolizer
+from winstacks.names.symbolizer import AddressNamer, Symbolizer
 from winstacks.process.spaces import AddressSpaces
 from winstacks.tracedb.finder import Databases
 
@@ -45,10 +45,10 @@ def app(kernel: Kernel, **options: object) -> "tuple[Process, Module]":
     return process, process.module("ntdll.dll", **spec(wide(kernel), **options))
 
 
-def names(image: Image, folder: pathlib.Path, pid: int) -> SpaceNames:
+def names(image: Image, folder: pathlib.Path, pid: int) -> AddressNamer:
     opened = context.open_image(image, folder)
     memory = opened.image
-    return Symbolizer(memory).names(next(AddressSpaces.list_spaces(memory, [pid])))
+    return Symbolizer(memory).for_space(next(AddressSpaces.list_spaces(memory, [pid])))
 
 
 def unname_file(kernel: Kernel, process: Process, start: int) -> None:
@@ -85,7 +85,7 @@ def test_a_loader_list_that_breaks_off_is_followed_from_its_end(
     found = names(image, tmp_path, 1000)
     for module in (ntdll, last):
         assert found.name(module.base + 0x1020).status == NOTHING
-    assert found.name(process.modules[-1].base + 0x1020).status == status(Word.NO_LOADER_LIST)
+    assert found.name(process.modules[-1].base + 0x1020).status == status(StatusCode.NO_LOADER_LIST)
 
 
 def test_a_loader_list_that_bites_its_tail(kernel: Kernel, tmp_path: pathlib.Path) -> None:
@@ -132,7 +132,7 @@ def test_a_process_without_page_tables(kernel: Kernel, tmp_path: pathlib.Path) -
     memory = opened.image
     symbolizer = Symbolizer(memory)
     space = next(AddressSpaces.list_spaces(memory, [1000]))
-    blind = space._replace(layer_name="", status=status(Word.PAGE_TABLES_UNREADABLE))
+    blind = space._replace(layer_name="", status=status(StatusCode.PAGE_TABLES_UNREADABLE))
     spans, _ = symbolizer._map.process([blind])
     at = {start: place.name(start + 0x20, start + 0x1F) for start, _, place in spans}
     assert at[ntdll.base].symbol == "ntdll+0x20"
@@ -140,7 +140,7 @@ def test_a_process_without_page_tables(kernel: Kernel, tmp_path: pathlib.Path) -
     assert at[PRIVATE] == places.PRIVATE
 
 
-BY_HEADERS = ("tcpip!Send+0x20", status(Word.MODULE_LIST_INCOMPLETE, Word.IN_NO_MODULE_LIST))
+BY_HEADERS = ("tcpip!Send+0x20", status(StatusCode.MODULE_LIST_INCOMPLETE, StatusCode.IN_NO_MODULE_LIST))
 """Symbol and status of a driver that a broken list lost."""
 
 
@@ -166,9 +166,9 @@ def test_parts_of_a_module_that_are_paged_out(kernel: Kernel, tmp_path: pathlib.
     kernel.space.set_state(partly.base + 0x6000, 0x1000, State.PAGEFILE)
     found = names(kernel.image(), tmp_path, 0)
     assert found.name(lost.base + 0x1024) == places.Name(
-        "lost+0x1024", "module", status(Word.EXPORTS_UNREADABLE), "image"
+        "lost+0x1024", "module", status(StatusCode.EXPORTS_UNREADABLE), "image"
     )
-    assert found.name(partly.base + 0x1004).status == status(Word.EXPORTS_INCOMPLETE)
+    assert found.name(partly.base + 0x1004).status == status(StatusCode.EXPORTS_INCOMPLETE)
 
 
 def test_without_its_function_table_an_x64_export_is_only_nearest(tmp_path: pathlib.Path) -> None:
@@ -178,7 +178,7 @@ def test_without_its_function_table_an_x64_export_is_only_nearest(tmp_path: path
     rva = driver.pe.pdata_rva
     kernel.space.set_state(driver.base + rva, 0x1000, State.PAGEFILE)
     name = names(kernel.image(), tmp_path, 0).name(driver.base + 0x1120)
-    said = status(Word.FUNCTION_TABLE_UNREADABLE)
+    said = status(StatusCode.FUNCTION_TABLE_UNREADABLE)
     assert name == places.Name("tcpip!Send+0x120", "nearest", said, "image")
 
 
@@ -248,7 +248,7 @@ def test_modules_that_overlap_say_so(kernel: Kernel, tmp_path: pathlib.Path) -> 
     kernel.module("evil.sys", driver.base + 0x2000, **spec(wide(kernel)))
     found = names(kernel.image(), tmp_path, 1000)
     for address in (ntdll.base + 0x20, driver.base + 0x20):
-        assert found.name(address).status == status(Word.OVERLAPS_ANOTHER_MODULE)
+        assert found.name(address).status == status(StatusCode.OVERLAPS_ANOTHER_MODULE)
 
 
 def test_only_the_names_of_the_last_processes_are_kept(
@@ -263,14 +263,14 @@ def test_only_the_names_of_the_last_processes_are_kept(
     memory = opened.image
     symbolizer = Symbolizer(memory)
     spaces = list(AddressSpaces.list_spaces(memory))
-    first = symbolizer.names(spaces[0])
+    first = symbolizer.for_space(spaces[0])
     for space in spaces:
-        symbolizer.names(space).name(0x1000)
-        assert symbolizer.names(space) is symbolizer.names(space)
+        symbolizer.for_space(space).name(0x1000)
+        assert symbolizer.for_space(space) is symbolizer.for_space(space)
     assert 1 < len(symbolizer._names) < 60
     *before, _ = map(len, symbolizer._names.values())
     assert sum(before) <= 200
-    assert symbolizer.names(spaces[0]) is first
+    assert symbolizer.for_space(spaces[0]) is first
 
 
 def test_a_vad_that_is_paged_out(kernel: Kernel, tmp_path: pathlib.Path) -> None:
@@ -293,8 +293,8 @@ def test_a_process_whose_vad_root_is_gone(kernel: Kernel, tmp_path: pathlib.Path
     process.eprocess.first(roots, 0)
     opened = context.open_image(image, tmp_path)
     space = next(AddressSpaces.list_spaces(opened.image, [1000]))
-    assert space.remark == status(Said(Word.CONTRADICTED, members=("VadRoot",)))
-    found = Symbolizer(opened.image).names(space)
+    assert space.remark == status(StatusItem(StatusCode.CONTRADICTED, members=("VadRoot",)))
+    found = Symbolizer(opened.image).for_space(space)
     source = "export" if wide(kernel) else "nearest"
     assert found.name(ntdll.base + 0x1020) == places.Name("ntdll!Send+0x20", source, NOTHING, "image")
     assert found.name(NOWHERE) == places.VADS_INCOMPLETE
@@ -312,7 +312,7 @@ def test_a_mapped_file_whose_name_is_paged_out(kernel: Kernel, tmp_path: pathlib
     image = kernel.image()
     kernel.file("\\a.bin")["FileName.Buffer"] = kernel.space.reserve(0x1000)
     assert names(image, tmp_path, 1000).name(PRIVATE + 8) == places.Name(
-        "<mapped:unknown>+0x8", "none", status(Word.FILE_NAME_UNREADABLE), "mapped"
+        "<mapped:unknown>+0x8", "none", status(StatusCode.FILE_NAME_UNREADABLE), "mapped"
     )
 
 
@@ -417,8 +417,8 @@ def test_a_kernel_table_without_vads(
     (space,) = AddressSpaces.list_spaces(memory, [1000])
     symbolizer = Symbolizer(memory)
     finder = Databases(memory, symbolizer.indexes)
-    found = symbolizer.names(space)
+    found = symbolizer.for_space(space)
     assert found.name(ntdll.base + 0x1020) == places.Name("ntdll!Send+0x20", "export", NOTHING, "image")
     assert found.name(NOWHERE) == places.VADS_INCOMPLETE
-    assert not list(finder.find(space))
+    assert not list(finder.find_databases(space))
     assert caplog.text.count("VADs") == 1

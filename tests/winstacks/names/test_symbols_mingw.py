@@ -21,7 +21,7 @@ from winstacks.memory.decode.status import NOTHING
 from winstacks.names.decode import pe as peimage
 from winstacks.names.decode.functiontable import FunctionTable
 from winstacks.names.decode.rules import PdbNames, sort_labels
-from winstacks.names.symbolizer import Name, SpaceNames, Symbolizer
+from winstacks.names.symbolizer import AddressNamer, Name, Symbolizer
 from winstacks.process.spaces import AddressSpaces
 
 PREFIX = {"x64": "x86_64-w64-mingw32-", "x86": "i686-w64-mingw32-"}
@@ -108,7 +108,7 @@ def return_sites(disassembly: str, base: int) -> Iterator[int]:
             yield following
 
 
-def names_of(built: Built, arch: str, folder: pathlib.Path) -> Tuple[int, SpaceNames]:
+def names_of(built: Built, arch: str, folder: pathlib.Path) -> Tuple[int, AddressNamer]:
     """Puts the module into a process of a forged image; returns its base and the process' names."""
     known = kernels.load(KERNEL[arch])
     kernel = Kernel(known.table, **known.options())
@@ -119,7 +119,7 @@ def names_of(built: Built, arch: str, folder: pathlib.Path) -> Tuple[int, SpaceN
     opened = context.open_image(kernel.image(), folder)
     image = opened.image
     space = next(AddressSpaces.list_spaces(image, [1000]))
-    return module.base, Symbolizer(image).names(space)
+    return module.base, Symbolizer(image).for_space(space)
 
 
 def expected(start: int, name: str, site: int, sources: str) -> Name:
@@ -183,4 +183,4 @@ def test_with_its_symbols_every_return_site_has_its_functions_name(arch: str, tm
     functions = FunctionTable.from_bytes(pdata, memory.read) if pdata and arch == "x64" else None
     names = PdbNames(*sort_labels(built.symbols), headers.sections, functions)
     for site in built.returns:
-        assert names.find(site - 1) == (*built.owner(site), "pdb")
+        assert names.find_label(site - 1) == (*built.owner(site), "pdb")

@@ -56,7 +56,7 @@ def install(path: pathlib.Path) -> pathlib.Path:
 @pytest.mark.parametrize("suffix", [".json", ".json.xz"])
 def test_a_table_in_a_symbol_folder(folder: pathlib.Path, downloads: List[CodeView], suffix: str) -> None:
     install(folder / "windows" / "wntdll.pdb" / f"{PDB.guid}-2{suffix}")
-    found = PdbSymbols(bare.image(), fetch_symbols=True).find(PDB)
+    found = PdbSymbols(bare.image(), fetch_symbols=True).find_symbols(PDB)
     assert found is not None
     assert (found.rvas, found.names) == ([0x1000, 0x1040], ["NtClose", "Inner"])
     assert (found.rva_of("ZwClose"), found.rva_of("Absent")) == (0x1000, None)
@@ -72,9 +72,9 @@ def test_a_table_that_volatilitys_cache_knows(folder: pathlib.Path) -> None:
     )
     cache._database.execute(statement, (path.as_uri(), identifier))
     cache._database.commit()
-    assert PdbSymbols(bare.image()).find(PDB) is not None
+    assert PdbSymbols(bare.image()).find_symbols(PDB) is not None
     path.unlink()
-    assert PdbSymbols(bare.image()).find(PDB) is None
+    assert PdbSymbols(bare.image()).find_symbols(PDB) is None
 
 
 def test_a_remote_table_is_not_fetched(folder: pathlib.Path) -> None:
@@ -94,8 +94,8 @@ def test_what_is_missing_is_said_once_and_leaves_nothing_behind(
     before = sorted(folder.rglob("*"))
     symbols = PdbSymbols(bare.image())
     with caplog.at_level(logging.INFO, logger=pdbsymbols.__name__):
-        assert symbols.find(PDB) is None
-        assert symbols.find(PDB) is None
+        assert symbols.find_symbols(PDB) is None
+        assert symbols.find_symbols(PDB) is None
     assert [record.message for record in caplog.records] == [f"No symbols for wntdll.pdb {PDB.guid}-2"]
     assert not downloads
     assert sorted(folder.rglob("*")) == before
@@ -107,7 +107,7 @@ def test_the_first_missing_table_is_a_warning(
     symbols = PdbSymbols(bare.image(), advise=True)
     with caplog.at_level(logging.INFO, logger=pdbsymbols.__name__):
         for age in (2, 2, 3, 4):
-            assert symbols.find(PDB._replace(age=age)) is None
+            assert symbols.find_symbols(PDB._replace(age=age)) is None
     first, *others = caplog.records
     assert first.levelno == logging.WARNING
     assert first.message.startswith(f"No symbols for wntdll.pdb {PDB.guid}-2: ")
@@ -121,7 +121,7 @@ def test_the_first_missing_table_is_a_warning(
 def test_who_fetches_is_not_told_to(
     folder: pathlib.Path, downloads: List[CodeView], caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert PdbSymbols(bare.image(), fetch_symbols=True, advise=True).find(PDB) is None
+    assert PdbSymbols(bare.image(), fetch_symbols=True, advise=True).find_symbols(PDB) is None
     assert downloads
     assert not [each for each in caplog.records if each.levelno >= logging.WARNING]
 
@@ -129,14 +129,14 @@ def test_who_fetches_is_not_told_to(
 def test_fetching_is_left_to_volatility(
     folder: pathlib.Path, downloads: List[CodeView], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert PdbSymbols(bare.image(), fetch_symbols=True).find(PDB) is None
+    assert PdbSymbols(bare.image(), fetch_symbols=True).find_symbols(PDB) is None
     assert downloads == [PDB]
 
     def arrive(*_: object) -> None:
         install(folder / "windows" / "wntdll.pdb" / f"{PDB.guid}-2.json.xz")
 
     monkeypatch.setattr(pdbutil.PDBUtility, "download_pdb_isf", arrive)
-    assert PdbSymbols(bare.image(), fetch_symbols=True).find(PDB) is not None
+    assert PdbSymbols(bare.image(), fetch_symbols=True).find_symbols(PDB) is not None
 
 
 @pytest.mark.parametrize("fault", [exceptions.OfflineException("x", "offline"), TypeError(), OSError()])
@@ -150,7 +150,7 @@ def test_a_failed_download_is_only_logged(
         raise fault
 
     monkeypatch.setattr(pdbutil.PDBUtility, "download_pdb_isf", fail)
-    assert PdbSymbols(bare.image(), fetch_symbols=True).find(PDB) is None
+    assert PdbSymbols(bare.image(), fetch_symbols=True).find_symbols(PDB) is None
     assert "cannot be fetched" in caplog.text
 
 
@@ -159,7 +159,7 @@ def test_a_name_that_is_no_plain_file_name_is_not_looked_for(
     folder: pathlib.Path, downloads: List[CodeView], caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
     with caplog.at_level(logging.DEBUG):
-        assert PdbSymbols(bare.image(), fetch_symbols=True).find(PDB._replace(pdb_name=name)) is None
+        assert PdbSymbols(bare.image(), fetch_symbols=True).find_symbols(PDB._replace(pdb_name=name)) is None
     assert not downloads
     assert not caplog.records
 

@@ -10,13 +10,13 @@ from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Se
 
 import pytest
 
-from winstacks.flat.frames import NOT_THERE, NamedFrame
 from winstacks.memory.decode.status import NOTHING, Status
 from winstacks.names.symbolizer import Name
 from winstacks.rows import command as commands
 from winstacks.rows.command import Command
 from winstacks.rows.grid import Grid, Row
 from winstacks.rows.requested import UNREAD
+from winstacks.stacklist.frames import NOT_THERE, NamedFrame
 
 DOUBTFUL = (
     "1 more may be what --find and --unbacked ask for: they have frames that cannot be read, or no names"
@@ -214,9 +214,9 @@ def test_rows_of_which_nobody_wants_more_end_without_a_warning(caplog: pytest.Lo
 
 def test_rows_that_are_noted_count_as_shown() -> None:
     command = Things(Plugin(), {})
-    assert list(command.noting(iter(()))) == []
+    assert list(command.mark_found(iter(()))) == []
     assert not command.matched
-    assert list(command.noting(iter([(0, (1,)), (0, (2,))]))) == [(0, (1,)), (0, (2,))]
+    assert list(command.mark_found(iter([(0, (1,)), (0, (2,))]))) == [(0, (1,)), (0, (2,))]
     assert command.matched
 
 
@@ -262,5 +262,5 @@ def test_progress_is_told_when_the_work_changes_and_now_and_then(monkeypatch: py
 def test_many_items_are_told_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commands, "_OFTEN", 128)
     plugin = Plugin()
-    assert list(Things(plugin, {}).many(range(300), "reading")) == list(range(300))
+    assert list(Things(plugin, {}).with_progress(range(300), "reading")) == list(range(300))
     assert plugin.progress == [(0.0, "reading")] * 3

@@ -10,18 +10,18 @@ from typing import Any, Dict, Optional, Sequence
 import pytest
 
 from winstacks.columns.words import THREAD
-from winstacks.flat.frames import SpaceFrames
 from winstacks.handles.lister import ActingSpaces
 from winstacks.handles.rings import HandleEvent
 from winstacks.memory.decode.machine import Machine
-from winstacks.memory.decode.status import NOTHING, Said, Status, status
-from winstacks.memory.decode.statuswords import Word
+from winstacks.memory.decode.status import NOTHING, Status, StatusItem, status
+from winstacks.memory.decode.statuscodes import StatusCode
 from winstacks.memory.image import AddressSpace
 from winstacks.names.symbolizer import Name
 from winstacks.rows import handles, traps
 from winstacks.rows.frames import FramePrinter, StackRows, folded
 from winstacks.rows.grid import NOT_APPLICABLE, NOT_AVAILABLE, UNPARSABLE, UNREADABLE, Grid
-from winstacks.traps.state import State
+from winstacks.stacklist.frames import SpaceFrames
+from winstacks.traps.state import TrapState
 
 SPACE = AddressSpace(1000, "app.exe", Machine.AMD64, "layer")
 
@@ -63,17 +63,17 @@ def cells(grid: Grid, row: Any) -> Dict[str, Any]:
 
 def state(said: Status, tid: Optional[int] = None, **registers: int) -> Dict[str, Any]:
     """The row of a trap frame."""
-    found = State(SPACE, tid, THREAD, 0x1000, "", "", registers, (), "", said)
+    found = TrapState(SPACE, tid, THREAD, 0x1000, "", "", registers, (), "", said)
     return cells(traps.GRID, traps.TrapRows(_standing(Image())).row(found))
 
 
 @pytest.mark.parametrize(
     ("said", "absent"),
     [
-        (status(Word.UNREADABLE), UNREADABLE),
-        (status(Word.PARTLY_UNREADABLE, Word.UNREADABLE), UNREADABLE),
-        (status(Word.NOT_A_TRAP_FRAME), UNPARSABLE),
-        (status(Word.PARTLY_UNREADABLE, Word.NOT_A_TRAP_FRAME), UNPARSABLE),
+        (status(StatusCode.UNREADABLE), UNREADABLE),
+        (status(StatusCode.PARTLY_UNREADABLE, StatusCode.UNREADABLE), UNREADABLE),
+        (status(StatusCode.NOT_A_TRAP_FRAME), UNPARSABLE),
+        (status(StatusCode.PARTLY_UNREADABLE, StatusCode.NOT_A_TRAP_FRAME), UNPARSABLE),
     ],
 )
 def test_a_frame_that_is_none_is_not_unreadable(said: Status, absent: object) -> None:
@@ -84,19 +84,19 @@ def test_a_frame_that_is_none_is_not_unreadable(said: Status, absent: object) ->
 
 
 def test_a_register_that_was_not_saved_is_neither() -> None:
-    assert state(status(Word.UNREADABLE), Rip=1)["Rax"] is NOT_AVAILABLE
+    assert state(status(StatusCode.UNREADABLE), Rip=1)["Rax"] is NOT_AVAILABLE
 
 
 @pytest.mark.parametrize(
     ("said", "tid"),
     [
-        (Word.UNREADABLE, UNREADABLE),
-        (Word.PARTLY_UNREADABLE, UNREADABLE),
-        (Word.PAGE_TABLES_UNREADABLE, NOT_APPLICABLE),
-        (Word.THREAD_LIST_DAMAGED, NOT_APPLICABLE),
+        (StatusCode.UNREADABLE, UNREADABLE),
+        (StatusCode.PARTLY_UNREADABLE, UNREADABLE),
+        (StatusCode.PAGE_TABLES_UNREADABLE, NOT_APPLICABLE),
+        (StatusCode.THREAD_LIST_DAMAGED, NOT_APPLICABLE),
     ],
 )
-def test_a_thread_without_an_id(said: Word, tid: object) -> None:
+def test_a_thread_without_an_id(said: StatusCode, tid: object) -> None:
     assert state(status(said))["TID"] is tid
 
 
@@ -110,14 +110,14 @@ def test_only_a_freed_trace_is_overwritten() -> None:
 
 def test_an_event_of_a_process_that_is_unknown_has_the_names_of_the_kernel() -> None:
     spaces = ActingSpaces(_standing(Image()), [SPACE])
-    assert spaces.of(HandleEvent(SPACE)) == SPACE
-    assert spaces.of(HandleEvent(SPACE, by_pid=SPACE.pid)) == SPACE
-    assert spaces.of(HandleEvent(SPACE, by_pid=2000)) == Image.kernel
+    assert spaces.space_of(HandleEvent(SPACE)) == SPACE
+    assert spaces.space_of(HandleEvent(SPACE, by_pid=SPACE.pid)) == SPACE
+    assert spaces.space_of(HandleEvent(SPACE, by_pid=2000)) == Image.kernel
 
 
 def test_the_words_of_an_event_are_those_of_its_row() -> None:
     command = _standing(SimpleNamespace(image=Image(), stack_rows=_stack_rows))
-    event = HandleEvent(SPACE, 4, status=status(Said(Word.UNKNOWN_TYPE, 7), Word.FREED))
+    event = HandleEvent(SPACE, 4, status=status(StatusItem(StatusCode.UNKNOWN_TYPE, 7), StatusCode.FREED))
     (row,) = handles.HandleRows(command).event(event, ())
     assert cells(handles.HANDLES, row[1])["Status"] == "unknown type 7, freed"
 

@@ -13,7 +13,7 @@ from tests.support.callstackimages import PID, StackImage
 from tests.support.trapsets import registers_64
 from winstacks.memory.decode.machine import Machine
 from winstacks.memory.decode.status import status
-from winstacks.memory.decode.statuswords import Word
+from winstacks.memory.decode.statuscodes import StatusCode
 from winstacks.memory.image import Image
 from winstacks.names.symbolizer import Symbolizer
 from winstacks.process.spaces import AddressSpaces
@@ -28,10 +28,15 @@ from winstacks.stacks.walkers import StackWalkers
 
 @pytest.mark.parametrize(
     ("word", "told"),
-    [(Word.PARTLY_UNREADABLE, True), (Word.TERMINATED, True), (Word.STALE, False), (Word.UNREADABLE, False)],
+    [
+        (StatusCode.PARTLY_UNREADABLE, True),
+        (StatusCode.TERMINATED, True),
+        (StatusCode.STALE, False),
+        (StatusCode.UNREADABLE, False),
+    ],
 )
 def test_trap_frames_of_a_thread_of_which_a_part_is_paged_out(
-    word: Word, told: bool, tmp_path: pathlib.Path
+    word: StatusCode, told: bool, tmp_path: pathlib.Path
 ) -> None:
     """Where the trap frame is known, the walk has the registers that lie beside its machine frame, too."""
     image = StackImage()

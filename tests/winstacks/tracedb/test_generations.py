@@ -16,10 +16,10 @@ from tests.forge import std_bytes
 from tests.forge.std import Block, Std
 from tests.forge.std_layouts import ALL, Layout, layout
 from tests.support import bare, newbuild, stddata
-from winstacks.tracedb.decode import backtraces, judge
+from winstacks.tracedb.decode import anomalies, backtraces
 from winstacks.tracedb.decode import database as stdwalk
 from winstacks.tracedb.decode import proof as stdproof
-from winstacks.tracedb.found import Layouts
+from winstacks.tracedb.model import Layouts
 
 SHIFT = 0x20
 """Bytes that the invented build puts before the header's members."""
@@ -125,7 +125,7 @@ class TestInventedBuild:
         assert stddata.shown(database) == stddata.expected(std)
         assert (database.status, database.figures().freed) == ((), len(std.freed()))
         numbered = [trace for trace in database.traces() if trace.trace_index][:5]
-        picker = judge.Picker(reader, proof.header)
+        picker = anomalies.IndexLookup(reader, proof.header)
         assert picker.traces([trace.trace_index or 0 for trace in numbered]) == numbered
         dump = b"".join(backtraces.encode(database.buffer(), database.records(), layouts.backtraces()))
         _, records = backtraces.decode(dump, layouts.backtraces())

@@ -27,7 +27,9 @@ PLACES = {"x86": 0x1CE002C, "x64": 0x1CE0070}
 def logs(image: Image) -> List[Tuple[str, int, str]]:
     """Bitness, address and how it was found, of each log of the process."""
     finder = Databases(image, ModuleIndexes(image, PdbSymbols(image)))
-    found = [each for space in AddressSpaces.list_spaces(image, [PID]) for each in finder.find(space)]
+    found = [
+        each for space in AddressSpaces.list_spaces(image, [PID]) for each in finder.find_databases(space)
+    ]
     return [(each.space.arch, each.address, each.located_by) for each in found if each.kind == HEAPLOG]
 
 

@@ -17,7 +17,7 @@ from tests.support import bare, stddata
 from winstacks.memory import tables
 from winstacks.tracedb.decode import proof
 from winstacks.tracedb.decode.layout import StdLayout
-from winstacks.tracedb.found import Layouts
+from winstacks.tracedb.model import Layouts
 
 TABLES = sorted((ROOT / "symbols" / "windows" / "stacktraces").glob("*.json"))
 

@@ -16,7 +16,7 @@ from ...memory.decode.memory import Memory
 from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.decode.ranges import Extents
 from ...memory.decode.status import NOTHING, Status, status
-from ...memory.decode.statuswords import Word
+from ...memory.decode.statuscodes import StatusCode
 from ...memory.decode.structure import INTEGER_CODES, Structures
 from ...tracedb.decode.capture import without_padding
 
@@ -70,7 +70,7 @@ class RingDecoder:
         self.max_depth = stack.size // pointer_size
         self._pointer_size = pointer_size
         self._current = info.field("CurrentStackIndex")
-        self._table_size = info.find("TableSize")
+        self._table_size = info.first_member("TableSize")
         self._fixed_size = info.field("TraceDb").size // entry.size
         self._members = entry.reader("ClientId.UniqueProcess", "ClientId.UniqueThread", "Handle", "Type")
         self._stack = stack.offset
@@ -89,12 +89,12 @@ class RingDecoder:
         Raises:
             ValueError: data is too short
         """
-        current = self._current.of(data)
+        current = self._current.value_in(data)
         if self._table_size is None:
             return current, self._fixed_size, NOTHING
-        size = self._table_size.of(data)
+        size = self._table_size.value_in(data)
         sound = 0 < size <= MAX_ENTRIES and not size & (size - 1)
-        return current, min(size, MAX_ENTRIES), NOTHING if sound else status(Word.TABLE_SIZE)
+        return current, min(size, MAX_ENTRIES), NOTHING if sound else status(StatusCode.TABLE_SIZE)
 
     def true_size(self, memory: Memory, start: int, current: int, size: int) -> int:
         """Returns the number of slots of a ring: more than TableSize if events lie behind its end.

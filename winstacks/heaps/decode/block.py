@@ -8,14 +8,14 @@ from typing import Dict, List, NamedTuple, Optional, Set, Tuple
 
 from ...columns.words import INLINE
 from ...memory.decode.status import Status, status, text
-from ...memory.decode.statuswords import Word
+from ...memory.decode.statuscodes import StatusCode
 from ...tracedb.decode.recorded import RecordedStack
 
 UNKNOWN_SIZE = -1
-DAMAGED = status(Word.DAMAGED)
-UNREADABLE = status(Word.UNREADABLE)
-OF_THE_FREE = status(Word.STACK_OF_THE_FREE)
-UNPROVEN = status(Word.STACK_OF_ALLOCATION_OR_FREE)
+DAMAGED = status(StatusCode.DAMAGED)
+UNREADABLE = status(StatusCode.UNREADABLE)
+OF_THE_FREE = status(StatusCode.STACK_OF_THE_FREE)
+UNPROVEN = status(StatusCode.STACK_OF_ALLOCATION_OR_FREE)
 _TOO_MUCH = 1 << 47  # bytes: more than a process has addresses
 
 
@@ -57,7 +57,7 @@ def sized(whole: int, unused: Optional[int], said: Status) -> Tuple[int, int, St
     return whole - unused, unused, said
 
 
-class Group(NamedTuple):
+class TraceGroup(NamedTuple):
     """The blocks of one trace that are alike in `freed` and `status`.
 
     Attributes:
@@ -86,12 +86,12 @@ class Group(NamedTuple):
         return readable if len(readable) == len(frames) else ()
 
     @property
-    def said(self) -> Status:
+    def joined_status(self) -> Status:
         """Status of the blocks, joined with the status of their trace."""
         group_status = status(
-            status(Word.FREED, self.status) if self.freed else None,
-            Word.UNTRACED if self.trace is None else None,
-            Word.UNSIZED if self.unsized else None,
+            status(StatusCode.FREED, self.status) if self.freed else None,
+            StatusCode.UNTRACED if self.trace is None else None,
+            StatusCode.UNSIZED if self.unsized else None,
             self.status,
         )
         return group_status if self.trace is None else group_status + self.trace.status
@@ -102,7 +102,7 @@ class Group(NamedTuple):
         return bool(self.stack) and not self.freed
 
 
-class Groups:
+class TraceGroups:
     """Collects blocks.
 
     Args:
@@ -121,7 +121,7 @@ class Groups:
             total = self._groups[key] = _Sum(block)
         total.add(block, self._keep)
 
-    def groups(self) -> List[Group]:
+    def groups(self) -> List[TraceGroup]:
         """Returns the groups, the one with most bytes first."""
         return sorted((total.group() for total in self._groups.values()), key=_order)
 
@@ -143,9 +143,9 @@ class _Sum:
         if keep:
             self._blocks.append(block)
 
-    def group(self) -> Group:
+    def group(self) -> TraceGroup:
         first = self._first
-        return Group(
+        return TraceGroup(
             first.trace,
             first.freed,
             first.status,
@@ -166,7 +166,7 @@ def _identity(trace: Optional[RecordedStack]) -> Tuple[object, ...]:
     return trace.kind, trace.address, trace.trace_index
 
 
-def _order(group: Group) -> Tuple[int, int, int, str]:
+def _order(group: TraceGroup) -> Tuple[int, int, int, str]:
     place = group.trace.address if group.trace else 0
     return -group.size, -group.allocations, place, text(group.status)
 

@@ -25,7 +25,7 @@ from typing import Callable, Dict, Iterable, Iterator, NamedTuple, Optional, Tup
 from ...columns.words import INLINE, LOG, STD
 from ...memory.decode.memory import Memory
 from ...memory.decode.status import NOTHING, Status, status
-from ...memory.decode.statuswords import Word
+from ...memory.decode.statuscodes import StatusCode
 from ...memory.decode.structure import integers
 from ...tracedb.decode.blocks import read_entry, read_head
 from ...tracedb.decode.capture import without_padding
@@ -38,10 +38,10 @@ from .layout import HeapLayout
 EXTENDED = 0x40  # in UnusedBytes: the rest is the EntryOffset
 VIRTUAL = 4  # the UnusedBytes of a virtual-alloc block, whose EntryOffset is in SegmentOffset
 
-HASH = status(Word.HASH)
-UNSURE = status(Word.UNSURE)
-NO_DATABASE = status(Word.NO_DATABASE)
-NO_SUCH_INDEX = status(Word.NO_SUCH_INDEX)
+HASH = status(StatusCode.HASH)
+UNSURE = status(StatusCode.UNSURE)
+NO_DATABASE = status(StatusCode.NO_DATABASE)
+NO_SUCH_INDEX = status(StatusCode.NO_SUCH_INDEX)
 
 _SIGNATURE = 5
 _INLINE_FUNCTION = 1

@@ -14,15 +14,15 @@ from typing import Collection, Dict, Iterator, List, NamedTuple, Optional, Seque
 from ...columns.words import CONTAINER, HEAP, HEAP_SEGMENT, PAGE, PAGE_HEAP, SEGMENT, SEGMENT_HEAP
 from ...memory.decode.memory import Memory, Range
 from ...memory.decode.pagetable import PAGE_SIZE
-from ...memory.decode.status import NOTHING, Said, Status, status
-from ...memory.decode.statuswords import Word
+from ...memory.decode.status import NOTHING, Status, StatusItem, status
+from ...memory.decode.statuscodes import StatusCode
 from ...tracedb.decode.recorded import RecordedStack
-from .block import UNKNOWN_SIZE, UNPROVEN, Block, Group, Groups, sized
+from .block import UNKNOWN_SIZE, UNPROVEN, Block, TraceGroup, TraceGroups, sized
 from .blockstack import Traces
 from .layout import HeapLayouts, PageHeapLayout, SegmentHeapLayout
-from .ntblocks import Lost, heap_blocks
+from .ntblocks import LostBlocks, heap_blocks
 from .ntheap import Heap, disjoint, logs_no_block, lost_heap, names_heap, read_heap
-from .pageheap import Root, Unread, nodes, other_roots, read_root
+from .pageheap import PageHeapRoot, UnreadNode, nodes, other_roots, read_root
 from .segmentheap import (
     NOT_READ,
     SegmentHeap,
@@ -39,7 +39,7 @@ class FoundHeaps(NamedTuple):
 
     nt: Tuple[Heap, ...]
     segment: Tuple[SegmentHeap, ...]
-    page: Tuple[Root, ...]
+    page: Tuple[PageHeapRoot, ...]
     unread: Tuple[int, ...]
 
     @property
@@ -57,7 +57,7 @@ class FoundHeaps(NamedTuple):
         return bool(self.unread) or any(heap.damaged for heap in self.nt)
 
 
-def find(
+def find_heaps(
     memory: Memory, layouts: HeapLayouts, listed: Sequence[int], ranges: Sequence[Range] = ()
 ) -> FoundHeaps:
     """Finds the heaps of a process.
@@ -119,7 +119,9 @@ def _segment_heap(
     return next((heap for heap in read if not heap.damaged), read[0] if read else None)
 
 
-def _roots(memory: Memory, layouts: Sequence[PageHeapLayout], handles: Sequence[int]) -> Iterator[Root]:
+def _roots(
+    memory: Memory, layouts: Sequence[PageHeapLayout], handles: Sequence[int]
+) -> Iterator[PageHeapRoot]:
     """Yields the page heaps behind handles, and the page heaps to which their lists lead."""
     waiting = collections.deque(handle + PAGE_SIZE for handle in handles)
     visited: Set[int] = set()
@@ -165,12 +167,12 @@ class HeapOwner(NamedTuple):
     status: Status
 
     @property
-    def said(self) -> Status:
+    def joined_status(self) -> Status:
         """Status of the heap or segment, joined with the status of its creator's trace."""
         return self.status if self.trace is None else self.status + self.trace.status
 
 
-class Contents(NamedTuple):
+class HeapContents(NamedTuple):
     """The contents of a process's heaps.
 
     Attributes:
@@ -181,7 +183,7 @@ class Contents(NamedTuple):
     """
 
     owners: List[HeapOwner]
-    groups: List[Group]
+    groups: List[TraceGroup]
     lost: int
     status: Status = NOTHING
 
@@ -193,7 +195,7 @@ def read_contents(
     traces: Traces,
     listed: Optional[Collection[int]],
     keep: bool = False,
-) -> Contents:
+) -> HeapContents:
     """Reads the heaps of a process.
 
     Args:
@@ -214,8 +216,8 @@ def read_contents(
     for root in found.page:
         reading.page_heap(root)
     for address in found.unread:
-        reading.owners.append(HeapOwner(HEAP, address, address, 0, None, status(Word.UNREADABLE)))
-    return Contents(reading.owners, reading.groups.groups(), reading.lost)
+        reading.owners.append(HeapOwner(HEAP, address, address, 0, None, status(StatusCode.UNREADABLE)))
+    return HeapContents(reading.owners, reading.groups.groups(), reading.lost)
 
 
 class _Reading:
@@ -233,7 +235,7 @@ class _Reading:
         self._listed = listed
         self._nodes: Set[int] = set()
         self.owners: List[HeapOwner] = []
-        self.groups = Groups(keep)
+        self.groups = TraceGroups(keep)
         self.lost = 0
 
     def nt_heap(self, heap: Heap) -> None:
@@ -252,8 +254,8 @@ class _Reading:
                 present = self._is_present(item)
                 damaged, absent = damaged or present, absent or not present
         self.lost += missing_bytes
-        unread = Said(Word.BYTES_UNREAD, missing_bytes) if missing_bytes else None
-        untraced = Word.UST_WITHOUT_HPC if logs_no_block(self._memory, heap) else None
+        unread = StatusItem(StatusCode.BYTES_UNREAD, missing_bytes) if missing_bytes else None
+        untraced = StatusCode.UST_WITHOUT_HPC if logs_no_block(self._memory, heap) else None
         heap_status = status(_words(damaged, self._unlisted(heap.address), absent), unread, untraced)
         for number, segment in enumerate(heap.segments):
             creator = segment.creator if number else heap.creator or segment.creator
@@ -269,7 +271,7 @@ class _Reading:
             )
         self.owners += containers
 
-    def _is_present(self, gap: Lost) -> bool:
+    def _is_present(self, gap: LostBlocks) -> bool:
         present = sum(len(data) for _, data in self._memory.pages(gap.start, gap.end))
         return present == gap.end - gap.start
 
@@ -283,13 +285,13 @@ class _Reading:
         statuses = status(_words(heap.damaged, self._unlisted(heap.address)), NOT_READ)
         self.owners.append(HeapOwner(SEGMENT_HEAP, heap.address, heap.address, size, None, statuses))
 
-    def page_heap(self, root: Root) -> None:
+    def page_heap(self, root: PageHeapRoot) -> None:
         """Reads a full page heap; the heap behind it is one of the others."""
         handle = root.address - PAGE_SIZE
         busy = freed = 0
         absent = not root.whole
         for node in nodes(self._memory, root, self._nodes):
-            if isinstance(node, Unread):
+            if isinstance(node, UnreadNode):
                 absent = True
                 continue
             busy += not node.freed
@@ -313,7 +315,7 @@ def _container(block: Block) -> HeapOwner:
 
 def _words(damaged: bool, unlisted: bool = False, unreadable: bool = False) -> Status:
     return status(
-        Word.UNREADABLE if unreadable else None,
-        Word.DAMAGED if damaged else None,
-        Word.UNLISTED if unlisted else None,
+        StatusCode.UNREADABLE if unreadable else None,
+        StatusCode.DAMAGED if damaged else None,
+        StatusCode.UNLISTED if unlisted else None,
     )

@@ -92,9 +92,9 @@ class HeapLayout:
         heap = types["_HEAP"]
         self.signature = heap.field("Signature")
         self.flags = heap.field("Flags")
-        self.encoding = heap.find("Encoding")
-        self.encode_mask = heap.find("EncodeFlagMask")
-        self.interceptor = heap.find("Interceptor")
+        self.encoding = heap.first_member("Encoding")
+        self.encode_mask = heap.first_member("EncodeFlagMask")
+        self.interceptor = heap.first_member("Interceptor")
         self.virtual_blocks = heap.field("VirtualAllocdBlocks")
         self.segments = heap.field("SegmentList", "Segments")
         self.creator = heap.field("AllocatorBackTraceIndex")
@@ -103,12 +103,12 @@ class HeapLayout:
         modern = self.interceptor is not None
         self.extended = _extended_header(types["_HEAP_ENTRY"]) if modern else None
         self.front = _front_end(types) if modern else None
-        self.force_flags = None if modern else heap.find("ForceFlags")
+        self.force_flags = None if modern else heap.first_member("ForceFlags")
 
     def _segment(self, types: Structures) -> None:
         segment = types["_HEAP_SEGMENT"]
         self.segment_size = segment.size
-        self.segment_links = segment.find("SegmentListEntry")
+        self.segment_links = segment.first_member("SegmentListEntry")
         self.segment_signature = segment.field("SegmentSignature", "Signature")
         self.segment_heap = segment.field("Heap")
         self.segment_base = segment.field("BaseAddress")
@@ -134,7 +134,7 @@ class HeapLayout:
         self.unused = self.unused_bytes.offset - self.code
         extra = types["_HEAP_ENTRY_EXTRA"]
         self.index = _from_end(extra.field("AllocatorBackTraceIndex"), extra.size)
-        freed = types.find("_HEAP_FREE_ENTRY_EXTRA") if self.interceptor is None else None
+        freed = types.first_structure("_HEAP_FREE_ENTRY_EXTRA") if self.interceptor is None else None
         self.freed_index = _from_end(freed.field("FreeBackTraceIndex"), freed.size) if freed else None
         virtual = types["_HEAP_VIRTUAL_ALLOC_ENTRY"]
         self.virtual_links = virtual.offset("Entry")
@@ -155,7 +155,7 @@ def _extended_header(entry: Structure) -> ExtendedHeader:
 
 def _front_end(types: Structures) -> FrontEnd:
     user_data, subsegment = types["_HEAP_USERDATA_HEADER"], types["_HEAP_SUBSEGMENT"]
-    bitmap = user_data.find("BitmapData")
+    bitmap = user_data.first_member("BitmapData")
     return FrontEnd(
         user_data.offset("Signature"),
         user_data.field("SubSegment"),
@@ -317,5 +317,5 @@ def generation(kernel: Structures, ours: Sequence[Structures]) -> Structures:
 
 def _places(names: Structure, structure: Structure) -> List[Optional[int]]:
     """Returns the offset in `structure` of each member of `names`, None for a missing one."""
-    fields = (structure.find(name) for name in names.names)
+    fields = (structure.first_member(name) for name in names.names)
     return [None if field is None else field.offset for field in fields]

@@ -51,7 +51,7 @@ class BlockHeader(NamedTuple):
     unused: int
 
 
-class Lost(NamedTuple):
+class LostBlocks(NamedTuple):
     """A range within a segment in which no block was recognised; the end is exclusive.
 
     The range is empty if a header contradicts the one before it and no block is lost.
@@ -63,7 +63,7 @@ class Lost(NamedTuple):
 
 def heap_blocks(
     memory: Memory, heap: Heap, traces: Traces, page: Sequence[PageHeapLayout] = ()
-) -> Iterator[Union[Block, Lost]]:
+) -> Iterator[Union[Block, LostBlocks]]:
     """Yields a heap's blocks, segment by segment, then the virtual-alloc ones.
 
     A range of broken headers comes first, then the blocks in the range that the log's records prove. A block
@@ -101,7 +101,7 @@ class BlockHeaders:
         code = self._memory.read(address + self._code, self._length)
         return None if code is None else self._decode(address, code)
 
-    def walk(self, segment: HeapSegment) -> Iterator[Union[BlockHeader, Lost]]:
+    def walk(self, segment: HeapSegment) -> Iterator[Union[BlockHeader, LostBlocks]]:
         """Yields the headers of a segment's blocks in order, and the ranges without a valid header.
 
         A header is valid if its checksum holds and the block before or after confirms it. After an invalid
@@ -142,7 +142,7 @@ class BlockHeaders:
         after = self.read(following)
         return after is not None and after.previous == entry.size
 
-    def _walk_range(self, start: int, end: int) -> Iterator[Union[BlockHeader, Lost]]:
+    def _walk_range(self, start: int, end: int) -> Iterator[Union[BlockHeader, LostBlocks]]:
         position = start
         last: Optional[BlockHeader] = None
         while position < end:
@@ -161,12 +161,14 @@ class BlockHeaders:
                 yield last
             next_entry = self._resume(position + self._unit, end)
             resumed = end if next_entry is None else next_entry
-            yield Lost(position, resumed)
+            yield LostBlocks(position, resumed)
             position, last = resumed, None
         if last is not None:
             yield last
 
-    def _reaching_over(self, entry: BlockHeader, after: BlockHeader) -> Iterator[Union[BlockHeader, Lost]]:
+    def _reaching_over(
+        self, entry: BlockHeader, after: BlockHeader
+    ) -> Iterator[Union[BlockHeader, LostBlocks]]:
         """Yields a block whose header and successor disagree about its size, then the blocks found inside it.
 
         Backwards from the successor, each PreviousSize must agree with the Size of the block before it, up to
@@ -186,7 +188,7 @@ class BlockHeaders:
             yield from reversed(inner)
         else:
             yield entry
-        yield Lost(after.address, after.address)
+        yield LostBlocks(after.address, after.address)
 
     def _resume(self, start: int, end: int) -> Optional[int]:
         """Returns the address of the first header that its successor confirms."""
@@ -207,12 +209,12 @@ class _Walker:
         self._traces, self._page = traces, page
         self._headers = BlockHeaders(memory, heap.layout, heap.key)
 
-    def blocks(self) -> Iterator[Union[Block, Lost]]:
+    def blocks(self) -> Iterator[Union[Block, LostBlocks]]:
         """Yields the blocks."""
         memory, layout, unit = self._memory, self._layout, self._layout.unit
         for segment in self._heap.segments:
             for item in self._headers.walk(segment):
-                if isinstance(item, Lost):
+                if isinstance(item, LostBlocks):
                     yield item
                     yield from self._carved(item.start, item.end, False)
                 elif not item.flags & BUSY:
@@ -232,7 +234,7 @@ class _Walker:
         for address in self._heap.virtual_blocks:
             yield self._virtual(address)
 
-    def _own(self, entry: BlockHeader, offset: int) -> Iterator[Union[Block, Lost]]:
+    def _own(self, entry: BlockHeader, offset: int) -> Iterator[Union[Block, LostBlocks]]:
         """Yields one of the heap's own blocks, and blocks carved from it if it may hold some."""
         layout, start = self._layout, entry.address + (offset + 1) * self._layout.unit
         if not hides_blocks(self._memory, start, layout):
@@ -240,15 +242,15 @@ class _Walker:
             return
         container, end = self._block(entry, CONTAINER, offset), entry.address + entry.size
         yield container._replace(status=status(container.status, UNREADABLE))
-        yield Lost(start, end)
+        yield LostBlocks(start, end)
         yield from self._carved(start, end, False)
 
-    def _inner(self, inner: range) -> Iterator[Union[Block, Lost]]:
+    def _inner(self, inner: range) -> Iterator[Union[Block, LostBlocks]]:
         """Yields the blocks of the low-fragmentation heap in one block."""
         for header in inner:
             mark = self._memory.member(header, self._layout.unused_bytes)
             if mark is None:
-                yield Lost(header, header + inner.step)
+                yield LostBlocks(header, header + inner.step)
             if mark is None or mark == LFH_BLOCK:
                 yield from self._carved(header, header + inner.step, True, LFH)
             else:

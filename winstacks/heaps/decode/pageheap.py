@@ -33,7 +33,7 @@ _STAMPS: Dict[int, Tuple[int, bool, bool]] = {
 }
 
 
-class Root(NamedTuple):
+class PageHeapRoot(NamedTuple):
     """A page heap.
 
     Attributes:
@@ -57,7 +57,7 @@ class Root(NamedTuple):
         return None not in (self.creator, self.busy, self.freed)
 
 
-class Node(NamedTuple):
+class PageHeapNode(NamedTuple):
     """A block of full page heap.
 
     Attributes:
@@ -78,7 +78,7 @@ class Node(NamedTuple):
     freed: bool
 
 
-class Unread:
+class UnreadNode:
     """A node, or the pointer to the first node, that is not wholly present: nodes behind it may be missing.
 
     Attributes:
@@ -89,7 +89,7 @@ class Unread:
         self.address = address
 
 
-class Information(NamedTuple):
+class BlockInformation(NamedTuple):
     """A _DPH_BLOCK_INFORMATION whose stamps are right.
 
     Attributes:
@@ -111,14 +111,14 @@ class Information(NamedTuple):
     freed: bool
 
 
-def read_root(memory: Memory, address: int, layout: PageHeapLayout) -> Optional[Root]:
+def read_root(memory: Memory, address: int, layout: PageHeapLayout) -> Optional[PageHeapRoot]:
     """Reads the root at an address; None if there is none."""
     if memory.member(address, layout.signature) != ROOT_SIGNATURE:
         return None
     normal_heap = memory.member(address, layout.normal_heap)
     if not normal_heap or normal_heap % PAGE_SIZE or not _proves_itself(memory, address, layout):
         return None
-    return Root(
+    return PageHeapRoot(
         address,
         normal_heap,
         memory.member(address, layout.creator),
@@ -128,13 +128,13 @@ def read_root(memory: Memory, address: int, layout: PageHeapLayout) -> Optional[
     )
 
 
-def other_roots(memory: Memory, root: Root) -> List[int]:
+def other_roots(memory: Memory, root: PageHeapRoot) -> List[int]:
     """Returns the addresses in NextHeap: each may be a root, or the list's head."""
     link = root.layout.next_heap
     return [node - link for node in walk(root.address + link, memory.links).nodes]
 
 
-def nodes(memory: Memory, root: Root, seen: Set[int]) -> Iterator[Union[Node, Unread]]:
+def nodes(memory: Memory, root: PageHeapRoot, seen: Set[int]) -> Iterator[Union[PageHeapNode, UnreadNode]]:
     """Yields a page heap's blocks: the busy ones of its tree, then the freed ones of its list.
 
     Args:
@@ -143,7 +143,7 @@ def nodes(memory: Memory, root: Root, seen: Set[int]) -> Iterator[Union[Node, Un
         seen: addresses of the nodes of other page heaps; the nodes of this one are added
 
     Yields:
-        Each node, and an `Unread` for each place at which nodes cannot be read.
+        Each node, and an `UnreadNode` for each place at which nodes cannot be read.
     """
     layout = root.layout
     yield from _tree(memory, root.address + layout.tree, layout, seen)
@@ -161,12 +161,12 @@ def _proves_itself(memory: Memory, address: int, layout: PageHeapLayout) -> bool
 
 def _tree(
     memory: Memory, anchor: int, layout: PageHeapLayout, seen: Set[int]
-) -> Iterator[Union[Node, Unread]]:
+) -> Iterator[Union[PageHeapNode, UnreadNode]]:
     """Yields the nodes of an _RTL_AVL_TABLE; the tree's root is the right child of BalancedRoot."""
     seen.add(anchor)
     pending = [memory.member(anchor, layout.right)]
     if pending[0] is None:
-        yield Unread(anchor + layout.right.offset)
+        yield UnreadNode(anchor + layout.right.offset)
     while pending and len(seen) < _MAX_NODES:
         address = pending.pop()
         if not address or address in seen:
@@ -177,11 +177,13 @@ def _tree(
         if node is not None:
             yield node
         if node is None or None in children:
-            yield Unread(address - layout.node_links)
+            yield UnreadNode(address - layout.node_links)
         pending += children
 
 
-def _list(memory: Memory, head: int, layout: PageHeapLayout, seen: Set[int]) -> Iterator[Union[Node, Unread]]:
+def _list(
+    memory: Memory, head: int, layout: PageHeapLayout, seen: Set[int]
+) -> Iterator[Union[PageHeapNode, UnreadNode]]:
     """Yields the nodes of a singly linked list, beginning at the pointer to the first node."""
     place = head
     address = memory.pointer(head)
@@ -190,25 +192,25 @@ def _list(memory: Memory, head: int, layout: PageHeapLayout, seen: Set[int]) -> 
         place = address
         node = _node(memory, address, layout, True)
         if node is None:
-            yield Unread(address)
+            yield UnreadNode(address)
             return
         yield node
         address = memory.member(address, layout.node_next)
     if address is None:
-        yield Unread(place)
+        yield UnreadNode(place)
 
 
-def _node(memory: Memory, address: int, layout: PageHeapLayout, freed: bool) -> Optional[Node]:
+def _node(memory: Memory, address: int, layout: PageHeapLayout, freed: bool) -> Optional[PageHeapNode]:
     user = memory.member(address, layout.node_user)
     requested = memory.member(address, layout.node_size)
     actual = memory.member(address, layout.node_actual)
     trace = memory.member(address, layout.node_trace)
     if user is None or requested is None or actual is None or trace is None:
         return None
-    return Node(address, user, requested, actual, trace, freed)
+    return PageHeapNode(address, user, requested, actual, trace, freed)
 
 
-def read_information(memory: Memory, address: int, layout: PageHeapLayout) -> Optional[Information]:
+def read_information(memory: Memory, address: int, layout: PageHeapLayout) -> Optional[BlockInformation]:
     """Reads the _DPH_BLOCK_INFORMATION at an address; None if its stamps are not there."""
     start = memory.number(address + layout.start_stamp.offset, layout.start_stamp.size)
     if start is None or start not in _STAMPS:
@@ -220,4 +222,4 @@ def read_information(memory: Memory, address: int, layout: PageHeapLayout) -> Op
     heap, requested, actual, trace, end_stamp = layout.information(data, 0)
     if end_stamp != end:
         return None
-    return Information(address + layout.information_size, heap, requested, actual, trace, full, freed)
+    return BlockInformation(address + layout.information_size, heap, requested, actual, trace, full, freed)

@@ -20,7 +20,7 @@ from ...memory.decode.links import walk
 from ...memory.decode.memory import Memory
 from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.decode.status import NOTHING, status
-from ...memory.decode.statuswords import Word
+from ...memory.decode.statuscodes import StatusCode
 from ...tracedb.decode.recorded import RecordedStack
 from .block import UNKNOWN_SIZE, UNREADABLE, Block, sized
 from .blockstack import Traces
@@ -29,7 +29,7 @@ from .layout import SegmentHeapLayout
 SIGNATURE = 0xDDEEDDEE
 TAIL_CHECKED = 0x10000000  # in GlobalFlags: a pattern precedes the extra
 
-NOT_READ = status(Word.NOT_READ_YET)
+NOT_READ = status(StatusCode.NOT_READ_YET)
 
 _MAX_NODES = 0x100000
 _UNIT = 16

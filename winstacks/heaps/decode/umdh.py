@@ -15,7 +15,7 @@ import re
 from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from ...memory.decode import text
-from .block import Group
+from .block import TraceGroup
 
 Frame = Union[int, Tuple[str, int]]
 Stack = Tuple[Frame, ...]
@@ -258,18 +258,20 @@ class Growth:
         groups: the present blocks
     """
 
-    def __init__(self, baseline: UmdhLog, modules: Iterable[UmdhModule], groups: Iterable[Group]) -> None:
+    def __init__(
+        self, baseline: UmdhLog, modules: Iterable[UmdhModule], groups: Iterable[TraceGroup]
+    ) -> None:
         self._places = Places(modules)
         self._before = totals(baseline)
-        self._now: Dict[Stack, List[Group]] = {}
-        self._others: List[Group] = []
+        self._now: Dict[Stack, List[TraceGroup]] = {}
+        self._others: List[TraceGroup] = []
         for group in groups:
             if group.comparable:
                 self._now.setdefault(self._places.stack(group.stack), []).append(group)
             else:
                 self._others.append(group)
 
-    def compared(self) -> List[Tuple[Group, Optional[Change]]]:
+    def compared(self) -> List[Tuple[TraceGroup, Optional[Change]]]:
         """Returns the groups, sorted by stack; the stack with the largest growth comes first.
 
         The first group of a stack has the growth of the whole stack, the others None. Groups that no log
@@ -277,7 +279,7 @@ class Growth:
         """
         stacks = [(self._change(stack), groups) for stack, groups in self._now.items()]
         stacks.sort(key=_growth)
-        rows: List[Tuple[Group, Optional[Change]]] = []
+        rows: List[Tuple[TraceGroup, Optional[Change]]] = []
         for change, groups in stacks:
             rows.append((groups[0], change))
             rows += ((group, None) for group in groups[1:])
@@ -299,7 +301,7 @@ class Growth:
         )
 
 
-def _growth(item: Tuple[Change, List[Group]]) -> Tuple[bool, int]:
+def _growth(item: Tuple[Change, List[TraceGroup]]) -> Tuple[bool, int]:
     size = item[0].size
     return size is None, -(size or 0)
 

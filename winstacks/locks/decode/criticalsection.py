@@ -176,7 +176,7 @@ class SectionLayout:
         """Decodes `debug_size` bytes of a `_RTL_CRITICAL_SECTION_DEBUG`."""
         kind, index, *rest = self._debug(data, 0)
         if self._high is not None:
-            index |= self._high.of(data) << 16
+            index |= self._high.value_in(data) << 16
         return DebugInfo(kind, index, *rest)
 
     def section(self, data: Buffer) -> CriticalSection:

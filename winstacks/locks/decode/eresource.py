@@ -78,13 +78,16 @@ class ResourceLayout:
         self.pointer_size = pointer_size
         self.size = resource.size
         self.links = resource.offset("SystemResourcesList")
-        self.owner_table = resource.find("OwnerTable")
+        self.owner_table = resource.first_member("OwnerTable")
         self.active = resource.field("ActiveEntries", "ActiveCount")
-        self.flag = resource.find("Flag")
+        self.flag = resource.first_member("Flag")
         self.lacking = tuple(
             f"{resource.name} has no member {each}" for each in _ALWAYS if not resource.has(each)
         )
-        owners, entry = resource.find("OwnerEntry", "OwnerThreads"), types.find("_OWNER_ENTRY")
+        owners, entry = (
+            resource.first_member("OwnerEntry", "OwnerThreads"),
+            types.first_structure("_OWNER_ENTRY"),
+        )
         self.owner = OwnerLayout(entry) if owners is not None and entry and _has(entry, _OWNER) else None
         self.owners = self.owner_count = 0
         if owners is not None and self.owner is not None:
@@ -92,14 +95,14 @@ class ResourceLayout:
         else:
             what = [f"_OWNER_ENTRY.{each}" for each in _OWNER if entry is None or not entry.has(each)]
             self.lacking += (", ".join(what) or f"{resource.name} has no member OwnerEntry or OwnerThreads",)
-        self.contention_count = resource.find("ContentionCount")
-        self.shared_waiters = resource.find("NumberOfSharedWaiters")
-        self.exclusive_waiters = resource.find("NumberOfExclusiveWaiters")
-        self.creator_back_trace_index = resource.find("CreatorBackTraceIndex")
-        fast = types.find("_FAST_ERESOURCE_INTERNAL")
-        head = fast.find("OwnerEntryListHead") if fast is not None else None
+        self.contention_count = resource.first_member("ContentionCount")
+        self.shared_waiters = resource.first_member("NumberOfSharedWaiters")
+        self.exclusive_waiters = resource.first_member("NumberOfExclusiveWaiters")
+        self.creator_back_trace_index = resource.first_member("CreatorBackTraceIndex")
+        fast = types.first_structure("_FAST_ERESOURCE_INTERNAL")
+        head = fast.first_member("OwnerEntryListHead") if fast is not None else None
         self.fast_owners = None if head is None else head.offset
-        entry = types.find("_FAST_OWNER_ENTRY_INTERNAL")
+        entry = types.first_structure("_FAST_OWNER_ENTRY_INTERNAL")
         self.fast_owner = FastOwnerLayout(entry) if entry and _has(entry, _FAST_OWNER) else None
 
 
@@ -145,9 +148,9 @@ def decode_resource(data: Buffer, layout: ResourceLayout) -> Resource:
     """
 
     def value(field: Optional[Field]) -> Optional[int]:
-        return None if field is None else field.of(data)
+        return None if field is None else field.value_in(data)
 
-    exclusive = None if layout.flag is None else bool(layout.flag.of(data) & OWNED_EXCLUSIVE)
+    exclusive = None if layout.flag is None else bool(layout.flag.value_in(data) & OWNED_EXCLUSIVE)
     owners: Optional[List[Optional[Owner]]] = None
     if layout.owner is not None:
         size = layout.owner.size
@@ -157,7 +160,7 @@ def decode_resource(data: Buffer, layout: ResourceLayout) -> Resource:
             for n, base in enumerate(entries)
         ]
     return Resource(
-        active=layout.active.of(data),
+        active=layout.active.value_in(data),
         owned_exclusive=exclusive,
         embedded=None if owners is None else tuple(owner for owner in owners if owner),
         owner_table=value(layout.owner_table),
@@ -170,13 +173,13 @@ def decode_resource(data: Buffer, layout: ResourceLayout) -> Resource:
 
 def decode_owner(data: Buffer, base: int, layout: OwnerLayout, exclusive: bool = False) -> Optional[Owner]:
     """Decodes the `_OWNER_ENTRY` at an offset of data; None if it names no owner."""
-    thread = layout.thread.of(data, base)
-    return Owner(thread, layout.count.of(data, base), exclusive) if thread else None
+    thread = layout.thread.value_in(data, base)
+    return Owner(thread, layout.count.value_in(data, base), exclusive) if thread else None
 
 
 def table_size(data: Buffer, layout: OwnerLayout) -> int:
     """Returns the number of entries of an OwnerTable, including the first, which holds only this number."""
-    return layout.table_size.of(data)
+    return layout.table_size.value_in(data)
 
 
 def decode_owner_table(data: Buffer, layout: OwnerLayout) -> List[Owner]:

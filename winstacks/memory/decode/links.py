@@ -17,7 +17,7 @@ HEAD = "head"
 MISMATCH = "link"
 LIMIT = "limit"
 
-Steps = Generator[int, None, "Break"]
+Steps = Generator[int, None, "ListBreak"]
 """Yields the addresses of nodes, and returns where the walk ended."""
 
 Links = Tuple[int, int]
@@ -27,7 +27,7 @@ ReadLinks = Callable[[int], Optional[Links]]
 """Takes the address of a LIST_ENTRY; returns its links, or None if it cannot be read."""
 
 
-class Break(NamedTuple):
+class ListBreak(NamedTuple):
     """The end of a walk.
 
     Attributes:
@@ -41,11 +41,11 @@ class Break(NamedTuple):
     reason: str
 
 
-class Gap(NamedTuple):
+class ListGap(NamedTuple):
     """The break of the forward walk and the break of the backward walk."""
 
-    forward: Break
-    backward: Break
+    forward: ListBreak
+    backward: ListBreak
 
     @property
     def lost(self) -> Tuple[int, ...]:
@@ -58,7 +58,7 @@ class Gap(NamedTuple):
         return self.forward == self.backward and self.forward.reason == UNREADABLE
 
 
-class Walk(NamedTuple):
+class ListWalk(NamedTuple):
     """The nodes of a list in its order, the head excluded.
 
     Attributes:
@@ -71,8 +71,8 @@ class Walk(NamedTuple):
 
     before: Tuple[int, ...]
     after: Tuple[int, ...]
-    gap: Optional[Gap]
-    altered: Optional[Break] = None
+    gap: Optional[ListGap]
+    altered: Optional[ListBreak] = None
 
     @property
     def nodes(self) -> Tuple[int, ...]:
@@ -105,28 +105,28 @@ def steps(
     if link is None:
         links = read_links(head)
         if links is None:
-            return Break(head, HEAD)
+            return ListBreak(head, HEAD)
         link = links[direction]
     count = 0
     while link != head:
         if count >= limit:
-            return Break(link, LIMIT)
+            return ListBreak(link, LIMIT)
         links = read_links(link)
         if links is None:
-            return Break(link, UNREADABLE)
+            return ListBreak(link, UNREADABLE)
         if (links[1 - direction] != previous) if known is None else (link in known):
-            return Break(link, MISMATCH)
+            return ListBreak(link, MISMATCH)
         if known is not None:
             known.add(link)
         yield link
         count += 1
         previous, link = link, links[direction]
-    return Break(head, CLOSED)
+    return ListBreak(head, CLOSED)
 
 
-def taken(walked: Steps) -> Tuple[List[int], Break]:
+def take_nodes(walked: Steps) -> Tuple[List[int], ListBreak]:
     """Returns all nodes of a walk in one direction, and where it ended."""
-    ends: List[Break] = []
+    ends: List[ListBreak] = []
 
     def noting() -> Iterator[int]:
         ends.append((yield from walked))
@@ -153,7 +153,7 @@ def neighbour(link: int, read_links: ReadLinks, direction: int) -> Optional[int]
     return None if links is None or opposite is None or opposite[1 - direction] != link else links[direction]
 
 
-def walk(head: int, read_links: ReadLinks, limit: int = MAX_NODES) -> Walk:
+def walk(head: int, read_links: ReadLinks, limit: int = MAX_NODES) -> ListWalk:
     """Walks a list forward, and if it is damaged backward too. A node counts as in `steps`.
 
     Args:
@@ -161,24 +161,24 @@ def walk(head: int, read_links: ReadLinks, limit: int = MAX_NODES) -> Walk:
         read_links: reads a LIST_ENTRY; its addresses have the same form as `head`
         limit: maximum number of nodes that both walks together visit
     """
-    before, forward = taken(steps(head, read_links, 0, limit))
+    before, forward = take_nodes(steps(head, read_links, 0, limit))
     last = before[-1] if before else head
     head_links = read_links(head)
     if forward.reason == CLOSED and head_links is not None and head_links[1] == last:
-        return Walk(tuple(before), (), None)
-    after, backward = taken(steps(head, read_links, 1, limit - len(before)))
+        return ListWalk(tuple(before), (), None)
+    after, backward = take_nodes(steps(head, read_links, 1, limit - len(before)))
     after.reverse()
     altered = _altered(head, before, after, forward, backward)
-    return Walk(tuple(before), tuple(after), None if altered else Gap(forward, backward), altered)
+    return ListWalk(tuple(before), tuple(after), None if altered else ListGap(forward, backward), altered)
 
 
 def _altered(
-    head: int, before: List[int], after: List[int], forward: Break, backward: Break
-) -> Optional[Break]:
+    head: int, before: List[int], after: List[int], forward: ListBreak, backward: ListBreak
+) -> Optional[ListBreak]:
     """Returns the only wrong link of a list if the two walks together found all nodes, else None."""
-    if after and forward == Break(after[0], MISMATCH):
+    if after and forward == ListBreak(after[0], MISMATCH):
         return forward
-    if before and backward == Break(before[-1], MISMATCH):
+    if before and backward == ListBreak(before[-1], MISMATCH):
         return backward
     one_way = (forward.reason == CLOSED and not after) or (backward.reason == CLOSED and not before)
-    return Break(head, MISMATCH) if one_way else None
+    return ListBreak(head, MISMATCH) if one_way else None

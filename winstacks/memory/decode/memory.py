@@ -32,7 +32,7 @@ _Run = Tuple[int, bytes]
 _NO_RUN: _Run = (0, b"")
 
 
-class Windows:
+class ReadWindows:
     """Keeps the bytes read from a layer, in windows of one size. No other class here caches memory.
 
     Args:
@@ -66,7 +66,9 @@ class Memory:
             not read even if a structure points there. None: no limits
     """
 
-    def __init__(self, windows: Windows, pointer_size: int, ranges: Optional[Iterable[Range]] = None) -> None:
+    def __init__(
+        self, windows: ReadWindows, pointer_size: int, ranges: Optional[Iterable[Range]] = None
+    ) -> None:
         self.pointer_size = pointer_size
         self._windows = windows
         self._ranges = None if ranges is None else join(ranges)
@@ -78,7 +80,7 @@ class Memory:
     def over(cls, extents: Extents, pointer_size: int) -> Memory:
         """Returns a Memory over bytes that were already read."""
         runs = [(start, start + len(data)) for start, data in extents.runs]
-        return cls(Windows(extents.part, WINDOW), pointer_size, runs)
+        return cls(ReadWindows(extents.part, WINDOW), pointer_size, runs)
 
     def read(self, address: int, length: int) -> Optional[bytes]:
         """Returns `length` bytes at an address, or None unless all are present."""
@@ -127,7 +129,7 @@ class Memory:
         """Returns the present parts of a range, and does not keep them."""
         return self._windows.reader(start, length)
 
-    def held(self, start: int, length: int) -> Extents:
+    def read_kept(self, start: int, length: int) -> Extents:
         """Returns the present bytes of the windows that cover a range, and keeps them: for small ranges."""
         size = self._windows.size
         first, last = start // size, (start + max(length, 1) - 1) // size
@@ -174,7 +176,7 @@ class Memory:
             offset = address - start
             return data[offset : offset + length] if offset + length <= len(data) else None
         if last == first + 1:
-            extents = self.held(address, length)
+            extents = self.read_kept(address, length)
         else:
             extents = self._windows.reader(address, length)
         view = extents.read(address, length)

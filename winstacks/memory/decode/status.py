@@ -2,19 +2,19 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """The column Status: remarks of a row about its values.
 
-A status is a tuple of `Said`: a word of the enum `Word`, with a number or the names of members if the word
-has them, in the order in which they were found. Code compares words by identity and never searches a text;
-`text` makes the text for the column. An empty status means that no problem was found.
+A status is a tuple of `StatusItem`: a word of the enum `StatusCode`, with a number or the names of members if
+the word has them, in the order in which they were found. Code compares words by identity and never searches a
+text; `text` makes the text for the column. An empty status means that no problem was found.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple, Optional, Tuple, Union
 
-from .statuswords import Word
+from .statuscodes import StatusCode
 
 
-class Said(NamedTuple):
+class StatusItem(NamedTuple):
     """One item of a status.
 
     Attributes:
@@ -23,16 +23,16 @@ class Said(NamedTuple):
         members: names for the `{members}` in the word's text, mostly members of a structure
     """
 
-    word: Word
+    code: StatusCode
     number: Optional[int] = None
     members: Tuple[str, ...] = ()
 
 
-Status = Tuple[Said, ...]
+Status = Tuple[StatusItem, ...]
 
 NOTHING: Status = ()
 
-Part = Union[Word, Said, Status, None]
+Part = Union[StatusCode, StatusItem, Status, None]
 
 
 def status(*parts: Part) -> Status:
@@ -41,20 +41,20 @@ def status(*parts: Part) -> Status:
         return NOTHING
     items = []
     for part in parts:
-        if isinstance(part, Word):
-            items.append(Said(part))
-        elif isinstance(part, Said):
+        if isinstance(part, StatusCode):
+            items.append(StatusItem(part))
+        elif isinstance(part, StatusItem):
             items.append(part)
         elif part:
             items.extend(part)
     return tuple(dict.fromkeys(items))
 
 
-def says(said: Status, *words: Word) -> bool:
+def has_status(said: Status, *words: StatusCode) -> bool:
     """Returns whether a status has one of several words."""
-    return any(item.word is word for item in said for word in words)
+    return any(item.code is word for item in said for word in words)
 
 
 def text(said: Status) -> str:
     """Returns a status as the column Status shows it."""
-    return ", ".join(item.word.value.format(item.number, members=" ".join(item.members)) for item in said)
+    return ", ".join(item.code.value.format(item.number, members=" ".join(item.members)) for item in said)

@@ -8,13 +8,13 @@ import functools
 import re
 from typing import List, Optional, Pattern, Tuple
 
-from .status import Said, Status
-from .statuswords import Word
+from .status import Status, StatusItem
+from .statuscodes import StatusCode
 
 
 def parsed(shown: str) -> Optional[Status]:
     """Returns the status whose text `status.text` made, None if it is no such text."""
-    items: List[Said] = []
+    items: List[StatusItem] = []
     position = 0
     while position < len(shown):
         item, end = _said_at(shown, position)
@@ -25,7 +25,7 @@ def parsed(shown: str) -> Optional[Status]:
     return tuple(items)
 
 
-def _said_at(shown: str, position: int) -> Tuple[Optional[Said], int]:
+def _said_at(shown: str, position: int) -> Tuple[Optional[StatusItem], int]:
     """Returns the item of a status text at a position, None if there is none, and where the next item
     begins."""
     for word, form in _forms():
@@ -33,7 +33,7 @@ def _said_at(shown: str, position: int) -> Tuple[Optional[Said], int]:
         if match is not None:
             values = match.groupdict()
             number, members = values.get("number"), values.get("members")
-            item = Said(
+            item = StatusItem(
                 word,
                 None if number is None else int(number),
                 tuple(members.split(" ")) if members else (),
@@ -42,7 +42,7 @@ def _said_at(shown: str, position: int) -> Tuple[Optional[Said], int]:
     return None, position
 
 
-def _form(word: Word) -> Pattern[str]:
+def _form(word: StatusCode) -> Pattern[str]:
     """Returns a pattern for the text of a word, up to the end or to the comma before the next word."""
     form = re.escape(word.value).replace(r"\{\}", "(?P<number>-?[0-9]{1,20})")
     form = form.replace(r"\{members\}", "(?P<members>[^,]*)")
@@ -50,7 +50,7 @@ def _form(word: Word) -> Pattern[str]:
 
 
 @functools.lru_cache(maxsize=1)
-def _forms() -> Tuple[Tuple[Word, Pattern[str]], ...]:
+def _forms() -> Tuple[Tuple[StatusCode, Pattern[str]], ...]:
     """Returns words and patterns, longest text first: one text may begin with another."""
-    words = sorted(Word, key=lambda word: len(word.value), reverse=True)
+    words = sorted(StatusCode, key=lambda word: len(word.value), reverse=True)
     return tuple((word, _form(word)) for word in words)

@@ -33,7 +33,7 @@ class Field(NamedTuple):
     mask: int = -1
     signed: bool = False
 
-    def of(self, data: Buffer, base: int = 0) -> int:
+    def value_in(self, data: Buffer, base: int = 0) -> int:
         """Returns the member's value from a structure that starts at `base` in little-endian data.
 
         Raises:
@@ -91,7 +91,7 @@ class Structure:
         self._lookup = lookup
         self._fields: Dict[str, Optional[Field]] = {}
 
-    def find(self, *paths: str) -> Optional[Field]:
+    def first_member(self, *paths: str) -> Optional[Field]:
         """Returns the first of several members that the structure has, or None."""
         for path in paths:
             if path not in self._fields:
@@ -107,7 +107,7 @@ class Structure:
         Raises:
             MissingMemberError: the structure has none of them
         """
-        field = self.find(*paths)
+        field = self.first_member(*paths)
         if field is None:
             raise MissingMemberError(f"{self.name} has no member {' or '.join(paths)}")
         return field
@@ -122,7 +122,7 @@ class Structure:
 
     def has(self, path: str) -> bool:
         """Returns whether the structure has a member."""
-        return self.find(path) is not None
+        return self.first_member(path) is not None
 
     def reader(self, *paths: str) -> Callable[[Buffer, int], Tuple[int, ...]]:
         """Returns a function that reads several members at once: (data, start of the structure) -> values.
@@ -161,12 +161,12 @@ class Structure:
             end = field.offset + field.size
         return struct.Struct(code)
 
-    def view(self, data: Buffer, start: int = 0) -> View:
+    def view(self, data: Buffer, start: int = 0) -> StructureView:
         """Returns the structure that begins at an offset in data."""
-        return View(self, data, start)
+        return StructureView(self, data, start)
 
 
-class View:
+class StructureView:
     """A structure in bytes: its members by name.
 
     Args:
@@ -187,16 +187,16 @@ class View:
             MissingMemberError: the structure has no such member
             ValueError: the data ends before the member does
         """
-        return self.structure.field(path).of(self._data, self._start)
+        return self.structure.field(path).value_in(self._data, self._start)
 
-    def get(self, *paths: str) -> Optional[int]:
+    def first_value(self, *paths: str) -> Optional[int]:
         """Returns the value of the first of several members that the structure has, or None.
 
         Raises:
             ValueError: the data ends before the member does
         """
-        field = self.structure.find(*paths)
-        return None if field is None else field.of(self._data, self._start)
+        field = self.structure.first_member(*paths)
+        return None if field is None else field.value_in(self._data, self._start)
 
 
 class Structures:
@@ -210,7 +210,7 @@ class Structures:
         self._make = make
         self._made: Dict[str, Optional[Structure]] = {}
 
-    def find(self, *names: str) -> Optional[Structure]:
+    def first_structure(self, *names: str) -> Optional[Structure]:
         """Returns the first of several structures that the tables have, or None."""
         for name in names:
             if name not in self._made:
@@ -234,14 +234,14 @@ class Structures:
         Raises:
             MissingMemberError: the tables have none of them
         """
-        structure = self.find(*names)
+        structure = self.first_structure(*names)
         if structure is None:
             raise MissingMemberError(f"the symbol tables have no {' or '.join(names)}")
         return structure
 
     def has(self, name: str) -> bool:
         """Returns whether the tables have a structure."""
-        return self.find(name) is not None
+        return self.first_structure(name) is not None
 
     @classmethod
     def chain(cls, tables: Sequence[Structures]) -> Structures:
@@ -249,7 +249,7 @@ class Structures:
 
         def candidates(name: str) -> Iterator[Structure]:
             for table in tables:
-                structure = table.find(name)
+                structure = table.first_structure(name)
                 if structure is not None:
                     yield structure
 

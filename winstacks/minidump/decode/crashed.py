@@ -69,7 +69,7 @@ class CrashedThread(NamedTuple):
     members: Dict[str, int]
     process: str
 
-    def get(self, name: str) -> Optional[int]:
+    def member(self, name: str) -> Optional[int]:
         """Returns a member, None if it is unknown."""
         return self.members.get(name)
 
@@ -86,8 +86,8 @@ def crashed_thread(dump: TriageDump, types: Optional[Structures] = None) -> Cras
     name = ""
     if types is not None:
         known.update(_by_symbols(types, parts))
-        process = types.find("_EPROCESS")
-        field = None if process is None else process.find("ImageFileName")
+        process = types.first_structure("_EPROCESS")
+        field = None if process is None else process.first_member("ImageFileName")
         if field is not None:
             data = parts[_OF_PROCESS].data[field.offset : field.offset + _IMAGE_FILE_NAME]
             name = data.partition(b"\0")[0].decode("latin-1")
@@ -125,11 +125,11 @@ def _by_debugger(dump: TriageDump, data: DebuggerData, parts: Dict[str, Part]) -
 def _by_symbols(types: Structures, parts: Dict[str, Part]) -> Dict[str, int]:
     found = {}
     for name, (kind, part, paths) in _BY_SYMBOLS.items():
-        structure = types.find(kind)
-        field = None if structure is None else structure.find(*paths)
+        structure = types.first_structure(kind)
+        field = None if structure is None else structure.first_member(*paths)
         data = parts[part].data
         if field is not None and field.offset + field.size <= len(data):
-            found[name] = field.of(data)
+            found[name] = field.value_in(data)
     return found
 
 

@@ -17,8 +17,8 @@ from __future__ import annotations
 import struct
 from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from ...memory.decode.status import NOTHING, Said, Status, status
-from ...memory.decode.statuswords import Word
+from ...memory.decode.status import NOTHING, Status, StatusItem, status
+from ...memory.decode.statuscodes import StatusCode
 from .triage import TriageDump
 
 MAX_DRIVERS = 0x2000
@@ -85,7 +85,7 @@ def list_drivers(dump: TriageDump) -> Tuple[List[Driver], Status]:
     count = dump.member("DriverCount")
     part = dump.part("DriverList")
     if not part.offset or not count:
-        lost = Said(Word.CONTRADICTED, None, ("DriverCount",)) if count else None
+        lost = StatusItem(StatusCode.CONTRADICTED, None, ("DriverCount",)) if count else None
         return [], status(part.status, lost)
     wide = dump.header.wide
     places, first = (_WIDE, 8) if wide else (_NARROW, 4)
@@ -96,7 +96,9 @@ def list_drivers(dump: TriageDump) -> Tuple[List[Driver], Status]:
     size = (room // count) & -(8 if wide else 4) if room > 0 else 0
     least = first + sum(places[_LAST])
     if not least <= size <= _MAX_ENTRY:
-        return [], status(part.status, Said(Word.HEADER, None, ("DriverCount", "StringPoolOffset")))
+        return [], status(
+            part.status, StatusItem(StatusCode.HEADER, None, ("DriverCount", "StringPoolOffset"))
+        )
     read = min(count, MAX_DRIVERS)
     data = dump.available(part.offset, read * size)
     present = len(data) // size
@@ -104,9 +106,9 @@ def list_drivers(dump: TriageDump) -> Tuple[List[Driver], Status]:
     found = max(([_driver(dump, entry, places, at) for entry in entries] for at in starts), key=_plausible)
     missing = (read - present) * size
     return found, status(
-        Word.LIMIT if count > read else None,
-        Said(Word.BEYOND_THE_FILE, missing) if missing else None,
-        Word.FILE_NAME_UNREADABLE if any(driver.name is None for driver in found) else None,
+        StatusCode.LIMIT if count > read else None,
+        StatusItem(StatusCode.BEYOND_THE_FILE, missing) if missing else None,
+        StatusCode.FILE_NAME_UNREADABLE if any(driver.name is None for driver in found) else None,
     )
 
 
@@ -167,7 +169,7 @@ def list_unloaded(dump: TriageDump) -> Tuple[List[UnloadedDriver], Status]:
             if len(found) - found.count(None) > len(best) - best.count(None):
                 best = found
     usable = [driver for driver in best if driver is not None]
-    wrong = Said(Word.HEADER, None, ("UnloadedDriversOffset",)) if None in best else None
+    wrong = StatusItem(StatusCode.HEADER, None, ("UnloadedDriversOffset",)) if None in best else None
     return usable, status(wrong)
 
 

@@ -18,8 +18,8 @@ from __future__ import annotations
 import struct
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
-from ...memory.decode.status import NOTHING, Said, Status, status
-from ...memory.decode.statuswords import Word
+from ...memory.decode.status import NOTHING, Status, StatusItem, status
+from ...memory.decode.statuscodes import StatusCode
 
 SIGNATURE = b"MDMP"
 VERSION = 0xA793
@@ -154,8 +154,8 @@ class Minidump:
         missing = self._missing({row[0] for row in used})
         self.status = status(
             faults,
-            Word.OVERLAP if 0 in shared or 1 in shared else None,
-            Said(Word.STREAMS_MISSING, None, missing) if missing else None,
+            StatusCode.OVERLAP if 0 in shared or 1 in shared else None,
+            StatusItem(StatusCode.STREAMS_MISSING, None, missing) if missing else None,
         )
         self.streams = tuple(self._checked(used, {place - len(taken) for place in shared}))
         self._first: Dict[int, Stream] = {}
@@ -169,8 +169,8 @@ class Minidump:
         whole = len(data) - len(data) % DIRECTORY.size
         missing = read * DIRECTORY.size - len(data)
         faults = status(
-            Word.LIMIT if count > MAX_STREAMS else None,
-            Said(Word.BEYOND_THE_FILE, missing) if missing else None,
+            StatusCode.LIMIT if count > MAX_STREAMS else None,
+            StatusItem(StatusCode.BEYOND_THE_FILE, missing) if missing else None,
         )
         return list(DIRECTORY.iter_unpack(data[:whole])), faults
 
@@ -189,10 +189,10 @@ class Minidump:
                 kind,
                 Location(size, rva),
                 status(
-                    Said(Word.BEYOND_THE_FILE, beyond) if beyond else None,
-                    Word.OVERLAP if place in shared else None,
-                    Word.TWICE if kind in seen else None,
-                    None if known else Said(Word.UNKNOWN_TYPE, kind),
+                    StatusItem(StatusCode.BEYOND_THE_FILE, beyond) if beyond else None,
+                    StatusCode.OVERLAP if place in shared else None,
+                    StatusCode.TWICE if kind in seen else None,
+                    None if known else StatusItem(StatusCode.UNKNOWN_TYPE, kind),
                 ),
             )
             seen.add(kind)
@@ -225,7 +225,7 @@ class Minidump:
         return None if data is None else data.decode("utf-16-le", "replace")
 
 
-class Fixed:
+class FixedStruct:
     """A structure of fixed size: its members in the order of the file.
 
     Args:
@@ -238,16 +238,16 @@ class Fixed:
         self.size = self.struct.size
         self.least = least or self.size
 
-    def of(self, data: bytes) -> Tuple[Any, ...]:
+    def decode(self, data: bytes) -> Tuple[Any, ...]:
         """Returns the members; members that an older version lacks are 0."""
         return self.struct.unpack(data[: self.size].ljust(self.size, b"\0"))
 
 
-COUNT = Fixed("I")
+COUNT = FixedStruct("I")
 
 
 def elements(
-    dump: Minidump, rva: int, end: int, count: int, size: int, form: Fixed, limit: int, member: str
+    dump: Minidump, rva: int, end: int, count: int, size: int, form: FixedStruct, limit: int, member: str
 ) -> Tuple[List[Tuple[Any, ...]], Status]:
     """Reads an array of structures.
 
@@ -265,7 +265,7 @@ def elements(
         The members of each structure in the file, and the status.
     """
     if count and size < form.least:
-        return [], status(Said(Word.HEADER, None, ("size of an entry",)))
+        return [], status(StatusItem(StatusCode.HEADER, None, ("size of an entry",)))
     fitting = max(end - rva, 0) // size if size else 0
     read = min(count, fitting, limit)
     present = min(read, max(dump.size - rva, 0) // size if size else 0)
@@ -278,19 +278,19 @@ def elements(
         if size == form.size:
             found.extend(form.struct.iter_unpack(data[: whole * size]))
         else:
-            found.extend(form.of(data[place * size : (place + 1) * size]) for place in range(whole))
+            found.extend(form.decode(data[place * size : (place + 1) * size]) for place in range(whole))
         if whole < part:
             break
     missing = (read - len(found)) * size
     return found, status(
-        Said(Word.MORE_THAN_THE_STREAM, None, (member,)) if count > fitting else None,
-        Said(Word.FEWER_THAN_THE_STREAM, None, (member,)) if count < fitting else None,
-        Word.LIMIT if min(count, fitting) > limit else None,
-        Said(Word.BEYOND_THE_FILE, missing) if missing else None,
+        StatusItem(StatusCode.MORE_THAN_THE_STREAM, None, (member,)) if count > fitting else None,
+        StatusItem(StatusCode.FEWER_THAN_THE_STREAM, None, (member,)) if count < fitting else None,
+        StatusCode.LIMIT if min(count, fitting) > limit else None,
+        StatusItem(StatusCode.BEYOND_THE_FILE, missing) if missing else None,
     )
 
 
-class Head(NamedTuple):
+class ListHeader(NamedTuple):
     """The header of a stream that is a list.
 
     Attributes:
@@ -305,27 +305,27 @@ class Head(NamedTuple):
     status: Status
 
 
-def head(dump: Minidump, kind: int, header: Fixed) -> Head:
+def read_list_header(dump: Minidump, kind: int, header: FixedStruct) -> ListHeader:
     """Reads the header at the start of a stream."""
     stream = dump.stream(kind)
     if stream is None:
-        return Head((), 0, 0, NOTHING)
+        return ListHeader((), 0, 0, NOTHING)
     size, rva = stream.Location
     data = dump.read(rva, header.size) if size >= header.size else None
     if data is None:
-        return Head((), rva, rva + size, status(stream.status, Word.UNREADABLE))
-    return Head(header.of(data), rva, rva + size, stream.status)
+        return ListHeader((), rva, rva + size, status(stream.status, StatusCode.UNREADABLE))
+    return ListHeader(header.decode(data), rva, rva + size, stream.status)
 
 
-def counted(
-    dump: Minidump, kind: int, form: Fixed, limit: int, member: str
+def read_counted_list(
+    dump: Minidump, kind: int, form: FixedStruct, limit: int, member: str
 ) -> Tuple[List[Tuple[Any, ...]], Status]:
     """Reads a stream that is a 32-bit count and an array, such as ThreadListStream.
 
     Some writers align the array to 8 bytes: if the stream is 4 bytes longer than count and array, the array
     begins after these 4 bytes.
     """
-    members, rva, end, stream = head(dump, kind, COUNT)
+    members, rva, end, stream = read_list_header(dump, kind, COUNT)
     if not members:
         return [], stream
     (count,) = members
@@ -334,8 +334,8 @@ def counted(
     return found, status(stream, faults)
 
 
-def headed(
-    dump: Minidump, kind: int, header: Fixed, form: Fixed, limit: int, member: str
+def read_headed_list(
+    dump: Minidump, kind: int, header: FixedStruct, form: FixedStruct, limit: int, member: str
 ) -> Tuple[List[Tuple[Any, ...]], Status]:
     """Reads a stream whose header begins with its own size, the size of an entry and their number.
 
@@ -348,12 +348,12 @@ def headed(
         limit: greatest number of entries that are read
         member: name of the header's member that has the number
     """
-    members, rva, end, stream = head(dump, kind, header)
+    members, rva, end, stream = read_list_header(dump, kind, header)
     if not members:
         return [], stream
     header_size, entry_size, count = members[:3]
     if header_size < header.size:
-        return [], status(stream, Said(Word.HEADER, None, ("SizeOfHeader",)))
+        return [], status(stream, StatusItem(StatusCode.HEADER, None, ("SizeOfHeader",)))
     found, faults = elements(dump, rva + header_size, end, count, entry_size, form, limit, member)
     return found, status(stream, faults)
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import List, NamedTuple, Tuple
 
-from ...memory.decode.status import Said, Status, status
-from ...memory.decode.statuswords import Word
-from .dumpfile import Fixed, Location, Minidump, head, overlapping
+from ...memory.decode.status import Status, StatusItem, status
+from ...memory.decode.statuscodes import StatusCode
+from .dumpfile import FixedStruct, Location, Minidump, overlapping, read_list_header
 
 _FUNCTION_TABLE = 13
 
@@ -27,8 +27,8 @@ MAX_ENTRIES = 1 << 21
 RUNTIME_FUNCTION_SIZE = 12
 """Size of the RUNTIME_FUNCTION of x64 in bytes ("winnt.h")."""
 
-_HEADER = Fixed("IIIIII")
-_DESCRIPTOR = Fixed("QQQII")
+_HEADER = FixedStruct("IIIIII")
+_DESCRIPTOR = FixedStruct("QQQII")
 
 
 class FunctionTableDescriptor(NamedTuple):
@@ -52,12 +52,12 @@ def function_tables(dump: Minidump) -> Tuple[List[FunctionTableDescriptor], Stat
     If tables share addresses, the first counts. A table is left out if its entries do not have the size of
     x64 entries, or if it ends before it begins.
     """
-    members, rva, end, stream = head(dump, _FUNCTION_TABLE, _HEADER)
+    members, rva, end, stream = read_list_header(dump, _FUNCTION_TABLE, _HEADER)
     if not members:
         return [], stream
     header, descriptor, native, entry, count, pad = members
     if header < _HEADER.size or descriptor < _DESCRIPTOR.size:
-        return [], status(stream, Said(Word.HEADER, None, ("SizeOfHeader", "SizeOfDescriptor")))
+        return [], status(stream, StatusItem(StatusCode.HEADER, None, ("SizeOfHeader", "SizeOfDescriptor")))
     found: List[FunctionTableDescriptor] = []
     total = 0
     position = rva + header + pad
@@ -65,7 +65,7 @@ def function_tables(dump: Minidump) -> Tuple[List[FunctionTableDescriptor], Stat
         row = dump.read(position, _DESCRIPTOR.size) if position + descriptor + native <= end else None
         if row is None:
             break
-        low, high, base, entries, after = _DESCRIPTOR.of(row)
+        low, high, base, entries, after = _DESCRIPTOR.decode(row)
         at = position + descriptor
         length = entries * entry
         total += entries
@@ -83,12 +83,14 @@ def function_tables(dump: Minidump) -> Tuple[List[FunctionTableDescriptor], Stat
     overlaps = len(overlapping([(table.MinimumAddress, table.MaximumAddress) for table in found]))
     return found, status(
         stream,
-        Said(Word.HEADER, None, ("SizeOfFunctionEntry",))
+        StatusItem(StatusCode.HEADER, None, ("SizeOfFunctionEntry",))
         if found and entry != RUNTIME_FUNCTION_SIZE
         else None,
-        Said(Word.HEADER, None, ("MaximumAddress",)) if empty else None,
-        Said(Word.RANGES_OVERLAP, overlaps) if overlaps else None,
-        Word.LIMIT if rest and limited else None,
-        Said(Word.MORE_THAN_THE_STREAM, None, ("NumberOfDescriptors",)) if rest and not limited else None,
-        Said(Word.FEWER_THAN_THE_STREAM, None, ("NumberOfDescriptors",)) if fewer else None,
+        StatusItem(StatusCode.HEADER, None, ("MaximumAddress",)) if empty else None,
+        StatusItem(StatusCode.RANGES_OVERLAP, overlaps) if overlaps else None,
+        StatusCode.LIMIT if rest and limited else None,
+        StatusItem(StatusCode.MORE_THAN_THE_STREAM, None, ("NumberOfDescriptors",))
+        if rest and not limited
+        else None,
+        StatusItem(StatusCode.FEWER_THAN_THE_STREAM, None, ("NumberOfDescriptors",)) if fewer else None,
     )

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import List, NamedTuple, Optional, Tuple
 
-from ...memory.decode.status import Said, Status, status
-from ...memory.decode.statuswords import Word
-from .dumpfile import Fixed, Minidump, head, headed
+from ...memory.decode.status import Status, StatusItem, status
+from ...memory.decode.statuscodes import StatusCode
+from .dumpfile import FixedStruct, Minidump, read_headed_list, read_list_header
 
 _HANDLE_DATA, _HANDLE_OPERATION_LIST, _TOKEN = 12, 18, 19
 
@@ -26,11 +26,11 @@ MAX_TRACES = 32
 OPERATIONS = {0: "OperationDbUnused", 1: "OperationDbOPEN", 2: "OperationDbCLOSE", 3: "OperationDbBADREF"}
 """eHANDLE_TRACE_OPERATIONS."""
 
-HANDLE_HEADER = Fixed("IIII")
-HANDLE = Fixed("QIIIIIIII", 32)
-_OPERATION = Fixed("QIIIIII32Q")
-_TOKEN_LIST = Fixed("IIII")
-_TOKEN_HEADER = Fixed("IIQ")
+HANDLE_HEADER = FixedStruct("IIII")
+HANDLE = FixedStruct("QIIIIIIII", 32)
+_OPERATION = FixedStruct("QIIIIII32Q")
+_TOKEN_LIST = FixedStruct("IIII")
+_TOKEN_HEADER = FixedStruct("IIQ")
 
 
 class HandleDescriptor(NamedTuple):
@@ -74,7 +74,9 @@ class TokenInfo(NamedTuple):
 
 def handle_data(dump: Minidump) -> Tuple[List[HandleDescriptor], Status]:
     """Returns the handles of HandleDataStream, and the status of the stream."""
-    found, faults = headed(dump, _HANDLE_DATA, HANDLE_HEADER, HANDLE, MAX_HANDLES, "NumberOfDescriptors")
+    found, faults = read_headed_list(
+        dump, _HANDLE_DATA, HANDLE_HEADER, HANDLE, MAX_HANDLES, "NumberOfDescriptors"
+    )
     return [
         HandleDescriptor(handle, dump.string(type_rva), dump.string(name_rva), *rest[:4])
         for handle, type_rva, name_rva, *rest in found
@@ -83,7 +85,7 @@ def handle_data(dump: Minidump) -> Tuple[List[HandleDescriptor], Status]:
 
 def handle_operation_list(dump: Minidump) -> Tuple[List[HandleOperation], Status]:
     """Returns the operations of HandleOperationListStream in its order, and the status of the stream."""
-    found, faults = headed(
+    found, faults = read_headed_list(
         dump, _HANDLE_OPERATION_LIST, HANDLE_HEADER, _OPERATION, MAX_OPERATIONS, "NumberOfEntries"
     )
     return [_operation(row) for row in found], faults
@@ -91,26 +93,28 @@ def handle_operation_list(dump: Minidump) -> Tuple[List[HandleOperation], Status
 
 def token_info_list(dump: Minidump) -> Tuple[List[TokenInfo], Status]:
     """Returns the headers of the tokens of TokenStream, and the status of the stream."""
-    members, rva, end, stream = head(dump, _TOKEN, _TOKEN_LIST)
+    members, rva, end, stream = read_list_header(dump, _TOKEN, _TOKEN_LIST)
     if not members:
         return [], stream
     _, count, list_header, element_header = members
     if list_header < _TOKEN_LIST.size or element_header < _TOKEN_HEADER.size:
-        return [], status(stream, Said(Word.HEADER, None, ("ListHeaderSize", "ElementHeaderSize")))
+        return [], status(
+            stream, StatusItem(StatusCode.HEADER, None, ("ListHeaderSize", "ElementHeaderSize"))
+        )
     found: List[TokenInfo] = []
     position = rva + list_header
     while len(found) < min(count, MAX_TOKENS) and position + element_header <= end:
         row = dump.read(position, _TOKEN_HEADER.size)
         if row is None:
             break
-        found.append(TokenInfo(*_TOKEN_HEADER.of(row)))
+        found.append(TokenInfo(*_TOKEN_HEADER.decode(row)))
         position += element_header + found[-1].TokenSize
     rest, fewer = count > len(found), count == len(found) and position + element_header <= end
     return found, status(
         stream,
-        Said(Word.FEWER_THAN_THE_STREAM, None, ("TokenListEntries",)) if fewer else None,
-        Word.LIMIT if rest and len(found) == MAX_TOKENS else None,
-        Said(Word.MORE_THAN_THE_STREAM, None, ("TokenListEntries",)) if rest else None,
+        StatusItem(StatusCode.FEWER_THAN_THE_STREAM, None, ("TokenListEntries",)) if fewer else None,
+        StatusCode.LIMIT if rest and len(found) == MAX_TOKENS else None,
+        StatusItem(StatusCode.MORE_THAN_THE_STREAM, None, ("TokenListEntries",)) if rest else None,
     )
 
 
@@ -125,7 +129,7 @@ def _operation(row: Tuple[int, ...]) -> HandleOperation:
         index,
         tuple(addresses[:depth]),
         status(
-            Said(Word.UNKNOWN_TYPE, kind) if kind not in OPERATIONS else None,
-            Word.DEPTH if depth > MAX_TRACES else None,
+            StatusItem(StatusCode.UNKNOWN_TYPE, kind) if kind not in OPERATIONS else None,
+            StatusCode.DEPTH if depth > MAX_TRACES else None,
         ),
     )

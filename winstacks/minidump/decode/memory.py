@@ -11,9 +11,17 @@ import bisect
 from typing import Iterable, List, NamedTuple, Tuple
 
 from ...memory.decode.ranges import flatten
-from ...memory.decode.status import Said, Status, status
-from ...memory.decode.statuswords import Word
-from .dumpfile import Fixed, Minidump, counted, elements, head, headed, overlapping
+from ...memory.decode.status import Status, StatusItem, status
+from ...memory.decode.statuscodes import StatusCode
+from .dumpfile import (
+    FixedStruct,
+    Minidump,
+    elements,
+    overlapping,
+    read_counted_list,
+    read_headed_list,
+    read_list_header,
+)
 
 _MEMORY_LIST, _MEMORY64_LIST, _MEMORY_INFO_LIST = 5, 9, 16
 
@@ -22,11 +30,11 @@ MAX_RANGES = 0x100000
 
 MAX_ADDRESS = 1 << 64
 
-_RANGE = Fixed("QII")
-RANGE64_HEADER = Fixed("QQ")
-RANGE64 = Fixed("QQ")
-MEMORY_INFO_HEADER = Fixed("IIQ")
-MEMORY_INFO = Fixed("QQIIQIIII")
+_RANGE = FixedStruct("QII")
+RANGE64_HEADER = FixedStruct("QQ")
+RANGE64 = FixedStruct("QQ")
+MEMORY_INFO_HEADER = FixedStruct("IIQ")
+MEMORY_INFO = FixedStruct("QQIIQIIII")
 
 
 class MemoryRange(NamedTuple):
@@ -75,10 +83,10 @@ def memory_ranges(dump: Minidump, stacks: Iterable[MemoryRange] = ()) -> Tuple[L
     return found, status(
         faults,
         said_small,
-        Said(Word.BEYOND_THE_FILE, beyond) if beyond else None,
-        Said(Word.RANGES_OVERLAP, overlaps) if overlaps else None,
-        Said(Word.HEADER, None, ("DataSize",)) if outside else None,
-        Said(Word.CONTRADICTED, None, ("Stack",)) if 0 < unlisted < len(stacks) else None,
+        StatusItem(StatusCode.BEYOND_THE_FILE, beyond) if beyond else None,
+        StatusItem(StatusCode.RANGES_OVERLAP, overlaps) if overlaps else None,
+        StatusItem(StatusCode.HEADER, None, ("DataSize",)) if outside else None,
+        StatusItem(StatusCode.CONTRADICTED, None, ("Stack",)) if 0 < unlisted < len(stacks) else None,
     )
 
 
@@ -114,7 +122,7 @@ def _unlisted(stacks: List[MemoryRange], listed: List[MemoryRange], known: List[
 
 def memory_info_list(dump: Minidump) -> Tuple[List[MemoryInfo], Status]:
     """Returns the regions of MemoryInfoListStream in its order, and the status of the stream."""
-    found, faults = headed(
+    found, faults = read_headed_list(
         dump, _MEMORY_INFO_LIST, MEMORY_INFO_HEADER, MEMORY_INFO, MAX_RANGES, "NumberOfEntries"
     )
     regions = [MemoryInfo(*row[:3], *row[4:8]) for row in found]
@@ -124,8 +132,8 @@ def memory_info_list(dump: Minidump) -> Tuple[List[MemoryInfo], Status]:
     apart = any(before[1] < after[0] for before, after in zip(ranges, ranges[1:]))
     return regions, status(
         faults,
-        Said(Word.RANGES_OVERLAP, overlaps) if overlaps else None,
-        Said(Word.CONTRADICTED, None, ("RegionSize",)) if apart else None,
+        StatusItem(StatusCode.RANGES_OVERLAP, overlaps) if overlaps else None,
+        StatusItem(StatusCode.CONTRADICTED, None, ("RegionSize",)) if apart else None,
     )
 
 
@@ -135,12 +143,12 @@ def has_memory_info(dump: Minidump) -> bool:
 
 
 def _memory_list(dump: Minidump) -> Tuple[List[MemoryRange], Status]:
-    found, faults = counted(dump, _MEMORY_LIST, _RANGE, MAX_RANGES, "NumberOfMemoryRanges")
+    found, faults = read_counted_list(dump, _MEMORY_LIST, _RANGE, MAX_RANGES, "NumberOfMemoryRanges")
     return [MemoryRange(start, rva, size) for start, size, rva in found], faults
 
 
 def _memory64_list(dump: Minidump) -> Tuple[List[MemoryRange], Status]:
-    members, rva, end, stream = head(dump, _MEMORY64_LIST, RANGE64_HEADER)
+    members, rva, end, stream = read_list_header(dump, _MEMORY64_LIST, RANGE64_HEADER)
     if not members:
         return [], stream
     count, offset = members
@@ -166,7 +174,7 @@ def _memory64_list(dump: Minidump) -> Tuple[List[MemoryRange], Status]:
     return ranges, status(
         stream,
         faults,
-        None if ends and apart else Said(Word.CONTRADICTED, None, ("BaseRva", "DataSize")),
+        None if ends and apart else StatusItem(StatusCode.CONTRADICTED, None, ("BaseRva", "DataSize")),
     )
 
 

@@ -10,20 +10,20 @@ from __future__ import annotations
 
 from typing import List, NamedTuple, Optional, Tuple
 
-from ...memory.decode.status import Said, Status, status
-from ...memory.decode.statuswords import Word
+from ...memory.decode.status import Status, StatusItem, status
+from ...memory.decode.statuscodes import StatusCode
 from ...names.decode.pe import MAX_PDB_PATH, CodeView, codeview_of
-from .dumpfile import Fixed, Location, Minidump, counted, headed, overlapping
+from .dumpfile import FixedStruct, Location, Minidump, overlapping, read_counted_list, read_headed_list
 
 _MODULE_LIST, _UNLOADED_MODULE_LIST = 4, 14
 
 MAX_MODULES = 0x4000
 """Greatest number of modules of a list that are read."""
 
-MODULE = Fixed("QIIIIIIHHHHHHHH28sIIIIQQ")
+MODULE = FixedStruct("QIIIIIIHHHHHHHH28sIIIIQQ")
 VERSION_SIGNATURE = 0xFEEF04BD
-UNLOADED_HEADER = Fixed("III")
-UNLOADED = Fixed("QIIII")
+UNLOADED_HEADER = FixedStruct("III")
+UNLOADED = FixedStruct("QIIII")
 
 
 class MinidumpModule(NamedTuple):
@@ -62,7 +62,7 @@ class MinidumpUnloadedModule(NamedTuple):
 
 def module_list(dump: Minidump) -> Tuple[List[MinidumpModule], Status]:
     """Returns the modules of ModuleListStream, and the status of the stream."""
-    found, faults = counted(dump, _MODULE_LIST, MODULE, MAX_MODULES, "NumberOfModules")
+    found, faults = read_counted_list(dump, _MODULE_LIST, MODULE, MAX_MODULES, "NumberOfModules")
     modules = [_module(dump, row) for row in found]
     unnamed = any(module.ModuleName is None for module in modules)
     shared = overlapping(
@@ -70,14 +70,14 @@ def module_list(dump: Minidump) -> Tuple[List[MinidumpModule], Status]:
     )
     return modules, status(
         faults,
-        Said(Word.HEADER, None, ("ModuleNameRva",)) if unnamed else None,
-        Said(Word.CONTRADICTED, None, ("BaseOfImage", "SizeOfImage")) if shared else None,
+        StatusItem(StatusCode.HEADER, None, ("ModuleNameRva",)) if unnamed else None,
+        StatusItem(StatusCode.CONTRADICTED, None, ("BaseOfImage", "SizeOfImage")) if shared else None,
     )
 
 
 def unloaded_module_list(dump: Minidump) -> Tuple[List[MinidumpUnloadedModule], Status]:
     """Returns the modules of UnloadedModuleListStream, and the status of the stream."""
-    found, faults = headed(
+    found, faults = read_headed_list(
         dump, _UNLOADED_MODULE_LIST, UNLOADED_HEADER, UNLOADED, MAX_MODULES, "NumberOfEntries"
     )
     return [MinidumpUnloadedModule._make((*row, dump.string(rva))) for *row, rva in found], faults
@@ -99,8 +99,10 @@ def _module(dump: Minidump, row: Tuple) -> MinidumpModule:
         record,
         codeview_of(data),
         status(
-            Word.FILE_NAME_UNREADABLE if name is None else None,
-            Word.PARTLY_UNREADABLE if dump.beyond(record.Rva, record.DataSize) and record.DataSize else None,
+            StatusCode.FILE_NAME_UNREADABLE if name is None else None,
+            StatusCode.PARTLY_UNREADABLE
+            if dump.beyond(record.Rva, record.DataSize) and record.DataSize
+            else None,
         ),
     )
 

@@ -10,17 +10,17 @@ from __future__ import annotations
 from typing import Any, NamedTuple, Optional, Tuple
 
 from ...memory.decode.machine import Machine, UnsupportedMachineError, machine_of
-from ...memory.decode.status import Said, Status, status
-from ...memory.decode.statuswords import Word
-from .dumpfile import Fixed, Minidump
+from ...memory.decode.status import Status, StatusItem, status
+from ...memory.decode.statuscodes import StatusCode
+from .dumpfile import FixedStruct, Minidump
 
 _COMMENT_A, _COMMENT_W, _SYSTEM_INFO, _MISC_INFO, _MEMORY_INFO, _VM_COUNTERS = 10, 11, 7, 15, 21, 22
 
 MAX_COMMENT = 0x10000
 """Greatest number of bytes of a comment that are read."""
 
-SYSTEM = Fixed("HHHBBIIIIIHH24s", 32)
-MISC = Fixed("IIIIIIIIIIIIIIIi64s16si64s16si520s80sIIQ512sI", 24)
+SYSTEM = FixedStruct("HHHBBIIIIIHH24s", 32)
+MISC = FixedStruct("IIIIIIIIIIIIIIIi64s16si64s16si520s80sIIQ512sI", 24)
 _MISC_SIZES = (24, 44, 232, 832, 1364)
 """Sizes in bytes of MINIDUMP_MISC_INFO and of its versions 2 to 5."""
 
@@ -150,12 +150,12 @@ class SystemMemoryInfo(NamedTuple):
     status: Status
 
 
-_COUNTERS_1 = Fixed("HHI9Q")
-_COUNTERS_2 = Fixed("HHI18Q")
+_COUNTERS_1 = FixedStruct("HHI9Q")
+_COUNTERS_2 = FixedStruct("HHI18Q")
 _VIRTUAL_SIZE, _EX, _EX2, _JOB = 2, 4, 8, 0x10
 """MINIDUMP_PROCESS_VM_COUNTERS_VIRTUALSIZE and the like."""
 
-_BASIC = Fixed("HH6I3QI60s4Q")
+_BASIC = FixedStruct("HH6I3QI60s4Q")
 _BASIC_PERFORMANCE = 2
 """MINIDUMP_SYSMEMINFO1_BASICPERF."""
 
@@ -179,7 +179,7 @@ def misc_info(dump: Minidump) -> Optional[MiscInfo]:
     stream = dump.stream(_MISC_INFO)
     size = min(members[0], stream.Location.DataSize if stream is not None else 0)
     if members[0] not in _MISC_SIZES:
-        faults = status(faults, Said(Word.HEADER, None, ("SizeOfInfo",)))
+        faults = status(faults, StatusItem(StatusCode.HEADER, None, ("SizeOfInfo",)))
     flags = members[1]
 
     def vouched(flag: int, end: int, *values: object) -> Tuple[object, ...]:
@@ -241,11 +241,13 @@ def comments(dump: Minidump) -> Tuple[Tuple[int, str, Status], ...]:
         if stream is not None:
             size, rva = stream.Location
             text = dump.available(rva, min(size, MAX_COMMENT)).decode(encoding, "replace").split("\0", 1)[0]
-            found.append((kind, text, status(stream.status, Word.LIMIT if size > MAX_COMMENT else None)))
+            found.append(
+                (kind, text, status(stream.status, StatusCode.LIMIT if size > MAX_COMMENT else None))
+            )
     return tuple(found)
 
 
-def _read(dump: Minidump, kind: int, form: Fixed) -> Optional[Tuple[Tuple[Any, ...], Status]]:
+def _read(dump: Minidump, kind: int, form: FixedStruct) -> Optional[Tuple[Tuple[Any, ...], Status]]:
     """Returns the members of a stream that is one structure, and its status.
 
     None: the stream does not exist, or is shorter than the oldest version of the structure.
@@ -254,7 +256,7 @@ def _read(dump: Minidump, kind: int, form: Fixed) -> Optional[Tuple[Tuple[Any, .
     if stream is None or stream.Location.DataSize < form.least:
         return None
     data = dump.available(stream.Location.Rva, min(stream.Location.DataSize, form.size))
-    return (form.of(data), stream.status) if len(data) >= form.least else None
+    return (form.decode(data), stream.status) if len(data) >= form.least else None
 
 
 def _wide(data: bytes) -> str:

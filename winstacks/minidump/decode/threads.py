@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from typing import Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from ...memory.decode.status import NOTHING, Said, Status, status
-from ...memory.decode.statuswords import Word
-from .dumpfile import Fixed, Location, Minidump, counted, headed, overlapping
+from ...memory.decode.status import NOTHING, Status, StatusItem, status
+from ...memory.decode.statuscodes import StatusCode
+from .dumpfile import FixedStruct, Location, Minidump, overlapping, read_counted_list, read_headed_list
 
 _THREAD_LIST, _EXCEPTION, _THREAD_INFO_LIST, _THREAD_NAMES = 3, 6, 17, 24
 
@@ -39,11 +39,11 @@ _MAY_BE_LEFT_OUT = _ERROR_THREAD | _WRITING_THREAD | EXITED_THREAD
 """Threads of ThreadInfoListStream that need not be in ThreadListStream: MINIDUMP_THREAD_INFO_ERROR_THREAD,
 _WRITING_THREAD and _EXITED_THREAD."""
 
-THREAD = Fixed("IIIIQQIIII")
-THREAD_INFO_HEADER = Fixed("III")
-THREAD_INFO = Fixed("IIIIQQQQQQ")
-THREAD_NAME = Fixed("IQ")
-_EXCEPTION_STREAM = Fixed("IIIIQQII15QII")
+THREAD = FixedStruct("IIIIQQIIII")
+THREAD_INFO_HEADER = FixedStruct("III")
+THREAD_INFO = FixedStruct("IIIIQQQQQQ")
+THREAD_NAME = FixedStruct("IQ")
+_EXCEPTION_STREAM = FixedStruct("IIIIQQII15QII")
 
 
 class MinidumpThread(NamedTuple):
@@ -108,7 +108,7 @@ class ExceptionStream(NamedTuple):
 
 def listed_threads(dump: Minidump) -> Tuple[List[MinidumpThread], Status]:
     """Returns the threads of ThreadListStream, and the faults that this stream alone shows."""
-    found, faults = counted(dump, _THREAD_LIST, THREAD, MAX_THREADS, "NumberOfThreads")
+    found, faults = read_counted_list(dump, _THREAD_LIST, THREAD, MAX_THREADS, "NumberOfThreads")
     return [
         MinidumpThread._make((*row[:6], Location(*row[6:8]), Location(*row[8:10]))) for row in found
     ], faults
@@ -118,7 +118,7 @@ def thread_list(dump: Minidump) -> Tuple[List[MinidumpThread], Status]:
     """Returns the threads of ThreadListStream, and its faults, also those that other streams show."""
     listed, faults = listed_threads(dump)
     wrong = tuple(_contradicted(dump, listed)) if dump.stream(_THREAD_LIST) is not None else ()
-    return listed, status(faults, Said(Word.CONTRADICTED, None, wrong) if wrong else None)
+    return listed, status(faults, StatusItem(StatusCode.CONTRADICTED, None, wrong) if wrong else None)
 
 
 def _contradicted(dump: Minidump, listed: Sequence[MinidumpThread]) -> Iterator[str]:
@@ -150,7 +150,7 @@ def _contradicted(dump: Minidump, listed: Sequence[MinidumpThread]) -> Iterator[
 
 def thread_info_list(dump: Minidump) -> Tuple[List[ThreadInfo], Status]:
     """Returns the entries of ThreadInfoListStream, and the status of the stream."""
-    found, faults = headed(
+    found, faults = read_headed_list(
         dump, _THREAD_INFO_LIST, THREAD_INFO_HEADER, THREAD_INFO, MAX_THREADS, "NumberOfEntries"
     )
     return [ThreadInfo(*row) for row in found], faults
@@ -158,7 +158,7 @@ def thread_info_list(dump: Minidump) -> Tuple[List[ThreadInfo], Status]:
 
 def thread_names(dump: Minidump) -> Tuple[List[ThreadName], Status]:
     """Returns the names of ThreadNamesStream, and the status of the stream."""
-    found, faults = counted(dump, _THREAD_NAMES, THREAD_NAME, MAX_THREADS, "NumberOfThreadNames")
+    found, faults = read_counted_list(dump, _THREAD_NAMES, THREAD_NAME, MAX_THREADS, "NumberOfThreadNames")
     return [ThreadName(thread_id, dump.string(rva)) for thread_id, rva in found], faults
 
 
@@ -170,9 +170,9 @@ def exception_stream(dump: Minidump) -> Optional[ExceptionStream]:
         data = dump.read(stream.Location.Rva, _EXCEPTION_STREAM.size)
     if stream is None or data is None:
         return None
-    thread_id, _, code, flags, record, address, count, _, *rest = _EXCEPTION_STREAM.of(data)
+    thread_id, _, code, flags, record, address, count, _, *rest = _EXCEPTION_STREAM.decode(data)
     *information, size, rva = rest
-    too_many = Said(Word.HEADER, None, ("NumberParameters",)) if count > MAX_PARAMETERS else None
+    too_many = StatusItem(StatusCode.HEADER, None, ("NumberParameters",)) if count > MAX_PARAMETERS else None
     return ExceptionStream(
         thread_id,
         code,
@@ -192,4 +192,4 @@ def context(dump: Minidump, location: Location) -> Tuple[bytes, Status]:
         return b"", NOTHING
     beyond = dump.beyond(*reversed(location))
     data = dump.available(location.Rva, min(location.DataSize, MAX_CONTEXT))
-    return data, status(Said(Word.BEYOND_THE_FILE, beyond) if beyond else None)
+    return data, status(StatusItem(StatusCode.BEYOND_THE_FILE, beyond) if beyond else None)

@@ -33,7 +33,16 @@ from __future__ import annotations
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ...memory.decode.status import NOTHING, Status
-from .dumpfile import MAPPED_FILES, THREAD_STATES, TRAP_FRAMES, Fixed, Location, Minidump, head, headed
+from .dumpfile import (
+    MAPPED_FILES,
+    THREAD_STATES,
+    TRAP_FRAMES,
+    FixedStruct,
+    Location,
+    Minidump,
+    read_headed_list,
+    read_list_header,
+)
 from .memory import MAX_RANGES
 from .threads import MAX_THREADS
 
@@ -54,11 +63,11 @@ KNOWN_START_ADDRESS = 1
 
 NO_VALUE = 0xFF
 
-THREADS_HEADER = Fixed("IIIIIIQQQ")
-THREAD_STATE = Fixed("IHBBQQII")
-FILES_HEADER = Fixed("IIII")
-MAPPED_FILE = Fixed("QII")
-TRAP_FRAME = Fixed("QIIII")
+THREADS_HEADER = FixedStruct("IIIIIIQQQ")
+THREAD_STATE = FixedStruct("IHBBQQII")
+FILES_HEADER = FixedStruct("IIII")
+MAPPED_FILE = FixedStruct("QII")
+TRAP_FRAME = FixedStruct("QIIII")
 
 
 class ThreadState(NamedTuple):
@@ -107,10 +116,12 @@ class ThreadStates(NamedTuple):
 
 def thread_states(dump: Minidump) -> Optional[ThreadStates]:
     """Returns WinstacksThreadListStream, None if the dump has none or it is unreadable."""
-    members = head(dump, THREAD_STATES, THREADS_HEADER).members
+    members = read_list_header(dump, THREAD_STATES, THREADS_HEADER).members
     if not members:
         return None
-    found, faults = headed(dump, THREAD_STATES, THREADS_HEADER, THREAD_STATE, MAX_THREADS, "NumberOfEntries")
+    found, faults = read_headed_list(
+        dump, THREAD_STATES, THREADS_HEADER, THREAD_STATE, MAX_THREADS, "NumberOfEntries"
+    )
     threads: Dict[Tuple[int, int], ThreadState] = {}
     for tid, machine, state, reason, unknown, unsure, text, known in found:
         threads.setdefault(
@@ -134,7 +145,9 @@ def mapped_files(dump: Minidump) -> Tuple[Dict[int, Optional[str]], Status]:
     """Returns the paths of WinstacksFileListStream by BaseOfMapping, and the status of the stream."""
     if dump.stream(MAPPED_FILES) is None:
         return {}, NOTHING
-    found, faults = headed(dump, MAPPED_FILES, FILES_HEADER, MAPPED_FILE, MAX_RANGES, "NumberOfEntries")
+    found, faults = read_headed_list(
+        dump, MAPPED_FILES, FILES_HEADER, MAPPED_FILE, MAX_RANGES, "NumberOfEntries"
+    )
     return {base: dump.string(rva) for base, rva, _ in reversed(found)}, faults
 
 
@@ -150,7 +163,9 @@ def trap_frames(dump: Minidump) -> Tuple[List[KeptTrapFrame], Status]:
     """Returns the entries of WinstacksTrapFrameListStream in its order, and the status of the stream."""
     if dump.stream(TRAP_FRAMES) is None:
         return [], NOTHING
-    found, faults = headed(dump, TRAP_FRAMES, FILES_HEADER, TRAP_FRAME, MAX_THREADS, "NumberOfEntries")
+    found, faults = read_headed_list(
+        dump, TRAP_FRAMES, FILES_HEADER, TRAP_FRAME, MAX_THREADS, "NumberOfEntries"
+    )
     return [KeptTrapFrame(address, tid, Location(*place)) for address, tid, _, *place in found], faults
 
 
@@ -163,7 +178,7 @@ def _named(bits: int) -> Tuple[str, ...]:
     return tuple(name for number, name in enumerate(REGISTER_BITS) if bits >> number & 1)
 
 
-def listed(dump: Minidump) -> Tuple[List[ThreadState], Status]:
+def list_addresses(dump: Minidump) -> Tuple[List[ThreadState], Status]:
     """Returns the entries of WinstacksThreadListStream, and the status of the stream."""
     found = thread_states(dump)
     return ([], NOTHING) if found is None else (list(found.threads.values()), found.status)

@@ -21,8 +21,8 @@ import struct
 from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 from ...memory.decode.machine import Machine
-from ...memory.decode.status import NOTHING, Said, Status, status
-from ...memory.decode.statuswords import Word
+from ...memory.decode.status import NOTHING, Status, StatusItem, status
+from ...memory.decode.statuscodes import StatusCode
 from .debuggerdata import MAX_SIZE, DebuggerData, read_debugger_data
 from .kernelheader import FILLER, TRIAGE, KernelDumpHeader, NotAKernelDumpError, Read, read_header
 from .memory import MAX_ADDRESS, MemoryRange, disjoint
@@ -163,15 +163,15 @@ class TriageDump:
         member = f"{name}Offset"
         offset, given = self._offset(member), self.member(member)
         if not offset:
-            wrong = Said(Word.HEADER, None, (member,)) if given else None
+            wrong = StatusItem(StatusCode.HEADER, None, (member,)) if given else None
             return Part(name, 0, 0, b"", status(wrong))
         if size is None:
             size = next((start for start in self._starts if start > offset), self.size) - offset
         data = self.available(offset, size)
         missing = min(size, MAX_PART) - len(data)
         faults = status(
-            Said(Word.BEYOND_THE_FILE, missing) if missing else None,
-            Word.LIMIT if size > MAX_PART else None,
+            StatusItem(StatusCode.BEYOND_THE_FILE, missing) if missing else None,
+            StatusCode.LIMIT if size > MAX_PART else None,
         )
         return Part(name, offset, size, data, faults)
 
@@ -211,7 +211,7 @@ class TriageDump:
             MemoryRange(self.canonical(address), offset, size)
             for address, offset, size in _BLOCK.iter_unpack(part.data[:whole])
         ]
-        return found, status(part.status, Word.LIMIT if count > MAX_BLOCKS else None)
+        return found, status(part.status, StatusCode.LIMIT if count > MAX_BLOCKS else None)
 
     def listed_memory(self) -> Tuple[List[MemoryRange], Status]:
         """Returns the memory that the dump claims to have, the ranges with precedence first."""
@@ -245,8 +245,8 @@ class TriageDump:
         wrong = tuple(name for name in _STARTS if self.member(name) and not self._offset(name))
         cut = max(size - self.size, 0)
         return status(
-            Said(Word.BEYOND_THE_FILE, cut) if cut else None,
-            Said(Word.HEADER, None, wrong) if wrong else None,
+            StatusItem(StatusCode.BEYOND_THE_FILE, cut) if cut else None,
+            StatusItem(StatusCode.HEADER, None, wrong) if wrong else None,
         )
 
 
@@ -280,8 +280,8 @@ def memory_ranges(dump: TriageDump, more: Iterable[MemoryRange] = ()) -> Tuple[L
     lost = sum(not _covered(found, candidate) for candidate in kept) if shared else 0
     return found, status(
         faults,
-        Said(Word.BEYOND_THE_FILE, beyond) if beyond else None,
-        Said(Word.RANGES_OVERLAP, lost) if lost else None,
+        StatusItem(StatusCode.BEYOND_THE_FILE, beyond) if beyond else None,
+        StatusItem(StatusCode.RANGES_OVERLAP, lost) if lost else None,
     )
 
 

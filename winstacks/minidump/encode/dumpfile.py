@@ -116,7 +116,7 @@ class Draft:
         return self._data
 
 
-def counted(rows: Iterable[bytes]) -> bytes:
+def encode_counted_list(rows: Iterable[bytes]) -> bytes:
     """Returns a stream that is a 32-bit count and an array, such as ThreadListStream."""
     found = list(rows)
     return COUNT.struct.pack(len(found)) + b"".join(found)

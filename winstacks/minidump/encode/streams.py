@@ -25,7 +25,7 @@ from ..decode.threadstates import (
     ThreadStates,
     bits_of,
 )
-from .dumpfile import Draft, MemoryPart, counted
+from .dumpfile import Draft, MemoryPart, encode_counted_list
 
 _THREAD_STACK_RVA = 36
 """Offset of Stack.Memory.Rva in a MINIDUMP_THREAD."""
@@ -142,7 +142,7 @@ def thread_list(draft: Draft, threads: Sequence[WrittenThread]) -> None:
         if size:
             parts.append(MemoryPart(4 + THREAD.size * len(rows) + _THREAD_STACK_RVA, place, size))
         rows.append(THREAD.struct.pack(*thread[:5], start, size, 0, len(thread.context), context))
-    draft.stream("ThreadListStream", counted(rows), parts)
+    draft.stream("ThreadListStream", encode_counted_list(rows), parts)
 
 
 def thread_info_list(draft: Draft, infos: Sequence[ThreadInfo]) -> None:
@@ -154,7 +154,7 @@ def thread_info_list(draft: Draft, infos: Sequence[ThreadInfo]) -> None:
 def thread_names(draft: Draft, names: Sequence[ThreadName]) -> None:
     """Adds ThreadNamesStream."""
     rows = (THREAD_NAME.struct.pack(tid, draft.string(name)) for tid, name in names)
-    draft.stream("ThreadNamesStream", counted(rows))
+    draft.stream("ThreadNamesStream", encode_counted_list(rows))
 
 
 def module_list(draft: Draft, modules: Sequence[WrittenModule]) -> None:
@@ -167,7 +167,7 @@ def module_list(draft: Draft, modules: Sequence[WrittenModule]) -> None:
         )
         version = module.VersionInfo
         rows.append(head[:24] + version + head[24 + len(version) :])
-    draft.stream("ModuleListStream", counted(rows))
+    draft.stream("ModuleListStream", encode_counted_list(rows))
 
 
 def unloaded_module_list(draft: Draft, modules: Sequence[MinidumpUnloadedModule]) -> None:

@@ -18,7 +18,7 @@ from ...memory.decode import text
 from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.decode.ranges import Extents
 from ...memory.decode.status import NOTHING, Status, status
-from ...memory.decode.statuswords import Word
+from ...memory.decode.statuscodes import StatusCode
 from .pe import DIRECTORY_EXPORT, Headers
 
 LoadRva = Callable[[int, int], Extents]
@@ -68,7 +68,7 @@ def read_exports(load: LoadRva, headers: Headers, limit: int = MAX_EXPORTS) -> E
     directory = load(rva, min(max(size, _DIRECTORY.size), MAX_DIRECTORY))
     head = directory.read(rva, _DIRECTORY.size)
     if head is None:
-        return Exports((), (), status(Word.EXPORTS_UNREADABLE))
+        return Exports((), (), status(StatusCode.EXPORTS_UNREADABLE))
     base, function_count, name_count, functions_rva, names_rva, ordinals_rva = _DIRECTORY.unpack(head)
     limit = min(limit, MAX_EXPORTS)
     image = _Image(load, headers.size, directory, rva)
@@ -88,7 +88,7 @@ def read_exports(load: LoadRva, headers: Headers, limit: int = MAX_EXPORTS) -> E
     for ordinal, function in enumerate(functions):
         if function and ordinal not in named:
             _sort_out(function, f"Ordinal{base + ordinal}", rva, size, image, entries, forwarders)
-    missing = status(Word.EXPORTS_INCOMPLETE) if image.missing else NOTHING
+    missing = status(StatusCode.EXPORTS_INCOMPLETE) if image.missing else NOTHING
     return Exports(tuple(sorted(entries)), tuple(forwarders), missing)
 
 

@@ -23,7 +23,7 @@ import sys
 from array import array
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
-from ...memory.decode.statuswords import Word
+from ...memory.decode.statuscodes import StatusCode
 from .unwindinfo import (
     CHAININFO,
     RUNTIME_FUNCTION_SIZE,
@@ -136,7 +136,7 @@ class FunctionTable:
         head = None if unwind & INDIRECT else self.read_rva(unwind, 1)
         return head is None or bool(head[0] >> 3 & CHAININFO)
 
-    def find(self, rva: int) -> Optional[RuntimeFunction]:
+    def find_entry(self, rva: int) -> Optional[RuntimeFunction]:
         """Returns the entry whose range holds an RVA, or None. The entry may be indirect."""
         position = bisect.bisect_right(self._begins, rva) - 1
         if position < 0 or rva >= self._ends[position]:
@@ -161,7 +161,7 @@ class FunctionTable:
             if not entry.unwind & INDIRECT:
                 return entry
             entry = read_runtime_function(self.read_rva, entry.unwind - INDIRECT)
-        raise UnwindDataError(Word.UNWIND_DATA_INVALID)
+        raise UnwindDataError(StatusCode.UNWIND_DATA_INVALID)
 
     def chain(self, entry: RuntimeFunction) -> List[UnwindInfo]:
         """Returns the unwind data of a piece, followed by the unwind data of the pieces to which it is
@@ -178,7 +178,7 @@ class FunctionTable:
             infos.append(info)
             codes += len(info.codes)
             if len(infos) > MAX_CHAIN or codes > MAX_CODES:
-                raise UnwindDataError(Word.UNWIND_DATA_INVALID)
+                raise UnwindDataError(StatusCode.UNWIND_DATA_INVALID)
             link = info.chained
         return infos
 

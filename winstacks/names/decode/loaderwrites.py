@@ -59,7 +59,7 @@ _FIRST_SYMBOL = 0x100
 """Larger symbols are addresses that the kernel moves: their entries have the form of base relocations."""
 
 
-class Written(NamedTuple):
+class LoaderWrites(NamedTuple):
     """The ranges of an image that Windows writes.
 
     Attributes:
@@ -75,7 +75,7 @@ class _TooManyError(Exception):
     """A table is longer than the limit, or breaks off."""
 
 
-def find(read: ReadRva, headers: Headers, image_base: int) -> Written:
+def find_writes(read: ReadRva, headers: Headers, image_base: int) -> LoaderWrites:
     """Returns the ranges of an image that Windows writes.
 
     Args:
@@ -98,7 +98,7 @@ def find(read: ReadRva, headers: Headers, image_base: int) -> Written:
             written.extend(part)
         except _TooManyError:
             whole = False
-    return Written(tuple(sorted(written)), whole)
+    return LoaderWrites(tuple(sorted(written)), whole)
 
 
 def _imports(read: ReadRva, headers: Headers, pointer: int) -> Iterator[Tuple[int, int]]:

@@ -14,7 +14,7 @@ import struct
 import uuid
 from typing import NamedTuple, Optional, Tuple
 
-from ...memory.decode.statuswords import Word
+from ...memory.decode.statuscodes import StatusCode
 from .unwindinfo import Bytes, ReadRva
 
 MACHINE_I386 = 0x14C
@@ -47,9 +47,9 @@ _OPTIONAL_HEADER = {0x10B: (0x5C, 0x60), 0x20B: (0x6C, 0x70)}
 class HeaderError(Exception):
     """The headers cannot be used; `word` says whether they are unreadable or invalid."""
 
-    def __init__(self, word: Word) -> None:
-        super().__init__(word.value)
-        self.word = word
+    def __init__(self, code: StatusCode) -> None:
+        super().__init__(code.value)
+        self.word = code
 
 
 class Section(NamedTuple):
@@ -96,16 +96,16 @@ def read_headers(read: ReadRva) -> Headers:
     dos = _need(read, 0, 0x40)
     (start,) = struct.unpack_from("<I", dos, 0x3C)
     if bytes(dos[:2]) != b"MZ" or not 0x40 <= start < MAX_IMAGE:
-        raise HeaderError(Word.HEADERS_INVALID)
+        raise HeaderError(StatusCode.HEADERS_INVALID)
     fields = _FILE_HEADER.unpack(_need(read, start, _FILE_HEADER.size))
     signature, machine, section_count, timestamp, _, _, optional_size, _ = fields
     if signature != b"PE\0\0" or section_count > MAX_SECTIONS:
-        raise HeaderError(Word.HEADERS_INVALID)
+        raise HeaderError(StatusCode.HEADERS_INVALID)
     optional = _need(read, start + _FILE_HEADER.size, optional_size)
     magic = struct.unpack_from("<H", optional)[0] if len(optional) >= 2 else 0
     count_offset, directory_offset = _OPTIONAL_HEADER.get(magic, (0, 0))
     if not count_offset or len(optional) < directory_offset:
-        raise HeaderError(Word.HEADERS_INVALID)
+        raise HeaderError(StatusCode.HEADERS_INVALID)
     size = struct.unpack_from("<I", optional, 0x38)[0]
     count = min(
         struct.unpack_from("<I", optional, count_offset)[0], (len(optional) - directory_offset) // 8, 16
@@ -113,7 +113,7 @@ def read_headers(read: ReadRva) -> Headers:
     words = struct.unpack_from(f"<{2 * count}I", optional, directory_offset)
     table = _need(read, start + _FILE_HEADER.size + optional_size, section_count * _SECTION.size)
     if not 0 < size <= MAX_IMAGE:
-        raise HeaderError(Word.HEADERS_INVALID)
+        raise HeaderError(StatusCode.HEADERS_INVALID)
     sections = (_section(fields, size) for fields in _SECTION.iter_unpack(table))
     return Headers(
         machine,
@@ -167,7 +167,7 @@ def codeview_of(record: Optional[Bytes]) -> Optional[CodeView]:
 def _need(read: ReadRva, rva: int, length: int) -> memoryview:
     data = read(rva, length)
     if data is None:
-        raise HeaderError(Word.HEADERS_UNREADABLE)
+        raise HeaderError(StatusCode.HEADERS_UNREADABLE)
     return memoryview(data)
 
 

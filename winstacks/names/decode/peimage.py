@@ -107,7 +107,7 @@ class PeImage:
         self._parts = self._find_parts()
         self.code_view: Optional[CodeView] = read_codeview(self.read_rva, self.headers)
         self._blocks = self._relocations()
-        written = loaderwrites.find(self.read_rva, self.headers, self.image_base)
+        written = loaderwrites.find_writes(self.read_rva, self.headers, self.image_base)
         self._all_written = written.whole
         self._written: Dict[int, List[Tuple[int, int]]] = {}
         for low, high in written.ranges:

@@ -106,7 +106,7 @@ class NameTable:
             self._begins, self._ends = functions.ranges
         self._pieces: List[Optional[Label]] = [_UNKNOWN] * len(self._begins)
 
-    def find(self, rva: int) -> Optional[Label]:
+    def find_label(self, rva: int) -> Optional[Label]:
         """Returns the label that names an RVA, or None if none does."""
         raise NotImplementedError
 
@@ -174,7 +174,7 @@ class PdbNames(NameTable):
 
     __slots__ = ()
 
-    def find(self, rva: int) -> Optional[Label]:
+    def find_label(self, rva: int) -> Optional[Label]:
         piece = bisect_right(self._begins, rva) - 1
         if piece < 0 or rva >= self._ends[piece]:
             return self._nearest(rva, piece)
@@ -205,7 +205,7 @@ class ExportNames(NameTable):
         labels = {rva: (rva, name, EXPORT) for rva, name in zip(rvas, names)}
         self._pieces = [labels.get(begin, _UNKNOWN) for begin in self._begins]
 
-    def find(self, rva: int) -> Optional[Label]:
+    def find_label(self, rva: int) -> Optional[Label]:
         piece = bisect_right(self._begins, rva) - 1
         if piece < 0 or rva >= self._ends[piece]:
             return self._nearest(rva, piece)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import struct
 from typing import Callable, Iterator, NamedTuple, Optional, Tuple, Union
 
-from ...memory.decode.statuswords import Word
+from ...memory.decode.statuscodes import StatusCode
 
 Bytes = Union[bytes, memoryview]
 ReadRva = Callable[[int, int], Optional[Bytes]]
@@ -55,9 +55,9 @@ OPERATIONS = {
 class UnwindDataError(Exception):
     """Unwind data cannot be used; `word` says whether it is unreadable or invalid."""
 
-    def __init__(self, word: Word) -> None:
-        super().__init__(word.value)
-        self.word = word
+    def __init__(self, code: StatusCode) -> None:
+        super().__init__(code.value)
+        self.word = code
 
 
 class RuntimeFunction(NamedTuple):
@@ -101,7 +101,7 @@ def read_runtime_function(read_rva: ReadRva, rva: int) -> RuntimeFunction:
     """Reads a RUNTIME_FUNCTION at an RVA; raises UnwindDataError if it is not readable."""
     data = read_rva(rva, RUNTIME_FUNCTION_SIZE)
     if data is None:
-        raise UnwindDataError(Word.UNWIND_DATA_UNREADABLE)
+        raise UnwindDataError(StatusCode.UNWIND_DATA_UNREADABLE)
     return RuntimeFunction(*struct.unpack("<III", data))
 
 
@@ -114,13 +114,13 @@ def read_unwind_info(read_rva: ReadRva, rva: int) -> UnwindInfo:
     """
     head = read_rva(rva, 4)
     if head is None:
-        raise UnwindDataError(Word.UNWIND_DATA_UNREADABLE)
+        raise UnwindDataError(StatusCode.UNWIND_DATA_UNREADABLE)
     version, flags = head[0] & 7, head[0] >> 3
     if version not in (1, 2):
-        raise UnwindDataError(Word.UNWIND_DATA_INVALID)
+        raise UnwindDataError(StatusCode.UNWIND_DATA_INVALID)
     slots = read_rva(rva + 4, 2 * head[2])
     if slots is None:
-        raise UnwindDataError(Word.UNWIND_DATA_UNREADABLE)
+        raise UnwindDataError(StatusCode.UNWIND_DATA_UNREADABLE)
     codes = tuple(_codes(bytes(slots), version))
     chained = None
     if flags & CHAININFO:
@@ -157,7 +157,7 @@ def _codes(slots: bytes, version: int) -> Iterator[Code]:
         extra = _extra_slots(operation, info, version)
         operand = slots[position + 2 : position + 2 + 2 * extra]
         if len(operand) != 2 * extra:
-            raise UnwindDataError(Word.UNWIND_DATA_INVALID)
+            raise UnwindDataError(StatusCode.UNWIND_DATA_INVALID)
         yield Code(offset, operation, info, _value(operation, info, int.from_bytes(operand, "little")))
         position += 2 + 2 * extra
 
@@ -165,7 +165,7 @@ def _codes(slots: bytes, version: int) -> Iterator[Code]:
 def _extra_slots(operation: int, info: int, version: int) -> int:
     """Returns how many operand slots follow a code."""
     if (operation == ALLOC_LARGE and info > 1) or operation not in OPERATIONS:
-        raise UnwindDataError(Word.UNWIND_DATA_INVALID)
+        raise UnwindDataError(StatusCode.UNWIND_DATA_INVALID)
     if operation == EPILOG:
         return 0 if version == 2 else 1
     if operation in (SAVE_NONVOL, SAVE_XMM128):

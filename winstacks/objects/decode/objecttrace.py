@@ -70,7 +70,7 @@ class RefDecoder:
         self._info = info.reader("ObjectHeader", "NextRef", "NextPos", "MaxStacks")
         self._name = info.field("ImageFileName")
         self._event = event.reader("Sequence", "Index", "NumTraces")
-        self._tag = event.find("Tag")
+        self._tag = event.first_member("Tag")
 
     def info(self, data: Buffer) -> RefInfo:
         """Decodes a traced object.
@@ -102,7 +102,7 @@ class RefDecoder:
         """Decodes the complete events in data."""
         for base in range(0, len(data) - self.event_size + 1, self.event_size):
             sequence, index, number = self._event(data, base)
-            tag = self._tag.of(data, base) if self._tag else None
+            tag = self._tag.value_in(data, base) if self._tag else None
             yield RefEvent(sequence, bool(index & REFERENCE), index & ~REFERENCE, number, tag)
 
 
@@ -143,7 +143,7 @@ class StackTableDecoder:
         Returns:
             The number of traces, and the addresses of the blocks that hold 1024 each.
         """
-        return self._count.of(data), self._blocks.unpack_from(data, self._blocks_offset)
+        return self._count.value_in(data), self._blocks.unpack_from(data, self._blocks_offset)
 
     def locate(self, count: int, blocks: Tuple[int, ...], number: int) -> Optional[int]:
         """Returns the address of a trace, None if the table has no such trace.

@@ -59,12 +59,12 @@ class EntryDecoder:
 
     def __init__(self, types: Structures, pointer_size: int, creators: bool) -> None:
         entry = types["_HANDLE_TABLE_ENTRY"]
-        packed = entry.find("ObjectPointerBits")
+        packed = entry.first_member("ObjectPointerBits")
         self._packed = packed is not None
         self._object = packed or entry.field("Object")
-        self._creator = entry.find("CreatorBackTraceIndex") if creators else None
+        self._creator = entry.first_member("CreatorBackTraceIndex") if creators else None
         # With creators, the lower half of the member is an index.
-        self._access = None if creators else entry.find("GrantedAccessBits", "GrantedAccess")
+        self._access = None if creators else entry.first_member("GrantedAccessBits", "GrantedAccess")
         self.pointer_size = pointer_size
         self.size = entry.size
         self.has_creators = self._creator is not None
@@ -85,11 +85,11 @@ class EntryDecoder:
         Raises:
             ValueError: data is too short
         """
-        header = self._object_header(self._object.of(data))
+        header = self._object_header(self._object.value_in(data))
         if not header:
             return None
-        creator = self._creator.of(data) if self._creator else 0
-        return Entry(handle, header, creator, None if self._access is None else self._access.of(data))
+        creator = self._creator.value_in(data) if self._creator else 0
+        return Entry(handle, header, creator, None if self._access is None else self._access.value_in(data))
 
     def page(self, memory: Extents, address: int, base: int) -> Iterator[Entry]:
         """Yields the used entries of a page of entries.

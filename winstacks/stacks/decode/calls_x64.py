@@ -96,7 +96,7 @@ class CodePlace(NamedTuple):
     offset: int
 
     @classmethod
-    def of(cls, table: FunctionTable, piece: RuntimeFunction, rva: int) -> CodePlace:
+    def at_rva(cls, table: FunctionTable, piece: RuntimeFunction, rva: int) -> CodePlace:
         """Returns the place of an RVA, which is in a piece or just behind it; raises UnwindDataError."""
         entry = table.direct(piece)
         chain = table.chain(entry)
@@ -126,11 +126,11 @@ def _derived(place: CodePlace) -> Tuple[Rule, Optional[Effect]]:
 
 def effect_at(table: FunctionTable, rva: int) -> Optional[Effect]:
     """Returns the effect of unwinding from the return address at an RVA; None if one read is too little."""
-    piece = table.find(rva - 1)
+    piece = table.find_entry(rva - 1)
     if piece is None:
         return None
     try:
-        return rule_at(table, CodePlace.of(table, piece, rva))[1]
+        return rule_at(table, CodePlace.at_rva(table, piece, rva))[1]
     except UnwindDataError:
         return None
 

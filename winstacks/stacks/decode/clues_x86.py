@@ -58,7 +58,7 @@ TABLE_JUMP = 7
 _JUMPS = (b"\xe9", b"\xeb", b"\xff\x25")
 
 
-class Exit(NamedTuple):
+class FunctionExit(NamedTuple):
     """The rest of an exit: the stack pointer becomes Ebp (`from_ebp`) or stays, plus `adjust`; then `pops`
     are popped, the return address is next, and the return releases `arguments` bytes."""
 
@@ -197,7 +197,7 @@ def jump_by_table(before: bytes, jump: bytes) -> Optional[Tuple[int, int, Option
     )
 
 
-def exit_at(code: bytes) -> Optional[Exit]:
+def exit_at(code: bytes) -> Optional[FunctionExit]:
     """Decodes the rest of an exit; None if the code is no exit, or too short to decide."""
     from_ebp, adjust, position, pops = _release(code)
     while position < len(code) and code[position] & 0xF8 == 0x58 and code[position] & 7 != ESP:
@@ -207,12 +207,12 @@ def exit_at(code: bytes) -> Optional[Exit]:
     if end[:1] in (b"\xf2", b"\xf3"):
         end = end[1:]
     if end[:1] == b"\xc3":
-        return Exit(from_ebp, adjust, pops, 0)
+        return FunctionExit(from_ebp, adjust, pops, 0)
     if end[:1] == b"\xc2" and len(end) >= 3:
-        return Exit(from_ebp, adjust, pops, int.from_bytes(end[1:3], "little"))
+        return FunctionExit(from_ebp, adjust, pops, int.from_bytes(end[1:3], "little"))
     # A jump ends a function only if the caller's frame is restored.
     if EBP in pops and end.startswith(_JUMPS):
-        return Exit(from_ebp, adjust, pops, 0)
+        return FunctionExit(from_ebp, adjust, pops, 0)
     return None
 
 

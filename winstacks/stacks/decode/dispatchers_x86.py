@@ -68,7 +68,7 @@ class Contexts:
         self._parameters_at = record.size - MAX_PARAMETERS * _POINTER
         self._record = record.reader("NumberParameters")
 
-    def find(self, name: str, entry: int, together: Together) -> Optional[Registers32]:
+    def find_interrupted(self, name: str, entry: int, together: Together) -> Optional[Registers32]:
         """Returns the interrupted registers if the structures on the stack prove themselves, else None.
 
         Args:

@@ -54,7 +54,7 @@ _FRAME = 4
 """Depth that a frame pointer usually points at."""
 
 
-def both(first: StackPlace, second: StackPlace) -> StackPlace:
+def merge_places(first: StackPlace, second: StackPlace) -> StackPlace:
     """Returns the facts that two states share: those that hold on both ways."""
     same = (first.ebp, first.frame) == (second.ebp, second.frame)
     return StackPlace(

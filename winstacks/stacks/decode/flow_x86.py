@@ -17,7 +17,19 @@ from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optiona
 
 from . import clues_x86
 from .code_x86 import CodePages
-from .effects_x86 import BASED, CALLERS, COPY, ENTRY, KEPT, OURS, SET_UP, StackPlace, both, changed, operand
+from .effects_x86 import (
+    BASED,
+    CALLERS,
+    COPY,
+    ENTRY,
+    KEPT,
+    OURS,
+    SET_UP,
+    StackPlace,
+    changed,
+    merge_places,
+    operand,
+)
 from .instructions_x86 import Instruction, instruction
 
 MAX_INSTRUCTIONS = 6000
@@ -51,7 +63,7 @@ _JUMP_BY_TABLE = 0x24
 """ModRM of `jmp [table + 4 * register]`: the first of its two bytes."""
 
 
-class Way(NamedTuple):
+class Branch(NamedTuple):
     """A place where execution may continue, the stack state there, and whether only a returning call leads to
     it."""
 
@@ -122,12 +134,12 @@ class Flow:
         self.places.clear()
         self.returns.clear()
         self.tails.clear()
-        pending = [Way(self._start, ENTRY)]
+        pending = [Branch(self._start, ENTRY)]
         while pending:
             address, place, falls = pending.pop()
             earlier = self.places.get(address)
             if earlier is not None:
-                place = both(earlier, place)
+                place = merge_places(earlier, place)
                 if place == earlier:
                     continue
             if address in borders or self._is_border(address, place, falls):
@@ -152,7 +164,7 @@ class Flow:
             return clues_x86.at_border(code, offset)
         return place.saved is not None and clues_x86.at_entry(code[offset : offset + clues_x86.LONGEST_START])
 
-    def _next(self, address: int, place: StackPlace, falls: bool = False) -> Iterator[Way]:
+    def _next(self, address: int, place: StackPlace, falls: bool = False) -> Iterator[Branch]:
         """Yields the places where execution may go from an instruction, with the stack state there."""
         self._code, offset = self._memory.window(address)
         decoded = instruction(self._code, offset)
@@ -162,18 +174,18 @@ class Flow:
         if opcode in (0xC3, 0xC2):
             self.returns[address] = operand(self._code, decoded) if opcode == 0xC2 else 0
         elif opcode == 0xFF and self._code[decoded.modrm] == _JUMP_BY_TABLE:
-            yield from (Way(target, place) for target in self._cases(offset))
+            yield from (Branch(target, place) for target in self._cases(offset))
         elif self._stops(decoded):
             pass
         elif opcode in (0xE9, 0xEB):
             yield from self._jumped(address, behind + operand(self._code, decoded) & 0xFFFFFFFF, place)
         elif 0x70 <= opcode <= 0x7F or 0xE0 <= opcode <= 0xE3 or 0x0F80 <= opcode <= 0x0F8F:
-            yield Way(behind + operand(self._code, decoded) & 0xFFFFFFFF, place)
-            yield Way(behind, place)
+            yield Branch(behind + operand(self._code, decoded) & 0xFFFFFFFF, place)
+            yield Branch(behind, place)
         elif opcode == 0xE8 or (opcode == 0xFF and self._code[decoded.modrm] & 0x38 == 0x10):
-            yield Way(behind, self._called(decoded, behind, place), True)
+            yield Branch(behind, self._called(decoded, behind, place), True)
         else:
-            yield Way(behind, changed(self._code, decoded, place), falls and opcode == 0x90)
+            yield Branch(behind, changed(self._code, decoded, place), falls and opcode == 0x90)
 
     def _cases(self, offset: int) -> List[int]:
         """Returns the targets of a jump through a table, if the comparison right before it bounds its
@@ -201,13 +213,13 @@ class Flow:
             decoded.opcode == 0xCD and operand(self._code, decoded) == _FAST_FAIL
         )
 
-    def _jumped(self, address: int, target: int, place: StackPlace) -> Iterator[Way]:
+    def _jumped(self, address: int, target: int, place: StackPlace) -> Iterator[Branch]:
         """Yields the target of a jump that is always taken.
 
         If the caller's frame is restored, the target is the start of another function, unless it is near.
         """
         if (place.depth, place.ebp) != ENTRY[:2] or 0 <= target - self._start < NEAR:
-            yield Way(target, place)
+            yield Branch(target, place)
         else:
             self.tails[address] = target
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Callable, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
-from ...memory.decode.statuswords import Word
+from ...memory.decode.statuscodes import StatusCode
 from ...names.decode.functiontable import FunctionTable
 from ...names.decode.unwindinfo import Bytes, ReadRva
 from .registers import MASK, Registers
@@ -91,12 +91,12 @@ def shared(_address: int) -> bool:
     return False
 
 
-def anywhere(_address: int) -> bool:
+def may_execute_anywhere(_address: int) -> bool:
     """Returns True: for address spaces in which executable memory cannot be recognised; a `MayExecute`."""
     return True
 
 
-def nowhere(_address: int) -> Optional[Tuple[int, str]]:
+def find_no_dispatcher(_address: int) -> Optional[Tuple[int, str]]:
     """Returns None: for address spaces without dispatchers, such as the kernel's; a `FindDispatcher`."""
     return None
 
@@ -104,9 +104,9 @@ def nowhere(_address: int) -> Optional[Tuple[int, str]]:
 class UnwindError(Exception):
     """A frame that cannot be unwound; `word` is the reason."""
 
-    def __init__(self, word: Word) -> None:
-        super().__init__(word.value)
-        self.word = word
+    def __init__(self, code: StatusCode) -> None:
+        super().__init__(code.value)
+        self.word = code
 
 
 class CodeImage(NamedTuple):
@@ -161,7 +161,7 @@ class Frame(NamedTuple):
     trap: int = 0
 
 
-class Border(NamedTuple):
+class UserTransition(NamedTuple):
     """The point where a walk left the kernel: the user-mode state, and the machine frame (x86: trap frame)
     with it.
 
@@ -187,12 +187,12 @@ class StackWalk(NamedTuple):
     """
 
     frames: Tuple[Frame, ...]
-    end: Optional[Word] = None
-    gaps: Tuple[Word, ...] = ()
-    border: Optional[Border] = None
+    end: Optional[StatusCode] = None
+    gaps: Tuple[StatusCode, ...] = ()
+    border: Optional[UserTransition] = None
 
 
-class Stacks:
+class StackRanges:
     """The stacks that a walk may run on; the walk goes up each stack once.
 
     Args:
@@ -228,16 +228,16 @@ class Stacks:
         stack = self._stack(first)
         return stack is not None and stack == self._stack(second)
 
-    def objection(self, sp: int, to: int) -> Optional[Word]:
+    def objection(self, sp: int, to: int) -> Optional[StatusCode]:
         """Returns the reason why a stack pointer cannot have moved from one value to another, None if it
         can."""
         stack, target_stack = self._stack(sp), self._stack(to)
         if self._ranges and target_stack is None:
-            return Word.OUTSIDE_THE_STACK
+            return StatusCode.OUTSIDE_THE_STACK
         if stack == target_stack:
-            return None if to > sp else Word.CYCLE
+            return None if to > sp else StatusCode.CYCLE
         if target_stack in self._left:
-            return Word.CYCLE
+            return StatusCode.CYCLE
         self._left.append(stack)
         return None
 

@@ -60,7 +60,7 @@ class _Candidate(NamedTuple):
     bare: bool
 
 
-class Own(NamedTuple):
+class OwnFunction(NamedTuple):
     """The function that holds an instruction, found by the code before it, and the stack state there."""
 
     start: int
@@ -79,7 +79,7 @@ class Functions:
         self._flows: Dict[int, Flow] = {}
         self._places = 0
         self._popped: Dict[int, Optional[int]] = {}
-        self._own: Dict[int, Optional[Own]] = {}
+        self._own: Dict[int, Optional[OwnFunction]] = {}
         self._set_up: Dict[int, Optional[int]] = {}
         self._taken_down: Dict[int, bool] = {}
         self._left = MAX_FOLLOWED
@@ -124,7 +124,7 @@ class Functions:
         code = self.code(inside, max(ip - inside, 0))
         return clues_x86.has_border(code) or clues_x86.calls_into(code, inside, ip)
 
-    def own(self, ip: int) -> Optional[Own]:
+    def containing(self, ip: int) -> Optional[OwnFunction]:
         """Returns the function of an instruction if code shows where it starts.
 
         The start is found in the code before the instruction or, for a part that was moved away, in the code
@@ -135,7 +135,7 @@ class Functions:
     def changes_ebp(self, ip: int) -> bool:
         """Returns whether a function has changed Ebp to anything but 0: code in which a thread begins sets it
         to 0."""
-        own = self.own(ip)
+        own = self.containing(ip)
         if own is None or own.place.ebp != OTHER:
             return False
         return clues_x86.CLEAR_EBP.search(self.code(own.start, max(ip - own.start, 0))) is None
@@ -174,7 +174,7 @@ class Functions:
         """Returns `length` bytes of code; the bytes up to the page border if not all can be read, or none."""
         return self._code.ahead(address, length)
 
-    def _find_own(self, ip: int) -> Optional[Own]:
+    def _find_own(self, ip: int) -> Optional[OwnFunction]:
         returned_to = bool(self.calls(ip))
         for start, surely, bare in self._candidates(ip):
             place = self.place(start, ip)
@@ -183,12 +183,12 @@ class Functions:
                 continue
             even = self.flow(start).proves(ip, bare)
             if even or (even is None and surely and not self.has_border(start, ip)):
-                return Own(start, place)
+                return OwnFunction(start, place)
         for back in self._jumps(ip):
             for start, _, bare in self._candidates(back):
                 place = self.place(start, ip)
                 if place is not None and self.flow(start).proves(ip, bare):
-                    return Own(start, place)
+                    return OwnFunction(start, place)
         return None
 
     def _candidates(self, ip: int) -> List[_Candidate]:

@@ -42,7 +42,7 @@ class Registers(NamedTuple):
         return self.general[RSP] or 0
 
     @classmethod
-    def of(cls, ip: int, sp: int, known: Optional[Mapping[str, int]] = None) -> Registers:
+    def from_known(cls, ip: int, sp: int, known: Optional[Mapping[str, int]] = None) -> Registers:
         """Makes a state from Rip, Rsp and any other known general registers, by name."""
         values = dict(known or {}, Rsp=sp)
         return cls(ip & MASK, tuple(map(values.get, GENERAL)))

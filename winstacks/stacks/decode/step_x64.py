@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Iterator, List, NamedTuple, Optional, Tuple
 
 from ...memory.decode.pagetable import PAGE_SIZE
-from ...memory.decode.statuswords import Word
+from ...memory.decode.statuscodes import StatusCode
 from ...names.decode.functiontable import FunctionTable
 from ...names.decode.unwindinfo import (
     ALLOC_SMALL,
@@ -52,9 +52,9 @@ def carry_out(rule: Rule, registers: Registers, read: Read) -> Tuple[Registers, 
     def resolved(place: SavedAt) -> int:
         """Returns the address of a place."""
         if place.base >= REGISTERS:
-            value, missing = loaded[place.base - REGISTERS], Word.STACK_UNREADABLE
+            value, missing = loaded[place.base - REGISTERS], StatusCode.STACK_UNREADABLE
         else:
-            value, missing = registers.general[place.base], Word.FRAME_REGISTER_UNKNOWN
+            value, missing = registers.general[place.base], StatusCode.FRAME_REGISTER_UNKNOWN
         if value is None:
             raise UnwindError(missing)
         return value + place.offset & MASK
@@ -76,7 +76,7 @@ def carry_out(rule: Rule, registers: Registers, read: Read) -> Tuple[Registers, 
     else:
         ip, machine_frame = loaded[rule.ip], resolved(rule.loads[rule.ip].place)
     if ip is None:
-        raise UnwindError(Word.STACK_UNREADABLE)
+        raise UnwindError(StatusCode.STACK_UNREADABLE)
     general[RSP] = sp
     for number in VOLATILE:
         general[number] = None
@@ -131,21 +131,21 @@ class Unwinder:
             UnwindError: unwind data, a needed register or the return address is not available
         """
         rva = registers.ip - self._base
-        entry = self._table.find(rva if interrupted else rva - 1)
+        entry = self._table.find_entry(rva if interrupted else rva - 1)
         try:
             if entry is not None:
                 return self._unwind(registers, entry, rva, interrupted)
         except UnwindDataError as error:
             raise UnwindError(error.word) from None
         if not self._table.complete_at(rva if interrupted else rva - 1):
-            raise UnwindError(Word.FUNCTION_TABLE_UNREADABLE)
+            raise UnwindError(StatusCode.FUNCTION_TABLE_UNREADABLE)
         if not interrupted:
-            raise UnwindError(Word.NO_UNWIND_DATA)
+            raise UnwindError(StatusCode.NO_UNWIND_DATA)
         return Step(carry_out(RETURN, registers, self._read)[0], LEAF)
 
     def _unwind(self, registers: Registers, piece: RuntimeFunction, rva: int, interrupted: bool) -> Step:
         """Unwinds the function that a piece of code belongs to, through its chain of unwind data."""
-        place = CodePlace.of(self._table, piece, rva)
+        place = CodePlace.at_rva(self._table, piece, rva)
         if not interrupted:
             # A return address is never in an epilogue: no instruction of an epilogue calls.
             return self._carried_out(registers, place, None)
@@ -211,7 +211,7 @@ class Unwinder:
         that is chained to the function stays in the function. So does a jump to a piece that has its frame
         before its first instruction: GCC describes a moved part of a function in this way.
         """
-        there = self._table.find(target)
+        there = self._table.find_entry(target)
         if there is None:
             return True
         if there.begin != target:

@@ -9,19 +9,19 @@ from typing import Collection, Dict, Generic, List, Optional, Tuple, TypeVar, Un
 
 from ...columns.words import TRAP
 from ...memory.decode.pagetable import PAGE_SIZE
-from ...memory.decode.statuswords import Word
+from ...memory.decode.statuscodes import StatusCode
 from .frames import (
     LONGEST_CALL,
     MAX_FRAMES,
     MAX_SCANNED,
-    Border,
     FindImage,
     Frame,
     MayExecute,
     Read,
-    Stacks,
+    StackRanges,
     StackWalk,
     UnwindError,
+    UserTransition,
     is_call,
 )
 from .registers import Registers, Registers32
@@ -33,7 +33,7 @@ _MAX_VERDICTS = 1 << 12
 values."""
 
 
-class Taken(Generic[R]):
+class WalkStep(Generic[R]):
     """A step that was taken.
 
     Args:
@@ -54,11 +54,11 @@ class Taken(Generic[R]):
         registers: R,
         how: str,
         interrupted: bool = False,
-        doubt: Optional[Word] = None,
+        doubt: Optional[StatusCode] = None,
         lasting: bool = True,
         trap: int = 0,
-        border: Optional[Border] = None,
-        remark: Optional[Word] = None,
+        border: Optional[UserTransition] = None,
+        remark: Optional[StatusCode] = None,
     ) -> None:
         self.registers: R = registers
         self.how = how
@@ -86,7 +86,7 @@ class Walker(abc.ABC, Generic[R]):
         self._read = read
         self._may_execute = may_execute
         self._verdicts: Dict[int, bool] = {}
-        self._stacks = Stacks(())
+        self._stacks = StackRanges(())
 
     def walk(self, start: R, interrupted: bool, stacks: Collection[Tuple[int, int]] = ()) -> StackWalk:
         """Walks from a register state to the end of the stack, or to the border of kernel and user mode.
@@ -96,10 +96,10 @@ class Walker(abc.ABC, Generic[R]):
             interrupted: whether execution stopped at `ip`; False: `ip` is a return address
             stacks: (low, high) of the stacks that the thread may be on; empty if unknown
         """
-        self._stacks = Stacks(stacks)
+        self._stacks = StackRanges(stacks)
         return _Walk(self, self._stacks).run(start, interrupted)
 
-    def search(self, sp: int, reason: Word, stacks: Collection[Tuple[int, int]] = ()) -> StackWalk:
+    def search(self, sp: int, reason: StatusCode, stacks: Collection[Tuple[int, int]] = ()) -> StackWalk:
         """Walks from the first return address that a scan finds, if no register state is available.
 
         Args:
@@ -107,11 +107,11 @@ class Walker(abc.ABC, Generic[R]):
             reason: why the walk has to begin with a scan
             stacks: see `walk`
         """
-        self._stacks = Stacks(stacks)
+        self._stacks = StackRanges(stacks)
         return _Walk(self, self._stacks).search(sp, reason)
 
     @abc.abstractmethod
-    def step(self, registers: R, interrupted: bool) -> Taken[R]:
+    def step(self, registers: R, interrupted: bool) -> WalkStep[R]:
         """Finds the caller of a frame; raises UnwindError."""
 
     def follow(self, registers: R, frames: List[Frame], sure: bool) -> Optional[R]:
@@ -128,7 +128,7 @@ class Walker(abc.ABC, Generic[R]):
         return registers
 
     @abc.abstractmethod
-    def look(self, slot: int, value: int) -> Optional[Taken[R]]:
+    def take_slot(self, slot: int, value: int) -> Optional[WalkStep[R]]:
         """Returns the step that a stack slot and its value allow, or None."""
 
     def read_stack(self, address: int) -> Optional[int]:
@@ -150,7 +150,11 @@ class Walker(abc.ABC, Generic[R]):
         if not image.executable(address - 1):
             return False
         rva = address - image.base
-        if image.table is not None and image.table.complete_at(rva - 1) and not image.table.find(rva - 1):
+        if (
+            image.table is not None
+            and image.table.complete_at(rva - 1)
+            and not image.table.find_entry(rva - 1)
+        ):
             # A function that calls is no leaf, and every function that is no leaf has unwind data.
             return False
         return _behind_call(image.read_rva, rva)
@@ -187,35 +191,35 @@ class Walker(abc.ABC, Generic[R]):
 class _Walk(Generic[R]):
     """One walk, with the frames found so far."""
 
-    def __init__(self, walker: Walker[R], stacks: Stacks) -> None:
+    def __init__(self, walker: Walker[R], stacks: StackRanges) -> None:
         self._walker: Walker[R] = walker
         self._stacks = stacks
         self._frames: List[Frame] = []
-        self._gaps: List[Word] = []
+        self._gaps: List[StatusCode] = []
         self._scannable = MAX_SCANNED
         self._lost = False
 
     def run(self, registers: R, interrupted: bool) -> StackWalk:
         """Walks until something ends the walk."""
-        return self._run(Taken(registers, TRAP, interrupted))
+        return self._run(WalkStep(registers, TRAP, interrupted))
 
-    def search(self, sp: int, reason: Word) -> StackWalk:
+    def search(self, sp: int, reason: StatusCode) -> StackWalk:
         """Walks from the first return address that a scan finds."""
         step = self._scan(sp, reason)
-        if isinstance(step, Word):
+        if isinstance(step, StatusCode):
             return self._end(step)
         if step.border is not None:
             return self._end(None, step.border._replace(sure=False))
         return self._run(step)
 
-    def _run(self, taken: Taken[R]) -> StackWalk:
+    def _run(self, taken: WalkStep[R]) -> StackWalk:
         while True:
             self._frames.append(self._frame(taken))
             last: Optional[R] = taken.registers
             if not taken.interrupted:
                 last = self._walker.follow(taken.registers, self._frames, not self._lost)
             if len(self._frames) >= MAX_FRAMES:
-                return self._end(Word.TOO_MANY_FRAMES)
+                return self._end(StatusCode.TOO_MANY_FRAMES)
             if last is None:
                 return self._end(None)
             registers = last
@@ -223,7 +227,7 @@ class _Walk(Generic[R]):
                 taken = self._walker.step(registers, taken.interrupted)
             except UnwindError as error:
                 step = self._scan(registers.sp, error.word)
-                if isinstance(step, Word):
+                if isinstance(step, StatusCode):
                     return self._end(step)
                 taken = step
             if taken.remark:
@@ -239,16 +243,16 @@ class _Walk(Generic[R]):
             if objection:
                 return self._end(objection)
 
-    def _frame(self, taken: Taken[R]) -> Frame:
+    def _frame(self, taken: WalkStep[R]) -> Frame:
         registers = taken.registers if isinstance(taken.registers, Registers) else None
         sure = not self._lost and not taken.doubt
         ip, sp = taken.registers.ip, taken.registers.sp
         return Frame(ip, sp, taken.how, not taken.interrupted, sure, registers, taken.trap)
 
-    def _end(self, reason: Optional[Word], border: Optional[Border] = None) -> StackWalk:
+    def _end(self, reason: Optional[StatusCode], border: Optional[UserTransition] = None) -> StackWalk:
         return StackWalk(tuple(self._frames), reason, tuple(dict.fromkeys(self._gaps)), border)
 
-    def _scan(self, sp: int, reason: Word) -> Union[Taken[R], Word]:
+    def _scan(self, sp: int, reason: StatusCode) -> Union[WalkStep[R], StatusCode]:
         """Scans up the stack for the next step; returns the reason if there is none."""
         self._gaps.append(reason)
         self._lost = True
@@ -257,8 +261,8 @@ class _Walk(Generic[R]):
         while limit is not None and slot + size <= limit and self._scannable > 0:
             value = self._walker.read_stack(slot)
             if value is None:
-                return Word.STACK_UNREADABLE
-            step = self._walker.look(slot, value)
+                return StatusCode.STACK_UNREADABLE
+            step = self._walker.take_slot(slot, value)
             if step is not None:
                 return step
             slot += size

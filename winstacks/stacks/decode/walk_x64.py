@@ -8,25 +8,25 @@ from typing import Dict, List, Mapping, Optional, Tuple
 
 from ...columns.words import LEAF, SCAN, TRAP, UNWIND
 from ...memory.decode.pagetable import PAGE_SIZE
-from ...memory.decode.statuswords import Word
+from ...memory.decode.statuscodes import StatusCode
 from ...names.decode.unwindinfo import Bytes
 from .calls_x64 import MOST, Site, effect_at
 from .frames import (
     MAX_FRAMES,
-    Border,
     FindImage,
     Frame,
     MayExecute,
     OwnCopy,
     Read,
     UnwindError,
-    anywhere,
+    UserTransition,
+    may_execute_anywhere,
     shared,
 )
 from .registers import MASK, NON_VOLATILE_XMM, NOTHING, Registers
 from .step_x64 import LEAF as LEAF_FUNCTION
 from .step_x64 import Step, Unwinder
-from .walk import Taken, Walker
+from .walk import Walker, WalkStep
 
 _CS = 8
 """Offset of SegCs in a machine frame of five slots: Rip, SegCs, EFlags, Rsp, SegSs."""
@@ -61,7 +61,7 @@ class Walker64(Walker[Registers]):
         find_image: FindImage,
         read: Read,
         machine_frames: Optional[Mapping[int, Registers]] = None,
-        may_execute: MayExecute = anywhere,
+        may_execute: MayExecute = may_execute_anywhere,
         own_copy: OwnCopy = shared,
         sites: Optional[Dict[int, Site]] = None,
     ) -> None:
@@ -70,34 +70,36 @@ class Walker64(Walker[Registers]):
         self._own_copy = own_copy
         self._sites: Dict[int, Site] = {} if sites is None else sites
 
-    def step(self, registers: Registers, interrupted: bool) -> Taken[Registers]:
+    def step(self, registers: Registers, interrupted: bool) -> WalkStep[Registers]:
         """Finds the caller of a frame; raises UnwindError."""
         step = self._unwind(registers, interrupted)
-        doubt, remark = None if step.sure else Word.CODE_UNREADABLE, None
+        doubt, remark = None if step.sure else StatusCode.CODE_UNREADABLE, None
         if step.differs:
-            remark = Word.CODE_AND_UNWIND_DATA_DIFFER
+            remark = StatusCode.CODE_AND_UNWIND_DATA_DIFFER
             doubt = remark if self._own_copy(registers.ip) else None
         if step.machine_frame is not None:
             return self._interrupted(step.registers, step.machine_frame, doubt, remark)
         if step.position != LEAF_FUNCTION:
             if doubt is None and self._site(step.registers.ip)[1]:
                 if self._leaves_windows(registers.ip, step.registers.ip):
-                    return Taken(step.registers, UNWIND, remark=Word.NOT_BEHIND_A_CALL)
-                doubt = Word.NOT_BEHIND_A_CALL
-            return Taken(step.registers, UNWIND, doubt=doubt, remark=remark)
+                    return WalkStep(step.registers, UNWIND, remark=StatusCode.NOT_BEHIND_A_CALL)
+                doubt = StatusCode.NOT_BEHIND_A_CALL
+            return WalkStep(step.registers, UNWIND, doubt=doubt, remark=remark)
         proven = self.is_return(step.registers.ip)
         if not proven and interrupted and self._is_stub(registers.ip) and step.registers.ip:
-            return Taken(step.registers, LEAF, remark=Word.NOT_BEHIND_A_CALL if proven is False else None)
+            return WalkStep(
+                step.registers, LEAF, remark=StatusCode.NOT_BEHIND_A_CALL if proven is False else None
+            )
         if not proven and not self.may_return(step.registers.ip):
-            raise UnwindError(Word.NO_UNWIND_DATA)
-        return Taken(step.registers, LEAF, doubt=None if proven else Word.CODE_UNREADABLE)
+            raise UnwindError(StatusCode.NO_UNWIND_DATA)
+        return WalkStep(step.registers, LEAF, doubt=None if proven else StatusCode.CODE_UNREADABLE)
 
-    def look(self, slot: int, value: int) -> Optional[Taken[Registers]]:
+    def take_slot(self, slot: int, value: int) -> Optional[WalkStep[Registers]]:
         """Returns the step to a known machine frame, or to a possible return address."""
         if slot in self._machine_frames:
             return self._interrupted(self._machine_frames[slot], slot)
         if self.may_return(value):
-            return Taken(Registers.of(value, slot + self.slot_size), SCAN)
+            return WalkStep(Registers.from_known(value, slot + self.slot_size), SCAN)
         return None
 
     def follow(self, registers: Registers, frames: List[Frame], sure: bool) -> Optional[Registers]:
@@ -144,9 +146,9 @@ class Walker64(Walker[Registers]):
     def _unwind(self, registers: Registers, interrupted: bool) -> Step:
         image = self._find_image(registers.ip if interrupted else registers.ip - 1)
         if image is None:
-            raise UnwindError(Word.CODE_IN_NO_MODULE)
+            raise UnwindError(StatusCode.CODE_IN_NO_MODULE)
         if image.table is None:
-            raise UnwindError(Word.NO_FUNCTION_TABLE)
+            raise UnwindError(StatusCode.NO_FUNCTION_TABLE)
         return Unwinder(image.table, image.base, self._read, image.read_rva).step(registers, interrupted)
 
     def _leaves_windows(self, ip: int, to: int) -> bool:
@@ -193,9 +195,9 @@ class Walker64(Walker[Registers]):
         self,
         registers: Registers,
         machine_frame: int,
-        doubt: Optional[Word] = None,
-        remark: Optional[Word] = None,
-    ) -> Taken[Registers]:
+        doubt: Optional[StatusCode] = None,
+        remark: Optional[StatusCode] = None,
+    ) -> WalkStep[Registers]:
         """Steps to the interrupted code, and adds the registers saved beside its machine frame.
 
         The processor pushes machine frames onto kernel stacks only: there SegCs marks the border to user
@@ -210,5 +212,5 @@ class Walker64(Walker[Registers]):
         border = None
         cs = self.read_stack(machine_frame + _CS) if machine_frame & _KERNEL_HALF else None
         if cs is not None and cs & 3:
-            border = Border(machine_frame, registers.ip, registers.sp, cs & 0xFFFF, registers)
-        return Taken(registers, TRAP, True, doubt, trap=machine_frame, border=border, remark=remark)
+            border = UserTransition(machine_frame, registers.ip, registers.sp, cs & 0xFFFF, registers)
+        return WalkStep(registers, TRAP, True, doubt, trap=machine_frame, border=border, remark=remark)

@@ -14,26 +14,26 @@ from __future__ import annotations
 from typing import Collection, Optional
 
 from ...columns.words import FRAME_POINTER, LEAF, SCAN, TRAP, UNWIND
-from ...memory.decode.statuswords import Word
+from ...memory.decode.statuscodes import StatusCode
 from ...memory.decode.structure import Structures
 from . import clues_x86, dispatchers_x86
 from .dispatchers_x86 import Contexts
 from .effects_x86 import BASED, CALLERS, COPY, OURS, StackPlace
 from .frames import (
     LONGEST_CALL,
-    Border,
     FindDispatcher,
     FindImage,
     MayExecute,
     Read,
     UnwindError,
-    anywhere,
+    UserTransition,
+    find_no_dispatcher,
     lengths,
-    nowhere,
+    may_execute_anywhere,
 )
 from .functions_x86 import Functions
 from .registers import Registers32
-from .walk import Taken, Walker
+from .walk import Walker, WalkStep
 
 MASK = 0xFFFFFFFF
 TRAP_MARK = 0xBADB0D00
@@ -79,9 +79,9 @@ class Walker32(Walker[Registers32]):
         read: Read,
         types: Structures,
         trap_frames: Collection[int] = (),
-        may_execute: MayExecute = anywhere,
+        may_execute: MayExecute = may_execute_anywhere,
         functions: Optional[Functions] = None,
-        find_dispatcher: FindDispatcher = nowhere,
+        find_dispatcher: FindDispatcher = find_no_dispatcher,
     ) -> None:
         super().__init__(find_image, read, may_execute)
         trap_frame = types["_KTRAP_FRAME"]
@@ -104,7 +104,7 @@ class Walker32(Walker[Registers32]):
             return False
         return verdict
 
-    def step(self, registers: Registers32, interrupted: bool) -> Taken[Registers32]:
+    def step(self, registers: Registers32, interrupted: bool) -> WalkStep[Registers32]:
         """Finds the caller of a frame; raises UnwindError."""
         dispatcher = self._find_dispatcher(registers.ip if interrupted else registers.ip - 1)
         if dispatcher is not None:
@@ -127,7 +127,7 @@ class Walker32(Walker[Registers32]):
         doubtful = chained.doubt is not None or registers.bp == 0
         return (self._without_chain(registers, interrupted) if doubtful else None) or chained
 
-    def look(self, slot: int, value: int) -> Optional[Taken[Registers32]]:
+    def take_slot(self, slot: int, value: int) -> Optional[WalkStep[Registers32]]:
         """Returns the step to a trap frame, or to a possible return address."""
         trap_frame = slot - self._mark if value == TRAP_MARK else slot
         if value == TRAP_MARK or slot in self._trap_frames:
@@ -138,11 +138,11 @@ class Walker32(Walker[Registers32]):
             return None
         saved = self.read_stack(slot - 4)
         bp = saved if saved is not None and saved > slot else None
-        return Taken(Registers32(value, slot + 4, bp, exact=False), SCAN)
+        return WalkStep(Registers32(value, slot + 4, bp, exact=False), SCAN)
 
     def _dispatched(
         self, registers: Registers32, interrupted: bool, start: int, name: str
-    ) -> Taken[Registers32]:
+    ) -> WalkStep[Registers32]:
         """Continues from a dispatcher of user mode, which has no caller.
 
         Ebp still has the value of the interrupted code.
@@ -152,15 +152,15 @@ class Walker32(Walker[Registers32]):
         else:
             entry = self._entry_of(registers, start)
             interrupted_registers = (
-                None if entry is None else self._contexts.find(name, entry, self._stacks.together)
+                None if entry is None else self._contexts.find_interrupted(name, entry, self._stacks.together)
             )
         if interrupted_registers is not None:
-            return Taken(interrupted_registers, TRAP, True)
+            return WalkStep(interrupted_registers, TRAP, True)
         try:
             guess = self._by_chain(registers, interrupted)
         except UnwindError:
-            raise UnwindError(Word.DISPATCHER) from None
-        guess.doubt = Word.DISPATCHER
+            raise UnwindError(StatusCode.DISPATCHER) from None
+        guess.doubt = StatusCode.DISPATCHER
         return guess
 
     def _called_back(self, registers: Registers32) -> Optional[Registers32]:
@@ -201,16 +201,16 @@ class Walker32(Walker[Registers32]):
             return image.executable(address)
         return self._read(address, 1) is not None and self._may_execute(address)
 
-    def _by_slot(self, registers: Registers32) -> Optional[Taken[Registers32]]:
+    def _by_slot(self, registers: Registers32) -> Optional[WalkStep[Registers32]]:
         """Takes the return address at a known place."""
         if registers.return_slot is None:
             return None
         address = self.read_stack(registers.return_slot)
         if address is None or not self.is_return(address):
             return None
-        return Taken(Registers32(address, registers.return_slot + 4, registers.bp), UNWIND)
+        return WalkStep(Registers32(address, registers.return_slot + 4, registers.bp), UNWIND)
 
-    def _by_code(self, registers: Registers32, interrupted: bool) -> Optional[Taken[Registers32]]:
+    def _by_code(self, registers: Registers32, interrupted: bool) -> Optional[WalkStep[Registers32]]:
         """Takes the return address at the place that the code determines, if it does."""
         code = self._functions.code(registers.ip, clues_x86.LONGEST)
         leaving = clues_x86.exit_at(code)
@@ -228,10 +228,10 @@ class Walker32(Walker[Registers32]):
             return self._taken(registers.sp, registers.bp, LEAF, None)
         return None
 
-    def _without_chain(self, registers: Registers32, interrupted: bool) -> Optional[Taken[Registers32]]:
+    def _without_chain(self, registers: Registers32, interrupted: bool) -> Optional[WalkStep[Registers32]]:
         """Takes the return address that the code alone determines, if the frame pointers do not lead to
         it."""
-        function = self._functions.own(registers.ip)
+        function = self._functions.containing(registers.ip)
         if function is not None and function.place.ebp == BASED:
             step = self._above(registers, *function)
             if step is not None:
@@ -246,13 +246,13 @@ class Walker32(Walker[Registers32]):
         counted = registers._replace(sp=registers.sp + popped, exact=True)
         return self._by_code(counted, interrupted) or self._by_depth(counted)
 
-    def _by_depth(self, registers: Registers32) -> Optional[Taken[Registers32]]:
+    def _by_depth(self, registers: Registers32) -> Optional[WalkStep[Registers32]]:
         """Takes the return address at the depth that the code determines.
 
         The call before the return address goes to the start of the function, and every way from the start
         gives that depth.
         """
-        function = self._functions.own(registers.ip)
+        function = self._functions.containing(registers.ip)
         if function is not None and function.place.depth is not None and function.place.ebp not in _CHAINED:
             step = self._above(registers, *function)
             if step is not None:
@@ -270,7 +270,9 @@ class Walker32(Walker[Registers32]):
                         return step
         return None
 
-    def _above(self, registers: Registers32, start: int, place: StackPlace) -> Optional[Taken[Registers32]]:
+    def _above(
+        self, registers: Registers32, start: int, place: StackPlace
+    ) -> Optional[WalkStep[Registers32]]:
         """Takes the return address at the place that the function's code determines.
 
         If the target of the call before the return address is known, it must be the function; else the pushes
@@ -285,7 +287,7 @@ class Walker32(Walker[Registers32]):
 
     def _at_depth(
         self, registers: Registers32, start: int, place: StackPlace
-    ) -> Optional[Taken[Registers32]]:
+    ) -> Optional[WalkStep[Registers32]]:
         """Takes the return address of the function that starts at an address, by the stack state in the
         function."""
         slot, bp = self._slot(registers, place), registers.bp
@@ -304,7 +306,9 @@ class Walker32(Walker[Registers32]):
             return slot if slot is not None and slot >= registers.sp else None
         return None if place.depth is None else registers.sp + place.depth & MASK
 
-    def _leaving(self, registers: Registers32, leaving: clues_x86.Exit) -> Optional[Taken[Registers32]]:
+    def _leaving(
+        self, registers: Registers32, leaving: clues_x86.FunctionExit
+    ) -> Optional[WalkStep[Registers32]]:
         """Carries out the rest of an exit."""
         base = registers.bp if leaving.from_ebp else registers.sp
         if base is None:
@@ -319,7 +323,7 @@ class Walker32(Walker[Registers32]):
 
     def _taken(
         self, slot: int, bp: Optional[int], how: str, arguments: Optional[int]
-    ) -> Optional[Taken[Registers32]]:
+    ) -> Optional[WalkStep[Registers32]]:
         """Returns to the address in a slot, if that is a return address.
 
         Args:
@@ -332,33 +336,33 @@ class Walker32(Walker[Registers32]):
         if address is None or not self.is_return(address):
             return None
         above = slot + self.slot_size + (arguments or 0)
-        return Taken(Registers32(address, above, bp, exact=arguments is not None), how)
+        return WalkStep(Registers32(address, above, bp, exact=arguments is not None), how)
 
-    def _by_chain(self, registers: Registers32, interrupted: bool) -> Taken[Registers32]:
+    def _by_chain(self, registers: Registers32, interrupted: bool) -> WalkStep[Registers32]:
         """Takes the return address above the saved frame pointer."""
         bp = registers.bp
         if bp is None:
-            raise UnwindError(Word.FRAME_POINTER_UNKNOWN)
+            raise UnwindError(StatusCode.FRAME_POINTER_UNKNOWN)
         if bp == 0 and not interrupted:
-            doubt = Word.FRAME_POINTER_UNSURE if self._functions.changes_ebp(registers.ip) else None
-            return Taken(Registers32(0, registers.sp), FRAME_POINTER, doubt=doubt, lasting=False)
+            doubt = StatusCode.FRAME_POINTER_UNSURE if self._functions.changes_ebp(registers.ip) else None
+            return WalkStep(Registers32(0, registers.sp), FRAME_POINTER, doubt=doubt, lasting=False)
         if bp < registers.sp or bp % self.slot_size:
-            raise UnwindError(Word.FRAME_POINTER_IMPLAUSIBLE)
+            raise UnwindError(StatusCode.FRAME_POINTER_IMPLAUSIBLE)
         trapped = self._trap(bp)
         if trapped is not None:
             return trapped
         saved, address = self.read_stack(bp), self.read_stack(bp + self.slot_size)
         if saved is None or address is None:
-            raise UnwindError(Word.STACK_UNREADABLE)
+            raise UnwindError(StatusCode.STACK_UNREADABLE)
         verdict = self.is_return(address) if address else True
         if verdict is False:
-            raise UnwindError(Word.FRAME_POINTER_IMPLAUSIBLE)
+            raise UnwindError(StatusCode.FRAME_POINTER_IMPLAUSIBLE)
         callee = None if verdict is None else self._callee(address, registers.ip, interrupted)
-        doubt = Word.FRAME_POINTER_UNSURE if callee is None else None
+        doubt = StatusCode.FRAME_POINTER_UNSURE if callee is None else None
         above = Registers32(address, bp + 2 * self.slot_size, saved, exact=False, callee=callee)
-        return Taken(above, FRAME_POINTER, doubt=doubt, lasting=False)
+        return WalkStep(above, FRAME_POINTER, doubt=doubt, lasting=False)
 
-    def _trap(self, address: int) -> Optional[Taken[Registers32]]:
+    def _trap(self, address: int) -> Optional[WalkStep[Registers32]]:
         """Steps to the code that a trap frame interrupted; None if there is no trap frame at the address."""
         data = self._read(address, self._trap_size)
         if data is None:
@@ -368,9 +372,9 @@ class Walker32(Walker[Registers32]):
         if not marked and address not in self._trap_frames:
             return None
         if not (cs & 3 or flags & _VIRTUAL_8086):
-            return Taken(Registers32(ip, address + self._esp, bp), TRAP, True, trap=address)
-        border = Border(address, ip, sp, cs & 0xFFFF)
-        return Taken(Registers32(ip, sp, bp), TRAP, True, trap=address, border=border)
+            return WalkStep(Registers32(ip, address + self._esp, bp), TRAP, True, trap=address)
+        border = UserTransition(address, ip, sp, cs & 0xFFFF)
+        return WalkStep(Registers32(ip, sp, bp), TRAP, True, trap=address, border=border)
 
     def _callee(self, address: int, ip: int, interrupted: bool) -> Optional[int]:
         """Returns the start of the function of `ip` if code proves that it returns to the address above Ebp.
@@ -396,7 +400,7 @@ class Walker32(Walker[Registers32]):
                 return start
         if targets or (not interrupted and functions.behind_set_up(ip)):
             return None
-        owns = map(functions.own, spots)
+        owns = map(functions.containing, spots)
         return next(
             (function.start for function in owns if function is not None and function.place.ebp in _CHAINED),
             None,

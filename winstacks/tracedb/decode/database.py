@@ -23,16 +23,16 @@ import functools
 from itertools import chain
 from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from ...memory.decode.memory import WINDOW, Memory, Reader, Windows
+from ...memory.decode.memory import WINDOW, Memory, Reader, ReadWindows
 from ...memory.decode.ranges import Extents
 from ...memory.decode.status import Status
 from ...memory.decode.structure import Buffer as Bytes
 from . import blocks, linked
 from . import status as stdstatus
+from .anomalies import Trace
 from .backtraces import BacktraceRecord, Buffer
 from .blocks import BlockWalk
 from .header import Bounds, Header, bounds
-from .judge import Trace
 from .linked import Links
 from .traces import TraceDecoder
 
@@ -76,7 +76,7 @@ class StdDatabase:
         self.bounds = used = bounds(header)
         self._memory = reader(header.address, used.lower_end - header.address)
         # A method of this object would be a reference cycle, and cycles are freed much later.
-        memory = Memory(Windows(reader, WINDOW), header.layout.pointer_size)
+        memory = Memory(ReadWindows(reader, WINDOW), header.layout.pointer_size)
         self._read = functools.partial(_read, self._memory, memory, used.lower_end)
         upper = reader(used.upper_start, used.upper_end - used.upper_start)
         heads = tuple(blocks.bucket_heads(header, self._memory))
@@ -136,7 +136,7 @@ class StdDatabase:
             flags |= stdstatus.BUCKET
         if self._links.strays:
             flags |= stdstatus.INDEX
-        return stdstatus.of(flags)
+        return stdstatus.status_of(flags)
 
     def buffer(self) -> Buffer:
         """Returns the header of RTL_PROCESS_BACKTRACES for `records`."""

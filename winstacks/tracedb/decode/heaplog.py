@@ -13,15 +13,15 @@ from __future__ import annotations
 import operator
 from typing import Iterator, List, Optional, Sequence, Set, Tuple
 
-from ...memory.decode.memory import WINDOW, Memory, Reader, Windows
-from ...memory.decode.status import Said, Status, status
-from ...memory.decode.statuswords import Word
+from ...memory.decode.memory import WINDOW, Memory, Reader, ReadWindows
+from ...memory.decode.status import Status, StatusItem, status
+from ...memory.decode.statuscodes import StatusCode
 from ...memory.decode.structure import integers
 from . import status as stdstatus
+from .anomalies import Trace
 from .blocks import Frames, read_frames
 from .capture import back_trace_hash
 from .database import Figures
-from .judge import Trace
 from .layout import HeapLogLayout
 
 _SAMPLE = 16
@@ -64,7 +64,7 @@ class HeapLog:
         self.address = address
         self._layout = layout
         self._object = reader(address, layout.size)
-        self._memory = Memory(Windows(reader, WINDOW), layout.pointer_size)
+        self._memory = Memory(ReadWindows(reader, WINDOW), layout.pointer_size)
 
     @property
     def max_depth(self) -> int:
@@ -152,7 +152,8 @@ class HeapLog:
             faults |= stdstatus.UNREADABLE
         differs = not faults and self.trace_count not in (None, records)
         return status(
-            stdstatus.of(faults), Said(Word.CONTRADICTED, members=("TraceCount",)) if differs else None
+            stdstatus.status_of(faults),
+            StatusItem(StatusCode.CONTRADICTED, members=("TraceCount",)) if differs else None,
         )
 
     def _rows(self) -> Iterator[Optional[Trace]]:

@@ -50,7 +50,7 @@ class EntryLayout:
 
     def __init__(self, entry: Structure, pointer_size: int, unit: int) -> None:
         count, back_trace = entry.field("TraceCount"), entry.field("BackTrace")
-        block_depth, free_chain = entry.find("BlockDepth"), entry.find("FreeChain")
+        block_depth, free_chain = entry.first_member("BlockDepth"), entry.first_member("FreeChain")
         self.pointer_size = pointer_size
         self.head_size = head = back_trace.offset
         self.max_depth = most = back_trace.size // pointer_size
@@ -125,7 +125,7 @@ class StdLayout:
         self.names = _integers(database, self.buckets)
         self.rank = (len(self.names), tuple(map(int, name.split("."))))
         self.values: Values = database.reader(*self.names)
-        strides = [head.size for head in map(types.find, _HEADS) if head is not None]
+        strides = [head.size for head in map(types.first_structure, _HEADS) if head is not None]
         self.bucket_strides = tuple(strides) or (pointer_size,)
         self.has_start = database.has("LowerMemoryStart")
         # Block sizes are multiples of two pointers since 6.1 (listings of 7601.17514 and later), else of one.

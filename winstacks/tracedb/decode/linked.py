@@ -79,13 +79,13 @@ class Links:
         if used.upper_known and [run.pointers for run in slots] == [tuple(blocks.addresses)]:
             # The slots are in the order of memory: each trace got its index when it was logged.
             self.entries: List[List[Optional[int]]] = [list(range(len(blocks.addresses)))]
-            self.led = bytearray(b"\1" * len(blocks.addresses))
+            self.linked = bytearray(b"\1" * len(blocks.addresses))
             self.strays = 0
             return
         self.entries = [self._resolve(run) for run in slots]
         if not used.upper_known:
-            cut(self.slots, self.entries)
-        self.led = self._led_once()
+            truncate(self.slots, self.entries)
+        self.linked = self._led_once()
         self.strays = sum(entries.count(None) for entries in self.entries)
 
     @functools.cached_property
@@ -250,7 +250,7 @@ def index_slots(memory: Extents, used: Bounds, size: int) -> List[Slots]:
     return runs[::-1]
 
 
-def cut(slots: List[Slots], entries: List[List[Optional[int]]]) -> None:
+def truncate(slots: List[Slots], entries: List[List[Optional[int]]]) -> None:
     """Drops the slots after the last one that leads to an entry, if the end of the slots is unknown."""
     while slots:
         while entries[-1] and entries[-1][-1] is None:

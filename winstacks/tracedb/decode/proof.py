@@ -65,7 +65,7 @@ def prove(reader: Reader, address: int, layouts: Sequence[StdLayout]) -> Proof:
     for layout in layouts:
         for header in parse(layout, address, bytes(data)):
             wrong = contradictions(header)
-            matching, sampled = (0, 0) if wrong else agreement(reader, header)
+            matching, sampled = (0, 0) if wrong else sample_agreement(reader, header)
             if sampled and 2 * matching <= sampled:
                 wrong = ("Buckets",)
             if wrong:
@@ -125,7 +125,7 @@ def _best_by_chains(reader: Reader, guesses: Sequence[_Guess]) -> Optional[_Gues
     """Returns the guess under which most bucket heads lead to entries that belong there."""
     best, best_rank = None, (0, -_FEW)
     for header, failed in guesses:
-        matching, sampled = agreement(reader, header)
+        matching, sampled = sample_agreement(reader, header)
         if not matching and UNREADABLE in failed:
             continue
         rank = (matching, -len(failed))
@@ -187,7 +187,7 @@ def _ordered(layouts: Sequence[StdLayout]) -> Tuple[List[StdLayout], int]:
     return order, max(layout.buckets for layout in layouts)
 
 
-def agreement(reader: Reader, header: Header) -> Tuple[int, int]:
+def sample_agreement(reader: Reader, header: Header) -> Tuple[int, int]:
     """Checks a sample of the bucket heads, and the first block.
 
     Returns:

@@ -11,11 +11,11 @@ from __future__ import annotations
 from typing import NamedTuple, Optional, Tuple
 
 from ...columns.words import STD
-from ...memory.decode.status import NOTHING, Status, says
-from ...memory.decode.statuswords import Word
+from ...memory.decode.status import NOTHING, Status, has_status
+from ...memory.decode.statuscodes import StatusCode
 from . import status as stdstatus
+from .anomalies import Trace
 from .capture import known_hash
-from .judge import Trace
 
 RING = "ring"
 OBJECTS = "objects"
@@ -46,7 +46,7 @@ class RecordedStack(NamedTuple):
     @property
     def freed(self) -> bool:
         """Whether the record is released: its first frames are overwritten then."""
-        return says(self.status, Word.FREED)
+        return has_status(self.status, StatusCode.FREED)
 
     @property
     def hash(self) -> Optional[int]:
@@ -65,5 +65,5 @@ def recorded(trace: Trace, max_depth: int) -> RecordedStack:
         trace: the trace
         max_depth: the most frames that the database keeps of a stack
     """
-    statuses, full = stdstatus.of(trace.status), len(trace.frames) >= max_depth
+    statuses, full = stdstatus.status_of(trace.status), len(trace.frames) >= max_depth
     return RecordedStack(STD, trace.address, trace.trace_index or 0, trace.frames, statuses, full)

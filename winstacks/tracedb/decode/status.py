@@ -12,7 +12,7 @@ import functools
 
 from ...memory.decode import status as words
 from ...memory.decode.status import Status
-from ...memory.decode.statuswords import Word
+from ...memory.decode.statuscodes import StatusCode
 
 UNINDEXED = 1
 """Live and in its hash chain, but without an index, because nobody asked for one (6.1 and later)."""
@@ -32,13 +32,13 @@ UNREADABLE = 128
 """Some or all of it is not in the image."""
 
 _WORDS = (
-    *(Word.UNINDEXED, Word.SATURATED, Word.FREED, Word.ORPHAN),
-    *(Word.INDEX, Word.BUCKET, Word.DEPTH, Word.UNREADABLE),
+    *(StatusCode.UNINDEXED, StatusCode.SATURATED, StatusCode.FREED, StatusCode.ORPHAN),
+    *(StatusCode.INDEX, StatusCode.BUCKET, StatusCode.DEPTH, StatusCode.UNREADABLE),
 )
 
 
 @functools.lru_cache(maxsize=None)
-def of(flags: int) -> Status:
+def status_of(flags: int) -> Status:
     """Returns the words for a set of flags, in their fixed order."""
     return words.status(*(word for bit, word in enumerate(_WORDS) if flags >> bit & 1))
 
@@ -46,4 +46,4 @@ def of(flags: int) -> Status:
 @functools.lru_cache(maxsize=None)
 def text(flags: int) -> str:
     """Returns the words for a set of flags as a column shows them."""
-    return words.text(of(flags))
+    return words.text(status_of(flags))

@@ -12,10 +12,10 @@ from typing import Dict, Iterable, Iterator, Optional, Tuple
 
 from ...memory.decode.ranges import Extents
 from . import status
+from .anomalies import Trace, TraceClassifier
 from .blocks import ReadBytes
 from .capture import HASH_MASK
 from .header import Bounds, Header
-from .judge import Judge, Trace
 from .linked import Links
 
 _MAX_STRAYS = 1000
@@ -37,12 +37,12 @@ class TraceDecoder:
     def __init__(self, header: Header, used: Bounds, links: Links, memory: Extents, read: ReadBytes) -> None:
         self._layout = header.layout.entry
         self._bucket_count = header.bucket_count
-        self._judge = Judge(header, used, links, read)
+        self._judge = TraceClassifier(header, used, links, read)
         self._links = links
         self._memory = memory
         self._read = read
         by_address = links.blocks.addresses.__getitem__
-        self._rest = sorted(compress(range(len(links.led)), map(not_, links.led)), key=by_address)
+        self._rest = sorted(compress(range(len(links.linked)), map(not_, links.linked)), key=by_address)
 
     def traces(self, hidden: int = 0) -> Iterator[Trace]:
         """Returns the traces by index, then those to which no slot leads by address.

@@ -62,7 +62,7 @@ class CpuContext(NamedTuple):
 NO_CONTEXT = CpuContext(0, True, {})
 
 
-class ContextForm:
+class ContextLayout:
     """The CONTEXT of one bitness.
 
     Args:
@@ -94,7 +94,7 @@ class ContextForm:
         """
         if len(data) < self.size:
             return None
-        flags = self.fields["ContextFlags"].of(data)
+        flags = self.fields["ContextFlags"].value_in(data)
         parts = flags & 0xFF
         if not flags & self._architecture or not parts or flags & ~_KNOWN_FLAGS:
             return None
@@ -102,7 +102,7 @@ class ContextForm:
         for part, names in self._parts:
             if parts & part:
                 for name in names:
-                    value = self.fields[name].of(data)
+                    value = self.fields[name].value_in(data)
                     registers[name] = value & _SELECTOR_MASK if name.startswith("Seg") else value
         return CpuContext(flags, registers.get("SegCs", 0) & 3 == 3, registers)
 
@@ -133,7 +133,7 @@ class ContextForm:
         mask = (1 << 8 * field.size) - 1
         data[field.offset : field.offset + field.size] = (value & mask).to_bytes(field.size, "little")
 
-    def listed(self, found: CpuContext) -> Iterator[MemberValue]:
+    def list_members(self, found: CpuContext) -> Iterator[MemberValue]:
         """Yields every member that has a column, by offset."""
         rows = []
         for name in ("ContextFlags", *REGISTERS):
@@ -145,7 +145,7 @@ class ContextForm:
         yield from sorted(rows, key=lambda row: row.offset)
 
 
-class Decoded(NamedTuple):
+class DecodedContext(NamedTuple):
     """A CONTEXT, decoded by one of several forms.
 
     Attributes:
@@ -154,12 +154,12 @@ class Decoded(NamedTuple):
         read: whether the image has the bytes for the first form
     """
 
-    form: ContextForm
+    layout: ContextLayout
     context: Optional[CpuContext]
     read: bool
 
 
-def decode_any(forms: Sequence[ContextForm], read: Callable[[int], Optional[Buffer]]) -> Decoded:
+def decode_any(forms: Sequence[ContextLayout], read: Callable[[int], Optional[Buffer]]) -> DecodedContext:
     """Decodes a CONTEXT with the first form whose ContextFlags are possible in a written context.
 
     Args:
@@ -170,8 +170,8 @@ def decode_any(forms: Sequence[ContextForm], read: Callable[[int], Optional[Buff
         data = read(form.size)
         context = None if data is None else form.decode(data)
         if context is not None:
-            return Decoded(form, context, True)
-    return Decoded(forms[0], None, read(forms[0].size) is not None)
+            return DecodedContext(form, context, True)
+    return DecodedContext(forms[0], None, read(forms[0].size) is not None)
 
 
 NONVOLATILE = ("Rbx", "Rsi", "Rdi", "R12", "R13", "R14", "R15")
@@ -208,7 +208,7 @@ class ExceptionFrames:
 
     def __init__(self, structure: Structure, types: Structures) -> None:
         self.structure = structure
-        inside = structure.find("ExceptionRecord")
+        inside = structure.first_member("ExceptionRecord")
         apart = types["_EXCEPTION_DISPATCH"]
         record = types["_EXCEPTION_RECORD64"]
         self._distance = structure.size if inside is not None else apart.size
@@ -232,7 +232,7 @@ class ExceptionFrames:
         """Returns the address of the slot, just below the exception frame, that holds the return address."""
         return self.position(trap_frame) - 8
 
-    def find(
+    def find_frame(
         self, trap_frame: int, rip: int, memory: Extents, dispatcher: str = ""
     ) -> Optional[ExceptionFrame]:
         """Returns the exception frame below a trap frame if one was built for it.

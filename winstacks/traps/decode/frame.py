@@ -41,19 +41,19 @@ _SEGMENT_MASK = 0xFFFF
 _PARTIAL_MASK = 0xFFFF
 
 
-class Verdict(NamedTuple):
+class FieldValidity(NamedTuple):
     """The validity of a member's value, and its meaning if the member's name does not state it."""
 
     validity: str
     note: str = ""
 
 
-Verdicts = Dict[str, Verdict]
+Verdicts = Dict[str, FieldValidity]
 
-_NOT_WRITTEN = Verdict(UNWRITTEN)
+_NOT_WRITTEN = FieldValidity(UNWRITTEN)
 
 
-class Facts(NamedTuple):
+class EntryFacts(NamedTuple):
     """Facts about a frame from outside its own bytes; each is optional.
 
     Attributes:
@@ -89,7 +89,7 @@ class Facts(NamedTuple):
     instruction: bytes = b""
 
 
-NO_FACTS = Facts()
+NO_FACTS = EntryFacts()
 
 
 class TrapBounds(NamedTuple):
@@ -128,7 +128,7 @@ class TrapFrame(NamedTuple):
     mode: str
     registers: Mapping[str, int]
     unsure: Tuple[str, ...]
-    verdicts: Mapping[str, Verdict]
+    validities: Mapping[str, FieldValidity]
 
 
 class MemberValue(NamedTuple):
@@ -157,7 +157,7 @@ class _Members(Dict[str, Field]):
         return self._structure.field(name)
 
 
-class TrapForm(abc.ABC):
+class TrapFrameLayout(abc.ABC):
     """The trap frames of one processor architecture, in one build of Windows.
 
     Args:
@@ -216,7 +216,7 @@ class TrapForm(abc.ABC):
         """Returns whether the processor was in user mode (or virtual-8086 mode) when the frame was made."""
 
     @abc.abstractmethod
-    def judge(self, address: int, data: bytes, facts: Facts) -> Tuple[str, Verdicts]:
+    def judge(self, address: int, data: bytes, facts: EntryFacts) -> Tuple[str, Verdicts]:
         """Returns the kind of entry and the validity of the members."""
 
     @abc.abstractmethod
@@ -255,7 +255,7 @@ class TrapForm(abc.ABC):
         """Returns the registers of an entry from kernel mode that follow from the address of its frame."""
         return {}
 
-    def decode(self, address: int, data: bytes, facts: Facts = NO_FACTS) -> TrapFrame:
+    def decode(self, address: int, data: bytes, facts: EntryFacts = NO_FACTS) -> TrapFrame:
         """Decodes a trap frame.
 
         Args:
@@ -282,21 +282,21 @@ class TrapForm(abc.ABC):
                 registers.setdefault(name, value)
         return TrapFrame(address, kind, USER if user else KERNEL, registers, tuple(unsure), verdicts)
 
-    def listed(self, frame: TrapFrame, data: bytes) -> Iterator[MemberValue]:
+    def list_members(self, frame: TrapFrame, data: bytes) -> Iterator[MemberValue]:
         """Yields every member of the structure, by offset, with its validity.
 
         If a member shares bytes (in the structure's unions) with a member that entries are known to write, it
         has the validity of that member.
         """
         ordered = sorted(self.members.items(), key=lambda item: item[1].offset)
-        written = [(name, place) for name, place in ordered if name in frame.verdicts]
+        written = [(name, place) for name, place in ordered if name in frame.validities]
         for name, place in ordered:
-            verdict = frame.verdicts.get(name)
+            verdict = frame.validities.get(name)
             if verdict is None:
                 verdict = _NOT_WRITTEN
                 for other, span in written:
                     if span.offset < place.offset + place.size and place.offset < span.offset + span.size:
-                        verdict = Verdict(frame.verdicts[other].validity, f"the bytes of {other}")
+                        verdict = FieldValidity(frame.validities[other].validity, f"the bytes of {other}")
                         break
             value = None if verdict.validity == UNWRITTEN else self.number(data, name)
             if value is not None and verdict.validity == PARTIAL:
@@ -348,7 +348,7 @@ def mark(verdicts: Verdicts, validity: str, names: str, note: str = "") -> None:
 @functools.lru_cache(maxsize=1024)
 def _marked(validity: str, names: str, note: str) -> Verdicts:
     """Returns one verdict for several members; all texts are of this package, so there are few."""
-    return dict.fromkeys(names.split(), Verdict(validity, note))
+    return dict.fromkeys(names.split(), FieldValidity(validity, note))
 
 
 def debug_registers_plausible(dr7: int) -> bool:

@@ -11,14 +11,14 @@ import pytest
 from tests.forge import pageheaps, segmentheaps
 from tests.support import heaptypes
 from tests.support.heapforms import BASE, Records, Runs, new_heap, without
-from winstacks.heaps.decode.block import DAMAGED, UNKNOWN_SIZE, Block, Group, Groups
+from winstacks.heaps.decode.block import DAMAGED, UNKNOWN_SIZE, Block, TraceGroup, TraceGroups
 from winstacks.heaps.decode.blockstack import Traces
-from winstacks.heaps.decode.contents import Contents, FoundHeaps, find, read_contents
+from winstacks.heaps.decode.contents import FoundHeaps, HeapContents, find_heaps, read_contents
 from winstacks.memory.decode.memory import Memory
 from winstacks.memory.decode.pagetable import PAGE_SIZE
 from winstacks.memory.decode.ranges import Extents
 from winstacks.memory.decode.status import NOTHING, Status, status, text
-from winstacks.memory.decode.statuswords import Word
+from winstacks.memory.decode.statuscodes import StatusCode
 from winstacks.tracedb.decode.recorded import RecordedStack
 
 ARCHES = ["x64", "x86"]
@@ -27,10 +27,10 @@ ARCHES = ["x64", "x86"]
 def search(arch: str, runs: Runs, listed: Sequence[int], ranges: bool = True) -> FoundHeaps:
     memory = Memory.over(Extents(runs), heaptypes.pointer_size(arch))
     places = [(address, address + len(data)) for address, data in runs] if ranges else []
-    return find(memory, heaptypes.layouts(arch), listed, places)
+    return find_heaps(memory, heaptypes.layouts(arch), listed, places)
 
 
-def contents(arch: str, runs: Runs, listed: Optional[Sequence[int]], keep: bool = True) -> Contents:
+def contents(arch: str, runs: Runs, listed: Optional[Sequence[int]], keep: bool = True) -> HeapContents:
     memory = Memory.over(Extents(runs), heaptypes.pointer_size(arch))
     traces = Traces(memory, heaptypes.LOG[arch], heaptypes.ENTRY[arch])
     found = search(arch, runs, listed or [])
@@ -157,8 +157,8 @@ def block(
     return Block(BASE + user % 2, user, size, 1, "block", freed, trace, 0, said)
 
 
-def grouped(blocks: Sequence[Block], keep: bool = False) -> List[Group]:
-    groups = Groups(keep)
+def grouped(blocks: Sequence[Block], keep: bool = False) -> List[TraceGroup]:
+    groups = TraceGroups(keep)
     for each in blocks:
         groups.add(each)
     return groups.groups()
@@ -166,7 +166,7 @@ def grouped(blocks: Sequence[Block], keep: bool = False) -> List[Group]:
 
 LOGGED = RecordedStack("log", 0x1000, 0, (1, 2))
 INLINE = [RecordedStack("inline", at, 0, (7, 8)) for at in (0x2000, 0x3000)]
-STORED = RecordedStack("std", 0, 5, (), status(Word.NO_DATABASE))
+STORED = RecordedStack("std", 0, 5, (), status(StatusCode.NO_DATABASE))
 
 
 def test_groups_are_sorted_and_add_up() -> None:
@@ -209,7 +209,7 @@ def test_groups_are_sorted_and_add_up() -> None:
 
 
 def test_what_may_be_compared() -> None:
-    partly = RecordedStack("std", 0x5000, 6, (None, 2), status(Word.FREED))
+    partly = RecordedStack("std", 0x5000, 6, (None, 2), status(StatusCode.FREED))
     unsized = block(10, UNKNOWN_SIZE, LOGGED, said=DAMAGED)
     groups = grouped(
         [

@@ -18,7 +18,7 @@ from winstacks.heaps.decode.ntheap import read_heap
 from winstacks.memory.decode.memory import Memory
 from winstacks.memory.decode.ranges import Extents
 from winstacks.memory.decode.status import NOTHING, status, text
-from winstacks.memory.decode.statuswords import Word
+from winstacks.memory.decode.statuscodes import StatusCode
 from winstacks.tracedb.decode.recorded import RecordedStack
 
 
@@ -139,7 +139,7 @@ def test_old_blocks_name_an_index(form: str) -> None:
         (100, RecordedStack("std", 0x900000, 7, (1, 2))),
         (20, None),
     ]
-    assert by_user[unknown].trace == RecordedStack("std", 0, 0x1234, (), status(Word.NO_SUCH_INDEX))
+    assert by_user[unknown].trace == RecordedStack("std", 0, 0x1234, (), status(StatusCode.NO_SUCH_INDEX))
     assert (by_user[virtual].size, by_user[virtual].form) == (0x90000, "virtual")
     assert [(block.user, block.trace and block.trace.trace_index) for block in blocks if block.freed] == [
         (freed + heap.layout.unit, 9)

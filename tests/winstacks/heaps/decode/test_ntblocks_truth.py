@@ -15,12 +15,12 @@ from tests.support import heaptypes, stddata
 from winstacks.columns.words import CONTAINER, VIRTUAL
 from winstacks.heaps.decode.block import Block
 from winstacks.heaps.decode.blockstack import Traces
-from winstacks.heaps.decode.contents import find
+from winstacks.heaps.decode.contents import find_heaps
 from winstacks.heaps.decode.ntblocks import heap_blocks
 from winstacks.memory.decode.memory import Memory
 from winstacks.memory.decode.ranges import Extents
-from winstacks.memory.decode.status import NOTHING, says
-from winstacks.memory.decode.statuswords import Word
+from winstacks.memory.decode.status import NOTHING, has_status
+from winstacks.memory.decode.statuscodes import StatusCode
 from winstacks.tracedb.decode.recorded import RecordedStack
 
 pytestmark = pytest.mark.shared
@@ -53,7 +53,7 @@ def _read(name: str, path: pathlib.Path) -> Tuple[Block, ...]:
     traces = Traces(memory, heaptypes.LOG[arch], heaptypes.ENTRY[arch], lambda: stored)
     types = heaptypes.layouts(arch)
     private = [(start, start + size) for start, size in real.truth["vads"]]
-    found = find(memory, types, [heap["heap"] for heap in real.truth["heap"]["heaps"]], private)
+    found = find_heaps(memory, types, [heap["heap"] for heap in real.truth["heap"]["heaps"]], private)
     items = [item for heap in found.nt for item in heap_blocks(memory, heap, traces, types.page)]
     assert all(isinstance(item, Block) for item in items), "a header was lost in an undamaged heap"
     return tuple(item for item in items if isinstance(item, Block))
@@ -105,7 +105,7 @@ def test_freed_blocks_name_who_freed_them(real: real_sets.RealSet, blocks: Tuple
     }
     for block in blocks:
         if block.freed:
-            assert says(block.status, Word.STACK_OF_THE_FREE)
+            assert has_status(block.status, StatusCode.STACK_OF_THE_FREE)
             assert block.trace is not None
             assert list(block.trace.frames) in freed[block.user]
 

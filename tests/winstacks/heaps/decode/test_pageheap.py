@@ -17,11 +17,11 @@ from winstacks.heaps.decode.block import Block
 from winstacks.heaps.decode.blockstack import Traces
 from winstacks.heaps.decode.ntblocks import heap_blocks
 from winstacks.heaps.decode.ntheap import read_heap
-from winstacks.heaps.decode.pageheap import Node, nodes, other_roots, read_information, read_root
+from winstacks.heaps.decode.pageheap import PageHeapNode, nodes, other_roots, read_information, read_root
 from winstacks.memory.decode.memory import Memory
 from winstacks.memory.decode.ranges import Extents
 from winstacks.memory.decode.status import status
-from winstacks.memory.decode.statuswords import Word
+from winstacks.memory.decode.statuscodes import StatusCode
 from winstacks.tracedb.decode.recorded import RecordedStack
 
 ARCHES = ["x64", "x86"]
@@ -30,14 +30,14 @@ ENTRY = 0x7000000
 Runs = List[Tuple[int, bytes]]
 
 
-def read(arch: str, runs: Runs, root: int = HANDLE + pageheaps.PAGE) -> List[Node]:
+def read(arch: str, runs: Runs, root: int = HANDLE + pageheaps.PAGE) -> List[PageHeapNode]:
     memory = Memory.over(Extents(runs), heaptypes.pointer_size(arch))
     layout = heaptypes.page_heap(arch)
     found = read_root(memory, root, layout)
     assert found is not None
     seen: Set[int] = set()
     items = list(nodes(memory, found, seen))
-    blocks = [item for item in items if isinstance(item, Node)]
+    blocks = [item for item in items if isinstance(item, PageHeapNode)]
     assert len(blocks) == len(items)
     return blocks
 
@@ -169,10 +169,16 @@ def test_an_entry_of_no_known_database(arch: str) -> None:
     )
     memory = Memory.over(Extents([(ENTRY, entry)]), pointer)
     traces = Traces(memory, heaptypes.LOG[arch], heaptypes.ENTRY[arch])
-    assert traces.entry(ENTRY) == RecordedStack("std", ENTRY, 42, tuple(frames), status(Word.NO_DATABASE))
-    assert traces.entry(ENTRY + 0x100) == RecordedStack("std", ENTRY + 0x100, 0, (), status(Word.UNREADABLE))
+    assert traces.entry(ENTRY) == RecordedStack(
+        "std", ENTRY, 42, tuple(frames), status(StatusCode.NO_DATABASE)
+    )
+    assert traces.entry(ENTRY + 0x100) == RecordedStack(
+        "std", ENTRY + 0x100, 0, (), status(StatusCode.UNREADABLE)
+    )
     memory = Memory.over(Extents([(ENTRY, b"\xff" * 64)]), pointer)
-    assert Traces(memory, heaptypes.LOG[arch], heaptypes.ENTRY[arch]).entry(ENTRY).status == status(Word.HASH)
+    assert Traces(memory, heaptypes.LOG[arch], heaptypes.ENTRY[arch]).entry(ENTRY).status == status(
+        StatusCode.HASH
+    )
 
 
 @settings(max_examples=60, deadline=None)

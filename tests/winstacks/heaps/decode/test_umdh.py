@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from winstacks.heaps.decode import umdh
-from winstacks.heaps.decode.block import DAMAGED, Group
+from winstacks.heaps.decode.block import DAMAGED, TraceGroup
 from winstacks.heaps.decode.umdh import Allocation, UmdhHeap, UmdhLog, UmdhModule
 from winstacks.memory.decode.status import NOTHING, Status
 from winstacks.tracedb.decode.recorded import RecordedStack
@@ -209,9 +209,9 @@ def group(
     unsized: int = 0,
     freed: bool = False,
     frames: Tuple[Optional[int], ...] = STACK,
-) -> Group:
+) -> TraceGroup:
     trace = RecordedStack("log", 0x5000, 0, frames)
-    return Group(trace, freed, said, count, size, unsized, (0x1A0000,), ())
+    return TraceGroup(trace, freed, said, count, size, unsized, (0x1A0000,), ())
 
 
 def test_growth_is_that_of_all_groups_of_a_stack() -> None:

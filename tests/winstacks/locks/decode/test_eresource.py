@@ -163,7 +163,7 @@ def test_fast_owners_are_read_where_the_symbols_describe_them_all() -> None:
             "_FAST_ERESOURCE_INTERNAL": Structure("f", 0x68, {"OwnerEntryListHead": Field(0x30, 16)}.get),
             "_FAST_OWNER_ENTRY_INTERNAL": Structure("e", 0x40, entry.get),
         }
-        known = Structures(lambda name: tables.get(name) or WINDOWS_10_TYPES.find(name))
+        known = Structures(lambda name: tables.get(name) or WINDOWS_10_TYPES.first_structure(name))
         return ResourceLayout(known, 8)
 
     names = ("ListEntry", "ThreadAddress", "CallerExclusive", "IsWaiting")

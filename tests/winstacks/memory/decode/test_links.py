@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from winstacks.memory.decode import links
-from winstacks.memory.decode.links import Break, Gap, neighbour, steps, taken, walk
+from winstacks.memory.decode.links import ListBreak, ListGap, neighbour, steps, take_nodes, walk
 
 HEAD = 0x1000
 Memory = Dict[int, Tuple[int, int]]
@@ -70,7 +70,7 @@ def test_one_wild_link_loses_nothing_and_is_named(count: int, forward: bool, dat
     found = walk(HEAD, memory.get)
     assert list(found.nodes) == nodes
     assert found.gap is None
-    assert found.altered == (None if memory[node] == sound else Break(node, links.MISMATCH))
+    assert found.altered == (None if memory[node] == sound else ListBreak(node, links.MISMATCH))
 
 
 @given(st.integers(1, 9), st.booleans(), st.data())
@@ -88,7 +88,7 @@ def test_a_node_that_is_unlinked_on_one_side_comes_back(
     found = walk(HEAD, memory.get)
     assert list(found.nodes) == nodes
     assert found.gap is None
-    assert found.altered == Break(before if forward else after, links.MISMATCH)
+    assert found.altered == ListBreak(before if forward else after, links.MISMATCH)
 
 
 def test_a_cycle_ends_the_walk_and_is_said() -> None:
@@ -98,14 +98,14 @@ def test_a_cycle_ends_the_walk_and_is_said() -> None:
     memory[nodes[3]] = (nodes[4], nodes[5])
     found = walk(HEAD, memory.get)
     assert found.nodes == tuple(nodes)
-    assert found.gap == Gap(Break(nodes[0], links.MISMATCH), Break(nodes[5], links.MISMATCH))
+    assert found.gap == ListGap(ListBreak(nodes[0], links.MISMATCH), ListBreak(nodes[5], links.MISMATCH))
     assert found.gap is not None
     assert found.gap.lost == ()
 
 
 def test_an_unreadable_head_has_no_nodes() -> None:
     found = walk(HEAD, lambda _: None)
-    assert tuple(found) == ((), (), Gap(Break(HEAD, links.HEAD), Break(HEAD, links.HEAD)), None)
+    assert tuple(found) == ((), (), ListGap(ListBreak(HEAD, links.HEAD), ListBreak(HEAD, links.HEAD)), None)
     assert found.gap is not None
     assert not found.gap.exact
     assert found.gap.lost == ()
@@ -136,9 +136,12 @@ def test_any_memory_ends_and_yields_each_node_once(memory: Memory) -> None:
 def test_steps_lead_back_to_the_head(count: int, direction: int) -> None:
     nodes, memory = ring(count)
     expected = nodes[::-1] if direction else nodes
-    assert taken(steps(HEAD, memory.get, direction)) == (expected, Break(HEAD, links.CLOSED))
-    assert taken(steps(HEAD, memory.get, direction, known=set())) == (expected, Break(HEAD, links.CLOSED))
-    assert taken(steps(0, memory.get, direction)) == ([], Break(0, links.HEAD))
+    assert take_nodes(steps(HEAD, memory.get, direction)) == (expected, ListBreak(HEAD, links.CLOSED))
+    assert take_nodes(steps(HEAD, memory.get, direction, known=set())) == (
+        expected,
+        ListBreak(HEAD, links.CLOSED),
+    )
+    assert take_nodes(steps(0, memory.get, direction)) == ([], ListBreak(0, links.HEAD))
 
 
 def test_steps_from_a_node_to_which_the_head_does_not_lead() -> None:
@@ -146,7 +149,7 @@ def test_steps_from_a_node_to_which_the_head_does_not_lead() -> None:
     memory[HEAD] = (HEAD, HEAD)
     assert list(steps(HEAD, memory.get, 0, first=nodes[0])) == nodes
     assert list(steps(HEAD, memory.get, 1, first=nodes[2])) == nodes[::-1]
-    assert taken(steps(HEAD, memory.get, 0, first=nodes[1])) == ([], Break(nodes[1], links.MISMATCH))
+    assert take_nodes(steps(HEAD, memory.get, 0, first=nodes[1])) == ([], ListBreak(nodes[1], links.MISMATCH))
 
 
 def test_steps_over_wrong_links_end() -> None:
@@ -155,11 +158,17 @@ def test_steps_over_wrong_links_end() -> None:
         memory[node] = (memory[node][0], 0)
     known = {nodes[4]}
     found = steps(HEAD, memory.get, 0, known=known)
-    assert taken(found) == (nodes[:4], Break(nodes[4], links.MISMATCH))
+    assert take_nodes(found) == (nodes[:4], ListBreak(nodes[4], links.MISMATCH))
     assert known == set(nodes[:5])
     memory[nodes[3]] = (nodes[1], 0)
-    assert taken(steps(HEAD, memory.get, 0, known=set())) == (nodes[:4], Break(nodes[1], links.MISMATCH))
-    assert taken(steps(HEAD, memory.get, 0, 2, known=set())) == (nodes[:2], Break(nodes[2], links.LIMIT))
+    assert take_nodes(steps(HEAD, memory.get, 0, known=set())) == (
+        nodes[:4],
+        ListBreak(nodes[1], links.MISMATCH),
+    )
+    assert take_nodes(steps(HEAD, memory.get, 0, 2, known=set())) == (
+        nodes[:2],
+        ListBreak(nodes[2], links.LIMIT),
+    )
 
 
 @given(st.integers(1, 9), st.integers(1, 9), st.data())

@@ -74,7 +74,7 @@ def test_the_kernel_of_another_machine_is_refused_in_words() -> None:
     plugin = _Plugin(context)
     with pytest.raises(UnsupportedMachineError, match="AArch64"):
         bulk.machine_of(context.layers["arm"])
-    for step in (requested.check_tables, requested.image):
+    for step in (requested.check_tables, requested.open_image):
         with pytest.raises(exceptions.RenderException, match="machine of type AArch64: only x64"):
             step(plugin)
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from winstacks.memory.decode import memory as memories
-from winstacks.memory.decode.memory import WINDOW, Memory, Windows, join
+from winstacks.memory.decode.memory import WINDOW, Memory, ReadWindows, join
 from winstacks.memory.decode.pagetable import PAGE_SIZE
 from winstacks.memory.decode.ranges import Extents
 from winstacks.memory.decode.structure import Field
@@ -58,7 +58,7 @@ def test_reads_what_is_all_there(pages: Set[int], address: int, length: int) -> 
 def test_the_size_of_a_window_changes_nothing(
     pages: Set[int], size: int, reads: List[Tuple[int, int]]
 ) -> None:
-    memory = Memory(Windows(extents_of(pages).part, size), 8)
+    memory = Memory(ReadWindows(extents_of(pages).part, size), 8)
     for address, length in reads:
         check(memory, pages, address, length)
 
@@ -82,7 +82,7 @@ def test_nothing_is_asked_for_outside_the_ranges() -> None:
         asked.append(start)
         return Extents([(start, bytes(length))])
 
-    memory = Memory(Windows(reader, WINDOW), 4, [(0x20000, 0x21000), (0x21000, 0x22000)])
+    memory = Memory(ReadWindows(reader, WINDOW), 4, [(0x20000, 0x21000), (0x21000, 0x22000)])
     assert memory.pointer(0x40000) is None
     assert memory.number(0x21FFE, 4) is None
     assert memory.links(0x1FFFC) is None
@@ -95,7 +95,7 @@ def test_nothing_is_asked_for_outside_the_ranges() -> None:
 
 def test_what_was_read_beyond_a_range_is_not_given_out() -> None:
     """A window reaches further than the ranges: what it holds of the rest stays out of reach."""
-    memory = Memory(Windows(Counted(), WINDOW), 8, [(0x1000, 0x2000), (0x3000, 0x4000)])
+    memory = Memory(ReadWindows(Counted(), WINDOW), 8, [(0x1000, 0x2000), (0x3000, 0x4000)])
     assert memory.read(0x1000, 0x1000) is not None
     assert memory.read(0x2000, 1) is None
     assert memory.read(0x3FFF, 2) is None
@@ -113,7 +113,7 @@ def test_pointers_have_the_width_of_the_process() -> None:
 
 def test_a_window_is_read_once() -> None:
     reader = Counted()
-    memory = Memory(Windows(reader, WINDOW), 8)
+    memory = Memory(ReadWindows(reader, WINDOW), 8)
     for address in (0x10, 0x20, WINDOW - 4, WINDOW + 1, 0x10):
         first = address // WINDOW * WINDOW
         expected = bytes((first // 0x100 + address - first + number) & 0xFF for number in range(4))
@@ -122,13 +122,13 @@ def test_a_window_is_read_once() -> None:
 
 
 def test_a_read_across_two_windows() -> None:
-    memory = Memory(Windows(Counted(), WINDOW), 8)
+    memory = Memory(ReadWindows(Counted(), WINDOW), 8)
     assert memory.read(WINDOW - 2, 4) == b"\xfe\xff\x00\x01"
 
 
 def test_a_read_across_many_windows_is_one() -> None:
     reader = Counted()
-    memory = Memory(Windows(reader, PAGE_SIZE), 8)
+    memory = Memory(ReadWindows(reader, PAGE_SIZE), 8)
     data = memory.read(PAGE_SIZE - 2, 4 * PAGE_SIZE)
     assert data is not None
     assert len(data) == 4 * PAGE_SIZE
@@ -142,7 +142,7 @@ def test_what_is_kept_is_bounded() -> None:
         reader(start, 1)
         return Extents([(start, bytes(16))])
 
-    memory = Memory(Windows(read, WINDOW), 8)
+    memory = Memory(ReadWindows(read, WINDOW), 8)
     for number in range(memories.MAX_HELD // WINDOW + 1):
         assert memory.read(number * WINDOW, 16) is not None
     assert memory.read(0, 16) is not None
@@ -151,17 +151,17 @@ def test_what_is_kept_is_bounded() -> None:
 
 def test_what_is_held_is_read_once() -> None:
     reader = Counted()
-    memory = Memory(Windows(reader, PAGE_SIZE), 8)
-    inside, across = memory.held(0x1010, 16), memory.held(0x1FF8, 16)
+    memory = Memory(ReadWindows(reader, PAGE_SIZE), 8)
+    inside, across = memory.read_kept(0x1010, 16), memory.read_kept(0x1FF8, 16)
     assert inside.read(0x1010, 16) is not None
     assert across.read(0x1FF8, 16) is not None
-    assert memory.held(0x1010, 16) is inside
+    assert memory.read_kept(0x1010, 16) is inside
     assert memory.read(0x1FF8, 16) is not None
     assert reader.asked == [0x1000, 0x2000]
 
 
 def test_what_is_not_there() -> None:
-    memory = Memory(Windows(lambda start, length: Extents([(start, bytes(8))]), WINDOW), 8)
+    memory = Memory(ReadWindows(lambda start, length: Extents([(start, bytes(8))]), WINDOW), 8)
     assert memory.read(4, 4) is not None
     assert memory.read(4, 5) is None
     assert memory.read(-8, 4) is None
@@ -171,7 +171,7 @@ def test_what_is_not_there() -> None:
 
 def test_what_is_loaded_is_not_kept() -> None:
     reader = Counted()
-    memory = Memory(Windows(reader, WINDOW), 8)
+    memory = Memory(ReadWindows(reader, WINDOW), 8)
     for _ in range(2):
         assert memory.load(0x10, 0x20).missing(0x10, 0x30) == 0
     assert reader.asked == [0x10, 0x10]

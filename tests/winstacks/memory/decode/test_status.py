@@ -7,13 +7,19 @@ from __future__ import annotations
 import copy
 import pickle
 
-from winstacks.memory.decode.status import NOTHING, Said, says, status, text
-from winstacks.memory.decode.statuswords import Word
+from winstacks.memory.decode.status import NOTHING, StatusItem, has_status, status, text
+from winstacks.memory.decode.statuscodes import StatusCode
 
 
 def test_words_keep_their_order_and_are_said_once() -> None:
-    said = status(Word.STALE, None, status(Word.UNREADABLE, Word.STALE), NOTHING, Said(Word.HASH))
-    assert [each.word for each in said] == [Word.STALE, Word.UNREADABLE, Word.HASH]
+    said = status(
+        StatusCode.STALE,
+        None,
+        status(StatusCode.UNREADABLE, StatusCode.STALE),
+        NOTHING,
+        StatusItem(StatusCode.HASH),
+    )
+    assert [each.code for each in said] == [StatusCode.STALE, StatusCode.UNREADABLE, StatusCode.HASH]
     assert text(said) == "stale, unreadable, hash"
 
 
@@ -24,34 +30,34 @@ def test_nothing_is_wrong() -> None:
 
 
 def test_a_status_says_its_words_only() -> None:
-    said = status(Word.PARTLY_UNREADABLE)
-    assert says(said, Word.PARTLY_UNREADABLE)
-    assert says(said, Word.STALE, Word.PARTLY_UNREADABLE)
-    assert not says(said, Word.UNREADABLE)
-    assert not says(NOTHING, *Word)
+    said = status(StatusCode.PARTLY_UNREADABLE)
+    assert has_status(said, StatusCode.PARTLY_UNREADABLE)
+    assert has_status(said, StatusCode.STALE, StatusCode.PARTLY_UNREADABLE)
+    assert not has_status(said, StatusCode.UNREADABLE)
+    assert not has_status(NOTHING, *StatusCode)
 
 
 def test_a_count_belongs_to_its_word() -> None:
-    counted = [word for word in Word if "{}" in word.value]
+    counted = [word for word in StatusCode if "{}" in word.value]
     assert counted
     for word in counted:
-        said = status(Said(word, 3), Said(word, 3), Said(word, 4))
+        said = status(StatusItem(word, 3), StatusItem(word, 3), StatusItem(word, 4))
         assert [each.number for each in said] == [3, 4]
         assert text(said) == f"{word.value.format(3)}, {word.value.format(4)}"
-        assert says(said, word)
+        assert has_status(said, word)
 
 
 def test_no_two_words_have_one_text() -> None:
-    texts = [word.value for word in Word]
+    texts = [word.value for word in StatusCode]
     assert len(texts) > 100
     assert sorted(texts) == sorted(set(texts))
 
 
 def test_a_word_stays_the_same_object_where_it_is_copied() -> None:
-    said = status(Said(Word.FILE_PARTS_UNREADABLE, 3))
+    said = status(StatusItem(StatusCode.FILE_PARTS_UNREADABLE, 3))
     for copied in (pickle.loads(pickle.dumps(said)), copy.deepcopy(said)):
-        assert copied[0].word is Word.FILE_PARTS_UNREADABLE
+        assert copied[0].code is StatusCode.FILE_PARTS_UNREADABLE
 
 
 def test_a_word_says_nothing_that_separates_words() -> None:
-    assert not [word for word in Word if ", " in word.value]
+    assert not [word for word in StatusCode if ", " in word.value]

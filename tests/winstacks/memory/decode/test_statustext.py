@@ -8,30 +8,32 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from winstacks.memory.decode.status import Said, status, text
+from winstacks.memory.decode.status import StatusItem, status, text
+from winstacks.memory.decode.statuscodes import StatusCode
 from winstacks.memory.decode.statustext import parsed
-from winstacks.memory.decode.statuswords import Word
 
 _MEMBER = st.text("abcXYZ.01_", min_size=1)
 
 
-def _said(word: Word) -> st.SearchStrategy[Said]:
+def _said(word: StatusCode) -> st.SearchStrategy[StatusItem]:
     number = st.integers(0, 1 << 40) if "{}" in word.value else st.none()
     members = st.lists(_MEMBER, min_size=1, max_size=3) if "{members}" in word.value else st.just([])
-    return st.builds(lambda count, names: Said(word, count, tuple(names)), number, members)
+    return st.builds(lambda count, names: StatusItem(word, count, tuple(names)), number, members)
 
 
-@given(st.lists(st.sampled_from(Word).flatmap(_said), max_size=5))
-def test_every_word_comes_back(parts: list[Said]) -> None:
+@given(st.lists(st.sampled_from(StatusCode).flatmap(_said), max_size=5))
+def test_every_word_comes_back(parts: list[StatusItem]) -> None:
     shown = status(*parts)
     found = parsed(text(shown))
     assert found is not None
     assert text(found) == text(shown)
 
 
-@pytest.mark.parametrize("word", list(Word))
-def test_a_word_alone(word: Word) -> None:
-    said = Said(word, 7 if "{}" in word.value else None, ("A", "B") if "{members}" in word.value else ())
+@pytest.mark.parametrize("word", list(StatusCode))
+def test_a_word_alone(word: StatusCode) -> None:
+    said = StatusItem(
+        word, 7 if "{}" in word.value else None, ("A", "B") if "{members}" in word.value else ()
+    )
     found = parsed(text((said,)))
     assert found is not None
     assert text(found) == text((said,))

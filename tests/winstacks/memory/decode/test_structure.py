@@ -32,10 +32,10 @@ def structure(fields: Optional[Dict[str, Field]] = None, asked: Optional[List[st
 
 def test_the_first_of_several_members_counts() -> None:
     sample = structure()
-    assert sample.find("Absent", "Next", "Flags") == FIELDS["Next"]
-    assert sample.field("u.Inner").of(DATA) == 0xAABB
+    assert sample.first_member("Absent", "Next", "Flags") == FIELDS["Next"]
+    assert sample.field("u.Inner").value_in(DATA) == 0xAABB
     assert sample.offset("Absent", "u.Inner") == 16
-    assert (sample.has("Kind"), sample.has("Absent"), sample.find("Absent")) == (True, False, None)
+    assert (sample.has("Kind"), sample.has("Absent"), sample.first_member("Absent")) == (True, False, None)
 
 
 def test_a_member_that_is_missing_is_named() -> None:
@@ -52,7 +52,7 @@ def test_a_member_is_looked_up_once() -> None:
     asked: List[str] = []
     sample = structure(asked=asked)
     for _ in range(3):
-        sample.find("Absent", "Flags")
+        sample.first_member("Absent", "Flags")
     assert asked == ["Absent", "Flags"]
 
 
@@ -60,7 +60,7 @@ def test_several_members_at_once_in_the_order_asked_for() -> None:
     sample = structure()
     shifted = b"\xff" * 3 + DATA
     for paths in (["Flags", "Next"], ["Next", "Change", "u.Inner"], ["u.Inner"]):
-        expected = tuple(sample.field(path).of(DATA) for path in paths)
+        expected = tuple(sample.field(path).value_in(DATA) for path in paths)
         assert sample.reader(*paths)(DATA, 0) == expected
         assert sample.reader(*paths)(shifted, 3) == expected
     with pytest.raises(struct.error):
@@ -77,7 +77,7 @@ def test_what_is_packed_is_read_again() -> None:
 def test_a_structure_in_bytes() -> None:
     view = structure().view(b"\0" + DATA, 1)
     assert (view["Flags"], view["Kind"], view["Change"]) == (0x11223344, 2, -3)
-    assert (view.get("Absent", "Next"), view.get("Absent")) == (0x5566778899, None)
+    assert (view.first_value("Absent", "Next"), view.first_value("Absent")) == (0x5566778899, None)
     with pytest.raises(MissingMemberError):
         view["Absent"]
     with pytest.raises(ValueError, match="ends before"):
@@ -92,8 +92,12 @@ def test_structures_are_made_once_and_found_by_several_names() -> None:
         return structure() if name == "_SAMPLE" else None
 
     types = Structures(make)
-    assert types["_SAMPLE"] is types.find("_ABSENT", "_SAMPLE") is types.need("_SAMPLE")
-    assert (types.has("_SAMPLE"), types.has("_ABSENT"), types.find("_ABSENT")) == (True, False, None)
+    assert types["_SAMPLE"] is types.first_structure("_ABSENT", "_SAMPLE") is types.need("_SAMPLE")
+    assert (types.has("_SAMPLE"), types.has("_ABSENT"), types.first_structure("_ABSENT")) == (
+        True,
+        False,
+        None,
+    )
     with pytest.raises(MissingMemberError, match="no _ABSENT or _OTHER"):
         types.need("_ABSENT", "_OTHER")
     assert made == ["_SAMPLE", "_ABSENT", "_OTHER"]
@@ -104,7 +108,7 @@ def test_of_several_tables_the_first_that_has_a_structure_counts() -> None:
     one = Structures({"_A": first}.get)
     two = Structures({"_A": second, "_B": second}.get)
     types = Structures.chain([one, two])
-    assert (types["_A"], types["_B"], types.find("_C")) == (first, second, None)
+    assert (types["_A"], types["_B"], types.first_structure("_C")) == (first, second, None)
 
 
 def test_arrays_of_integers() -> None:

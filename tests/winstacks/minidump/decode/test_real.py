@@ -19,7 +19,7 @@ from winstacks.memory.decode.machine import Machine
 from winstacks.memory.decode.status import NOTHING
 from winstacks.minidump.decode import handles, memory, modules, system, threads
 from winstacks.minidump.decode.dumpfile import Minidump
-from winstacks.traps.decode.context import ContextForm, CpuContext
+from winstacks.traps.decode.context import ContextLayout, CpuContext
 
 FILES = sorted((SHARED / "real_minidumps").glob("*.dmp"))
 COUNTS = {
@@ -64,7 +64,7 @@ class Real:
         version = tables.generations("context", self.machine.arch)[0]
         name = f"context-{version}-{self.machine.arch}"
         types = tables.of_table(context, tables.load(context, "tests", name))
-        found = ContextForm(types["_CONTEXT"], self.machine).decode(data)
+        found = ContextLayout(types["_CONTEXT"], self.machine).decode(data)
         assert found is not None
         assert said == NOTHING
         return found

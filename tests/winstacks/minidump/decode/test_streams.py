@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.forge.minidump import Module, Writer, WrittenThread
-from winstacks.memory.decode.status import NOTHING, Said, Status, status
-from winstacks.memory.decode.statuswords import Word
+from winstacks.memory.decode.status import NOTHING, Status, StatusItem, status
+from winstacks.memory.decode.statuscodes import StatusCode
 from winstacks.minidump.decode import functions, handles, memory, modules, system, threads
 from winstacks.minidump.decode.dumpfile import MAX_STREAMS, Location, Minidump, NotAMinidumpError, Stream
 from winstacks.minidump.decode.memory import MemoryRange
@@ -190,7 +190,7 @@ def test_a_count_that_is_too_large(kind: int, offset: int, form: str, member: st
     at = offset_of(kind) + offset
     before = struct.unpack_from(form, full(), at)[0]
     dump = damaged(at, struct.pack(form, before + extra))
-    expected = Said(Word.MORE_THAN_THE_STREAM, None, (member,))
+    expected = StatusItem(StatusCode.MORE_THAN_THE_STREAM, None, (member,))
     assert sum(expected in list_(dump)[1] for list_ in LISTS) == 1
     assert [len(list_(dump)[0]) for list_ in LISTS] == [len(list_(dump_of(full()))[0]) for list_ in LISTS]
 
@@ -198,7 +198,7 @@ def test_a_count_that_is_too_large(kind: int, offset: int, form: str, member: st
 @pytest.mark.parametrize(("kind", "offset"), [(12, 4), (14, 4), (16, 4), (17, 4), (18, 4)])
 def test_an_entry_that_is_too_small(kind: int, offset: int) -> None:
     dump = damaged(offset_of(kind) + offset, struct.pack("<I", 3))
-    expected = Said(Word.HEADER, None, ("size of an entry",))
+    expected = StatusItem(StatusCode.HEADER, None, ("size of an entry",))
     assert [found for list_ in LISTS for found, said in [list_(dump)] if expected in said] == [[]]
 
 
@@ -218,7 +218,7 @@ def test_a_stream_that_is_too_short(kind: int, size: int) -> None:
     dump = damaged(32 + 12 * place + 4, struct.pack("<I", size))
     broken = [list_(dump) for list_ in LISTS]
     missing = [record(dump) for record in RECORDS].count(None)
-    assert missing + sum(Word.UNREADABLE in [each.word for each in said] for _, said in broken) == 1
+    assert missing + sum(StatusCode.UNREADABLE in [each.code for each in said] for _, said in broken) == 1
 
 
 def test_an_array_may_be_aligned() -> None:
@@ -235,9 +235,9 @@ def test_streams_that_overlap_and_repeat() -> None:
     said = [each.status for each in dump_of(writer.bytes()).streams]
     assert said == [
         NOTHING,
-        status(Word.OVERLAP, Word.TWICE),
-        status(Word.OVERLAP),
-        status(Said(Word.BEYOND_THE_FILE, 8)),
+        status(StatusCode.OVERLAP, StatusCode.TWICE),
+        status(StatusCode.OVERLAP),
+        status(StatusItem(StatusCode.BEYOND_THE_FILE, 8)),
     ]
 
 
@@ -246,7 +246,7 @@ def test_a_directory_without_end() -> None:
     struct.pack_into("<I", data, 8, 0xFFFFFFFF)
     dump = dump_of(bytes(data))
     beyond = MAX_STREAMS * 12 - (len(data) - 32)
-    assert dump.status == status(Word.LIMIT, Said(Word.BEYOND_THE_FILE, beyond))
+    assert dump.status == status(StatusCode.LIMIT, StatusItem(StatusCode.BEYOND_THE_FILE, beyond))
     assert dump.streams == ()
 
 
@@ -263,20 +263,22 @@ def _ranges(*rows: Tuple[int, int, int]) -> Tuple[List[MemoryRange], Status, int
 def test_ranges_that_share_addresses() -> None:
     found, said, _ = _ranges((0x1000, 0x100, 0), (0x1080, 0x100, 0x100), (0x1000, 0x20, 0x200))
     assert found == [MemoryRange(0x1000, 0, 0x100), MemoryRange(0x1100, 0x180, 0x80)]
-    assert said == status(Said(Word.RANGES_OVERLAP, 2))
+    assert said == status(StatusItem(StatusCode.RANGES_OVERLAP, 2))
 
 
 def test_ranges_that_share_bytes_of_the_file() -> None:
     """A page of a file is one page of the process: a small file stays small."""
     found, said, _ = _ranges(*((0x1000 * number, 0x1000, 0) for number in range(1, 1001)))
     assert found == [MemoryRange(0x1000, 0, 0x1000)]
-    assert said == status(Said(Word.RANGES_OVERLAP, 999))
+    assert said == status(StatusItem(StatusCode.RANGES_OVERLAP, 999))
 
 
 def test_ranges_beyond_file_and_address_space() -> None:
     found, said, at = _ranges(((1 << 64) - 0x10, 0x20, 0), (0x5000, 0x1000, 0x1000 * 0x1000))
     assert found == [MemoryRange((1 << 64) - 0x10, 0, 0x10)]
-    assert said == status(Said(Word.BEYOND_THE_FILE, 0x1000), Said(Word.HEADER, None, ("DataSize",)))
+    assert said == status(
+        StatusItem(StatusCode.BEYOND_THE_FILE, 0x1000), StatusItem(StatusCode.HEADER, None, ("DataSize",))
+    )
     assert at
 
 
@@ -291,7 +293,7 @@ def test_a_writer_lists_the_stacks_of_all_threads_or_of_none() -> None:
     dump = dump_of(full())
     listed, _ = memory.memory_ranges(dump)
     stack = MemoryRange(0x80000, offset_of(21), 8)
-    expected = status(Said(Word.CONTRADICTED, None, ("Stack",)))
+    expected = status(StatusItem(StatusCode.CONTRADICTED, None, ("Stack",)))
     assert memory.memory_ranges(dump, [stack, listed[0]]) == (sorted([*listed, stack]), expected)
 
 
@@ -299,7 +301,7 @@ def test_operations_that_are_none() -> None:
     at = offset_of(18) + 16
     dump = damaged(at + 16, struct.pack("<III", 9, 0, 99))
     (operation,), said = handles.handle_operation_list(dump)
-    assert operation.status == status(Said(Word.UNKNOWN_TYPE, 9), Word.DEPTH)
+    assert operation.status == status(StatusItem(StatusCode.UNKNOWN_TYPE, 9), StatusCode.DEPTH)
     assert (len(operation.ReturnAddresses), said) == (32, NOTHING)
 
 
@@ -391,10 +393,10 @@ def test_a_count_that_leaves_some_out_is_said(kind: int, list_: Any) -> None:
     found, said = list_(damaged(offset_of(kind), bytes(4)))
     assert found == []
     member = {3: "NumberOfThreads", 4: "NumberOfModules"}[kind]
-    assert Said(Word.FEWER_THAN_THE_STREAM, None, (member,)) in said
+    assert StatusItem(StatusCode.FEWER_THAN_THE_STREAM, None, (member,)) in said
 
 
 def test_a_module_whose_name_cannot_be_read_is_said() -> None:
     (module,), said = modules.module_list(damaged(offset_of(4) + 4 + 20, b"\xff" * 4))
     assert module.ModuleName is None
-    assert said == status(Said(Word.HEADER, None, ("ModuleNameRva",)))
+    assert said == status(StatusItem(StatusCode.HEADER, None, ("ModuleNameRva",)))

@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.forge.smalldump import CRASHED, KDBG, STARTED, Driver, SmallDump
-from winstacks.flat.decode.bugchecks import bug_check, context_parameter
 from winstacks.memory.decode.machine import Machine, UnsupportedMachineError
-from winstacks.memory.decode.status import says
-from winstacks.memory.decode.statuswords import Word
+from winstacks.memory.decode.status import has_status
+from winstacks.memory.decode.statuscodes import StatusCode
 from winstacks.minidump.decode.crashed import crashed_thread, structure_memory
 from winstacks.minidump.decode.drivers import broken_driver, list_drivers, list_unloaded
 from winstacks.minidump.decode.kernelheader import NotAKernelDumpError
 from winstacks.minidump.decode.triage import TriageDump, memory_ranges
+from winstacks.stacklist.decode.bugchecks import bug_check, context_parameter
 
 KERNEL = {True: 0xFFFFF80312200000, False: 0x82800000}
 STACK = {True: 0xFFFFD00012345000, False: 0x8F345000}
@@ -122,9 +122,9 @@ def test_the_thread_that_crashed(name: str) -> None:
         assert (crashed.ethread, crashed.members, crashed.process) == (None, {}, "")
         return
     assert (crashed.ethread, crashed.eprocess) == THREAD[wide]
-    assert (crashed.processor, crashed.get("state"), crashed.get("teb")) == (3, 2, 0x7FF000)
-    assert crashed.get("initial_stack") == STACK[wide] + 0xF00
-    assert crashed.get("tid") is None
+    assert (crashed.processor, crashed.member("state"), crashed.member("teb")) == (3, 2, 0x7FF000)
+    assert crashed.member("initial_stack") == STACK[wide] + 0xF00
+    assert crashed.member("tid") is None
 
 
 @pytest.mark.parametrize("name", GENERATIONS)
@@ -150,7 +150,7 @@ def test_a_block_that_claims_the_bytes_of_another_is_left_out() -> None:
     first = struct.unpack_from("<QII", data, at)
     struct.pack_into("<QII", data, at + 16, first[0] + 0x100000, *first[1:])
     ranges, said = memory_ranges(opened(bytes(data)))
-    assert says(said, Word.RANGES_OVERLAP)
+    assert has_status(said, StatusCode.RANGES_OVERLAP)
     assert first[0] in {each.start for each in ranges}
     assert first[0] + 0x100000 not in {each.start for each in ranges}
 
@@ -158,8 +158,8 @@ def test_a_block_that_claims_the_bytes_of_another_is_left_out() -> None:
 def test_a_dump_that_is_cut_says_how_much_is_missing() -> None:
     data = writer("10-x64").file()
     read = opened(data[:-0x100])
-    assert [(said.word, said.number) for said in read.status if said.number] == [
-        (Word.BEYOND_THE_FILE, 0x100)
+    assert [(said.code, said.number) for said in read.status if said.number] == [
+        (StatusCode.BEYOND_THE_FILE, 0x100)
     ]
 
 
@@ -267,7 +267,7 @@ def test_an_unloaded_driver_that_contradicts_itself_costs_itself() -> None:
     made.unloaded([Driver("a.sys", KERNEL[True] + 0x2000000, 0x1000), Driver("b.sys", 0x1000, 0x1000)])
     found, said = list_unloaded(opened(made.file()))
     assert [each.name for each in found] == ["a.sys"]
-    assert says(said, Word.HEADER)
+    assert has_status(said, StatusCode.HEADER)
 
 
 def test_x86_entries_may_be_aligned_to_eight_bytes() -> None:

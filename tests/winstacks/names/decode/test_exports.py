@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.support.flatimage import Flat, flat, pe
 from winstacks.memory.decode.status import NOTHING, status
-from winstacks.memory.decode.statuswords import Word
+from winstacks.memory.decode.statuscodes import StatusCode
 from winstacks.names.decode import exports
 from winstacks.names.decode import pe as peimage
 from winstacks.names.decode.exports import Exports
@@ -45,14 +45,14 @@ def test_no_export_directory_is_no_fault() -> None:
 
 def test_a_paged_out_directory_is_said() -> None:
     image = pe(exports=EXPORTS)
-    assert read(flat(image).hide(0x5000, 0x6000)).status == status(Word.EXPORTS_UNREADABLE)
+    assert read(flat(image).hide(0x5000, 0x6000)).status == status(StatusCode.EXPORTS_UNREADABLE)
 
 
 def test_an_export_whose_name_is_paged_out_is_called_by_its_ordinal() -> None:
     exports = {f"Function{index:04}": 0x1000 + 4 * index for index in range(300)}
     image = pe(exports=exports, rdata=0x4000)
     found = read(flat(image).hide(0x6000, 0x7000))
-    assert found.status == status(Word.EXPORTS_INCOMPLETE)
+    assert found.status == status(StatusCode.EXPORTS_INCOMPLETE)
     names = dict(found.entries)
     assert set(names) == set(exports.values())
     lost = [name for name, rva in exports.items() if names[rva] != name]
@@ -85,7 +85,7 @@ def test_a_limit_is_said() -> None:
     whole = exports.read_exports(memory.load, headers)
     cut = exports.read_exports(memory.load, headers, 1)
     assert not whole.status
-    assert cut.status == status(Word.EXPORTS_INCOMPLETE)
+    assert cut.status == status(StatusCode.EXPORTS_INCOMPLETE)
     assert len(cut.entries) + len(cut.forwarders) < len(whole.entries) + len(whole.forwarders)
 
 

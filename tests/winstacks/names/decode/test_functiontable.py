@@ -39,11 +39,11 @@ def table(entries: List[RuntimeFunction]) -> FunctionTable:
 
 def test_find_takes_the_first_byte_and_not_the_end() -> None:
     found = table(ALL)
-    assert found.find(0x1000) == FIRST
-    assert found.find(0x10FF) == FIRST
-    assert found.find(0x1100) is None
-    assert found.find(0xFFF) is None
-    assert found.find(0x203F) == PIECE
+    assert found.find_entry(0x1000) == FIRST
+    assert found.find_entry(0x10FF) == FIRST
+    assert found.find_entry(0x1100) is None
+    assert found.find_entry(0xFFF) is None
+    assert found.find_entry(0x203F) == PIECE
 
 
 def test_pieces_lead_to_the_function_that_they_belong_to() -> None:
@@ -55,7 +55,7 @@ def test_pieces_lead_to_the_function_that_they_belong_to() -> None:
 def test_an_indirect_entry_that_stands_for_itself_is_no_entry() -> None:
     image = struct.pack("<III", 0x3000, 0x3010, 1)
     found = FunctionTable.from_bytes(image, lambda rva, length: image[rva : rva + length])
-    (entry,) = [found.find(0x3008)]
+    (entry,) = [found.find_entry(0x3008)]
     assert entry == RuntimeFunction(0x3000, 0x3010, 1)
     with pytest.raises(UnwindDataError, match="invalid"):
         found.direct(entry)
@@ -81,7 +81,7 @@ def test_the_chain_is_every_piece_of_unwind_data_in_order() -> None:
 def test_an_unsorted_or_padded_table_is_searched_all_the_same() -> None:
     found = table([PIECE, RuntimeFunction(0, 0, 0), FIRST, RuntimeFunction(9, 3, 1)])
     assert list(found) == [FIRST, PIECE]
-    assert found.find(0x1050) == FIRST
+    assert found.find_entry(0x1050) == FIRST
 
 
 def test_a_missing_page_makes_none_mean_nothing_where_entries_may_lack() -> None:
@@ -107,7 +107,7 @@ def test_a_table_of_which_nothing_is_there_is_complete_nowhere() -> None:
 def test_lookups_agree_with_a_search_of_every_entry(entries: List[Tuple[int, int, int]], rva: int) -> None:
     """Where entries do not overlap; where they do, what is found still holds the address."""
     found = table([RuntimeFunction(*entry) for entry in entries])
-    entry = found.find(rva)
+    entry = found.find_entry(rva)
     holding = [each for each in found if each.begin <= rva < each.end]
     if entry is not None:
         assert entry in holding

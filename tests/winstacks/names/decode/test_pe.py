@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.forge.pe import TIMESTAMP, Pdb, guid_of
 from tests.support.flatimage import Flat, flat, pe
-from winstacks.memory.decode.statuswords import Word
+from winstacks.memory.decode.statuscodes import StatusCode
 from winstacks.names.decode import pe as peimage
 from winstacks.names.decode.pe import CodeView, HeaderError, Headers
 
@@ -42,9 +42,9 @@ def test_codeview_is_the_pdbs_file_name_whatever_the_path() -> None:
 
 def test_paged_out_headers_are_told_from_invalid_ones() -> None:
     memory = flat(pe()).hide(0, 0x1000)
-    with pytest.raises(HeaderError, match=Word.HEADERS_UNREADABLE.value):
+    with pytest.raises(HeaderError, match=StatusCode.HEADERS_UNREADABLE.value):
         peimage.read_headers(memory.read)
-    with pytest.raises(HeaderError, match=Word.HEADERS_INVALID.value):
+    with pytest.raises(HeaderError, match=StatusCode.HEADERS_INVALID.value):
         peimage.read_headers(Flat(bytes(0x1000)).read)
 
 
@@ -89,7 +89,7 @@ def test_damaged_headers_never_do_more_than_fail(
     try:
         headers = peimage.read_headers(memory.read)
     except HeaderError as error:
-        assert error.word in (Word.HEADERS_UNREADABLE, Word.HEADERS_INVALID)
+        assert error.word in (StatusCode.HEADERS_UNREADABLE, StatusCode.HEADERS_INVALID)
         return
     peimage.read_codeview(memory.read, headers)
     assert all(section.start < section.end <= headers.size for section in headers.sections)

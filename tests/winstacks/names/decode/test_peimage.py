@@ -164,13 +164,15 @@ def test_members_of_the_load_configuration_lie_where_pefile_has_them(width: int,
 _HEADERS = Headers(0x8664, 1, 0x10000, (), ())
 
 
-def _written(parts: Dict[int, bytes], directories: Dict[int, Tuple[int, int]]) -> loaderwrites.Written:
+def _written(parts: Dict[int, bytes], directories: Dict[int, Tuple[int, int]]) -> loaderwrites.LoaderWrites:
     memory = bytearray(0x10000)
     for rva, data in parts.items():
         memory[rva : rva + len(data)] = data
     listed = tuple(directories.get(number, (0, 0)) for number in range(16))
     headers = _HEADERS._replace(directories=listed, sections=(Section(0x8000, 0x9000, ".reloc", 0),))
-    return loaderwrites.find(lambda rva, length: bytes(memory[rva : rva + length]), headers, 0x140000000)
+    return loaderwrites.find_writes(
+        lambda rva, length: bytes(memory[rva : rva + length]), headers, 0x140000000
+    )
 
 
 def _dynamic(symbol: int, entries: bytes, version: int = 1) -> Dict[int, bytes]:

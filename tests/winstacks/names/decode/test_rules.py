@@ -74,7 +74,7 @@ def table(exports: bool, x64: bool = True, labels: Optional[Dict[int, str]] = No
     ],
 )
 def test_exports_and_a_function_table(rva: int, expected: Optional[Tuple[int, str, str]]) -> None:
-    assert table(exports=True).find(rva) == expected
+    assert table(exports=True).find_label(rva) == expected
 
 
 @pytest.mark.parametrize(
@@ -90,24 +90,24 @@ def test_exports_and_a_function_table(rva: int, expected: Optional[Tuple[int, st
     ],
 )
 def test_a_pdb_and_a_function_table(rva: int, expected: Optional[Tuple[int, str, str]]) -> None:
-    assert table(exports=False).find(rva) == expected
+    assert table(exports=False).find_label(rva) == expected
 
 
 @pytest.mark.parametrize("exports, source", [(True, "nearest"), (False, "pdb")])
 def test_x86_has_the_last_label_before(exports: bool, source: str) -> None:
     names = table(exports, x64=False)
-    assert names.find(0x1030) == (0x1000, "First", source)
-    assert names.find(0x1100) == (0x1040, "Inner", source)
-    assert names.find(0x3110) == (0x3000, "Third", source)
-    assert names.find(0x6008) is None
-    assert names.find(0xFFF) is None
+    assert names.find_label(0x1030) == (0x1000, "First", source)
+    assert names.find_label(0x1100) == (0x1040, "Inner", source)
+    assert names.find_label(0x3110) == (0x3000, "Third", source)
+    assert names.find_label(0x6008) is None
+    assert names.find_label(0xFFF) is None
 
 
 def test_without_sections_a_label_reaches_as_far_as_the_next() -> None:
     names = PdbNames([0x1000, 0x2000], ["A", "B"])
-    assert names.find(0xFFF) is None
-    assert names.find(0x1FFF) == (0x1000, "A", "pdb")
-    assert names.find(0x90000) == (0x2000, "B", "nearest")
+    assert names.find_label(0xFFF) is None
+    assert names.find_label(0x1FFF) == (0x1000, "A", "pdb")
+    assert names.find_label(0x90000) == (0x2000, "B", "nearest")
 
 
 FEW = (Section(0x1000, 0x40000, ".text", 0x60000020),)
@@ -128,14 +128,14 @@ def test_a_pdb_that_lacks_symbols_bounds_nothing(
     rva: int, expected: Tuple[int, str, str], sections: Sequence[Section]
 ) -> None:
     names = PdbNames([0x1000, 0x5000, 0x2A000], ["Long", "Gap", "Last"], sections)
-    assert names.find(rva) == expected
+    assert names.find_label(rva) == expected
 
 
 def test_the_next_function_bounds_leaf_code_that_a_pdb_names() -> None:
     pdata = struct.pack("<IIIIII", 0x1000, 0x1100, PLAIN, 0x2000, 0x2100, PLAIN)
     names = PdbNames([0x1200, 0x2180], ["Leaf", "Last"], FEW, FunctionTable.from_bytes(pdata, read))
-    assert names.find(0x1210) == (0x1200, "Leaf", "pdb")
-    assert names.find(0x2190) == (0x2180, "Last", "nearest")
+    assert names.find_label(0x1210) == (0x1200, "Leaf", "pdb")
+    assert names.find_label(0x2190) == (0x2180, "Last", "nearest")
 
 
 def test_the_best_of_several_names() -> None:
@@ -149,7 +149,7 @@ def test_the_best_of_several_names() -> None:
     x64=st.booleans(),
 )
 def test_a_label_never_crosses_a_function_or_a_section(labels: Dict[int, str], rva: int, x64: bool) -> None:
-    found = table(True, x64, labels or {0: "a"}).find(rva)
+    found = table(True, x64, labels or {0: "a"}).find_label(rva)
     if found is None:
         return
     start, name, source = found

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from winstacks.stacks.decode import clues_x86
-from winstacks.stacks.decode.clues_x86 import EBP, ESP, Exit, exit_at
+from winstacks.stacks.decode.clues_x86 import EBP, ESP, FunctionExit, exit_at
 
 EBX, ESI, EDI = 3, 6, 7
 
@@ -19,21 +19,21 @@ EBX, ESI, EDI = 3, 6, 7
 @pytest.mark.parametrize(
     ("code", "found"),
     [
-        ("c3", Exit(False, 0, (), 0)),
-        ("c2 0c 00", Exit(False, 0, (), 12)),
-        ("f3 c3", Exit(False, 0, (), 0)),
-        ("83 c4 04 c2 08 00", Exit(False, 4, (), 8)),
-        ("81 c4 00 01 00 00 5b c3", Exit(False, 0x100, (EBX,), 0)),
-        ("8d 65 f4 5b 5e 5f 5d c3", Exit(True, -12, (EBX, ESI, EDI, EBP), 0)),
-        ("8d a5 00 ff ff ff 5d c3", Exit(True, -256, (EBP,), 0)),
-        ("c9 c2 04 00", Exit(True, 0, (EBP,), 4)),
-        ("8b e5 5d c3", Exit(True, 0, (EBP,), 0)),
-        ("89 ec 5d c3", Exit(True, 0, (EBP,), 0)),
-        ("5e 5d e9 00 00 00 00", Exit(False, 0, (ESI, EBP), 0)),
-        ("c9 ff 25 00 00 00 00", Exit(True, 0, (EBP,), 0)),
+        ("c3", FunctionExit(False, 0, (), 0)),
+        ("c2 0c 00", FunctionExit(False, 0, (), 12)),
+        ("f3 c3", FunctionExit(False, 0, (), 0)),
+        ("83 c4 04 c2 08 00", FunctionExit(False, 4, (), 8)),
+        ("81 c4 00 01 00 00 5b c3", FunctionExit(False, 0x100, (EBX,), 0)),
+        ("8d 65 f4 5b 5e 5f 5d c3", FunctionExit(True, -12, (EBX, ESI, EDI, EBP), 0)),
+        ("8d a5 00 ff ff ff 5d c3", FunctionExit(True, -256, (EBP,), 0)),
+        ("c9 c2 04 00", FunctionExit(True, 0, (EBP,), 4)),
+        ("8b e5 5d c3", FunctionExit(True, 0, (EBP,), 0)),
+        ("89 ec 5d c3", FunctionExit(True, 0, (EBP,), 0)),
+        ("5e 5d e9 00 00 00 00", FunctionExit(False, 0, (ESI, EBP), 0)),
+        ("c9 ff 25 00 00 00 00", FunctionExit(True, 0, (EBP,), 0)),
     ],
 )
-def test_exits(code: str, found: Exit) -> None:
+def test_exits(code: str, found: FunctionExit) -> None:
     assert exit_at(bytes.fromhex(code)) == found
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from winstacks.memory.decode.ranges import Extents
-from winstacks.memory.decode.statuswords import Word
+from winstacks.memory.decode.statuscodes import StatusCode
 from winstacks.names.decode.functiontable import FunctionTable
 from winstacks.stacks.decode.frames import MAX_FRAMES, CodeImage, StackWalk
 from winstacks.stacks.decode.registers import Registers
@@ -166,7 +166,7 @@ def told(walk: StackWalk) -> List[Tuple[int, str, bool]]:
 
 
 def start(scene: Scene, number: int = 0, **known: int) -> Registers:
-    return Registers.of(scene.at(number), SP, known)
+    return Registers.from_known(scene.at(number), SP, known)
 
 
 def test_a_return_address_of_zero_is_the_end() -> None:
@@ -181,14 +181,14 @@ def test_a_frame_that_leads_back_is_a_cycle() -> None:
     scene = Scene(FRAME_RBP)
     scene.put(-0x10, scene.at(0))
     walk = scene.walk(start(scene, Rbp=SP - 0x80))
-    assert (len(walk.frames), walk.end) == (1, Word.CYCLE)
+    assert (len(walk.frames), walk.end) == (1, StatusCode.CYCLE)
 
 
 def test_a_stack_of_nothing_but_return_addresses_is_cut_off() -> None:
     scene = Scene(NOTHING)
     scene.put(0, *[scene.at(0)] * (MAX_FRAMES + 10))
     walk = scene.walk(start(scene))
-    assert (len(walk.frames), walk.end) == (MAX_FRAMES, Word.TOO_MANY_FRAMES)
+    assert (len(walk.frames), walk.end) == (MAX_FRAMES, StatusCode.TOO_MANY_FRAMES)
 
 
 def test_a_stack_page_that_is_missing_ends_the_walk() -> None:
@@ -196,14 +196,14 @@ def test_a_stack_page_that_is_missing_ends_the_walk() -> None:
     scene.put(0, scene.at(0))
     scene.missing_stack = (SP + 8, HIGH)
     walk = scene.walk(start(scene))
-    assert (len(walk.frames), walk.end) == (2, Word.STACK_UNREADABLE)
+    assert (len(walk.frames), walk.end) == (2, StatusCode.STACK_UNREADABLE)
 
 
 def test_leaving_the_stack_ends_the_walk() -> None:
     scene = Scene(MACHINE_FRAME, NOTHING)
     scene.put(0, scene.inside(1), 0x10, 0x246, 0x7F1234560000, 0x18)
     walk = scene.walk(start(scene))
-    assert (len(walk.frames), walk.end) == (1, Word.OUTSIDE_THE_STACK)
+    assert (len(walk.frames), walk.end) == (1, StatusCode.OUTSIDE_THE_STACK)
 
 
 def test_an_interrupt_may_have_come_from_another_stack_once() -> None:
@@ -214,16 +214,16 @@ def test_an_interrupt_may_have_come_from_another_stack_once() -> None:
     frame = (scene.inside(1), 0x10, 2, SP, 0x18)
     scene.stack.update({other + 8 + 8 * number: value for number, value in enumerate(frame)})
     scene.put(0, scene.at(0), scene.inside(1), 0x10, 2, other, 0x18)
-    walk = scene.walk(Registers.of(scene.at(1), other), stacks=((LOW, LOW + 0x800), (SP, HIGH)))
+    walk = scene.walk(Registers.from_known(scene.at(1), other), stacks=((LOW, LOW + 0x800), (SP, HIGH)))
     assert [frame.how for frame in walk.frames] == ["trap", "unwind", "trap", "unwind"]
-    assert walk.end == Word.CYCLE
+    assert walk.end == StatusCode.CYCLE
 
 
 def test_user_mode_is_the_border() -> None:
     scene = Scene(MACHINE_FRAME)
     scene.private = {KERNEL_SP: struct.pack("<5Q", 0x77001234, 0x33, 0x246, 0x12F000, 0x2B)}
     stacks = ((KERNEL_SP - 0x1000, KERNEL_SP + 0x1000),)
-    walk = scene.walk(Registers.of(scene.at(0), KERNEL_SP, {"R12": 5}), stacks=stacks)
+    walk = scene.walk(Registers.from_known(scene.at(0), KERNEL_SP, {"R12": 5}), stacks=stacks)
     assert (len(walk.frames), walk.end) == (1, None)
     assert walk.border is not None
     assert (walk.border.ip, walk.border.sp, walk.border.cs, walk.border.trap) == (
@@ -251,7 +251,7 @@ def test_an_unwound_address_before_which_no_call_can_be_is_doubted() -> None:
     scene.put(0, scene.inside(1), scene.at(1), 0)
     walk = scene.walk(start(scene))
     assert told(walk)[1:] == [(scene.inside(1), "unwind", False), (scene.at(1), "unwind", False)]
-    assert walk.gaps == (Word.NOT_BEHIND_A_CALL,)
+    assert walk.gaps == (StatusCode.NOT_BEHIND_A_CALL,)
     # Where that code cannot be read nothing says so.
     scene.hidden.append((0x1140, 0x1180))
     assert told(scene.walk(start(scene)))[1] == (scene.inside(1), "unwind", True)
@@ -272,7 +272,7 @@ def test_an_address_in_no_module_to_which_unmodified_windows_returns_is_sure(
     scene.put(0, NOWHERE, scene.at(1), 0)
     walk = scene.walk(start(scene))
     assert told(walk)[1:] == [(NOWHERE, "unwind", windows and not own), (scene.at(1), "scan", False)]
-    assert walk.gaps == (Word.NOT_BEHIND_A_CALL, Word.CODE_IN_NO_MODULE)
+    assert walk.gaps == (StatusCode.NOT_BEHIND_A_CALL, StatusCode.CODE_IN_NO_MODULE)
 
 
 @TRUSTED
@@ -283,7 +283,7 @@ def test_the_top_slot_of_a_stub_is_its_return_address(windows: bool, own: bool, 
     scene.private = {NOWHERE - 0x10: b"\x90" * 0x20}
     scene.memory[0x2000:0x2003] = b"\x0f\x05\xc3"
     scene.put(0, returns, scene.at(1), 0)
-    walk = scene.walk(Registers.of(BASE + 0x2002, SP), True)
+    walk = scene.walk(Registers.from_known(BASE + 0x2002, SP), True)
     leaf = (returns, "leaf", True) if windows and not own else (scene.at(1), "scan", False)
     assert told(walk)[1] == leaf
 
@@ -294,14 +294,14 @@ def test_code_that_contradicts_version_2_is_believed_unless_the_process_changed_
     scene = Scene(info, NOTHING)
     scene.memory[0x10FB:0x1100] = bytes.fromhex("48 83 c4 38 c3")
     scene.put(7, scene.at(1), 0)
-    first = Registers.of(BASE + 0x10FB, SP)
+    first = Registers.from_known(BASE + 0x10FB, SP)
     walk = scene.walk(first, True)
     assert told(walk)[1:] == [(scene.at(1), "unwind", True)]
-    assert walk.gaps == (Word.CODE_AND_UNWIND_DATA_DIFFER,)
+    assert walk.gaps == (StatusCode.CODE_AND_UNWIND_DATA_DIFFER,)
     scene.own = True
     walk = scene.walk(first, True)
     assert told(walk)[1:] == [(scene.at(1), "unwind", False)]
-    assert walk.gaps == (Word.CODE_AND_UNWIND_DATA_DIFFER,)
+    assert walk.gaps == (StatusCode.CODE_AND_UNWIND_DATA_DIFFER,)
     # What cannot be read contradicts nothing.
     scene.hidden.append((0x10FB, 0x1100))
     scene.put(0, 1, 2, scene.at(1), 0)
@@ -311,13 +311,16 @@ def test_code_that_contradicts_version_2_is_believed_unless_the_process_changed_
 @pytest.mark.parametrize(
     ("reason", "break_it"),
     [
-        (Word.UNWIND_DATA_INVALID, lambda scene: scene.memory.__setitem__(slice(0x3000, 0x3004), BROKEN)),
-        (Word.UNWIND_DATA_UNREADABLE, lambda scene: scene.hidden.append((0x3000, 0x3004))),
-        (Word.FUNCTION_TABLE_UNREADABLE, lambda scene: setattr(scene, "runs", [(12, 24)])),
-        (Word.NO_UNWIND_DATA, lambda scene: scene.entries.pop(0)),
+        (
+            StatusCode.UNWIND_DATA_INVALID,
+            lambda scene: scene.memory.__setitem__(slice(0x3000, 0x3004), BROKEN),
+        ),
+        (StatusCode.UNWIND_DATA_UNREADABLE, lambda scene: scene.hidden.append((0x3000, 0x3004))),
+        (StatusCode.FUNCTION_TABLE_UNREADABLE, lambda scene: setattr(scene, "runs", [(12, 24)])),
+        (StatusCode.NO_UNWIND_DATA, lambda scene: scene.entries.pop(0)),
     ],
 )
-def test_a_walk_goes_on_by_scan_and_is_sure_no_more(reason: Word, break_it: object) -> None:
+def test_a_walk_goes_on_by_scan_and_is_sure_no_more(reason: StatusCode, break_it: object) -> None:
     scene = Scene(NOTHING, NOTHING)
     # What lies before it on the stack is no return address: no code, no call before it, no module.
     scene.put(0, 5, scene.inside(1), BASE + 0x3010, 0x55555555, scene.at(1), scene.at(1), 0)
@@ -337,7 +340,7 @@ def test_code_in_no_module_is_a_frame_and_then_scanned_over() -> None:
     assert [(address, how, sure) for address, how, sure in told(walk)] == [
         *((scene.at(0), "trap", True), (0x66660000, "unwind", True), (scene.at(0), "scan", False)),
     ]
-    assert walk.gaps == (Word.CODE_IN_NO_MODULE,)
+    assert walk.gaps == (StatusCode.CODE_IN_NO_MODULE,)
 
 
 def test_a_scan_finds_callers_in_no_module() -> None:
@@ -350,7 +353,7 @@ def test_a_scan_finds_callers_in_no_module() -> None:
     walk = scene.walk(start(scene))
     guessed = [(first, "scan", False), (second, "scan", False), (scene.at(0), "scan", False)]
     assert told(walk) == [(scene.at(0), "trap", True), (first, "unwind", True), *guessed]
-    assert (walk.gaps, walk.end) == ((Word.CODE_IN_NO_MODULE,), None)
+    assert (walk.gaps, walk.end) == ((StatusCode.CODE_IN_NO_MODULE,), None)
     # What cannot be executed is data, whatever it looks like.
     scene.data = [0x66680]
     assert told(scene.walk(start(scene)))[2:] == [guessed[0], guessed[2]]
@@ -360,7 +363,7 @@ def test_a_leaf_that_code_in_no_module_called() -> None:
     scene = Scene(NOTHING)
     scene.private = {0x66660000: bytes.fromhex("90 90 90 90 90 90 e8 00 00 00 00")}
     scene.put(0, 0x6666000B, 0)
-    leaf = Registers.of(BASE + 0x2000, SP)
+    leaf = Registers.from_known(BASE + 0x2000, SP)
     assert told(scene.walk(leaf, True))[1] == (0x6666000B, "leaf", True)
     scene.data = [0x66660]
     assert len(scene.walk(leaf, True).frames) == 1
@@ -370,7 +373,7 @@ def test_a_scan_stops_at_a_known_machine_frame() -> None:
     scene = Scene(BROKEN, NOTHING)
     scene.put(3, scene.inside(1), 0x10, 0x246, SP + 0x100, 0x18)
     scene.put(0x20, 0)
-    known = {SP + 24: Registers.of(scene.inside(1), SP + 0x100, {"Rax": 7})}
+    known = {SP + 24: Registers.from_known(scene.inside(1), SP + 0x100, {"Rax": 7})}
     walk = scene.walk(start(scene), known=known)
     assert told(walk) == [(scene.at(0), "trap", True), (scene.inside(1), "trap", False)]
     assert walk.frames[1].registers == known[SP + 24]
@@ -381,9 +384,9 @@ def test_an_epilogue_that_could_not_be_seen_makes_the_caller_unsure() -> None:
     scene = Scene(ALLOC_8, NOTHING)
     scene.put(1, scene.at(1), 0)
     scene.hidden.append((0x1080, 0x1100))
-    walk = scene.walk(Registers.of(scene.inside(0), SP), True)
+    walk = scene.walk(Registers.from_known(scene.inside(0), SP), True)
     assert told(walk)[1:] == [(scene.at(1), "unwind", False)]
-    assert walk.gaps == (Word.CODE_UNREADABLE,)
+    assert walk.gaps == (StatusCode.CODE_UNREADABLE,)
     # Nothing in an epilogue calls: behind a call there is no doubt.
     assert told(scene.walk(start(scene)))[1:] == [(scene.at(1), "unwind", True)]
 
@@ -391,19 +394,19 @@ def test_an_epilogue_that_could_not_be_seen_makes_the_caller_unsure() -> None:
 def test_a_leaf_without_a_return_address_is_not_believed() -> None:
     scene = Scene(NOTHING)
     scene.put(0, 0x1234, scene.at(0), 0)
-    walk = scene.walk(Registers.of(BASE + 0x2000, SP), True)
+    walk = scene.walk(Registers.from_known(BASE + 0x2000, SP), True)
     assert told(walk)[1:] == [(scene.at(0), "scan", False)]
 
 
 def test_a_leaf_whose_callers_code_is_paged_out_is_doubted() -> None:
     scene = Scene(NOTHING, NOTHING)
     scene.put(0, scene.at(1), 0)
-    leaf = Registers.of(BASE + 0x2000, SP)
+    leaf = Registers.from_known(BASE + 0x2000, SP)
     assert told(scene.walk(leaf, True))[1:] == [(scene.at(1), "leaf", True)]
     scene.hidden.append((0x1100, 0x1200))
     walk = scene.walk(leaf, True)
     assert told(walk)[1:] == [(scene.at(1), "leaf", False)]
-    assert walk.gaps == (Word.CODE_UNREADABLE,)
+    assert walk.gaps == (StatusCode.CODE_UNREADABLE,)
 
 
 @pytest.mark.parametrize(("code", "sure"), [("ff d0", True), ("90 90", False)])
@@ -414,7 +417,7 @@ def test_too_little_code_before_an_address_disproves_nothing(code: str, sure: bo
     scene.memory[0x2000:0x2002] = bytes.fromhex(code)
     scene.hidden.append((0x1000, 0x2000))
     scene.put(0, caller, 0)
-    walk = scene.walk(Registers.of(BASE + 0x2800, SP), True)
+    walk = scene.walk(Registers.from_known(BASE + 0x2800, SP), True)
     assert told(walk)[1:] == [(caller, "leaf", sure)]
 
 
@@ -453,7 +456,7 @@ def test_hostile_tables_unwind_data_and_stacks(
     scene.entries += entries
     scene.put(0, *stack)
     ip, rbp, rbx, sp = registers
-    first = Registers.of(ip, SP if sp & 1 else sp & (1 << 64) - 1, {"Rbp": rbp, "Rbx": rbx})
+    first = Registers.from_known(ip, SP if sp & 1 else sp & (1 << 64) - 1, {"Rbp": rbp, "Rbx": rbx})
     for stacks in (((LOW, HIGH),), ()):
         walk = scene.walk(first, interrupted, stacks)
         assert 0 < len(walk.frames) <= MAX_FRAMES
@@ -468,5 +471,5 @@ def test_a_chain_of_the_longest_unwind_data_costs_little() -> None:
     scene.entries[0] = (0x1000, 0x1100, 0x2000)
     scene.put(0, *[scene.at(0)] * 2000)
     walk = scene.walk(start(scene))
-    assert walk.gaps == (Word.UNWIND_DATA_INVALID,)
+    assert walk.gaps == (StatusCode.UNWIND_DATA_INVALID,)
     assert scene.reads < 100_000

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.support import traplayouts
 from winstacks.memory.decode.ranges import Extents
-from winstacks.memory.decode.statuswords import Word
+from winstacks.memory.decode.statuscodes import StatusCode
 from winstacks.stacks.decode import dispatchers_x86
 from winstacks.stacks.decode.frames import MAX_FRAMES, CodeImage, StackWalk
 from winstacks.stacks.decode.registers import Registers32
@@ -174,20 +174,20 @@ def test_cycles_missing_pages_and_the_end_of_the_stack() -> None:
     scene = Scene().put(SP + 0x20, SP + 0x20, at(2))
     walk = scene.walk(Registers32(at(1), SP, SP + 0x20))
     assert len(walk.frames) <= 3
-    assert walk.end == Word.FRAME_POINTER_IMPLAUSIBLE
+    assert walk.end == StatusCode.FRAME_POINTER_IMPLAUSIBLE
     walk = chain(Scene()).walk(Registers32(at(1), SP, SP + 0x20), end=SP + 0x40)
-    assert (len(walk.frames), walk.end) == (2, Word.STACK_UNREADABLE)
+    assert (len(walk.frames), walk.end) == (2, StatusCode.STACK_UNREADABLE)
     walk = (
         Scene().put(HIGH - 8, 0, at(2)).walk(Registers32(at(1), SP, HIGH - 8), stacks=((LOW, HIGH - 0x10),))
     )
-    assert walk.end == Word.OUTSIDE_THE_STACK
+    assert walk.end == StatusCode.OUTSIDE_THE_STACK
 
 
 def test_a_function_that_was_not_called_from_there_is_doubted() -> None:
     scene = Scene().put(SP + 0x20, SP + 0x40, at(9)).put(SP + 0x40, 0, 0)
     walk = scene.walk(Registers32(at(1), SP, SP + 0x20))
     assert told(walk)[1:] == [(at(9), "framepointer", False)]
-    assert walk.gaps == (Word.FRAME_POINTER_UNSURE,)
+    assert walk.gaps == (StatusCode.FRAME_POINTER_UNSURE,)
 
 
 def test_behind_a_call_that_never_returns_another_function_may_start() -> None:
@@ -256,7 +256,7 @@ def test_what_does_not_prove_itself_is_no_context() -> None:
     for slot, value in pairs:
         walk = from_below(raised().put(slot, value))
         assert told(walk)[2:] == doubtful, (hex(slot), hex(value))
-        assert (walk.end, walk.gaps) == (None, (Word.DISPATCHER,))
+        assert (walk.end, walk.gaps) == (None, (StatusCode.DISPATCHER,))
     # Data, where it is known what may be executed; limits that nobody knows.
     scene = raised().put(ip, 0x20000004)
     scene.private, scene.data = {0x20000000: bytes(0x100)}, [0x20000]
@@ -275,13 +275,13 @@ def test_the_other_dispatchers_have_no_context() -> None:
         scene.dispatcher = name
         walk = from_below(scene)
         assert told(walk)[2:] == [(at(4), "framepointer", False), (at(5), "framepointer", True)]
-        assert walk.gaps == (Word.DISPATCHER,)
+        assert walk.gaps == (StatusCode.DISPATCHER,)
         # No frame pointer: a scan has to do.
         walk = from_below(scene.put(SP + 0x18, 0x12345678))
         assert (walk.frames[2].how, walk.frames[2].sure) == ("scan", False)
-        assert walk.gaps[0] is Word.DISPATCHER
+        assert walk.gaps[0] is StatusCode.DISPATCHER
         walk = from_below(scene.put(SP + 0x18, 0))
-        assert (len(walk.frames), walk.end, walk.gaps) == (2, None, (Word.DISPATCHER,))
+        assert (len(walk.frames), walk.end, walk.gaps) == (2, None, (StatusCode.DISPATCHER,))
 
 
 def test_names_of_dispatchers() -> None:

@@ -16,7 +16,7 @@ from tests.support import stddata, work
 from tests.support.stddamage import ENTRIES, STDS, TABLE, Damage, Loss, depth_of, entry_of, victim
 from winstacks.tracedb.decode import proof as stdproof
 from winstacks.tracedb.decode import status
-from winstacks.tracedb.decode.judge import Trace
+from winstacks.tracedb.decode.anomalies import Trace
 
 MOST_CALLS = 2_000_000
 

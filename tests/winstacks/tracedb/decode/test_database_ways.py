@@ -14,8 +14,8 @@ from tests.support.stdrandom import PAGE, Plan, Regions
 from winstacks.tracedb.decode import backtraces
 from winstacks.tracedb.decode import database as stdwalk
 from winstacks.tracedb.decode import proof as stdproof
+from winstacks.tracedb.decode.anomalies import Trace
 from winstacks.tracedb.decode.backtraces import BacktraceRecord, Buffer
-from winstacks.tracedb.decode.judge import Trace
 
 BASE = 0x20000000
 

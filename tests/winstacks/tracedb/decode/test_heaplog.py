@@ -139,7 +139,7 @@ class TestForgedLog:
         del regions[page]
         read = opened(log, arch, regions)
         assert read.figures().unreadable > 0
-        assert words_of.says(read.status, words_of.Word.UNREADABLE)
+        assert words_of.has_status(read.status, words_of.StatusCode.UNREADABLE)
         whole = {row[0]: row for row in expected(log.records())}
         for trace in read.traces():
             if not trace.status:

@@ -15,8 +15,8 @@ from tests.support import stddata, stdrandom
 from tests.support.stdrandom import Plan, Regions
 from winstacks.memory.decode.memory import Reader
 from winstacks.memory.decode.ranges import Extents
+from winstacks.tracedb.decode import anomalies, proof
 from winstacks.tracedb.decode import database as stdwalk
-from winstacks.tracedb.decode import judge, proof
 from winstacks.tracedb.decode.header import Header
 
 BASE = 0x20000000
@@ -35,7 +35,7 @@ def test_what_is_sound_is_found(plan: Plan) -> None:
     std = plan.make(BASE)
     reader, header = opened(std_bytes.regions(std), std.arch)
     database = stdwalk.StdDatabase(reader, header)
-    picker = judge.Picker(reader, header)
+    picker = anomalies.IndexLookup(reader, header)
     for trace in database.traces():
         if trace.trace_index and not trace.status:
             assert picker.traces([trace.trace_index]) == [trace]
@@ -51,7 +51,7 @@ def test_what_is_not_is_left_to_the_whole(plan: Plan) -> None:
     if header is None:
         return
     traces = list(stdwalk.StdDatabase(reader, header).traces())
-    picker = judge.Picker(reader, header)
+    picker = anomalies.IndexLookup(reader, header)
     for index in {each.trace_index for each in traces if each.trace_index}:
         for trace in picker.traces([index]) or ():
             assert trace in traces
@@ -62,11 +62,11 @@ def test_numbers_that_no_slot_has_are_left_to_the_whole() -> None:
     std = Std("6.1", "x64", BASE)
     std.log([0x7FF000001000, 0x7FF000002000])
     reader, header = opened(std_bytes.regions(std), "x64")
-    picker = judge.Picker(reader, header)
+    picker = anomalies.IndexLookup(reader, header)
     for number in (0, 2, -1, 1 << 40):
         assert picker.traces([number]) is None
         assert picker.traces([1, number]) is None
-    assert picker.traces(range(1, judge.MOST + 2)) is None
+    assert picker.traces(range(1, anomalies.MOST + 2)) is None
 
 
 @pytest.mark.parametrize("traces", [100, 2000])
@@ -82,5 +82,5 @@ def test_little_is_read(traces: int) -> None:
         lengths.append(length)
         return reader(start, length)
 
-    assert judge.Picker(counted, header).traces([traces // 2])
+    assert anomalies.IndexLookup(counted, header).traces([traces // 2])
     assert sum(lengths) <= 4 * 0x10000

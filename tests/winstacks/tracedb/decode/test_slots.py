@@ -11,7 +11,7 @@ import pytest
 
 from winstacks.memory.decode.ranges import Extents
 from winstacks.tracedb.decode.header import Bounds
-from winstacks.tracedb.decode.linked import Slots, cut, index_slots
+from winstacks.tracedb.decode.linked import Slots, index_slots, truncate
 
 START, END = 0x10000, 0x10050
 POINTERS = list(range(0xA, 0, -1))
@@ -45,6 +45,6 @@ def test_cut(entries: List[List[Optional[int]]], left: List[List[Optional[int]]]
     for each in entries:
         slots.append(Slots(first, (0x40,) * len(each)))
         first += len(each) + 3
-    cut(slots, entries)
+    truncate(slots, entries)
     assert entries == left
     assert [len(each.pointers) for each in slots] == [len(each) for each in left]

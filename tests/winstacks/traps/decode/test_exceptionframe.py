@@ -22,7 +22,7 @@ FIVE_TWO = traplayouts.exceptions()
 
 def below(real: real_trapframes.RealFrame, dispatcher: str = "") -> Optional[ExceptionFrame]:
     memory = Extents([(real.stack_address, real.stack)])
-    return FIVE_TWO.find(real.address, real.members["Rip"].value, memory, dispatcher)
+    return FIVE_TWO.find_frame(real.address, real.members["Rip"].value, memory, dispatcher)
 
 
 @pytest.mark.shared
@@ -52,7 +52,7 @@ def test_the_real_crash(shared_dir: pathlib.Path) -> None:
     frames = traplayouts.exceptions(traplayouts.structure(table, "_KEXCEPTION_FRAME"))
     memory = Extents([(crash.stack_address, crash.stack)])
     rip = int(crash.truth["context"]["rip"], 16)
-    frame = frames.find(crash.address, rip, memory, "KiExceptionDispatch")
+    frame = frames.find_frame(crash.address, rip, memory, "KiExceptionDispatch")
     assert frame is not None
     assert frame.registers == {
         name: int(crash.truth["context"][name.lower()], 16) for name in context.NONVOLATILE
@@ -60,14 +60,14 @@ def test_the_real_crash(shared_dir: pathlib.Path) -> None:
     assert frame.exception_code == 0xC0000005
     assert frame.address == int(crash.truth["exception_frame"]["va"], 16)
     assert frames.dispatcher_slot(crash.address) == crash.address - 0x1E8
-    assert frames.find(crash.address, rip + 16, memory) is None
-    assert frames.find(crash.address + 16, rip, memory) is None
+    assert frames.find_frame(crash.address, rip + 16, memory) is None
+    assert frames.find_frame(crash.address + 16, rip, memory) is None
 
 
 def test_paged_out() -> None:
-    assert FIVE_TWO.find(0x1000, 0x10, Extents([])) is None
+    assert FIVE_TWO.find_frame(0x1000, 0x10, Extents([])) is None
 
 
 @given(data=st.binary(min_size=0x180, max_size=0x180), rip=st.integers(0, (1 << 64) - 1))
 def test_any_bytes(data: bytes, rip: int) -> None:
-    assert FIVE_TWO.find(0x2000, rip, Extents([(0x2000 - 0x180, data)])) is None
+    assert FIVE_TWO.find_frame(0x2000, rip, Extents([(0x2000 - 0x180, data)])) is None

@@ -14,8 +14,8 @@ from tests.forge import kernels
 from tests.support import real_trapframes, traplayouts
 from tests.support.real_trapframes import RealFrame
 from winstacks.columns.dictionary import REGISTERS
-from winstacks.traps.decode.frame import Facts
-from winstacks.traps.decode.kinds_x86 import COLUMN_MEMBERS
+from winstacks.traps.decode.frame import EntryFacts
+from winstacks.traps.decode.trapframe_x86 import COLUMN_MEMBERS
 
 X86_TO_COLUMN = {member: column for column, member in COLUMN_MEMBERS.items()}
 
@@ -61,7 +61,7 @@ def truth_of(real: RealFrame, column: str, member: real_trapframes.RealMember) -
     return value & 0xFFFF if column.startswith("Seg") else value
 
 
-def check(real: RealFrame, facts: Facts, count: Dict[str, int]) -> None:
+def check(real: RealFrame, facts: EntryFacts, count: Dict[str, int]) -> None:
     frame = traplayouts.of_real(real).decode(real.address, real.data, facts)
     for column, member in columns_of(real):
         if is_impossible(real, member.source):
@@ -94,7 +94,7 @@ LABELS = ("saved, shown", "saved, unsure", "computed, shown", "not saved, unsure
 def test_every_real_frame(shared_dir: pathlib.Path, build: str) -> None:
     count: Dict[str, int] = Counter()
     for real in real_trapframes.load(shared_dir, build):
-        check(real, Facts(), count)
+        check(real, EntryFacts(), count)
     print(f"{build}: " + "; ".join(f"{label} {count[label]}" for label in LABELS))
     assert tuple(count[label] for label in LABELS) == COUNTS[build]
 
@@ -103,7 +103,7 @@ def test_every_real_frame(shared_dir: pathlib.Path, build: str) -> None:
 @pytest.mark.parametrize("build", real_trapframes.BUILDS)
 def test_every_real_frame_whose_handler_is_known(shared_dir: pathlib.Path, build: str) -> None:
     for real in real_trapframes.load(shared_dir, build):
-        facts = Facts(handler=real.entry, clears_dr7=build.startswith("5.2"))
+        facts = EntryFacts(handler=real.entry, clears_dr7=build.startswith("5.2"))
         check(real, facts, Counter())
 
 
@@ -122,7 +122,7 @@ def test_members_of_every_real_frame(shared_dir: pathlib.Path, build: str) -> No
     for real in real_trapframes.load(shared_dir, build):
         form = traplayouts.of_real(real)
         frame = form.decode(real.address, real.data)
-        listed = list(form.listed(frame, real.data))
+        listed = list(form.list_members(frame, real.data))
         assert [member.offset for member in listed] == sorted(place.offset for place in form.members.values())
         for member in listed:
             truth = real.members[member.name]
@@ -153,7 +153,7 @@ def test_the_real_crash_equals_the_context_that_windows_wrote(shared_dir: pathli
         if name.replace("Seg", "").lower() in context and name not in STALE_IN_THE_CRASH.split()
     }
     # The handler's name settles what the bytes leave open.
-    facts = Facts(handler="KiSegmentNotPresentFault")
+    facts = EntryFacts(handler="KiSegmentNotPresentFault")
     settled = form.decode(crash.address, crash.frame, facts)
     assert settled.unsure == ()
     assert settled.registers["ErrorCode"] == 4

@@ -30,7 +30,7 @@ from tests.support.trapsets import (
 )
 from winstacks.columns.dictionary import REGISTERS
 from winstacks.names.decode.unwindinfo import read_unwind_info
-from winstacks.traps.decode.frame import NO_FACTS, Facts, TrapBounds, TrapForm
+from winstacks.traps.decode.frame import NO_FACTS, EntryFacts, TrapBounds, TrapFrameLayout
 
 TABLES = {
     X64: ("win7-x64", "win10-x64", "win11-x64"),
@@ -53,7 +53,7 @@ def place(entry: Entry, architecture: str) -> int:
     return KERNEL_86 - 0x74 if entry.mode == "kernel" else USER_86
 
 
-def forms(architecture: str) -> List[TrapForm]:
+def forms(architecture: str) -> List[TrapFrameLayout]:
     return [traplayouts.of(kernels.load(name).table) for name in TABLES[architecture]]
 
 
@@ -63,8 +63,8 @@ def make(architecture: str, entry: Entry, poison: trapframes.Poison) -> Tuple[in
     return address, trapframes.forge(architecture, entry, registers, address, poison)
 
 
-def facts_of(architecture: str, entry: Entry) -> Facts:
-    return Facts(
+def facts_of(architecture: str, entry: Entry) -> EntryFacts:
+    return EntryFacts(
         service_linkage=LINKAGE[architecture] if architecture == X64 else 0,
         saves_arguments=entry.mitigated,
         system_call_return=registers_86("user")["system_call_return"],
@@ -133,7 +133,7 @@ def test_any_bytes_decode_without_a_fault(
             changed[form.members[member].offset] = value
     frame = form.decode(address, bytes(changed))
     assert set(frame.unsure) <= set(frame.registers) <= set(REGISTERS)
-    assert len(list(form.listed(frame, bytes(changed)))) == len(form.members)
+    assert len(list(form.list_members(frame, bytes(changed)))) == len(form.members)
 
 
 @given(cut=st.integers(0, 0x190))
@@ -146,7 +146,7 @@ def test_a_cut_frame_is_none(cut: int) -> None:
 def test_a_system_call_whose_thread_is_instrumented() -> None:
     """DebugActive without debug registers in use: the arguments may have been stored."""
     address, forged = make(X64, Entry(entries.SYSCALL, "user64"), filled(b"\x07"))
-    frame = forms(X64)[0].decode(address, forged.data, Facts(debug_active=2))
+    frame = forms(X64)[0].decode(address, forged.data, EntryFacts(debug_active=2))
     assert set(frame.unsure) == {"Rax", "Rdx", "R8", "R9"}
     assert "Rcx" not in frame.registers
 
@@ -221,7 +221,7 @@ def test_unwind_data_tell_whether_an_interrupt_stored_rsi(
     stored: Optional[FrozenSet[str]], shown: str
 ) -> None:
     address, forged = make(X64, Entry(entries.DEVICE, "kernel"), filled(b"\0"))
-    frame = forms(X64)[0].decode(address, forged.data, Facts(stored=stored))
+    frame = forms(X64)[0].decode(address, forged.data, EntryFacts(stored=stored))
     assert ("Rsi" in frame.registers) == (shown != "absent")
     assert ("Rsi" in frame.unsure) == (shown == "unsure")
     assert frame.registers.get("Rsi") in (None, registers_64("kernel")["rsi"])
@@ -255,7 +255,7 @@ def test_what_unwind_data_say_of_a_frame(routine: Routine, stored: Optional[Set[
 def test_a_frame_that_the_thread_names_is_a_service() -> None:
     """The bytes alone could be those of an exception, which never sets KTHREAD.TrapFrame."""
     address, forged = make(X64, Entry(entries.ZW, "kernel", linkage=LINKAGE[X64]), filled(b"\0"))
-    frame = forms(X64)[0].decode(address, forged.data, Facts(chained=True))
+    frame = forms(X64)[0].decode(address, forged.data, EntryFacts(chained=True))
     assert (frame.kind, frame.unsure) == ("service", ())
 
 
@@ -263,7 +263,7 @@ def test_a_frame_that_the_thread_names_is_a_service() -> None:
 def test_the_thread_confirms_what_a_system_call_stored(argument: int, sure: bool) -> None:
     address, forged = make(X64, Entry(entries.SYSCALL, "user64"), filled(b"\x07"))
     told = int.from_bytes(b"\x07" * 8, "little")
-    facts = Facts(debug_active=2, system_call=(told, told + argument))
+    facts = EntryFacts(debug_active=2, system_call=(told, told + argument))
     frame = forms(X64)[0].decode(address, forged.data, facts)
     assert {"Rax", "Rdx", "R8", "R9"} <= set(frame.registers)
     assert set(frame.unsure) == (set() if sure else {"Rax", "Rdx", "R8", "R9"})
@@ -302,7 +302,7 @@ def test_the_callers_instruction_tells_kicallbackreturn(
 ) -> None:
     entry = Entry(entries.INT2E, "user")
     address, forged = make(X86_OLD, entry, filled(b"\0"))
-    facts = Facts(instruction=instruction, clears_dr7=clears_dr7)
+    facts = EntryFacts(instruction=instruction, clears_dr7=clears_dr7)
     frame = forms(X86_OLD)[0].decode(address, forged.data, facts)
     assert ("Rcx" in frame.registers) == (shown != "absent")
     assert ("Rcx" in frame.unsure) == (shown == "unsure")
@@ -320,7 +320,7 @@ def test_what_is_not_behind_a_call_is_a_trap(
         trapframes.forge(X86_OLD, Entry(entries.DEVICE, "user"), registers, USER_86, filled(b"\x77")).data
     )
     data[0x48:0x4C] = bytes(4)
-    facts = Facts(instruction=instruction, system_call_return=system_call_return)
+    facts = EntryFacts(instruction=instruction, system_call_return=system_call_return)
     frame = forms(X86_OLD)[0].decode(USER_86, bytes(data), facts)
     assert ("Rax" in frame.unsure) == service
     assert frame.registers["Rax"] == registers["eax"]
@@ -336,7 +336,7 @@ def test_what_is_not_behind_a_call_is_a_trap(
 def test_the_handler_tells_whether_selectors_were_stored(handler: str, shown: str) -> None:
     """x86, from kernel mode, over the selectors of an earlier exception."""
     address, forged = make(X86_OLD, Entry(entries.DEVICE, "kernel"), filled(b"\x30\0\0\0"))
-    frame = forms(X86_OLD)[0].decode(address, forged.data, Facts(handler=handler))
+    frame = forms(X86_OLD)[0].decode(address, forged.data, EntryFacts(handler=handler))
     for name in ("SegDs", "SegEs", "SegFs", "SegGs"):
         assert (name in frame.registers) == (shown != "absent")
         assert (name in frame.unsure) == (shown == "unsure")

@@ -21,8 +21,8 @@ from tests.support import traplayouts
 from tests.support.trapsets import FILLS, LINKAGE, every_entry, filled, registers_64, registers_86
 from tests.winstacks.traps.decode.test_frame_forged import place
 from winstacks.columns.words import KERNEL, USER
-from winstacks.traps.decode import context, kinds_x64, kinds_x86
-from winstacks.traps.decode.frame import REUSED_UNSURE, UNSURE, Facts, mark
+from winstacks.traps.decode import context, trapframe_x64, trapframe_x86
+from winstacks.traps.decode.frame import REUSED_UNSURE, UNSURE, EntryFacts, mark
 
 DOC = ROOT / "docs" / "unsure-registers.md"
 CPUS = {
@@ -36,7 +36,7 @@ Row = Tuple[str, str, str, str]
 Lines = Set[Tuple[str, int]]
 
 
-def facts(architecture: str) -> Iterator[Facts]:
+def facts(architecture: str) -> Iterator[EntryFacts]:
     """What may be known of a frame, in all combinations that matter."""
     linkages = (0, LINKAGE[X64]) if architecture == X64 else (0,)
     handlers = ("", "KiTrap0E", "KiPageFault", "KiInterruptDispatch")
@@ -44,7 +44,7 @@ def facts(architecture: str) -> Iterator[Facts]:
     for active, linkage, handler, new, before in itertools.product(
         (None, 0, 3), linkages, handlers, (False, True), code
     ):
-        yield Facts(
+        yield EntryFacts(
             handler=handler,
             service_linkage=linkage,
             saves_arguments=new,
@@ -159,8 +159,8 @@ def calls_that_make_unsure(module: ModuleType) -> Iterator[Tuple[str, int, int]]
 def explored() -> Iterator[Tuple[Dict[str, Set[Row]], Lines]]:
     recorder = Recorder()
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(kinds_x64, "mark", recorder)
-        patched.setattr(kinds_x86, "mark", recorder)
+        patched.setattr(trapframe_x64, "mark", recorder)
+        patched.setattr(trapframe_x86, "mark", recorder)
         yield {name: explore(name) for name in CPUS}, recorder.lines
 
 
@@ -174,7 +174,7 @@ def test_the_table_is_what_the_code_does(
 def test_every_call_that_makes_something_unsure_was_explored(
     explored: Tuple[Dict[str, Set[Row]], Lines],
 ) -> None:
-    known = [*calls_that_make_unsure(kinds_x64), *calls_that_make_unsure(kinds_x86)]
+    known = [*calls_that_make_unsure(trapframe_x64), *calls_that_make_unsure(trapframe_x86)]
     reached = {
         call for call in known for path, line in explored[1] if path == call[0] and call[1] <= line <= call[2]
     }

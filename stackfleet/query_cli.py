@@ -1,0 +1,299 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The commands that query a lake."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from collections.abc import Iterator, Sequence
+from typing import IO, Callable, Optional
+
+from winstacks.columns.words import KINDS, SEVERITIES
+
+from . import exits, output, questions
+from .agreement import Depth
+from .contents import Contents
+from .database import Database, SqlError
+from .export import LINES, Export
+from .job import Reading
+from .lake import Lake, LakeError
+from .layout import TABLES, TRACES
+from .planning import WrongUseError, folders
+from .questions import KEYS, Question
+
+MOST_NAMED = 20
+"""The most damaged images that are named; the others are counted."""
+
+RARE_MEMORY = "1500MB"
+"""Default memory limit of DuckDB for `rare`: more goes to the folder for temporary files."""
+
+Commands = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+
+def add_to(commands: Commands, count: Callable[[str], int]) -> None:  # type: ignore[valid-type]
+    """Adds the commands to a command line.
+
+    Args:
+        commands: argument parsers to which the commands are added
+        count: function that parses a number above 0
+    """
+    status = _command(commands, "status", _status, "what became of each image, and why some failed")
+    status.add_argument(
+        "--verify",
+        action="store_true",
+        help="read all files, and compare rows and SHA-256 with the manifests",
+    )
+    sql = _command(
+        commands, "sql", _sql, "any query; there is a view for each table, and manifests and hosts"
+    )
+    sql.add_argument("sql", help="the query, - for standard input")
+    findings_command = _command(
+        commands, "findings", _findings, "what was found in all images, worst first, rare first"
+    )
+    findings_command.add_argument("--severity", choices=SEVERITIES, default=SEVERITIES[-1], help="the least")
+    findings_command.add_argument("--unchecked", action="store_true", help="list checks that could not run")
+    rare = _command(commands, "rare", _rare, "stacks that few hosts have, the rarest first")
+    _of_stacks(rare, questions.CRASH_KEYS)
+    rare.add_argument("--max-hosts", type=count, default=2, help="hosts that have a stack at most")
+    rare.add_argument("--limit", type=int, default=50, help="rows, 0 for all")
+    rare.set_defaults(memory_limit=RARE_MEMORY)
+    differ = _command(commands, "diff", _diff, "stacks that are new, gone or changed in count")
+    differ.add_argument(
+        "first", metavar="A", help="image or group: ImageId, host, file, case=NAME; , between"
+    )
+    differ.add_argument("second", metavar="B", help="what A is compared with")
+    _of_stacks(differ)
+
+    _add_export(commands)
+    _add_report(commands)
+
+
+def _add_report(commands: Commands) -> None:  # type: ignore[valid-type]
+    text = "pages to read: one of all images, and one for each image"
+    command = commands.add_parser("report", help=text, description=text)  # type: ignore[attr-defined]
+    command.set_defaults(command=_report)
+    command.add_argument("lake", metavar="LAKE", help="folder of the lake")
+    command.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE.html|FOLDER",
+        default="stackfleet-report",
+        help="the page of all images, or the folder for all pages (default: %(default)s)",
+    )
+    command.add_argument("--memory-limit", metavar="SIZE", help="the most that DuckDB may hold, such as 4GB")
+    command.add_argument("--plugin-dirs", default="", help="folders of plugins, with ; between")
+
+
+def _report(options: argparse.Namespace) -> int:
+    from .opening import prepare
+
+    prepare(Reading(plugin_dirs=folders(options.plugin_dirs)))
+    try:
+        # The pages' format is part of the plugins.
+        from .report import Report, place
+    except ImportError as error:
+        raise WrongUseError(
+            f"the plugins are not found, --plugin-dirs names their folder: {error}"
+        ) from error
+    where, lake = place(options.output), Lake(options.lake)
+
+    def write(contents: Contents) -> None:
+        report = Report(lake, where, options.memory_limit, contents)
+        report.write()
+        print(f"{where.first}: images: {report.images} done, {report.failed} failed")
+
+    try:
+        # Pages use many columns of many types: all of these must be readable.
+        return _of_whole_images(lake, write, Depth.FORM)
+    except OSError as error:
+        raise WrongUseError(f"{error.filename or where.first} cannot be written: {error.strerror}") from error
+
+
+def _add_export(commands: Commands) -> None:  # type: ignore[valid-type]
+    text = "stacks in the forms that other programs read"
+    command = commands.add_parser("export", help=text, description=text)  # type: ignore[attr-defined]
+    command.set_defaults(command=_export)
+    command.add_argument("lake", metavar="LAKE", help="folder of the lake")
+    command.add_argument("--to", required=True, choices=sorted(LINES), help="the form")
+    command.add_argument("--output", metavar="FILE", help="where it goes (default: standard output)")
+    command.add_argument("--table", choices=list(TABLES), default=TRACES, help="with --to jsonl: which table")
+    _add_kind(command)
+
+
+def _export(options: argparse.Namespace) -> int:
+    lake = Lake(options.lake)
+
+    def write(contents: Contents) -> None:
+        with Database(lake, contents=contents) as database, opened(options.output) as stream:
+            export = Export(database, options.table, options.kind)
+            for line in export.lines(options.to):
+                stream.write(line.encode("utf-8", "replace") + b"\n")
+            stream.flush()
+            for message in export.said:
+                print(message, file=sys.stderr)
+
+    # Rows already written to standard output cannot be withdrawn.
+    return _of_whole_images(lake, write, again=bool(options.output))
+
+
+def _of_whole_images(
+    lake: Lake, run: Callable[[Contents], None], depth: Depth = Depth.SIZE, again: bool = True
+) -> int:
+    """Queries a lake without its damaged images, and names these; returns the exit code.
+
+    Args:
+        lake: the lake
+        run: function that queries the images passed to it
+        depth: how closely images are compared with their manifests
+        again: whether to search for damaged images after an error that files may have caused, and to repeat
+            without them
+
+    Raises:
+        WrongUseError: DuckDB rejects the query
+    """
+    contents = lake.contents(depth)
+    while True:
+        try:
+            run(contents)
+            break
+        except SqlError as error:
+            closer_look = _more_damaged(lake, contents, depth) if again and error.of_files else None
+            if closer_look is None:
+                raise WrongUseError(str(error)) from error
+            contents, depth = closer_look
+        except LakeError:
+            _name(contents)
+            raise
+    _name(contents)
+    return exits.INCOMPLETE if contents.damaged else exits.DONE
+
+
+def _name(contents: Contents) -> None:
+    """Prints the names of the images that are left out."""
+    for image in contents.damaged[:MOST_NAMED]:
+        print(f"stackfleet: left out: {image.called}: {image.reason}", file=sys.stderr)
+    more = len(contents.damaged) - MOST_NAMED
+    if more > 0:
+        print(f"stackfleet: left out: {more:,} more images; stackfleet status names them", file=sys.stderr)
+
+
+def _more_damaged(lake: Lake, contents: Contents, depth: Depth) -> Optional[tuple[Contents, Depth]]:
+    """Returns the contents of a lake after a closer check; None if this finds no more damage."""
+    for closer in Depth:
+        if closer > depth:
+            closer_contents = lake.contents(closer)
+            if len(closer_contents.damaged) > len(contents.damaged):
+                return closer_contents, closer
+    return None
+
+
+def _command(
+    commands: Commands,  # type: ignore[valid-type]
+    name: str,
+    run: Callable[[argparse.Namespace, Database], Question],
+    text: str,
+) -> argparse.ArgumentParser:
+    command: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text)  # type: ignore[attr-defined]
+    command.set_defaults(command=lambda options: _answer(options, run))
+    command.add_argument("lake", metavar="LAKE", help="folder of the lake")
+    command.add_argument("--format", choices=output.FORMATS, default=output.TABLE)
+    command.add_argument("--output", metavar="FILE", help="where the rows go (default: standard output)")
+    command.add_argument("--show-sql", action="store_true", help="print the SQL and do not run it")
+    command.add_argument("--memory-limit", metavar="SIZE", help="the most that DuckDB may hold, such as 4GB")
+    return command
+
+
+def _of_stacks(command: argparse.ArgumentParser, more: Sequence[str] = ()) -> None:
+    text = "key by which stacks are the same" + (f"; or {' or '.join(more)} of crashes" if more else "")
+    command.add_argument("--by", choices=[*KEYS, *more], default=KEYS[0], help=text)
+    _add_kind(command)
+    command.add_argument("--partial", action="store_true", help="also stacks whose keys are not exact")
+
+
+def _add_kind(command: argparse.ArgumentParser) -> None:
+    text = f"only stacks of this kind, one of {', '.join(KINDS)}; can be repeated"
+    command.add_argument(
+        "--kind", action="append", default=[], choices=list(KINDS), metavar="KIND", help=text
+    )
+
+
+def _answer(options: argparse.Namespace, run: Callable[[argparse.Namespace, Database], Question]) -> int:
+    lake = Lake(options.lake)
+
+    def write(contents: Contents) -> None:
+        with Database(lake, options.memory_limit, contents=contents) as database:
+            question = run(options, database)
+            if options.show_sql:
+                print(database.script(question.sql), end="")
+                return
+            table = database.table(question.sql)
+            left_out = database.value(question.left_out) if question.left_out else 0
+            if left_out:
+                print(question.remarks.format(f"{left_out:,}"), file=sys.stderr)
+            with opened(options.output) as stream:
+                output.write(table, options.format, stream)
+
+    return _of_whole_images(lake, write, Depth.CONTENT if getattr(options, "verify", False) else Depth.SIZE)
+
+
+@contextlib.contextmanager
+def opened(path: str) -> Iterator[IO[bytes]]:
+    """Yields a file for writing; standard output if the path is empty.
+
+    Raises:
+        WrongUseError: the file cannot be written
+    """
+    if not path:
+        yield sys.stdout.buffer
+        return
+    try:
+        with open(path, "wb") as stream:
+            yield stream
+    except OSError as error:
+        raise WrongUseError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def _status(options: argparse.Namespace, database: Database) -> Question:
+    return questions.status()
+
+
+def _sql(options: argparse.Namespace, database: Database) -> Question:
+    return Question(sys.stdin.read() if options.sql == "-" else options.sql)
+
+
+def _findings(options: argparse.Namespace, database: Database) -> Question:
+    return questions.findings(options.severity, options.unchecked)
+
+
+def _rare(options: argparse.Namespace, database: Database) -> Question:
+    if options.by in questions.CRASH_KEYS:
+        return questions.rare_of_crashes(options.by, options.max_hosts, options.limit)
+    return questions.rare(
+        options.by, options.kind, options.max_hosts, options.limit, database.images, options.partial
+    )
+
+
+def _diff(options: argparse.Namespace, database: Database) -> Question:
+    first, second = (group(database, text) for text in (options.first, options.second))
+    return questions.diff(first, second, options.by, options.kind, options.partial)
+
+
+def group(database: Database, text: str) -> list[str]:
+    """Returns the ImageIds of a group: selectors separated by commas.
+
+    Raises:
+        WrongUseError: one of the selectors names no image that is done
+    """
+    image_ids: dict[str, None] = {}
+    for selector in filter(None, (part.strip() for part in text.split(","))):
+        ids = database.table(questions.selected(selector)).column(0).to_pylist()
+        if not ids:
+            raise WrongUseError(
+                f"{selector} is no ImageId, host or file of an image that is done, nor case=NAME"
+            )
+        image_ids.update(dict.fromkeys(ids))
+    if not image_ids:
+        raise WrongUseError("a group of no images")
+    return list(image_ids)

@@ -1,0 +1,136 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Keys of stacks: test vectors, which docs/flat-tables.md quotes, and what the keys tell apart."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import List, Optional, Tuple
+
+import pytest
+
+from tests.conftest import ROOT
+from winstacks.columns.words import EXACT, GUESSED, PARTIAL
+from winstacks.stacklist.decode import keys
+from winstacks.stacklist.decode.keys import KeyPart
+
+NTDLL = ("ntdll", 0x5F641E35, 0x1F5000)
+KERNEL32 = ("KERNEL32", 0x0A1B2C3D, 0xBE000)
+
+
+def frame(module: Tuple[str, Optional[int], Optional[int]], rva: int) -> KeyPart:
+    return keys.in_module(*module, rva)
+
+
+VECTORS = [
+    (
+        "modules",
+        [frame(NTDLL, 0x9D7E4), frame(KERNEL32, 0x17034), frame(NTDLL, 0x52651)],
+        "ntdll,5f641e35,001f5000,0009d7e4\nkernel32,0a1b2c3d,000be000,00017034\n"
+        "ntdll,5f641e35,001f5000,00052651\n",
+        "ntdll; kernel32; ntdll",
+        EXACT,
+    ),
+    (
+        "no module",
+        [keys.elsewhere("private"), keys.elsewhere("private"), frame(NTDLL, 0x52651)],
+        "<private>\n<private>\nntdll,5f641e35,001f5000,00052651\n",
+        "<private>; ntdll",
+        EXACT,
+    ),
+    (
+        "a module known by name",
+        [frame(("hidden", None, None), 0x1234), frame(NTDLL, 0x52651)],
+        "hidden,,,00001234\nntdll,5f641e35,001f5000,00052651\n",
+        "hidden; ntdll",
+        PARTIAL,
+    ),
+    (
+        "a module that the image contradicts",
+        [keys.in_module(*NTDLL, 0x9D7E4, doubted=True), frame(NTDLL, 0x52651)],
+        "ntdll,5f641e35,001f5000,0009d7e4\nntdll,5f641e35,001f5000,00052651\n",
+        "ntdll",
+        PARTIAL,
+    ),
+    (
+        "the largest size",
+        [frame(("BIG", 1, 0xFFFFF001), 0xFFFFFFFF)],
+        "big,00000001,100000000,ffffffff\n",
+        "big",
+        EXACT,
+    ),
+    ("not in the image", [keys.UNREADABLE], "<unreadable>\n", "<unreadable>", PARTIAL),
+    (
+        "no address",
+        [keys.elsewhere("zero"), keys.elsewhere("fuzzy")],
+        "<zero>\n<fuzzy>\n",
+        "<zero>; <fuzzy>",
+        EXACT,
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("parts", "text", "modules", "quality"), [each[1:] for each in VECTORS], ids=[each[0] for each in VECTORS]
+)
+def test_vectors(parts: List[KeyPart], text: str, modules: str, quality: str) -> None:
+    made = keys.stack_keys(parts)
+    assert made is not None
+    assert made.stack == hashlib.sha256(text.encode()).digest()[:16].hex()
+    assert made.shape == hashlib.sha256(modules.encode()).hexdigest()[:32]
+    assert (keys.merged(parts), made.text, made.quality) == (modules, modules, quality)
+    guessed = keys.stack_keys(parts, guessed=True)
+    assert guessed == made._replace(quality=GUESSED)
+
+
+def test_a_stack_whose_frames_are_missing() -> None:
+    parts = [frame(NTDLL, 0x9D7E4)]
+    whole, cut = keys.stack_keys(parts), keys.stack_keys(parts, incomplete=True)
+    assert whole is not None
+    assert cut == whole._replace(quality=PARTIAL)
+    assert keys.stack_keys(parts, guessed=True, incomplete=True) == whole._replace(quality=GUESSED)
+
+
+def test_no_frame_no_key() -> None:
+    assert keys.stack_keys([]) is None
+    assert keys.stack_keys([], guessed=True) is None
+
+
+def test_case_and_unrounded_size_do_not_matter() -> None:
+    one = keys.stack_keys([keys.in_module("Ntfs", 1, 0x7F80, 0x10)])
+    other = keys.stack_keys([keys.in_module("NTFS", 1, 0x8000, 0x10)])
+    assert one == other
+
+
+@pytest.mark.parametrize(
+    "other",
+    [("ntdlm", 1, 0x1000, 5), ("ntdll", 2, 0x1000, 5), ("ntdll", 1, 0x2000, 5), ("ntdll", 1, 0x1000, 6)],
+)
+def test_all_four_matter(other: Tuple[str, int, int, int]) -> None:
+    first, second = (
+        keys.stack_keys([keys.in_module("ntdll", 1, 0x1000, 5)]),
+        keys.stack_keys([keys.in_module(*other)]),
+    )
+    assert first is not None and second is not None
+    assert first.stack != second.stack
+    assert (first.shape == second.shape) == (other[0] == "ntdll")
+
+
+def test_trace_ids() -> None:
+    assert keys.trace_id("std", 0xFFFF8001, 0x2000, "x64", "", 7, 0x2040) == "std:ffff8001:2000:x64::7.2040"
+    assert keys.trace_id("kernel", 0, 0, "x86", "2") == "kernel:0:0:x86:2:"
+
+
+def test_the_vector_of_the_documentation() -> None:
+    page = (ROOT / "docs" / "flat-tables.md").read_text(encoding="utf-8")
+    example = page.partition("Three frames, and what they give:")[2].split("```")[1]
+    text, _, said = example.partition("\n\n")
+    parts = [frame(NTDLL, 0x9D7E4), frame(KERNEL32, 0x17034), keys.elsewhere("private")]
+    made = keys.stack_keys(parts)
+    assert made is not None
+    assert "".join(part.line for part in parts) == text[len("text\n") :] + "\n"
+    assert dict(line.split(maxsplit=1) for line in said.splitlines() if line) == {
+        "StackKey": made.stack,
+        "text": made.text,
+        "ShapeKey": made.shape,
+    }

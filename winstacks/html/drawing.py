@@ -1,0 +1,114 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Draws stacks into a prefix tree: names of frames, their colours, and the weight of each stack.
+
+This is the only module of the room that knows the stacks of `stacklist`.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, List, NamedTuple, Sequence, Set, Tuple
+
+from ..columns.words import SCAN, THREAD_KINDS
+from ..columns.words import UNLOADED as UNLOADED_BACKING
+from ..memory.decode.memo import Memo
+from ..stacklist.frames import MAX_FRAMES, NamedFrame
+from ..stacklist.stack import StackRecord
+from .prefixes import MAX_KEPT, PrefixTree
+
+COUNT, BYTES, THREADS = "count", "bytes", "threads"
+WEIGHTS: Dict[str, str] = {COUNT: "stacks", BYTES: "bytes", THREADS: "threads"}
+"""Kinds of weights, and the plural of their units."""
+
+MAX_KNOWN = 1 << 20
+"""Greatest number of threads that are counted as distinct."""
+
+
+class KindFigures(NamedTuple):
+    """Totals of the drawn stacks of a kind.
+
+    Attributes:
+        stacks: number of rows of windows.traces
+        frames: number of their frames
+        weight: the sum of their weights
+    """
+
+    stacks: int = 0
+    frames: int = 0
+    weight: int = 0
+
+
+class Drawing:
+    """Adds stacks to a prefix tree: kind, process, and the frames from the thread's start.
+
+    Args:
+        weight: a key of WEIGHTS
+        merged: whether processes of one name are merged, as for a comparison with another image
+        most: greatest number of names that the tree keeps
+
+    Attributes:
+        tree: the prefix tree
+        kinds: totals of the drawn stacks, by kind
+    """
+
+    def __init__(self, weight: str = COUNT, merged: bool = False, most: int = MAX_KEPT) -> None:
+        self.tree = PrefixTree(most)
+        self.kinds: Dict[str, KindFigures] = {}
+        self._weight = weight
+        self._merged = merged
+        self._threads: Set[Tuple[str, object]] = set()
+        self._frames: Memo[NamedFrame, int] = Memo(self._proven, MAX_FRAMES)
+        self._guesses: Memo[NamedFrame, int] = Memo(self._guess, MAX_FRAMES)
+
+    def add(self, stack: StackRecord) -> None:
+        """Draws a stack. A gap or a stack without weight is counted with weight 0."""
+        weight = self._weighed(stack)
+        known = self.kinds.get(stack.kind, KindFigures())
+        if weight:
+            space = stack.space
+            process = space.process if self._merged else space.label
+            weight = self.tree.add_stack(stack.kind, process, self._names(stack), weight)
+        self.kinds[stack.kind] = KindFigures(
+            known.stacks + 1, known.frames + len(stack.frames), known.weight + weight
+        )
+
+    def _weighed(self, stack: StackRecord) -> int:
+        if self._weight == BYTES:
+            return stack.size or 0
+        if self._weight == COUNT:
+            return stack.counted or 0
+        if stack.kind not in THREAD_KINDS or not stack.counted:
+            return 0
+        thread = stack.kind, stack.owner or stack.trace_id
+        if thread in self._threads or len(self._threads) >= MAX_KNOWN:
+            return 0
+        self._threads.add(thread)
+        return 1
+
+    def _names(self, stack: StackRecord) -> Sequence[int]:
+        """Returns the names of the frames, outermost first."""
+        if not stack.walked:
+            return list(map(self._frames.__getitem__, reversed(stack.frames)))
+        names: List[int] = []
+        for frame, walked in zip(stack.frames, stack.walked):
+            guessed = walked.how == SCAN or not walked.sure
+            names.append(self._guesses[frame] if guessed else self._frames[frame])
+        return names[::-1]
+
+    def _proven(self, frame: NamedFrame) -> int:
+        return self._name(frame, False)
+
+    def _guess(self, frame: NamedFrame) -> int:
+        return self._name(frame, True)
+
+    def _name(self, frame: NamedFrame, guessed: bool) -> int:
+        details = frame.details
+        return self.tree.frame(
+            frame.shown,
+            details.module,
+            details.function,
+            readable=frame.name is not None,
+            unloaded=frame.name is not None and frame.name.backing == UNLOADED_BACKING,
+            unbacked=frame.unbacked,
+            guessed=guessed,
+        )

@@ -1,0 +1,291 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The facts about the address of a frame: its name, its module's build, its memory, its part of the keys.
+
+    frames = NamedFrames(symbolizer)
+    frame = frames.of(space).frame(return_address)
+
+This is the only module that stores the names of addresses. Stacks share most of their frames: each address of
+an address space is named once, for the tables of single plugins and for the flat tables alike.
+"""
+
+from __future__ import annotations
+
+from typing import Callable, Dict, Iterable, List, NamedTuple, Optional
+
+from ..columns.words import IMAGE, UNBACKED
+from ..memory.decode.memo import Memo
+from ..memory.decode.status import Status, StatusItem, status
+from ..memory.decode.statuscodes import StatusCode
+from ..memory.image import AddressSpace
+from ..names.places import FUZZY
+from ..names.symbolizer import AddressNamer, Name, Symbolizer
+from ..names.usermodules import vad_at
+from ..tracedb.decode.recorded import RecordedStack
+from .decode import keys
+from .decode.keys import KeyPart
+from .modules import ModuleIdentities, SpaceModules
+
+MAX_FRAMES = 1 << 17
+"""The most frames that are stored, of all address spaces together: each takes some 200 bytes, in a flat table
+800."""
+
+_DOUBTS = (
+    StatusItem(StatusCode.VAD_OF_ANOTHER_FILE),
+    StatusItem(StatusCode.CONTRADICTED, members=("DllBase",)),
+)
+"""Status words of modules whose loader entry has a wrong base address or a wrong file."""
+
+
+UNCERTAIN = frozenset(
+    (
+        *map(
+            StatusItem,
+            (
+                StatusCode.MODULE_LIST_INCOMPLETE,
+                StatusCode.VADS_INCOMPLETE,
+                StatusCode.PAGE_TABLES_UNREADABLE,
+            ),
+        ),
+        *map(StatusItem, (StatusCode.FILE_NAME_UNREADABLE, StatusCode.IN_NO_MODULE_LIST)),
+        StatusItem(StatusCode.CONTRADICTED, members=("MmUnloadedDrivers",)),
+    )
+)
+"""Status words of an address whose name comes from an incomplete list: the name may be another."""
+
+
+class FrameDetails(NamedTuple):
+    """The facts about the address of a frame in addition to its name.
+
+    Attributes:
+        part: part of the frame in the keys of its stack
+        status: status of the address and its module
+        protection: protection of the memory, as its VAD states it
+        module: name of its module, as in Symbol; None if it is in no module
+        path: path of the module's file
+        stamp: TimeDateStamp of the module
+        size: SizeOfImage of the module
+        rva: the address relative to the module's base
+        function: the function in Symbol
+        displacement: bytes from the function's start
+    """
+
+    part: KeyPart
+    status: Status
+    protection: Optional[str] = None
+    module: Optional[str] = None
+    path: Optional[str] = None
+    stamp: Optional[int] = None
+    size: Optional[int] = None
+    rva: Optional[int] = None
+    function: Optional[str] = None
+    displacement: Optional[int] = None
+
+
+class NamedFrame:
+    """An address of a frame, with its name. Addresses are canonical.
+
+    Attributes:
+        address: the address; None if it is not in the image
+        name: the name; None if the address is not in the image
+        shown: text for the column Stack
+        unbacked: whether Unbacked counts the frame
+    """
+
+    __slots__ = ("_details", "_find", "address", "name", "shown", "unbacked")
+
+    def __init__(
+        self,
+        address: Optional[int],
+        name: Optional[Name],
+        shown: str,
+        find: Callable[[NamedFrame], FrameDetails],
+    ) -> None:
+        self.address = address
+        self.name = name
+        self.shown = shown
+        self.unbacked = name is not None and name.backing in UNBACKED
+        self._find = find
+        self._details: Optional[FrameDetails] = None
+
+    @property
+    def details(self) -> FrameDetails:
+        """The details, found at the first use: this reads the module's headers and its loader entry."""
+        if self._details is None:
+            self._details = self._find(self)
+        return self._details
+
+
+def _missing(word: StatusCode) -> NamedFrame:
+    details = FrameDetails(keys.UNREADABLE, status(word))
+    return NamedFrame(None, None, f"<{word.value}>", lambda _: details)
+
+
+NOT_THERE = _missing(StatusCode.UNREADABLE)
+LINKED_OVER = _missing(StatusCode.OVERWRITTEN)
+
+
+class NamedFrames:
+    """Looks up the frames of any address space.
+
+    The frames of an address space are stored while the symbolizer stores its names. At most MAX_FRAMES frames
+    are stored; the frames of the space used last are dropped last.
+
+    Args:
+        symbolizer: names addresses
+
+    Attributes:
+        image: the image
+    """
+
+    def __init__(self, symbolizer: Symbolizer) -> None:
+        self.image = symbolizer.image
+        self._symbolizer = symbolizer
+        self._identities = ModuleIdentities(symbolizer.image)
+        self._kept: Dict[AddressNamer, SpaceFrames] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        """Returns the number of stored frames."""
+        return self._count
+
+    def for_space(self, space: AddressSpace) -> SpaceFrames:
+        """Returns the look-up for the frames of a space; both halves of a WoW64 process share one."""
+        names = self._symbolizer.for_space(space)
+        frames = self._kept.pop(names, None)
+        if frames is None:
+            for gone in self._kept.keys() - self._symbolizer.kept_namers():
+                self._count -= self._kept.pop(gone).forget()
+            frames = SpaceFrames(names, self._identities.for_space(names), self._grow)
+        self._kept[names] = frames
+        return frames
+
+    def _grow(self) -> None:
+        """Counts a frame that is about to be stored; drops older ones if there are too many."""
+        self._count += 1
+        if self._count > MAX_FRAMES:
+            for frames in self._kept.values():
+                self._count -= frames.forget()
+                if self._count <= MAX_FRAMES // 2:
+                    break
+
+
+class SpaceFrames:
+    """Looks up the frames of one address space.
+
+    Args:
+        names: names of the address space
+        modules: modules of the address space
+        grow: function that is called before a frame is stored
+
+    Attributes:
+        any_unbacked: whether Unbacked counts any frame that was looked up so far
+    """
+
+    def __init__(self, names: AddressNamer, modules: SpaceModules, grow: Callable[[], None]) -> None:
+        self.any_unbacked = False
+        self._names = names
+        self._grow = grow
+        # Frames refer to this object and not to their SpaceFrames, which refers to them: no reference cycle
+        # arises.
+        details = _Details(names, modules)
+        self._of_return, self._of_instruction = details.of_return, details.of_instruction
+        self._returns: Memo[Optional[int], NamedFrame] = Memo(self._return)
+        self._exact: Memo[Optional[int], NamedFrame] = Memo(self._interrupted)
+
+    def forget(self) -> int:
+        """Drops the frames and returns their number."""
+        count = len(self._returns) + len(self._exact)
+        self._returns.clear()
+        self._exact.clear()
+        return count
+
+    def stack(self, addresses: Iterable[Optional[int]], freed: bool = False) -> List[NamedFrame]:
+        """Returns the frames of a stack, innermost first.
+
+        Args:
+            addresses: return addresses; None stands for an address overwritten in a freed trace, else for one
+                not in the image
+            freed: whether the trace is freed
+        """
+        frames = list(map(self._returns.__getitem__, addresses))
+        return [LINKED_OVER if frame is NOT_THERE else frame for frame in frames] if freed else frames
+
+    def recorded(self, stack: RecordedStack) -> List[NamedFrame]:
+        """Returns the frames of a recorded stack, innermost first."""
+        return self.stack(stack.frames, stack.freed)
+
+    def frame(self, address: Optional[int], returns: bool = True) -> NamedFrame:
+        """Returns one frame.
+
+        Args:
+            address: canonical address; None if it is not in the image
+            returns: False for the address of an interrupted instruction
+        """
+        return (self._returns if returns else self._exact)[address]
+
+    def _return(self, address: Optional[int]) -> NamedFrame:
+        return self._named(address, True)
+
+    def _interrupted(self, address: Optional[int]) -> NamedFrame:
+        return self._named(address, False)
+
+    def _named(self, address: Optional[int], returns: bool) -> NamedFrame:
+        self._grow()
+        if address is None:
+            return NOT_THERE
+        name = self._names.name(address, returns)
+        frame = NamedFrame(address, name, name.symbol, self._of_return if returns else self._of_instruction)
+        self.any_unbacked = self.any_unbacked or frame.unbacked
+        return frame
+
+
+class _Details:
+    """Finds the details of frames.
+
+    Args:
+        names: the names of an address space
+        modules: modules of the address space
+    """
+
+    def __init__(self, names: AddressNamer, modules: SpaceModules) -> None:
+        self._names = names
+        self._modules = modules
+
+    def of_return(self, frame: NamedFrame) -> FrameDetails:
+        """Returns the details of a return address, which belongs to the code one byte before it."""
+        return self._find(frame, 1)
+
+    def of_instruction(self, frame: NamedFrame) -> FrameDetails:
+        """Returns the details of the address of an interrupted instruction."""
+        return self._find(frame, 0)
+
+    def _find(self, frame: NamedFrame, back: int) -> FrameDetails:
+        address, name = frame.address, frame.name
+        assert address is not None
+        assert name is not None
+        lookup = address - back
+        process = self._names.process
+        vad = vad_at(process.vads, lookup) if name.backing and process is not None else None
+        protection = None if vad is None else vad.protection_name
+        known_module = self._names.module_at(lookup) if name.backing == IMAGE else None
+        if known_module is None:
+            said = name.backing or ("fuzzy" if name is FUZZY else "zero")
+            part = keys.elsewhere(said, UNCERTAIN.isdisjoint(name.status))
+            return FrameDetails(part, name.status, protection)
+        identity, module = self._modules.module(known_module), known_module.module
+        rva = address - module.base
+        function = known_module.image.names.find_label(lookup - module.base)
+        doubted = identity.doubted or any(said in _DOUBTS for said in name.status)
+        return FrameDetails(
+            keys.in_module(module.name, identity.stamp, identity.size, rva, doubted),
+            status(name.status, identity.status) if identity.status else name.status,
+            protection,
+            module.name,
+            identity.path,
+            identity.stamp,
+            identity.size,
+            rva,
+            None if function is None else function[1],
+            None if function is None else rva - function[0],
+        )

@@ -1,0 +1,339 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The identity of an image and how much of it could be read: the row of `windows.traceimage`.
+
+    with Warnings() as warnings:
+        totals = Totals()
+        ...                                    # a walk over all stacks that counts in `totals`
+        row = ImageFacts.gather(image, totals, warnings)
+
+A plugin that walks the stacks of an image counts them in `Totals`, so that the image is walked once.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import types
+from typing import Dict, Hashable, List, NamedTuple, Optional, Set, Type
+
+from volatility3.framework import constants
+
+from .. import VERSION
+from ..columns.dictionary import SCHEMA, WARNING_SEPARATOR
+from ..memory.decode.status import NOTHING, Status, StatusItem, has_status, status
+from ..memory.decode.statuscodes import StatusCode
+from ..memory.decode.text import printable
+from ..memory.image import Image
+from ..process.processlist import ProcessList
+from ..process.spaces import AddressSpaces
+from . import machine
+from .container import file_length
+from .decode import imageid
+from .decode.bugchecks import bug_check
+from .imagefiles import ImageFile, content, image_files, sha256
+
+LOGGERS = ("volatility3", __name__.partition(".")[0])
+"""The loggers whose warnings are counted: Volatility's and the library's."""
+
+MAX_WARNINGS = 256
+MAX_WARNING = 1000
+"""The most warnings whose text is kept, and the most characters of each."""
+
+
+MAX_ABSENT = 1 << 16
+"""The most pairs of a thing and a status word that are counted only once; further ones count at each
+occurrence."""
+
+ABSENT = frozenset(
+    (
+        *(
+            StatusCode.PROCESS_UNREADABLE,
+            StatusCode.PAGE_TABLES_UNREADABLE,
+            StatusCode.WOW64_PROCESS_STRUCTURE_UNREADABLE,
+        ),
+        *(
+            StatusCode.PROCESS_LIST_DAMAGED,
+            StatusCode.THREAD_LIST_DAMAGED,
+            StatusCode.VADS_INCOMPLETE,
+            StatusCode.UNREADABLE,
+        ),
+        *(
+            StatusCode.PARTLY_UNREADABLE,
+            StatusCode.STACK_UNREADABLE,
+            StatusCode.CODE_UNREADABLE,
+            StatusCode.NO_SWITCH_FRAME,
+        ),
+        *(
+            StatusCode.UNWIND_DATA_UNREADABLE,
+            StatusCode.FLAGS_UNREADABLE,
+            StatusCode.NTDLL_DATA_INCOMPLETE,
+            StatusCode.NO_NTDLL,
+        ),
+        *(
+            StatusCode.DATABASE_UNREADABLE,
+            StatusCode.DATABASE_POINTER_UNREADABLE,
+            StatusCode.TRACES_UNREADABLE,
+        ),
+        *(
+            StatusCode.LIST_BROKEN,
+            StatusCode.LIST_NOT_FOUND,
+            StatusCode.LIST_HEAD_UNREADABLE,
+            StatusCode.RING_UNREADABLE,
+        ),
+        *(
+            StatusCode.DEBUG_INFORMATION_UNREADABLE,
+            StatusCode.HANDLE_TABLE_UNREADABLE,
+            StatusCode.EVENTS_UNREADABLE,
+        ),
+        *(
+            StatusCode.PAGES_OF_THE_HANDLE_TABLE_UNREADABLE,
+            StatusCode.OBJECT_HEADERS_UNREADABLE,
+            StatusCode.OBJECT_UNREADABLE,
+        ),
+        *(
+            StatusCode.BUCKET_UNREADABLE,
+            StatusCode.BUCKETS_UNREADABLE,
+            StatusCode.TRACE_UNREADABLE,
+            StatusCode.NO_STACK_TABLE,
+        ),
+        *(
+            StatusCode.MODULE_LIST_INCOMPLETE,
+            StatusCode.FILE_NAME_UNREADABLE,
+            StatusCode.SHARED_DATA_UNREADABLE,
+        ),
+    )
+)
+"""Status words of a structure that was looked for and is not in the image."""
+
+
+class Totals:
+    """Numbers of stacks, counted while they are walked.
+
+    Attributes:
+        walked_threads, walked_databases: whether any threads, any databases were requested
+        threads: number of threads whose stacks were requested
+        stacks: number of threads' stacks
+        incomplete: number of these that are incomplete
+        databases: number of stack trace databases and trace logs, including those that cannot be read
+        known: number of stacks by kind, as counted by the image
+        read: number of these that the image holds, by kind
+        absent: number of processes, threads, lists or stacks with a status of ABSENT, by status word
+    """
+
+    def __init__(self) -> None:
+        self.walked_threads = self.walked_databases = False
+        self.threads = self.stacks = self.incomplete = self.databases = 0
+        self.known: Dict[str, int] = {}
+        self.read: Dict[str, int] = {}
+        self.absent: Dict[str, int] = {}
+        self._told: Set[Hashable] = set()
+
+    def count_kind(self, kind: str, here: bool, missing: int) -> None:
+        """Counts a stack of any kind that the image holds, or the stacks that are missing.
+
+        Args:
+            kind: kind of the stack
+            here: whether the image holds the stack
+            missing: number of missing stacks for which the row stands
+        """
+        self.known[kind] = self.known.get(kind, 0) + here + missing
+        self.read[kind] = self.read.get(kind, 0) + here
+
+    def lacks(self, what: Hashable, said: Status) -> None:
+        """Counts status words for data that is not in the image, each once for a thing.
+
+        Args:
+            what: identity of the process, thread, list or stack
+            said: status of it
+        """
+        for item in said:
+            if item.code in ABSENT and (what, item.code) not in self._told:
+                if len(self._told) < MAX_ABSENT:
+                    self._told.add((what, item.code))
+                word = item.code.value.replace("{} ", "")
+                self.absent[word] = self.absent.get(word, 0) + (item.number or 1)
+
+    def stack(self, incomplete: bool) -> None:
+        """Counts a stack of a thread."""
+        self.stacks += 1
+        self.incomplete += incomplete
+
+
+class Warnings(logging.Handler):
+    """Counts the warnings of Volatility and of this library while used as `with Warnings() as warnings`.
+
+    Attributes:
+        count: number of warnings
+        texts: texts of the warnings, each once, safe to print; at most MAX_WARNINGS
+    """
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.count = 0
+        self._texts: Dict[str, None] = {}
+
+    @property
+    def texts(self) -> List[str]:
+        return list(self._texts)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.count += 1
+        text = printable(record.getMessage(), MAX_WARNING)
+        if len(self._texts) < MAX_WARNINGS:
+            self._texts[text] = None
+
+    def __enter__(self) -> Warnings:
+        for name in LOGGERS:
+            logging.getLogger(name).addHandler(self)
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[types.TracebackType],
+    ) -> None:
+        for name in LOGGERS:
+            logging.getLogger(name).removeHandler(self)
+
+
+class Identity(NamedTuple):
+    """The identity of an image.
+
+    Attributes:
+        image_id: ImageId
+        files: files that make up the image
+        clock: clock of the kernel
+        status: which parts of the files could not be read
+    """
+
+    image_id: str
+    files: List[ImageFile]
+    clock: machine.Clock
+    status: Status
+
+
+class ImageFacts(NamedTuple):
+    """The facts about an image. The fields are the columns of `tables.IMAGE` in their order.
+
+    Times are FILETIMEs. An unknown value is None, an unknown text is empty.
+    """
+
+    image_id: str
+    schema: int
+    files: str
+    volatility_version: str
+    plugin_version: str
+    kernel_build: Optional[int]
+    build_lab: str
+    product: str
+    arch: str
+    processors: Optional[int]
+    capture_time: Optional[int]
+    boot_time: Optional[int]
+    boot_time_source: str
+    time_zone_bias: Optional[int]
+    computer_name: str
+    processes: int
+    processes_found_otherwise: int
+    processes_unreadable: int
+    threads: Optional[int]
+    stacks: Optional[int]
+    stacks_incomplete: Optional[int]
+    databases: Optional[int]
+    stacks_known: str
+    stacks_read: str
+    structures_absent: str
+    warnings: int
+    warning_text: str
+    status: Status
+    input_kind: str
+    completeness: str
+    bug_check_code: Optional[int]
+    bug_check: str
+    bug_check_parameters: str
+    truncated: Optional[bool]
+    missing_share: Optional[int]
+
+
+def identity(image: Image) -> Identity:
+    """Returns the identity of an image, for `image.service(identity)`: each row has its ImageId."""
+    files, clock = image_files(image), image.service(machine.machine_facts).clock()
+    contents = [content(image.context, file) for file in files]
+    identified = imageid.identify(contents, clock.capture_time or 0, clock.counted_by or 0)
+    unread = StatusItem(StatusCode.FILE_PARTS_UNREADABLE, identified.unread) if identified.unread else None
+    return Identity(identified.image_id, files, clock, status(unread, clock.status))
+
+
+def gather(image: Image, totals: Totals, warnings: Warnings, hashes: bool = False) -> ImageFacts:
+    """Returns the facts about an image, and the counts of a walk over it. Call this after the walk.
+
+    Args:
+        image: the image
+        totals: counts of the walk
+        warnings: warnings that were logged during the walk
+        hashes: whether to read all files for their SHA-256
+    """
+    length = image.service(file_length)
+    identity_facts, facts = image.service(identity), image.service(machine.machine_facts)
+    kernel, input_facts = facts.kernel(), facts.input()
+    process_statuses = [each.status for each in image.service(ProcessList).processes()]
+    spaces = [space for space in AddressSpaces.list_spaces(image) if not space.kernel and not space.wow64]
+    name = facts.computer_name(spaces)
+    digests = [sha256(file) if hashes else None for file in identity_facts.files]
+    unhashed = digests.count(None) if hashes else 0
+    image_status = status(
+        identity_facts.status,
+        image.service(ProcessList).status,
+        name.status,
+        StatusItem(StatusCode.FILE_NOT_HASHED, unhashed) if unhashed else NOTHING,
+        StatusItem(StatusCode.FILE_CUT, length.share) if length.truncated else NOTHING,
+    )
+    # A process whose _EPROCESS cannot be read has no address space.
+    readable = sum(bool(space.layer_name) for space in spaces)
+    return ImageFacts(
+        image_id=identity_facts.image_id,
+        schema=SCHEMA,
+        files=_files(identity_facts.files, digests),
+        volatility_version=constants.PACKAGE_VERSION,
+        plugin_version=VERSION,
+        kernel_build=kernel.build,
+        build_lab=kernel.build_lab,
+        product=kernel.product,
+        arch=image.arch,
+        processors=kernel.processors,
+        capture_time=identity_facts.clock.capture_time,
+        boot_time=identity_facts.clock.boot_time,
+        boot_time_source=identity_facts.clock.source,
+        time_zone_bias=identity_facts.clock.bias,
+        computer_name=name.name,
+        processes=len(process_statuses),
+        processes_found_otherwise=sum(
+            has_status(each, StatusCode.NOT_IN_THE_PROCESS_LIST) for each in process_statuses
+        ),
+        processes_unreadable=max(len(process_statuses) - readable, 0),
+        threads=totals.threads if totals.walked_threads else None,
+        stacks=totals.stacks if totals.walked_threads else None,
+        stacks_incomplete=totals.incomplete if totals.walked_threads else None,
+        databases=totals.databases if totals.walked_databases else None,
+        stacks_known=json.dumps(totals.known, sort_keys=True),
+        stacks_read=json.dumps(totals.read, sort_keys=True),
+        structures_absent=json.dumps(totals.absent, sort_keys=True),
+        warnings=warnings.count,
+        warning_text=WARNING_SEPARATOR.join(warnings.texts),
+        status=image_status,
+        input_kind=input_facts.kind,
+        completeness=input_facts.completeness,
+        bug_check_code=input_facts.bug_check,
+        bug_check="" if input_facts.bug_check is None else bug_check(input_facts.bug_check).name,
+        bug_check_parameters=" ".join(f"{each:#x}" for each in input_facts.parameters),
+        truncated=length.truncated,
+        missing_share=length.share,
+    )
+
+
+def _files(files: List[ImageFile], digests: List[Optional[str]]) -> str:
+    """Returns the value of the column Files."""
+    listed = zip(files, digests)
+    return json.dumps([{"path": file.shown, "size": file.size, "sha256": digest} for file, digest in listed])

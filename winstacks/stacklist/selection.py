@@ -1,0 +1,125 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The options `--find` and `--unbacked`: they select stacks by the names of their frames."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from typing import Callable, Iterable, List, Optional, Pattern, Set, Tuple
+
+from ..columns.words import MODULE, NONE
+from ..memory.decode.memo import Memo
+from ..memory.decode.status import has_status
+from ..memory.decode.statuscodes import StatusCode
+from .frames import MAX_FRAMES, NamedFrame
+
+_NAMELESS = (
+    *(
+        StatusCode.HEADERS_UNREADABLE,
+        StatusCode.EXPORTS_UNREADABLE,
+        StatusCode.EXPORTS_INCOMPLETE,
+        StatusCode.PAGE_TABLES_UNREADABLE,
+    ),
+    *(StatusCode.VADS_INCOMPLETE, StatusCode.MODULE_LIST_INCOMPLETE, StatusCode.FILE_NAME_UNREADABLE),
+)
+"""Status of an address whose name might differ if more of the image could be read."""
+
+
+class Selection:
+    """The options `--find` and `--unbacked`, which every plugin that shows stacks has.
+
+    Args:
+        find: a glob for `Symbol` (case does not matter); None or empty selects all
+        unbacked: whether to select only stacks with a frame that no image, no mapped file and no other
+            address space backs
+
+    Attributes:
+        find: the glob of `--find`; empty for none
+        wider: the glob that is tried in addition: `find` with any module where it names none, else empty
+        widened: whether a Symbol matched only `wider`
+        everything: whether all stacks are selected, so that no frame need be named
+        doubtful: number of stacks left out although a frame may match: its address, or for `--find` the names
+            of its module, cannot be read
+    """
+
+    def __init__(self, find: Optional[str] = None, unbacked: bool = False) -> None:
+        self.find = find or ""
+        self.wider = f"*!{find}" if find and "!" not in find else ""
+        self.widened = False
+        self.doubtful = 0
+        self._pattern = _compiled(find) if find else None
+        self._wider = _compiled(self.wider) if self.wider else None
+        self._judges: List[Callable[[NamedFrame], Optional[bool]]] = []
+        if find:
+            self._judges.append(self._finds)
+        if unbacked:
+            self._judges.append(_is_unbacked)
+        # Each frame is judged once: stacks share most of their frames.
+        self._verdicts = Memo(self._judge, MAX_FRAMES)
+        self._nothing = (False,) * len(self._judges)
+        self.everything = not self._judges
+
+    def takes(self, frames: Iterable[NamedFrame]) -> bool:
+        """Returns whether a stack is selected, by its frames.
+
+        A stack that cannot be judged is counted in `doubtful` and not selected.
+        """
+        if self.everything:
+            return True
+        return self._takes(set(map(self._verdicts.__getitem__, frames)))
+
+    def by_addresses(
+        self, look_up: Callable[[Optional[int]], NamedFrame]
+    ) -> Callable[[Iterable[Optional[int]]], bool]:
+        """Returns a function like `takes` for the addresses of a stack, which builds no list of frames.
+
+        Args:
+            look_up: function that returns the frame of an address
+        """
+        verdicts: Memo[Optional[int], Tuple[Optional[bool], ...]]
+        verdicts = Memo(lambda address: self._verdicts[look_up(address)], MAX_FRAMES)
+        return lambda addresses: self._takes(set(map(verdicts.__getitem__, addresses)))
+
+    def _takes(self, verdicts: Set[Tuple[Optional[bool], ...]]) -> bool:
+        """Returns whether a stack is selected, by the different verdicts on its frames."""
+        if len(verdicts) == 1 and self._nothing in verdicts:
+            return False
+        unmatched = [
+            number for number in range(len(self._judges)) if not any(verdict[number] for verdict in verdicts)
+        ]
+        if unmatched and all(any(verdict[number] is None for verdict in verdicts) for number in unmatched):
+            self.doubtful += 1
+        return not unmatched
+
+    def takes_gap(self) -> bool:
+        """Returns whether to show rows for unreadable stacks; a hidden row counts as doubtful."""
+        self.doubtful += not self.everything
+        return self.everything
+
+    def _judge(self, frame: NamedFrame) -> Tuple[Optional[bool], ...]:
+        """Returns for each option whether a frame matches it, None if that is unknown."""
+        verdict = tuple(judge(frame) for judge in self._judges)
+        return self._nothing if verdict == self._nothing else verdict
+
+    def _finds(self, frame: NamedFrame) -> Optional[bool]:
+        name = frame.name
+        if name is None:
+            return None
+        nameless = name.source in (MODULE, NONE) and has_status(name.status, *_NAMELESS)
+        return self._matches(name.symbol) or (None if nameless else False)
+
+    def _matches(self, symbol: str) -> bool:
+        if self._pattern is None or self._pattern.match(symbol) is not None:
+            return True
+        wider = self._wider is not None and self._wider.match(symbol) is not None
+        self.widened = self.widened or wider
+        return wider
+
+
+def _is_unbacked(frame: NamedFrame) -> Optional[bool]:
+    return None if frame.name is None else frame.unbacked
+
+
+def _compiled(glob: str) -> Pattern[str]:
+    return re.compile(fnmatch.translate(glob), re.IGNORECASE)

@@ -1,0 +1,297 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""One stack as a record of the flat tables."""
+
+from __future__ import annotations
+
+import re
+from operator import attrgetter
+from typing import Collection, Dict, NamedTuple, Optional, Sequence, Tuple
+
+from ..columns.dictionary import STACK_SEPARATOR
+from ..columns.words import SCAN, TRAP
+from ..memory.decode.status import Status, has_status, status
+from ..memory.decode.statuscodes import StatusCode
+from ..memory.image import AddressSpace
+from ..process.thread import Thread
+from ..stacks.decode.frames import Frame
+from ..traps.state import TrapState
+from .decode import keys
+from .decode.keys import StackKeys
+from .frames import UNCERTAIN, NamedFrame
+
+_NOTHING_THERE = (StatusCode.IN_USER_MODE, StatusCode.IN_32_BIT_CODE, StatusCode.UNTRACED)
+"""Status words of a thread or half of a process that has no stack of this kind."""
+
+_FRAMES_MISSING = (
+    *(
+        StatusCode.UNREADABLE,
+        StatusCode.RUNNING,
+        StatusCode.NO_SWITCH_FRAME,
+        StatusCode.NO_SAVED_REGISTERS,
+        StatusCode.CODE_UNREADABLE,
+    ),
+    *(
+        StatusCode.CODE_IN_NO_MODULE,
+        StatusCode.CODE_AND_UNWIND_DATA_DIFFER,
+        StatusCode.NOT_BEHIND_A_CALL,
+        StatusCode.NO_FUNCTION_TABLE,
+    ),
+    *(
+        StatusCode.NO_UNWIND_DATA,
+        StatusCode.UNWIND_DATA_UNREADABLE,
+        StatusCode.UNWIND_DATA_INVALID,
+        StatusCode.STACK_UNREADABLE,
+    ),
+    *(
+        StatusCode.FRAME_REGISTER_UNKNOWN,
+        StatusCode.FRAME_POINTER_UNKNOWN,
+        StatusCode.FRAME_POINTER_IMPLAUSIBLE,
+    ),
+    *(
+        StatusCode.FRAME_POINTER_UNSURE,
+        StatusCode.DISPATCHER,
+        StatusCode.CYCLE,
+        StatusCode.TOO_MANY_FRAMES,
+        StatusCode.DEPTH,
+        StatusCode.ADDRESS,
+    ),
+)
+"""Status words for frames that are missing, or may be."""
+
+_LOST = (
+    *(
+        StatusCode.UNREADABLE,
+        StatusCode.PARTLY_UNREADABLE,
+        StatusCode.STACK_UNREADABLE,
+        StatusCode.CODE_UNREADABLE,
+    ),
+    *(
+        StatusCode.UNWIND_DATA_UNREADABLE,
+        StatusCode.NO_SWITCH_FRAME,
+        StatusCode.NO_SAVED_REGISTERS,
+        StatusCode.OUTSIDE_THE_STACK,
+    ),
+    *(
+        StatusCode.NOT_A_THREAD,
+        StatusCode.NOT_A_TRAP_FRAME,
+        StatusCode.NOT_A_CONTEXT,
+        StatusCode.STACK_LIMITS_UNUSABLE,
+    ),
+    *(
+        StatusCode.PAGE_TABLES_UNREADABLE,
+        StatusCode.CYCLE,
+        StatusCode.DEPTH,
+        StatusCode.NO_DATABASE,
+        StatusCode.NO_SUCH_INDEX,
+    ),
+)
+"""Status words for frames that existed, and are not in the image or cannot be decoded."""
+
+_NUMBERS = (StatusCode.EVENTS_UNREADABLE, StatusCode.OBJECT_HEADERS_UNREADABLE, StatusCode.TRACES_UNREADABLE)
+"""Status words whose number counts stacks."""
+
+_AS_EXPECTED = (StatusCode.TERMINATED, StatusCode.NOT_READ_YET, StatusCode.NO_POINTER)
+"""Status words of a row without a stack, where nothing was lost."""
+
+_LETTERS = re.compile(r"\w+")
+
+_unbacked, _shown, _part, _address = map(attrgetter, ("unbacked", "shown", "details.part", "address"))
+
+
+class StackRecord(NamedTuple):
+    """A stack, or a row for stacks that cannot be read. Addresses are canonical.
+
+    Attributes:
+        kind: source of the stack, a word of `words.KINDS`
+        trace_id: key of the stack in the image
+        space: address space to which the stack belongs; the addresses may be of another one (see `handles`)
+        owner: address of the thread, database, heap, lock or object, or the handle; None if there is no
+            owner, or several
+        owner_name: name or kind of the owner, for `OwnerName`
+        frames: named addresses, innermost first
+        status: status of the stack
+        walked: frames as the walk found them, in the same order; empty for recorded addresses
+        thread: the thread whose stack it is
+        tid: TID of the thread, of the lock's owner, or of the thread that caused the event
+        event: operation on a handle or an object
+        counted: number of occurrences; None for a row without a stack
+        size: bytes of the heap blocks that are counted
+        depth: number of return addresses as stored; None if unknown
+        hash: BackTraceHash; None if unknown
+        nothing: whether there is no stack and none was to be expected
+        more_tids: the other owners of a lock
+        full: whether there are as many frames as Windows records: outer ones may be missing
+        acting: address space that names the frames, if it may differ from `space`
+        entry: user-mode registers with which a thread's stack begins
+    """
+
+    kind: str
+    trace_id: str
+    space: AddressSpace
+    owner: Optional[int]
+    owner_name: Optional[str]
+    frames: Sequence[NamedFrame]
+    status: Status
+    walked: Sequence[Frame] = ()
+    thread: Optional[Thread] = None
+    tid: Optional[int] = None
+    event: Optional[str] = None
+    counted: Optional[int] = None
+    size: Optional[int] = None
+    depth: Optional[int] = None
+    hash: Optional[int] = None
+    nothing: bool = False
+    more_tids: Tuple[int, ...] = ()
+    full: bool = False
+    acting: Optional[AddressSpace] = None
+    entry: Optional[TrapState] = None
+
+    @property
+    def tids(self) -> Tuple[int, ...]:
+        """All thread IDs, beginning with `tid`."""
+        return () if self.tid is None else (self.tid, *self.more_tids)
+
+    @property
+    def guessed(self) -> int:
+        """The number of frames that are a guess, or were found through a guess."""
+        return sum(not frame.sure for frame in self.walked)
+
+    @property
+    def unbacked(self) -> Optional[int]:
+        """The number of frames that `--unbacked` looks for; None without frames."""
+        return sum(map(_unbacked, self.frames)) if self.frames else None
+
+    @property
+    def text(self) -> Optional[str]:
+        """The column Stack."""
+        return STACK_SEPARATOR.join(map(_shown, self.frames)) if self.frames else None
+
+    def modules(self, made: Optional[StackKeys]) -> Optional[str]:
+        """Returns the column Modules.
+
+        All frames of a recorded stack are part of its keys (`made`), which then hold the text.
+        """
+        if made is not None and not self.walked:
+            return made.text
+        return keys.merged(map(_part, self.frames)) if self.frames else None
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether frames are missing, or may be."""
+        if self.full or has_status(self.status, *_FRAMES_MISSING) or None in map(_address, self.frames):
+            return True
+        return not (self.frames or self.nothing or has_status(self.status, *_NOTHING_THERE))
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether stacks are known to have existed and cannot be shown, or not completely."""
+        if self.nothing or has_status(self.status, *_AS_EXPECTED):
+            return False
+        return self.counted is None or (self.incomplete and has_status(self.status, *_LOST))
+
+    @property
+    def missing(self) -> int:
+        """The number of missing stacks for which the row stands, by their counts: at least one."""
+        counted = (item.number or 0 for item in self.status if item.code in _NUMBERS and self.counted is None)
+        return max(sum(counted), 1)
+
+    @property
+    def doubts(self) -> Status:
+        """Status words that make the name of a frame uncertain: lists of modules or VADs are incomplete."""
+        named = (frame.name.status for frame in self.frames if frame.name is not None)
+        return status(*(said for each in named for said in each if said in UNCERTAIN))
+
+    def keys(self) -> Optional[StackKeys]:
+        """Returns the keys; None if no frame is left for them.
+
+        The keys leave out frame 0 of an interrupted thread, because it is arbitrary; they keep it where the
+        thread crashed, because a small kernel dump is about that frame.
+        """
+        if not self.walked:
+            return keys.stack_keys(list(map(_part, self.frames)), incomplete=self.incomplete)
+        crashed = self.thread is not None and any(context.kernel for context in self.thread.contexts)
+        pairs = zip(self.frames, self.walked)
+        parts = [
+            frame.details.part
+            for number, (frame, walked) in enumerate(pairs)
+            if walked.how != SCAN and (number or crashed or walked.how != TRAP)
+        ]
+        return keys.stack_keys(parts, bool(self.guessed), self.incomplete)
+
+
+class StackFilter(NamedTuple):
+    """The filter of stacks; an empty collection selects all.
+
+    Attributes:
+        kinds: words of `words.KINDS`
+        pids: PIDs; 0 is the kernel
+        tids: TIDs: selects the threads' own stacks, and recorded stacks with one of the TIDs
+        carve: whether to add freed and orphan entries, and databases to which no pointer leads
+        scan_stacks: whether to add stacks from trap frames that only a scan of the kernel stacks finds
+        scan_threads: whether to add threads that only a pool scan finds
+        processors: whether to add stacks of idle processors
+    """
+
+    kinds: Collection[str] = ()
+    pids: Collection[int] = ()
+    tids: Collection[int] = ()
+    carve: bool = False
+    scan_stacks: bool = False
+    scan_threads: bool = False
+    processors: bool = False
+
+    def has(self, *kinds: str) -> bool:
+        """Returns whether any of several kinds is selected."""
+        return not self.kinds or any(kind in self.kinds for kind in kinds)
+
+    def takes(self, stack: StackRecord) -> bool:
+        """Returns whether the kind and thread of a stack are selected."""
+        return self.has(stack.kind) and (not self.tids or any(tid in self.tids for tid in stack.tids))
+
+
+class Distinct:
+    """Makes TraceIds, and numbers the few stacks with equal ones, so that no two keys are equal.
+
+    Args:
+        time: number of times that the owner of the stacks has been met, including this one
+    """
+
+    def __init__(self, time: int = 1) -> None:
+        self._seen: Dict[str, int] = {}
+        self._again = "" if time == 1 else f"~~{time}"
+
+    def key(self, kind: str, space: AddressSpace, owner: int, piece: str, *numbers: int) -> str:
+        """Returns a TraceId that was not returned before."""
+        trace_id = keys.trace_id(kind, space.eprocess, owner, space.arch, piece, *numbers) + self._again
+        count = self._seen[trace_id] = self._seen.get(trace_id, 0) + 1
+        return trace_id if count == 1 else f"{trace_id}~{count}"
+
+    def gap(self, kind: str, space: AddressSpace, said: Status, owner: int = 0, *numbers: int) -> str:
+        """Returns a TraceId for a row without a stack; `key` has the other arguments.
+
+        Args:
+            said: status of the row: its words become the piece, its numbers come last
+        """
+        row_status = status(*(item for item in said if item not in space.remark)) or said
+        said_numbers = (item.number for item in row_status if item.number is not None)
+        return self.key(kind, space, owner, _piece(row_status), *numbers, *said_numbers)
+
+
+def _piece(said: Status) -> str:
+    """Returns the words of a status in the form of a TraceId."""
+    words = (each.code.value.format("", members="") for each in said)
+    return ".".join("-".join(_LETTERS.findall(each)) for each in words)
+
+
+def gap(kind: str, key: str, space: AddressSpace, said: Status, owner: Optional[int] = None) -> StackRecord:
+    """Returns a row for stacks that cannot be listed: it has no Count.
+
+    Args:
+        kind: kind of the stacks
+        key: TraceId of the row
+        space: address space of the stacks
+        said: reason why they cannot be read
+        owner: address of their owner, None if unknown
+    """
+    return StackRecord(kind, key, space, owner, None, (), said)

@@ -1,0 +1,321 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Lists every stack of an image, walked or recorded by Windows.
+
+    symbolizer = Symbolizer(image)
+    for stack in StackCollector(symbolizer).list_stacks(StackFilter(kinds=("std", "lock"))): ...
+
+The stacks are listed by kind, and within a kind by process. None is stored.
+
+Of the things in the flat tables only processes and threads have a time, their start: `started` yields them. A
+thread has a line for each of its stacks, because the TraceId in the line is the key of `windows.traces`.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Collection, Iterator, NamedTuple, Optional
+
+from ..columns.words import HANDLE, HEAP, HEAPLOG, KERNEL, LOCK, OBJECT, STD, THREAD_KINDS, USER, WOW64
+from ..handles.lister import handle_events
+from ..heaps.lister import Heaps
+from ..locks.lister import LockLister
+from ..memory.decode.machine import Machine
+from ..memory.decode.status import has_status, status
+from ..memory.decode.statuscodes import StatusCode
+from ..memory.image import KERNEL_PID, AddressSpace
+from ..names.symbolizer import Symbolizer
+from ..objects.lister import ObjectTraceLister
+from ..process.processlist import create_time
+from ..process.spaces import SYSTEM_PID, AddressSpaces
+from ..process.thread import Thread
+from ..process.threads import Threads, processes, threads
+from ..stacks.lister import CallStack, StackLister
+from ..tracedb.decode.capture import back_trace_hash
+from ..tracedb.finder import Databases
+from .frames import NamedFrames
+from .imagefacts import Totals
+from .recorded import DatabaseStacks, HandleStacks, HeapStacks, LockStacks, ObjectStacks
+from .stack import Distinct, StackFilter, StackRecord, gap
+
+EVERYTHING = StackFilter()
+
+_LEFT_OVER = "trap"
+"""Part of the TraceId of a stack that begins at a trap frame found only by a scan."""
+
+
+class StackCollector:
+    """Lists the stacks of an image.
+
+    Args:
+        symbolizer: names addresses, and has the modules of every address space
+    """
+
+    def __init__(self, symbolizer: Symbolizer) -> None:
+        self._symbolizer = symbolizer
+        self._image = symbolizer.image
+        self._frames = NamedFrames(symbolizer)
+        self._databases = Databases(self._image, symbolizer.indexes)
+
+    def list_stacks(
+        self, wanted: StackFilter = EVERYTHING, totals: Optional[Totals] = None
+    ) -> Iterator[StackRecord]:
+        """Yields the requested stacks, and a row for those that cannot be read.
+
+        Args:
+            wanted: filter of the stacks
+            totals: counts threads, their stacks, and databases
+
+        Raises:
+            tables.MissingTableError: if a symbol table of this library is missing
+        """
+        totals = totals or Totals()
+        for stack in self._listed(wanted, totals):
+            if wanted.takes(stack):
+                self._count(stack, totals)
+                yield stack
+
+    @staticmethod
+    def _count(stack: StackRecord, totals: Totals) -> None:
+        """Counts a stack, or the missing stacks for which its row stands."""
+        lost = stack.is_lost
+        if lost or stack.frames:
+            totals.count_kind(stack.kind, not lost, stack.missing if lost else 0)
+        if stack.status:
+            process = stack.space.eprocess, stack.space.arch
+            own_status = [
+                item for item in stack.status if item not in stack.space.remark + stack.space.status
+            ]
+            totals.lacks((stack.kind, process, stack.owner or stack.trace_id), status(*own_status))
+            totals.lacks(process, status(stack.space.remark, stack.space.status))
+
+    def _listed(self, wanted: StackFilter, totals: Totals) -> Iterator[StackRecord]:
+        """Yields the stacks of all kinds. A missing kernel symbol costs only the kinds that need it."""
+        possible = self._image.possible
+        if wanted.has(*THREAD_KINDS):
+            totals.walked_threads = True
+            yield from possible(self._of_threads(wanted, totals))
+        if self._image.threads_only:
+            return
+        # Traces of databases, heaps and objects do not record the thread that left them.
+        if not wanted.tids and wanted.has(STD, HEAPLOG):
+            totals.walked_databases = True
+            yield from possible(self._of_databases(wanted, totals))
+        if not wanted.tids and wanted.has(HEAP):
+            for space in self._spaces(wanted):
+                yield from possible(self._of_heaps(space))
+        if wanted.has(LOCK):
+            for space in self._spaces(wanted):
+                yield from possible(self._of_locks(space))
+        if wanted.has(HANDLE):
+            yield from possible(self._of_handles(wanted))
+        traced = bool(self._image.table_name) and not wanted.tids and wanted.has(OBJECT)
+        if traced and (not wanted.pids or KERNEL_PID in wanted.pids):
+            yield from possible(self._of_objects())
+
+    # Each of these methods creates the readers it needs, so that a missing symbol costs only its own stacks.
+    def _of_threads(self, wanted: StackFilter, totals: Totals) -> Iterator[StackRecord]:
+        threads = ThreadStacks(self._symbolizer, self._frames, self._lister)
+        lost = Distinct()
+        unread: Optional[AddressSpace] = None
+        for thread in threads.list_threads(wanted):
+            if thread.space != unread and thread.wow64 is None and self._image.machine is Machine.AMD64:
+                unread = thread.space
+                if has_status(unread.remark, StatusCode.PROCESS_UNREADABLE):
+                    # Whether the process has a 32-bit half is unknown, too.
+                    yield gap(WOW64, lost.gap(WOW64, unread, unread.remark), unread, unread.remark)
+            totals.threads += thread.ethread != 0 or thread.tid is not None
+            yield from self._counted(threads.of_thread(thread, wanted.scan_stacks), wanted, totals)
+
+    def _of_databases(self, wanted: StackFilter, totals: Totals) -> Iterator[StackRecord]:
+        kinds = [kind for kind in (STD, HEAPLOG) if wanted.has(kind)]
+        traces = DatabaseStacks(self._image, self._frames, self._databases)
+        for space in self._spaces(wanted):
+            yield from traces.of_space(space, kinds, wanted.carve, totals)
+
+    def _of_heaps(self, space: AddressSpace) -> Iterator[StackRecord]:
+        yield from self._heaps.of_space(space)
+
+    def _of_locks(self, space: AddressSpace) -> Iterator[StackRecord]:
+        yield from self._locks.of_space(space)
+
+    def _of_handles(self, wanted: StackFilter) -> Iterator[StackRecord]:
+        lister = self._image.service(handle_events)(self._databases)
+        yield from HandleStacks(self._image, self._frames, lister).list_stacks(wanted.pids)
+
+    def _of_objects(self) -> Iterator[StackRecord]:
+        yield from ObjectStacks(self._image, self._frames, ObjectTraceLister(self._image)).list_stacks()
+
+    @staticmethod
+    def _counted(stacks: Iterator[StackRecord], wanted: StackFilter, totals: Totals) -> Iterator[StackRecord]:
+        """Counts the requested stacks of a thread."""
+        for stack in stacks:
+            if wanted.takes(stack) and stack.counted is not None:
+                totals.stack(stack.incomplete)
+            yield stack
+
+    def _spaces(self, wanted: StackFilter) -> Iterator[AddressSpace]:
+        return AddressSpaces.list_spaces(self._image, wanted.pids)
+
+    # Cached: a caller that lists a large image in parts asks many times.
+    @functools.cached_property
+    def _lister(self) -> StackLister:
+        return StackLister(self._image, self._symbolizer)
+
+    @functools.cached_property
+    def _heaps(self) -> HeapStacks:
+        return HeapStacks(self._frames, Heaps(self._image, self._databases))
+
+    @functools.cached_property
+    def _locks(self) -> LockStacks:
+        return LockStacks(self._frames, LockLister(self._image, self._databases))
+
+
+class ThreadStacks:
+    """Walks the stacks of threads.
+
+    Args:
+        symbolizer: names addresses, and has the modules of every address space
+        frames: looks up the frames of the stacks
+        lister: walks the stacks of a thread
+    """
+
+    def __init__(self, symbolizer: Symbolizer, frames: NamedFrames, lister: StackLister) -> None:
+        self._image = symbolizer.image
+        self._frames = frames
+        self._lister = lister
+        self._distinct = Distinct()
+
+    def list_threads(self, wanted: StackFilter) -> Iterator[Thread]:
+        """Yields the requested threads by process, and a row for each damaged list."""
+        yield from Threads.list_threads(self._image, wanted.pids, None, wanted.tids, wanted.scan_threads)
+        if wanted.processors and not wanted.tids and (not wanted.pids or KERNEL_PID in wanted.pids):
+            yield from self._image.service(threads).list_idle()
+
+    def of_thread(self, thread: Thread, scan: bool = False) -> Iterator[StackRecord]:
+        """Yields the stacks of a thread.
+
+        Args:
+            thread: the thread
+            scan: whether to add the stacks from trap frames found only by a scan of the kernel stacks
+        """
+        if thread.unusable and not thread.ethread:
+            yield from self._gaps(thread, KERNEL)
+            return
+        # A thread found only by a scan of physical memory has no address, and may be found twice.
+        distinct = Distinct() if thread.ethread else self._distinct
+        for stack in self._lister.of_thread(thread):
+            place = stack.frames[0].sp if stack.frames else 0
+            yield self._flat(stack, distinct, stack.part.partition(" ")[2], place)
+        if thread.unusable:
+            yield from self._gaps(thread)
+        for trap_frame, stack in self._lister.list_searched(thread) if scan else ():
+            record = self._flat(stack, distinct, _LEFT_OVER, trap_frame)
+            yield record._replace(status=status(record.status, StatusCode.STALE))
+
+    def _gaps(self, thread: Thread, *kinds: str) -> Iterator[StackRecord]:
+        """Yields rows for the stacks of a thread, or of several threads, that cannot be read.
+
+        Args:
+            thread: the thread, or the row that stands for a list
+            kinds: kinds of stacks to report in addition to user-mode stacks
+        """
+        space = thread.space
+        halves = [(USER, space)] if space.pid != SYSTEM_PID else []
+        if space.kernel and self._image.machine is Machine.AMD64:
+            # The row stands for the process list: which kinds of stacks its processes had is unknown.
+            halves.append((WOW64, space))
+        halves += [(WOW64, thread.wow64)] if thread.wow64 is not None else []
+        for kind, half in (*((kind, space) for kind in kinds), *halves):
+            key = self._distinct.gap(kind, half, thread.status, thread.ethread)
+            row = gap(kind, key, half, thread.status, thread.ethread or None)
+            yield row._replace(thread=thread if thread.ethread else None, tid=thread.tid)
+
+    def _flat(self, stack: CallStack, distinct: Distinct, piece: str, place: int) -> StackRecord:
+        """Converts a walked stack.
+
+        Args:
+            stack: the walked stack
+            distinct: makes the TraceIds of the thread's stacks
+            piece: part of the thread's stack, as in the TraceId
+            place: start of the stack: stack pointer of the innermost frame, or address of the trap frame
+        """
+        thread, kind = stack.thread, stack.part.split()[0]
+        addresses = stack.return_addresses
+        looked_up = self._frames.for_space(stack.space)
+        frames = [looked_up.frame(frame.address, frame.returns) for frame in stack.frames]
+        first = len(stack.frames) - len(addresses)
+        unsure = any(not frame.sure for frame in stack.frames)
+        hash_unsure = any(not frame.sure for frame in stack.frames[first:])
+        numbers = () if thread.ethread else (thread.tid or 0, thread.kernel_stack or 0)
+        return StackRecord(
+            kind,
+            distinct.key(kind, stack.space, thread.ethread, piece, place, *numbers),
+            stack.space,
+            owner=thread.ethread or None,
+            owner_name=None,
+            frames=frames,
+            status=status(
+                stack.status,
+                StatusCode.HASH_UNSURE if hash_unsure else None,
+                StatusCode.UNSURE if unsure else None,
+            ),
+            walked=stack.frames,
+            thread=thread,
+            tid=thread.tid,
+            counted=1,
+            depth=len(addresses),
+            hash=back_trace_hash(addresses) if addresses else None,
+            entry=stack.entry,
+        )
+
+
+class Started(NamedTuple):
+    """The start of a process or thread, for one of the thread's stacks.
+
+    Attributes:
+        description: text that names the process or thread with its keys; no two are equal
+        time: a FILETIME, None if it cannot be read
+    """
+
+    description: str
+    time: Optional[int]
+
+
+def started(
+    symbolizer: Symbolizer,
+    pids: Optional[Collection[int]] = None,
+    offset: Optional[int] = None,
+    tids: Optional[Collection[int]] = None,
+) -> Iterator[Started]:
+    """Yields the starts of processes and threads, a thread once for each of its stacks.
+
+    Args:
+        symbolizer: names the addresses at which threads were started
+        pids: PIDs to list; all when None or empty
+        offset: address of an _EPROCESS that no list holds: only this process and its threads are listed
+        tids: TIDs to list, without any process; all when None or empty
+    """
+    image = symbolizer.image
+    for process in () if tids else processes(image, pids, offset):
+        space = process.space
+        address = image.machine.masked(space.eprocess)
+        description = f"Process started: PID {space.pid} {space.process}, _EPROCESS {address:#x}"
+        yield Started(description, create_time(image, space.eprocess))
+    stacks = ThreadStacks(symbolizer, NamedFrames(symbolizer), StackLister(image, symbolizer))
+    for thread in Threads.list_threads(image, pids, offset, tids):
+        if thread.unusable:
+            continue
+        description = f"Thread started: {_thread(symbolizer, thread)}"
+        for stack in stacks.of_thread(thread):
+            yield Started(f"{description}, TraceId {stack.trace_id}", thread.create_time)
+
+
+def _thread(symbolizer: Symbolizer, thread: Thread) -> str:
+    """Returns the description of a thread: its process, TID and start address."""
+    space, start = thread.space, thread.win32_start_address or thread.start_address
+    tid = "unreadable" if thread.tid is None else str(thread.tid)
+    words = f"PID {space.pid} {space.process}, TID {tid}"
+    if start is None:
+        return words
+    return f"{words}, at {symbolizer.for_space(space).name(start, return_address=False).symbol}"

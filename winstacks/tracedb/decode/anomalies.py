@@ -1,0 +1,263 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Decodes damaged and unusual entries of a database, and classifies their faults.
+
+`IndexLookup` looks up a few traces by number, without reading the rest of the database.
+"""
+
+from __future__ import annotations
+
+import bisect
+from typing import Collection, List, NamedTuple, Optional, Tuple
+
+from ...memory.decode.memory import WINDOW, Memory, Reader, ReadWindows
+from . import status as stdstatus
+from .blocks import Frames, ReadBytes, StdEntry, read_entry, read_frames
+from .capture import back_trace_hash, known_hash
+from .header import Bounds, Header, bounds
+from .linked import Chain, Links
+
+
+class Trace(NamedTuple):
+    """A back trace, or the rest of a damaged one. A value that is not in the image is None.
+
+    Attributes:
+        trace_index: index of the trace, 0 for none: its position in the index array. If no slot leads to the
+            trace, the index that the entry itself holds (16 bits in 5.x)
+        address: address of the entry
+        trace_count: TraceCount (0x7FF means that or more since 6.0)
+        depth: Depth as stored
+        hash: sum of the low halves of the frames, as RtlCaptureStackBackTrace returns it
+        bucket: the bucket in which that hash belongs
+        frames: return addresses, innermost first; None: overwritten, or not present
+        status: flags of `tracedb.decode.status`, 0 for a live trace without fault
+    """
+
+    trace_index: Optional[int]
+    address: int
+    trace_count: Optional[int]
+    depth: Optional[int]
+    hash: Optional[int]
+    bucket: Optional[int]
+    frames: Frames
+    status: int
+
+
+class TraceClassifier:
+    """Makes traces of entries that are damaged, freed or otherwise special.
+
+    Args:
+        header: header of the database
+        used: bounds of its used parts
+        links: its entries
+        read: reads any part of the database
+    """
+
+    def __init__(self, header: Header, used: Bounds, links: Links, read: ReadBytes) -> None:
+        self._header = header
+        self._layout = header.layout.entry
+        self._slot_count = (used.upper_end - used.upper_start) // self._layout.pointer_size
+        self._slots_known = used.upper_known
+        self._links = links
+        self._read = read
+
+    def row(self, index: Optional[int], entry: int, word: int, stored: int, frames: Frames) -> Trace:
+        """Makes a trace of an entry whose Depth may be right.
+
+        Args:
+            index: index of the slot that leads to the entry, None if no slot does
+            entry: its number in the columns of the links
+            word: TraceCount as stored, with BlockDepth if they share a word
+            stored: the index that the entry itself holds
+            frames: Depth return addresses
+        """
+        depth, chained_bucket = len(frames), self._links.buckets[entry]
+        total, bucket = self._hash(frames)
+        flags = 0
+        if (
+            chained_bucket >= 0
+            and bucket is not None
+            and chained_bucket != bucket
+            and depth > self._room(entry, word)
+        ):
+            return self.piecemeal(index, entry)
+        if depth > self._capacity(word):
+            flags |= stdstatus.DEPTH
+        return self._finish(index, entry, flags, word, stored, frames, total, bucket)
+
+    def piecemeal(self, index: Optional[int], entry: int) -> Trace:
+        """Makes a trace of an entry that lacks a part, or whose Depth is impossible.
+
+        An impossible Depth is replaced by a depth with which the hash of the frames fits the chain that leads
+        to the entry; without such a depth, by the number of frames for which the block has room.
+        """
+        layout, address = self._layout, self._links.blocks.addresses[entry]
+        head = self._read(address, layout.head_size)
+        if head is None:
+            return Trace(index, address, None, None, None, None, (), stdstatus.UNREADABLE)
+        word, stored = layout.count_word(head), layout.stored_index(head)
+        depth, room = self._links.blocks.depths[entry], self._room(entry, word)
+        if 0 < depth <= room:
+            frames = self._frames(address, depth)
+            total, bucket = self._hash(frames)
+            return self._finish(index, entry, 0, word, stored, frames, total, bucket)
+        frames = self._frames(address, room)
+        for fitting in range(room, 0, -1):
+            total, bucket = self._hash(frames[:fitting])
+            if bucket is not None and bucket == self._links.buckets[entry]:
+                if layout.shift and not frames[fitting - 1]:
+                    # Block sizes are rounded up: a 0 at the end was probably never written.
+                    continue
+                return self._finish(
+                    index, entry, stdstatus.DEPTH, word, stored, frames[:fitting], total, bucket
+                )
+        return self._finish(index, entry, stdstatus.DEPTH, word, stored, frames, None, None)
+
+    def _finish(
+        self,
+        index: Optional[int],
+        entry: int,
+        flags: int,
+        word: int,
+        stored: int,
+        frames: Frames,
+        total: Optional[int],
+        bucket: Optional[int],
+    ) -> Trace:
+        layout, links = self._layout, self._links
+        chained_bucket, count = links.buckets[entry], word & layout.count_mask
+        if count == layout.saturation and count:
+            flags |= stdstatus.SATURATED
+        if None in frames:
+            flags |= stdstatus.UNREADABLE
+        if chained_bucket < 0 and not count and layout.overwritten >= 0:
+            flags |= stdstatus.FREED
+            overwritten = min(layout.overwritten, len(frames))
+            frames, total, bucket = (None,) * overwritten + frames[overwritten:], None, None
+        elif chained_bucket < 0 and index is None:
+            flags |= stdstatus.ORPHAN
+        elif bucket is not None and chained_bucket != bucket:
+            if chained_bucket >= 0 or links.chains[bucket] != Chain.UNREADABLE:
+                flags |= stdstatus.BUCKET
+        flags |= self._index_flags(index, stored, flags)
+        number = stored if index is None else index
+        address, depth = links.blocks.addresses[entry], links.blocks.depths[entry]
+        return Trace(number, address, count, depth, total, bucket, frames, flags)
+
+    def _index_flags(self, index: Optional[int], stored: int, flags: int) -> int:
+        """Compares the index that an entry holds with its place in the index array."""
+        wide = self._layout.wide
+        if index is not None:
+            return 0 if self._layout.is_index(stored, index) else stdstatus.INDEX
+        if not stored and wide:
+            return 0 if flags & (stdstatus.FREED | stdstatus.ORPHAN) else stdstatus.UNINDEXED
+        if not wide and self._slot_count > 0xFFFF:
+            return stdstatus.INDEX
+        beyond = self._slots_known and stored > self._slot_count
+        return stdstatus.INDEX if beyond or self._links.slot_present(stored) else 0
+
+    def _hash(self, frames: Frames) -> Tuple[Optional[int], Optional[int]]:
+        """Returns hash and bucket of the frames, or (None, None) if a frame is missing."""
+        total = known_hash(frames)
+        return total, None if total is None else total % self._header.bucket_count
+
+    def _frames(self, address: int, depth: int) -> Frames:
+        layout = self._layout
+        return read_frames(self._read, address + layout.head_size, depth, layout.pointer_size)
+
+    def _capacity(self, word: int) -> int:
+        layout = self._layout
+        return (
+            min(layout.capacities[word >> layout.shift], layout.max_depth)
+            if layout.shift
+            else layout.max_depth
+        )
+
+    def _room(self, entry: int, word: int) -> int:
+        """Returns the number of frames up to the end of an entry's block, or up to the next entry."""
+        layout, links = self._layout, self._links
+        if layout.shift:
+            return self._capacity(word)
+        addresses, walked = links.blocks.addresses, links.walked
+        following = bisect.bisect_right(addresses, addresses[entry], 0, walked)
+        if following == walked:
+            return layout.max_depth
+        gap = addresses[following] - addresses[entry] - layout.head_size
+        return min(max(gap // layout.pointer_size, 0), layout.max_depth)
+
+
+MOST = 64
+"""The most traces that are looked up: for more it takes less time to read the whole database."""
+_LONGEST = 0x1000
+
+
+class IndexLookup:
+    """Looks up traces by index as Windows does, and checks each structure on the way.
+
+    Args:
+        reader: reads memory
+        header: of the database
+    """
+
+    def __init__(self, reader: Reader, header: Header) -> None:
+        self._header = header
+        self._used = bounds(header)
+        self._layout = header.layout.entry
+        self._memory = Memory(ReadWindows(reader, WINDOW), header.layout.pointer_size)
+
+    def traces(self, indices: Collection[int]) -> Optional[List[Trace]]:
+        """Returns the traces with some indices, in the order of the indices.
+
+        Returns:
+            None if one of them has no slot or is not sound: its slot, its entry, or the chain of its bucket
+            up to it is missing or contradicts the rest. Only the whole database then shows what the trace is.
+        """
+        if len(indices) > MOST or not (self._used.lower_known and self._used.upper_known):
+            return None
+        traces = []
+        for index in sorted(indices):
+            trace = self._trace(index) if self._is_slot(index) else None
+            if trace is None:
+                return None
+            traces.append(trace)
+        return traces
+
+    def _is_slot(self, index: int) -> bool:
+        slots = (self._used.upper_end - self._used.upper_start) // self._layout.pointer_size
+        return 0 < index <= slots
+
+    def _trace(self, index: int) -> Optional[Trace]:
+        layout = self._layout
+        address = self._memory.pointer(self._used.upper_end - index * layout.pointer_size) or 0
+        entry = self._entry(address)
+        if entry is None or not layout.is_index(entry.number, index):
+            return None
+        count, total = entry.word & layout.count_mask, back_trace_hash(entry.frames)
+        bucket = self._header.bucket_of(entry.frames)
+        if not 0 < count < (layout.saturation or layout.count_mask + 1) or not self._leads(bucket, address):
+            return None
+        return Trace(index, address, count, len(entry.frames), total, bucket, entry.frames, 0)
+
+    def _leads(self, bucket: int, target: int) -> bool:
+        """Returns whether the chain of a bucket leads to an address, and all entries before it belong
+        there."""
+        address = self._memory.pointer(self._header.buckets + bucket * self._header.bucket_stride) or 0
+        visited = {0}
+        while address not in visited and len(visited) < _LONGEST:
+            if address == target:
+                return True
+            visited.add(address)
+            entry = self._entry(address)
+            if entry is None or self._header.bucket_of(entry.frames) != bucket:
+                return False
+            address = entry.chain
+        return False
+
+    def _entry(self, address: int) -> Optional[StdEntry]:
+        """Returns the entry at an address if all of it is present and plausible."""
+        used, layout = self._used, self._layout
+        within = used.first_entry <= address < used.lower_end
+        if not within or (address - used.first_entry) % layout.alignment:
+            return None
+        entry = read_entry(layout, self._memory.read, address)
+        return entry if entry is not None and layout.fits(entry.word, len(entry.frames)) else None

@@ -1,0 +1,361 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""x64 trap frames: the kind of entry, recognised in the bytes, and the members that each kind writes.
+
+Source: measured on 5.2.3790.3959 (159 entries, each run twice); Windows 7 to 11 from public disassembly,
+which agrees unless a comment names a build. No version writes the segment slots, R12-R15 or Xmm6-15.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import FrozenSet, Optional, Sequence, Set, Tuple
+
+from ...columns.words import EXCEPTION, INTERRUPT, SERVICE, SYSCALL
+from ...memory.decode.structure import Structures
+from ...names.decode.unwindinfo import (
+    ALLOC_LARGE,
+    ALLOC_SMALL,
+    PUSH_MACHFRAME,
+    PUSH_NONVOL,
+    SAVE_NONVOL,
+    SAVE_NONVOL_FAR,
+    UnwindInfo,
+)
+from .frame import (
+    COMPUTED,
+    CS_USER_32,
+    EFLAGS_IF,
+    EFLAGS_ONE,
+    PARTIAL,
+    REUSED,
+    REUSED_UNSURE,
+    SAVED,
+    UNSURE,
+    UNWRITTEN,
+    USER_LOWEST,
+    EntryFacts,
+    TrapBounds,
+    TrapFrame,
+    TrapFrameLayout,
+    Verdicts,
+    debug_registers_plausible,
+    mark,
+)
+
+CS_KERNEL = 0x10
+CS_USER = 0x33
+
+_KINDS = {0: INTERRUPT, 1: EXCEPTION, 2: SYSCALL}
+# The service stub pushes one quadword more before the frame: the caller's Rsp is above that quadword.
+_SERVICE_RSP = 8
+# The processor sets SS to 0 when it changes stacks.
+KERNEL_SS = (0, 0x18)
+
+_EVERY_MEMBER = (
+    "P1Home P2Home P3Home P4Home P5 PreviousMode PreviousIrql FaultIndicator ExceptionActive MxCsr Rax Rcx"
+    " Rdx R8 R9 R10 R11 GsSwap Xmm0 Xmm1 Xmm2 Xmm3 Xmm4 Xmm5 FaultAddress Dr0 Dr1 Dr2 Dr3 Dr6 Dr7"
+    " DebugControl LastBranchToRip LastBranchFromRip LastExceptionToRip LastExceptionFromRip SegDs SegEs"
+    " SegFs SegGs TrapFrame Rbx Rdi Rsi ErrorCode SegSs"
+)
+_VOLATILE = "Rax Rcx Rdx R8 R9 R10 R11 Xmm0 Xmm1 Xmm2 Xmm3 Xmm4 Xmm5"
+_NONVOLATILE = {3: "Rbx", 6: "Rsi", 7: "Rdi"}
+"""Keys are the register numbers of instructions and unwind codes."""
+
+_NO_HANDLER = "stored by the faults that have one; nothing below the frame names the handler"
+_PERHAPS_PAGE_FAULT = "stored by a page fault; nothing below the frame names the handler"
+# Return values of services that an APC interrupted: a system call with that number would look the same.
+_APC_STATUSES = (0, 0xC0, 0x101, 0x102)
+_LAST_BRANCH = "DebugControl LastBranchToRip LastBranchFromRip LastExceptionToRip LastExceptionFromRip"
+
+_HANDLER = re.compile(r"K[ix]\w+(Fault|Abort|Trap|Exception|Assertion|Failure)(Shadow)?$|KiSystemCall32")
+# Faults with an error code from the processor, by the name of their handler; for other faults the slot keeps
+# the old content of the stack.
+_WITH_ERROR_CODE = (
+    "KiDoubleFault",
+    "KiInvalidTss",
+    "KiSegmentNotPresent",
+    "KiStackFault",
+    "KiGeneralProtection",
+    "KiPageFault",
+    "KiAlignment",
+    "KiControlProtection",
+)
+
+# EFlags: bit 1 is always set; bits 3, 5, 15 and above 21 never are; NT and VM are not in 64-bit mode.
+_EFLAGS_NEVER = 0xFFFFFFFFFFC2C028
+_EFLAGS_IOPL = 0x3000
+_USER_SS = 0x2B
+
+
+class TrapFrameLayout64(TrapFrameLayout):
+    """Trap frames of a 64-bit Windows."""
+
+    exception_type = "_KEXCEPTION_FRAME"
+    anchor = re.compile(rb"[\x10\x23\x33]\x00\x00[\x00\x01]\x00\x00\x00\x00")
+    """SegCs as the processor pushed it (a quadword), except the Logging byte of Vista and later. No match can
+    begin within another, so that none is missed."""
+
+    anchor_member = "SegCs"
+    alignment = 16
+
+    def tops(self, types: Structures) -> Tuple[int, ...]:
+        """Returns the possible distances of frames from user mode below the top of a kernel stack, in
+        bytes."""
+        return (self.size,)
+
+    def judge(self, address: int, data: bytes, facts: EntryFacts) -> Tuple[str, Verdicts]:
+        """Returns the kind of entry and the validity of the members."""
+        kind = self.kind_of(address, data, facts)
+        return kind, self.verdicts(address, data, kind, facts)
+
+    def plausible(self, address: int, data: bytes) -> bool:
+        """Returns whether bytes to which the thread itself points may be a trap frame."""
+        if len(data) < self.size or not self.number(data, "EFlags") & EFLAGS_ONE:
+            return False
+        code_segment = self.number(data, "SegCs")
+        known_segment = code_segment in (CS_KERNEL, CS_USER, CS_USER_32) and self.number(data, "Rip") != 0
+        service = self.shaped_like_service(address, data)
+        return known_segment and (service or self.active_kind(data) != "")
+
+    def previous(self, frame: TrapFrame, data: bytes) -> int:
+        """Returns the address of the thread's previous trap frame, which services keep, or 0."""
+        return self.number(data, "TrapFrame") if frame.kind == SERVICE else 0
+
+    def stored(self, infos: Sequence[UnwindInfo]) -> Optional[FrozenSet[str]]:
+        """Returns which of Rbx, Rsi and Rdi an entry stores; its machine frame must begin with Rip."""
+        depth = 0
+        names: Set[str] = set()
+        for code in (code for info in infos for code in info.codes):
+            name = _NONVOLATILE.get(code.info, "")
+            if code.operation in (ALLOC_SMALL, ALLOC_LARGE):
+                depth += code.value
+            elif code.operation == PUSH_NONVOL:
+                if name and depth == self.members[name].offset:
+                    names.add(name)
+                depth += 8
+            elif code.operation in (SAVE_NONVOL, SAVE_NONVOL_FAR):
+                if name and code.value == self.members[name].offset:
+                    names.add(name)
+            elif code.operation == PUSH_MACHFRAME:
+                # With an error code (info 1) the frame begins with the error code.
+                rip = depth + 8 * code.info
+                return frozenset(names) if rip == self.members["Rip"].offset else None
+        return None
+
+    def is_user(self, data: bytes) -> bool:
+        """Returns whether SegCs names a user-mode code segment."""
+        return self.number(data, "SegCs") & 3 == 3
+
+    def shaped_like_service(self, address: int, data: bytes) -> bool:
+        """Returns whether a frame may belong to a Zw call from kernel mode (KiServiceInternal).
+
+        Its Rsp is the caller's and interrupts are off; ExceptionActive, SegSs and MxCsr are not written. An
+        exception with interrupts off can look the same.
+        """
+        return (
+            self.number(data, "SegCs") == CS_KERNEL
+            and self.number(data, "Rsp") == address + self.size + _SERVICE_RSP
+            and not self.number(data, "EFlags") & EFLAGS_IF
+        )
+
+    def active_kind(self, data: bytes) -> str:
+        """Returns the kind in ExceptionActive, empty if its value is impossible."""
+        kind = _KINDS.get(self.number(data, "ExceptionActive"), "")
+        return "" if kind == SYSCALL and not self.is_user(data) else kind
+
+    def kind_of(self, address: int, data: bytes, facts: EntryFacts) -> str:
+        """Returns the kind of entry, empty if the bytes fit no kind or two."""
+        kind = self.active_kind(data)
+        if not self.shaped_like_service(address, data):
+            return kind
+        if facts.service_linkage:
+            return SERVICE if self.number(data, "Rip") == facts.service_linkage else kind
+        if facts.chained:
+            return SERVICE
+        return "" if kind and self.number(data, "SegSs") in KERNEL_SS else SERVICE
+
+    def stack_switched(self, address: int, data: bytes) -> bool:
+        """Returns whether the processor changed stacks for an entry from kernel mode (NMI, #DF, #MC: IST).
+
+        Otherwise it pushes the frame right below the interrupted Rsp, aligned down to 16 bytes.
+        """
+        return self.number(data, "Rsp") & ~0xF != address + self.size
+
+    def verdicts(self, address: int, data: bytes, kind: str, facts: EntryFacts) -> Verdicts:
+        """Returns the validity of every member that the entry code is known to write or to leave alone."""
+        verdicts: Verdicts = {}
+        mark(verdicts, UNWRITTEN, _EVERY_MEMBER)
+        if not kind:
+            mark(verdicts, UNSURE, "Rip SegCs EFlags Rsp SegSs Rbp", "the bytes fit no kind of entry")
+            if self.shaped_like_service(address, data):
+                names = "Rip SegCs EFlags Rsp SegSs Rbp Rbx Rdi Rsi MxCsr " + _VOLATILE
+                mark(verdicts, UNSURE, names, "a Zw call, or an exception with interrupts off")
+            return verdicts
+        mark(verdicts, SAVED, "Rbp Rip SegCs EFlags Rsp")
+        mark(verdicts, COMPUTED, "Fill0 Logging Fill1 Fill2")
+        if kind == SERVICE:
+            mark(verdicts, SAVED, "Rbx Rdi Rsi")
+            mark(verdicts, COMPUTED, "Rip", "KiServiceLinkage")
+            mark(verdicts, COMPUTED, "EFlags", "after cli in the Zw stub")
+            mark(verdicts, COMPUTED, "PreviousMode", "the thread's mode before")
+            mark(verdicts, COMPUTED, "TrapFrame", "the thread's trap frame before")
+            return verdicts
+        mark(verdicts, COMPUTED, "ExceptionActive Fill3 CodePatchCycle Fill4")
+        mark(verdicts, SAVED, "MxCsr SegSs")
+        if kind == SYSCALL:
+            self._system_call(verdicts, data, facts)
+        else:
+            mark(verdicts, SAVED, _VOLATILE)
+            if kind == INTERRUPT:
+                switched = not self.is_user(data) and self.stack_switched(address, data)
+                _interrupt(verdicts, switched, facts)
+            else:
+                self._exception(verdicts, data, facts)
+        if self.is_user(data):
+            self._debug_registers(verdicts, data)
+        return verdicts
+
+    def _system_call(self, verdicts: Verdicts, data: bytes, facts: EntryFacts) -> None:
+        """Marks the members that KiSystemCall64 writes: the arguments for a thread under debug, and always
+        since 2018."""
+        mark(verdicts, SAVED, "Rbx Rdi Rsi")
+        debug = debug_registers_plausible(self.number(data, "Dr7"))
+        first_argument = "R10: the first argument"
+        if debug or facts.saves_arguments:
+            mark(verdicts, SAVED, "Rax", "the service number")
+            mark(verdicts, SAVED, "Rdx")
+            mark(verdicts, REUSED, "Rcx", first_argument)
+        if debug:
+            mark(verdicts, SAVED, "R8 R9")
+        elif facts.debug_active:
+            # DebugActive is also set for other reasons than debug registers (instrumentation, alternative
+            # system calls).
+            later = "stored if DebugActive was set at the entry"
+            if facts.saves_arguments:
+                mark(verdicts, UNSURE, "R8 R9", later)
+            elif self._is_newest(data, facts):
+                mark(verdicts, SAVED, "Rax Rdx R8 R9")
+                mark(verdicts, REUSED, "Rcx", first_argument)
+            else:
+                mark(verdicts, UNSURE, "Rax Rdx R8 R9", later)
+                mark(verdicts, REUSED_UNSURE, "Rcx", later + ", " + first_argument)
+        slots = {name: self.number(data, name) for name in ("Rax", "Rcx", "Rdx", "R8", "R9", "R10", "R11")}
+        if facts.saves_arguments and slots["R10"] == slots["R11"] == slots["Rcx"] != 0:
+            # Entries of the 24H2 kind, and alternative system calls before it, store R10 into three slots.
+            stored = "stored by the entries that store R10 three times"
+            mark(verdicts, UNSURE, "R8 R9 R10", stored)
+            mark(verdicts, REUSED_UNSURE, "R11", stored + ", " + first_argument)
+        if slots["Rax"] < 1 << 32 and not any(value for name, value in slots.items() if name != "Rax"):
+            # The exit into a user APC overwrites these slots: Rax with a status, the others with zeros.
+            shown = [name for name in ("Rax", "Rdx", "R8", "R9") if verdicts[name].validity == SAVED]
+            if slots["Rax"] in _APC_STATUSES or not self._is_newest(data, facts):
+                mark(verdicts, UNSURE, " ".join(shown), "an APC's way out writes such values")
+
+    def _is_newest(self, data: bytes, facts: EntryFacts) -> bool:
+        """Returns whether the slots of Rax and Rcx match the thread's record of its newest system call.
+
+        A callback's NtCallbackReturn is a system call, too, so a difference proves nothing.
+        """
+        if facts.system_call is None:
+            return False
+        number, first_argument = facts.system_call
+        return self.number(data, "Rax") == number and self.number(data, "Rcx") == first_argument
+
+    def _exception(self, verdicts: Verdicts, data: bytes, facts: EntryFacts) -> None:
+        """Marks the members that faults and traps write: the frame lacks the vector, so a known handler name
+        decides."""
+        wide = self.number(data, "SegCs") == CS_USER
+        if _HANDLER.match(facts.handler):
+            validity = SAVED
+            if not facts.handler.startswith(_WITH_ERROR_CODE):
+                validity = PARTIAL if facts.handler.startswith("KiFloatingError") else UNWRITTEN
+            mark(verdicts, validity, "ErrorCode")
+            if facts.handler.startswith("KiPageFault"):
+                mark(verdicts, SAVED, "FaultAddress", "CR2")
+                mark(verdicts, COMPUTED, "FaultIndicator")
+                if wide:
+                    mark(verdicts, SAVED, "GsSwap", "the user's GS base")
+            return
+        code = self.number(data, "ErrorCode")
+        # Error codes are 32 bits wide; FaultIndicator of a page fault comes from its error code.
+        if code < 1 << 32:
+            mark(verdicts, UNSURE, "ErrorCode", _NO_HANDLER)
+            if self.number(data, "FaultIndicator") == code >> 1 & 9:
+                names = "FaultAddress FaultIndicator" + (" GsSwap" if wide else "")
+                mark(verdicts, UNSURE, names, _PERHAPS_PAGE_FAULT)
+
+    def _debug_registers(self, verdicts: Verdicts, data: bytes) -> None:
+        """Marks Dr0-7: stored for a thread that uses them; else only the low word of Dr7 is written, as 0."""
+        dr7 = self.number(data, "Dr7")
+        if not dr7 & 0xFFFF:
+            mark(verdicts, PARTIAL, "Dr7", "low word 0: no debug registers in use")
+            return
+        sound = debug_registers_plausible(dr7)
+        mark(verdicts, SAVED if sound else UNWRITTEN, "Dr0 Dr1 Dr2 Dr3 Dr6 Dr7")
+        if sound and dr7 & 0x300:
+            mark(verdicts, UNSURE, _LAST_BRANCH, "stored if last-branch recording is on")
+
+    def accepts(self, address: int, data: bytes, bounds: TrapBounds) -> bool:
+        """Returns whether bytes at an address are a trap frame.
+
+        The processor pushes the frame right below the interrupted stack pointer, so a frame from kernel mode
+        contains its own address; that rule found every measured frame and no other place in a real crash.
+        """
+        if len(data) < self.size or address % self.alignment:
+            return False
+        code_segment, flags = self.number(data, "SegCs"), self._quadword(data, "EFlags")
+        if not flags & EFLAGS_ONE or flags & _EFLAGS_NEVER:
+            return False
+        rip, rsp = self.number(data, "Rip"), self.number(data, "Rsp")
+        if code_segment == CS_KERNEL:
+            if self.shaped_like_service(address, data) and _in_kernel_image(rip, bounds):
+                return True
+            placed = rsp & ~0xF == address + self.size or address + self.size in bounds.ist_tops
+            return (
+                placed
+                and rip >= bounds.kernel_start
+                and self.number(data, "SegSs") in KERNEL_SS
+                and self.active_kind(data) != ""
+            )
+        end = min(bounds.user_end, 1 << 32) if code_segment == CS_USER_32 else bounds.user_end
+        return (
+            self.number(data, "SegSs") == _USER_SS
+            and bool(flags & EFLAGS_IF)
+            and not flags & _EFLAGS_IOPL
+            and USER_LOWEST <= rip < end
+            and USER_LOWEST <= rsp < end
+            and self.active_kind(data) != ""
+        )
+
+    def _quadword(self, data: bytes, member: str) -> int:
+        """Returns the quadword of a member, including the bytes above it that the processor pushed."""
+        offset = self.members[member].offset
+        return int.from_bytes(data[offset : offset + 8], "little")
+
+
+def _interrupt(verdicts: Verdicts, switched: bool, facts: EntryFacts) -> None:
+    """Marks the members that hardware and software interrupts, NMI and machine check write."""
+    mark(verdicts, SAVED, "PreviousIrql")
+    # The interrupt object's code pushes Rsi; 5.2's APC, DPC, IPI, clock, NMI and MCE entries do not.
+    dispatched = facts.handler.startswith(("KiInterruptDispatch", "KiChainedDispatch"))
+    if facts.stored is not None:
+        mark(verdicts, SAVED if "Rsi" in facts.stored else UNWRITTEN, "Rsi")
+    elif dispatched:
+        mark(verdicts, SAVED, "Rsi")
+    else:
+        mark(verdicts, UNSURE, "Rsi", "stored by the code of interrupt objects")
+    mark(verdicts, REUSED_UNSURE, "ErrorCode", "Rax or the vector, stored by the code of interrupt objects")
+    mark(verdicts, REUSED_UNSURE, "FaultAddress", "0 or a time stamp, stored by some interrupts")
+    if switched and "NmiInterrupt" in facts.handler:
+        mark(verdicts, SAVED, "FaultAddress", "CR2")
+        mark(verdicts, COMPUTED, "GsSwap", "the GS base")
+    elif switched and not facts.handler:
+        mark(verdicts, UNSURE, "FaultAddress GsSwap", "stored by an NMI")
+
+
+def _in_kernel_image(rip: int, bounds: TrapBounds) -> bool:
+    if bounds.service_linkage:
+        return rip == bounds.service_linkage
+    start, end = bounds.kernel_image
+    return start <= rip < end

@@ -1,0 +1,354 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""x86 trap frames: the kind of entry into the kernel, recognised in the bytes, and the members that each
+writes.
+
+Until Windows 8 no member names the kind. Exceptions and interrupts write the same members from user mode and
+cannot be distinguished; services store another value into the Edx slot than either.
+
+Source: measured on 5.1.2600.5512 and 5.2.3790.3959; FrameType (8.0 and later): Geoff Chappell, KTRAP_FRAME.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Mapping, Tuple
+
+from ...columns.words import EXCEPTION, INTERRUPT, SERVICE, SYSCALL
+from ...memory.decode.machine import Machine
+from ...memory.decode.structure import Structures
+from .frame import (
+    COMPUTED,
+    EFLAGS_IF,
+    EFLAGS_ONE,
+    REUSED,
+    REUSED_UNSURE,
+    SAVED,
+    UNSURE,
+    UNWRITTEN,
+    USER_LOWEST,
+    EntryFacts,
+    TrapBounds,
+    TrapFrame,
+    TrapFrameLayout,
+    Verdicts,
+    debug_registers_plausible,
+    mark,
+)
+
+ARGUMENT_MARK = 0xBADB0D00
+
+# Kinds of entry into the kernel.
+SYSENTER = "sysenter"
+GATE = "gate"  # int 2E and similar gates, and Zw calls from kernel mode
+TRAP = "trap"  # an exception or an interrupt
+FAULT = "fault"
+DEVICE = "device"
+EITHER = "either"  # a trap or a service, from user mode
+TASK_NMI = "task"  # the NMI's task gate: the kernel builds the frame from the TSS
+FAST_V86 = "v86"  # fast paths of virtual-8086 mode, which write no mark
+UNKNOWN = ""
+
+_FRAME_TYPES = {0: DEVICE, 1: FAULT, 2: GATE}
+_USER_FS = 0x3B
+_KERNEL_FS = 0x30
+_MODES = (0, 1)
+
+_EVERY_MEMBER = (
+    "DbgEbp DbgEip DbgArgMark DbgArgPointer TempSegCs TempEsp Logging FrameType Dr0 Dr1 Dr2 Dr3 Dr6 Dr7 SegGs"
+    " SegEs SegDs Edx Ecx Eax PreviousPreviousMode EntropyQueueDpc PreviousIrql MxCsr SegFs HardwareEsp"
+    " HardwareSegSs V86Es V86Ds V86Fs V86Gs ErrCode"
+)
+_DEBUG_REGISTERS = "Dr0 Dr1 Dr2 Dr3 Dr6 Dr7"
+_SEGMENTS = "SegGs SegEs SegDs SegFs"
+
+_EFLAGS_VM = 0x20000
+# EFlags: bit 1 is always set; bits 3, 5, 15 and above 21 never are.
+_EFLAGS_NEVER = 0xFFC08028
+_KERNEL_CS = 8
+_USER_CS = 0x1B
+_MAX_EIP_SHIFT = 2
+
+_CALLBACK_RETURN = b"\xcd\x2b"
+_SERVICE_CALLS = (b"\xcd\x2e", b"\xcd\x2c", _CALLBACK_RETURN)
+"""int 2E, int 2C (a service of 5.1), int 2B."""
+
+COLUMN_MEMBERS = {
+    "Rip": "Eip",
+    "Rsp": "HardwareEsp",
+    "Rbp": "Ebp",
+    "Rax": "Eax",
+    "Rcx": "Ecx",
+    "Rdx": "Edx",
+    "Rbx": "Ebx",
+    "Rsi": "Esi",
+    "Rdi": "Edi",
+    "ErrorCode": "ErrCode",
+    "SegSs": "HardwareSegSs",
+    "PreviousMode": "PreviousPreviousMode",
+}
+"""Columns whose registers have another name in the structure."""
+
+
+class TrapFrameLayout86(TrapFrameLayout):
+    """Trap frames of a 32-bit Windows."""
+
+    shared_data = 0xFFDF0000
+    """KI_USER_SHARED_DATA of ntddk.h, the same in every version."""
+
+    only_names = COLUMN_MEMBERS
+    anchor = re.compile(re.escape(ARGUMENT_MARK.to_bytes(4, "little")))
+    anchor_member = "DbgArgMark"
+    instruction_size = 2
+    alignment = 4
+
+    def tops(self, types: Structures) -> Tuple[int, ...]:
+        """Returns the possible distances of frames from user mode below the top of a kernel stack, in bytes.
+
+        Kernels that keep the floating-point unit's registers on the stack have the frames below these, others
+        right below InitialStack.
+        """
+        return (self.size + types["_FX_SAVE_AREA"].size, self.size)
+
+    def judge(self, address: int, data: bytes, facts: EntryFacts) -> Tuple[str, Verdicts]:
+        """Returns the kind of entry and the validity of the members."""
+        entry = self.entry_of(data, facts)
+        return kind_of(entry, self.is_user(data)), self.verdicts(data, entry, facts)
+
+    def pushed(self, address: int) -> Mapping[str, int]:
+        """Returns Esp: from kernel mode the processor does not push it; Esp was just above the pushed
+        words."""
+        return {"Rsp": address + self.members["HardwareEsp"].offset}
+
+    def plausible(self, address: int, data: bytes) -> bool:
+        """Returns whether bytes to which the thread itself points may be a trap frame."""
+        if len(data) < self.size or not self.number(data, "EFlags") & EFLAGS_ONE:
+            return False
+        if self.is_task_nmi(data):
+            return True
+        if self.from_v86(data):
+            return self.number(data, "Eip") < USER_LOWEST
+        marked = self.number(data, "DbgArgMark") == ARGUMENT_MARK
+        return marked and self.number(data, "SegCs") & 0xFFFF in (_KERNEL_CS, _USER_CS)
+
+    def previous(self, frame: TrapFrame, data: bytes) -> int:
+        """Returns the address of the thread's previous trap frame, which services keep, or 0."""
+        edx = frame.validities.get("Edx")
+        return self.number(data, "Edx") if edx is not None and edx.validity == REUSED else 0
+
+    def from_v86(self, data: bytes) -> bool:
+        """Returns whether the processor was in virtual-8086 mode."""
+        return bool(self.number(data, "EFlags") & _EFLAGS_VM)
+
+    def is_user(self, data: bytes) -> bool:
+        """Returns whether SegCs is a user-mode selector or the mode was virtual-8086."""
+        return self.from_v86(data) or bool(self.number(data, "SegCs") & 1)
+
+    def is_task_nmi(self, data: bytes) -> bool:
+        """Returns whether a frame is the one that the NMI's handler builds from the interrupted task."""
+        if "DbgArgPointer" not in self.members:
+            return False
+        zeros = (
+            "DbgArgMark",
+            "DbgArgPointer",
+            "TempEsp",
+            "Dr0",
+            "Dr1",
+            "Dr2",
+            "Dr3",
+            "Dr6",
+            "Dr7",
+            "ErrCode",
+        )
+        return self.number(data, "PreviousPreviousMode") == 0xFFFFFFFF and not any(
+            self.number(data, name) for name in zeros
+        )
+
+    def entry_of(self, data: bytes, facts: EntryFacts) -> str:
+        """Returns the kind of entry, one of the constants above; UNKNOWN if the bytes fit none."""
+        if self.is_task_nmi(data):
+            return TASK_NMI
+        v86, user = self.from_v86(data), self.is_user(data)
+        if self.number(data, "DbgArgMark") != ARGUMENT_MARK:
+            return FAST_V86 if v86 else UNKNOWN
+        has_pointer = "DbgArgPointer" in self.members
+        if "FrameType" in self.members:
+            entry = _FRAME_TYPES.get(self.number(data, "FrameType"), UNKNOWN)
+            return SYSENTER if entry == GATE and has_pointer and user and self._is_sysenter(data) else entry
+        if not has_pointer:
+            return UNKNOWN
+        edx = self.number(data, "Edx")
+        trap = self.number(data, "DbgArgPointer") == (self.number(data, "V86Ds") if v86 else edx)
+        sysenter = user and not v86 and self._is_sysenter(data)
+        gate = self.number(data, "PreviousPreviousMode") in _MODES and (
+            edx == 0 or edx >= Machine.I386.kernel_start
+        )
+        if trap:
+            # A stale mode byte, or a chosen Edx, makes one kind look like the other. Zw calls choose no Edx.
+            service = user and (sysenter or gate) and not self.number(data, "ErrCode")
+            return EITHER if service and self._behind_a_call(data, facts) else _trap(facts)
+        if sysenter:
+            return SYSENTER
+        return GATE if gate else UNKNOWN
+
+    def _behind_a_call(self, data: bytes, facts: EntryFacts) -> bool:
+        """Returns whether a service may return to Eip: Eip is behind an int instruction, or is
+        SystemCallReturn."""
+        if not facts.instruction or not facts.system_call_return or self.from_v86(data):
+            return True
+        return facts.instruction in _SERVICE_CALLS or self.number(data, "Eip") == facts.system_call_return
+
+    def _is_sysenter(self, data: bytes) -> bool:
+        """Returns whether a frame may be from KiFastCallEntry: it takes the user's Esp from Edx, and
+        DbgArgPointer is Edx + 8.
+
+        int 2E from ntdll's stub looks the same; it writes at least the same members.
+        """
+        stack = self.number(data, "HardwareEsp")
+        return (
+            self.number(data, "DbgArgPointer") == stack + 8 & 0xFFFFFFFF
+            and self.number(data, "PreviousPreviousMode") in _MODES
+            and self.number(data, "SegFs") & 0xFFFF == _USER_FS
+        )
+
+    def verdicts(self, data: bytes, entry: str, facts: EntryFacts) -> Verdicts:
+        """Returns the validity of every member that the entry code is known to write or to leave alone."""
+        verdicts: Verdicts = {}
+        mark(verdicts, UNWRITTEN, _EVERY_MEMBER)
+        user, v86 = self.is_user(data), self.from_v86(data)
+        names = "Ebp Ebx Esi Edi Eip SegCs EFlags ExceptionList"
+        if entry == UNKNOWN:
+            names += " HardwareEsp HardwareSegSs" if user else ""
+            mark(verdicts, UNSURE, names, "the bytes fit no kind of entry")
+            return verdicts
+        mark(verdicts, SAVED, names)
+        if user:
+            mark(verdicts, SAVED, "HardwareEsp HardwareSegSs")
+        if v86:
+            mark(verdicts, SAVED, "V86Es V86Ds V86Fs V86Gs")
+        if entry != FAST_V86:
+            mark(verdicts, COMPUTED, "DbgEbp DbgEip DbgArgMark DbgArgPointer FrameType")
+        if entry == SYSENTER:
+            mark(verdicts, COMPUTED, "Eip", "SystemCallReturn")
+            mark(verdicts, COMPUTED, "SegFs HardwareSegSs", "a constant")
+        if entry in (SYSENTER, GATE):
+            _service(verdicts, entry, user, not user or "DbgArgPointer" in self.members, facts)
+        elif entry == EITHER:
+            names = "Eax Ecx Edx ErrCode SegGs SegEs SegDs"
+            mark(
+                verdicts,
+                UNSURE,
+                names,
+                "stored by exceptions and interrupts; a system call would look the same",
+            )
+            mark(verdicts, SAVED, "SegFs")
+        elif entry == TASK_NMI:
+            mark(verdicts, SAVED, "Eax Ecx Edx HardwareEsp HardwareSegSs " + _SEGMENTS)
+            mark(verdicts, REUSED, "Dr0 Dr1 Dr2 Dr3 Dr6 Dr7 ErrCode PreviousPreviousMode", "a constant")
+        else:
+            self._trap_registers(verdicts, data, entry)
+        if user and entry != TASK_NMI:
+            self._debug_registers(verdicts, data, entry, facts)
+        if "MxCsr" in self.members and self.number(data, "MxCsr") < 0x10000:
+            mark(verdicts, UNSURE, "MxCsr", "which entries of 8 and later store it was not measured")
+        return verdicts
+
+    def _trap_registers(self, verdicts: Verdicts, data: bytes, entry: str) -> None:
+        """Marks the members that exceptions and interrupts write: all but the selectors in interrupts from
+        kernel mode."""
+        mark(verdicts, SAVED, "Eax Ecx Edx ErrCode")
+        if entry == DEVICE:
+            mark(verdicts, REUSED, "ErrCode", "0")
+            mark(verdicts, UNSURE, "PreviousIrql", "which entries of 8 and later store it was not measured")
+        if entry == FAST_V86:
+            return
+        if self.is_user(data) or entry == FAULT:
+            mark(verdicts, SAVED, _SEGMENTS)
+        elif entry == DEVICE and "DbgArgPointer" in self.members:
+            return
+        elif self.number(data, "SegFs") & 0xFFFF == _KERNEL_FS:
+            mark(verdicts, UNSURE, _SEGMENTS, "stored by exceptions, not by interrupts")
+
+    def _debug_registers(self, verdicts: Verdicts, data: bytes, entry: str, facts: EntryFacts) -> None:
+        """Marks Dr0-7: stored when in use; else Dr7 becomes 0, in 5.1 only by KiFastCallEntry.
+
+        If the slot may be stale, the thread decides: NtSetContextThread changes KTHREAD.DebugActive and the
+        frame at once. The short path of faults in virtual-8086 mode stores them whatever DebugActive is.
+        """
+        if not debug_registers_plausible(self.number(data, "Dr7")):
+            return
+        sure = entry == SYSENTER or (facts.clears_dr7 and entry != FAST_V86)
+        if entry == FAST_V86:
+            mark(
+                verdicts,
+                UNSURE,
+                _DEBUG_REGISTERS,
+                "stored if Dr7 enabled something, whatever DebugActive says",
+            )
+        elif sure or facts.debug_active:
+            mark(verdicts, SAVED, _DEBUG_REGISTERS)
+        elif facts.debug_active is None:
+            mark(verdicts, UNSURE, _DEBUG_REGISTERS, "stored if DebugActive was set, which is not known")
+
+    def accepts(self, address: int, data: bytes, bounds: TrapBounds) -> bool:
+        """Returns whether bytes at an address are a trap frame.
+
+        The entries store a mark, and the return address and the frame pointer twice.
+        """
+        if len(data) < self.size:
+            return False
+        flags = self.number(data, "EFlags")
+        if not flags & EFLAGS_ONE or flags & _EFLAGS_NEVER:
+            return False
+        if self.number(data, "DbgArgMark") != ARGUMENT_MARK:
+            return False
+        eip = self.number(data, "Eip")
+        if abs(self.number(data, "DbgEip") - eip) > _MAX_EIP_SHIFT:
+            return False
+        if self.number(data, "DbgEbp") != self.number(data, "Ebp"):
+            return False
+        if self.from_v86(data):
+            return eip < USER_LOWEST
+        code_segment = self.number(data, "SegCs") & 0xFFFF
+        if code_segment == _KERNEL_CS:
+            return eip >= bounds.kernel_start
+        return code_segment == _USER_CS and USER_LOWEST <= eip < bounds.user_end and bool(flags & EFLAGS_IF)
+
+
+def _trap(facts: EntryFacts) -> str:
+    """Returns whether a trap is a fault or an interrupt, if the handler's name shows it, else TRAP."""
+    if facts.handler.startswith(("KiTrap", "KiRaiseAssertion", "KiDebugService")):
+        return FAULT
+    if facts.handler.startswith(("KiInterruptDispatch", "KiChainedDispatch", "KiUnexpected")):
+        return DEVICE
+    return TRAP
+
+
+def kind_of(entry: str, user: bool) -> str:
+    """Returns the public name of an entry, empty if the bytes leave it open."""
+    if entry in (SYSENTER, GATE):
+        return SYSCALL if user else SERVICE
+    return {FAULT: EXCEPTION, FAST_V86: EXCEPTION, DEVICE: INTERRUPT, TASK_NMI: INTERRUPT}.get(entry, "")
+
+
+def _service(verdicts: Verdicts, entry: str, user: bool, told_apart: bool, facts: EntryFacts) -> None:
+    """Marks the members that system services write: no argument registers.
+
+    Only KiCallbackReturn (int 2B) stores Ecx. It is called from user mode and differs from the others only in
+    the caller's instruction. In 5.1 it makes no frame.
+
+    If sysenter cannot be distinguished (no DbgArgPointer), the Edx slot of user-mode entries may be stale.
+    """
+    mark(verdicts, COMPUTED, "PreviousPreviousMode", "the thread's mode before")
+    mark(verdicts, REUSED, "ErrCode", "0")
+    if entry == GATE:
+        before = "the thread's trap frame before"
+        if told_apart:
+            mark(verdicts, REUSED, "Edx", before)
+        else:
+            mark(verdicts, REUSED_UNSURE, "Edx", before + ", or by sysenter not stored")
+        mark(verdicts, SAVED, "SegFs")
+        if facts.instruction == _CALLBACK_RETURN:
+            mark(verdicts, SAVED, "Ecx")
+        elif user and facts.clears_dr7 is not False and facts.instruction not in _SERVICE_CALLS:
+            mark(verdicts, UNSURE, "Ecx", "stored by KiCallbackReturn only")
