@@ -96,23 +96,23 @@ def step(text: str) -> Iterator[None]:
     print(" {:.1f} s".format(time.monotonic() - start), flush=True)
 
 
-def fingerprint(wanted: List[str]) -> str:
+def fingerprint(packages: List[str]) -> str:
     """Returns what tells an environment with these packages for this Python from all others."""
-    return hashlib.sha256("\n".join([sys.version, *wanted]).encode()).hexdigest()
+    return hashlib.sha256("\n".join([sys.version, *packages]).encode()).hexdigest()
 
 
-def environment(name: str, wanted: List[str]) -> pathlib.Path:
+def environment(name: str, packages: List[str]) -> pathlib.Path:
     """Makes a virtual environment with the wanted packages, once for each set of them; returns its Python."""
     folder = ENVIRONMENTS / name
     python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     stamp = folder / "installed"
-    key = fingerprint(wanted)
+    key = fingerprint(packages)
     if not (python.exists() and stamp.is_file() and stamp.read_text(encoding="utf-8") == key):
         with step("Making the virtual environment .venv/{} (about 5 s)".format(name)):
             make(folder)
-        names = [re.split(r"[<>=;\s]", line)[0] for line in wanted]
+        names = [re.split(r"[<>=;\s]", line)[0] for line in packages]
         with step("Downloading and installing {}".format(", ".join(names))):
-            run(python, [*PIP, "install", "--quiet", *wanted])
+            run(python, [*PIP, "install", "--quiet", *packages])
         stamp.write_text(key, encoding="utf-8")
     return python
 
@@ -126,8 +126,8 @@ def make(folder: pathlib.Path) -> None:
     try:
         venv.create(str(folder), with_pip=True, clear=True)
     except subprocess.CalledProcessError as error:
-        said = (error.output or b"").decode(errors="replace")
-        raise SystemExit("\n" + said + "\n" + NO_VENV.format(sys.executable)) from None
+        printed = (error.output or b"").decode(errors="replace")
+        raise SystemExit("\n" + printed + "\n" + NO_VENV.format(sys.executable)) from None
 
 
 def run(python: pathlib.Path, arguments: List[str]) -> None:

@@ -44,9 +44,9 @@ def _parquet(folder: pathlib.Path) -> List[Line]:
     )
     mine, theirs = ours.seconds / FULL / _ROWS, (stacks.seconds + frames.seconds) / FEW / _ROWS
     what = f"`stackfleet run`, {FULL:,} traces with {FULL * images.DEPTH:,} frames, time of a row"
-    said = f"{mine * 1e6:.1f} µs / {theirs * 1e6:.1f} µs, {ours.seconds:.1f} s in all"
+    detail = f"{mine * 1e6:.1f} µs / {theirs * 1e6:.1f} µs, {ours.seconds:.1f} s in all"
     return [
-        Line(what, f"`vol -r parquet`, {FEW:,}", theirs / mine, 5, results.AT_LEAST, said),
+        Line(what, f"`vol -r parquet`, {FEW:,}", theirs / mine, 5, results.AT_LEAST, detail),
         results.memory("the same", "memory of the process", ours.memory, 600),
     ]
 
@@ -66,19 +66,19 @@ def _run(*arguments: object) -> Run:
 
 
 def _workers(folder: pathlib.Path) -> List[Line]:
-    made = new_fleet(folder / "images")
+    images = new_fleet(folder / "images")
     for number in range(_IMAGES):
-        made.add(Machine(number, GENERATIONS[number % len(GENERATIONS)], own=50))
-    made.ready()
+        images.add(Machine(number, GENERATIONS[number % len(GENERATIONS)], own=50))
+    images.ready()
     took = {}
     for workers in (1, 2):
         begin = time.monotonic()
         lake = folder / f"lake-of-{workers}"
-        _run("run", *made.paths, "-o", lake, "--workers", workers, *made.options)
+        _run("run", *images.paths, "-o", lake, "--workers", workers, *images.options)
         took[workers] = time.monotonic() - begin
-    said = f"{took[2]:.1f} s / {took[1]:.1f} s of the clock"
+    detail = f"{took[2]:.1f} s / {took[1]:.1f} s of the clock"
     return [
-        Line(f"two workers, {_IMAGES} images", "one worker", took[2] / took[1], 0.6, results.AT_MOST, said)
+        Line(f"two workers, {_IMAGES} images", "one worker", took[2] / took[1], 0.6, results.AT_MOST, detail)
     ]
 
 
@@ -90,8 +90,8 @@ def _rare(folder: pathlib.Path) -> List[Line]:
     ran = _run("rare", lake, "--output", folder / "rare")
     took = time.monotonic() - begin
     what = f"`stackfleet rare`, {_MACHINES:,} machines, {_MACHINES * _STACKS:,} stacks"
-    said = f"s of the clock; {ran.cost.seconds:.1f} s of processors"
+    detail = f"s of the clock; {ran.cost.seconds:.1f} s of processors"
     return [
-        Line(what, "seconds", took, 15, results.AT_MOST, said),
+        Line(what, "seconds", took, 15, results.AT_MOST, detail),
         results.memory("the same", "memory", ran.cost.memory, 2000),
     ]

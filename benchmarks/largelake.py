@@ -80,10 +80,10 @@ def _add(lake: Lake, name: str, machines: range, stacks: int) -> None:
     )
     for table in TABLES:
         TableLog(lake.folder, table).commit(stored(table), list(files[table]))
-    made = []
+    columns = []
     for image_id, counted in rows.items():
         counted[KEYS] = stacks
-        said = {
+        figures = {
             table: {
                 "file": table_name(table, image_id, "attempt"),
                 "rows": counted[table],
@@ -91,10 +91,10 @@ def _add(lake: Lake, name: str, machines: range, stacks: int) -> None:
             }
             for table in TABLES
         }
-        manifest = fleetlakes.manifest(image_id, said)
+        manifest = fleetlakes.manifest(image_id, figures)
         manifest_file(str(lake.folder), image_id).write_bytes(written(manifest))
-        made.append(entry(manifest)._replace(batch=name))
-    Entries(lake.folder).put(made)
+        columns.append(entry(manifest)._replace(batch=name))
+    Entries(lake.folder).put(columns)
 
 
 def _id(number: int) -> str:
@@ -106,10 +106,10 @@ def _rows(machines: range, stacks: int, keys: List[Any]) -> Iterator[Tuple[str, 
     with duckdb.connect() as connection:
         for first in range(machines.start, machines.stop, CHUNK):
             last = min(first + CHUNK, machines.stop)
-            said = {"pool": _POOL, "sets": _SETS, "own": _OWN_SETS, "stacks": stacks}
-            made = connection.sql(_STACKS.format(first=first, last=last, **said)).to_arrow_table()
+            values = {"pool": _POOL, "sets": _SETS, "own": _OWN_SETS, "stacks": stacks}
+            table = connection.sql(_STACKS.format(first=first, last=last, **values)).to_arrow_table()
             for number in range(first, last):
-                mine = made.slice((number - first) * stacks, stacks)
+                mine = table.slice((number - first) * stacks, stacks)
                 yield TRACES, number, _filled(TRACES, mine)
                 keys.append(_keys(number, mine))
                 yield (
@@ -135,14 +135,14 @@ def _modules(number: int) -> Iterator[Tuple[str, int, Any]]:
 
 def _filled(table: str, rows: Any) -> Any:
     """Returns rows with all columns of a table."""
-    made = [
+    columns = [
         rows.column(field.name).combine_chunks().cast(field.type)
         if field.name in rows.column_names
         else pa.nulls(rows.num_rows, field.type)
         for field in SCHEMAS[table]
     ]
-    made = [each.chunk(0) if isinstance(each, pa.ChunkedArray) else each for each in made]
-    return pa.record_batch(made, schema=SCHEMAS[table])
+    columns = [each.chunk(0) if isinstance(each, pa.ChunkedArray) else each for each in columns]
+    return pa.record_batch(columns, schema=SCHEMAS[table])
 
 
 def _keys(number: int, rows: Any) -> Any:

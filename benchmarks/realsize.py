@@ -33,7 +33,7 @@ def lines(folder: pathlib.Path) -> List[Line]:
     """Measures the plugins on the machine, once each."""
     started = time.monotonic()
     _, image = machine.make(folder, dump=True)
-    made = time.monotonic() - started
+    spent = time.monotonic() - started
     dump = image._replace(file=folder / machine.DUMP)
     *costs, dumped = in_turns(
         [*(partial(cost, image, each) for each in (*OURS, *THEIRS)), partial(cost, dump, OURS[2])], 1
@@ -45,7 +45,7 @@ def lines(folder: pathlib.Path) -> List[Line]:
         Line(
             "to make the machine of 32 GB, raw and as a crash dump",
             "seconds",
-            made,
+            spent,
             MOST_SECONDS,
             results.AT_MOST,
             "s of the clock",

@@ -36,7 +36,7 @@ def dump(number: int) -> bytes:
         base = _KERNEL + 0x1000000 + place * _SIZE
         name = f"own{number}.sys" if place == 1 and not number % 10 else f"driver{place}.sys"
         drivers.append(Driver(f"\\SystemRoot\\System32\\drivers\\{name}", base, _SIZE))
-    made, stack = SmallDump(), bytearray(0x1800)
+    dump, stack = SmallDump(), bytearray(0x1800)
     places = [drivers[1].base + 0x1234]
     for frame in range(_FRAMES):
         driver = drivers[chance.randrange(12)]
@@ -44,13 +44,13 @@ def dump(number: int) -> bytes:
         at = 0x40 + frame * 0xC0
         stack[at : at + 8] = places[-1].to_bytes(8, "little")
     code = _CODES[number % len(_CODES)]
-    made.crash(code, (number, 2, 0, places[0]), context(True, places[0], _STACK))
-    made.stack(_STACK, bytes(stack))
-    made.thread(0xFFFFA00001234080, 0xFFFFA00001230080, _STACK + 0x1700, _STACK, 0, 0)
-    made.drivers(drivers)
+    dump.crash(code, (number, 2, 0, places[0]), context(True, places[0], _STACK))
+    dump.stack(_STACK, bytes(stack))
+    dump.thread(0xFFFFA00001234080, 0xFFFFA00001230080, _STACK + 0x1700, _STACK, 0, 0)
+    dump.drivers(drivers)
     for place in sorted(set(places)):
-        made.block(place - _AROUND, bytes(_AROUND - len(_CALL)) + _CALL + bytes(_AROUND))
-    return made.file()
+        dump.block(place - _AROUND, bytes(_AROUND - len(_CALL)) + _CALL + bytes(_AROUND))
+    return dump.file()
 
 
 def lines(folder: pathlib.Path) -> List[Line]:
@@ -62,14 +62,14 @@ def lines(folder: pathlib.Path) -> List[Line]:
     begin = time.monotonic()
     ran = _run("run", dumps, "-o", lake, "--workers", _WORKERS, "--offline")
     took, spent = time.monotonic() - begin, ran.cost.seconds
-    said = f"s of processors, {spent / DUMPS:.2f} s for each; {took:.0f} s of the clock"
+    unit = f"s of processors, {spent / DUMPS:.2f} s for each; {took:.0f} s of the clock"
     what = f"`stackfleet run`, {DUMPS:,} small kernel dumps, {_WORKERS} workers"
-    made = [Line(what, "seconds", spent, 1.5 * DUMPS, results.AT_MOST, said)]
+    lines = [Line(what, "seconds", spent, 1.5 * DUMPS, results.AT_MOST, unit)]
     for by in ("StackKey", "Driver", "BugCheck"):
         begin = time.monotonic()
         more = ["--partial"] if by == "StackKey" else []
         _run("rare", lake, "--by", by, "--max-hosts", DUMPS, *more, "--output", folder / by)
         took = time.monotonic() - begin
-        said = "s of the clock"
-        made.append(Line(f"`stackfleet rare --by {by}` on it", "seconds", took, 30, results.AT_MOST, said))
-    return made
+        unit = "s of the clock"
+        lines.append(Line(f"`stackfleet rare --by {by}` on it", "seconds", took, 30, results.AT_MOST, unit))
+    return lines

@@ -34,35 +34,35 @@ def make(target: pathlib.Path) -> List[pathlib.Path]:
         folder = pathlib.Path(temporary)
         tree = archives.export(folder / "one")
         version = _version(tree)
-        made = archives.build(tree, folder / "first", epoch)
+        archives_made = archives.build(tree, folder / "first", epoch)
         again = archives.build(archives.export(folder / "two"), folder / "second", epoch)
-        _equal(made, again)
-        said(f"built twice, the same bytes: {', '.join(path.name for path in made)}")
-        _twine(made)
+        _equal(archives_made, again)
+        said(f"built twice, the same bytes: {', '.join(path.name for path in archives_made)}")
+        _twine(archives_made)
         files = archives.plugin_files(tree, version, _range(tree))
         packed = archives.write_zip(folder / "first" / f"{NAME}-{version}-plugins.zip", files, epoch)
-        made.append(packed)
-        wrong = contents.differences(tree, made)
+        archives_made.append(packed)
+        wrong = contents.differences(tree, archives_made)
         if wrong:
             raise ReleaseError("\n".join(wrong))
         said("the archives hold what the tree holds, and nothing else")
-        made.append(_tried(folder, made, epoch, version))
-        return _delivered(target, made)
+        archives_made.append(_tried(folder, archives_made, epoch, version))
+        return _delivered(target, archives_made)
 
 
 def said(text: str) -> None:
     print(text, flush=True)
 
 
-def _tried(folder: pathlib.Path, made: List[pathlib.Path], epoch: int, version: str) -> pathlib.Path:
+def _tried(folder: pathlib.Path, archives_made: List[pathlib.Path], epoch: int, version: str) -> pathlib.Path:
     """Installs each archive and runs the plugins; returns the bill of materials of the wheel's
     installation."""
-    wheel, source, packed = made
+    wheel, source, packed = archives_made
     image = installs.Sample(folder)
     wheeled, sourced = (installs.Environment(folder / name) for name in ("wheel", "source"))
     wheeled.pip("install", "--quiet", str(wheel))
     sourced.pip("install", "--quiet", str(source))
-    text = bill.bill(wheeled.installed(), made, epoch)
+    text = bill.bill(wheeled.installed(), archives_made, epoch)
     unpacked = installs.Environment(folder / "unpacked")
     unpacked.pip("install", "--quiet", *_needed(wheeled))
     plugins = archives.unpack(packed, folder / "plugins") / "volatility3_plugins"
@@ -84,25 +84,27 @@ def _needed(environment: installs.Environment) -> List[str]:
     ]
 
 
-def _delivered(target: pathlib.Path, made: List[pathlib.Path]) -> List[pathlib.Path]:
-    sums = "".join(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in made)
+def _delivered(target: pathlib.Path, archives_made: List[pathlib.Path]) -> List[pathlib.Path]:
+    sums = "".join(
+        f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in archives_made
+    )
     target.mkdir(parents=True, exist_ok=True)
-    for path in made:
+    for path in archives_made:
         (target / path.name).write_bytes(path.read_bytes())
     # sha256sum -c needs these newlines, on Windows as well.
     (target / CHECKSUMS).write_bytes(sums.encode())
-    return [*(target / path.name for path in made), target / CHECKSUMS]
+    return [*(target / path.name for path in archives_made), target / CHECKSUMS]
 
 
-def _equal(made: List[pathlib.Path], again: List[pathlib.Path]) -> None:
-    for one, other in zip(made, again):
+def _equal(archives_made: List[pathlib.Path], again: List[pathlib.Path]) -> None:
+    for one, other in zip(archives_made, again):
         if one.read_bytes() != other.read_bytes():
             raise ReleaseError(f"{one.name} has other bytes when it is built again")
 
 
-def _twine(made: List[pathlib.Path]) -> None:
+def _twine(archives_made: List[pathlib.Path]) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "twine", "check", "--strict", *map(str, made)],
+        [sys.executable, "-m", "twine", "check", "--strict", *map(str, archives_made)],
         capture_output=True,
         text=True,
         check=False,

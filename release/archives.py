@@ -77,7 +77,7 @@ def build(tree: pathlib.Path, target: pathlib.Path, epoch: int) -> List[pathlib.
     """
     target.mkdir(parents=True)
     environment = dict(os.environ, SOURCE_DATE_EPOCH=str(epoch), PYTHONHASHSEED="0")
-    made = []
+    files = []
     for hook in ("build_wheel", "build_sdist"):
         command = [sys.executable, "-c", _BUILD, hook, str(target)]
         done = subprocess.run(
@@ -85,10 +85,10 @@ def build(tree: pathlib.Path, target: pathlib.Path, epoch: int) -> List[pathlib.
         )
         if done.returncode:
             raise ReleaseError(f"{hook} has failed:\n{done.stdout}\n{done.stderr}")
-        made.append(target / done.stdout.splitlines()[-1])
+        files.append(target / done.stdout.splitlines()[-1])
     # setuptools gives a source archive the times and owners of the files that it read.
-    settle(made[1], epoch)
-    return made
+    settle(files[1], epoch)
+    return files
 
 
 def settle(path: pathlib.Path, epoch: int) -> None:

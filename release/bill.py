@@ -32,12 +32,12 @@ def plain(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def bill(installed: List[Dict[str, Any]], made: Iterable[pathlib.Path], epoch: int) -> str:
+def bill(installed: List[Dict[str, Any]], archives_made: Iterable[pathlib.Path], epoch: int) -> str:
     """Returns the bill as text; equal packages, archives and time give an equal text.
 
     Args:
         installed: the key `installed` of `pip inspect` in an environment with this project's wheel
-        made: the archives of the release
+        archives_made: the archives of the release
         epoch: the time of the commit, in seconds since 1970
 
     Raises:
@@ -58,7 +58,7 @@ def bill(installed: List[Dict[str, Any]], made: Iterable[pathlib.Path], epoch: i
                 HashType(alg=HashAlgorithm.SHA_256, content=hashlib.sha256(path.read_bytes()).hexdigest())
             ],
         )
-        for path in made
+        for path in archives_made
     ]
     ours.components.update(parts)
     bom = Bom(components=components.values())
@@ -79,14 +79,14 @@ def bill(installed: List[Dict[str, Any]], made: Iterable[pathlib.Path], epoch: i
 def _needed(line: str) -> str:
     """Returns the package that a requirement names; an empty text for a requirement of an extra."""
     requirement = Requirement(line)
-    wanted = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
-    return plain(requirement.name) if wanted else ""
+    applies = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+    return plain(requirement.name) if applies else ""
 
 
 def _component(name: str, metadata: Dict[str, Any]) -> Component:
-    said = metadata.get("license_expression") or metadata.get("license")
+    license_text = metadata.get("license_expression") or metadata.get("license")
     # Some packages give the whole text of their licence instead of its name.
-    licenses = [DisjunctiveLicense(name=said)] if said and "\n" not in said else []
+    licenses = [DisjunctiveLicense(name=license_text)] if license_text and "\n" not in license_text else []
     return Component(
         name=name,
         version=metadata["version"],

@@ -30,11 +30,11 @@ def runs(tree: pathlib.Path) -> Dict[str, bytes]:
     }
 
 
-def differences(tree: pathlib.Path, made: Iterable[pathlib.Path]) -> List[str]:
+def differences(tree: pathlib.Path, archives_made: Iterable[pathlib.Path]) -> List[str]:
     """Returns a line for each file that an archive lacks, that only the archive has, or that differs."""
     files = runs(tree)
     found = []
-    for path in made:
+    for path in archives_made:
         if path.suffix == ".whl":
             expected, allowed = {_in_wheel(name): data for name, data in files.items()}, _of_wheel
         elif path.suffix == ".gz":

@@ -147,7 +147,7 @@ def _form(path: pathlib.Path, table: str, rows: int) -> str:
         if file.metadata.num_rows != rows:
             return f"{file.metadata.num_rows:,} rows, and {rows:,} in the log of its table"
         mine, theirs = stored(table), file.schema_arrow
-        if [(each.name, each.type) for each in mine] != [(each.name, each.type) for each in theirs]:
+        if [(item.name, item.type) for item in mine] != [(item.name, item.type) for item in theirs]:
             return "its columns are not those of this table"
         return ""
 
@@ -160,8 +160,8 @@ def _content(path: pathlib.Path, rows: collections.Counter[tuple[Any, Any]]) -> 
     def compare(file: Any) -> str:
         for batch in file.iter_batches():
             grouped = _table(batch).group_by(["ImageId", "Attempt"]).aggregate([([], "count_all")])
-            for each in grouped.to_pylist():
-                rows[each["ImageId"], each["Attempt"]] += each["count_all"]
+            for item in grouped.to_pylist():
+                rows[item["ImageId"], item["Attempt"]] += item["count_all"]
         return ""
 
     return _read(path, compare)

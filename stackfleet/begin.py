@@ -15,7 +15,7 @@ import sys
 def main() -> None:
     """Imports the packages from FOLDER, and runs `stackfleet.child`."""
     mine, packages = os.path.dirname(os.path.abspath(__file__)), sys.argv[1]
-    path = [each for each in sys.path if each != mine]
+    path = [folder for folder in sys.path if folder != mine]
     sys.path[:] = path if packages in path else [packages, *path]
     from stackfleet.child import main as work
 

@@ -97,11 +97,11 @@ def _of_damaged(damaged: Damaged) -> dict[str, Any]:
 
 def _values(rows: Sequence[Mapping[str, Any]], name: str, kind: Any) -> list[Any]:
     """Returns the values of a column as Arrow takes them."""
-    values = [each.get(name) for each in rows]
+    values = [row.get(name) for row in rows]
     if pa.types.is_timestamp(kind):
-        return [None if each is None else datetime.datetime.fromisoformat(each) for each in values]
+        return [None if value is None else datetime.datetime.fromisoformat(value) for value in values]
     if pa.types.is_map(kind):
-        return [None if each is None else list(each.items()) for each in values]
+        return [None if value is None else list(value.items()) for value in values]
     return values
 
 

@@ -89,11 +89,11 @@ class Attempt:
         job: Job,
         name: str,
         decide: Callable[[dict[str, Any], Callable[[], None]], Optional[str]],
-        wanted: Callable[[], bool],
-        told: Callable[[dict[str, Any]], None],
+        is_wanted: Callable[[], bool],
+        on_progress: Callable[[dict[str, Any]], None],
     ) -> None:
         self._job, self._name = job, name
-        self._decide, self._wanted, self._told = decide, wanted, told
+        self._decide, self._wanted, self._told = decide, is_wanted, on_progress
         self._outcome = Outcome()
         self._rows = 0
         self._start = self._told_at = time.monotonic()

@@ -77,9 +77,9 @@ class Entries:
             LogError, OSError: the catalogue cannot be written
         """
         new = {item.image_id: item for item in add}
-        gone = set(remove)
-        replaced = any(item in self.by_id for item in (*new, *gone))
-        remaining = {name: item for name, item in self.by_id.items() if name not in gone}
+        removed = set(remove)
+        replaced = any(item in self.by_id for item in (*new, *removed))
+        remaining = {name: item for name, item in self.by_id.items() if name not in removed}
         whole = replaced or len(self._files) >= MOST_FILES
         self.by_id = {**remaining, **new}
         rows = self.by_id if whole else new

@@ -68,15 +68,15 @@ class ImagePage:
         self._tree = PrefixTree()
         self._kept: dict[str, Frames] = {}
 
-    def data(self, wanted: Collection[str] = ()) -> dict[str, Any]:
+    def data(self, stack_keys: Collection[str] = ()) -> dict[str, Any]:
         """Returns the parts of the page.
 
         Args:
-            wanted: TraceIds of stacks that `stack` will return later
+            stack_keys: TraceIds of stacks that `stack` will return later
         """
         # The table has the order of windows.tracefindings.
         rows = list(self._database.rows(f"{_FINDINGS} IS NOT NULL LIMIT {MAX_FINDINGS}"))
-        self._read_stacks({*wanted, *(row["TraceId"] for row in rows)})
+        self._read_stacks({*stack_keys, *(row["TraceId"] for row in rows)})
         for row in rows:
             finding_card = card(row, self._kept.get(row["TraceId"], ()))
             self._lists.finding(finding_card, of_check(row["Finding"]))
@@ -107,7 +107,7 @@ class ImagePage:
         part["rows"] = [[name, text, meaning] for name, text, meaning in custody if text] + part["rows"]
         return part
 
-    def _read_stacks(self, wanted: Collection[str]) -> None:
+    def _read_stacks(self, stack_keys: Collection[str]) -> None:
         """Reads all stacks, and keeps the frames of the requested ones by TraceId."""
         lists, tree = self._lists, self._tree
         frames = list(self._database.rows(_DISTINCT))
@@ -139,7 +139,7 @@ class ImagePage:
             elif row["Kind"] == words.HEAP and row["Bytes"]:
                 shown = self._shown(frames, places)
                 lists.heap(row["Bytes"], row["Count"] or 0, process, shown, row["Status"])
-            if row["TraceId"] in wanted:
+            if row["TraceId"] in stack_keys:
                 self._kept[row["TraceId"]] = self._shown(frames, places) if shown is None else shown
 
     def _name(self, frames: list[dict[str, Any]], place: int) -> int:

@@ -117,15 +117,15 @@ def to_json(value: Any) -> dict[str, Any]:
     return record
 
 
-def reading(said: dict[str, Any]) -> Reading:
+def reading(options: dict[str, Any]) -> Reading:
     """Returns options from their JSON form, in which tuples are lists."""
     plain: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in said.items()
+        name: tuple(value) if isinstance(value, list) else value for name, value in options.items()
     }
     return Reading(**plain)
 
 
-def plugin_folders(asked: tuple[str, ...]) -> list[str]:
+def plugin_folders(folders: tuple[str, ...]) -> list[str]:
     """Returns the folders of plugins: the requested folders, and the one in this package's source tree."""
     tree_folder = HERE.parent / "volatility3_plugins"
-    return [*asked, *([str(tree_folder)] if tree_folder.is_dir() else [])]
+    return [*folders, *([str(tree_folder)] if tree_folder.is_dir() else [])]

@@ -93,8 +93,8 @@ class Joining(distributed.WorkerPlugin):
         # A starting worker runs the plugins before it sends its first heartbeat.
         late = not worker.periodic_callbacks["heartbeat"].is_running()
         self.refused = f"worker {worker.address}: still being looked at"
-        said = await asyncio.to_thread(self._look)
-        self.refused = f"worker {worker.address}: {said}" if said else ""
+        message = await asyncio.to_thread(self._look)
+        self.refused = f"worker {worker.address}: {message}" if message else ""
         if self.refused:
             if late:
                 asyncio.get_running_loop().call_later(1, self._dismiss, worker)

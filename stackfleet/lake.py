@@ -224,13 +224,13 @@ class Lake:
                 if files:
                     log.commit(stored(name), files)
             # An image that could not be opened before has an ImageId now; it was named after its path then.
-            gone = {unopened(item["path"]) for item in by_id.values() if item["status"] == DONE} & set(
+            replaced = {unopened(item["path"]) for item in by_id.values() if item["status"] == DONE} & set(
                 old_entries
             )
-            entries.put(new_entries, gone)
+            entries.put(new_entries, replaced)
         except (LogError, OSError) as error:
             raise LakeError(f"{self.folder}: the lake cannot be written: {error}") from error
-        for image_id in gone:
+        for image_id in replaced:
             folders.remove(self.folder, MANIFEST, f"{image_id}{_END}")
 
     def take_over(self) -> None:
@@ -273,12 +273,12 @@ class Lake:
             return f"{MANIFEST}/{image_id}{_END}: {error.strerror or type(error).__name__}"
         return "" if data == text.encode() else f"{MANIFEST}/{image_id}{_END} is not what the catalogue has"
 
-    def record(self, run: str, said: dict[str, Any]) -> None:
+    def record(self, run: str, entry: dict[str, Any]) -> None:
         """Stores the command line of a run, once for all of its images.
 
         Args:
             run: name of the run
-            said: data to store
+            entry: data to store
 
         Raises:
             LakeError: the data cannot be written
@@ -286,9 +286,9 @@ class Lake:
         try:
             path = folders.make_folder(self.folder, RUNS) / f"{run}{_END}"
             with path.open("xb") as stream:
-                stream.write(written({"run": run, **said}))
-            for each in (path, path.parent, self.folder):
-                folders.sync(each)
+                stream.write(written({"run": run, **entry}))
+            for item in (path, path.parent, self.folder):
+                folders.sync(item)
         except OSError as error:
             raise LakeError(f"{self.folder}: the lake cannot be written: {error.strerror}") from error
 
@@ -303,12 +303,12 @@ class Lake:
         Raises:
             LogError, OSError: the catalogue cannot be written, or a manifest cannot be removed
         """
-        gone = list(image_ids)
+        forgotten = list(image_ids)
         # A manifest that the catalogue lacks would be put into it by the next run.
-        for image_id in filter(is_image_id, gone):
+        for image_id in filter(is_image_id, forgotten):
             manifest_file(str(self.folder), image_id).unlink(missing_ok=True)
         folders.sync(self.manifests_folder)
-        Entries(self.folder).put((), gone)
+        Entries(self.folder).put((), forgotten)
 
     def clean(self) -> int:
         """Removes leftovers: files of ended attempts that no log names; returns the number of files.
@@ -355,8 +355,8 @@ class Lake:
         """Removes the folder of a new lake that received no image."""
         with contextlib.suppress(OSError):
             self.manifests_folder.rmdir()
-            for made in (RUNS, CACHE, TABLES_FOLDER):
-                shutil.rmtree(self.folder / made, ignore_errors=True)
+            for name in (RUNS, CACHE, TABLES_FOLDER):
+                shutil.rmtree(self.folder / name, ignore_errors=True)
             (self.folder / _LOCK).unlink(missing_ok=True)
             self.folder.rmdir()
 

@@ -88,7 +88,11 @@ def _range(known: Any) -> tuple[str, str]:
     """Returns the least and the greatest ImageId of a file."""
     column = known.schema.to_arrow_schema().get_field_index("ImageId")
     column_statistics = [
-        known.row_group(each).column(column).statistics for each in range(known.num_row_groups)
+        known.row_group(number).column(column).statistics for number in range(known.num_row_groups)
     ]
-    ranges = [each for each in column_statistics if each is not None and each.has_min_max]
-    return min((each.min for each in ranges), default=""), max((each.max for each in ranges), default="~")
+    ranges = [
+        statistics for statistics in column_statistics if statistics is not None and statistics.has_min_max
+    ]
+    return min((value_range.min for value_range in ranges), default=""), max(
+        (value_range.max for value_range in ranges), default="~"
+    )

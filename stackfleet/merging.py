@@ -74,9 +74,9 @@ def merge(lake: Lake, run: str, everything: bool = False, least: int = MOST_SING
         if digests:
             lake.record(f"{run}-batch-{name[-12:]}", {"started": provenance.now(), "files": digests})
         for table in TABLES:
-            gone = _not_needed(contents.stored[table], contents, chosen)
-            if new_files[table] or gone:
-                TableLog(lake.folder, table).commit(stored(table), list(new_files[table]), gone)
+            unneeded = _not_needed(contents.stored[table], contents, chosen)
+            if new_files[table] or unneeded:
+                TableLog(lake.folder, table).commit(stored(table), list(new_files[table]), unneeded)
         if chosen:
             moved = (contents.entries[manifest["image_id"]]._replace(batch=name) for manifest in chosen)
             Entries(lake.folder).put(moved)
@@ -147,7 +147,7 @@ class _Merging:
 
     def __init__(self, lake: pathlib.Path, contents: Contents, chosen: Sequence[Manifest], name: str) -> None:
         self._lake, self._contents, self._name = lake, contents, name
-        self._chosen = {each["image_id"]: each for each in chosen}
+        self._chosen = {item["image_id"]: item for item in chosen}
         self._entries = [contents.entries[image_id] for image_id in self._chosen]
 
     def write(self, table: str) -> dict[DataFile, str]:
@@ -162,8 +162,8 @@ class _Merging:
             while parts.image != image_id:
                 parts.begin(next(waiting))
             parts.write(rows)
-        for each in waiting:
-            parts.begin(each)
+        for item in waiting:
+            parts.begin(item)
         return parts.end()
 
     def _streams(self, table: str) -> Iterator[Iterator[Slice]]:
@@ -207,7 +207,7 @@ class _Merging:
             file.name: None for entry in self._entries for file in self._contents.stored[KEYS].where(entry)
         }
         files = sql_list([str(self._path(KEYS, name)) for name in names])
-        counted = ", ".join(f"({quoted(each.image_id)}, {quoted(each.attempt)})" for each in self._entries)
+        counted = ", ".join(f"({quoted(item.image_id)}, {quoted(item.attempt)})" for item in self._entries)
         with tempfile.TemporaryDirectory(prefix="stackfleet-") as folder, duckdb.connect() as connection:
             for statement in (
                 f"SET temp_directory = {quoted(folder)}",
@@ -216,7 +216,7 @@ class _Merging:
                 "SET enable_external_access = false",
             ):
                 connection.execute(statement)
-            columns = ", ".join(f'"{each}"' for each in stored(KEYS).names)
+            columns = ", ".join(f'"{item}"' for item in stored(KEYS).names)
             query = (
                 f"SELECT {columns} FROM read_parquet({files}, hive_partitioning = false) "
                 f"SEMI JOIN (VALUES {counted}) AS counted(ImageId, Attempt) USING (ImageId, Attempt) "

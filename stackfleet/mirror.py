@@ -129,8 +129,8 @@ class Mirror:
             for name, size in local.items()
             if remote.get(name) != size or name.startswith(MANIFEST) or name.endswith("_last_checkpoint")
         ]
-        gone = sorted(set(remote) - set(local))
-        if not new and not gone:
+        removed = sorted(set(remote) - set(local))
+        if not new and not removed:
             return
         self._take(turn)
         try:
@@ -139,7 +139,7 @@ class Mirror:
                     f"{self._root}/{name}"
                 ) as target:
                     shutil.copyfileobj(source, target)
-            for name in gone:
+            for name in removed:
                 self._store.delete_file(f"{self._root}/{name}")
         except self._errors as error:
             raise LakeError(f"{self._lake}: it cannot be written: {error}") from error

@@ -52,12 +52,12 @@ def json_line(row: dict[str, Any]) -> str:
     escaped.
     """
     line = json.dumps(row, default=_json, ensure_ascii=False)
-    return _visible(line, lambda each: json.dumps(each)[1:-1])
+    return _visible(line, lambda item: json.dumps(item)[1:-1])
 
 
 def visible(text: str) -> str:
     """Returns a text with all unprintable characters escaped, as in Python source."""
-    return _visible(text, lambda each: repr(each)[1:-1])
+    return _visible(text, lambda item: repr(item)[1:-1])
 
 
 def _visible(text: str, escaped: Callable[[str], str]) -> str:

@@ -244,8 +244,8 @@ ORDER BY Hosts, Guessed, Frame, Driver, ModuleStamp{most}"""
 _SAID = "{} stacks are left out: their keys are not exact, or they are incomplete (--partial adds them)"
 
 
-def _left_out(asked: str) -> str:
-    return f"SELECT count(*) FROM traces WHERE {asked} AND NOT ({SURE})"
+def _left_out(command: str) -> str:
+    return f"SELECT count(*) FROM traces WHERE {command} AND NOT ({SURE})"
 
 
 def diff(

@@ -63,13 +63,15 @@ class ImageTables:
         image_identity = self._image.service(identity)
         self._image.provide(identity, image_identity._replace(image_id=image_id))
 
-    def write(self, files: TableFiles, warnings: Warnings, told: Callable[[int], None]) -> dict[str, Any]:
+    def write(
+        self, files: TableFiles, warnings: Warnings, on_progress: Callable[[int], None]
+    ) -> dict[str, Any]:
         """Reads the image and writes all of its tables; returns the manifest's facts about the image.
 
         Args:
             files: files of the tables
             warnings: warnings logged since the image was opened
-            told: function that is called with the number of rows regularly
+            on_progress: function that is called with the number of rows regularly
         """
         image, reading = self._image, self._reading
         totals, tables = Totals(), FlatTables(image)
@@ -88,7 +90,7 @@ class ImageTables:
             stacks.add(stack)
             if time.monotonic() - last > _OFTEN:
                 last = time.monotonic()
-                told(sum(files.rows.values()))
+                on_progress(sum(files.rows.values()))
         findings.finish()
         stacks.finish()
         if not self._dump:

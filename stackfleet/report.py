@@ -168,11 +168,11 @@ class Report:
         names = list(map(self._called, row["ImageIds"]))
         return {"hosts": row["Hosts"], "number": row["Number"], "names": names, "places": places}
 
-    def _write_images(self, wanted: Mapping[str, set[str]]) -> dict[tuple[str, str], list[str]]:
+    def _write_images(self, keys_by_image: Mapping[str, set[str]]) -> dict[tuple[str, str], list[str]]:
         """Writes the pages of images; returns the frames of the stacks in findings.
 
         Args:
-            wanted: TraceIds of these stacks, by ImageId
+            keys_by_image: TraceIds of these stacks, by ImageId
         """
         frames_by_stack: dict[tuple[str, str], list[str]] = {}
         back = [self._address(self._where.folder, self._where.first), "All images"]
@@ -182,8 +182,8 @@ class Report:
             image_id = manifest["image_id"]
             with Database(self._lake, self._memory, contents=self._contents.only(manifest)) as database:
                 page = ImagePage(database, manifest)
-                data = {"up": back, **page.data(wanted.get(image_id, ()))}
-            for trace_id in wanted.get(image_id, ()):
+                data = {"up": back, **page.data(keys_by_image.get(image_id, ()))}
+            for trace_id in keys_by_image.get(image_id, ()):
                 frames_by_stack[image_id, trace_id] = page.stack(trace_id)
             _write(self._page(image_id), f"Stacks of {self._called(image_id)}", data)
         return frames_by_stack

@@ -124,9 +124,9 @@ class TableLog:
             if opened is None:
                 opened = DeltaTable.create(str(self.folder), form)
             actions: list[Any] = [
-                AddAction(each.name, each.size, {}, now, True, _statistics(each)) for each in add
+                AddAction(added.name, added.size, {}, now, True, _statistics(added)) for added in add
             ]
-            actions += [RemoveAction(each.name, True, now, each.size, {}) for each in remove]
+            actions += [RemoveAction(removed.name, True, now, removed.size, {}) for removed in remove]
             opened.create_write_transaction(actions, "append", form)
         except _errors() as error:
             raise LogError(_first_line(error)) from error
@@ -134,8 +134,8 @@ class TableLog:
         assert log is not None
         for name in sorted(path.name for path in log.iterdir())[-3:]:
             folders.sync(log / name)
-        for each in (log, log.parent, log.parent.parent):
-            folders.sync(each)
+        for item in (log, log.parent, log.parent.parent):
+            folders.sync(item)
 
     def _opened(self) -> Optional[Any]:
         """Returns the table opened with Delta's reader; None if there is none."""

@@ -143,7 +143,7 @@ def make(folder: pathlib.Path = FOLDER) -> Dict[str, str]:
         DeclarationError: a text is wrong
     """
     basic = read(folder / f"{BASIC}.h")
-    made: Dict[str, str] = {}
+    files: Dict[str, str] = {}
     for path in sorted(folder.glob("*.h")):
         if path.stem == BASIC:
             continue
@@ -151,8 +151,8 @@ def make(folder: pathlib.Path = FOLDER) -> Dict[str, str]:
         if not text.builds:
             raise DeclarationError(f"{path.name}: no build")
         for build in text.builds:
-            made[f"{path.stem}-{build.version}-{build.arch}.json"] = _Table(text, basic, build).written()
-    return made
+            files[f"{path.stem}-{build.version}-{build.arch}.json"] = _Table(text, basic, build).written()
+    return files
 
 
 def update(folder: pathlib.Path = FOLDER) -> List[str]:
@@ -164,12 +164,12 @@ def update(folder: pathlib.Path = FOLDER) -> List[str]:
     Raises:
         DeclarationError: a text is wrong; then nothing is written
     """
-    made = make(folder)
+    files = make(folder)
     kept = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.json")}
-    changed = sorted(name for name in {*made, *kept} if made.get(name) != kept.get(name))
+    changed = sorted(name for name in {*files, *kept} if files.get(name) != kept.get(name))
     for name in changed:
-        if name in made:
-            (folder / name).write_text(made[name], encoding="utf-8", newline="\n")
+        if name in files:
+            (folder / name).write_text(files[name], encoding="utf-8", newline="\n")
         else:
             (folder / name).unlink()
     return changed
@@ -362,39 +362,39 @@ class _Table:
         Raises:
             DeclarationError: the member does not lie within its structure
         """
-        made, length = self._typed(member)
+        kind, length = self._typed(member)
         if member.elements is not None:
             count = member.elements[self._arch]
             if not count:
                 raise DeclarationError(f"{member.where}: an array without elements")
-            made, length = {"kind": "array", "count": count, "subtype": made}, length * count
+            kind, length = {"kind": "array", "count": count, "subtype": kind}, length * count
         if member.bits is not None:
             bits = member.bits[self._arch] or 0
             if not 0 < bits <= 8 * length - member.shift:
                 raise DeclarationError(f"{member.where}: these bits are not in a {member.type}")
-            made = {"kind": "bitfield", "bit_position": member.shift, "bit_length": bits, "type": made}
+            kind = {"kind": "bitfield", "bit_position": member.shift, "bit_length": bits, "type": kind}
         offset = member.place[self._arch] or 0
         if offset + length > size:
             raise DeclarationError(
                 f"{member.where}: {member.name} goes beyond the {size:#x} bytes of {self._name()}"
             )
-        return {"offset": offset, "type": made}
+        return {"offset": offset, "type": kind}
 
     def _typed(self, member: Member) -> Tuple[Json, int]:
         """Returns the type of a member without its array or bits, and the size of that type in bytes."""
         name = _WIDE[self._arch] if member.type == "ULONG_PTR" else member.type
-        made: Json
+        kind: Json
         if name in _BASE:
-            made = {"kind": "base", "name": _BASE[name][0]}
+            kind = {"kind": "base", "name": _BASE[name][0]}
             length = _BASE[name][1]
         elif name in self._structures:
-            made = {"kind": self._structures[name][0].kind, "name": name}
+            kind = {"kind": self._structures[name][0].kind, "name": name}
             length = self._size_of(name)
         else:
             raise DeclarationError(f"{member.where}: {self._name()} has no {name}")
         for _ in range(member.stars):
-            made, length = {"kind": "pointer", "subtype": made}, POINTER_SIZES[self._arch]
-        return made, length
+            kind, length = {"kind": "pointer", "subtype": kind}, POINTER_SIZES[self._arch]
+        return kind, length
 
     def _size_of(self, name: str) -> int:
         return self._structures[name][1][_SIZEOF].place[self._arch] or 0

@@ -48,8 +48,8 @@ class GFlags(Command[AddressSpace, AddressSpace]):
     def rows(self, item: AddressSpace, frames: Sequence[NamedFrame]) -> Iterator[Row]:
         flags = globalflag.read(self.image, item)
         found = self.databases.search(item, self.option("carve"))
-        asked = bool((flags or 0) & FLG_USER_STACK_TRACE_DB)
-        silent = asked and self._heaps.log_no_block(item)
+        requests_traces = bool((flags or 0) & FLG_USER_STACK_TRACE_DB)
+        silent = requests_traces and self._heaps.log_no_block(item)
         yield 0, self._rows.space(item, flags, self.databases.missing(item, found, flags), silent)
         for database in found.databases:
             yield 1, self._rows.database(database, self.databases.open_database(database))

@@ -78,6 +78,6 @@ class Info(Command[Stream, Stream]):
             small = smalldump.dump_of(self.plugin.context, self.config[DUMP])
             yield from SmallDumpRows(self.image, small, self._native).rows()
             return
-        _, said = opened.memory(self._dump)
-        yield from self._rows.header(said)
+        _, memory_status = opened.memory(self._dump)
+        yield from self._rows.header(memory_status)
         yield from super().generate()

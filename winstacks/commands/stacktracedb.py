@@ -64,25 +64,28 @@ class StackTraceDb(Command[AddressSpace, Union[AddressSpace, Database]]):
 
     def _database(self, database: Database) -> Iterator[Row]:
         rows = TraceRows(self.image, database, self.frames_of(database.space), self.printer)
-        said, dump, carve = database.status, self.option("dump"), self.option("carve")
+        row_status, dump, carve = database.status, self.option("dump"), self.option("carve")
         self.matched = self.matched or dump
-        wanted = self.requested.requested_ids("index")
-        picked = self.databases.pick(database, wanted) if wanted and not (dump or carve) else None
+        indices = self.requested.requested_ids("index")
+        picked = self.databases.pick(database, indices) if indices and not (dump or carve) else None
         if picked is not None:
-            yield 0, rows.database(database.header, said, DISABLED)
+            yield 0, rows.database(database.header, row_status, DISABLED)
             yield from self._traces(rows, picked)
             return
         opened = self.databases.open_database(database)
         if opened is None:
-            yield 0, rows.database(None, said, FAILED if dump else DISABLED)
+            yield 0, rows.database(None, row_status, FAILED if dump else DISABLED)
             return
-        said = status(said, opened.status)
+        row_status = status(row_status, opened.status)
         if isinstance(opened, HeapLog):
             unreadable = opened.figures().unreadable
-            yield 0, rows.heaplog(opened.trace_count, said)
+            yield 0, rows.heaplog(opened.trace_count, row_status)
         else:
             unreadable = opened.unreadable
-            yield 0, rows.database(opened.header, said, self._dump(database, opened) if dump else DISABLED)
+            yield (
+                0,
+                rows.database(opened.header, row_status, self._dump(database, opened) if dump else DISABLED),
+            )
         space = database.space
         where = f"Process {space.pid_text} ({space.arch}), {database.kind} at {database.address:#x}"
         if unreadable:
@@ -106,9 +109,9 @@ class StackTraceDb(Command[AddressSpace, Union[AddressSpace, Database]]):
 
     def _indexed(self, traces: Iterable[Trace]) -> Iterator[Trace]:
         """Yields the traces whose index --index names."""
-        wanted = self.requested.requested_ids("index")
+        indices = self.requested.requested_ids("index")
         for trace in traces:
-            if trace.trace_index in wanted:
+            if trace.trace_index in indices:
                 self.requested.mark_seen("index", trace.trace_index)
                 yield trace
 

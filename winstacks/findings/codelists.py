@@ -43,7 +43,7 @@ MAX_VARIABLES = 1 << 20
 _TABLE = "gHotSpotVMStructs"
 _ROW = "gHotSpotVMStructEntry"
 _LAYOUT = ("TypeNameOffset", "FieldNameOffset", "OffsetOffset", "AddressOffset", "ArrayStride")
-VARIABLES = (_TABLE, *(_ROW + each for each in _LAYOUT))
+VARIABLES = (_TABLE, *(_ROW + member for member in _LAYOUT))
 """The variables that HotSpot exports for debuggers."""
 _MOST_STRIDE = 0x80
 _NAME = 0x40
@@ -92,10 +92,10 @@ def _fields(memory: Memory, variables: Mapping[str, int]) -> Dict[Tuple[str, str
     if any(name not in variables for name in VARIABLES):
         return {}
     row = memory.pointer(variables[_TABLE])
-    layout = [memory.number(variables[_ROW + each], 8) for each in _LAYOUT]
-    if not row or any(each is None or each > _MOST_STRIDE for each in layout) or not layout[-1]:
+    layout = [memory.number(variables[_ROW + member], 8) for member in _LAYOUT]
+    if not row or any(member is None or member > _MOST_STRIDE for member in layout) or not layout[-1]:
         return {}
-    type_at, name_at, offset_at, address_at, stride = (each or 0 for each in layout)
+    type_at, name_at, offset_at, address_at, stride = (member or 0 for member in layout)
     needed = {*_BOUNDS, _HEAP, _MEMORY, *_LIMITS}
     fields: Dict[Tuple[str, str], _Field] = {}
     for at in range(row, row + MAX_STRUCTS * stride, stride):

@@ -33,20 +33,20 @@ def differing(page: int, mine: bytes, others: Sequence[bytes]) -> Tuple[Ranges, 
     for first in range(0, PAGE_SIZE, _CHUNK):
         part = mine[first : first + _CHUNK]
         theirs = [other[first : first + _CHUNK] for other in others]
-        if all(each == part for each in theirs):
+        if all(item == part for item in theirs):
             continue
         for offset, (byte, *rest) in enumerate(zip(part, *theirs), first):
-            if any(each != byte for each in rest) and offset not in agreed and offset not in split:
+            if any(item != byte for item in rest) and offset not in agreed and offset not in split:
                 low, high = _operand(mine, others, offset)
-                own, *rest_of_it = (each[low:high] for each in (mine, *others))
+                own, *rest_of_it = (item[low:high] for item in (mine, *others))
                 value = max(set(rest_of_it), key=rest_of_it.count)
                 if value != own and 2 * rest_of_it.count(value) > len(others):
                     agreed.update(at for at in range(low, high) if mine[at] != value[at - low])
                 elif 2 * rest_of_it.count(own) < len(others):
                     split.update(
-                        at for at in range(low, high) if any(each[at] != mine[at] for each in others)
+                        at for at in range(low, high) if any(item[at] != mine[at] for item in others)
                     )
-    return _joined(sorted(page + each for each in agreed)), _joined(sorted(page + each for each in split))
+    return _joined(sorted(page + item for item in agreed)), _joined(sorted(page + item for item in split))
 
 
 def _operand(mine: bytes, others: Sequence[bytes], offset: int) -> Tuple[int, int]:

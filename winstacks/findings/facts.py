@@ -216,17 +216,19 @@ class CheckFacts:
         original = functools.partial(self.copies.original, space)
         return functiontables.registered(self.image.memory(space), self.image, names, vads, original)
 
-    def entry_points(self, space: AddressSpace, wanted: Mapping[str, Tuple[str, ...]]) -> Dict[int, str]:
+    def entry_points(
+        self, space: AddressSpace, names_by_module: Mapping[str, Tuple[str, ...]]
+    ) -> Dict[int, str]:
         """Returns functions of a process by address, named as in Symbol.
 
         Args:
             space: address space of the process
-            wanted: names of the functions, by module
+            names_by_module: names of the functions, by module
         """
-        key = (space.layer_name, space.eprocess, tuple(wanted.items()))
+        key = (space.layer_name, space.eprocess, tuple(names_by_module.items()))
         if self._entries[0] != key:
             names, found = self.namer(space), {}
-            for module, functions in wanted.items():
+            for module, functions in names_by_module.items():
                 for known_module in names.modules(module):
                     for function in functions:
                         rva = known_module.image.names.rva_of(function)

@@ -78,13 +78,13 @@ def _judged(space: AddressSpace, place: FramePlace, facts: CheckFacts) -> Option
     vad = facts.vad(space, place.at)
     if has_status(place.name.status, StatusCode.NO_LOADER_LIST):
         facts.leave_out(NAME, _DAMAGED, space.process)
-    gone = "" if vad is None or not vad.image else _file_is_gone(facts.image, vad)
-    reason = (HIGH, gone, NONE_KNOWN) if gone else _mismatch(space, place, vad, facts)
+    deleted = "" if vad is None or not vad.image else _file_is_gone(facts.image, vad)
+    reason = (HIGH, deleted, NONE_KNOWN) if deleted else _mismatch(space, place, vad, facts)
     if reason is None:
         return None
     known_module = facts.namer(space).module_at(place.at)
     start = known_module.module.base if known_module is not None else place.at if vad is None else vad.start
-    return _Judged(reason, start, bool(gone))
+    return _Judged(reason, start, bool(deleted))
 
 
 def _mismatch(
@@ -139,9 +139,9 @@ def _of_headers(headers: Headers, vad: Region, facts: CheckFacts) -> Optional[Re
     return None
 
 
-def _of_size(said: Status, size: int, agreed: bool) -> Optional[Reason]:
+def _of_size(size_status: Status, size: int, agreed: bool) -> Optional[Reason]:
     """Judges the loader's SizeOfImage; `agreed`: whether the headers agree with the VAD."""
-    if _SIZE not in said:
+    if _SIZE not in size_status:
         return None
     evidence = f"the loader's SizeOfImage is not that of the VAD, {size:#x}"
     return (LOW, evidence, _PROTECTOR) if agreed else (MEDIUM, evidence, NONE_KNOWN)
@@ -184,8 +184,8 @@ def _file_is_gone(image: Image, vad: Region) -> str:
     memory = image.memory(image.kernel)
     value = memory.pointer(vad.control_area + pointer.offset)
     # The low bits of an EX_FAST_REF count references.
-    gone = value and memory.member(value & ~(2 * memory.pointer_size - 1), pending)
-    return "the file of the image is about to be deleted" if gone else ""
+    deleted = value and memory.member(value & ~(2 * memory.pointer_size - 1), pending)
+    return "the file of the image is about to be deleted" if deleted else ""
 
 
 CHECK = Check(

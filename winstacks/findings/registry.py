@@ -185,9 +185,9 @@ class Findings:
     ) -> None:
         self._facts = CheckFacts(symbolizer, pids, scan)
         self._traces = StackCollector(symbolizer)
-        self._gathered = [_Gathering(check_named(each)) for each in CHECKS if not checks or each in checks]
+        self._gathered = [_Gathering(check_named(check)) for check in CHECKS if not checks or check in checks]
         self._kernel = bool(symbolizer.image.table_name)
-        self._running = [each for each in self._gathered if not _impossible(each.check, symbolizer.image)]
+        self._running = [item for item in self._gathered if not _impossible(item.check, symbolizer.image)]
 
     def examine(self, totals: Optional[Totals] = None) -> Iterator[StackRecord]:
         """Runs the checks, and yields each stack after they have examined it.
@@ -199,7 +199,7 @@ class Findings:
             tables.MissingTableError: if a symbol table of this library is missing
         """
         facts = self._facts
-        kinds = tuple({kind: None for each in self._running for kind in each.check.kinds})
+        kinds = tuple({kind: None for check in self._running for kind in check.check.kinds})
         stack_filter = StackFilter(kinds, facts.pids, scan_threads=facts.scan)
         for stack in self._traces.list_stacks(stack_filter, totals) if kinds else ():
             self.check_stack(stack)
@@ -261,7 +261,7 @@ class Findings:
 
 def agreement(found: Iterable[Outcome]) -> List[str]:
     """Returns the names of the checks with a finding above `low`, in the order of the findings."""
-    return list(dict.fromkeys(each.check.name for each in found if each.check and _standing(each).agrees))
+    return list(dict.fromkeys(item.check.name for item in found if item.check and _standing(item).agrees))
 
 
 def _worst_first(outcomes: Sequence[Outcome]) -> List[Outcome]:
@@ -270,13 +270,13 @@ def _worst_first(outcomes: Sequence[Outcome]) -> List[Outcome]:
     Args:
         found: findings in the order of the checks, which decides among equals
     """
-    placed = [(_standing(each), each) for each in outcomes]
+    placed = [(_standing(outcome), outcome) for outcome in outcomes]
     checks: Dict[Hashable, Set[str]] = {}
-    for each, _ in placed:
-        if each.agrees:
-            checks.setdefault(each.process, set()).add(each.check)
+    for entry, _ in placed:
+        if entry.agrees:
+            checks.setdefault(entry.process, set()).add(entry.check)
     placed.sort(key=lambda pair: (*pair[0].rank, -len(checks.get(pair[0].process, ()))))
-    return [each for _, each in placed]
+    return [entry for _, entry in placed]
 
 
 def _standing(outcome: Outcome) -> FindingOrder:

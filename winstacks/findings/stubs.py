@@ -110,7 +110,7 @@ class PatchedStubs:
         explanation = f"a sandbox: {patched.name} was patched and leads to {target:#x}, "
         vads = self._names.process.vads
         # A thunk next to the copy may jump on into the sandbox's module.
-        if any(vad_at(vads, start) == vad_at(vads, each) for each in patched.way):
+        if any(vad_at(vads, start) == vad_at(vads, item) for item in patched.way):
             return explanation + "by way of what lies beside this copy of it"
         known_module = self._names.module_at(target)
         if known_module is not None and self._keeps(known_module, start):

@@ -99,7 +99,7 @@ def _called(
     else:
         return
     if stack.space.machine is Machine.I386 and any(
-        each.how == FRAME_POINTER for each in (*inner, dispatcher)
+        item.how == FRAME_POINTER for item in (*inner, dispatcher)
     ):
         severity, innocent = LOW, _CHAIN if innocent in (_JUMP, NONE_KNOWN) else f"{_CHAIN}; {innocent}"
     yield of_place(stack, dispatcher, severity, LIKELY, evidence, innocent, stack.trace_id)

@@ -89,8 +89,8 @@ class ActingSpaces:
 
 def unknown_process(image: Image, pid: Optional[int]) -> AddressSpace:
     """Returns what stands for a process that may be among those that the image lacks."""
-    said = status(StatusCode.PROCESS_UNREADABLE)
-    return AddressSpace(pid, "", image.machine, "", status=said, remark=said)
+    table_status = status(StatusCode.PROCESS_UNREADABLE)
+    return AddressSpace(pid, "", image.machine, "", status=table_status, remark=table_status)
 
 
 class HandleLister:
@@ -116,7 +116,7 @@ class HandleLister:
         self._seen: Set[int] = set()
         self._named: Set[int] = set()
         self._claimed: Dict[int, int] = {}
-        self._processes = {each.eprocess for each in image.service(ProcessList).processes()}
+        self._processes = {process.eprocess for process in image.service(ProcessList).processes()}
 
     def list_spaces(self) -> List[AddressSpace]:
         """Returns the native spaces of all processes.
@@ -165,12 +165,14 @@ class HandleLister:
         """
         _, table = self._listed(space)
         if table is not None and table.address and self._objects_have_creators:
-            self._seen.update(each.object_header for each in self._tables.entries(table) if each is not None)
+            self._seen.update(
+                entry.object_header for entry in self._tables.entries(table) if entry is not None
+            )
 
     def _listed(self, space: AddressSpace) -> Tuple[List[HandleEvent], Optional[HandleTable]]:
         """Returns the faults of the handle table of a process, and the table whose events are listed."""
-        table, said = self._table(space.eprocess) if space.eprocess else (_NO_TABLE, NOTHING)
-        holes = [gap_event(space, said)] if said else []
+        table, table_status = self._table(space.eprocess) if space.eprocess else (_NO_TABLE, NOTHING)
+        holes = [gap_event(space, table_status)] if table_status else []
         if table is None:
             holes.append(gap_event(space, StatusCode.HANDLE_TABLE_UNREADABLE))
         elif table.address and self._is_shared(space, table):
@@ -203,7 +205,7 @@ class HandleLister:
             self._named.add(table.address)
             return False
         addresses = filter(None, (table.address, table.debug_info))
-        places = {bulk.physical(self._image.layer, each) for each in addresses}
+        places = {bulk.physical(self._image.layer, address) for address in addresses}
         for place in places:
             self._claimed[place] = self._claimed.get(place, 0) + 1
         return any(self._claimed[place] > MAX_SHARERS for place in places)
@@ -216,21 +218,21 @@ class HandleLister:
     def _creations(self, space: AddressSpace, table: HandleTable) -> Iterator[HandleEvent]:
         if not self._tables.has_creators and not self._objects_have_creators:
             return
-        made: List[_Made] = []
+        creations: List[_Made] = []
         missing = unreadable = 0
-        for each in self._tables.entries(table):
-            if each is None:
+        for entry in self._tables.entries(table):
+            if entry is None:
                 missing += 1
                 continue
-            if each.creator:
-                made.append((each.handle, each.object_header, None, each.creator))
-            if self._objects_have_creators and each.object_header not in self._seen:
-                self._seen.add(each.object_header)
-                creator = self._objects.creator(each.object_header)
+            if entry.creator:
+                creations.append((entry.handle, entry.object_header, None, entry.creator))
+            if self._objects_have_creators and entry.object_header not in self._seen:
+                self._seen.add(entry.object_header)
+                creator = self._objects.creator(entry.object_header)
                 unreadable += creator is None
                 if creator is not None and creator.back_trace_index:
-                    made.append((None, each.object_header, creator.pid, creator.back_trace_index))
-        for handle, header, pid, index in made:
+                    creations.append((None, entry.object_header, creator.pid, creator.back_trace_index))
+        for handle, header, pid, index in creations:
             stack = self._creators.get(index) or no_such_index(index)
             yield self._creation(space, handle, header, pid, stack)
         for count, word in (

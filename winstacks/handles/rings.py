@@ -65,9 +65,9 @@ class HandleEvent(NamedTuple):
     stack: RecordedStack = NO_STACK
 
 
-def gap_event(space: AddressSpace, *said: Union[StatusCode, StatusItem, Status]) -> HandleEvent:
+def gap_event(space: AddressSpace, *parts: Union[StatusCode, StatusItem, Status]) -> HandleEvent:
     """Returns the event that stands for events that cannot be read."""
-    return HandleEvent(space, status=status(*said))
+    return HandleEvent(space, status=status(*parts))
 
 
 def rings(image: Image, tables: HandleTables) -> Optional[HandleRings]:
@@ -144,19 +144,19 @@ class HandleRings:
             *map(self._tables.table_of, self._processes),
             *map(self._tables.table_at, self._tables.all_listed()),
         ]
-        return {each.debug_info for each in tables if each is not None}
+        return {table.debug_info for table in tables if table is not None}
 
     @functools.cached_property
     def _pids(self) -> Set[Optional[int]]:
         """The IDs of the processes."""
         listed = self._image.service(ProcessList)
         pid = self._image.types["_EPROCESS"].field("UniqueProcessId")
-        told = {each: self._memory.member(each, pid) for each in self._processes}
-        return {listed.id_of(each) if known is None else known for each, known in told.items()}
+        pids = {process: self._memory.member(process, pid) for process in self._processes}
+        return {listed.id_of(item) if known is None else known for item, known in pids.items()}
 
     @functools.cached_property
     def _processes(self) -> List[int]:
-        return [each.eprocess for each in self._image.service(ProcessList).processes()]
+        return [process.eprocess for process in self._image.service(ProcessList).processes()]
 
     def _blocks(self) -> Iterator[Tuple[int, int]]:
         """Yields (address, slots) of the rings in the kernel's list of big pool blocks.
@@ -191,9 +191,9 @@ class HandleRings:
         decoder, start = self._decoder, ring + self._decoder.trace_db
         current, _, _ = decoder.header(self._memory.read(ring, decoder.trace_db) or b"")
         held = self._memory.load(start, slots * decoder.entry_size)
-        told = decoder.events(held, start, current, slots)
-        made = [each for each in told if isinstance(each, HandleTrace)]
-        pids = collections.Counter(each.unique_process for each in made[:LAST_EVENTS])
+        events = decoder.events(held, start, current, slots)
+        traces = [event for event in events if isinstance(event, HandleTrace)]
+        pids = collections.Counter(trace.unique_process for trace in traces[:LAST_EVENTS])
         return pids.most_common(1)[0][0] if pids else KERNEL_PID
 
     def _list_ring(self, space: AddressSpace, table: HandleTable, ring: int) -> Iterator[HandleEvent]:
@@ -203,11 +203,11 @@ class HandleRings:
         if head is None:
             yield gap_event(space, StatusCode.RING_UNREADABLE)
             return
-        current, size, said = decoder.header(head)
+        current, size, ring_status = decoder.header(head)
         start = ring + decoder.trace_db
         stated, size = size, decoder.true_size(self._memory, start, current, size)
-        if said or size != stated:
-            yield gap_event(space, said or StatusCode.TABLE_SIZE)
+        if ring_status or size != stated:
+            yield gap_event(space, ring_status or StatusCode.TABLE_SIZE)
         held = self._memory.load(start, size * decoder.entry_size)
         yield from self._tell(space, table, decoder.events(held, start, current, size))
 
@@ -222,7 +222,7 @@ class HandleRings:
                 lost = True
                 yield gap_event(space, StatusItem(StatusCode.EVENTS_UNREADABLE, event))
                 continue
-            said = NOTHING
+            ring_status = NOTHING
             found: Optional[ObjectInfo] = None
             leak = False
             if event.type == handle_ring.OPEN and event.handle not in settled:
@@ -230,9 +230,11 @@ class HandleRings:
                 leak = entry is not None or not known
                 if entry is not None:
                     found = self._objects.describe(entry.object_header)
-                    said = status(found.status, StatusCode.EVENTS_LOST if lost else None)
+                    ring_status = status(found.status, StatusCode.EVENTS_LOST if lost else None)
                 else:
-                    said = status(StatusCode.NO_LONGER_OPEN if known else StatusCode.HANDLE_TABLE_UNREADABLE)
+                    ring_status = status(
+                        StatusCode.NO_LONGER_OPEN if known else StatusCode.HANDLE_TABLE_UNREADABLE
+                    )
             if event.type in (handle_ring.OPEN, handle_ring.CLOSE):
                 settled.add(event.handle)
             wide = max(event.unique_process, event.unique_thread) > ids.MAX_ID
@@ -246,7 +248,7 @@ class HandleRings:
                 found,
                 leak,
                 status(
-                    said,
+                    ring_status,
                     None if event.type in _EVENTS else StatusItem(StatusCode.UNKNOWN_TYPE, event.type),
                     StatusCode.BEYOND_THE_RINGS_COUNTER if event.sequence < 0 else None,
                     StatusCode.CLIENT_ID_ABOVE_32_BITS if wide else None,

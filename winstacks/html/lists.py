@@ -93,16 +93,16 @@ class PageLists:
         self._findings += 1
         return len(self._cards) < MAX_FINDINGS
 
-    def thread(self, pid: Optional[int], process: Optional[str], tid: Optional[int], **said: Any) -> None:
+    def thread(self, pid: Optional[int], process: Optional[str], tid: Optional[int], **facts: Any) -> None:
         """Adds a thread; see `room_for_thread`.
 
         Args:
             pid, process: its process; None if unknown
             tid: its ID; None if unknown
-            said: kind, state, unbacked (number of frames without a backing file), frames, status
+            facts: kind, state, unbacked (number of frames without a backing file), frames, status
         """
         owner = {"process": process_label(process, pid), "tid": -1 if tid is None else tid}
-        self._threads.append({**owner, **said})
+        self._threads.append({**owner, **facts})
 
     def heap(self, size: int, blocks: int, process: str, frames: Frames, status: str) -> None:
         """Adds a trace of heap blocks.
@@ -187,14 +187,14 @@ _COUNTED = (
 )
 
 
-def completeness(said: Dict[str, Any]) -> List[List[Any]]:
+def completeness(figures: Dict[str, Any]) -> List[List[Any]]:
     """Returns the completeness of the image: for each count its name, the missing number, and the total.
 
     Args:
-        said: the row of windows.traceimage by column
+        figures: the row of windows.traceimage by column
     """
-    counted = ((text, said[part], said[whole]) for text, part, whole in _COUNTED)
-    known, read = (sum(json.loads(said[name] or "{}").values()) for name in ("StacksKnown", "StacksRead"))
+    counted = ((text, figures[part], figures[whole]) for text, part, whole in _COUNTED)
+    known, read = (sum(json.loads(figures[name] or "{}").values()) for name in ("StacksKnown", "StacksRead"))
     stacks = ("stacks that the image says it had are not in it", known - read, known)
     return [
         [text, part, whole]

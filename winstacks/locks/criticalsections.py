@@ -122,7 +122,7 @@ class SectionMemory:
 
     def lead_out(self, link: int) -> bool:
         """Returns whether neither a LIST_ENTRY nor its links' targets are in the image; False for 0."""
-        return bool(link) and all(self.links(each) is None for each in self.links(link) or (link,))
+        return bool(link) and all(self.links(item) is None for item in self.links(link) or (link,))
 
     def proves_itself(self, link: int) -> bool:
         """Returns whether a LIST_ENTRY belongs to debug information that proves itself."""
@@ -171,7 +171,7 @@ class SectionLists:
                             rings[link] = {link, *links.walk(link, memory.links).nodes}
         real = {link for link, ring in rings.items() if not ring.isdisjoint(of_peb)}
         lists = [
-            SectionList(link, True, link in real) for link in sorted(rings, key=lambda each: each not in real)
+            SectionList(link, True, link in real) for link in sorted(rings, key=lambda item: item not in real)
         ]
         if of_peb and not real and (lists or member is None):
             lists.insert(0, SectionList(of_peb[0], False, True))

@@ -113,8 +113,8 @@ class Resources:
         self._threads = image.service(ThreadIds)
         self._memory = image.memory(image.kernel)
         self._layout = ResourceLayout(image.types, image.pointer_size)
-        for each in self._layout.lacking:
-            image.lacks(each)
+        for name in self._layout.lacking:
+            image.lacks(name)
         self._claims = bulk.PhysicalClaims(image.layer)
         self._places = bulk.PhysicalClaims(image.layer)
         self._overlaps = 0

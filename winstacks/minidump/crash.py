@@ -67,8 +67,8 @@ class CrashedProcess:
     ) -> Iterator[AddressSpace]:
         """Yields the space of the process; see `AddressSpaces.list_spaces`."""
         space = self.space
-        wanted = (not pids or space.pid in pids) and offset in (None, space.eprocess)
-        if wanted and (only is None or space.eprocess in only):
+        selected = (not pids or space.pid in pids) and offset in (None, space.eprocess)
+        if selected and (only is None or space.eprocess in only):
             yield space
 
     @cached_property

@@ -49,7 +49,7 @@ def handle_records(image: Image, space: AddressSpace) -> HandleRecords:
             continue
         known = objects.describe(entry.object_header)
         handles, pointers = objects.references(entry.object_header)
-        told: Dict[str, object] = {
+        values: Dict[str, object] = {
             "TypeName": None if known.status else known.type,
             # The attributes are bits that mean something else in each version.
             "Attributes": None,
@@ -57,7 +57,7 @@ def handle_records(image: Image, space: AddressSpace) -> HandleRecords:
             "HandleCount": handles,
             "PointerCount": pointers,
         }
-        lost += (name for name, value in told.items() if value is None)
+        lost += (name for name, value in values.items() if value is None)
         found.append(
             HandleDescriptor(
                 entry.handle,

@@ -293,10 +293,10 @@ def _told(saved: SavedContext, state: Optional[ThreadState]) -> SavedContext:
     """Returns registers together with the dump's status of them."""
     if state is None:
         return saved
-    told = NOTHING if state.Status is None else parsed(state.Status)
-    if told is None:
-        told = status(StatusItem(StatusCode.HEADER, None, ("Status",)))
-    return saved._replace(unknown=state.unknown, unsure=state.unsure, status=told)
+    state_status = NOTHING if state.Status is None else parsed(state.Status)
+    if state_status is None:
+        state_status = status(StatusItem(StatusCode.HEADER, None, ("Status",)))
+    return saved._replace(unknown=state.unknown, unsure=state.unsure, status=state_status)
 
 
 def _program(paths: List[str]) -> str:

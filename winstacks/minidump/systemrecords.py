@@ -150,6 +150,6 @@ def _misc(image: Image, space: AddressSpace, bias: Optional[int], lab: str, lost
 
     created = seconds(member("CreateTime.QuadPart"))
     cookie, build = member("Cookie"), lab or None
-    told = {"ProcessCreateTime": created, "Bias": bias, "BuildString": build, "ProcessCookie": cookie}
-    lost += (name for name, value in told.items() if value is None)
+    values = {"ProcessCreateTime": created, "Bias": bias, "BuildString": build, "ProcessCookie": cookie}
+    lost += (name for name, value in values.items() if value is None)
     return WrittenMisc(space.pid, created, spent("UserTime"), spent("KernelTime"), bias, build, cookie)

@@ -260,6 +260,6 @@ def _without_headers(table: Optional[interfaces.symbols.SymbolTableInterface], f
     return ModuleIndex(None, None, symbols, None, names, fault)
 
 
-def without_anything(said: Status) -> ModuleIndex:
+def without_anything(index_status: Status) -> ModuleIndex:
     """Makes the index of a module about which nothing is known."""
-    return ModuleIndex(None, None, None, None, ExportNames([], []), said)
+    return ModuleIndex(None, None, None, None, ExportNames([], []), index_status)

@@ -212,7 +212,7 @@ class Objects:
     def references(self, header: int) -> Tuple[Optional[int], Optional[int]]:
         """Returns HandleCount and PointerCount of an object, None where they cannot be read."""
         fields = (self._image.types[_HEADER].first_member(name) for name in ("HandleCount", "PointerCount"))
-        handles, pointers = (each and self._memory.member(header, each) for each in fields)
+        handles, pointers = (field and self._memory.member(header, field) for field in fields)
         return handles, pointers
 
     def header_of(self, body: int) -> int:

@@ -213,7 +213,8 @@ class SectionView:
         start: int,
         length: int,
     ) -> Iterator[Piece]:
-        """Yields the present pieces of a range as `pagetables.mapping` does, with the section's pages in the gaps.
+        """Yields the present pieces of a range as `pagetables.mapping` does, with the section's pages in the
+        gaps.
 
         Args:
             context: the context that holds the layer

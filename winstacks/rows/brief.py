@@ -204,13 +204,13 @@ def _shortened(names: Sequence[str], columns: Sequence[str], rows: Iterator[Row]
 
 
 def _divide(
-    columns: Sequence[str], wanted: Sequence[int], word: int, rooms: Dict[str, _Room], depth: int
+    columns: Sequence[str], widths: Sequence[int], word: int, rooms: Dict[str, _Room], depth: int
 ) -> None:
     """Divides the rest of a line among the columns without a fixed width.
 
     Args:
         columns: names of the columns
-        wanted: width of each column without any cut
+        widths: width of each column without any cut
         word: width of the longest word of a Status
         rooms: receives the widths
         depth: the column in front that shows the depth of a row
@@ -219,8 +219,8 @@ def _divide(
     room = WIDTH - depth - _BETWEEN * len(columns)
     for place, name in enumerate(columns):
         if place not in free:
-            room -= min(wanted[place], _NARROW.get(name, wanted[place]))
-    parts = shares([wanted[place] for place in free[:-1]], room - word)
+            room -= min(widths[place], _NARROW.get(name, widths[place]))
+    parts = shares([widths[place] for place in free[:-1]], room - word)
     parts.append(max(word, room - sum(parts)))
     for place, part in zip(free, parts):
         rooms[columns[place]].width = max(part, _LEAST)

@@ -87,10 +87,12 @@ class DumpRows:
             *("Status", "How"),
         )
 
-    def header(self, said: Status) -> Iterator[Row]:
-        """Yields the rows of the header; `said` is the status of the memory in the file."""
+    def header(self, row_status: Status) -> Iterator[Row]:
+        """Yields the rows of the header; `row_status` is the status of the memory in the file."""
         dump = self._dump
-        yield self._row(0, Member("MINIDUMP_HEADER", f"{dump.size} bytes", None, status(dump.status, said)))
+        yield self._row(
+            0, Member("MINIDUMP_HEADER", f"{dump.size} bytes", None, status(dump.status, row_status))
+        )
         yield self._row(1, Member("NumberOfStreams", str(len(dump.streams))))
         yield self._row(1, Member("TimeDateStamp", str(dump.time_date_stamp)))
         yield self._row(1, Member("Flags", f"{dump.flags:#x}"))
@@ -98,9 +100,9 @@ class DumpRows:
     def stream(self, stream: Stream) -> Iterator[Row]:
         """Yields the rows of a stream."""
         size, rva = stream.Location
-        members, said = self._members(stream)
+        members, row_status = self._members(stream)
         where = f"{size} bytes at {rva:#x}"
-        yield self._row(0, Member(stream.name, where, None, status(stream.status, said)))
+        yield self._row(0, Member(stream.name, where, None, status(stream.status, row_status)))
         for member in members:
             yield self._row(1, member)
 
@@ -109,16 +111,18 @@ class DumpRows:
         key = known(self._space.pid), known(self._space.known_name), tid
         yield 1, self._of_thread(*key, "ThreadContext", stack.part, text(stack.status))
         for number, (frame, name) in enumerate(zip(stack.frames, named)):
-            *cells, said = self._printer[name]
+            *cells, row_status = self._printer[name]
             unsure = None if frame.sure else StatusCode.UNSURE
-            said = text(status(name.name.status, unsure)) if unsure and name.name is not None else said
-            yield 2, self._frame(*key, stack.part, number, *cells, said, frame.how)
+            row_status = (
+                text(status(name.name.status, unsure)) if unsure and name.name is not None else row_status
+            )
+            yield 2, self._frame(*key, stack.part, number, *cells, row_status, frame.how)
 
     def _row(self, depth: int, member: Member) -> Row:
         key = known(self._space.pid), known(self._space.known_name)
         rest = member.name, member.value, text(member.status)
-        made = self._member(*key, *rest) if member.tid is None else self._of_thread(*key, member.tid, *rest)
-        return depth, made
+        cells = self._member(*key, *rest) if member.tid is None else self._of_thread(*key, member.tid, *rest)
+        return depth, cells
 
     def _members(self, stream: Stream) -> Tuple[List[Member], Status]:
         """Returns the shown members of a stream, and its status."""
@@ -132,14 +136,14 @@ class DumpRows:
             )
         if name in _LISTS:
             member, read = _LISTS[name]
-            listed, said = read(self._dump)
+            listed, row_status = read(self._dump)
             names = [
                 Member("ThreadName", "", record.ThreadId, status(StatusCode.UNREADABLE))
                 if record.ThreadName is None
                 else Member("ThreadName", cell(record.ThreadName), record.ThreadId)
                 for record in (listed if name == "ThreadNamesStream" else ())
             ]
-            return [Member(member, str(len(listed))), *names], said
+            return [Member(member, str(len(listed))), *names], row_status
         if name in _MEMORY:
             ranges, _ = memory.memory_ranges(self._dump)
             return [
@@ -159,8 +163,8 @@ def _of(record: Any) -> Iterator[Member]:
         if value is None or name in ("status", "ThreadContext", "CPU"):
             continue
         if isinstance(value, tuple):
-            for number, each in enumerate(value):
-                yield Member(f"{name}[{number}]", f"{each:#x}", tid)
+            for number, item in enumerate(value):
+                yield Member(f"{name}[{number}]", f"{item:#x}", tid)
         elif name in _IN_HEXADECIMAL:
             yield Member(name, f"{value:#x}", tid)
         else:

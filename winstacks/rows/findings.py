@@ -82,13 +82,13 @@ def rows(image: Image, found: Iterable[Outcome], severity: Collection[str] = ())
 
 
 def _not_checked(image: Image, image_id: str, found: Outcome) -> Tuple[object, ...]:
-    said = text(status(StatusCode.NOT_CHECKED))
+    row_status = text(status(StatusCode.NOT_CHECKED))
     if found.check is not None:
-        return _NOT_CHECKED(image_id, found.check.name, found.reason, found.check.technique, said)
+        return _NOT_CHECKED(image_id, found.check.name, found.reason, found.check.technique, row_status)
     assert found.process is not None
     eprocess, pid, process = found.process
     offset = _address(image, eprocess or None)
-    return _LOST(image_id, LOST_STACKS, known(pid), known(process), offset, found.reason, said)
+    return _LOST(image_id, LOST_STACKS, known(pid), known(process), offset, found.reason, row_status)
 
 
 def _row(image: Image, image_id: str, found: Outcome) -> Tuple[object, ...]:
@@ -189,5 +189,5 @@ def explanation(check: Check) -> List[Tuple[str, str]]:
 
 
 def _explanation(check: Check) -> Iterator[Row]:
-    for what, said in explanation(check):
-        yield 0, (check.name, what, said)
+    for what, explained in explanation(check):
+        yield 0, (check.name, what, explained)

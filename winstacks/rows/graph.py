@@ -43,14 +43,14 @@ def write(plugin: interfaces.plugins.PluginInterface, name: str, pieces: Iterabl
     return file.close()
 
 
-def row(file_output: str, kind: str, figures: Tuple[int, int, int], *said: Part) -> Row:
+def row(file_output: str, kind: str, figures: Tuple[int, int, int], *remarks: Part) -> Row:
     """Returns the row of a kind of stacks in a file.
 
     Args:
         file_output: what `write` returned
         kind: the kind of stacks
         figures: numbers of stacks and frames, and the weight
-        said: parts of the Status of the file
+        remarks: parts of the Status of the file
     """
     failed = StatusCode.NOT_WRITTEN if file_output == FAILED else None
-    return 0, (file_output, kind, *figures, text(status(failed, *said)))
+    return 0, (file_output, kind, *figures, text(status(failed, *remarks)))

@@ -41,9 +41,9 @@ class HeapRows:
         self._groups = command.stack_rows(_TRACE, (*_SUMS, "TraceKind"))
         self._gone = command.stack_rows(_SPACE, _SUMS)
 
-    def unread(self, space: AddressSpace, said: Status) -> Cells:
+    def unread(self, space: AddressSpace, row_status: Status) -> Cells:
         """Returns the row of an address space whose heaps are unreadable, wholly or in part."""
-        return self._unread(*_space(space), text(said))
+        return self._unread(*_space(space), text(row_status))
 
     def owner(
         self, space: AddressSpace, owner: HeapOwner, frames: Sequence[NamedFrame], file_output: str

@@ -23,9 +23,9 @@ _stream = GRID.maker("PID", "Process", "Arch", "Member", "Value", "Status")
 _thread = GRID.maker("PID", "Process", "Arch", "TID", "Member", "Value", "Unsure", "NotSaved", "Status")
 
 
-def gap(space: AddressSpace, *said: Part) -> Row:
+def gap(space: AddressSpace, *remarks: Part) -> Row:
     """Returns the row of a process that cannot be dumped."""
-    return 0, _gap(space.pid, space.process, space.arch, text(status(space.status, *said)))
+    return 0, _gap(space.pid, space.process, space.arch, text(status(space.status, *remarks)))
 
 
 def process(dump: ProcessDump, space: AddressSpace, file_output: str) -> Iterator[Row]:
@@ -37,9 +37,9 @@ def process(dump: ProcessDump, space: AddressSpace, file_output: str) -> Iterato
         file_output: the cell for `File output`
     """
     failed = StatusCode.NOT_WRITTEN if file_output == FAILED else None
-    said = text(status(dump.status, failed))
+    row_status = text(status(dump.status, failed))
     key = space.pid, space.process, space.arch
-    yield 0, _process(*key, "bytes of memory", str(dump.memory.size), said, file_output)
+    yield 0, _process(*key, "bytes of memory", str(dump.memory.size), row_status, file_output)
     for stream in dump.streams:
         yield 1, _stream(*key, stream.name, str(stream.entries), text(stream.status))
         if stream.name == "ThreadListStream":

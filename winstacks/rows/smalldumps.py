@@ -60,9 +60,9 @@ class SmallDumpRows:
         """Yields all rows."""
         dump = self._dump
         header = dump.header
-        ranges, said = smalldump.memory(dump)
+        ranges, row_status = smalldump.memory(dump)
         name = "DUMP_HEADER64" if header.wide else "DUMP_HEADER"
-        yield self._row(0, name, f"{dump.size} bytes", status(dump.status, said))
+        yield self._row(0, name, f"{dump.size} bytes", status(dump.status, row_status))
         for member in _header(header):
             yield self._row(1, *member)
         yield from self._bug_check(header)
@@ -106,18 +106,18 @@ class SmallDumpRows:
             yield self._row(1, name, f"{value:#x}")
 
     def _drivers(self) -> Iterator[Row]:
-        drivers, said = list_drivers(self._dump)
-        yield self._row(0, "DriverCount", str(len(drivers)), said)
+        drivers, row_status = list_drivers(self._dump)
+        yield self._row(0, "DriverCount", str(len(drivers)), row_status)
         for driver in drivers:
             yield self._row(1, *_driver(driver))
-        gone, said = list_unloaded(self._dump)
-        yield self._row(0, "unloaded drivers", str(len(gone)), said)
-        for one in gone:
+        unloaded, row_status = list_unloaded(self._dump)
+        yield self._row(0, "unloaded drivers", str(len(unloaded)), row_status)
+        for one in unloaded:
             yield self._row(1, cell(one.name), f"{one.start:#x}-{one.end - 1:#x}")
 
-    def _row(self, depth: int, name: str, value: str, said: Status = NOTHING) -> Row:
+    def _row(self, depth: int, name: str, value: str, row_status: Status = NOTHING) -> Row:
         key = self._space.pid, self._space.process
-        return depth, self._member(*key, name, value, text(said))
+        return depth, self._member(*key, name, value, text(row_status))
 
 
 def _header(header: KernelDumpHeader) -> Iterator[Tuple[str, str]]:
@@ -144,7 +144,9 @@ def _header(header: KernelDumpHeader) -> Iterator[Tuple[str, str]]:
 def _driver(driver: Driver) -> Tuple[str, str, Status]:
     """Returns name, value and status of the row of a driver."""
     end = driver.DllBase + max(driver.SizeOfImage, 1) - 1
-    said: List[Optional[StatusCode]] = [None if driver.name is not None else StatusCode.FILE_NAME_UNREADABLE]
+    row_status: List[Optional[StatusCode]] = [
+        None if driver.name is not None else StatusCode.FILE_NAME_UNREADABLE
+    ]
     parts = [f"{driver.DllBase:#x}-{end:#x}"]
     for name in ("TimeDateStamp", "CheckSum"):
         value = getattr(driver, name)
@@ -155,4 +157,4 @@ def _driver(driver: Driver) -> Tuple[str, str, Status]:
         if driver.TimeDateStamp is not None
         else StatusItem(StatusCode.NOT_IN_THE_DUMP, None, ("TimeDateStamp",))
     )
-    return cell(driver.name or ""), ", ".join(parts), status(*said, lost)
+    return cell(driver.name or ""), ", ".join(parts), status(*row_status, lost)

@@ -128,13 +128,15 @@ class CallStackRows:
 
     def _frame_rows(self, key: Cells, shown: ShownStack, frames: Sequence[Frame]) -> Iterator[Row]:
         pid, process, tid, arch, part = key
-        made, mask, printer = self._frame, self._machine.address_mask, self._printer
+        start, mask, printer = self._frame, self._machine.address_mask, self._printer
         for number, frame, named in zip(shown.numbers, frames, shown.named):
-            where, symbol, source, backing, said = printer[named]
+            where, symbol, source, backing, row_status = printer[named]
             if not frame.sure and named.name is not None:
-                said = text(status(named.name.status, StatusCode.UNSURE))
+                row_status = text(status(named.name.status, StatusCode.UNSURE))
             sp, how = Hex(frame.sp & mask), frame.how
-            row = made(pid, process, tid, arch, part, number, sp, where, symbol, source, backing, how, said)
+            row = start(
+                pid, process, tid, arch, part, number, sp, where, symbol, source, backing, how, row_status
+            )
             yield 1, row
 
     def _key(self, stack: CallStack) -> Cells:

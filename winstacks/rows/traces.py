@@ -70,17 +70,17 @@ class TraceRows:
         self._row = TRACES.maker(*entry, "Count", "Depth", "Status", "BackTraceHash", "Stack", "Unbacked")
         self._frames = TRACES.frames_maker(*entry)
 
-    def database(self, header: Optional[Header], said: Status, file_output: str) -> Cells:
+    def database(self, header: Optional[Header], row_status: Status, file_output: str) -> Cells:
         """Returns the row of the database itself; its header figures are computed as Windows does."""
         figures: Cells = (UNPARSABLE,) * 4
         if header is not None:
             memory = (Hex(header.committed_memory), Hex(header.reserved_memory))
             figures = (*memory, header.lookups, header.back_traces)
-        return self._database(*self._key, text(said), *figures, file_output)
+        return self._database(*self._key, text(row_status), *figures, file_output)
 
-    def heaplog(self, trace_count: Optional[int], said: Status) -> Cells:
+    def heaplog(self, trace_count: Optional[int], row_status: Status) -> Cells:
         """Returns the row of a heap's trace log, whose only figure is its number of records."""
-        return self._heaplog(*self._key, text(said), known(trace_count))
+        return self._heaplog(*self._key, text(row_status), known(trace_count))
 
     def folded(self, trace: Trace) -> Cells:
         """Returns the row of a back trace with its frames in the column Stack."""
@@ -141,19 +141,19 @@ class FlagRows:
             missing: reason why no database is found although the flags ask for one
             silent: whether the heaps trace no block although the flags ask for traces
         """
-        said = status(space.remark, space.status or missing)
+        row_status = status(space.remark, space.status or missing)
         if silent:
-            said = status(said, StatusCode.UST_WITHOUT_HPC)
+            row_status = status(row_status, StatusCode.UST_WITHOUT_HPC)
         if flags is None and not (space.status or missing):
             unread = space.peb or space.kernel or has_status(space.remark, StatusCode.PEB_NOT_IN_THE_DUMP)
-            said = status(space.remark, StatusCode.FLAGS_UNREADABLE if unread else StatusCode.NO_PEB)
+            row_status = status(space.remark, StatusCode.FLAGS_UNREADABLE if unread else StatusCode.NO_PEB)
         return self._space(
             known(space.pid),
             known(space.known_name),
             space.arch,
             UNREADABLE if flags is None else Hex(flags),
             UNREADABLE if flags is None else globalflags.abbreviate(flags),
-            text(said),
+            text(row_status),
         )
 
     def database(self, each: Database, opened: Optional[Opened]) -> Cells:
@@ -188,17 +188,17 @@ class FlagRows:
         )
 
 
-def missing(space: AddressSpace, flags: Optional[int], said: Status) -> str:
+def missing(space: AddressSpace, flags: Optional[int], row_status: Status) -> str:
     """Returns the warning that no database is found although the flags of a space ask for one, or ''.
 
     Args:
         space: the kernel or one half of a process
         flags: NtGlobalFlag, None if it cannot be read
-        said: reason why no database is found
+        row_status: reason why no database is found
     """
-    why = status(space.remark, said or space.status)
+    why = status(space.remark, row_status or space.status)
     if not why:
         return ""
     who = "The kernel" if space.kernel else f"Process {space.pid_text} ({space.arch})"
-    asked = "" if flags is None else f" (NtGlobalFlag {flags:#x}: {globalflags.abbreviate(flags)})"
-    return f"{who}{asked}: {text(why)}"
+    flags_text = "" if flags is None else f" (NtGlobalFlag {flags:#x}: {globalflags.abbreviate(flags)})"
+    return f"{who}{flags_text}: {text(why)}"

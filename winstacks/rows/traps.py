@@ -104,7 +104,7 @@ class TrapRows:
         registers = [_register(state, register, absent) for register in REGISTERS]
         not_saved = (name for name, cell in zip(REGISTERS, registers) if cell is NOT_AVAILABLE)
         context = state.origin in (PROCESSOR, WOW64)
-        said = status(
+        row_status = status(
             None if self._machine.is_canonical(state.address) else StatusCode.NOT_CANONICAL,
             state.status,
             None if frame is None or frame.name is None else frame.name.status,
@@ -116,7 +116,7 @@ class TrapRows:
             *((absent,) * 3 if frame is None else self._printer[frame][1:-1]),
             " ".join(state.unsure),
             " ".join(not_saved) if state.registers else absent,
-            text(said),
+            text(row_status),
             (state.thread_state or UNREADABLE) if not state.processor else NOT_APPLICABLE,
             state.processor or NOT_APPLICABLE,
             *registers,

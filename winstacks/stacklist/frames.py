@@ -154,8 +154,8 @@ class NamedFrames:
         names = self._symbolizer.for_space(space)
         frames = self._kept.pop(names, None)
         if frames is None:
-            for gone in self._kept.keys() - self._symbolizer.kept_namers():
-                self._count -= self._kept.pop(gone).forget()
+            for dropped in self._kept.keys() - self._symbolizer.kept_namers():
+                self._count -= self._kept.pop(dropped).forget()
             frames = SpaceFrames(names, self._identities.for_space(names), self._grow)
         self._kept[names] = frames
         return frames
@@ -270,13 +270,13 @@ class _Details:
         protection = None if vad is None else vad.protection_name
         known_module = self._names.module_at(lookup) if name.backing == IMAGE else None
         if known_module is None:
-            said = name.backing or ("fuzzy" if name is FUZZY else "zero")
-            part = keys.elsewhere(said, UNCERTAIN.isdisjoint(name.status))
+            place = name.backing or ("fuzzy" if name is FUZZY else "zero")
+            part = keys.elsewhere(place, UNCERTAIN.isdisjoint(name.status))
             return FrameDetails(part, name.status, protection)
         identity, module = self._modules.module(known_module), known_module.module
         rva = address - module.base
         function = known_module.image.names.find_label(lookup - module.base)
-        doubted = identity.doubted or any(said in _DOUBTS for said in name.status)
+        doubted = identity.doubted or any(place in _DOUBTS for place in name.status)
         return FrameDetails(
             keys.in_module(module.name, identity.stamp, identity.size, rva, doubted),
             status(name.status, identity.status) if identity.status else name.status,

@@ -140,14 +140,14 @@ class Totals:
         self.known[kind] = self.known.get(kind, 0) + here + missing
         self.read[kind] = self.read.get(kind, 0) + here
 
-    def lacks(self, what: Hashable, said: Status) -> None:
+    def lacks(self, what: Hashable, lack: Status) -> None:
         """Counts status words for data that is not in the image, each once for a thing.
 
         Args:
             what: identity of the process, thread, list or stack
-            said: status of it
+            lack: status of it
         """
-        for item in said:
+        for item in lack:
             if item.code in ABSENT and (what, item.code) not in self._told:
                 if len(self._told) < MAX_ABSENT:
                     self._told.add((what, item.code))
@@ -278,7 +278,7 @@ def gather(image: Image, totals: Totals, warnings: Warnings, hashes: bool = Fals
     length = image.service(file_length)
     identity_facts, facts = image.service(identity), image.service(machine.machine_facts)
     kernel, input_facts = facts.kernel(), facts.input()
-    process_statuses = [each.status for each in image.service(ProcessList).processes()]
+    process_statuses = [process.status for process in image.service(ProcessList).processes()]
     spaces = [space for space in AddressSpaces.list_spaces(image) if not space.kernel and not space.wow64]
     name = facts.computer_name(spaces)
     digests = [sha256(file) if hashes else None for file in identity_facts.files]
@@ -310,7 +310,7 @@ def gather(image: Image, totals: Totals, warnings: Warnings, hashes: bool = Fals
         computer_name=name.name,
         processes=len(process_statuses),
         processes_found_otherwise=sum(
-            has_status(each, StatusCode.NOT_IN_THE_PROCESS_LIST) for each in process_statuses
+            has_status(process, StatusCode.NOT_IN_THE_PROCESS_LIST) for process in process_statuses
         ),
         processes_unreadable=max(len(process_statuses) - readable, 0),
         threads=totals.threads if totals.walked_threads else None,
@@ -327,7 +327,7 @@ def gather(image: Image, totals: Totals, warnings: Warnings, hashes: bool = Fals
         completeness=input_facts.completeness,
         bug_check_code=input_facts.bug_check,
         bug_check="" if input_facts.bug_check is None else bug_check(input_facts.bug_check).name,
-        bug_check_parameters=" ".join(f"{each:#x}" for each in input_facts.parameters),
+        bug_check_parameters=" ".join(f"{parameter:#x}" for parameter in input_facts.parameters),
         truncated=length.truncated,
         missing_share=length.share,
     )

@@ -200,7 +200,7 @@ class StackRecord(NamedTuple):
     def doubts(self) -> Status:
         """Status words that make the name of a frame uncertain: lists of modules or VADs are incomplete."""
         named = (frame.name.status for frame in self.frames if frame.name is not None)
-        return status(*(said for each in named for said in each if said in UNCERTAIN))
+        return status(*(gap_status for name in named for gap_status in name if gap_status in UNCERTAIN))
 
     def keys(self) -> Optional[StackKeys]:
         """Returns the keys; None if no frame is left for them.
@@ -267,31 +267,33 @@ class Distinct:
         count = self._seen[trace_id] = self._seen.get(trace_id, 0) + 1
         return trace_id if count == 1 else f"{trace_id}~{count}"
 
-    def gap(self, kind: str, space: AddressSpace, said: Status, owner: int = 0, *numbers: int) -> str:
+    def gap(self, kind: str, space: AddressSpace, gap_status: Status, owner: int = 0, *numbers: int) -> str:
         """Returns a TraceId for a row without a stack; `key` has the other arguments.
 
         Args:
-            said: status of the row: its words become the piece, its numbers come last
+            gap_status: status of the row: its words become the piece, its numbers come last
         """
-        row_status = status(*(item for item in said if item not in space.remark)) or said
+        row_status = status(*(item for item in gap_status if item not in space.remark)) or gap_status
         said_numbers = (item.number for item in row_status if item.number is not None)
         return self.key(kind, space, owner, _piece(row_status), *numbers, *said_numbers)
 
 
-def _piece(said: Status) -> str:
+def _piece(gap_status: Status) -> str:
     """Returns the words of a status in the form of a TraceId."""
-    words = (each.code.value.format("", members="") for each in said)
-    return ".".join("-".join(_LETTERS.findall(each)) for each in words)
+    words = (item.code.value.format("", members="") for item in gap_status)
+    return ".".join("-".join(_LETTERS.findall(code)) for code in words)
 
 
-def gap(kind: str, key: str, space: AddressSpace, said: Status, owner: Optional[int] = None) -> StackRecord:
+def gap(
+    kind: str, key: str, space: AddressSpace, gap_status: Status, owner: Optional[int] = None
+) -> StackRecord:
     """Returns a row for stacks that cannot be listed: it has no Count.
 
     Args:
         kind: kind of the stacks
         key: TraceId of the row
         space: address space of the stacks
-        said: reason why they cannot be read
+        gap_status: reason why they cannot be read
         owner: address of their owner, None if unknown
     """
-    return StackRecord(kind, key, space, owner, None, (), said)
+    return StackRecord(kind, key, space, owner, None, (), gap_status)

@@ -58,20 +58,20 @@ class StackCollector:
         self._databases = Databases(self._image, symbolizer.indexes)
 
     def list_stacks(
-        self, wanted: StackFilter = EVERYTHING, totals: Optional[Totals] = None
+        self, stack_filter: StackFilter = EVERYTHING, totals: Optional[Totals] = None
     ) -> Iterator[StackRecord]:
         """Yields the requested stacks, and a row for those that cannot be read.
 
         Args:
-            wanted: filter of the stacks
+            stack_filter: filter of the stacks
             totals: counts threads, their stacks, and databases
 
         Raises:
             tables.MissingTableError: if a symbol table of this library is missing
         """
         totals = totals or Totals()
-        for stack in self._listed(wanted, totals):
-            if wanted.takes(stack):
+        for stack in self._listed(stack_filter, totals):
+            if stack_filter.takes(stack):
                 self._count(stack, totals)
                 yield stack
 
@@ -89,49 +89,51 @@ class StackCollector:
             totals.lacks((stack.kind, process, stack.owner or stack.trace_id), status(*own_status))
             totals.lacks(process, status(stack.space.remark, stack.space.status))
 
-    def _listed(self, wanted: StackFilter, totals: Totals) -> Iterator[StackRecord]:
+    def _listed(self, stack_filter: StackFilter, totals: Totals) -> Iterator[StackRecord]:
         """Yields the stacks of all kinds. A missing kernel symbol costs only the kinds that need it."""
         possible = self._image.possible
-        if wanted.has(*THREAD_KINDS):
+        if stack_filter.has(*THREAD_KINDS):
             totals.walked_threads = True
-            yield from possible(self._of_threads(wanted, totals))
+            yield from possible(self._of_threads(stack_filter, totals))
         if self._image.threads_only:
             return
         # Traces of databases, heaps and objects do not record the thread that left them.
-        if not wanted.tids and wanted.has(STD, HEAPLOG):
+        if not stack_filter.tids and stack_filter.has(STD, HEAPLOG):
             totals.walked_databases = True
-            yield from possible(self._of_databases(wanted, totals))
-        if not wanted.tids and wanted.has(HEAP):
-            for space in self._spaces(wanted):
+            yield from possible(self._of_databases(stack_filter, totals))
+        if not stack_filter.tids and stack_filter.has(HEAP):
+            for space in self._spaces(stack_filter):
                 yield from possible(self._of_heaps(space))
-        if wanted.has(LOCK):
-            for space in self._spaces(wanted):
+        if stack_filter.has(LOCK):
+            for space in self._spaces(stack_filter):
                 yield from possible(self._of_locks(space))
-        if wanted.has(HANDLE):
-            yield from possible(self._of_handles(wanted))
-        traced = bool(self._image.table_name) and not wanted.tids and wanted.has(OBJECT)
-        if traced and (not wanted.pids or KERNEL_PID in wanted.pids):
+        if stack_filter.has(HANDLE):
+            yield from possible(self._of_handles(stack_filter))
+        traced = bool(self._image.table_name) and not stack_filter.tids and stack_filter.has(OBJECT)
+        if traced and (not stack_filter.pids or KERNEL_PID in stack_filter.pids):
             yield from possible(self._of_objects())
 
     # Each of these methods creates the readers it needs, so that a missing symbol costs only its own stacks.
-    def _of_threads(self, wanted: StackFilter, totals: Totals) -> Iterator[StackRecord]:
+    def _of_threads(self, stack_filter: StackFilter, totals: Totals) -> Iterator[StackRecord]:
         threads = ThreadStacks(self._symbolizer, self._frames, self._lister)
         lost = Distinct()
         unread: Optional[AddressSpace] = None
-        for thread in threads.list_threads(wanted):
+        for thread in threads.list_threads(stack_filter):
             if thread.space != unread and thread.wow64 is None and self._image.machine is Machine.AMD64:
                 unread = thread.space
                 if has_status(unread.remark, StatusCode.PROCESS_UNREADABLE):
                     # Whether the process has a 32-bit half is unknown, too.
                     yield gap(WOW64, lost.gap(WOW64, unread, unread.remark), unread, unread.remark)
             totals.threads += thread.ethread != 0 or thread.tid is not None
-            yield from self._counted(threads.of_thread(thread, wanted.scan_stacks), wanted, totals)
+            yield from self._counted(
+                threads.of_thread(thread, stack_filter.scan_stacks), stack_filter, totals
+            )
 
-    def _of_databases(self, wanted: StackFilter, totals: Totals) -> Iterator[StackRecord]:
-        kinds = [kind for kind in (STD, HEAPLOG) if wanted.has(kind)]
+    def _of_databases(self, stack_filter: StackFilter, totals: Totals) -> Iterator[StackRecord]:
+        kinds = [kind for kind in (STD, HEAPLOG) if stack_filter.has(kind)]
         traces = DatabaseStacks(self._image, self._frames, self._databases)
-        for space in self._spaces(wanted):
-            yield from traces.of_space(space, kinds, wanted.carve, totals)
+        for space in self._spaces(stack_filter):
+            yield from traces.of_space(space, kinds, stack_filter.carve, totals)
 
     def _of_heaps(self, space: AddressSpace) -> Iterator[StackRecord]:
         yield from self._heaps.of_space(space)
@@ -139,23 +141,25 @@ class StackCollector:
     def _of_locks(self, space: AddressSpace) -> Iterator[StackRecord]:
         yield from self._locks.of_space(space)
 
-    def _of_handles(self, wanted: StackFilter) -> Iterator[StackRecord]:
+    def _of_handles(self, stack_filter: StackFilter) -> Iterator[StackRecord]:
         lister = self._image.service(handle_events)(self._databases)
-        yield from HandleStacks(self._image, self._frames, lister).list_stacks(wanted.pids)
+        yield from HandleStacks(self._image, self._frames, lister).list_stacks(stack_filter.pids)
 
     def _of_objects(self) -> Iterator[StackRecord]:
         yield from ObjectStacks(self._image, self._frames, ObjectTraceLister(self._image)).list_stacks()
 
     @staticmethod
-    def _counted(stacks: Iterator[StackRecord], wanted: StackFilter, totals: Totals) -> Iterator[StackRecord]:
+    def _counted(
+        stacks: Iterator[StackRecord], stack_filter: StackFilter, totals: Totals
+    ) -> Iterator[StackRecord]:
         """Counts the requested stacks of a thread."""
         for stack in stacks:
-            if wanted.takes(stack) and stack.counted is not None:
+            if stack_filter.takes(stack) and stack.counted is not None:
                 totals.stack(stack.incomplete)
             yield stack
 
-    def _spaces(self, wanted: StackFilter) -> Iterator[AddressSpace]:
-        return AddressSpaces.list_spaces(self._image, wanted.pids)
+    def _spaces(self, stack_filter: StackFilter) -> Iterator[AddressSpace]:
+        return AddressSpaces.list_spaces(self._image, stack_filter.pids)
 
     # Cached: a caller that lists a large image in parts asks many times.
     @functools.cached_property
@@ -186,10 +190,16 @@ class ThreadStacks:
         self._lister = lister
         self._distinct = Distinct()
 
-    def list_threads(self, wanted: StackFilter) -> Iterator[Thread]:
+    def list_threads(self, stack_filter: StackFilter) -> Iterator[Thread]:
         """Yields the requested threads by process, and a row for each damaged list."""
-        yield from Threads.list_threads(self._image, wanted.pids, None, wanted.tids, wanted.scan_threads)
-        if wanted.processors and not wanted.tids and (not wanted.pids or KERNEL_PID in wanted.pids):
+        yield from Threads.list_threads(
+            self._image, stack_filter.pids, None, stack_filter.tids, stack_filter.scan_threads
+        )
+        if (
+            stack_filter.processors
+            and not stack_filter.tids
+            and (not stack_filter.pids or KERNEL_PID in stack_filter.pids)
+        ):
             yield from self._image.service(threads).list_idle()
 
     def of_thread(self, thread: Thread, scan: bool = False) -> Iterator[StackRecord]:

@@ -175,10 +175,10 @@ class Waits:
         if thread is None or thread.running or not stack.walked or stack.tid is None:
             return
         details = [frame.details for frame in stack.frames]
-        names = [(each.function or "").lower() if _in_windows(each.module) else "" for each in details]
+        names = [(detail.function or "").lower() if _in_windows(detail.module) else "" for detail in details]
         ways: Dict[Tuple[str, ...], str] = {_RESOURCE: UNKNOWN} if stack.kind == KERNEL else _IN_PROCESSES
         # The innermost function decides: a thread that sleeps on a variable takes its lock again.
-        prefixes = next((each for name in names for each in ways if name.startswith(each)), None)
+        prefixes = next((way for name in names for way in ways if name.startswith(way)), None)
         if prefixes is None:
             return
         last = max(number for number, name in enumerate(names) if name.startswith(prefixes))
@@ -228,11 +228,12 @@ class Waits:
     def _stacks(self) -> Dict[Tuple[int, str, str], Tuple[List[int], List[int]]]:
         """Disjoint stack ranges, as starts and ends, by process, bitness and way to wait."""
         ranges: Dict[Tuple[int, str, str], List[Tuple[int, int, None]]] = {}
-        for each in self._waiting:
-            ranges.setdefault(_way(each), []).append((each.low, each.high, None))
+        for waiter in self._waiting:
+            ranges.setdefault(_way(waiter), []).append((waiter.low, waiter.high, None))
         disjoint = {key: flatten(spans) for key, spans in ranges.items()}
         return {
-            key: ([low for low, *_ in each], [high for _, high, _ in each]) for key, each in disjoint.items()
+            key: ([low for low, *_ in entry], [high for _, high, _ in entry])
+            for key, entry in disjoint.items()
         }
 
     def _space(self, space: AddressSpace, space_locks: Dict[int, Lock], graph: WaitGraph) -> None:

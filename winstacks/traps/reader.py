@@ -188,7 +188,7 @@ class TrapReader:
         address: int,
         held: Extents,
         strict: bool = True,
-        told: EntryFacts = NO_FACTS,
+        entry_facts: EntryFacts = NO_FACTS,
         space: Optional[AddressSpace] = None,
     ) -> TrapReading:
         """Reads the frame at an address.
@@ -197,7 +197,7 @@ class TrapReader:
             address: expected address of the frame (canonical)
             held: memory around it
             strict: whether only the acceptance tests count; False: the pointer to the frame counts, too
-            told: facts about this frame from the thread (debug_active, chained, system_call)
+            entry_facts: facts about this frame from the thread (debug_active, chained, system_call)
             space: address space of the thread's process, if there is one
         """
         form = self.kernel.layout
@@ -212,9 +212,9 @@ class TrapReader:
             handler=self.kernel.function(handler),
             stored=self.kernel.stored(handler),
             instruction=self._instruction(data, space),
-            debug_active=told.debug_active,
-            chained=told.chained,
-            system_call=told.system_call,
+            debug_active=entry_facts.debug_active,
+            chained=entry_facts.chained,
+            system_call=entry_facts.system_call,
         )
         frame = form.decode(address, data, facts)
         listed = list(form.list_members(frame, data)) if self._members else []
@@ -244,7 +244,7 @@ class TrapReader:
         address: int,
         reading: TrapReading,
         thread_state: str,
-        said: Status = NOTHING,
+        frame_status: Status = NOTHING,
     ) -> TrapState:
         """Makes a register state from the result of reading an address."""
         frame = reading.frame
@@ -258,7 +258,7 @@ class TrapReader:
             frame.registers if frame is not None else {},
             frame.unsure if frame is not None else (),
             thread_state,
-            said,
+            frame_status,
             reading.members,
         )
 

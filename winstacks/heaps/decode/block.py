@@ -48,13 +48,13 @@ class Block(NamedTuple):
     status: Status
 
 
-def sized(whole: int, unused: Optional[int], said: Status) -> Tuple[int, int, Status]:
+def sized(whole: int, unused: Optional[int], block_status: Status) -> Tuple[int, int, Status]:
     """Returns the caller's bytes of a block, the overhead, and the status: an impossible size is damage."""
     if unused is None:
-        return UNKNOWN_SIZE, 0, said
+        return UNKNOWN_SIZE, 0, block_status
     if not 0 <= unused <= whole < _TOO_MUCH:
         return UNKNOWN_SIZE, 0, DAMAGED
-    return whole - unused, unused, said
+    return whole - unused, unused, block_status
 
 
 class TraceGroup(NamedTuple):

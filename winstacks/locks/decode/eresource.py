@@ -82,7 +82,7 @@ class ResourceLayout:
         self.active = resource.field("ActiveEntries", "ActiveCount")
         self.flag = resource.first_member("Flag")
         self.lacking = tuple(
-            f"{resource.name} has no member {each}" for each in _ALWAYS if not resource.has(each)
+            f"{resource.name} has no member {name}" for name in _ALWAYS if not resource.has(name)
         )
         owners, entry = (
             resource.first_member("OwnerEntry", "OwnerThreads"),
@@ -93,7 +93,7 @@ class ResourceLayout:
         if owners is not None and self.owner is not None:
             self.owners, self.owner_count = owners.offset, owners.size // self.owner.size
         else:
-            what = [f"_OWNER_ENTRY.{each}" for each in _OWNER if entry is None or not entry.has(each)]
+            what = [f"_OWNER_ENTRY.{name}" for name in _OWNER if entry is None or not entry.has(name)]
             self.lacking += (", ".join(what) or f"{resource.name} has no member OwnerEntry or OwnerThreads",)
         self.contention_count = resource.first_member("ContentionCount")
         self.shared_waiters = resource.first_member("NumberOfSharedWaiters")

@@ -50,11 +50,11 @@ def status(*parts: Part) -> Status:
     return tuple(dict.fromkeys(items))
 
 
-def has_status(said: Status, *words: StatusCode) -> bool:
+def has_status(items: Status, *words: StatusCode) -> bool:
     """Returns whether a status has one of several words."""
-    return any(item.code is word for item in said for word in words)
+    return any(item.code is word for item in items for word in words)
 
 
-def text(said: Status) -> str:
+def text(items: Status) -> str:
     """Returns a status as the column Status shows it."""
-    return ", ".join(item.code.value.format(item.number, members=" ".join(item.members)) for item in said)
+    return ", ".join(item.code.value.format(item.number, members=" ".join(item.members)) for item in items)

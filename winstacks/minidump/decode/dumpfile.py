@@ -176,8 +176,8 @@ class Minidump:
 
     def _missing(self, present: Set[int]) -> Tuple[str, ...]:
         """Returns the names of the streams that Flags requests and the dump lacks."""
-        asked = (kind for flag, kind in _ASKED_FOR.items() if self.flags & flag)
-        return tuple(STREAMS[kind] for kind in asked if kind not in present)
+        kinds = (kind for flag, kind in _ASKED_FOR.items() if self.flags & flag)
+        return tuple(STREAMS[kind] for kind in kinds if kind not in present)
 
     def _checked(self, used: Sequence[Tuple[int, int, int]], shared: Set[int]) -> Iterator[Stream]:
         """Yields the entries of the directory with the status of each; `shared` has the overlapping ones."""

@@ -285,9 +285,9 @@ def memory_ranges(dump: TriageDump, more: Iterable[MemoryRange] = ()) -> Tuple[L
     )
 
 
-def _covered(found: List[MemoryRange], wanted: MemoryRange) -> bool:
+def _covered(found: List[MemoryRange], memory_range: MemoryRange) -> bool:
     """Returns whether sorted, disjoint ranges cover another range."""
-    at, end = wanted.start, wanted.start + wanted.length
+    at, end = memory_range.start, memory_range.start + memory_range.length
     place = bisect.bisect_right(found, (at, MAX_ADDRESS, MAX_ADDRESS)) - 1
     for covering in found[max(place, 0) :]:
         if covering.start > at or at >= end:

@@ -66,10 +66,10 @@ class FunctionTable:
         begins, ends, unwinds = words[0::3], words[1::3], words[2::3]
         follows = all(map(operator.lt, begins, begins[1:]))
         if not (follows and all(map(operator.lt, begins, ends))):
-            valid = [each for each in range(len(begins)) if begins[each] < ends[each]]
+            valid = [number for number in range(len(begins)) if begins[number] < ends[number]]
             valid.sort(key=begins.__getitem__)
             columns = (begins, ends, unwinds)
-            begins, ends, unwinds = (array(_WORD, map(each.__getitem__, valid)) for each in columns)
+            begins, ends, unwinds = (array(_WORD, map(column.__getitem__, valid)) for column in columns)
         self._begins: Sequence[int] = begins
         self._ends: Sequence[int] = ends
         self._unwinds: Sequence[int] = unwinds

@@ -80,14 +80,14 @@ def in_module(
     return KeyPart(f"{name},{stamp:08x},{rounded(size):08x},{rva:08x}\n", name, not doubted)
 
 
-def elsewhere(said: str, whole: bool = True) -> KeyPart:
+def elsewhere(place: str, whole: bool = True) -> KeyPart:
     """Returns the key part of a frame in no module.
 
     Args:
-        said: its Backing; `zero` or `fuzzy` for a value that is no address
+        place: its Backing; `zero` or `fuzzy` for a value that is no address
         whole: whether the lists from which the Backing follows are complete
     """
-    return KeyPart(f"<{said}>\n", f"<{said}>", whole)
+    return KeyPart(f"<{place}>\n", f"<{place}>", whole)
 
 
 UNREADABLE = KeyPart("<unreadable>\n", "<unreadable>", False)

@@ -60,7 +60,7 @@ def _cycle(
                     path = [thread]
                     while path[-1] != first:
                         path.append(before[path[-1]])
-                    return tuple(CycleStep(each, waits[each]) for each in reversed(path))
+                    return tuple(CycleStep(folder, waits[folder]) for folder in reversed(path))
                 if other in group and other not in before:
                     before[other] = thread
                     following.append(other)

@@ -160,13 +160,13 @@ class Links:
 
         It is the slot whose index the entry holds, or else the first one.
         """
-        led, doubled = bytearray(len(self.buckets)), set()
+        reached, doubled = bytearray(len(self.buckets)), set()
         for entries in self.entries:
             for entry in entries:
                 if entry is not None:
-                    if led[entry]:
+                    if reached[entry]:
                         doubled.add(entry)
-                    led[entry] = 1
+                    reached[entry] = 1
         index_of_entry: Dict[int, int] = {}
         if doubled:
             for index, entry in self._numbered():
@@ -179,7 +179,7 @@ class Links:
                     and index_of_entry.setdefault(entry, run.first + place) != run.first + place
                 ):
                     entries[place] = None
-        return led
+        return reached
 
     def _numbered(self) -> Iterator[Tuple[int, int]]:
         for run, entries in zip(self.slots, self.entries):
