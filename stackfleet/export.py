@@ -39,7 +39,7 @@ class Export:
         self._database = database
         self._table = table
         self._where = one_of("Kind", kinds) if kinds else "true"
-        self.said: list[str] = []
+        self.messages: list[str] = []
         """Messages about left-out and truncated data, complete after all lines were written."""
 
     def lines(self, form: str) -> Iterator[str]:
@@ -81,7 +81,7 @@ class Export:
         """Yields events of Timesketch."""
         events = Events(self._database, self._where)
         yield from events.lines()
-        self.said += events.said()
+        self.messages += events.messages()
 
     def _stacks(self) -> Iterable[dict[str, Any]]:
         return self._database.rows(

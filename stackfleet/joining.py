@@ -114,9 +114,9 @@ class Joining(distributed.WorkerPlugin):
         except CheckFailedError as error:
             return str(error)
         different = versions.differences(self._expected, self.found)
-        return "; ".join(filter(None, (*different, self._files_said())))
+        return "; ".join(filter(None, (*different, self._describe_files())))
 
-    def _files_said(self) -> str:
+    def _describe_files(self) -> str:
         """Returns in words which paths lead to other files on this worker."""
         different = [text for text in (provenance.difference(*probe) for probe in self._files) if text]
         more = [f"and {len(different) - MOST_SAID} more paths"] if len(different) > MOST_SAID else []

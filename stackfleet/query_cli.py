@@ -131,7 +131,7 @@ def _export(options: argparse.Namespace) -> int:
             for line in export.lines(options.to):
                 stream.write(line.encode("utf-8", "replace") + b"\n")
             stream.flush()
-            for message in export.said:
+            for message in export.messages:
                 print(message, file=sys.stderr)
 
     # Rows already written to standard output cannot be withdrawn.

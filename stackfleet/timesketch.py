@@ -61,7 +61,7 @@ class Events:
             remarks = f"{row['Severity']} finding {row['Finding']} in {_process(row)}: {row['Symbol'] or ''}"
             yield self._line(row, f"{remarks}; {row['Evidence']}", "finding")
 
-    def said(self) -> list[str]:
+    def messages(self) -> list[str]:
         """Returns messages about stacks without an event, and about truncated fields."""
         stacks = self._database.value(
             "SELECT count(*) FROM traces "

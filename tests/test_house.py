@@ -32,9 +32,9 @@ FLOORS: Tuple[Set[str], ...] = (
     {"names"},
     {"tracedb", "traps"},
     {"heaps", "stacks", "locks", "handles", "objects"},
-    {"flat"},
+    {"stacklist"},
     {"findings", "minidump"},
-    {"rows", "pages"},
+    {"rows", "html"},
     {"commands"},
     {"plugins"},
 )
@@ -68,12 +68,12 @@ LATE = {
 SAME_LETTERS = {
     OPTIONS: "the words that options take: a start imports nothing else",
     f"{LIBRARY}/findings/relays.py": "names of modules",
-    f"{LIBRARY}/flat/traces.py": "a part of TraceId",
+    f"{LIBRARY}/stacklist/traces.py": "a part of TraceId",
     f"{LIBRARY}/memory/tables.py": "names of symbol tables",
     f"{LIBRARY}/rows/requested.py": "names of options",
     f"{LIBRARY}/stacks/decode/step_x64.py": "where in a function the code is",
     f"{LIBRARY}/traps/decode/frame.py": "what the value of a member is worth",
-    f"{LIBRARY}/traps/decode/kinds_x86.py": "kinds of entries that are told from the bytes of a frame",
+    f"{LIBRARY}/traps/decode/trapframe_x86.py": "kinds of entries that are told from the bytes of a frame",
 }
 """Modules with texts that a column has as words, too, and what these are there."""
 
@@ -280,7 +280,7 @@ def test_rooms_import_downwards_only() -> None:
         ("winstacks/names/decode/rules.py", "import volatility3"),
         ("winstacks/names/places.py", "from volatility3.framework import renderers"),
         ("winstacks/names/places.py", "from ..rows import requested"),
-        ("winstacks/stacks/lister.py", "from ..flat.decode import keys"),
+        ("winstacks/stacks/lister.py", "from ..stacklist.decode import keys"),
         ("winstacks/stacklist/decode/keys.py", "from ...process import spaces"),
         ("winstacks/columns/words.py", "from ..memory.decode import status"),
         ("winstacks/columns/words.py", "import volatility3"),

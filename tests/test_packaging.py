@@ -218,13 +218,13 @@ def test_the_decoders_need_no_volatility() -> None:
 PAGE = """
 import sys
 sys.path.insert(0, {folder!r})
-from winstacks.html import formats, html, lists, prefixes
+from winstacks.html import formats, htmlpage, lists, prefixes
 assert not [name for name in sys.modules if name.startswith("pefile") or name.startswith("volatility3")]
-tree = prefixes.Prefixes()
+tree = prefixes.PrefixTree()
 tree.add([tree.name("kind"), tree.name("process"), tree.name("nt!NtCreateFile")], 3)
-made = lists.Lists()
+made = lists.PageLists()
 made.heap(8, 1, "a (1)", made.frames([("nt!NtCreateFile", False, False)]), "")
-text = "".join(html.page("A title", {{"flame": html.flame_data(tree, "stacks"), **made.data()}}))
+text = "".join(htmlpage.page("A title", {{"flame": htmlpage.flame_data(tree, "stacks"), **made.data()}}))
 assert "class Flame" in text and ".flame" in text and "nt!NtCreateFile" in text
 assert list(formats.folded(tree)) == ["kind;process;nt!NtCreateFile 3\\n"]
 """

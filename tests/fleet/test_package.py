@@ -75,4 +75,4 @@ def test_a_path_that_leads_to_another_file_is_named(
     assert said in provenance.difference(str(path), 100000, seen)
     job = Job(str(path), 100000, 0, seen, str(tmp_path), Reading())
     joining = Joining(Reading(), of_packages(), [job] * 9, "topic")
-    assert bool(said) == ("and 6 more paths" in joining._files_said())
+    assert bool(said) == ("and 6 more paths" in joining._describe_files())

@@ -244,7 +244,7 @@ def test_entries_of_a_64_bit_kernel_hold_the_whole_access(tmp_path: pathlib.Path
     assert grid.run(opened, handletraces.HandleTraces) == []
     tables = opened.image.service(HandleTables)
     assert not tables.has_creators
-    found = tables.of(app.eprocess.address)
+    found = tables.table_of(app.eprocess.address)
     assert found is not None
     entries = [tables.lookup(found, handle)[0] for handle in (0x84, 0x88, 0x8C)]
     assert [entry and entry.access for entry in entries] == [0x1F0FFF, 0x1F0003, 0x10001]
@@ -288,7 +288,7 @@ def test_the_database_is_read_once_for_all_processes(
         calls.append(found)
         return real(finder, found)
 
-    monkeypatch.setattr(Databases, "open", counting)
+    monkeypatch.setattr(Databases, "open_database", counting)
     found = grid.run(opened, handletraces.HandleTraces)
     assert [node.row["PID"] for node in found] == [1000, 2000, 2004, 2008]
     wanted = [[grid.masked(frame) for frame in traces[number % 3]] for number in range(4)]

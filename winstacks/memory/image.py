@@ -445,8 +445,6 @@ def _process_types(image: Image, machine: Machine) -> Tuple[Structures, ...]:
 
 
 def _process_type(image: Image, number: int, name: str) -> Optional[Structure]:
-    """Returns a structure of user mode: from the kernel's table, which has nearly all, or from one of
-    ours."""
-    return image.types.first_structure(name) or image.our_generations("process", image.machine)[
-        number
-    ].first_structure(name)
+    """Returns a structure of user mode from the kernel's table, or from ours if the kernel's lacks it."""
+    generation = image.our_generations("process", image.machine)[number]
+    return image.types.first_structure(name) or generation.first_structure(name)

@@ -75,7 +75,7 @@ class Things(Command[str, Thing]):
     def is_gap(self, item: Thing) -> bool:
         return item.number is None
 
-    def wanted(self, item: Thing) -> bool:
+    def selects(self, item: Thing) -> bool:
         return item.held or not self.option("held")
 
     def frames(self, item: Thing) -> Optional[Sequence[NamedFrame]]:

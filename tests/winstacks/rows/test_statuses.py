@@ -26,7 +26,7 @@ from winstacks.traps.state import TrapState
 SPACE = AddressSpace(1000, "app.exe", Machine.AMD64, "layer")
 
 
-class SpaceNames:
+class AddressNamer:
     """What stands for the names of a space."""
 
     def name(self, address: int, return_address: bool = True) -> Name:
@@ -35,20 +35,24 @@ class SpaceNames:
 
 def space_frames() -> SpaceFrames:
     """Frames of which only the names are known."""
-    return SpaceFrames(_standing(SpaceNames()), _standing(None), lambda: None)
+    return SpaceFrames(_standing(AddressNamer()), _standing(None), lambda: None)
 
 
 class Image:
     """What stands for an image, and for what names its frames."""
 
     machine = Machine.AMD64
+    status = NOTHING
     kernel = SPACE._replace(pid=0, kernel=True)
 
     @property
     def image(self) -> Any:
         return self
 
-    def of(self, space: AddressSpace) -> SpaceFrames:
+    def service(self, _: object) -> Any:
+        return self
+
+    def for_space(self, space: AddressSpace) -> SpaceFrames:
         return space_frames()
 
 
