@@ -63,6 +63,13 @@ def frames(node: Node, address: str = "Address") -> List[int]:
     return [row[address] for row in node.children if row["Frame"] is not None]
 
 
+def of_databases(nodes: List[Node]) -> List[Node]:
+    """Returns the rows of databases and their traces: without those of spaces in which no pointer leads to one."""
+    without = {node.row["Status"] for node in nodes if node.row["Database"] is None}
+    assert without <= {"no database", "ntdll data incomplete"}
+    return [node for node in nodes if node.row["Database"] is not None]
+
+
 def masked(address: int) -> int:
     """The form of an address that columns have."""
     return address & MASK

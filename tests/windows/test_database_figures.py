@@ -97,7 +97,7 @@ def listings(opened: Opened) -> Tuple[Dict[Key, Row], Dict[Key, List[Node]]]:
     """The databases that are shown, and the traces of each, all that carving shows."""
     databases: Dict[Key, Row] = {}
     traces: Dict[Key, List[Node]] = {}
-    for node in grid.run(opened, stacktracedb.StackTraceDb, carve=True):
+    for node in grid.of_databases(grid.run(opened, stacktracedb.StackTraceDb, carve=True)):
         if node.row["EntryAddress"] is None:
             databases[key(node.row)] = node.row
         else:

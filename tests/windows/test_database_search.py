@@ -108,7 +108,7 @@ def test_a_hidden_and_damaged_database_is_found(flags: int, carve: bool, tmp_pat
     process, _ = scene.process(1000, pointer_rva=None, flags=flags)
     process.space.set_state(scene.databases[1000].base, PAGE, State.PAGEFILE)
     opened = scene.open(tmp_path)
-    nodes = grid.run(opened, stacktracedb.StackTraceDb, pid=[1000], carve=carve)
+    nodes = grid.of_databases(grid.run(opened, stacktracedb.StackTraceDb, pid=[1000], carve=carve))
     assert nodes[0].row["Status"].startswith("no pointer, header: unreadable")
     assert len(traces(opened, 1000, carve=carve)) == TRACES
 

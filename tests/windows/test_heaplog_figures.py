@@ -85,7 +85,7 @@ def agree(caplog: pytest.LogCaptureFixture, counts: List[int], plans: List[Plan]
     caplog.clear()
     with tempfile.TemporaryDirectory() as folder, caplog.at_level(logging.WARNING):
         opened = context.open_image(forge(plans).image(), pathlib.Path(folder))
-        nodes = grid.run(opened, stacktracedb.StackTraceDb)
+        nodes = grid.of_databases(grid.run(opened, stacktracedb.StackTraceDb))
         lost = warned([record.getMessage() for record in caplog.records])
         figures = [row for node in grid.run(opened, gflags.GFlags) for row in node.children]
     databases = [node.row for node in nodes if node.row["EntryAddress"] is None]

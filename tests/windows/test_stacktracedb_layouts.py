@@ -127,7 +127,7 @@ def test_every_layout_in_every_place(form: Form, tmp_path: pathlib.Path) -> None
     assert [(row["Kind"], row["Layout"], row["Arch"], row["Status"]) for row in found] == [
         ("std", form.layout, form.arch, "")
     ]
-    nodes = grid.run(opened, stacktracedb.StackTraceDb)
+    nodes = grid.of_databases(grid.run(opened, stacktracedb.StackTraceDb))
     assert shown(nodes) == expected(database)
     assert {node.row["Status"] for node in nodes} <= {"", "unindexed"}
     head = next(node.row for node in nodes if node.row["EntryAddress"] is None)
@@ -212,7 +212,7 @@ def test_carving_finds_databases_that_no_pointer_leads_to(pointer: bool, tmp_pat
     opened = context.open_image(_with_private_database(pointer).image(), tmp_path)
 
     def databases(**options: Any) -> List[Tuple[int, str]]:
-        nodes = grid.run(opened, stacktracedb.StackTraceDb, **options)
+        nodes = grid.of_databases(grid.run(opened, stacktracedb.StackTraceDb, **options))
         return [
             (node.row["Database"], node.row["Status"]) for node in nodes if node.row["EntryAddress"] is None
         ]
