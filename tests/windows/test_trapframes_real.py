@@ -129,7 +129,7 @@ def check(real: RealFrame, row: Row, count: Dict[str, int]) -> None:
 
 
 def frames_of(rows: List[Row]) -> List[Row]:
-    """Returns the rows with a frame. The thread has a TEB: a frame of kernel mode alone does not explain it."""
+    """Returns the rows with a frame. The thread has a TEB, which a frame of kernel mode does not explain."""
     without = [row for row in rows if row["TrapFrame"] is None]
     assert {(row["Origin"], row["Status"]) for row in without} <= {("top", "no saved registers")}
     return [row for row in rows if row["TrapFrame"] is not None]
