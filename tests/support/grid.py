@@ -64,7 +64,7 @@ def frames(node: Node, address: str = "Address") -> List[int]:
 
 
 def of_databases(nodes: List[Node]) -> List[Node]:
-    """Returns the rows of databases and their traces, without those of spaces where no pointer leads to one."""
+    """Returns the rows of databases and traces, without those of spaces where no pointer leads to one."""
     without = {node.row["Status"] for node in nodes if node.row["Database"] is None}
     assert without <= {"no database", "ntdll data incomplete"}
     return [node for node in nodes if node.row["Database"] is not None]
