@@ -26,11 +26,11 @@ from .places import ModulePlace
 
 MAX_DRIVER = 1 << 24
 """Bytes below an address that are searched for the headers of its driver."""
-MAX_SEARCHES = 256
-"""Maximum number of searches in an image. Addresses in no module are rare, and close to each other."""
+MAX_BLOCKS = 1 << 12
+"""Maximum number of blocks searched in an image. Addresses in no module are rare, and close to each other."""
 
-_STEP = 1 << 20
-"""Bytes of one read."""
+_BLOCK = 1 << 20
+"""Bytes of one read. Each block of this size is searched once."""
 _KEPT = 1 << 12
 
 
@@ -47,7 +47,7 @@ class UnlistedDrivers:
         self._read = image.reader(str(image.layer.name))
         self._index = index
         self._found: Dict[int, ModulePlace] = {}
-        self._searched = 0
+        self._blocks: Dict[int, Tuple[Tuple[int, Headers, str], ...]] = {}
         self._pages: Memo[int, Optional[ModulePlace]] = Memo(self._search, _KEPT)
 
     def place(self, address: int) -> Optional[ModulePlace]:
@@ -58,20 +58,26 @@ class UnlistedDrivers:
         return self._pages[address // PAGE_SIZE]
 
     def _search(self, page: int) -> Optional[ModulePlace]:
-        if self._searched >= MAX_SEARCHES:
-            return None
-        self._searched += 1
         address = page * PAGE_SIZE
-        for end in range(address + PAGE_SIZE, max(address - MAX_DRIVER, 0), -_STEP):
-            start = max(end - _STEP, 0)
-            extents = self._read(start, end - start)
-            for base in range(end - PAGE_SIZE, start - 1, -PAGE_SIZE):
-                if bytes(extents.read(base, 2) or b"") != b"MZ":
-                    continue
-                headers = self._headers(base)
-                if headers is not None and base + headers[0].size > address:
-                    return self._made(base, *headers)
+        for block in range(address // _BLOCK, max(address - MAX_DRIVER, 0) // _BLOCK - 1, -1):
+            for base, headers, name in self._headers_in(block):
+                if base <= address < base + headers.size:
+                    return self._made(base, headers, name)
         return None
+
+    def _headers_in(self, block: int) -> Tuple[Tuple[int, Headers, str], ...]:
+        """Returns address, headers and name of the images that begin in a block, the highest first."""
+        if block not in self._blocks:
+            if len(self._blocks) >= MAX_BLOCKS:
+                return ()
+            start = block * _BLOCK
+            extents = self._read(start, _BLOCK)
+            bases = range(start + _BLOCK - PAGE_SIZE, start - 1, -PAGE_SIZE)
+            found = [
+                (base, self._headers(base)) for base in bases if bytes(extents.read(base, 2) or b"") == b"MZ"
+            ]
+            self._blocks[block] = tuple((base, *headers) for base, headers in found if headers is not None)
+        return self._blocks[block]
 
     def _headers(self, base: int) -> Optional[Tuple[Headers, str]]:
         """Returns the headers of an image, and the name of its PDB without extension, if it has one."""

@@ -188,10 +188,10 @@ def test_no_more_prototype_ptes_are_read_than_a_vad_covers(tmp_path: pathlib.Pat
     made = opened.service(ImageSections)
     vads, _ = opened.service(Vads).list_regions(space)
     (vad,) = (vad for vad in vads if vad.start == BASE)
-    view = made.of(vad)
+    view = made.section_of(vad)
     assert view is not None
     assert len(made.places(view)) == (vad.end - vad.start) // 0x1000
-    huge = made.of(vad._replace(end=1 << 47))
+    huge = made.section_of(vad._replace(end=1 << 47))
     assert huge is not None
     assert huge.count == sections.MAX_PAGES
 
