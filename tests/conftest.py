@@ -105,8 +105,8 @@ def shared_dir() -> pathlib.Path:
     return SHARED
 
 
-_MORE_BYTES = 200 << 20
-_MORE_BLOCKS = 1_000_000
+_MORE_BYTES = 300 << 20
+_MORE_BLOCKS = 2_000_000
 """By how much a process may grow before it looks for what it can forget.
 
 Blocks are those of Python's allocator. It keeps memory that is free again, so that bytes alone would say ever
@@ -114,6 +114,12 @@ later that there is much to forget; bytes are those of large objects, too.
 """
 
 _bytes = _blocks = 0
+
+
+def pytest_collection_finish() -> None:
+    """Takes what is imported by now out of all later searches for garbage: it stays to the end."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtest_logfinish() -> None:

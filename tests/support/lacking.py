@@ -34,8 +34,8 @@ _NOW = re.compile(b"M\0a\0d\0e\0 \0a\0t\0:\0 \0(?:[-+:0-9T]\0)*")
 """When a dump was written, in its comment."""
 
 _PACKAGES = (
-    *("findings", "flat", "handles", "heaps", "locks", "minidump", "names", "objects", "process"),
-    *("stacks", "tracedb", "traps"),
+    *("findings", "handles", "heaps", "locks", "minidump", "names", "objects", "process"),
+    *("stacklist", "stacks", "tracedb", "traps"),
 )
 """Packages of the library that know what they ask for."""
 

@@ -5,8 +5,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import itertools
+import os
 from typing import Callable, Iterable, Iterator, TypeVar
 
 Item = TypeVar("Item")
@@ -31,10 +33,20 @@ def collector_paused() -> Iterator[None]:
         yield
     finally:
         # This moves all young objects to the old generation. It would also unfreeze objects frozen by others.
-        if not gc.get_freeze_count():
+        if not _others_froze(os.getpid()):
             gc.freeze()
             gc.unfreeze()
         gc.enable()
+
+
+@functools.lru_cache(maxsize=1)
+def _others_froze(_: int) -> bool:
+    """Returns whether a process had frozen objects when it was first asked: Python counts all of them each time.
+
+    Args:
+        _: process ID; a process that was forked asks anew
+    """
+    return gc.get_freeze_count() > 0
 
 
 def paused_by_group(items: Iterable[Item], group: Callable[[Item], object]) -> Iterator[Item]:

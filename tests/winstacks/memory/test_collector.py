@@ -9,13 +9,19 @@ from typing import Iterator, List
 
 import pytest
 
+from winstacks.memory import collector
 from winstacks.memory.collector import collector_paused, paused_by_group
 
 
 @pytest.fixture(autouse=True)
 def _as_it_was() -> Iterator[None]:
+    """Nothing is frozen meanwhile: the tests' own conftest freezes what is imported."""
+    gc.unfreeze()
+    collector._others_froze.cache_clear()
     yield
     gc.enable()
+    gc.unfreeze()
+    collector._others_froze.cache_clear()
 
 
 def test_the_collector_is_paused_and_runs_again() -> None:
@@ -37,12 +43,9 @@ def test_what_was_made_while_it_was_paused_is_old() -> None:
 def test_what_somebody_has_frozen_stays_frozen() -> None:
     mine = [[number] for number in range(100)]
     gc.freeze()
-    try:
-        with collector_paused():
-            pass
-        assert {id(each) for each in mine}.isdisjoint(map(id, gc.get_objects()))
-    finally:
-        gc.unfreeze()
+    with collector_paused():
+        pass
+    assert {id(each) for each in mine}.isdisjoint(map(id, gc.get_objects()))
 
 
 def test_it_runs_again_after_an_error() -> None:

@@ -190,7 +190,7 @@ def test_no_more_prototype_ptes_are_read_than_a_vad_covers(tmp_path: pathlib.Pat
     (vad,) = (vad for vad in vads if vad.start == BASE)
     view = made.section_of(vad)
     assert view is not None
-    assert len(made.places(view)) == (vad.end - vad.start) // 0x1000
+    assert len(made.page_addresses(view)) == (vad.end - vad.start) // 0x1000
     huge = made.section_of(vad._replace(end=1 << 47))
     assert huge is not None
     assert huge.count == sections.MAX_PAGES
