@@ -5,11 +5,11 @@
     <!-- made: plugins -->                     every plugin: its page, what it lists
     <!-- made: columns locks -->               the columns of windows.locks
     <!-- made: options locks -->               its options
-    <!-- made: words Locks; freed; stale -->   words of Status: those of a group of `Word`, and single ones
+    <!-- made: words Locks; freed; stale -->   words of Status: those of a group of `StatusCode`, and single ones
     <!-- made: values How -->                  the words of a column, and what each means
     <!-- made: duckdb traces -->               how DuckDB reads JSON lines of a flat table
 
-The groups of `Word` are the comments between its members, their meanings the docstrings below them.
+The groups of `StatusCode` are the comments between its members, their meanings the docstrings below them.
 """
 
 from __future__ import annotations
@@ -102,7 +102,9 @@ def words() -> Dict[str, WordMeaning]:
     """Returns all words of Status by their text."""
     source = inspect.getsource(statuscodes)
     (body,) = (
-        node.body for node in ast.parse(source).body if isinstance(node, ast.ClassDef) and node.name == "Word"
+        node.body
+        for node in ast.parse(source).body
+        if isinstance(node, ast.ClassDef) and node.name == "StatusCode"
     )
     lines = source.split("\n")
     found: Dict[str, WordMeaning] = {}

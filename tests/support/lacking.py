@@ -18,7 +18,19 @@ import pathlib
 import re
 import sys
 from types import CodeType, FrameType
-from typing import Any, DefaultDict, Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import (
+    AbstractSet,
+    Any,
+    DefaultDict,
+    Dict,
+    FrozenSet,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+    Set,
+    Tuple,
+)
 
 import pytest
 from volatility3.framework import constants, objects
@@ -113,10 +125,16 @@ def _remembering(mapping: Any) -> Any:
     return listed
 
 
-def chosen(asked: Dict[Run, Asked], lost: Lost) -> List[Run]:
-    """The fewest and smallest runs that ask for something at each place where any of them does."""
+def chosen(asked: Dict[Run, Asked], lost: Lost, met: AbstractSet[Site] = frozenset()) -> List[Run]:
+    """The fewest and smallest runs that ask for something at each place where any of them does.
+
+    Args:
+        asked: what each run asks for
+        lost: what is asked for
+        met: places that need no run any more
+    """
     sites = {run: each[lost] for run, each in asked.items() if lost in each}
-    left = set().union(*sites.values())
+    left = set().union(*sites.values()) - met
     found: List[Run] = []
     while left:
         found.append(max(sites, key=lambda run: (len(sites[run] & left) / len(asked[run]), run.plugin)))
