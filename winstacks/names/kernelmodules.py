@@ -133,7 +133,7 @@ class KernelModules:
             # This reads mostly one page: an `ImageReader` would read four of each module.
             return read_headers(lambda rva, length: memory.read(base + rva, length)).size
         except HeaderError as error:
-            return None if error.word is StatusCode.HEADERS_UNREADABLE else 0
+            return None if error.code is StatusCode.HEADERS_UNREADABLE else 0
 
     def layer_of(self, module: Module) -> str:
         """Returns the layer through which a module's headers can be read (the kernel's if none can)."""

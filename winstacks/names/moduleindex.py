@@ -212,7 +212,7 @@ class ModuleIndexes:
         try:
             headers = pe.read_headers(parts.read)
         except HeaderError as error:
-            return _Made(_without_headers(table, status(error.word, parts.of_file())), parts, 0)
+            return _Made(_without_headers(table, status(error.code, parts.of_file())), parts, 0)
         codeview = pe.read_codeview(parts.read, headers)
         symbols = pdbsymbols.from_table(table) if table is not None else None
         if symbols is None and codeview is not None:

@@ -45,11 +45,11 @@ _OPTIONAL_HEADER = {0x10B: (0x5C, 0x60), 0x20B: (0x6C, 0x70)}
 
 
 class HeaderError(Exception):
-    """The headers cannot be used; `word` says whether they are unreadable or invalid."""
+    """The headers cannot be used; `code` says whether they are unreadable or invalid."""
 
     def __init__(self, code: StatusCode) -> None:
         super().__init__(code.value)
-        self.word = code
+        self.code = code
 
 
 class Section(NamedTuple):

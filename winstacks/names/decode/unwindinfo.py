@@ -53,11 +53,11 @@ OPERATIONS = {
 
 
 class UnwindDataError(Exception):
-    """Unwind data cannot be used; `word` says whether it is unreadable or invalid."""
+    """Unwind data cannot be used; `code` says whether it is unreadable or invalid."""
 
     def __init__(self, code: StatusCode) -> None:
         super().__init__(code.value)
-        self.word = code
+        self.code = code
 
 
 class RuntimeFunction(NamedTuple):

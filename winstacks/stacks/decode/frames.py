@@ -102,11 +102,11 @@ def find_no_dispatcher(_address: int) -> Optional[Tuple[int, str]]:
 
 
 class UnwindError(Exception):
-    """A frame that cannot be unwound; `word` is the reason."""
+    """A frame that cannot be unwound; `code` is the reason."""
 
     def __init__(self, code: StatusCode) -> None:
         super().__init__(code.value)
-        self.word = code
+        self.code = code
 
 
 class CodeImage(NamedTuple):

@@ -136,7 +136,7 @@ class Unwinder:
             if entry is not None:
                 return self._unwind(registers, entry, rva, interrupted)
         except UnwindDataError as error:
-            raise UnwindError(error.word) from None
+            raise UnwindError(error.code) from None
         if not self._table.complete_at(rva if interrupted else rva - 1):
             raise UnwindError(StatusCode.FUNCTION_TABLE_UNREADABLE)
         if not interrupted:

@@ -226,7 +226,7 @@ class _Walk(Generic[R]):
             try:
                 taken = self._walker.step(registers, taken.interrupted)
             except UnwindError as error:
-                step = self._scan(registers.sp, error.word)
+                step = self._scan(registers.sp, error.code)
                 if isinstance(step, StatusCode):
                     return self._end(step)
                 taken = step

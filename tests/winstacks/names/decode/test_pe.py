@@ -89,7 +89,7 @@ def test_damaged_headers_never_do_more_than_fail(
     try:
         headers = peimage.read_headers(memory.read)
     except HeaderError as error:
-        assert error.word in (StatusCode.HEADERS_UNREADABLE, StatusCode.HEADERS_INVALID)
+        assert error.code in (StatusCode.HEADERS_UNREADABLE, StatusCode.HEADERS_INVALID)
         return
     peimage.read_codeview(memory.read, headers)
     assert all(section.start < section.end <= headers.size for section in headers.sections)
