@@ -8,7 +8,7 @@ import pathlib
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Tuple
 
 import pytest
-from volatility3.plugins.windows import gflags, locks, stacktracedb
+from volatility3.plugins.windows import gflags, locks, stacktracedb, traces
 
 from tests.forge import context, heap_layouts, kernels, sample, sampleheaps, sampleowners
 from tests.forge.kernel import Kernel
@@ -498,9 +498,9 @@ def test_a_database_beside_the_real_one(tmp_path: pathlib.Path) -> None:
     app = kernel.process("app.exe", pid=1000, nt_global_flag=0x1000)
     ntdll = app.module("ntdll.dll", data=0x2000)
     made = []
-    for number, traces in enumerate((2, 6)):
+    for number, most in enumerate((2, 6)):
         database = Std("6.1", "x64", 0x1D2A0000000 + number * 0x10000000)
-        for trace in range(traces):
+        for trace in range(most):
             database.log([ntdll.base + 0x1000 + 0x10 * trace, ntdll.base + 0x1500])
         sample.write(app, database)
         app.space.write_int(ntdll.base + 0x7300 + 0x40 * number, database.base)
@@ -611,24 +611,42 @@ def test_a_finding_stays_or_its_process_is_named(
     assert {row for row in high(clean) - high(got) if row[1] not in named} == set()
 
 
-def test_a_decoy_database_is_said_of_the_stacks_of_locks(tmp_path: pathlib.Path) -> None:
-    """The index of a lock is looked up in one of two databases: the stack says so."""
+@pytest.mark.parametrize("decoys", [1, 9])
+def test_a_decoy_database_hides_no_stack_of_a_lock(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture, decoys: int
+) -> None:
+    """The index of a lock is looked up in all databases: what one has passes --unbacked, or is counted."""
     known = kernels.load("win10-x64")
     kernel = Kernel(known.table, **known.options())
     app = kernel.process("app.exe", pid=1000, nt_global_flag=0x1000)
     ntdll = app.module("ntdll.dll", data=0x2000)
-    for number, traces in enumerate((2, 6)):
+    private = 0x1D0F0000000
+    app.region(private, size=0x1000)
+    for number in range(decoys + 1):
+        # Decoys have more traces than the real database, and so are tried first.
         database = Std("6.1", "x64", 0x1D2A0000000 + number * 0x10000000)
-        for trace in range(traces):
-            database.log([ntdll.base + 0x1000 + 0x10 * trace, ntdll.base + 0x1500])
+        for trace in range(2 if number == 0 else 6):
+            unbacked = private + 0x10 * trace if number == 0 else ntdll.base + 0x1000 + 0x10 * number
+            database.log([unbacked, ntdll.base + 0x1500 + 0x10 * trace])
         sample.write(app, database)
-        app.space.write_int(ntdll.base + 0x7300 + 0x40 * number, database.base)
-    sections = Sections(ntdll, ntdll.base + 0x7400)
+        app.space.write_int(ntdll.base + 0x7300 + 0x10 * number, database.base)
+    sections = Sections(ntdll, ntdll.base + 0x7600)
     sections.add(index=1)
     sections.link()
     opened = context.open_image(kernel.image(), tmp_path)
-    (row,) = (node.row for node in grid.run(opened, locks.Locks, pid=[1000]))
-    assert "one of 2 databases" in row["Status"]
+    rows = [node.row for node in grid.run(opened, locks.Locks, pid=[1000])]
+    assert all(f"one of {decoys + 1} databases" in row["Status"] for row in rows if row["Lock"] is not None)
+    unbacked_rows = [node.row for node in grid.run(opened, locks.Locks, pid=[1000], unbacked=True)]
+    flat = list(opened.rows(traces.StackTraces, pid=[1000], kinds=["lock"], unbacked=True))
+    if decoys == 1:
+        assert sorted(row["Unbacked"] for row in rows) == [0, 1]
+        assert [row["Unbacked"] for row in unbacked_rows] == [1]
+        assert [row["Unbacked"] for _, row in flat] == [1]
+    else:
+        # More than are read: a row says so, and is counted where a filter hides it.
+        assert [row["Status"] for row in rows if row["Lock"] is None] == ["one of 10 databases"]
+        assert (unbacked_rows, flat) == ([], [])
+        assert caplog.text.count("1 more may be what --find and --unbacked ask for") == 2
 
 
 @pytest.mark.parametrize("value", [0, NONSENSE])
