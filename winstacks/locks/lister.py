@@ -117,7 +117,7 @@ class LockLister:
 
 
 def _possible(stacks: List[RecordedStack]) -> List[RecordedStack]:
-    """Returns the different stacks that an index may stand for. Databases without the index count if all are."""
+    """Returns the different stacks that an index may stand for. Databases without it count if all lack it."""
     known = [stack for stack in stacks if not has_status(stack.status, StatusCode.NO_SUCH_INDEX)]
     different: Dict[Tuple[Optional[int], ...], RecordedStack] = {}
     for stack in known or stacks[:1]:
