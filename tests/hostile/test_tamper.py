@@ -492,6 +492,25 @@ def test_a_list_of_sections_beside_the_real_one(tmp_path: pathlib.Path) -> None:
     }
 
 
+@pytest.mark.parametrize(("place", "value"), [(6, 0), (6, 2), (0x50, 0x1000), (0x50, 0x3000)])
+def test_headers_hide_no_list_of_sections(tmp_path: pathlib.Path, place: int, value: int) -> None:
+    """With another NumberOfSections or SizeOfImage ntdll's data is in no section: it is searched as well."""
+    known = kernels.load("win10-x64")
+    kernel = Kernel(known.table, **known.options())
+    app = kernel.process("app.exe", pid=1000, nt_global_flag=0x1000)
+    ntdll = app.module("ntdll.dll", data=0x1000)
+    sections = Sections(ntdll, ntdll.base + 0x7400)
+    sections.add()
+    sections.link()
+    headers = ntdll.base + int.from_bytes(app.space.read(ntdll.base + 0x3C, 4), "little")
+    size = 2 if place == 6 else 4
+    assert app.space.read(headers + place, size) == {6: 3, 0x50: ntdll.size}[place].to_bytes(size, "little")
+    app.space.write(headers + place, value.to_bytes(size, "little"))
+    opened = context.open_image(kernel.image(), tmp_path)
+    rows = [node.row for node in grid.run(opened, locks.Locks, pid=[1000])]
+    assert [row["Lock"] for row in rows] == [each.address for each in sections.made]
+
+
 def test_a_database_beside_the_real_one(tmp_path: pathlib.Path) -> None:
     known = kernels.load("win10-x64")
     kernel = Kernel(known.table, **known.options())
