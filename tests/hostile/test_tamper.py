@@ -141,6 +141,51 @@ def _vad_of_private_code(target: Target) -> List[Write]:
     raise LookupError("no VAD has a left child")
 
 
+def _type_of_a_file(target: Target) -> List[Write]:
+    """Gives the process that the updater opened the type of the file that it opened."""
+    answer, space = target.clean("handletraces"), target.kernel.space
+    bodies = dict(zip(answer.column("ObjectType"), answer.column("Object")))
+    place, body = (target.kernel.isf.place("_OBJECT_HEADER", each) for each in ("TypeIndex", "Body"))
+    file, process = ((bodies[kind] | 0xFFFF << 48) - body.offset for kind in ("File", "Process"))
+    # The index is mixed with the second byte of the header's address.
+    kind = space.read_int(file + place.offset, 1) ^ (file >> 8 ^ process >> 8) & 0xFF
+    return [target.at(process + place.offset, kind, 1)]
+
+
+def _vpns(target: Target) -> List[Write]:
+    """Moves both ends of the VAD of the private memory in which a thread of the updater runs."""
+    answer = target.clean("tracefindings")
+    code = next(
+        address
+        for name, pid, address in zip(*map(answer.column, ("Finding", "PID", "Address")))
+        if (name, pid) == ("unbacked", 4312)
+    )
+    vad = next(each for each in _updater(target).vads if each.start <= code < each.start + each.size)
+    assert vad.node is not None
+    isf, kind = target.kernel.isf, vad.node.type_name
+    writes = []
+    for path in ("StartingVpn", "EndingVpn"):
+        place = next(isf.place(kind, each) for each in (f"Core.{path}", path) if isf.has(kind, each))
+        at = vad.node.address + place.offset
+        number = target.kernel.space.read_int(at, place.size) + vad.size // 0x1000 + 1
+        writes.append(target.at(at, number, place.size))
+    return writes
+
+
+def _heap_record(target: Target) -> List[Write]:
+    """Changes the innermost frame of a record of the heap's trace log."""
+    answer, space = target.clean("heaptraces"), _updater(target).space
+    rows = zip(*map(answer.column, ("PID", "TraceKind", "EntryAddress")))
+    record = next(address for pid, kind, address in rows if (pid, kind) == (4312, "log"))
+    frame = next(
+        address
+        for entry, address in zip(answer.column("EntryAddress"), answer.column("Address"))
+        if entry == record and address is not None
+    )
+    at = next(place for place in range(record, record + 0x40, 8) if space.read_int(place) == frame)
+    return [(space.physical(at), (frame + 0x10).to_bytes(8, "little"))]
+
+
 SILENCERS: Dict[str, Silencer] = {
     **{
         f"{path} of the injected thread, {plugin}": Silencer(
@@ -166,6 +211,11 @@ SILENCERS: Dict[str, Silencer] = {
     "a driver taken off the list": Silencer(
         _unlink(_driver_links), "stacktracedb", {}, "in no module list", False
     ),
+    "the type of a process": Silencer(_type_of_a_file, "handletraces", {}, "contradicted: TypeIndex"),
+    **{
+        f"both ends of a VAD, {plugin}": Silencer(_vpns, plugin, {}, "VADs incomplete", False)
+        for plugin in ("callstacks", "trapframes", "handletraces", "stacktracedb")
+    },
     "MmUnloadedDrivers is nonsense": Silencer(
         lambda target: [target.at(target.kernel.symbol("MmUnloadedDrivers"), NONSENSE)],
         *("stacktracedb", {}, "contradicted: MmUnloadedDrivers", False),
@@ -583,6 +633,7 @@ def _others(answer: Answer) -> set[Tuple[Any, ...]]:
         (_saved("Rip"), 4312),
         (_member("process", "Pcb.DirectoryTableBase", 0), 4312),
         (lambda target: [target.at(target.kernel.symbol("RtlpStackTraceDatabase"), 0)], 0),
+        (_heap_record, 4312),
     ],
 )
 def test_findings_say_which_stacks_were_lost(
@@ -611,6 +662,8 @@ def _trap_frame_of_another(target: Target) -> List[Write]:
     [
         _trap_frame_of_another,
         _vad_of_private_code,
+        _vpns,
+        _type_of_a_file,
         lambda target: [target.at(target.kernel.symbol("MmUnloadedDrivers"), NONSENSE)],
         _unlink(_driver_links),
         _unlink(_process_links),
