@@ -20,6 +20,7 @@ from tests.support import grid
 from winstacks.findings.loststacks import LOST_STACKS
 
 NONSENSE = 0x4141414141414141
+FOREIGN = "foreign_handle"
 
 
 @pytest.fixture(scope="module")
@@ -719,6 +720,18 @@ def test_a_decoy_database_hides_no_stack_of_a_lock(
         assert [row["Status"] for row in rows if row["Lock"] is None] == ["one of 10 databases"]
         assert (unbacked_rows, flat) == ([], [])
         assert caplog.text.count("1 more may be what --find and --unbacked ask for") == 2
+
+
+def test_a_handle_whose_table_cannot_be_read_is_not_checked(target: Target) -> None:
+    """Its rights are there: the check says that it could not read them."""
+    table = _updater(target).eprocess["ObjectTable"]
+    code = target.kernel.isf.offset("_HANDLE_TABLE", "TableCode")
+    got = target.run("tracefindings", [target.at(table + code, NONSENSE & ~7)])
+    clean = target.clean("tracefindings")
+    assert 4312 in {pid for name, pid in zip(clean.column("Finding"), clean.column("PID")) if name == FOREIGN}
+    rows = zip(*map(got.column, ("Finding", "PID", "Evidence")))
+    said = "the handle table, which has the rights of handles, cannot be read: updater.exe"
+    assert [(pid, evidence) for name, pid, evidence in rows if name == FOREIGN] == [(None, said)]
 
 
 @pytest.mark.parametrize("value", [0, NONSENSE])
