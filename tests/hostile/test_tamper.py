@@ -13,11 +13,13 @@ from volatility3.plugins.windows import gflags, locks, stacktracedb, traces
 from tests.forge import context, heap_layouts, kernels, sample, sampleheaps, sampleowners
 from tests.forge.kernel import Kernel
 from tests.forge.locks import Sections
+from tests.forge.paging import State
 from tests.forge.process import Process
 from tests.forge.std import Std
 from tests.hostile.target import Answer, Target, Write
 from tests.support import grid
 from winstacks.findings.loststacks import LOST_STACKS
+from winstacks.locks import resources
 
 NONSENSE = 0x4141414141414141
 FOREIGN = "foreign_handle"
@@ -682,6 +684,37 @@ def test_a_finding_stays_or_its_process_is_named(
     clean, got = target.clean("tracefindings"), target.run("tracefindings", write(target))
     named = set(got.column("PID")) if LOST_STACKS in got.column("Finding") else set()
     assert {row for row in high(clean) - high(got) if row[1] not in named} == set()
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_resources_that_overlap_are_counted_where_they_have_no_row(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, alone: bool
+) -> None:
+    """Also those that still point to a head whose own links lead nowhere."""
+    monkeypatch.setattr(resources, "MAX_OVERLAPS", 0)
+    known = kernels.load("win10-x64")
+    kernel = Kernel(known.table, **known.options())
+    head, start = kernel.symbol("ExpSystemResourcesList"), kernel.space.allocate(0x1000, 0x1000)
+    links = [head, start + 0x100, start + 0x110, head]
+    for before, link, after in zip(links, links[1:], links[2:]):
+        kernel.space.write(link, after.to_bytes(8, "little") + before.to_bytes(8, "little"))
+    first, last = (head, head) if alone else (links[1], links[2])
+    kernel.space.write(head, first.to_bytes(8, "little") + last.to_bytes(8, "little"))
+    opened = context.open_image(kernel.image(), tmp_path)
+    said = [node.row["Status"] for node in grid.run(opened, locks.Locks, pid=[0])]
+    assert said.count("1 resources overlap") == 1
+
+
+def test_the_file_of_a_process_without_an_id_has_its_address(tmp_path: pathlib.Path) -> None:
+    kernel = sample.build()
+    lost = kernel.processes[2].eprocess.address
+    image = kernel.image()
+    kernel.set("PspCidTable", 0)
+    kernel.space.set_state(lost & ~0xFFF, 0x1000, State.MISSING)
+    opened = context.open_image(image, tmp_path)
+    rows = grid.rendered(opened, locks.Locks, tmp_path / "out", dump=True)
+    assert None in {row["PID"] for row in rows}
+    assert f"locks.{lost:#x}.x64.bin" in {path.name for path in (tmp_path / "out").iterdir()}
 
 
 @pytest.mark.parametrize("decoys", [1, 9])
