@@ -324,6 +324,10 @@ SILENCERS: Dict[str, Silencer] = {
         lambda target: [target.at(_ring(target) + _info(target, "TableSize"), 2, 4)],
         *("handletraces", {}, "table size"),
     ),
+    "CurrentStackIndex": Silencer(
+        lambda target: [target.at(_ring(target) + _info(target, "CurrentStackIndex"), 0x10005, 4)],
+        *("handletraces", {}, "contradicted: CurrentStackIndex", False),
+    ),
     "the handle of an event": Silencer(
         lambda target: [target.at(_ring_event(target, 4) + _event(target, "Handle"), 0x5550)],
         *("handletraces", {"leaks": True}, "no longer open", False),
