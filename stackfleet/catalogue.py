@@ -24,6 +24,8 @@ _COLUMNS: dict[str, Any] = {
     "image_id": pa.string(),
     "status": pa.string(),
     "reason": pa.string(),
+    "truncated": pa.bool_(),
+    "missing_share": pa.int64(),
     "path": pa.string(),
     "size": pa.int64(),
     "files": pa.list_(
@@ -105,7 +107,13 @@ def _values(rows: Sequence[Mapping[str, Any]], name: str, kind: Any) -> list[Any
     return values
 
 
-_SQL = {"string": "VARCHAR", "int64": "BIGINT", "double": "DOUBLE", "timestamp[us, tz=UTC]": "TIMESTAMPTZ"}
+_SQL = {
+    "string": "VARCHAR",
+    "int64": "BIGINT",
+    "double": "DOUBLE",
+    "bool": "BOOLEAN",
+    "timestamp[us, tz=UTC]": "TIMESTAMPTZ",
+}
 
 
 def _sql(kind: Any) -> str:

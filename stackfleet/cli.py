@@ -245,22 +245,24 @@ def _run(options: argparse.Namespace) -> int:
         try:
             found_versions = checked(settings.reading, absolute(options.lake))
             with lake.alone():
-                missing = _read(options, lake, inputs, settings, found_versions)
+                missing, cut = _read(options, lake, inputs, settings, found_versions)
         finally:
             if lake.made:
                 lake.remove_if_empty()
     except (CheckFailedError, RefusedError) as error:
         raise WrongUseError(str(error)) from error
+    where = quoted(options.called)
     if missing:
-        where = quoted(options.called)
         print(f"{missing} images are not done; the reasons: stackfleet status {where}", file=sys.stderr)
-    return exits.INCOMPLETE if missing or inputs.unread else exits.DONE
+    if cut:
+        print(f"{cut} images are cut: stackfleet status {where}", file=sys.stderr)
+    return exits.INCOMPLETE if missing or cut or inputs.unread else exits.DONE
 
 
 def _read(
     options: argparse.Namespace, lake: Lake, inputs: Inputs, settings: Settings, found: dict[str, str]
-) -> int:
-    """Reads the planned images; returns how many of them are not done."""
+) -> tuple[int, int]:
+    """Reads the planned images; returns how many of them are not done, and how many of the others are cut."""
     from . import engine
     from .merging import merge
     from .progress import Progress
@@ -268,7 +270,7 @@ def _read(
     _mend(lake)
     planned = plan(inputs.files, lake, settings, found, Depth.CONTENT if options.verify else Depth.SIZE)
     _say(planned, options.called)
-    missing = len(planned.failed)
+    missing, cut = len(planned.failed), planned.cut
     if planned.jobs:
         sizes = {job.path: job.size for job in planned.jobs}
         workers = options.workers or os.cpu_count() or 1
@@ -277,8 +279,9 @@ def _read(
             unread = {provenance.shown(path): why for path, why in inputs.unread.items()}
             lake.record(settings.custody.run, {**_asked(), "unread": unread})
             missing += engine.run(client, planned.jobs, lake, settings.reading, found, progress, embedded)
+        cut += progress.cut
         merge(lake, settings.custody.run)
-    return missing
+    return missing, cut
 
 
 def _asked() -> dict[str, Any]:

@@ -9,6 +9,6 @@ DONE, WRONG_USE, INCOMPLETE, INTERRUPTED = 0, 2, 3, 130
 HELP = (
     f"Exit codes: {DONE} all is done, or all images are in the answer; {WRONG_USE} the command line means "
     "nothing, or the lake cannot be used; "
-    f"{INCOMPLETE} some images are not done, or are damaged and left out; {INTERRUPTED} Ctrl-C."
+    f"{INCOMPLETE} some images are not done, are cut, or are damaged and left out; {INTERRUPTED} Ctrl-C."
 )
 """The text below the help of each command."""

@@ -9,7 +9,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from typing import Any, Callable
+from typing import Any, Callable, Optional
 
 from .layout import IMAGE, TABLES, table_name
 
@@ -78,6 +78,18 @@ def parsed(data: bytes, image_id: str) -> Manifest:
 def written(manifest: Manifest) -> bytes:
     """Returns the content of a manifest's file. An unpaired UTF-16 surrogate from an image becomes `?`."""
     return json.dumps(manifest, indent=1, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+
+
+def cut_text(truncated: Optional[bool], share: Optional[int]) -> str:
+    """Returns what a manifest says about a file that ends too early; empty for other files.
+
+    Args:
+        truncated: whether the file ends too early, None if unknown
+        share: how much is missing, in percent; None if unknown
+    """
+    if not truncated:
+        return ""
+    return "the file is cut" if share is None else f"the file is cut: {share} % of it are missing"
 
 
 def _no_number(text: str) -> None:
@@ -154,8 +166,10 @@ _FORMS: dict[str, Fits] = {
     "started": _time,
     "ended": _time,
     "replaces": _all(is_image_id),
+    "truncated": lambda value: value is None or type(value) is bool,
+    "missing_share": _maybe(_counted),
 }
 """The form of each value. Further values, which only people read, may be anything."""
 
-_LATER: dict[str, Any] = {"replaces": []}
+_LATER: dict[str, Any] = {"replaces": [], "truncated": None, "missing_share": None}
 """Members that the first manifests lacked, and their default values."""

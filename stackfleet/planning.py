@@ -47,6 +47,7 @@ class Plan:
     Attributes:
         jobs: images to read, the largest first
         done: number of images that were done before
+        cut: how many of these are truncated
         failed: paths of images that failed before, and are not tried again
         again: reasons for reading images again that were done, and the number of images for each
         replaced: paths whose content has changed since they were read, and the ImageIds of the earlier
@@ -56,6 +57,7 @@ class Plan:
 
     jobs: list[Job]
     done: int = 0
+    cut: int = 0
     failed: list[str] = dataclasses.field(default_factory=list)
     again: dict[str, int] = dataclasses.field(default_factory=dict)
     replaced: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
@@ -158,6 +160,7 @@ def plan(
         same = {item["status"] for item, why in zip(before, reasons) if not why}
         if DONE in same:
             new_plan.done += 1
+            new_plan.cut += any(item["truncated"] for item, why in zip(before, reasons) if not why)
             continue
         if same and not settings.retry_failed:
             new_plan.failed.append(path)

@@ -36,7 +36,7 @@ class Progress:
         self._running: dict[str, dict[str, Any]] = {}
         self._lock = threading.Lock()
         self._begin = time.monotonic()
-        self._bytes = self._rows = self.done = self.failed = self.copies = 0
+        self._bytes = self._rows = self.done = self.failed = self.copies = self.cut = 0
         self._live: Optional[Live] = None
 
     def __enter__(self) -> Progress:
@@ -72,12 +72,13 @@ class Progress:
             self.done += report["status"] == DONE
             self.copies += report["status"] == COPY
             self.failed += not done
+            self.cut += bool(done and report.get("truncated"))
             line = f"{report['status']:<10} {report['path']}"
             if report["status"] == DONE:
                 line += f"  {rows:,} rows, {report['seconds']:.1f} s, {report['memory'] >> 20} MiB"
-            elif report.get("reason"):
+            if report.get("reason"):
                 line += f": {report['reason']}"
-            if not (self._live and done):
+            if not (self._live and done) or report.get("truncated"):
                 self._say(f"[{self.done + self.copies + self.failed}/{len(self._sizes)}] {line}")
         return done
 

@@ -391,7 +391,10 @@ ORDER BY {_WORST} NULLS LAST, Hosts, {_SUREST}, Finding, Host, ImageId, PID, TID
 
 
 def status() -> Question:
-    """Returns the state of each image, failed images first. Images replaced under the same path are named."""
+    """Returns the state of each image, failed images first, then cut ones.
+
+    Images replaced under the same path are named.
+    """
     return Question(
         """\
 SELECT status AS Status, path AS Path, image_id AS ImageId, reason AS Reason,
@@ -403,5 +406,5 @@ FROM manifests LEFT JOIN (
     SELECT each AS image_id, list_sort(list(image_id)) AS ReplacedBy
     FROM (SELECT image_id, unnest(replaces) AS each FROM manifests) GROUP BY each
 ) USING (image_id)
-ORDER BY status = 'done', path, image_id"""
+ORDER BY status = 'done', truncated IS NOT TRUE, path, image_id"""
     )

@@ -12,7 +12,7 @@ from typing import Any, Callable
 from volatility3.framework import interfaces
 
 from winstacks.columns.dictionary import SCHEMA
-from winstacks.columns.words import PROCESS_DUMP
+from winstacks.columns.words import PROCESS_DUMP, TRUNCATED
 from winstacks.findings.registry import Findings
 from winstacks.memory.collector import paused_by_group
 from winstacks.names.symbolizer import Symbolizer
@@ -99,7 +99,13 @@ class ImageTables:
         facts = gather(image, totals, warnings, reading.sha256)
         files.write_rows(IMAGE, [image_values(facts)])
         files.close()
-        return {"files": json.loads(facts.files), "warnings": warnings.count, "texts": warnings.texts}
+        return {
+            "files": json.loads(facts.files),
+            "warnings": warnings.count,
+            "texts": warnings.texts,
+            "truncated": facts.completeness == TRUNCATED if facts.completeness else facts.truncated,
+            "missing_share": facts.missing_share,
+        }
 
     def _trap_frames(self, symbolizer: Symbolizer) -> Iterator[list[object]]:
         image_id, rows = self._image.service(identity).image_id, TrapRows(NamedFrames(symbolizer))

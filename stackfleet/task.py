@@ -18,7 +18,7 @@ from .child_process import Attempt, Outcome, StoppedError
 from .identity import Identities, KnownImage
 from .job import Job, to_json
 from .lake import Lake, unopened
-from .manifests import DONE, FAILED, MANIFEST_VERSION, Manifest
+from .manifests import DONE, FAILED, MANIFEST_VERSION, Manifest, cut_text
 
 PLUGIN = "stackfleet"
 """Name of the Dask worker plugin that compares versions."""
@@ -87,8 +87,8 @@ def run_image(job: Job) -> Report:
     """Reads an image on a worker of Dask, and writes its manifest.
 
     Returns:
-        path, image_id, status, reason, rows, seconds, memory, and the ImageId of the written manifest: the
-        client that started the run puts the image into the lake.
+        path, image_id, status, reason, rows, seconds, memory, whether the file is truncated, and the ImageId
+        of the written manifest: the client that started the run puts the image into the lake.
 
     Raises:
         AttemptFailedError: the attempt failed, and another attempt may succeed
@@ -120,12 +120,14 @@ def run_at(job: Job, place: TaskPlace) -> Report:
         if identities.copy is not None:
             lake.keep(identities.copy)
             image_id = identities.copy["image_id"]
+            report.update(truncated=identities.copy["truncated"], reason=identities.copy["reason"])
             return {**report, "image_id": image_id, "manifest": image_id, "status": COPY}
         image_manifest = manifest(job, outcome, identities.known, place)
         image_manifest.update(attempt=attempt, started=started, ended=provenance.now())
         if outcome.facts is not None:
             image_manifest["tables"] = lake.tables(outcome.image_id, attempt, outcome.facts["rows"])
             report.update(status=DONE, rows=sum(outcome.facts["rows"].values()))
+            report.update(truncated=image_manifest["truncated"], reason=image_manifest["reason"])
         elif outcome.image_id:
             lake.drop(outcome.image_id, attempt)
             before = lake.manifest(outcome.image_id)
@@ -167,7 +169,9 @@ def manifest(job: Job, outcome: Outcome, known: Optional[KnownImage], place: Tas
         "manifest": MANIFEST_VERSION,
         "image_id": outcome.image_id or unopened(job.path),
         "status": FAILED if outcome.facts is None else DONE,
-        "reason": outcome.reason,
+        "reason": outcome.reason or cut_text(facts.get("truncated"), facts.get("missing_share")),
+        "truncated": facts.get("truncated"),
+        "missing_share": facts.get("missing_share"),
         "path": job.path,
         "size": job.size,
         "modified": job.modified,

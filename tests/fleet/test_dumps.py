@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import shutil
-from typing import Any, Dict, List, NamedTuple
+from typing import Any, Dict, List, NamedTuple, Tuple
 
 import pyarrow.parquet as pq
 import pytest
@@ -30,6 +31,7 @@ class Read(NamedTuple):
     lake: pathlib.Path
     code: int
     said: str
+    options: Tuple[object, ...]
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +53,7 @@ def read(tmp_path_factory: pytest.TempPathFactory) -> Read:
     vol.trust(symbols, cache)
     options = ("--symbol-dirs", symbols, "--cache-path", cache, "--offline", "--workers", 1)
     done = fleet("run", *sorted(folder.glob("*.dmp")), "-o", folder / "lake", *options)
-    return Read(folder, folder / "lake", done.returncode, done.stderr)
+    return Read(folder, folder / "lake", done.returncode, done.stderr, options)
 
 
 def _of_another_machine(data: bytes) -> bytes:
@@ -125,6 +127,43 @@ def test_what_an_earlier_version_wrote_has_fewer_columns(read: Read, tmp_path: p
     kinds = {row["ImageId"]: row["InputKind"] for row in rows(lake, "image")}
     assert kinds.pop(image_id) is None
     assert set(kinds.values()) == {"process dump"}
+
+
+def test_cut_files_are_not_like_whole_ones(read: Read, tmp_path: pathlib.Path) -> None:
+    """Manifest, state and exit code name files that are cut, in the next run as well."""
+    for share in (99, 97, 35):
+        path = pathlib.Path(shutil.copy(read.folder / "machine.dmp", tmp_path / f"{share}.dmp"))
+        os.truncate(path, path.stat().st_size * share // 100)
+    whole = pathlib.Path(shutil.copy(read.folder / "machine.dmp", tmp_path / "whole.dmp"))
+    lake = tmp_path / "lake"
+    run = ("run", "-o", lake, *read.options)
+    done = fleet(*run, *sorted(tmp_path.glob("*.dmp")))
+    assert done.returncode == 3
+    assert "3 images are cut" in done.stderr
+    found = manifests(lake)
+    assert {each["status"] for each in found.values()} == {"done"}
+    for share in (99, 97, 35):
+        said = found[f"{share}.dmp"]
+        assert said["truncated"] is True
+        assert abs(said["missing_share"] - (100 - share)) <= 1
+        assert said["reason"] == f"the file is cut: {said['missing_share']} % of it are missing"
+        assert said["reason"] in done.stderr
+    whole_manifest = found["whole.dmp"]
+    assert (whole_manifest["truncated"], whole_manifest["missing_share"], whole_manifest["reason"]) == (
+        False,
+        0,
+        "",
+    )
+    shown = fleet("status", lake, "--format", "csv").stdout.splitlines()
+    assert ["the file is cut" in line for line in shown[1:]] == [True, True, True, False]
+    again = fleet(*run, tmp_path / "97.dmp")
+    assert (again.returncode, "1 images are cut" in again.stderr) == (3, True)
+    assert manifests(lake)["97.dmp"]["attempt"] == found["97.dmp"]["attempt"]
+    assert fleet(*run, whole).returncode == 0
+    # A dump of one process, which was cut in the middle, says so without a share.
+    cut_dump = manifests(read.lake)["cut.dmp"]
+    assert (cut_dump["truncated"], cut_dump["reason"]) == (True, "the file is cut")
+    assert manifests(read.lake)["small.dmp"]["truncated"] is False
 
 
 def test_one_question_asks_images_and_dumps(read: Read) -> None:

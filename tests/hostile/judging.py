@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import collections
 import re
-from typing import Collection, Counter, Iterator, List, NamedTuple, Sequence, Tuple
+from typing import Collection, Counter, Iterator, List, NamedTuple, Sequence, Set, Tuple
 
 from winstacks.findings.loststacks import LOST_STACKS
 
@@ -19,7 +19,7 @@ from .belonging import Owner
 from .cases import Case
 from .members import Member
 from .target import Answer, Cells, Read, Target
-from .tellings import COUNTS, Telling, makes_rows, matches, named_by, of_status, warned_of
+from .tellings import COUNTS, Telling, makes_rows, matches, named_by, of_status, shown_of, warned_of
 
 UNCHANGED, SAID, ELSEWHERE = "unchanged", "said", "silent: said elsewhere"
 LOST, SHOWN = "silent: lost", "silent: shown"
@@ -91,6 +91,9 @@ def _verdict(clean: Answer, got: Answer, case: Case, owner: Owner, read: Read) -
     said = words(concerned.only(new), got) - words(concerned.only(lost), clean)
     if any(named_by(each, member, read.asked) for each in said for member in case.members):
         return Verdict(SAID)
+    evidence = _evidence(concerned.only(new), got) - _evidence(concerned.only(lost), clean)
+    if any(shown_of(each, member) for each in evidence for member in case.members):
+        return Verdict(SAID)
     if any(_counted(clean, got, column, member) for column in COUNTS for member in case.members):
         return Verdict(SAID)
     alone = owner.pid is None or not any(is_of(got.columns, row, owner) for row in there)
@@ -100,6 +103,13 @@ def _verdict(clean: Answer, got: Answer, case: Case, owner: Owner, read: Read) -
     if warnings or elsewhere:
         return Verdict(ELSEWHERE, (*warnings, *(f"{each.word.name} {each.members}" for each in elsewhere)))
     return Verdict(LOST if len(got.rows) < len(clean.rows) else SHOWN)
+
+
+def _evidence(rows: Counter[Cells], answer: Answer) -> Set[str]:
+    """Returns the parts of the cells Evidence of some rows."""
+    place = answer.place("Evidence")
+    cells = (row[place] or "" for row in rows) if place is not None else ()
+    return {part for cell in cells for part in cell.split("; ")}
 
 
 def _counted(clean: Answer, got: Answer, column: str, member: Member) -> bool:

@@ -299,24 +299,25 @@ Hooks = Iterator[Tuple[Any, str, Callable[..., Any]]]
 
 def _hooks_of_structures(notes: Notes, structure: Any) -> Hooks:
     """What gives away the place of a member, and what reads one of bytes."""
-    find, of, packer = structure.Structure.find, structure.Field.of, structure.Structure.packer
+    first_member, value_in = structure.Structure.first_member, structure.Field.value_in
+    packer = structure.Structure.packer
 
     def named(self: Any, *paths: str) -> Any:
-        found = find(self, *paths)
+        found = first_member(self, *paths)
         path = next((path for path in paths if found is not None and self._fields.get(path) is found), None)
         return found if path is None else notes.tagged(self, path, found)
 
-    def field_of(self: Any, data: Any, base: int = 0) -> int:
+    def value_of(self: Any, data: Any, base: int = 0) -> int:
         notes.field(self, data, base)
-        return int(of(self, data, base))
+        return int(value_in(self, data, base))
 
     def packer_of(self: Any, *paths: str) -> Any:
         made = _Packer(packer(self, *paths).format)
         made.fields, made.notes = tuple(map(self.field, paths)), notes
         return made
 
-    yield structure.Structure, "find", named
-    yield structure.Field, "of", field_of
+    yield structure.Structure, "first_member", named
+    yield structure.Field, "value_in", value_of
     yield structure.Structure, "packer", packer_of
 
 

@@ -19,7 +19,7 @@ import hashlib
 import pathlib
 import sys
 import tempfile
-from typing import Counter, Dict, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Collection, Counter, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
 from tests import conftest  # noqa: F401  (our plugins, in front of any installed ones)
 
@@ -27,9 +27,6 @@ from . import forking
 from .cases import Case, cases
 from .judging import SILENT, VERDICTS, Verdict, judge
 from .target import BUILDERS, Read, Target
-
-SLOW = ("tracefindings",)
-"""Plugins that are judged where `--plugins` names them: each run of these asks for all stacks."""
 
 MOST = 3
 """Structures of a kind in which a member is written."""
@@ -57,14 +54,22 @@ class Attack:
         folder: where its file goes
         names: the plugins; all if empty
         most: of each member so many structures at most
+        without: plugins that are left out
     """
 
-    def __init__(self, name: str, folder: pathlib.Path, names: Sequence[str] = (), most: int = MOST) -> None:
+    def __init__(
+        self,
+        name: str,
+        folder: pathlib.Path,
+        names: Sequence[str] = (),
+        most: int = MOST,
+        without: Collection[str] = (),
+    ) -> None:
         self.name = name
         self.target = Target(BUILDERS[name](), folder)
         self.cases: List[Case] = []
         self.read: Dict[str, Read] = {}
-        for plugin in names or [each for each in self.target.names if each not in SLOW]:
+        for plugin in names or [each for each in self.target.names if each not in without]:
             made = cases(self.target, plugin, most)
             self.cases += made.cases
             self.read[plugin] = made.read

@@ -275,6 +275,14 @@ WARNINGS: Tuple[Tuple[str, Tuple[str, ...]], ...] = (
 )
 """Part of the text of a warning, and what it names."""
 
+EVIDENCE: Tuple[Tuple[str, Tuple[str, ...]], ...] = (
+    ("the loader's lists cannot be followed", MODULES),
+    ("the pointers to the shadow stack contradict each other", ("_ETHREAD.Tcb.*ShadowStack*",)),
+    ("the file of the image is about to be deleted", ("_FILE_OBJECT.DeletePending",)),
+    ("the handle table, which has the rights of handles, cannot be read", HANDLE_TABLE),
+    ("not executable, against its VAD", ("_MMPTE*", "_MMVAD*")),
+)
+"""Part of the Evidence of a finding, or of a check that did not run, and what it names."""
 
 CONTRADICTS: Dict[str, Tuple[str, ...]] = {
     "ActiveEntries": RESOURCE,
@@ -284,7 +292,7 @@ CONTRADICTS: Dict[str, Tuple[str, ...]] = {
     "ProcessHeaps": HEAP,
     "TraceCount": HEAPLOG,
     "VadRoot": VADS,
-    "WoW64Process": ("_EPROCESS.Wow64Process",),
+    "WoW64Process": ("_EPROCESS.Wow64Process", "_TEB*.ProcessEnvironmentBlock"),
 }
 """What a member that is contradicted names besides its own structure: what contradicts it, or its name in
 another version."""
@@ -369,6 +377,11 @@ def _is_part(name: str, path: str) -> bool:
 def warned_of(text: str, member: Member) -> bool:
     """Returns whether a warning names the structure of a member."""
     return matches(member, [each for part, names in WARNINGS if re.search(part, text) for each in names])
+
+
+def shown_of(evidence: str, member: Member) -> bool:
+    """Returns whether the Evidence of a row names the structure of a member."""
+    return matches(member, [each for part, names in EVIDENCE if part in evidence for each in names])
 
 
 def makes_rows(plugin: str, member: Member) -> bool:

@@ -8,18 +8,21 @@ import pathlib
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Tuple
 
 import pytest
-from volatility3.plugins.windows import gflags, locks, stacktracedb
+from volatility3.plugins.windows import gflags, locks, stacktracedb, traces
 
 from tests.forge import context, heap_layouts, kernels, sample, sampleheaps, sampleowners
 from tests.forge.kernel import Kernel
 from tests.forge.locks import Sections
+from tests.forge.paging import State
 from tests.forge.process import Process
 from tests.forge.std import Std
 from tests.hostile.target import Answer, Target, Write
 from tests.support import grid
 from winstacks.findings.loststacks import LOST_STACKS
+from winstacks.locks import resources
 
 NONSENSE = 0x4141414141414141
+FOREIGN = "foreign_handle"
 
 
 @pytest.fixture(scope="module")
@@ -141,6 +144,51 @@ def _vad_of_private_code(target: Target) -> List[Write]:
     raise LookupError("no VAD has a left child")
 
 
+def _type_of_a_file(target: Target) -> List[Write]:
+    """Gives the process that the updater opened the type of the file that it opened."""
+    answer, space = target.clean("handletraces"), target.kernel.space
+    bodies = dict(zip(answer.column("ObjectType"), answer.column("Object")))
+    place, body = (target.kernel.isf.place("_OBJECT_HEADER", each) for each in ("TypeIndex", "Body"))
+    file, process = ((bodies[kind] | 0xFFFF << 48) - body.offset for kind in ("File", "Process"))
+    # The index is mixed with the second byte of the header's address.
+    kind = space.read_int(file + place.offset, 1) ^ (file >> 8 ^ process >> 8) & 0xFF
+    return [target.at(process + place.offset, kind, 1)]
+
+
+def _vpns(target: Target) -> List[Write]:
+    """Moves both ends of the VAD of the private memory in which a thread of the updater runs."""
+    answer = target.clean("tracefindings")
+    code = next(
+        address
+        for name, pid, address in zip(*map(answer.column, ("Finding", "PID", "Address")))
+        if (name, pid) == ("unbacked", 4312)
+    )
+    vad = next(each for each in _updater(target).vads if each.start <= code < each.start + each.size)
+    assert vad.node is not None
+    isf, kind = target.kernel.isf, vad.node.type_name
+    writes = []
+    for path in ("StartingVpn", "EndingVpn"):
+        place = next(isf.place(kind, each) for each in (f"Core.{path}", path) if isf.has(kind, each))
+        at = vad.node.address + place.offset
+        number = target.kernel.space.read_int(at, place.size) + vad.size // 0x1000 + 1
+        writes.append(target.at(at, number, place.size))
+    return writes
+
+
+def _heap_record(target: Target) -> List[Write]:
+    """Changes the innermost frame of a record of the heap's trace log."""
+    answer, space = target.clean("heaptraces"), _updater(target).space
+    rows = zip(*map(answer.column, ("PID", "TraceKind", "EntryAddress")))
+    record = next(address for pid, kind, address in rows if (pid, kind) == (4312, "log"))
+    frame = next(
+        address
+        for entry, address in zip(answer.column("EntryAddress"), answer.column("Address"))
+        if entry == record and address is not None
+    )
+    at = next(place for place in range(record, record + 0x40, 8) if space.read_int(place) == frame)
+    return [(space.physical(at), (frame + 0x10).to_bytes(8, "little"))]
+
+
 SILENCERS: Dict[str, Silencer] = {
     **{
         f"{path} of the injected thread, {plugin}": Silencer(
@@ -166,6 +214,11 @@ SILENCERS: Dict[str, Silencer] = {
     "a driver taken off the list": Silencer(
         _unlink(_driver_links), "stacktracedb", {}, "in no module list", False
     ),
+    "the type of a process": Silencer(_type_of_a_file, "handletraces", {}, "contradicted: TypeIndex"),
+    **{
+        f"both ends of a VAD, {plugin}": Silencer(_vpns, plugin, {}, "VADs incomplete", False)
+        for plugin in ("callstacks", "trapframes", "handletraces", "stacktracedb")
+    },
     "MmUnloadedDrivers is nonsense": Silencer(
         lambda target: [target.at(target.kernel.symbol("MmUnloadedDrivers"), NONSENSE)],
         *("stacktracedb", {}, "contradicted: MmUnloadedDrivers", False),
@@ -270,6 +323,10 @@ SILENCERS: Dict[str, Silencer] = {
     "TableSize": Silencer(
         lambda target: [target.at(_ring(target) + _info(target, "TableSize"), 2, 4)],
         *("handletraces", {}, "table size"),
+    ),
+    "CurrentStackIndex": Silencer(
+        lambda target: [target.at(_ring(target) + _info(target, "CurrentStackIndex"), 0x10005, 4)],
+        *("handletraces", {}, "contradicted: CurrentStackIndex", False),
     ),
     "the handle of an event": Silencer(
         lambda target: [target.at(_ring_event(target, 4) + _event(target, "Handle"), 0x5550)],
@@ -492,15 +549,34 @@ def test_a_list_of_sections_beside_the_real_one(tmp_path: pathlib.Path) -> None:
     }
 
 
+@pytest.mark.parametrize(("place", "value"), [(6, 0), (6, 2), (0x50, 0x1000), (0x50, 0x3000)])
+def test_headers_hide_no_list_of_sections(tmp_path: pathlib.Path, place: int, value: int) -> None:
+    """With another NumberOfSections or SizeOfImage ntdll's data is in no section: it is searched as well."""
+    known = kernels.load("win10-x64")
+    kernel = Kernel(known.table, **known.options())
+    app = kernel.process("app.exe", pid=1000, nt_global_flag=0x1000)
+    ntdll = app.module("ntdll.dll", data=0x1000)
+    sections = Sections(ntdll, ntdll.base + 0x7400)
+    sections.add()
+    sections.link()
+    headers = ntdll.base + int.from_bytes(app.space.read(ntdll.base + 0x3C, 4), "little")
+    size = 2 if place == 6 else 4
+    assert app.space.read(headers + place, size) == {6: 3, 0x50: ntdll.size}[place].to_bytes(size, "little")
+    app.space.write(headers + place, value.to_bytes(size, "little"))
+    opened = context.open_image(kernel.image(), tmp_path)
+    rows = [node.row for node in grid.run(opened, locks.Locks, pid=[1000])]
+    assert [row["Lock"] for row in rows] == [each.address for each in sections.made]
+
+
 def test_a_database_beside_the_real_one(tmp_path: pathlib.Path) -> None:
     known = kernels.load("win10-x64")
     kernel = Kernel(known.table, **known.options())
     app = kernel.process("app.exe", pid=1000, nt_global_flag=0x1000)
     ntdll = app.module("ntdll.dll", data=0x2000)
     made = []
-    for number, traces in enumerate((2, 6)):
+    for number, most in enumerate((2, 6)):
         database = Std("6.1", "x64", 0x1D2A0000000 + number * 0x10000000)
-        for trace in range(traces):
+        for trace in range(most):
             database.log([ntdll.base + 0x1000 + 0x10 * trace, ntdll.base + 0x1500])
         sample.write(app, database)
         app.space.write_int(ntdll.base + 0x7300 + 0x40 * number, database.base)
@@ -564,6 +640,7 @@ def _others(answer: Answer) -> set[Tuple[Any, ...]]:
         (_saved("Rip"), 4312),
         (_member("process", "Pcb.DirectoryTableBase", 0), 4312),
         (lambda target: [target.at(target.kernel.symbol("RtlpStackTraceDatabase"), 0)], 0),
+        (_heap_record, 4312),
     ],
 )
 def test_findings_say_which_stacks_were_lost(
@@ -592,6 +669,8 @@ def _trap_frame_of_another(target: Target) -> List[Write]:
     [
         _trap_frame_of_another,
         _vad_of_private_code,
+        _vpns,
+        _type_of_a_file,
         lambda target: [target.at(target.kernel.symbol("MmUnloadedDrivers"), NONSENSE)],
         _unlink(_driver_links),
         _unlink(_process_links),
@@ -611,24 +690,85 @@ def test_a_finding_stays_or_its_process_is_named(
     assert {row for row in high(clean) - high(got) if row[1] not in named} == set()
 
 
-def test_a_decoy_database_is_said_of_the_stacks_of_locks(tmp_path: pathlib.Path) -> None:
-    """The index of a lock is looked up in one of two databases: the stack says so."""
+@pytest.mark.parametrize("alone", [False, True])
+def test_resources_that_overlap_are_counted_where_they_have_no_row(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, alone: bool
+) -> None:
+    """Also those that still point to a head whose own links lead nowhere."""
+    monkeypatch.setattr(resources, "MAX_OVERLAPS", 0)
+    known = kernels.load("win10-x64")
+    kernel = Kernel(known.table, **known.options())
+    head, start = kernel.symbol("ExpSystemResourcesList"), kernel.space.allocate(0x1000, 0x1000)
+    links = [head, start + 0x100, start + 0x110, head]
+    for before, link, after in zip(links, links[1:], links[2:]):
+        kernel.space.write(link, after.to_bytes(8, "little") + before.to_bytes(8, "little"))
+    first, last = (head, head) if alone else (links[1], links[2])
+    kernel.space.write(head, first.to_bytes(8, "little") + last.to_bytes(8, "little"))
+    opened = context.open_image(kernel.image(), tmp_path)
+    said = [node.row["Status"] for node in grid.run(opened, locks.Locks, pid=[0])]
+    assert said.count("1 resources overlap") == 1
+
+
+def test_the_file_of_a_process_without_an_id_has_its_address(tmp_path: pathlib.Path) -> None:
+    kernel = sample.build()
+    lost = kernel.processes[2].eprocess.address
+    image = kernel.image()
+    kernel.set("PspCidTable", 0)
+    kernel.space.set_state(lost & ~0xFFF, 0x1000, State.MISSING)
+    opened = context.open_image(image, tmp_path)
+    rows = grid.rendered(opened, locks.Locks, tmp_path / "out", dump=True)
+    assert None in {row["PID"] for row in rows}
+    assert f"locks.{lost:#x}.x64.bin" in {path.name for path in (tmp_path / "out").iterdir()}
+
+
+@pytest.mark.parametrize("decoys", [1, 9])
+def test_a_decoy_database_hides_no_stack_of_a_lock(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture, decoys: int
+) -> None:
+    """The index of a lock is looked up in all databases: what one has passes --unbacked, or is counted."""
     known = kernels.load("win10-x64")
     kernel = Kernel(known.table, **known.options())
     app = kernel.process("app.exe", pid=1000, nt_global_flag=0x1000)
     ntdll = app.module("ntdll.dll", data=0x2000)
-    for number, traces in enumerate((2, 6)):
+    private = 0x1D0F0000000
+    app.region(private, size=0x1000)
+    for number in range(decoys + 1):
+        # Decoys have more traces than the real database, and so are tried first.
         database = Std("6.1", "x64", 0x1D2A0000000 + number * 0x10000000)
-        for trace in range(traces):
-            database.log([ntdll.base + 0x1000 + 0x10 * trace, ntdll.base + 0x1500])
+        for trace in range(2 if number == 0 else 6):
+            unbacked = private + 0x10 * trace if number == 0 else ntdll.base + 0x1000 + 0x10 * number
+            database.log([unbacked, ntdll.base + 0x1500 + 0x10 * trace])
         sample.write(app, database)
-        app.space.write_int(ntdll.base + 0x7300 + 0x40 * number, database.base)
-    sections = Sections(ntdll, ntdll.base + 0x7400)
+        app.space.write_int(ntdll.base + 0x7300 + 0x10 * number, database.base)
+    sections = Sections(ntdll, ntdll.base + 0x7600)
     sections.add(index=1)
     sections.link()
     opened = context.open_image(kernel.image(), tmp_path)
-    (row,) = (node.row for node in grid.run(opened, locks.Locks, pid=[1000]))
-    assert "one of 2 databases" in row["Status"]
+    rows = [node.row for node in grid.run(opened, locks.Locks, pid=[1000])]
+    assert all(f"one of {decoys + 1} databases" in row["Status"] for row in rows if row["Lock"] is not None)
+    unbacked_rows = [node.row for node in grid.run(opened, locks.Locks, pid=[1000], unbacked=True)]
+    flat = list(opened.rows(traces.StackTraces, pid=[1000], kinds=["lock"], unbacked=True))
+    if decoys == 1:
+        assert sorted(row["Unbacked"] for row in rows) == [0, 1]
+        assert [row["Unbacked"] for row in unbacked_rows] == [1]
+        assert [row["Unbacked"] for _, row in flat] == [1]
+    else:
+        # More than are read: a row says so, and is counted where a filter hides it.
+        assert [row["Status"] for row in rows if row["Lock"] is None] == ["one of 10 databases"]
+        assert (unbacked_rows, flat) == ([], [])
+        assert caplog.text.count("1 more may be what --find and --unbacked ask for") == 2
+
+
+def test_a_handle_whose_table_cannot_be_read_is_not_checked(target: Target) -> None:
+    """Its rights are there: the check says that it could not read them."""
+    table = _updater(target).eprocess["ObjectTable"]
+    code = target.kernel.isf.offset("_HANDLE_TABLE", "TableCode")
+    got = target.run("tracefindings", [target.at(table + code, NONSENSE & ~7)])
+    clean = target.clean("tracefindings")
+    assert 4312 in {pid for name, pid in zip(clean.column("Finding"), clean.column("PID")) if name == FOREIGN}
+    rows = zip(*map(got.column, ("Finding", "PID", "Evidence")))
+    said = "the handle table, which has the rights of handles, cannot be read: updater.exe"
+    assert [(pid, evidence) for name, pid, evidence in rows if name == FOREIGN] == [(None, said)]
 
 
 @pytest.mark.parametrize("value", [0, NONSENSE])

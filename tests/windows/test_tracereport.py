@@ -67,10 +67,19 @@ def written(folder: pathlib.Path, data: Dict[str, Any], title: str = "A report")
 def test_vol_writes_one_page(tmp_path: pathlib.Path) -> None:
     image = sample.build().image()
     file, symbols = image.save(tmp_path / "image.dmp"), image.install(tmp_path / "symbols")
-    (tmp_path / "out").mkdir()
-    shown = vol.run(file, "windows.tracereport", symbols=symbols, arguments=["-o", str(tmp_path / "out")])
-    assert {row["File output"] for row in shown.rows} == {"tracereport.html"}
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["tracereport.html"]
+    folder = tmp_path / "out"
+    folder.mkdir()
+    # Links that somebody planted under the names that the page would have: one leads to a file, one to none.
+    theirs = tmp_path / "theirs.txt"
+    theirs.write_text("kept")
+    (folder / "tracereport.html").symlink_to(theirs)
+    (folder / "tracereport-1.html").symlink_to(tmp_path / "none.html")
+    shown = vol.run(file, "windows.tracereport", symbols=symbols, arguments=["-o", str(folder)])
+    assert {row["File output"] for row in shown.rows} == {"tracereport-1.html"}
+    assert {path.name for path in folder.iterdir()} == {"tracereport.html", "tracereport-1.html"}
+    assert theirs.read_text() == "kept" and not (tmp_path / "none.html").exists()
+    page = folder / "tracereport-1.html"
+    assert not page.is_symlink() and "<!doctype html>" in page.read_text("utf-8")[:100].lower()
 
 
 @pytest.mark.cli

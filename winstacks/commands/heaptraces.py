@@ -162,7 +162,7 @@ class HeapTraces(Command[AddressSpace, HeapItem]):
                 f"Process {space.pid_text} ({space.arch}): {left_out} blocks in use name no trace or "
                 "their size is not known: they are not in the UMDH log"
             )
-        name = f"umdh.{space.pid}.{space.arch}.log"
+        name = f"umdh.{space.file_part}.{space.arch}.log"
         return plugin.write_file(self.plugin, name, (piece.encode("utf-8") for piece in umdh.write(log)))
 
     def run(self) -> interfaces.renderers.TreeGrid:

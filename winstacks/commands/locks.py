@@ -82,5 +82,5 @@ class Locks(Command[AddressSpace, ListedLock]):
         """Writes RTL_PROCESS_LOCKS if they are requested; returns the name of the file."""
         if not self.option("dump"):
             return DISABLED
-        name = f"locks.{space.pid}.{space.arch}.bin"
+        name = f"locks.{space.file_part}.{space.arch}.bin"
         return write_file(self.plugin, name, [self._lister.buffer(space, locks)])

@@ -86,7 +86,7 @@ class MiniDump(Command[Process, Process]):
     def _write(self, dump: ProcessDump, half: AddressSpace) -> str:
         """Writes a dump; returns the cell for `File output`. An interrupted dump leaves no file."""
         eprocess = self.image.machine.masked(half.eprocess)
-        name = f"pid.{half.pid}.{half.arch}.{eprocess:#x}.dmp"
+        name = f"pid.{half.file_part}.{half.arch}.{eprocess:#x}.dmp"
         file, whole = OutputFile(self.plugin, name), False
         try:
             whole = file.write(dump.head) and all(map(file.write_sparse, dump.memory.content()))

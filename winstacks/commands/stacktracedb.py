@@ -119,7 +119,7 @@ class StackTraceDb(Command[AddressSpace, Union[AddressSpace, Database]]):
         """Writes RTL_PROCESS_BACKTRACES; returns the name of the file."""
         space = database.space
         address = self.image.machine.masked(database.address)
-        name = f"backtraces.{space.pid}.{space.arch}.{address:x}.bin"
+        name = f"backtraces.{space.file_part}.{space.arch}.{address:x}.bin"
         build = self.image.service(machine_facts).kernel().build
         layout = self.databases.layouts(space).backtraces(build)
         return write_file(self.plugin, name, backtraces.encode(opened.buffer(), opened.records(), layout))

@@ -88,6 +88,11 @@ def _within(ranges: Sequence[CodeRange], address: int) -> Optional[CodeRange]:
     return ranges[place] if place >= 0 and address < ranges[place].end else None
 
 
+def _may_execute(vad: Region) -> bool:
+    """Returns whether the first protection of a range lets its code run."""
+    return "EXECUTE" in PROTECTIONS[vad.protection & 7]
+
+
 class Page(NamedTuple):
     """The page table entry of a page that is in memory: valid, or in transition."""
 
@@ -172,7 +177,7 @@ class CheckFacts:
         page, vad = self.page(space, address), self.vad(space, address)
         if page is not None and self.has_no_execute(space):
             return page.executable
-        return vad is not None and "EXECUTE" in PROTECTIONS[vad.protection & 7]
+        return vad is not None and _may_execute(vad)
 
     def code_range(self, space: AddressSpace, address: int) -> Optional[CodeRange]:
         """Returns the range around an address in which a runtime stores its code, or None.
@@ -293,8 +298,8 @@ class CheckFacts:
     def _described(self, key: Tuple[AddressSpace, int]) -> str:
         space, address = key
         parts = []
+        vad = self.vad(space, address) if self.is_user(address) else None
         if self.is_user(address):
-            vad = self.vad(space, address)
             if vad is None:
                 parts.append("no VAD")
             else:
@@ -307,6 +312,8 @@ class CheckFacts:
             parts.append("page not in memory")
         elif page is not None:
             parts.append(f"PTE {page.entry:#x} {'executable' if page.executable else 'not executable'}")
+            if not page.executable and vad is not None and _may_execute(vad):
+                parts[-1] += ", against its VAD"
         if data is not None:
             parts.append(f"bytes {data.hex(' ')}")
         return ", ".join(parts)

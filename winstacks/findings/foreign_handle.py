@@ -11,6 +11,8 @@ from __future__ import annotations
 from typing import Dict, Iterator, NamedTuple, Optional, Tuple
 
 from ..columns.words import CREATE, HANDLE, IMAGE, LIKELY, LOW, MAPPED, OPEN, PRIVATE
+from ..memory.decode.status import has_status
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import MissingMemberError
 from ..process.handletables import HandleTables
 from ..process.objectheaders import Objects
@@ -21,6 +23,9 @@ from .facts import CheckFacts
 from .finding import NONE_KNOWN, Check, Finding, FramePlace, of_place, unbacked_frames
 from .unbacked import explained, untold
 
+NAME = "foreign_handle"
+
+_NO_TABLE = "the handle table, which has the rights of handles, cannot be read"
 _OPENING = (OPEN, CREATE)
 _PROCESS_RIGHTS = {
     0x2: "PROCESS_CREATE_THREAD",
@@ -47,6 +52,8 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     """Yields the events in which such code opened another process or thread; one for each handle."""
     if stack.event not in _OPENING or stack.owner is None:
         return
+    if has_status(stack.status, StatusCode.HANDLE_TABLE_UNREADABLE):
+        facts.leave_out(NAME, _NO_TABLE, stack.space.process)
     kind = (stack.owner_name or "").split(" ", 1)[0]
     if kind not in ("Process", "Thread"):
         return
@@ -118,11 +125,12 @@ def unchecked(facts: CheckFacts) -> Iterator[str]:
             yield "with +kst the handle tables of 32-bit XP and 2003 have an index in place of the rights"
     except MissingMemberError as error:
         yield str(error)
+    yield from facts.left_out(NAME)
     yield from untold(facts)
 
 
 CHECK = Check(
-    "foreign_handle",
+    NAME,
     "T1055",
     (HANDLE,),
     "The trace of a handle's opening has a caller in private memory, and the handle still gives the right to "

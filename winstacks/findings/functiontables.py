@@ -45,19 +45,23 @@ class CodeRange(NamedTuple):
         start, end: limits of the range, canonical addresses
         table: address of the element of its registered function table; 0 if it has none
         list: name of the runtime's own list that contains the range; empty if it has a function table
+        beyond: whether the range of a function table ends in other memory than it begins in: one altered
+            limit covers other code
     """
 
     start: int
     end: int
     table: int
     list: str = ""
+    beyond: bool = False
 
     @property
     def describe(self) -> str:
         """The text for Innocent."""
         if self.list:
             return f"{self.list}, {self.start:#x}-{self.end - 1:#x}, by its own list"
-        return f"function table registered for {self.start:#x}-{self.end - 1:#x}"
+        beyond = ", which ends in other memory than it begins in" if self.beyond else ""
+        return f"function table registered for {self.start:#x}-{self.end - 1:#x}{beyond}"
 
 
 class FunctionTables(NamedTuple):
@@ -115,9 +119,15 @@ def registered(
                 missing.append(f"the element at {node:#x}")
             if start and end and start < end and not _reaches(start, end, images):
                 found_ranges.append((start, end, node))
-    return FunctionTables(
-        [CodeRange(*range_) for range_ in ranges.flatten(found_ranges)], next(iter(missing), "")
-    )
+    code = [CodeRange(*range_) for range_ in ranges.flatten(found_ranges)]
+    code = [range_._replace(beyond=_ends_elsewhere(range_, vads)) for range_ in code]
+    return FunctionTables(code, next(iter(missing), ""))
+
+
+def _ends_elsewhere(range_: CodeRange, vads: Sequence[Region]) -> bool:
+    """Returns whether a range reaches over the end of the VAD in which it begins."""
+    vad = vad_at(vads, range_.start)
+    return vad is None or vad.end < range_.end
 
 
 def _reaches(start: int, end: int, images: Sequence[int]) -> bool:

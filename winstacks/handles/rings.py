@@ -208,6 +208,8 @@ class HandleRings:
         stated, size = size, decoder.true_size(self._memory, start, current, size)
         if ring_status or size != stated:
             yield gap_event(space, ring_status or StatusCode.TABLE_SIZE)
+        if decoder.is_ahead(self._memory, start, current, size):
+            yield gap_event(space, StatusItem(StatusCode.CONTRADICTED, members=("CurrentStackIndex",)))
         held = self._memory.load(start, size * decoder.entry_size)
         yield from self._tell(space, table, decoder.events(held, start, current, size))
 

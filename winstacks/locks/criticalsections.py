@@ -9,12 +9,14 @@ proves itself. If that fails, the sections to which the PEB points lead to the l
 
 from __future__ import annotations
 
+import collections
 import logging
-from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import Callable, Counter, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from ..columns import words
 from ..memory.decode import links
 from ..memory.decode.machine import Machine
+from ..memory.decode.memo import Memo
 from ..memory.decode.status import NOTHING, StatusItem, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import integers
@@ -25,6 +27,7 @@ from ..process import globalflag
 from ..process import threadids as ids
 from ..process.decode.globalflags import FLG_USER_STACK_TRACE_DB
 from ..process.processlist import WOW64_PROCESS, process_member
+from ..process.spaces import AddressSpaces
 from ..process.threadids import ThreadOwner
 from ..process.usertypes import user_types
 from . import lock
@@ -44,6 +47,9 @@ MAX_STEPS = 0x1000
 
 MAX_TRIES = 0x4000
 """The most places in ntdll's data that are tried. A real ntdll has a few hundred that look like a list."""
+
+MAX_PEERS = 16
+"""The most processes that are asked where the head of their list is, for one that may have lost its own."""
 
 MAX_LISTS = 16
 """The most lists of a process that are shown; a process has one, unless it forged others."""
@@ -66,8 +72,8 @@ class SectionPair(NamedTuple):
 class SectionList(NamedTuple):
     """A node from which a list can be walked.
 
-    If `is_head`, the node is the head of the list. Otherwise it belongs to a lock, and the head is one of the
-    nodes in ntdll that prove to belong to no lock. If `is_real`, a lock of the PEB is on the list, or nothing
+    If `is_head`, the node is the head. Otherwise it belongs to a lock, and the head is one of the nodes in
+    ntdll that prove to belong to no lock. If `is_real`, a lock of the PEB is on the list, or nothing
     contradicts the list.
     """
 
@@ -141,7 +147,7 @@ class SectionLists:
     def __init__(self, image: Image, ntdlls: Ntdlls) -> None:
         self._image = image
         self._ntdlls = ntdlls
-        self._heads: Dict[Tuple[Machine, int], int] = {}
+        self._heads: Memo[Tuple[Machine, int], int] = Memo(self._usual_head)
 
     def find_heads(
         self, space: AddressSpace, ntdll: Optional[Ntdll], memory: SectionMemory
@@ -175,8 +181,6 @@ class SectionLists:
         ]
         if of_peb and not real and (lists or member is None):
             lists.insert(0, SectionList(of_peb[0], False, True))
-        elif lists and ntdll is not None:
-            self._heads.setdefault((space.machine, ntdll.size), lists[0].link - ntdll.base)
         elif not lists and member is not None:
             lists.append(SectionList(member, False, True))
         return lists
@@ -197,7 +201,7 @@ class SectionLists:
     def may_be_absent(self, space: AddressSpace, ntdll: Optional[Ntdll], memory: SectionMemory) -> bool:
         """Returns whether the image may lack the list of a process whose flags request traces.
 
-        The head may be in data of ntdll that is not in the image, or lead to locks that are not.
+        The head, or the locks to which it leads, may not be in the image.
         """
         flags = globalflag.read(self._image, space)
         if flags is None:
@@ -214,8 +218,22 @@ class SectionLists:
             native = space.machine is self._image.machine
             return not (native and process_member(self._image, space.eprocess, *WOW64_PROCESS))
         # The head has the same offset in every process's copy of ntdll.
-        rva = self._heads.get((space.machine, ntdll.size))
+        rva = self._heads[space.machine, ntdll.size]
         return memory.lead_out(head or (ntdll.base + rva if rva else 0))
+
+    def _usual_head(self, half: Tuple[Machine, int]) -> int:
+        """Returns the RVA of the head in most processes of a machine and a size of ntdll, 0 if unknown."""
+        found: Counter[int] = collections.Counter()
+        spaces = (each for each in AddressSpaces.list_spaces(self._image) if each.machine is half[0])
+        peers = [(each, SectionMemory(self._image, each)) for each in spaces if each.peb and each.layer_name]
+        peers = [(space, memory) for space, memory in peers if self._wanted(space, memory)]
+        peers.sort(key=lambda peer: (peer[0].pid or 0, peer[0].eprocess))
+        for space, memory in peers[:MAX_PEERS]:
+            ntdll = self._ntdlls.find_ntdll(space)
+            if ntdll is not None and ntdll.size == half[1]:
+                lists = self.find_heads(space, ntdll, memory)[:1]
+                found.update(each.link - ntdll.base for each in lists if each.is_head)
+        return max(found, key=lambda rva: (found[rva], -rva), default=0)
 
     def _wanted(self, space: AddressSpace, memory: SectionMemory) -> bool:
         """Returns whether a missing list is worth another search: traces of locks are kept."""
@@ -232,9 +250,8 @@ class SectionLists:
         """
         for tries, link in enumerate(self._pairs(ntdll, both)):
             if tries >= MAX_TRIES:
-                vollog.warning(
-                    f"Process {ntdll.space.pid_text}: ntdll's data is no data; the search was given up"
-                )
+                pid = ntdll.space.pid_text
+                vollog.warning(f"Process {pid}: ntdll's data is no data; the search was given up")
                 return
             if _linked(link, memory) and (both or _closes(link, memory)):
                 yield link

@@ -5,14 +5,14 @@
 from __future__ import annotations
 
 import logging
-from typing import Iterable, Iterator, List, Optional
+from typing import Dict, Iterable, Iterator, List, Optional, Tuple
 
 from ..columns import words
-from ..memory.decode.status import status
+from ..memory.decode.status import has_status, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import MissingMemberError
 from ..memory.image import AddressSpace, Image
-from ..tracedb.creators import CreatorTraces
+from ..tracedb.creators import MAX_DATABASES, CreatorTraces
 from ..tracedb.decode.recorded import NO_STACK, RecordedStack
 from ..tracedb.finder import Databases
 from .criticalsections import CriticalSections
@@ -61,16 +61,26 @@ class LockLister:
             yield LockGap(space, status(StatusCode.LIST_NOT_FOUND))
 
     def list_created(self, space: AddressSpace) -> List[Listed]:
-        """Returns the same locks as `list_locks`, each with the stack of its creator."""
+        """Returns the same locks as `list_locks`, each with the stack of its creator.
+
+        If several databases may have that stack, a lock is returned once with each different one.
+        """
         listed = list(self.list_locks(space))
         indices = {item.back_trace_index or 0 for item in listed if isinstance(item, Lock)}
-        stacks = self._creators.resolve(space, indices)
-        return [
-            item._replace(stack=stacks.get(item.back_trace_index or 0, _caller(item)))
-            if isinstance(item, Lock)
-            else item
-            for item in listed
-        ]
+        resolved = self._creators.resolve_each(space, indices)
+        created: List[Listed] = []
+        for item in listed:
+            if isinstance(item, Lock):
+                index = item.back_trace_index or 0
+                found = [stacks[index] for stacks in resolved if index in stacks]
+                created += (item._replace(stack=stack) for stack in _possible(found) or [_caller(item)])
+            else:
+                created.append(item)
+        doubts = {doubt for stack in resolved[0].values() for doubt in stack.status}
+        for doubt in doubts:
+            if doubt.code is StatusCode.ONE_OF_DATABASES and (doubt.number or 0) > MAX_DATABASES:
+                created.append(LockGap(space, status(doubt)))
+        return created
 
     def buffer(self, space: AddressSpace, listed: Iterable[Listed]) -> bytes:
         """Returns RTL_PROCESS_LOCKS as SystemLocksInformation or the query of a process fills it.
@@ -78,9 +88,12 @@ class LockLister:
         A lock that cannot be read has a record with its address and zeros. Gaps have no record.
         """
         records: List[LockRecord] = []
+        before: Optional[Listed] = None
         for item in listed:
-            if isinstance(item, Lock) and item.address is not None:
-                records.append(self._record(item, item.address))
+            lock = item._replace(stack=NO_STACK) if isinstance(item, Lock) else item
+            if isinstance(lock, Lock) and lock.address is not None and lock != before:
+                records.append(self._record(lock, lock.address))
+            before = lock
         return criticalsection.encode(records, space.pointer_size)
 
     def _record(self, lock: Lock, address: int) -> LockRecord:
@@ -101,6 +114,15 @@ class LockLister:
             # Windows reports the waiters of a critical section only in its LockCount.
             number_of_waiting_exclusive=0 if section else lock.waiting_exclusive or 0,
         )
+
+
+def _possible(stacks: List[RecordedStack]) -> List[RecordedStack]:
+    """Returns the different stacks that an index may stand for. Databases without it count if all lack it."""
+    known = [stack for stack in stacks if not has_status(stack.status, StatusCode.NO_SUCH_INDEX)]
+    different: Dict[Tuple[Optional[int], ...], RecordedStack] = {}
+    for stack in known or stacks[:1]:
+        different.setdefault(stack.frames, stack)
+    return list(different.values())
 
 
 def _caller(lock: Lock) -> RecordedStack:

@@ -133,6 +133,7 @@ class Resources:
         walk = links.walk(head, self._memory.links)
         if walk == links.ListWalk((), (), None):
             yield from self._orphans(space, head)
+            yield from self._left_out(space)
             return
         altered = walk.altered.link if walk.altered else None
         if altered == head:
@@ -140,10 +141,13 @@ class Resources:
         yield from self._nodes(space, walk.before, altered)
         yield from self._gap(space, walk.gap)
         yield from self._nodes(space, walk.after, altered)
-        if self._overlaps > MAX_OVERLAPS:
-            yield LockGap(
-                space, status(StatusItem(StatusCode.RESOURCES_OVERLAP, self._overlaps - MAX_OVERLAPS))
-            )
+        yield from self._left_out(space)
+
+    def _left_out(self, space: AddressSpace) -> Iterator[LockGap]:
+        """Yields the row for the resources that overlap others and have no row."""
+        more = self._overlaps - MAX_OVERLAPS
+        if more > 0:
+            yield LockGap(space, status(StatusItem(StatusCode.RESOURCES_OVERLAP, more)))
 
     def _orphans(self, space: AddressSpace, head: int) -> Iterator[Listed]:
         """Yields the resources that still point to the head of an empty list: Windows always has some."""

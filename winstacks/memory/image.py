@@ -81,6 +81,11 @@ class AddressSpace(NamedTuple):
         return f"at {self.eprocess:#x}" if self.pid is None else str(self.pid)
 
     @property
+    def file_part(self) -> str:
+        """The process in a file's name: its ID, or the address of its _EPROCESS if the ID is unknown."""
+        return f"{self.eprocess:#x}" if self.pid is None else str(self.pid)
+
+    @property
     def label(self) -> str:
         """The process in words: `updater.exe (4312)`."""
         return text.process_label(self.known_name, self.pid)

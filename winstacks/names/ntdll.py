@@ -20,6 +20,7 @@ from .moduleindex import ModuleIndex, ModuleIndexes
 from .witness import FileWitnesses
 
 NAME = "ntdll.dll"
+_PAGE = 0x1000
 MAX_IMAGE = 0x1000000
 """16 MB, several times the size of any ntdll: the limit for a size that may be forged."""
 
@@ -87,14 +88,11 @@ class Ntdlls:
     def data(self, ntdll: Ntdll) -> Tuple[List[Extents], int]:
         """Returns the present parts of the writable sections, and the number of their missing bytes.
 
-        If the headers are missing, the sections are unknown: then the whole image is returned.
+        What no section has is returned, too: a process may change its headers. The linker leaves no such
+        pages (PE Format). If the headers are missing, that is the whole image.
         """
         reader = ImageReader(self._image, ntdll.space.layer_name, ntdll.base, ntdll.size, ntdll.view)
-        headers = ntdll.image.headers
-        ranges = [(0, ntdll.size)]
-        if headers is not None:
-            writable = (part for part in headers.sections if part.characteristics & pe.MEM_WRITE)
-            ranges = [(part.start, part.end - part.start) for part in writable]
+        ranges = _writable(ntdll.image.headers, ntdll.size)
         loaded = [reader.load(rva, length) for rva, length in ranges]
         missing = sum(part.missing(rva, rva + length) for part, (rva, length) in zip(loaded, ranges))
         moved = [Extents((ntdll.base + start, data) for start, data in part.runs) for part in loaded]
@@ -131,3 +129,19 @@ class Ntdlls:
         except pe.HeaderError:
             return True
         return machine == space.machine.number
+
+
+def _writable(headers: Optional[pe.Headers], size: int) -> List[Tuple[int, int]]:
+    """Returns (RVA, length) of the sections of an image that may be written, and of pages in no section.
+
+    Args:
+        headers: its headers, None if unknown
+        size: bytes that are mapped
+    """
+    if headers is None or not headers.sections:
+        return [(0, size)]
+    ranges = [(part.start, part.end) for part in headers.sections if part.characteristics & pe.MEM_WRITE]
+    ends = [-(-part.end // _PAGE) * _PAGE for part in headers.sections]
+    starts = [*(part.start for part in headers.sections[1:]), size]
+    ranges += [(end, start) for end, start in zip(ends, starts) if end < start]
+    return [(start, end - start) for start, end in sorted(ranges)]

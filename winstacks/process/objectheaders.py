@@ -13,11 +13,11 @@ from volatility3.framework import exceptions
 
 from ..memory.decode import text
 from ..memory.decode.memo import Memo
-from ..memory.decode.status import NOTHING, Status, status
+from ..memory.decode.status import NOTHING, Status, StatusItem, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import Field, MissingMemberError
 from ..memory.image import Image
-from .processlist import ProcessList
+from .processlist import CidTable, ProcessList
 
 _HEADER = "_OBJECT_HEADER"
 _NAME = "_OBJECT_HEADER_NAME_INFO"
@@ -131,6 +131,9 @@ _CREATOR_FLAG = 0x04
 _TRACED = 0x01
 """DbgRefTrace, a bit of _OBJECT_HEADER.TraceFlags since 7."""
 
+_LISTED_TYPES = ("Process", "Thread")
+"""The types whose objects the kernel lists elsewhere."""
+
 _MAX_KNOWN = 1 << 16
 _MAX_TYPE_NAME = 128
 
@@ -231,11 +234,21 @@ class Objects:
         data = self._read(header)
         if data is None:
             return ObjectInfo(body, None, None, status(StatusCode.OBJECT_UNREADABLE))
-        kind = self._type_of(header, data)
+        kind, wrong = self._type_of(header, data), NOTHING
+        known = self._known_type(body) if kind not in _LISTED_TYPES else kind
+        if kind is not None and known not in (None, kind):
+            member = "Type" if self._type is not None else "TypeIndex"
+            kind, wrong = known, status(StatusItem(StatusCode.CONTRADICTED, members=(member,)))
         if kind is None:
             return ObjectInfo(body, None, None, status(StatusCode.OBJECT_TYPE_UNKNOWN))
         mask = self._info_mask.value_in(data) if self._info_mask else None
-        return ObjectInfo(body, kind, self._names.name(kind, body, mask), NOTHING)
+        return ObjectInfo(body, kind, self._names.name(kind, body, mask), wrong)
+
+    def _known_type(self, body: int) -> Optional[str]:
+        """Returns the type of an object that the list of processes or PspCidTable has; None for others."""
+        if self._image.service(ProcessList).has(body):
+            return "Process"
+        return "Thread" if body in self._image.service(CidTable).threads else None
 
     def _read(self, header: int) -> Optional[bytes]:
         return self._memory.read(header, self._body)

@@ -41,9 +41,10 @@ MAX_WARNING = 1000
 """The most warnings whose text is kept, and the most characters of each."""
 
 
+vollog = logging.getLogger(__name__)
+
 MAX_ABSENT = 1 << 16
-"""The most pairs of a thing and a status word that are counted only once; further ones count at each
-occurrence."""
+"""The most pairs of a thing and a status word that are counted."""
 
 ABSENT = frozenset(
     (
@@ -128,6 +129,7 @@ class Totals:
         self.read: Dict[str, int] = {}
         self.absent: Dict[str, int] = {}
         self._told: Set[Hashable] = set()
+        self._cut = False
 
     def count_kind(self, kind: str, here: bool, missing: int) -> None:
         """Counts a stack of any kind that the image holds, or the stacks that are missing.
@@ -143,14 +145,20 @@ class Totals:
     def lacks(self, what: Hashable, lack: Status) -> None:
         """Counts status words for data that is not in the image, each once for a thing.
 
+        At most MAX_ABSENT are counted; a warning says so.
+
         Args:
             what: identity of the process, thread, list or stack
             lack: status of it
         """
         for item in lack:
             if item.code in ABSENT and (what, item.code) not in self._told:
-                if len(self._told) < MAX_ABSENT:
-                    self._told.add((what, item.code))
+                if len(self._told) >= MAX_ABSENT:
+                    if not self._cut:
+                        vollog.warning(f"Of the structures that are absent {MAX_ABSENT} are counted")
+                    self._cut = True
+                    continue
+                self._told.add((what, item.code))
                 word = item.code.value.replace("{} ", "")
                 self.absent[word] = self.absent.get(word, 0) + (item.number or 1)
 

@@ -188,7 +188,10 @@ class StackRecord(NamedTuple):
         """Whether stacks are known to have existed and cannot be shown, or not completely."""
         if self.nothing or has_status(self.status, *_AS_EXPECTED):
             return False
-        return self.counted is None or (self.incomplete and has_status(self.status, *_LOST))
+        if self.counted is None or (self.incomplete and has_status(self.status, *_LOST)):
+            return True
+        # The record that the owner names holds other frames than its hash says.
+        return not self.frames and has_status(self.status, StatusCode.HASH)
 
     @property
     def missing(self) -> int:

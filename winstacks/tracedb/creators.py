@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Collection, Dict
+from typing import Collection, Dict, List, Optional, Set
 
 from ..columns.words import STD
 from ..memory.decode.status import NOTHING, Status, status
@@ -13,6 +13,10 @@ from ..memory.image import AddressSpace
 from .decode.header import Header
 from .decode.recorded import RecordedStack, recorded
 from .finder import Databases
+from .model import Database
+
+MAX_DATABASES = 8
+"""The most databases of a space in which an index is looked up; a space has one, unless it forged others."""
 
 _MAX_16_BITS = 0xFFFF
 _DOUBTS = (StatusCode.ONE_OF_DATABASES, StatusCode.NO_POINTER)
@@ -32,7 +36,15 @@ class CreatorTraces:
     def resolve(
         self, space: AddressSpace, indices: Collection[int], stored_in_16_bits: bool = False
     ) -> Dict[int, RecordedStack]:
-        """Returns the stacks of some indices. The index 0 means that there is no trace, and is left out.
+        """Returns the stacks of some indices in the first database; see `resolve_each`."""
+        return self.resolve_each(space, indices, stored_in_16_bits)[0]
+
+    def resolve_each(
+        self, space: AddressSpace, indices: Collection[int], stored_in_16_bits: bool = False
+    ) -> List[Dict[int, RecordedStack]]:
+        """Returns the stacks of some indices by database: of one, unless a process has forged others.
+
+        The index 0 means that there is no trace, and is left out. At most MAX_DATABASES are read.
 
         Args:
             space: the address space whose database has the traces
@@ -41,10 +53,16 @@ class CreatorTraces:
         """
         requested = set(indices) - {0}
         if not requested:
-            return {}
-        database = next(
-            (candidate for candidate in self._databases.find_databases(space) if candidate.kind == STD), None
-        )
+            return [{}]
+        databases = [each for each in self._databases.find_databases(space) if each.kind == STD]
+        return [
+            self._of_database(database, requested, stored_in_16_bits)
+            for database in databases[:MAX_DATABASES] or (None,)
+        ]
+
+    def _of_database(
+        self, database: Optional[Database], requested: Set[int], stored_in_16_bits: bool
+    ) -> Dict[int, RecordedStack]:
         opened = None if database is None else self._databases.open_database(database)
         if database is None or database.header is None or opened is None:
             why = StatusCode.NO_DATABASE if database is None else StatusCode.DATABASE_UNREADABLE

@@ -171,6 +171,32 @@ def test_a_registered_function_table(name: str, start: int, severity: str) -> No
     assert ("function table registered for 0x20000000-0x200007ff" in said) == (severity == "low")
 
 
+@pytest.mark.parametrize("name", X64)
+def test_a_function_table_whose_limit_was_moved(name: str) -> None:
+    """A table of other memory that now ends behind the code: the finding says that it ends elsewhere."""
+    forged = FindingImage(name)
+    forged.private()
+    forged.app.region(PRIVATE - 0x1000, size=0x1000)
+    forged.register_table(PRIVATE - 0x1000, PRIVATE + 0x1000)
+    forged.interrupted_at(PRIVATE + 0x20)
+    (row,) = found(forged.image(), UNBACKED)
+    said = "function table registered for 0x1ffff000-0x20000fff, which ends in other memory than it begins in"
+    assert (row["Severity"], row["Innocent"]) == ("low", said)
+
+
+@pytest.mark.parametrize("name", X64)
+@pytest.mark.parametrize("protection", [EXECUTE_READWRITE, READWRITE])
+def test_what_forbids_to_execute_is_shown(name: str, protection: int) -> None:
+    """One bit of a page makes another finding: Evidence says that the VAD lets code run."""
+    forged = FindingImage(name)
+    forged.private(protection)
+    forged.forbid()
+    forged.interrupted_at(PRIVATE + 0x20)
+    (row,) = found(forged.image(), ASLEEP)
+    assert row["Severity"] == "medium"
+    assert ("not executable, against its VAD" in row["Evidence"]) == (protection == EXECUTE_READWRITE)
+
+
 def _without_getter(forged: FindingImage) -> None:
     ntdll = forged.stacks.modules["ntdll"]
     assert ntdll.section is not None
