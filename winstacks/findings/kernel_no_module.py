@@ -16,8 +16,12 @@ from .finding import Check, Finding, of_place, unbacked_frames
 _FIRMWARE = "the firmware's runtime services, the hypervisor's call page"
 _ROM = "an option ROM (physical C0000h-FFFFFh): QEMU's kvmvapic runs in one"
 _HYPERCALL = "the hypervisor's call page: vmcall, ret, and nothing else"
-_VMCALLS = (b"\x0f\x01\xc1\xc3", b"\x0f\x01\xd9\xc3")
-"""vmcall; ret, and vmmcall; ret (Intel's manual, volume 3; AMD's, volume 3)."""
+CALL_PAGE = "HvcallCodeVa"
+"""The kernel's variable with the address of this page (described: MWR Labs, "Ventures into Hyper-V")."""
+_INSTRUCTIONS = (b"\x0f\x01\xc1", b"\x0f\x01\xd9")
+"""vmcall and vmmcall (Intel's manual, volume 3; AMD's, volume 3)."""
+_VMCALLS = tuple(instruction + b"\xc3" for instruction in _INSTRUCTIONS)
+"""The same, with the ret behind them."""
 _CALLS = 0x40
 """Length of the part of such a page that holds the calls; the hypervisor fills the rest."""
 _FILLERS = (b"\0", b"\x90", b"\xcc")
@@ -47,8 +51,17 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
 
 
 def _is_hypercall(address: int, facts: CheckFacts) -> bool:
-    """Returns whether a page contains a hypervisor's calls and nothing else."""
-    data = facts.image.memory(facts.image.kernel).read(address - address % PAGE_SIZE, PAGE_SIZE)
+    """Returns whether an address is in the page with a hypervisor's calls.
+
+    Either the page contains such calls and nothing else; or the kernel's variable leads to it, and a call is
+    before the address, or the page is not in the image.
+    """
+    page = address - address % PAGE_SIZE
+    memory = facts.image.memory(facts.image.kernel)
+    data, pointer = memory.read(page, PAGE_SIZE), facts.image.symbol(CALL_PAGE)
+    behind_call = data is None or data[: address - page].endswith(_INSTRUCTIONS)
+    if pointer is not None and behind_call and memory.pointer(pointer) == page:
+        return True
     code, rest = (b"", b"") if data is None else (data[:_CALLS], data[_CALLS:])
     return any(call in code for call in _VMCALLS) and rest.strip(rest[:1]) == b"" and rest[:1] in _FILLERS
 

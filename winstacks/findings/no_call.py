@@ -14,7 +14,9 @@ from .returns import call_site
 
 NAME = "no_call"
 
-_HAND_WRITTEN = "code written by hand, in a module outside Windows' folder: some pushes return addresses"
+_HAND_WRITTEN = (
+    "code written by hand, which may push a return address: the module is no DLL from Windows' folder"
+)
 
 
 def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
@@ -22,7 +24,7 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     for place, called, jumps in call_site(stack, NAME, facts):
         if called is False and not jumps:
             evidence = f"no call before {place.address:#x}; {facts.memory(stack.space, place.address)}"
-            of_windows = facts.of_windows(stack.space, place.at)
+            of_windows = facts.of_windows_dll(stack.space, place.at)
             severity, confidence, innocent = (
                 (MEDIUM, LIKELY, NONE_KNOWN) if of_windows else (LOW, POSSIBLE, _HAND_WRITTEN)
             )

@@ -39,6 +39,8 @@ def narrow(chain: Sequence[Union[str, Private32]]) -> List[str]:
         ((OUT, Private32(CODE)), ["medium"]),
         ((OUT, Private32(CODE), Private32(OTHER)), ["medium", "low"]),
         ((OUT, "main", Private32(CODE)), ["high"]),
+        ((OUT, "kernelbase!SleepEx", Private32(CODE)), ["medium"]),
+        (("main", "kernelbase!SleepEx", Private32(CODE)), ["high"]),
         (("main", Private32(CODE)), ["high"]),
     ],
 )
