@@ -108,7 +108,7 @@ def explained_at(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> Tu
     if severity == HIGH and runtime is None and lower and _cut_off(stack, place):
         return MEDIUM, True, f"{innocent}; {_LOST}"
     if runtime is None:
-        served = of_relay(stack.space, place.at, facts) if severity == HIGH and place.how != TRAP else None
+        served = of_relay(stack.space, place.at, facts) if severity == HIGH else None
         if served is not None:
             return LOW, True, f"{_RELAY} {served}"
         called = _called(stack, place, facts) if innocent == NONE_KNOWN else None

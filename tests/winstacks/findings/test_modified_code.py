@@ -178,6 +178,29 @@ def test_a_thread_that_returns_to_such_a_relay(hooked: int, lost: int, severity:
     assert [row["Severity"] for row in rows] == [severity]
 
 
+SAVES = "4889442408" * 0x1C
+"""Stores of registers: a relay that saves them all is long."""
+
+
+@pytest.mark.parametrize(
+    ("offset", "written", "severity"),
+    [(0x20, "", "low"), (0x9C, "", "low"), (0x9C, "90" * 0x20, "high"), (0xF0, "50" * 0x40, "high")],
+)
+def test_a_thread_that_was_interrupted_in_such_a_relay(offset: int, written: str, severity: str) -> None:
+    """Code that other processes do not have in their relays is no relay's."""
+    forged = changed("win10-x64", 0x1800, b"\xcc", beside=3)
+    target = forged.app.module("guard.dll", exports={"Hook": 0x1100}).base + 0x1100
+    for number, process in enumerate([each for each in forged.kernel.processes if each.pid >= 1000]):
+        if process is not forged.app:
+            process.module("guard.dll", target - 0x1100)
+        relay(forged, process, number, target, SAVES + RELAYS[2])
+    at = forged.stacks.modules["ntdll"].base + 0x1000000 + offset
+    forged.app.space.write(at - len(written) // 4, bytes.fromhex(written))
+    forged.interrupted_at(at)
+    rows = [row for row in found(forged.image(), "unbacked") if row["PID"] == 1000]
+    assert [(row["Severity"], row["How"]) for row in rows] == [(severity, "trap")]
+
+
 def test_one_of_these_hooks_that_leads_elsewhere() -> None:
     forged = changed("win10-x64", 0x1800, b"\xcc", beside=3)
     target = forged.app.module("guard.dll", exports={"Hook": 0x1100}).base + 0x1100
