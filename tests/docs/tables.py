@@ -102,7 +102,9 @@ def words() -> Dict[str, WordMeaning]:
     """Returns all words of Status by their text."""
     source = inspect.getsource(statuscodes)
     (body,) = (
-        node.body for node in ast.parse(source).body if isinstance(node, ast.ClassDef) and node.name == "Word"
+        node.body
+        for node in ast.parse(source).body
+        if isinstance(node, ast.ClassDef) and node.name == statuscodes.StatusCode.__name__
     )
     lines = source.split("\n")
     found: Dict[str, WordMeaning] = {}

@@ -19,7 +19,7 @@ from .relays import BASIC
 from .unbacked import explained, untold
 
 _GROUND = ("BaseThreadInitThunk", "RtlUserThreadStart")
-_OTHER = "a start routine that calls on through another module, such as a runtime's"
+_OTHER = "a start routine that continues in another module, such as a runtime"
 _FOUR_GB = 1 << 32
 _FREED = "the module of the start routine was unloaded"
 
@@ -130,12 +130,13 @@ CHECK = Check(
     "start_mismatch",
     "T1055",
     THREAD_KINDS,
-    "Win32StartAddress of a thread is in memory that no file backs; or the ground of its stack called "
-    "another image than that of its start.",
-    "medium where the start is in private or unmapped memory; low where the process registered a function "
-    "table for it, or a runtime's own list has it, where it jumps into an image or to such a range, and "
-    "where only the first frame is in another image",
-    "Runtimes start threads in code that they made; a module may be gone.",
+    "Win32StartAddress of a thread is in memory that no file backs; or the outermost function of the "
+    "stack called another image than the one with the start address.",
+    "medium if the start address is in private or unmapped memory; low if the process registered a "
+    "function table for that range, if a runtime's own list contains the range, if the code there jumps "
+    "into a module as closures do, and if only the first frame is in another image",
+    "Runtimes start threads in code that they generated; the module with the start address may have "
+    "been unloaded.",
     "Look at the memory of the start with windows.vadinfo, and at the thread with windows.callstacks --tid.",
     "no stack of a thread could be walked",
     of_stack=check_stack,

@@ -264,7 +264,7 @@ def test_one_other_process(name: str) -> None:
     """Either of the two may have been changed."""
     (row,) = found(changed(name, STUB.rva, OTHER_CODE, beside=1).image(), CHECK)
     assert (row["Severity"], row["Confidence"]) == ("high", "possible")
-    assert row["Innocent"].startswith("one other process maps the file")
+    assert row["Innocent"].startswith("only one other process maps the file")
 
 
 @pytest.mark.parametrize("name", X64)

@@ -49,7 +49,7 @@ def test_a_stack_above_which_no_ground_of_threads_is_left(name: str) -> None:
     cut(forged)
     (row,) = found(forged.image(), CHECK)
     assert (row["Severity"], row["Frame"], row["Symbol"][:9]) == ("low", 2, "stacks+0x")
-    assert row["Innocent"].startswith("a stack of its own making")
+    assert row["Innocent"].startswith("a coroutine's stack")
 
 
 @pytest.mark.parametrize("name", X64)
