@@ -10,6 +10,7 @@ from typing import Iterator, List, NamedTuple, Optional, Tuple
 from ..columns.words import CERTAIN, HIGH, IMAGE, LIKELY, LOW, MAPPED, MEDIUM, POSSIBLE, TRAP, USER, WOW64
 from ..memory.decode.text import cell
 from ..memory.image import AddressSpace
+from ..names.decode.pe import HeaderError, read_headers
 from ..process.processlist import process_member
 from ..stacklist.stack import StackRecord
 from .copies import NO_IMAGE, Comparison, Mapping, SectionCopies
@@ -93,16 +94,21 @@ def _is_barrier(place: FramePlace) -> bool:
 
 
 def _by_the_section(space: AddressSpace, at: int, innocent: str, facts: CheckFacts) -> Tuple[str, str]:
-    """Returns severity and explanation of code that could be compared only with the section of the file."""
-    known_module = facts.namer(space).module_at(at)
-    headers = None if known_module is None else known_module.image.headers
-    if known_module is not None and headers is not None:
-        for section in headers.sections:
-            if (
-                section.start <= at - known_module.module.base < section.end
-                and section.characteristics & _WRITABLE
-            ):
-                return LOW, _UNPACKED
+    """Returns severity and explanation of code that could be compared only with the section of the file.
+
+    Whether the section is writable is read from the file's headers, which no process can write.
+    """
+    mapping, original = facts.copies.mapping(space, at), facts.copies.original(space, at)
+    if mapping is None or original is None:
+        return MEDIUM, innocent
+    try:
+        headers = read_headers(original.read)
+    except HeaderError:
+        return MEDIUM, innocent
+    rva = at - mapping.vad.start
+    for section in headers.sections:
+        if section.start <= rva < section.end and section.characteristics & _WRITABLE:
+            return LOW, _UNPACKED
     return MEDIUM, innocent
 
 

@@ -20,6 +20,8 @@ from winstacks.findings.jumps import follow_jumps
 
 CHECK = "modified_code"
 OTHER_CODE = b"\xcd\x2e" * 0x20
+CODE_FLAGS, ALL_FLAGS = 0x60000020, 0xE0000020
+"""Characteristics of a section with code: without and with IMAGE_SCN_MEM_WRITE."""
 
 
 def changed(name: str, rva: int, data: bytes, module: str = "ntdll", beside: int = 2) -> FindingImage:
@@ -268,14 +270,21 @@ def test_one_other_process(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", X64)
-@pytest.mark.parametrize(("flags", "severity"), [(0x60000020, "medium"), (0xE0000020, "low")])
-def test_without_a_second_process_the_section_is_compared(name: str, flags: int, severity: str) -> None:
-    """A module that no other process maps, written over: its section may be writable by itself."""
+@pytest.mark.parametrize(
+    ("of_file", "of_process", "severity"),
+    [(CODE_FLAGS, CODE_FLAGS, "medium"), (ALL_FLAGS, ALL_FLAGS, "low"), (CODE_FLAGS, ALL_FLAGS, "medium")],
+)
+def test_without_a_second_process_the_section_is_compared(
+    name: str, of_file: int, of_process: int, severity: str
+) -> None:
+    """A module that no other process maps, written over: its section may be writable, by the file's headers."""
     forged = changed(name, WAIT_EX.rva, OTHER_CODE, "kernelbase", beside=0)
-    image = forged.image()
     base, space = forged.stacks.modules["kernelbase"].base, forged.app.space
     place = base + space.read(base, 0x400).index(b".text\0") + 0x24
-    space.write_int(place, flags, 4)
+    space.write_file(place, struct.pack("<I", of_file))
+    if of_process != of_file:
+        space.write(place, struct.pack("<I", of_process))
+    image = forged.image()
     (row,) = found(image, CHECK)
     assert (row["Severity"], row["Confidence"]) == (severity, "likely")
     assert "differ from the section of the file, which no other process maps" in row["Evidence"]
