@@ -277,7 +277,7 @@ def test_one_other_process(name: str) -> None:
 def test_without_a_second_process_the_section_is_compared(
     name: str, of_file: int, of_process: int, severity: str
 ) -> None:
-    """A module that no other process maps, written over: its section may be writable, by the file's headers."""
+    """A module that no other process maps: only by the file's headers its section is writable."""
     forged = changed(name, WAIT_EX.rva, OTHER_CODE, "kernelbase", beside=0)
     base, space = forged.stacks.modules["kernelbase"].base, forged.app.space
     place = base + space.read(base, 0x400).index(b".text\0") + 0x24
