@@ -25,7 +25,7 @@ _FIXED = {
     Machine.I386: ((b"\xf3\x0f\x1e\xfb", 4), (b"\x90", 1), (b"\x68", 5), (b"\xc7\x44\x24\x04", 8)),
 }
 """First bytes and lengths of instructions that load no register: endbr, nop; clc and stc, by which libffi
-tells whether xmm registers have arguments; push imm32, mov dword ptr [esp+4], imm32."""
+marks whether xmm registers have arguments; push imm32, mov dword ptr [esp+4], imm32."""
 
 
 class _Load(NamedTuple):

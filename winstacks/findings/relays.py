@@ -73,7 +73,7 @@ def of_relay(space: AddressSpace, at: int, facts: CheckFacts) -> Optional[str]:
     """Returns the module that the relay at an address serves; None unless all processes have such a relay.
 
     The hooked function is searched for among the Windows functions that products hook. The relay's code up to
-    the address is that of another process's relay, but for addresses within it.
+    the address equals the code of another process's relay, but for addresses within it.
     """
     for target, entry in facts.find_once(__name__, space, 0, lambda: list(_hooks(space, facts))):
         if target <= at < target + RELAY:
