@@ -13,6 +13,7 @@ from typing import Callable, Dict, Iterator, Tuple
 
 import pytest
 
+from tests.forge.dump import Image
 from tests.forge.paging import State
 from tests.forge.phys import PAGE
 from tests.forge.vad import EXECUTE_READWRITE
@@ -24,7 +25,6 @@ from tests.support.clean.host64 import JITTED, Host64, Private, Program
 from tests.support.clean.narrow import Private32, code_of
 from tests.support.clean.wow import Program32
 from tests.support.findingimages import PRIVATE, RETURNS, TID, FindingImage, found
-from winstacks.memory.image import Image
 from winstacks.options import SEVERITIES
 
 from .test_context_on_stack import PreparedContext
