@@ -104,7 +104,7 @@ def words() -> Dict[str, WordMeaning]:
     (body,) = (
         node.body
         for node in ast.parse(source).body
-        if isinstance(node, ast.ClassDef) and node.name == "StatusCode"
+        if isinstance(node, ast.ClassDef) and node.name == statuscodes.StatusCode.__name__
     )
     lines = source.split("\n")
     found: Dict[str, WordMeaning] = {}

@@ -16,6 +16,7 @@ from volatility3.plugins.windows import tracefindings, traceimage, tracereport, 
 from tests.forge import context, sample, vol
 from tests.support import grid, pagedata
 from tests.support.browser import Browser, Page
+from winstacks.findings.loststacks import LOST_STACKS
 from winstacks.html import htmlpage
 
 Row = Dict[str, Any]
@@ -110,8 +111,17 @@ def test_findings_are_those_of_tracefindings(reported: Reported) -> None:
     for card, row in zip(cards, found):
         assert row["Evidence"].startswith(card["evidence"])
         assert card["innocent"] == row["Innocent"]
-    unchecked = [[row["Finding"], row["Evidence"]] for row in reported.findings if not row["Severity"]]
+    unchecked = [
+        [row["Finding"], process_prefix(row) + row["Evidence"]]
+        for row in reported.findings
+        if not row["Severity"]
+    ]
     assert reported.data["findings"]["unchecked"] == unchecked != []
+
+
+def process_prefix(row: Dict[str, Any]) -> str:
+    """Returns what the page puts before the reason of lost stacks: it has no column for the process."""
+    return f"{row['Process']} ({row['PID']}): " if row["Finding"] == LOST_STACKS else ""
 
 
 def test_the_image_is_that_of_traceimage(reported: Reported) -> None:

@@ -170,12 +170,13 @@ CHECK = Check(
     "context_on_stack",
     "T1497.003, T1055.004",
     (USER, WOW64),
-    "A CONTEXT lies on the stack of a thread whose instruction pointer is exactly the entry of NtContinue, "
-    "VirtualProtect or of a function that encrypts: prepared to be run, not left by a thread that ran.",
+    "A CONTEXT on the stack of a thread has an instruction pointer that is exactly the entry of "
+    "NtContinue, VirtualProtect or an encryption function, or in the padding before it. A thread that "
+    "ran does not leave such a CONTEXT: somebody prepared it.",
     "high",
-    "The dispatch of an exception at the entry of such a function: an EXCEPTION_RECORD lies beside the "
-    "context, and it is left out.",
-    "Look at the other contexts near it, and at the memory to which their arguments point.",
+    "An exception at the entry of such a function: Windows puts an EXCEPTION_RECORD beside that "
+    "CONTEXT, and the check leaves it out.",
+    "Look at the other CONTEXTs near it, and at the memory to which their arguments point.",
     "no thread has a stack in user mode",
     of_stack=check_stack,
 )

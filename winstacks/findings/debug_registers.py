@@ -26,7 +26,7 @@ WATCHED = ("ntdll", "amsi", "clr", "coreclr", "win32u", "wow64win")
 _COUNT = 4
 _CONTROL = "Dr7"
 _KINDS = ("execution", "writes", "ports", "access")
-_EXPORTS = "a guard of the export table, as EMET and exploit protection (EAF) set it: no call is diverted"
+_EXPORTS = "a guard of the export table, set by EMET or exploit protection (EAF): no call is diverted"
 _NOT_SURE = "the frame may not have saved the debug registers"
 
 
@@ -86,11 +86,11 @@ CHECK = Check(
     "debug_registers",
     "T1562.001",
     (USER, WOW64),
-    "The debug registers of a thread watch an address in ntdll, amsi, clr or a module of system call stubs, "
-    "and its process has no debugger: so a call is diverted without a change of code.",
-    "medium; low of reads and writes of an export table, and where the frame may not have saved "
-    "the registers",
-    "Debuggers that are gone, copy protection, profilers.",
+    "A debug register of a thread is a breakpoint in ntdll, amsi, clr, coreclr, win32u or wow64win, and "
+    "the process has no debugger. Such a breakpoint diverts a call without a change of code.",
+    "medium; low for a breakpoint on data of an export table, and if the frame may not have saved the "
+    "debug registers",
+    "A debugger that has detached, copy protection, profilers.",
     "Look at the exception handlers of the process; windows.trapframes --tid shows all registers.",
     "no thread has a stack in user mode",
     of_stack=check_stack,

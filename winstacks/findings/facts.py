@@ -64,6 +64,7 @@ _PROCESSES = 64
 _NAMED = 4
 """The number of left-out things that a reason names."""
 
+_PROGRAM = ".exe"
 _VERSION = "0123456789.-_"
 """Characters of the version after names such as `j9vm29` and `mozjs-115`."""
 
@@ -171,6 +172,12 @@ class CheckFacts:
     def of_windows(self, space: AddressSpace, address: int) -> bool:
         """Returns whether an image of Windows itself, from Windows' folder, is mapped at an address."""
         return of_windows(self.image.service(regions), self.vad(space, address))
+
+    def of_windows_dll(self, space: AddressSpace, address: int) -> bool:
+        """Returns whether an image of Windows itself that is no program is mapped at an address."""
+        known_module = self.namer(space).module_at(address)
+        program = known_module is not None and known_module.module.file.lower().endswith(_PROGRAM)
+        return not program and self.of_windows(space, address)
 
     def executable(self, space: AddressSpace, address: int) -> bool:
         """Returns whether memory of a process is executable: by its page, else its VAD's first protection."""

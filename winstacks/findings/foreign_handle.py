@@ -133,10 +133,10 @@ CHECK = Check(
     NAME,
     "T1055",
     (HANDLE,),
-    "The trace of a handle's opening has a caller in private memory, and the handle still gives the right to "
-    "write or to run code in another process.",
-    "high; low where the process registered a function table for the range, and where the caller is an image "
-    "outside of Windows' folders and Program Files",
+    "Private code opened another process or thread, as the handle trace shows, and the handle still has "
+    "a right to write to that process or to run code in it.",
+    "high; low if the process registered a function table for the code, or a runtime's own list "
+    "contains it; low if the caller is an image outside \\Windows and \\Program Files",
     "Debuggers, installers and security products open other processes.",
     "Look at the other process: windows.traces --pid; at the handle: windows.handletraces --handle.",
     "no process traces its handles",

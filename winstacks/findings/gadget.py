@@ -15,7 +15,8 @@ from .returns import call_site
 NAME = "gadget"
 
 _THUNK = b"\xff\x25"
-_CALLED = "a call before it: code that jumps on after it, as thunks do"
+_CALLED = "a call is before the jump, which is a thunk's"
+_UNREAD = "the code before the jump is not in the image: it may be a call"
 
 
 def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
@@ -29,7 +30,7 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
         severity, confidence, innocent = (
             (MEDIUM, LIKELY, NONE_KNOWN)
             if called is False or (called and not _is_thunk(stack, place, facts))
-            else (LOW, POSSIBLE, _CALLED)
+            else (LOW, POSSIBLE, _UNREAD if called is None else _CALLED)
         )
         group = (stack.space.layer_name, place.address)
         yield of_place(stack, place, severity, confidence, evidence, innocent, group)
@@ -45,12 +46,13 @@ CHECK = Check(
     NAME,
     "T1055",
     (USER,),
-    "A return address, found by unwind data, in an image that is as other processes have it, is that of a "
-    "jump through a register or memory: who returns there goes on elsewhere.",
-    "medium; low with code that is not in memory before it, with a call before it where the jump is that of "
-    "a thunk (FF 25), and where the walk is unsure",
-    "A call that is followed by a jump through a pointer, such as a thunk's.",
-    "Look at the frames around it with windows.callstacks --tid: registers say where the jump leads.",
+    "The code at a return address is a jump through a register or memory: the function that returns "
+    "there continues elsewhere. Unwind data found the address, and other processes have the same code "
+    "there.",
+    "medium; low if the code before the jump is not in memory, if the jump is a thunk (FF 25) behind a "
+    "call, and if the walk is unsure",
+    "A call with a jump through a pointer behind it, as in thunks.",
+    "Look at the frames around it with windows.callstacks --tid: the registers show the target of the jump.",
     "no thread has a stack in user mode",
     of_stack=check_stack,
 )

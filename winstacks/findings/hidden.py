@@ -21,10 +21,10 @@ from .facts import CheckFacts
 from .finding import NONE_KNOWN, Check, Finding
 
 _EXIT_TIME = "ExitTime.QuadPart"
-_UNFINISHED = "a process that is being made or taken apart: it has no thread"
-_SMEARED = "the image was taken while the thread was made"
+_UNFINISHED = "a process that is being created or removed: it has no thread"
+_SMEARED = "the thread was created while the image was taken"
 _ABSENT = "pages of the list are not in the image"
-_MOVED = "the image was taken while page tables were changed"
+_MOVED = "page tables changed while the image was taken"
 MAX_HANDLES = 1 << 20
 """The most handles that are searched for handles to processes found only by the scan."""
 
@@ -151,13 +151,13 @@ CHECK = Check(
     "hidden",
     "T1014",
     THREAD_KINDS,
-    "A live process or thread is missing from the list that Windows keeps, and another structure knows it; "
-    "or two live processes have the same page tables.",
-    "high for a process with threads that its list lacks; medium for a thread, for shared page tables, and "
-    "for a process that only a scan and a handle of another process show; low for a process without threads "
-    "and a thread that never ran",
-    "The image is no snapshot: what is made or ends meanwhile is on some lists only. Processes that have "
-    "exited are left out.",
+    "A live process or thread is missing from the list that Windows keeps, but another structure refers "
+    "to it; or two live processes have the same page tables.",
+    "high for a process with threads; medium for a thread, for shared page tables, and for a process "
+    "that only a pool scan and a handle of another process show; low for a process without threads, for "
+    "a thread that never ran, and where a page of the list is not in the image",
+    "An image is no snapshot: a process or thread that started or ended during acquisition may be on "
+    "some lists only. The check leaves out processes that have exited.",
     "Compare windows.pslist, windows.psscan and windows.thrdscan; dump the process by its offset.",
     of_stack=of_thread,
     of_image=check_image,

@@ -16,7 +16,7 @@ NAME = "history_unbacked"
 RECORDING = tuple(kind for kind in KINDS if kind not in THREAD_KINDS)
 """The kinds of stacks that Windows recorded."""
 
-_GONE = "a module that was unloaded, and whose record was overwritten"
+_GONE = "an unloaded module whose record Windows has overwritten"
 
 
 def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
@@ -50,13 +50,14 @@ CHECK = Check(
     NAME,
     "T1055",
     RECORDING,
-    "A stack trace database, or the trace of a heap block, lock, handle or object has a caller in private "
-    "memory: what ran then, though it may sleep under another protection now.",
-    "high where the memory may be executed now; medium where it may not; low where the process registered a "
-    "function table for the range, where its list of them is not in the image, and where nothing is left",
-    "As for unbacked; memory that was freed and used for something else since.",
+    "A recorded stack (of a lock, handle, object or heap block, or in a stack trace database) contains "
+    "a caller in private memory. That code ran when the stack was recorded, even if the memory is no "
+    "longer executable.",
+    "high if the memory is executable now, medium if it is not; lower for the same reasons as unbacked; "
+    "low if nothing is at the address any more",
+    "As for unbacked; also memory that was freed and is used for something else now.",
     "Dump the range with windows.vadinfo --dump; windows.traces --unbacked shows all traces.",
-    "no trace is kept in this image",
+    "the image has no recorded stack",
     of_stack=check_stack,
     unchecked=untold,
 )

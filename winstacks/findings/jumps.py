@@ -15,15 +15,8 @@ ENTRY = 16
 """Bytes of a function's entry that a jump may replace: no encoding of a jump is longer."""
 
 _MAX_HOPS = 4
-_MAX_LOADS = 4
 _WIDE = 0x48
 """REX.W, which some tools write before a jump through a register."""
-_LONGEST_LOAD = 10
-_LOADS = {
-    Machine.AMD64: ((b"\xf3\x0f\x1e\xfa", 4), (b"\x4c\x8d\x15", 7), (b"\x49\xba", 10)),
-    Machine.I386: ((b"\xf3\x0f\x1e\xfb", 4), (b"\xb8", 5)),
-}
-"""First bytes and lengths of the loads: endbr, lea r10, mov r10; endbr, mov eax."""
 
 Read = Callable[[int, int], Optional[bytes]]
 
@@ -41,7 +34,7 @@ def follow_jumps(read: Read, address: int, machine: Machine) -> Optional[int]:
 
 
 def hops(read: Read, address: int, machine: Machine) -> Tuple[int, ...]:
-    """Returns the target of each of the consecutive jumps at an address; `led` has the same arguments."""
+    """Returns the target of each of the consecutive jumps at an address; see `follow_jumps`."""
     way: Tuple[int, ...] = ()
     for _ in range(_MAX_HOPS):
         target = _jump(read, address, machine)
@@ -49,21 +42,6 @@ def hops(read: Read, address: int, machine: Machine) -> Tuple[int, ...]:
             break
         way, address = (*way, target), target
     return way
-
-
-def after_loads(read: Read, address: int, machine: Machine) -> int:
-    """Returns the end of the loads at the start of a closure or delegate; `led` has the same arguments.
-
-    The loads are endbr64; lea r10 or mov r10 with the closure's data (described: libffi, `ffi_closure_unix64`
-    and its trampolines; .NET's UMEntryThunk, `mov eax` in 32-bit code).
-    """
-    for _ in range(_MAX_LOADS):
-        code = next(filter(None, (read(address, size) for size in range(_LONGEST_LOAD, 3, -1))), b"")
-        length = next((size for start, size in _LOADS[machine] if code.startswith(start)), 0)
-        if not length:
-            break
-        address += length
-    return address
 
 
 def _jump(read: Read, at: int, machine: Machine) -> Optional[int]:

@@ -15,9 +15,13 @@ from .finding import Check, Finding, of_place, unbacked_frames
 
 _FIRMWARE = "the firmware's runtime services, the hypervisor's call page"
 _ROM = "an option ROM (physical C0000h-FFFFFh): QEMU's kvmvapic runs in one"
-_HYPERCALL = "the hypervisor's call page: vmcall, ret, and nothing else"
-_VMCALLS = (b"\x0f\x01\xc1\xc3", b"\x0f\x01\xd9\xc3")
-"""vmcall; ret, and vmmcall; ret (Intel's manual, volume 3; AMD's, volume 3)."""
+_HYPERCALL = "the hypervisor's call page: only vmcall and ret are in it, or HvcallCodeVa points to it"
+CALL_PAGE = "HvcallCodeVa"
+"""The kernel's variable with the address of this page (described: MWR Labs, "Ventures into Hyper-V")."""
+_INSTRUCTIONS = (b"\x0f\x01\xc1", b"\x0f\x01\xd9")
+"""vmcall and vmmcall (Intel's manual, volume 3; AMD's, volume 3)."""
+_VMCALLS = tuple(instruction + b"\xc3" for instruction in _INSTRUCTIONS)
+"""The same, with the ret behind them."""
 _CALLS = 0x40
 """Length of the part of such a page that holds the calls; the hypervisor fills the rest."""
 _FILLERS = (b"\0", b"\x90", b"\xcc")
@@ -38,7 +42,7 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
         rom = place.name == ROM
         near = (rom, place.at // _REGION if recorded or rom else stack.trace_id)
         confidence = POSSIBLE if unsure else CERTAIN if place.how == TRAP else LIKELY
-        innocent = "a module that the damaged list lacks" if unsure else _ROM if rom else _FIRMWARE
+        innocent = "a module that the damaged list of modules lacks" if unsure else _ROM if rom else _FIRMWARE
         evidence = facts.memory(facts.image.kernel, place.address)
         hypercall = not unsure and not rom and _is_hypercall(place.address, facts)
         innocent = _HYPERCALL if hypercall else innocent
@@ -47,8 +51,17 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
 
 
 def _is_hypercall(address: int, facts: CheckFacts) -> bool:
-    """Returns whether a page contains a hypervisor's calls and nothing else."""
-    data = facts.image.memory(facts.image.kernel).read(address - address % PAGE_SIZE, PAGE_SIZE)
+    """Returns whether an address is in the page with a hypervisor's calls.
+
+    Either the page contains such calls and nothing else; or the kernel's variable leads to it, and a call is
+    before the address, or the page is not in the image.
+    """
+    page = address - address % PAGE_SIZE
+    memory = facts.image.memory(facts.image.kernel)
+    data, pointer = memory.read(page, PAGE_SIZE), facts.image.symbol(CALL_PAGE)
+    behind_call = data is None or data[: address - page].endswith(_INSTRUCTIONS)
+    if pointer is not None and behind_call and memory.pointer(pointer) == page:
+        return True
     code, rest = (b"", b"") if data is None else (data[:_CALLS], data[_CALLS:])
     return any(call in code for call in _VMCALLS) and rest.strip(rest[:1]) == b"" and rest[:1] in _FILLERS
 
@@ -57,11 +70,12 @@ CHECK = Check(
     "kernel_no_module",
     "T1014",
     tuple(KINDS),
-    "The kernel ran code at an address that is in no module, and where none was unloaded from.",
-    "high; low in an option ROM, in a page with nothing but a hypervisor's calls, where a list of modules is "
-    "damaged, and of frames that a scan found",
-    "The firmware's runtime services, the hypervisor's call page and option ROMs are in no module: `<rom>` "
-    "is memory mapped to physical C0000h-FFFFFh, where QEMU's kvmvapic runs.",
+    "The kernel ran code at an address that belongs to no loaded module, nor to an unloaded module that "
+    "Windows remembers.",
+    "high; low in an option ROM, in the hypervisor's call page, where the list of modules is damaged, "
+    "and for frames that a scan found",
+    "The firmware's runtime services, the hypervisor's call page and option ROMs belong to no module. "
+    "`<rom>` is memory mapped to physical C0000h-FFFFFh, where QEMU's kvmvapic runs.",
     "Read the memory there with volshell -w; compare windows.modules with windows.modscan.",
     "no stack has a frame",
     of_stack=check_stack,

@@ -26,7 +26,7 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
         group = (recorded, place.name.symbol.partition(_NAME_END)[0])
         if recorded:
             innocent = "the driver ran before it was unloaded" + (
-                "; its memory may have been given to another" if executable else ""
+                "; another driver may use its memory now" if executable else ""
             )
             severity = MEDIUM if executable else LOW
         else:
@@ -38,11 +38,11 @@ CHECK = Check(
     "kernel_unloaded",
     "T1014",
     tuple(KINDS),
-    "A frame of the kernel lies where a module was before it was unloaded.",
-    "high where a thread goes on there; of what Windows recorded medium where the memory holds code now, "
-    "else low; low of frames that a scan found",
-    "A driver that did its work and went leaves traces of itself.",
-    "Look for the driver's file and its service; windows.unloadedmodules says when it went.",
+    "A frame of the kernel is at an address where a driver was loaded that has been unloaded since.",
+    "high if a thread will continue there. For recorded stacks medium if the memory has executable code "
+    "now, otherwise low. low for frames that a scan found",
+    "A driver that did its work and was unloaded leaves such traces.",
+    "Look for the driver's file and its service; windows.unloadedmodules shows when the driver was unloaded.",
     "no stack has a frame",
     of_stack=check_stack,
     small_dump=True,

@@ -10,6 +10,7 @@ from typing import Iterator, List, NamedTuple, Optional, Tuple
 from ..columns.words import CERTAIN, HIGH, IMAGE, LIKELY, LOW, MAPPED, MEDIUM, POSSIBLE, TRAP, USER, WOW64
 from ..memory.decode.text import cell
 from ..memory.image import AddressSpace
+from ..names.decode.pe import HeaderError, read_headers
 from ..process.processlist import process_member
 from ..stacklist.stack import StackRecord
 from .copies import NO_IMAGE, Comparison, Mapping, SectionCopies
@@ -30,15 +31,15 @@ _SHOWN = 16
 _MAX_SIBLINGS = 8
 
 _PARENT = "InheritedFromUniqueProcessId"
-_ELSEWHERE = "a hook that does not lead where those of most other processes lead"
-_UNPACKED = "the section of the file may be written: programs that unpack themselves write there"
-_BARRIER = "CLR writes its write barriers anew for the heap that it has"
+_ELSEWHERE = "most processes have a hook here, but this one leads into another module than theirs"
+_UNPACKED = "the section is writable: programs that unpack themselves write there"
+_BARRIER = "CLR rewrites its write barriers to fit its heap"
 _BARRIERS = ("JIT_WriteBarrier", "JIT_CheckedWriteBarrier", "JIT_ByRefWriteBarrier")
 """Source: the .NET runtime (described: dotnet/runtime, `StompWriteBarrierEphemeral`)."""
 _CLR = ("clr", "coreclr", "mscorwks")
 _WRITABLE = 1 << 31
 """IMAGE_SCN_MEM_WRITE."""
-_ONE_OTHER = "one other process maps the file, and may be the one that was changed"
+_ONE_OTHER = "only one other process maps the file, and that one may be changed"
 
 
 class _Judged(NamedTuple):
@@ -93,16 +94,21 @@ def _is_barrier(place: FramePlace) -> bool:
 
 
 def _by_the_section(space: AddressSpace, at: int, innocent: str, facts: CheckFacts) -> Tuple[str, str]:
-    """Returns severity and explanation of code that could be compared only with the section of the file."""
-    known_module = facts.namer(space).module_at(at)
-    headers = None if known_module is None else known_module.image.headers
-    if known_module is not None and headers is not None:
-        for section in headers.sections:
-            if (
-                section.start <= at - known_module.module.base < section.end
-                and section.characteristics & _WRITABLE
-            ):
-                return LOW, _UNPACKED
+    """Returns severity and explanation of code that could be compared only with the section of the file.
+
+    Whether the section is writable is read from the file's headers, which no process can write.
+    """
+    mapping, original = facts.copies.mapping(space, at), facts.copies.original(space, at)
+    if mapping is None or original is None:
+        return MEDIUM, innocent
+    try:
+        headers = read_headers(original.read)
+    except HeaderError:
+        return MEDIUM, innocent
+    rva = at - mapping.vad.start
+    for section in headers.sections:
+        if section.start <= rva < section.end and section.characteristics & _WRITABLE:
+            return LOW, _UNPACKED
     return MEDIUM, innocent
 
 
@@ -171,7 +177,10 @@ def _explained(space: AddressSpace, entry: int, changed: Ranges, facts: CheckFac
         return LOW, jump
     hooked = Hooked(space, entry, facts)
     if hooked.by_all is not None:
-        return LOW, f"{jump}, and on into {hooked.by_all}; so do those of {hooked.alike} other processes"
+        return (
+            LOW,
+            f"{jump}, and on into {hooked.by_all}; the hooks of {hooked.alike} other processes do the same",
+        )
     if hooked.mine:
         jump += f", and on into {', '.join(sorted(hooked.mine))}"
     program = _program_of_all(space, changed, facts)
@@ -245,15 +254,15 @@ CHECK = Check(
     NAME,
     "T1055.001, T1562.001",
     (USER, WOW64),
-    "A thread was interrupted, or goes on, in a function of an image that most processes which map the same "
-    "file have otherwise: it is hooked, or written over.",
-    "high; medium where only the section of the file can be compared, low where that may be written; low in "
-    "CLR's write barriers, where the entry jumps into another image, where it jumps through private code "
-    "into an image in all processes, and where it jumps elsewhere in every child of a program that "
-    "starts itself; low of frames that a scan found",
+    "A thread was interrupted in a function, or will return to it, whose bytes differ from those in "
+    "most processes that map the same file: the function is hooked or overwritten.",
+    "high. medium if only the section of the file could be compared. low if that section is writable; "
+    "for write barriers of CLR; if the first bytes jump into another image, or through private code "
+    "into an image in all processes, or elsewhere in every child of a program that starts itself; and "
+    "for frames that a scan found",
     "Security products and debuggers hook functions; browsers do so in their sandboxed children; some "
     "programs unpack themselves.",
-    "Dump the module with windows.dlllist --dump and compare it with the other process's.",
+    "Dump the module with windows.dlllist --dump, and compare it with the module of another process.",
     "no thread has a stack in user mode",
     of_stack=check_stack,
     unchecked=unchecked,

@@ -2,14 +2,12 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """The check `module_mismatch`: the loader's lists or headers of a frame's module contradict its VAD.
 
-COMIMAGE_FLAGS_ILONLY of the COR20 header marks an image without native code (described: ECMA-335, part II,
-"CLI header").
+.NET images have a COR20 header (described: ECMA-335, part II, "CLI header").
 """
 
 from __future__ import annotations
 
 import functools
-import struct
 from typing import Callable, Iterator, NamedTuple, Optional, Tuple
 
 from ..columns.words import HIGH, LIKELY, LOW, MEDIUM, USER, WOW64
@@ -35,15 +33,15 @@ _LISTS = (
     (StatusCode.VAD_OF_ANOTHER_FILE, HIGH, "the loader names another file than the VAD", NONE_KNOWN),
     (StatusCode.NO_VAD, MEDIUM, "the loader lists a module where no VAD is", "the module was just unloaded"),
 )
-_LINK = "the file has two names: the kernel started this section by the name that the loader has"
+_LINK = "the file has two names (a hard link): the kernel started it by the name that the loader has"
 _SIZE = StatusItem(StatusCode.CONTRADICTED, members=("SizeOfImage",))
-_PROTECTOR = "the headers have the size of the VAD: protectors of programs change the loader's copy"
+_PROTECTOR = "the headers agree with the VAD: protectors of programs change the loader's copy of the size"
 _DAMAGED = "the loader's lists cannot be followed"
 
 _COM_DESCRIPTOR = 14
 _COR20 = 0x48
-_FLAGS, _NATIVE = 16, 64
-_IL_ONLY = 1
+_OF_DOT_NET = ("clr", "coreclr", "mscorwks", "mono", "mono-2.0-sgen", "mono-2.0-bdwgc")
+"""Names of RUNTIMES that map .NET images without the loader."""
 
 Reason = Tuple[str, str, str]
 """Severity, evidence and innocent explanation."""
@@ -149,27 +147,21 @@ def _of_size(size_status: Status, size: int, agreed: bool) -> Optional[Reason]:
 
 def _unlisted(space: AddressSpace, place: FramePlace, vad: Region, facts: CheckFacts) -> Optional[Reason]:
     """Judges an image that is missing from all loader lists, although the lists are complete."""
-    managed = _managed(ImageReader(facts.image, space.layer_name, vad.start, vad.end - vad.start).read)
-    if managed == _IL_ONLY:
-        return None
     evidence = f"no loader list has the image {place.name.symbol.partition('+')[0]}"
-    runtimes = facts.runtimes(space)
-    if managed is not None and runtimes:
+    runtimes = facts.runtimes(space, _OF_DOT_NET)
+    if runtimes and _is_managed(
+        ImageReader(facts.image, space.layer_name, vad.start, vad.end - vad.start).read
+    ):
         return LOW, evidence, f"a .NET image that {', '.join(runtimes)} mapped"
     return MEDIUM, evidence, NONE_KNOWN
 
 
-def _managed(read: Callable[[int, int], Optional[bytes]]) -> Optional[int]:
-    """Returns _IL_ONLY for a .NET image without native code, 0 for one with it, None for other images."""
+def _is_managed(read: Callable[[int, int], Optional[bytes]]) -> bool:
+    """Returns whether an image has a COR20 header."""
     try:
-        rva, size = read_headers(read).directory(_COM_DESCRIPTOR)
+        return read_headers(read).directory(_COM_DESCRIPTOR)[1] >= _COR20
     except HeaderError:
-        return None
-    header = read(rva, _COR20) if size >= _COR20 else None
-    if header is None:
-        return 0 if size else None
-    flags, native = (struct.unpack_from("<I", header, at)[0] for at in (_FLAGS, _NATIVE))
-    return _IL_ONLY if flags & _IL_ONLY and not native else 0
+        return False
 
 
 def _file_is_gone(image: Image, vad: Region) -> str:
@@ -192,15 +184,15 @@ CHECK = Check(
     NAME,
     "T1055.012",
     (USER, WOW64),
-    "A frame is in a module of which the loader's lists or the headers in memory say something else than the "
-    "VAD and the file that is mapped.",
-    "high where no file, another file or one that is about to be deleted is mapped, and where the headers "
-    "are those of another image; medium for other sizes, for an image that no list has and for a module "
-    "without VAD; low where only the loader's copy of the size differs, for a .NET image that a loaded "
-    "runtime mapped, for a file that the kernel started by the name that the loader has, and of frames that "
-    "a scan found",
-    "Protectors of programs map images by themselves; a module that is being loaded or unloaded is on one "
-    "side only.",
+    "A frame is in a module whose entry in the loader's lists, or whose headers in memory, contradict "
+    "the VAD or the mapped file.",
+    "high if no file is mapped there, or another file, a file without a name or a file that is about to "
+    "be deleted, and if the headers belong to another image; medium if a size differs, for an image "
+    "that no list has, and for a module without a VAD; low if only the loader's copy of the size "
+    "differs, for a .NET image that a loaded runtime mapped, for a file with two names that the kernel "
+    "started by the loader's name, and for frames that a scan found",
+    "Protectors of programs map images themselves; while a module is loaded or unloaded, only one side "
+    "has it.",
     "Compare windows.ldrmodules with windows.vadinfo, and dump both: windows.vadinfo --dump.",
     "no thread has a stack in user mode",
     of_stack=check_stack,

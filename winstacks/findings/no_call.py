@@ -14,7 +14,9 @@ from .returns import call_site
 
 NAME = "no_call"
 
-_HAND_WRITTEN = "code written by hand, in a module outside Windows' folder: some pushes return addresses"
+_HAND_WRITTEN = (
+    "code written by hand, which may push a return address: the module is no DLL from Windows' folder"
+)
 
 
 def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
@@ -22,7 +24,7 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     for place, called, jumps in call_site(stack, NAME, facts):
         if called is False and not jumps:
             evidence = f"no call before {place.address:#x}; {facts.memory(stack.space, place.address)}"
-            of_windows = facts.of_windows(stack.space, place.at)
+            of_windows = facts.of_windows_dll(stack.space, place.at)
             severity, confidence, innocent = (
                 (MEDIUM, LIKELY, NONE_KNOWN) if of_windows else (LOW, POSSIBLE, _HAND_WRITTEN)
             )
@@ -34,12 +36,13 @@ CHECK = Check(
     NAME,
     "T1055",
     (USER,),
-    "A return address, found by unwind data, in an image that is as other processes have it, is behind no "
-    "call: the frame was built.",
-    "medium; low in modules outside Windows' folder, and where code that could not be read, or that the "
-    "process changed, makes the walk unsure",
-    "Hand-written code that pushes a return address. Go's goexit and the dispatchers of ntdll are left out.",
-    "Look at the frames around it with windows.callstacks --tid; the true callers may be above.",
+    "The code before a return address is no call: somebody else put the frame on the stack. Unwind data "
+    "found the address, and other processes have the same code there.",
+    "medium; low in programs and in modules outside Windows' folder, and if missing or changed code "
+    "makes the walk unsure",
+    "Hand-written code that pushes a return address. The check leaves out Go's goexit and the "
+    "dispatchers of ntdll.",
+    "Look at the frames around it with windows.callstacks --tid; the true callers may be further out.",
     "no thread has a stack in user mode",
     of_stack=check_stack,
 )

@@ -17,8 +17,10 @@ from .copies import MAX_OTHERS
 from .facts import CheckFacts
 from .jumps import ENTRY, hops
 
-_RELAY = 0x40
-"""Bytes of a relay in which addresses are searched for."""
+RELAY = 0x100
+"""Bytes of a relay in which addresses are searched for: one that saves every register is that long."""
+_ADDRESSES = 16
+"""The most bytes in which relays of one product differ: the addresses and distances within them."""
 _RELATIVE = (0xE8, 0xE9)
 """call rel32, jmp rel32 (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2)."""
 _HOOKED = ("ntdll", "win32u", "kernelbase", "kernel32", "user32", "ws2_32")
@@ -56,7 +58,8 @@ def served(space: AddressSpace, entry: int, facts: CheckFacts) -> Optional[Froze
 def _addresses(space: AddressSpace, relay: int, facts: CheckFacts) -> List[int]:
     """Returns the possible addresses in the bytes of a relay: pointers, and targets of calls and jumps."""
     read, size = facts.image.memory(space).read, space.machine.pointer_size
-    code = next(filter(None, (read(relay, length) for length in (_RELAY, _RELAY // 2, _RELAY // 4))), b"")
+    lengths = (RELAY, RELAY // 4, RELAY // 16)
+    code = next(filter(None, (read(relay, length) for length in lengths)), b"")
     values = []
     for at in range(len(code)):
         if at + size <= len(code):
@@ -69,11 +72,13 @@ def _addresses(space: AddressSpace, relay: int, facts: CheckFacts) -> List[int]:
 def of_relay(space: AddressSpace, at: int, facts: CheckFacts) -> Optional[str]:
     """Returns the module that the relay at an address serves; None unless all processes have such a relay.
 
-    The hooked function is searched for among the Windows functions that products hook.
+    The hooked function is searched for among the Windows functions that products hook. The relay's code up to
+    the address equals the code of another process's relay, but for addresses within it.
     """
     for target, entry in facts.find_once(__name__, space, 0, lambda: list(_hooks(space, facts))):
-        if target <= at < target + _RELAY:
-            return Hooked(space, entry, facts).by_all
+        if target <= at < target + RELAY:
+            hooked = Hooked(space, entry, facts)
+            return hooked.by_all if hooked.by_all and hooked.has_code(target, at, facts) else None
     return None
 
 
@@ -110,10 +115,12 @@ class Hooked:
 
     def __init__(self, space: AddressSpace, entry: int, facts: CheckFacts) -> None:
         self.mine = served(space, entry, facts) or frozenset()
+        self._space = space
         mapping = facts.copies.mapping(space, entry)
         mappings = [] if mapping is None else facts.copies.others(mapping)[:MAX_OTHERS]
         base = 0 if mapping is None else mapping.vad.start
-        sets = (served(item.space, item.vad.start + entry - base, facts) for item in mappings)
+        self._entries = [(item.space, item.vad.start + entry - base) for item in mappings]
+        sets = (served(other, start, facts) for other, start in self._entries)
         theirs = [item for item in sets if item is not None]
         self.alike = sum(bool(item & self.mine) for item in theirs)
         self.others = sum(bool(item) for item in theirs)
@@ -128,3 +135,15 @@ class Hooked:
     def alone(self) -> bool:
         """Whether most other hooks serve a module, and this one serves none of their modules."""
         return 2 * self.others > self.asked and not self.alike
+
+    def has_code(self, relay: int, at: int, facts: CheckFacts) -> bool:
+        """Returns whether the relay of another process has the same code, from its start up to an address."""
+        length = at - relay + 1
+        code = facts.image.memory(self._space).read(relay, length)
+        for space, entry in self._entries if code is not None else ():
+            read = facts.image.memory(space).read
+            for target in hops(read, entry, space.machine):
+                theirs = read(target, length)
+                if theirs is not None and sum(a != b for a, b in zip(code or b"", theirs)) <= _ADDRESSES:
+                    return True
+        return False

@@ -26,6 +26,10 @@ _V8 = ("v8::", "node::", "Builtins_")
 """Prefixes of the symbols of V8 and Node."""
 _COM_DESCRIPTOR = 14
 """IMAGE_DIRECTORY_ENTRY_COM_DESCRIPTOR (winnt.h)."""
+_NEXT, _ON_BOTH_SIDES = "is next to it", "is on both sides of it"
+_BEYOND = (
+    "called it by way of Windows' DLLs, as for a window procedure or another callback: it is further out"
+)
 _NOT_ITS_FILE = (StatusCode.VAD_OF_ANOTHER_FILE, StatusCode.VAD_WITHOUT_FILE, StatusCode.NO_VAD)
 
 
@@ -36,16 +40,17 @@ class RuntimeNeighbour(NamedTuple):
         place: the frame of the runtime, or another frame in such memory with a registered function table
         within: whether the code called a runtime, without any guess, and a runtime is further out on the
             stack
+        where: the position of the runtime's frame, in words
     """
 
     place: FramePlace
     within: bool
+    where: str
 
     @property
     def describe(self) -> str:
         """The text for Innocent."""
-        where = "stands on both sides of it" if self.within else "is next to it"
-        return f"code that a runtime made: {self.place.name.symbol} {where} on the stack"
+        return f"code that a runtime made: {self.place.name.symbol} {self.where} on the stack"
 
 
 def runtime_neighbour(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> Optional[RuntimeNeighbour]:
@@ -57,12 +62,26 @@ def runtime_neighbour(stack: StackRecord, place: FramePlace, facts: CheckFacts) 
     outer = next(_neighbours(stack, range(place.number + 1, len(stack.frames))), None)
     inside = inner is not None and _is_runtime(stack, inner, facts)
     if outer is not None and _is_runtime(stack, outer, facts):
-        return RuntimeNeighbour(outer, inside and not place.guessed)
+        within = inside and not place.guessed
+        return RuntimeNeighbour(outer, within, _ON_BOTH_SIDES if within else _NEXT)
     if inside and inner is not None:
-        return RuntimeNeighbour(inner, False)
+        return RuntimeNeighbour(inner, False, _NEXT)
     caller = place_of(stack, place.number + 1)
     if caller is not None and facts.runtimes(stack.space) and facts.code_range(stack.space, caller.at):
-        return RuntimeNeighbour(caller, False)
+        return RuntimeNeighbour(caller, False, _NEXT)
+    called_back = _beyond_windows(stack, place, facts)
+    if called_back is not None and _is_runtime(stack, called_back, facts):
+        return RuntimeNeighbour(called_back, False, _BEYOND)
+    return None
+
+
+def _beyond_windows(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> Optional[FramePlace]:
+    """Returns the next outer frame that is neither in private memory nor in a DLL of Windows, or None."""
+    for outer in _neighbours(stack, range(place.number + 1, len(stack.frames))):
+        if outer.name.backing != IMAGE or not facts.of_windows_dll(stack.space, outer.at):
+            return outer
+        if facts.runtimes(stack.space) and _is_runtime(stack, outer, facts):
+            return outer
     return None
 
 

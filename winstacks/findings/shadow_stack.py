@@ -118,10 +118,11 @@ CHECK = Check(
     NAME,
     "T1055",
     (KERNEL, USER),
-    "The processor's own record of return addresses, the shadow stack, has another address where the stack "
-    "of a thread has this frame: the stack was changed.",
+    "The shadow stack, in which the processor keeps return addresses, has another address than the "
+    "thread's stack at this frame: the stack was changed.",
     "medium; frames that a scan found are not compared",
-    "The image is no snapshot: a thread that ran meanwhile has a newer shadow stack than stack.",
+    "An image is no snapshot: if the thread ran during acquisition, its shadow stack is newer than its "
+    "stack.",
     "Compare the frames with the rows of windows.callstacks --tid; look at both stacks with volshell -w.",
     "no stack of a thread could be walked",
     of_stack=check_stack,

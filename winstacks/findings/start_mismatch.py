@@ -7,18 +7,20 @@ from __future__ import annotations
 from typing import Iterator, Optional
 
 from ..columns.words import IMAGE, LIKELY, LOW, MEDIUM, POSSIBLE, PRIVATE, THREAD_KINDS, UNMAPPED, USER, WOW64
+from ..memory.decode.machine import Machine
 from ..memory.image import AddressSpace
 from ..process.thread import TERMINATED, Thread
 from ..stacklist.frames import NamedFrame
 from ..stacklist.stack import StackRecord
+from .closures import closure_target
 from .facts import CheckFacts
 from .finding import Check, Finding, of_thread, unbacked_frames
-from .jumps import after_loads, follow_jumps
 from .relays import BASIC
 from .unbacked import explained, untold
 
 _GROUND = ("BaseThreadInitThunk", "RtlUserThreadStart")
-_OTHER = "a start routine that calls on through another module, such as a runtime's"
+_OTHER = "a start routine that continues in another module, such as a runtime"
+_FOUR_GB = 1 << 32
 _FREED = "the module of the start routine was unloaded"
 
 
@@ -32,9 +34,10 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
         return
     name = facts.namer(thread.space).name(start, return_address=False)
     if name.backing == PRIVATE or (name.backing == UNMAPPED and facts.vads_whole(thread.space)):
-        severity, lower, innocent = explained(thread.space, start, facts)
+        half = _half(thread.space, start, facts)
+        severity, lower, innocent = explained(half, start, facts)
         rating = LOW if severity == LOW else MEDIUM
-        leads = _led(thread.space, start, facts) if rating == MEDIUM and name.backing == PRIVATE else None
+        leads = _led(half, start, facts) if rating == MEDIUM and name.backing == PRIVATE else None
         rating, innocent = (rating, innocent) if leads is None else (LOW, leads)
         innocent = _FREED if name.backing == UNMAPPED else innocent
         confidence = POSSIBLE if lower else LIKELY
@@ -51,13 +54,17 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
             yield _of(stack, thread, start, name.symbol, LOW, POSSIBLE, f"{_OTHER}: {first.shown}", facts)
 
 
+def _half(space: AddressSpace, start: int, facts: CheckFacts) -> AddressSpace:
+    """Returns the half of a process in which a thread starts: below 4 GB a WoW64 process's 32-bit half."""
+    process = facts.namer(space).process
+    if space.machine is Machine.I386 or process is None or Machine.I386 not in process.ntdlls:
+        return space
+    return space._replace(machine=Machine.I386, wow64=True) if start < _FOUR_GB else space
+
+
 def _led(space: AddressSpace, start: int, facts: CheckFacts) -> Optional[str]:
     """Returns where a closure or delegate leads: an image not in every process, or a registered range."""
-    target = follow_jumps(
-        facts.image.memory(space).read,
-        after_loads(facts.image.memory(space).read, start, space.machine),
-        space.machine,
-    )
+    target = closure_target(facts.image.memory(space).read, start, space.machine)
     if target is None:
         return None
     table = facts.code_range(space, target)
@@ -123,12 +130,13 @@ CHECK = Check(
     "start_mismatch",
     "T1055",
     THREAD_KINDS,
-    "Win32StartAddress of a thread is in memory that no file backs; or the ground of its stack called "
-    "another image than that of its start.",
-    "medium where the start is in private or unmapped memory; low where the process registered a function "
-    "table for it, or a runtime's own list has it, where it jumps into an image or to such a range, and "
-    "where only the first frame is in another image",
-    "Runtimes start threads in code that they made; a module may be gone.",
+    "Win32StartAddress of a thread is in memory that no file backs; or the outermost function of the "
+    "stack called another image than the one with the start address.",
+    "medium if the start address is in private or unmapped memory; low if the process registered a "
+    "function table for that range, if a runtime's own list contains the range, if the code there jumps "
+    "into a module as closures do, and if only the first frame is in another image",
+    "Runtimes start threads in code that they generated; the module with the start address may have "
+    "been unloaded.",
     "Look at the memory of the start with windows.vadinfo, and at the thread with windows.callstacks --tid.",
     "no stack of a thread could be walked",
     of_stack=check_stack,

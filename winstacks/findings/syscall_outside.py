@@ -48,7 +48,7 @@ callback."""
 _NUMBER = 0xFFFFFFFF
 _NOT_STUBS = "a program that makes system calls itself, such as copy protection or a security product"
 _CONTEXT_SET = "a debugger or a runtime that set the thread's context"
-_SMEARED = "the thread went on while the image was taken"
+_SMEARED = "the thread ran while the image was taken"
 _PICO = "a pico process: a program of WSL"
 
 
@@ -168,13 +168,14 @@ CHECK = Check(
     "syscall_outside",
     "T1106",
     (USER,),
-    "A thread entered the kernel by a system call that no stub of ntdll, win32u, wow64win or wow64cpu "
-    "(before 10 also user32, gdi32, imm32) made; or a stub was left with the number of another one.",
-    "high in private memory; medium in an image or mapping without stubs, where the frame is not behind a "
-    "system call, and where the number is another one; low in copies of stubs that a sandbox made, and in "
-    "pico processes",
-    "Sandboxes of browsers run copies of the stubs that they patch; programs of WSL make system calls of "
-    "Linux; copy protection and security products may make system calls of their own.",
+    "A thread made a system call outside the stubs of ntdll, win32u, wow64win and wow64cpu (before "
+    "Windows 10 also user32, gdi32, imm32); or it is in a stub, but called another number than this "
+    "stub has.",
+    "high in private memory; medium in an image or mapping without stubs, if no system call instruction "
+    "is before the address, and if the number differs; low in a sandbox's copy of a stub, and in pico "
+    "processes",
+    "Sandboxes of browsers run copies of the stubs that they patch; programs of WSL make system calls "
+    "of Linux; copy protection and security products may make system calls of their own.",
     "Dump the range with windows.vadinfo --dump; look at the callers with windows.callstacks --tid.",
     "no thread has a stack in user mode",
     of_stack=check_stack,

@@ -56,11 +56,11 @@ _GROUND_MODULES, _KERNEL_MODULES = ("ntdll", "kernel32"), ("nt",)
 _NO_NAME = (MODULE, NEAREST)
 
 _FIBER = "a fiber: the TEB has fiber data"
-_ZEROS = "a page of the stack that was not read when the image was taken: it is all zeros"
-_NO_GROUND = "a stack of its own making, such as a coroutine's: no return to where threads begin lies above"
+_ZEROS = "a page of the stack that could not be read when the image was taken: it is all zeros"
+_NO_GROUND = "a coroutine's stack: no return address to the first function of a thread is above it"
 _MOST_ABOVE = 1 << 20
 """The most bytes of a stack above its outermost frame that are searched."""
-_NARROW_CHAIN = "with 32 bits, code that keeps no frame pointer ends the chain"
+_NARROW_CHAIN = "32-bit code without a frame pointer, which ends the chain of frames"
 
 
 def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
@@ -195,10 +195,11 @@ CHECK = Check(
     "truncated",
     "T1036",
     THREAD_KINDS,
-    "A stack whose every step is sure ends in a function in which no thread begins: its callers were cut "
-    "off.",
-    "medium; low with 32 bits, of fibers, of runtimes that switch stacks, where no return address to a "
-    "function in which threads begin lies above, and where the page of the stack is all zeros",
+    "The walk is sure of each step, but ends in a function in which no thread begins: the frames of the "
+    "callers were cut off.",
+    "medium; low for 32-bit stacks, for fibers, for runtimes that switch stacks, if no return address "
+    "to the first function of a thread is above the last frame, and if the page of the stack is all "
+    "zeros",
     "Fibers; runtimes that switch stacks, such as Go's; pages that could not be read when the image was "
     "taken.",
     "Look at the stack above the outermost frame; windows.callstacks --tid shows the rest of the thread.",

@@ -35,11 +35,11 @@ from .stubs import LONGEST, number_before, patched_stubs, start_of
 
 NAME = "unbacked"
 
-UNTOLD = "the list of function tables of the process is not in the image, and may explain it"
+UNTOLD = "the process's list of function tables is not in the image; it may have this range"
 """The text of Innocent if the list of function tables cannot be read."""
-_LOST = "the stack above it is not in the image, so that nothing tells who called it"
-_RELAY = "the relay of a hook that all processes have; it leads into"
-_OF_PRODUCT = ", as relays of that product's hooks do"
+_LOST = "the stack above the code is not in the image, so its caller is unknown"
+_RELAY = "the relay of a hook that all processes have; the hook leads into"
+_OF_PRODUCT = ", as the relay of a hook by this product does"
 _MOST_NAMED = 8
 """The most processes that are named."""
 
@@ -97,7 +97,11 @@ def explained(space: AddressSpace, at: int, facts: CheckFacts) -> Tuple[str, boo
     if facts.lacks_tables(space):
         return LOW, True, UNTOLD
     if runtimes:
-        return HIGH, True, f"{', '.join(runtimes)} loaded: it makes code, and registered none here"
+        return (
+            HIGH,
+            True,
+            f"{', '.join(runtimes)} loaded: this runtime generates code, but registered none here",
+        )
     return HIGH, False, NONE_KNOWN
 
 
@@ -108,11 +112,11 @@ def explained_at(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> Tu
     if severity == HIGH and runtime is None and lower and _cut_off(stack, place):
         return MEDIUM, True, f"{innocent}; {_LOST}"
     if runtime is None:
-        served = of_relay(stack.space, place.at, facts) if severity == HIGH and place.how != TRAP else None
+        served = of_relay(stack.space, place.at, facts) if severity == HIGH else None
         if served is not None:
             return LOW, True, f"{_RELAY} {served}"
         called = _called(stack, place, facts) if innocent == NONE_KNOWN else None
-        return severity, lower, innocent if called is None else f"it called {called}{_OF_PRODUCT}"
+        return severity, lower, innocent if called is None else f"the code called {called}{_OF_PRODUCT}"
     return (LOW if runtime.within else MEDIUM), True, runtime.describe
 
 
@@ -136,21 +140,23 @@ def untold(facts: CheckFacts) -> Iterator[str]:
     if lacking:
         named = "; ".join(f"PID {pid}, {missing}" for pid, missing in lacking[:_MOST_NAMED])
         named += "; ..." if len(lacking) > _MOST_NAMED else ""
-        yield f"function tables are not in the image, and private code is low: {named}"
+        yield f"private code is low, because function tables of the process are not in the image: {named}"
 
 
 CHECK = Check(
     NAME,
     "T1055, T1620",
     THREAD_KINDS,
-    "A thread was interrupted in private memory that may be executed, or goes on there when a call returns.",
-    "high; medium where a frame of a runtime is next to it on the stack, and where one is loaded and the "
-    "stack above is not in the image; low where it called a runtime, without any guess, and one stands above "
-    "it; where the process registered a function table for the range, or a runtime's own list has it, or its "
-    "list of function tables is not in the image; in relays of hooks that all processes have; in copies of "
-    "stubs that a sandbox made; of frames that a scan found",
-    "Runtimes that make code (.NET, Java, JavaScript engines), sandboxes, and hooks of security products. A "
-    "runtime that is only loaded is named in Innocent and lowers Confidence.",
+    "A thread was interrupted in private executable memory, or a call will return there: code that no "
+    "file backs, as injected code is.",
+    "high. medium if a frame of a runtime is next to the code on the stack, or called the code by way "
+    "of Windows' DLLs; also if a runtime is loaded and the stack above the code is not in the image. "
+    "low if the code called a runtime, without any guess, and a runtime is above the code, too; if the "
+    "process registered a function table for the range, or a runtime's own list contains the range; if "
+    "the process's list of function tables is not in the image; for relays of hooks that all processes "
+    "have; for a sandbox's copies of stubs; and for frames that a scan found",
+    "Runtimes that generate code (.NET, Java, JavaScript engines), sandboxes, and hooks of security "
+    "products. If a runtime is only loaded, Innocent names it, and Confidence is lower.",
     "Dump the range with windows.vadinfo --dump; look at the frames around it with windows.callstacks.",
     "no stack of a thread could be walked",
     of_stack=check_stack,

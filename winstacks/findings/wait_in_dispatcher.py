@@ -59,7 +59,7 @@ call."""
 
 _MODULES = ("ntdll", "kernel32", "kernelbase")
 _JUMP = "a callback that ends with a jump to the wait"
-_CHAIN = "with 32 bits, a callback that keeps no frame pointer: it is not on the chain"
+_CHAIN = "a 32-bit callback without a frame pointer, which is not on the chain of frames"
 _NAMELESS = "without symbols of ntdll (--fetch-symbols) the functions of its thread pool have no names"
 
 
@@ -123,12 +123,12 @@ CHECK = Check(
     NAME,
     "T1497.003, T1055.004",
     (USER, WOW64),
-    "A thread waits, and the thread pool or the dispatcher of APCs itself called the wait, with no callback "
-    "between; or the callback is in private memory.",
-    "medium; low where the walk had to guess its way to the dispatcher, with 32 bits also where it followed "
-    "frame pointers, and where the process registered a function table for the callback",
-    "A callback that ends with a jump to the wait is on no stack; with 32 bits one without frame pointer may "
-    "be on none. Callbacks that wait are no finding.",
+    "A thread waits, and the thread pool or the dispatcher of APCs itself called the wait: no callback "
+    "is between them, or the callback is in private memory.",
+    "medium; low if the dispatcher was found by a guess or by 32-bit frame pointers, and if the process "
+    "registered a function table for the callback",
+    "A callback that ends with a jump to the wait leaves no frame; a 32-bit callback without a frame "
+    "pointer may leave none. A callback that waits itself is no finding.",
     "Look at the timers and the other threads of the process; see context_on_stack and history_unbacked.",
     "no thread has a stack in user mode",
     of_stack=check_stack,

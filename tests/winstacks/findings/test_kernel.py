@@ -12,10 +12,11 @@ from tests.forge import kernels
 from tests.forge.handles import HandleTable
 from tests.forge.kernel import Kernel
 from tests.forge.obj import filetime, ring
+from tests.forge.paging import State
 from tests.forge.process import Process
 from tests.support.findingimages import ALL, X64, FindingImage, answered, found, severities
 from tests.support.tracedkernels import new_kernel, put_database, traces_of
-from winstacks.findings import hidden
+from winstacks.findings import hidden, kernel_no_module
 
 NO_MODULE, UNLOADED, HIDDEN = "kernel_no_module", "kernel_unloaded", "hidden"
 AWAY = 0x9000000
@@ -72,6 +73,30 @@ def test_a_page_with_a_hypervisors_calls(name: str, more: bytes, severity: str) 
     (row,) = found(forged.image(), NO_MODULE)
     assert row["Severity"] == severity
     assert row["Innocent"].startswith("the hypervisor's call page") == (severity == "low")
+
+
+@pytest.mark.parametrize(
+    ("code", "state", "severity"),
+    [
+        (b"\x0f\x01\xc1\xc3\x48\x8b\xc1", State.VALID, "low"),
+        (b"\x90\x90\x90\xc3\x48\x8b\xc1", State.VALID, "high"),
+        (b"", State.MISSING, "low"),
+    ],
+)
+def test_the_page_to_which_the_kernels_variable_leads(
+    code: bytes, state: State, severity: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have other code; then a call is before the address."""
+    monkeypatch.setattr(kernel_no_module, "CALL_PAGE", "KdDebuggerDataBlock")
+    forged = FindingImage("win10-x64")
+    page = forged.kernel.base + AWAY
+    forged.kernel.space.map(page, 0x1000)
+    forged.kernel.space.write(page, code + bytes(0x100) + b"\x55")
+    forged.kernel.space.write_int(forged.kernel.symbol("KdDebuggerDataBlock"), page, 8)
+    forged.kernel_returns_to(page + 3)
+    image = forged.image()
+    forged.kernel.space.set_state(page, 0x1000, state)
+    assert severities(image, NO_MODULE) == [severity]
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -20,6 +20,8 @@ from winstacks.findings.jumps import follow_jumps
 
 CHECK = "modified_code"
 OTHER_CODE = b"\xcd\x2e" * 0x20
+CODE_FLAGS, ALL_FLAGS = 0x60000020, 0xE0000020
+"""Characteristics of a section with code: without and with IMAGE_SCN_MEM_WRITE."""
 
 
 def changed(name: str, rva: int, data: bytes, module: str = "ntdll", beside: int = 2) -> FindingImage:
@@ -178,6 +180,29 @@ def test_a_thread_that_returns_to_such_a_relay(hooked: int, lost: int, severity:
     assert [row["Severity"] for row in rows] == [severity]
 
 
+SAVES = "4889442408" * 0x1C
+"""Stores of registers: a relay that saves them all is long."""
+
+
+@pytest.mark.parametrize(
+    ("offset", "written", "severity"),
+    [(0x20, "", "low"), (0x9C, "", "low"), (0x9C, "90" * 0x20, "high"), (0xF0, "50" * 0x40, "high")],
+)
+def test_a_thread_that_was_interrupted_in_such_a_relay(offset: int, written: str, severity: str) -> None:
+    """Code that other processes do not have in their relays is no relay's."""
+    forged = changed("win10-x64", 0x1800, b"\xcc", beside=3)
+    target = forged.app.module("guard.dll", exports={"Hook": 0x1100}).base + 0x1100
+    for number, process in enumerate([each for each in forged.kernel.processes if each.pid >= 1000]):
+        if process is not forged.app:
+            process.module("guard.dll", target - 0x1100)
+        relay(forged, process, number, target, SAVES + RELAYS[2])
+    at = forged.stacks.modules["ntdll"].base + 0x1000000 + offset
+    forged.app.space.write(at - len(written) // 4, bytes.fromhex(written))
+    forged.interrupted_at(at)
+    rows = [row for row in found(forged.image(), "unbacked") if row["PID"] == 1000]
+    assert [(row["Severity"], row["How"]) for row in rows] == [(severity, "trap")]
+
+
 def test_one_of_these_hooks_that_leads_elsewhere() -> None:
     forged = changed("win10-x64", 0x1800, b"\xcc", beside=3)
     target = forged.app.module("guard.dll", exports={"Hook": 0x1100}).base + 0x1100
@@ -241,18 +266,25 @@ def test_one_other_process(name: str) -> None:
     """Either of the two may have been changed."""
     (row,) = found(changed(name, STUB.rva, OTHER_CODE, beside=1).image(), CHECK)
     assert (row["Severity"], row["Confidence"]) == ("high", "possible")
-    assert row["Innocent"].startswith("one other process maps the file")
+    assert row["Innocent"].startswith("only one other process maps the file")
 
 
 @pytest.mark.parametrize("name", X64)
-@pytest.mark.parametrize(("flags", "severity"), [(0x60000020, "medium"), (0xE0000020, "low")])
-def test_without_a_second_process_the_section_is_compared(name: str, flags: int, severity: str) -> None:
-    """A module that no other process maps, written over: its section may be writable by itself."""
+@pytest.mark.parametrize(
+    ("of_file", "of_process", "severity"),
+    [(CODE_FLAGS, CODE_FLAGS, "medium"), (ALL_FLAGS, ALL_FLAGS, "low"), (CODE_FLAGS, ALL_FLAGS, "medium")],
+)
+def test_without_a_second_process_the_section_is_compared(
+    name: str, of_file: int, of_process: int, severity: str
+) -> None:
+    """A module that no other process maps: only by the file's headers its section is writable."""
     forged = changed(name, WAIT_EX.rva, OTHER_CODE, "kernelbase", beside=0)
-    image = forged.image()
     base, space = forged.stacks.modules["kernelbase"].base, forged.app.space
     place = base + space.read(base, 0x400).index(b".text\0") + 0x24
-    space.write_int(place, flags, 4)
+    space.write_file(place, struct.pack("<I", of_file))
+    if of_process != of_file:
+        space.write(place, struct.pack("<I", of_process))
+    image = forged.image()
     (row,) = found(image, CHECK)
     assert (row["Severity"], row["Confidence"]) == (severity, "likely")
     assert "differ from the section of the file, which no other process maps" in row["Evidence"]

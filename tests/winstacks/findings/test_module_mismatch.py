@@ -202,15 +202,16 @@ def test_an_image_that_no_list_has(name: str) -> None:
 @pytest.mark.parametrize(
     ("managed", "runtime", "expected"),
     [
-        (1, "clr.dll", []),
-        (1, "", []),
+        (1, "clr.dll", ["low"]),
+        (1, "", ["medium"]),
+        (1, "jvm.dll", ["medium"]),
         (0, "clr.dll", ["low"]),
         (0, "", ["medium"]),
         (None, "clr.dll", ["medium"]),
     ],
 )
 def test_images_of_dot_net(name: str, managed: Optional[int], runtime: str, expected: list[str]) -> None:
-    """One without native code is none; one with it is mapped by the runtime, if there is one."""
+    """The runtime maps them, if there is one. A header that promises no native code explains no frame."""
     rows = found(unlisted(name, managed, runtime).image(), CHECK)
     assert [row["Severity"] for row in rows] == expected
 

@@ -12,6 +12,8 @@ from tests.forge.code import Routine, module_options
 from tests.forge.module import Module
 from tests.forge.paging import State
 from tests.forge.phys import PAGE
+from tests.machines.programs import own_stack
+from tests.support.clean.host64 import Host64
 from tests.support.findingimages import TID, X64, FindingImage, answered, found
 from winstacks.findings.returns import jumps_on
 
@@ -63,6 +65,13 @@ def test_hand_written_code_outside_windows_is_low(name: str) -> None:
     assert row["Innocent"].startswith("code written by hand")
 
 
+def test_hand_written_code_of_a_program_is_low() -> None:
+    """A coroutine of a program that lies in Windows' folder ends in the program's own code."""
+    host = Host64("win10-x64")
+    own_stack(host, "tool.exe", "finish")
+    assert [row["Severity"] for row in found(host.kernel.image(), NO_CALL)] == ["low"]
+
+
 @pytest.mark.parametrize("name", X64)
 def test_a_stub_that_returns_where_no_call_is(name: str) -> None:
     """Contexts that are prepared for a chain of timers name where a stub returns."""
@@ -97,7 +106,7 @@ def test_a_thunk_behind_a_call_is_low(name: str, code: bytes) -> None:
     forged = returning(name, SITE, code)
     (row,) = found(forged.image(), GADGET)
     assert (row["Severity"], row["Confidence"]) == ("low", "possible")
-    assert row["Innocent"].startswith("a call before it")
+    assert row["Innocent"].startswith("a call is before the jump")
     assert found(forged.image(), NO_CALL) == []
 
 

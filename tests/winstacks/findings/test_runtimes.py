@@ -39,6 +39,8 @@ def narrow(chain: Sequence[Union[str, Private32]]) -> List[str]:
         ((OUT, Private32(CODE)), ["medium"]),
         ((OUT, Private32(CODE), Private32(OTHER)), ["medium", "low"]),
         ((OUT, "main", Private32(CODE)), ["high"]),
+        ((OUT, "kernelbase!SleepEx", Private32(CODE)), ["medium"]),
+        (("main", "kernelbase!SleepEx", Private32(CODE)), ["high"]),
         (("main", Private32(CODE)), ["high"]),
     ],
 )
@@ -124,4 +126,4 @@ def test_code_below_a_stack_that_is_not_in_the_image(file: str, severity: str) -
     made.process.space.set_state(thread.user_stack_limit, 0x4000, State.MISSING)
     rows = found(image, "unbacked")
     assert [row["Severity"] for row in rows] == [severity]
-    assert ("nothing tells who called it" in rows[0]["Innocent"]) == (severity == "medium")
+    assert ("its caller is unknown" in rows[0]["Innocent"]) == (severity == "medium")

@@ -4,12 +4,15 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Sequence
 
 import pytest
 
 from tests.forge.handles import named
+from tests.forge.vad import EXECUTE_READWRITE
 from tests.support.clean.host64 import GROUND, Host64
+from tests.support.clean.wow import Program32
 from tests.support.findingimages import (
     ALL,
     PRIVATE,
@@ -24,6 +27,7 @@ from tests.support.findingimages import (
 from tests.support.tracedkernels import new_kernel
 
 START, HANDLE = "start_mismatch", "foreign_handle"
+CLOSURE = 0x22000000
 VM_WRITE, VM_READ, QUERY, SET_CONTEXT = 0x20, 0x10, 0x1000, 0x10
 
 
@@ -84,6 +88,20 @@ def test_a_start_in_a_closure_or_delegate(code: str, severity: str) -> None:
     (row,) = found(forged.image(), START)
     assert row["Severity"] == severity
     assert row["Innocent"].startswith("a closure or delegate") == (severity == "low")
+
+
+@pytest.mark.parametrize(
+    ("target", "severity"), [("libffi-8!ffi_closure_win64_inner", "low"), ("kernelbase!SleepEx", "medium")]
+)
+def test_a_closure_of_a_32_bit_program(target: str, severity: str) -> None:
+    """Its code is read as 32-bit code, whichever stack of the thread is looked at."""
+    host = Host64("win10-x64")
+    made = Program32(host, "python.exe", "libffi-8.dll", functions="main")
+    made.wide.process.region(CLOSURE, size=0x1000, protection=EXECUTE_READWRITE)
+    distance = made.narrow.at(target) - CLOSURE - 10
+    made.narrow.space.write(CLOSURE, b"\xb8\0\0\0\x22\xe9" + struct.pack("<i", distance))
+    made.wide.waits("start", thread=made.wide.thread(win32_start=CLOSURE))
+    assert set(severities(host.kernel.image(), START)) == {severity}
 
 
 @pytest.mark.parametrize("name", X64)

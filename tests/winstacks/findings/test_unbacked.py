@@ -312,8 +312,8 @@ def test_function_tables_that_are_not_in_the_image(
         row, told = answered(forged.image(), check=[check])
         assert row["Severity"] == "low"
         assert told["Status"] == "not checked"
-        said = f"function tables are not in the image, and private code is low: PID 1000, {lacks}"
-        assert told["Evidence"].startswith(said)
+        reason = "private code is low, because function tables of the process are not in the image"
+        assert told["Evidence"].startswith(f"{reason}: PID 1000, {lacks}")
 
 
 @pytest.mark.parametrize("name", X64)
@@ -397,7 +397,7 @@ def test_a_recorded_caller_where_nothing_is_now_is_low(name: str) -> None:
     forged.recorded(0x31000105)
     (row,) = found(forged.image(), HISTORY)
     assert row["Severity"] == "low"
-    assert row["Innocent"].startswith("a module that was unloaded")
+    assert row["Innocent"].startswith("an unloaded module")
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -412,7 +412,7 @@ def test_recorded_callers_in_images_are_silent(name: str) -> None:
 def test_without_any_trace_the_past_is_not_checked(name: str) -> None:
     rows = answered(FindingImage(name).image(), check=[HISTORY])
     assert [(row["Finding"], row["Severity"], row["Status"], row["Evidence"]) for row in rows] == [
-        (HISTORY, None, "not checked", "no trace is kept in this image")
+        (HISTORY, None, "not checked", "the image has no recorded stack")
     ]
 
 
@@ -458,7 +458,7 @@ def test_a_registered_range_that_may_not_be_executed_is_low(name: str) -> None:
 @pytest.mark.parametrize(
     ("path", "said"),
     [
-        ("C:\\Program Files\\Guard\\guard.dll", "it called guard.dll, as relays"),
+        ("C:\\Program Files\\Guard\\guard.dll", "the code called guard.dll, as the relay"),
         ("C:\\Windows\\System32\\guard.dll", "nothing known"),
     ],
 )

@@ -160,7 +160,7 @@ def test_with_32_bits_a_wait_that_the_chain_leads_from_is_low(name: str, dispatc
     """A callback without frame pointer is not on the chain."""
     (row,) = found(narrow(name, dispatcher, WAIT_EX), CHECK)
     assert (row["Severity"], row["How"]) == ("low", "framepointer")
-    assert row["Innocent"].startswith("with 32 bits")
+    assert row["Innocent"].startswith("a 32-bit callback without a frame pointer")
 
 
 @pytest.mark.parametrize("name", [*X86, *X64])

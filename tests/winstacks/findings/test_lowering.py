@@ -1,0 +1,305 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Attacks the rules that lower a finding: SECURITY.md has a row for each write that achieves it.
+
+An attack forges the same evidence twice, without and with the write.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import struct
+from typing import Callable, Dict, Iterator, Tuple
+
+import pytest
+
+from tests.forge.dump import Image
+from tests.forge.paging import State
+from tests.forge.phys import PAGE
+from tests.forge.vad import EXECUTE_READWRITE
+from tests.machines.implants import memory
+from tests.support.callstackimages import HEAD_RVA
+from tests.support.callstackimages import WAIT_EX as WAITS
+from tests.support.clean import codelists
+from tests.support.clean.host64 import JITTED, Host64, Private, Program
+from tests.support.clean.narrow import Private32, code_of
+from tests.support.clean.wow import Program32
+from tests.support.findingimages import PRIVATE, RETURNS, TID, FindingImage, found
+from winstacks.options import SEVERITIES
+
+from .test_context_on_stack import PreparedContext
+from .test_kernel import AWAY, process_of, processes, recorded, unlink
+from .test_modified_code import RELAYS, changed, hook, relay
+from .test_module_mismatch import unlisted
+from .test_returns import ELSEWHERE, library
+from .test_syscall_outside import COPY, Calling
+from .test_truncated import cut
+
+KERNEL = "win10-x64"
+SECURITY = pathlib.Path(__file__).resolve().parents[3] / "SECURITY.md"
+HEADING = "## Writes that make a finding low"
+NONE = "none"
+CLR, WAIT_EX, SLEEP = "clr!CallDescrWorkerInternal", "kernelbase!WaitForSingleObjectEx", "kernelbase!SleepEx"
+NARROW = 0x21000000
+VENDOR = "C:\\Program Files\\Vendor\\vendor.dll"
+
+
+def returning() -> FindingImage:
+    """A thread that returns to private executable memory."""
+    forged = FindingImage(KERNEL)
+    forged.private()
+    forged.returns_to(RETURNS)
+    return forged
+
+
+def function_table(write: bool) -> Image:
+    forged = returning()
+    if write:
+        forged.register_table(PRIVATE, PRIVATE + 0x1000)
+    return forged.image()
+
+
+def list_of_tables(write: bool) -> Image:
+    forged = returning()
+    image = forged.image()
+    head = forged.stacks.modules["ntdll"].base + HEAD_RVA
+    if write:
+        forged.app.space.write(head, bytes(16))
+        forged.app.space.set_state(head - head % PAGE, PAGE, State.PAGEFILE)
+    return image
+
+
+def clr_range(write: bool) -> Image:
+    host = Host64(KERNEL)
+    made = Program32(host, "app.exe", "clr.dll", functions="main")
+    made.wide.process.region(NARROW, size=0x4000, protection=EXECUTE_READWRITE)
+    made.narrow.space.write(NARROW + 0x100, code_of(JITTED))
+    if write:
+        codelists.clr(made.narrow, NARROW, NARROW + 0x4000)
+    made.waits(CLR, Private32(NARROW), WAIT_EX)
+    return host.kernel.image()
+
+
+def wide(*files: str) -> Tuple[Host64, Program, int]:
+    """A program and private executable memory in it."""
+    host = Host64(KERNEL)
+    made = host.program("app.exe", *files, functions="main")
+    return host, made, made.jitted(0x2000, EXECUTE_READWRITE)
+
+
+def beside_a_runtime(write: bool) -> Image:
+    host, made, base = wide("mpengine.dll")
+    made.interrupted("main", *(["mpengine!DTContext::Run"] if write else []), Private(base))
+    return host.kernel.image()
+
+
+def lost_stack(write: bool) -> Image:
+    host, made, base = wide("mpengine.dll")
+    thread = made.thread()
+    made.interrupted("main", Private(base), thread=thread)
+    image = host.kernel.image()
+    if write:
+        made.process.space.set_state(thread.user_stack_limit, 0x4000, State.PAGEFILE)
+    return image
+
+
+def guessed_way(write: bool) -> Image:
+    forged = FindingImage(KERNEL)
+    forged.private()
+    forged.returns_to(PRIVATE + 0x20)
+    if write:
+        forged.stacks.modules["kernelbase"].write(WAITS.rva + 0x60, b"\x90")
+    return forged.image()
+
+
+def by_way_of_a_module(write: bool) -> Image:
+    host = Host64(KERNEL)
+    made = host.program("app.exe", functions="main")
+    made.load("vendor.dll", functions="Wait", path=VENDOR)
+    base = memory(made, masked=True)
+    made.waits("main", Private(base), *(["vendor!Wait"] if write else []), WAIT_EX)
+    return host.kernel.image()
+
+
+def sandbox(write: bool) -> Image:
+    forged = Calling(KERNEL)
+    forged.from_private()
+    if write:
+        forged.patched(COPY + 0x40)
+    return forged.image()
+
+
+def in_a_relay(write: bool) -> Image:
+    forged = changed(KERNEL, 0x1800, b"\xcc", beside=3)
+    target = forged.app.module("guard.dll", exports={"Hook": 0x1100}).base + 0x1100
+    for number, process in enumerate(each for each in forged.kernel.processes if each.pid >= 1000):
+        if process is not forged.app:
+            process.module("guard.dll", target - 0x1100)
+        relay(forged, process, number, target, RELAYS[2])
+    at = forged.stacks.modules["ntdll"].base + 0x1000000 + (0x20 if write else 0x400)
+    forged.app.space.write(at, b"\x48\xff\xc0\xff\xd0")
+    forged.returns_to(at + 5)
+    return forged.image()
+
+
+def write_barrier(write: bool) -> Image:
+    forged = FindingImage(KERNEL)
+    name = "JIT_WriteBarrier" if write else "JIT_New"
+    module = forged.app.module("clr.dll", exports={name: 0x1100}, contents={0x1100: bytes(0x100)})
+    for number in range(3):
+        other = forged.beside(f"other{number}.exe", 2000 + 4 * number)
+        other.module("clr.dll", module.base, exports={name: 0x1100}, contents={0x1100: bytes(0x100)})
+    forged.app.space.write(module.base + 0x1108, b"\xcc" * 0x30)
+    forged.interrupted_at(module.base + 0x1110)
+    return forged.image()
+
+
+def jump_into_an_image(write: bool) -> Image:
+    forged = changed(KERNEL, 0x1800, b"\xcc")
+    entry = forged.stacks.modules["ntdll"].base + 0x1100
+    if write:
+        hook(forged, forged.stacks.modules["kernelbase"].base + 0x1100)
+    else:
+        forged.app.space.write(entry, b"\xcc\xcd\xce")
+    return forged.image()
+
+
+def no_call(write: bool) -> Image:
+    forged = FindingImage(KERNEL)
+    made = library(forged, ELSEWHERE, b"", None, VENDOR if write else None)
+    forged.returns_to(made.base + ELSEWHERE)
+    return forged.image()
+
+
+def closure(write: bool) -> Image:
+    forged = FindingImage(KERNEL)
+    forged.private()
+    target = forged.app.module("vendor.dll", path=VENDOR, exports={"Run": 0x1100}).base + 0x1100
+    if write:
+        forged.app.space.write(PRIVATE + 0x40, b"\x48\xb8" + struct.pack("<Q", target) + b"\xff\xe0")
+    forged.thread.ethread["Win32StartAddress"] = PRIVATE + 0x40
+    return forged.image()
+
+
+def export_guard(write: bool) -> Image:
+    forged = FindingImage(KERNEL)
+    base, space = forged.stacks.modules["ntdll"].base, forged.app.space
+    exports = base + space.read_int(base + space.read_int(base + 0x3C, 4) + 0x88, 4)
+    forged.breaks_at(exports + 0x1C if write else base + 0x1100, 0x30401)
+    return forged.image()
+
+
+def debugger(write: bool) -> Image:
+    forged = FindingImage(KERNEL)
+    forged.breaks_at(forged.stacks.modules["ntdll"].base + 0x1100, 0x401)
+    if write:
+        forged.app.eprocess["DebugPort"] = forged.kernel.base + 0x10000
+    return forged.image()
+
+
+def exception_record(write: bool) -> Image:
+    made = PreparedContext(KERNEL)
+    if write:
+        made.raised()
+    return made.forged.image()
+
+
+def fiber(write: bool) -> Image:
+    forged = FindingImage(KERNEL)
+    cut(forged, left=2)
+    image = forged.image()
+    assert forged.thread.teb is not None
+    forged.thread.teb["HasFiberData"] = int(write)
+    return image
+
+
+def switching_runtime(write: bool) -> Image:
+    forged = FindingImage(KERNEL)
+    cut(forged, left=2)
+    if write:
+        forged.app.module("lua51.dll")
+    return forged.image()
+
+
+def dot_net_header(write: bool) -> Image:
+    return unlisted(KERNEL, 1 if write else None, "clr.dll").image()
+
+
+def list_of_modules(write: bool) -> Image:
+    kernel = recorded(KERNEL, AWAY + 0x105)
+    kernel.module("tcpip.sys")
+    image = kernel.image()
+    if write:
+        kernel.space.write_int(kernel.symbol("PsLoadedModuleList"), 0, 8)
+    return image
+
+
+def unloaded_module(write: bool) -> Image:
+    return recorded(KERNEL, AWAY + 0x105, gone=write).image()
+
+
+def thread_state(write: bool) -> Image:
+    kernel = processes(KERNEL)
+    app = process_of(kernel, 1008)
+    app.thread(1012)
+    thread = app.thread(1028, state=0 if write else 5)
+    image = kernel.image()
+    unlink(kernel, thread.ethread.at("ThreadListEntry"))
+    return image
+
+
+ATTACKS: Dict[str, Tuple[str, Callable[[bool], Image]]] = {
+    "a registered function table": ("unbacked", function_table),
+    "the list of function tables": ("unbacked", list_of_tables),
+    "a range in CLR's list": ("unbacked", clr_range),
+    "the runtime's frame beside it": ("unbacked", beside_a_runtime),
+    "the stack above is lost": ("unbacked", lost_stack),
+    "the way to the frame is a guess": ("unbacked", guessed_way),
+    "a call of Windows through another module": ("unbacked", by_way_of_a_module),
+    "the relay of a hook": ("unbacked", in_a_relay),
+    "a sandbox's copy of a stub": ("syscall_outside", sandbox),
+    "a write barrier of CLR": ("modified_code", write_barrier),
+    "an entry that jumps into an image": ("modified_code", jump_into_an_image),
+    "no call outside Windows' DLLs": ("no_call", no_call),
+    "a start that jumps as a closure does": ("start_mismatch", closure),
+    "a breakpoint on data of an export table": ("debug_registers", export_guard),
+    "a debugger": ("debug_registers", debugger),
+    "an exception's record beside a CONTEXT": ("context_on_stack", exception_record),
+    "a fiber": ("truncated", fiber),
+    "a runtime that switches stacks": ("truncated", switching_runtime),
+    "a .NET image in no list": ("module_mismatch", dot_net_header),
+    "a damaged list of modules": ("kernel_no_module", list_of_modules),
+    "a module that was unloaded": ("kernel_no_module", unloaded_module),
+    "a thread that never ran": ("hidden", thread_state),
+}
+"""The check and the attack of each row of the table."""
+
+
+def rows_of_the_page() -> Iterator[Tuple[str, str, str]]:
+    """Yields the rows of the table in SECURITY.md: rule, severities before and after, write."""
+    text = SECURITY.read_text(encoding="utf-8").partition(HEADING)[2].partition("\n## ")[0]
+    for line in text.splitlines():
+        if line.startswith("| ") and not line.startswith("| rule"):
+            rule, severities, write, *_ = (cell.strip() for cell in line.strip("|").split(" | "))
+            yield rule, severities.replace("`", ""), write
+
+
+def worst(image: Image, check: str) -> str:
+    """Returns the worst severity of a check."""
+    severities = [
+        row["Severity"] for row in found(image, check) if row["PID"] in (0, 1000, 1008) or row["TID"] != TID
+    ]
+    return min(severities, key=SEVERITIES.index, default=NONE)
+
+
+def test_each_row_of_the_page_is_tried() -> None:
+    rows = list(rows_of_the_page())
+    assert [rule for rule, _, _ in rows] == list(ATTACKS)
+    assert all(write for _, _, write in rows)
+
+
+@pytest.mark.parametrize("rule", ATTACKS)
+def test_one_write(rule: str) -> None:
+    (expected,) = (severities for each, severities, _ in rows_of_the_page() if each == rule)
+    check, forge = ATTACKS[rule]
+    assert f"{worst(forge(False), check)} to {worst(forge(True), check)}" == expected
