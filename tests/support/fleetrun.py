@@ -92,8 +92,8 @@ def started(
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
-        # What runs in the background of a shell ignores the signal, and all that it starts does.
-        preexec_fn=None if os.name == "nt" else _heed_interrupts,
+        # A background job of a shell inherits an ignored SIGINT, a program under `nohup` an ignored SIGHUP.
+        preexec_fn=None if os.name == "nt" else _heed_signals,
     ) as process:
         try:
             yield process
@@ -101,8 +101,9 @@ def started(
             kill(process.pid)
 
 
-def _heed_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+def _heed_signals() -> None:
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def kill(pid: int) -> None:
