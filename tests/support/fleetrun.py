@@ -41,11 +41,14 @@ def environment() -> Dict[str, str]:
 
 
 def fleet(
-    *arguments: object, timeout: float = 300, variables: Optional[Dict[str, str]] = None
+    *arguments: object,
+    timeout: float = 300,
+    variables: Optional[Dict[str, str]] = None,
+    command: Tuple[str, ...] = COMMAND,
 ) -> "subprocess.CompletedProcess[str]":
     """Runs `stackfleet` to its end."""
     return subprocess.run(
-        [*COMMAND, *map(str, arguments)],
+        [*command, *map(str, arguments)],
         cwd=ROOT,
         env={**environment(), **(variables or {})},
         capture_output=True,
