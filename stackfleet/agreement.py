@@ -141,15 +141,13 @@ BATCH = "batch"
 def _form(path: pathlib.Path, table: str, rows: int) -> str:
     # Commands that query a lake need neither Arrow's reader nor the plugins' columns, and start faster
     # without them.
-    from .columns import stored
+    from .columns import misfit
 
     def compare(file: Any) -> str:
         if file.metadata.num_rows != rows:
             return f"{file.metadata.num_rows:,} rows, and {rows:,} in the log of its table"
-        mine, theirs = stored(table), file.schema_arrow
-        if [(item.name, item.type) for item in mine] != [(item.name, item.type) for item in theirs]:
-            return "its columns are not those of this table"
-        return ""
+        different = misfit(table, file.schema_arrow)
+        return f"its columns are not those of this table: {different}" if different else ""
 
     return _read(path, compare)
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from .contents import Contents, Damaged
 from .layout import manifest_file
+from .sqltext import sql_list, sql_type
 
 MANIFESTS = "manifests"
 """Name of the view of all manifests, including failed and damaged images."""
@@ -70,7 +71,7 @@ def table(contents: Contents) -> Any:
 
 def view(lake: str, contents: Contents) -> str:
     """Returns the statement that creates the view in DuckDB's own command line, without damaged images."""
-    kinds = {name: _sql(kind) for name, kind in _COLUMNS.items()}
+    kinds = {name: sql_type(kind) for name, kind in _COLUMNS.items()}
     if not contents.manifests:
         empty = ", ".join(f'NULL::{kind} AS "{name}"' for name, kind in kinds.items())
         return f"CREATE VIEW {MANIFESTS} AS SELECT {empty} WHERE false"
@@ -80,16 +81,6 @@ def view(lake: str, contents: Contents) -> str:
         f"CREATE VIEW {MANIFESTS} AS SELECT * FROM read_json({files}, "
         f"format = 'unstructured', maximum_object_size = 268435456, columns = {{{columns}}})"
     )
-
-
-def quoted(text: str) -> str:
-    """Returns a text as an SQL literal."""
-    return "'" + text.replace("'", "''") + "'"
-
-
-def sql_list(texts: Sequence[str]) -> str:
-    """Returns texts as an SQL list."""
-    return f"[{', '.join(map(quoted, texts))}]"
 
 
 def _of_damaged(damaged: Damaged) -> dict[str, Any]:
@@ -105,27 +96,3 @@ def _values(rows: Sequence[Mapping[str, Any]], name: str, kind: Any) -> list[Any
     if pa.types.is_map(kind):
         return [None if value is None else list(value.items()) for value in values]
     return values
-
-
-_SQL = {
-    "string": "VARCHAR",
-    "int64": "BIGINT",
-    "double": "DOUBLE",
-    "bool": "BOOLEAN",
-    "timestamp[us, tz=UTC]": "TIMESTAMPTZ",
-}
-
-
-def _sql(kind: Any) -> str:
-    """Returns DuckDB's name of an Arrow type."""
-    if pa.types.is_map(kind):
-        return f"MAP({_sql(kind.key_type)}, {_sql(kind.item_type)})"
-    if pa.types.is_list(kind):
-        return f"{_sql(kind.value_type)}[]"
-    if pa.types.is_struct(kind):
-        return f"STRUCT({', '.join(f'{_named(field.name)} {_sql(field.type)}' for field in kind)})"
-    return _SQL[str(kind)]
-
-
-def _named(name: str) -> str:
-    return f'"{name}"' if name == "of" else name

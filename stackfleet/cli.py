@@ -17,6 +17,7 @@ from typing import Any, Optional
 
 from . import exits, provenance, query_cli
 from .agreement import Depth
+from .contents import Damaged
 from .job import Custody, Limits, Reading
 from .lake import Lake, LakeError
 from .mirror import is_remote, mirrored
@@ -177,11 +178,19 @@ def _compact(options: argparse.Namespace) -> int:
     with lake.alone():
         _mend(lake)
         lake.record(run, _asked())
-        print(f"{merge(lake, run, everything=True)} images are in one batch of files now")
-        damaged = lake.contents().damaged
-    for image in damaged:
+        merged = merge(lake, run, everything=True)
+    print(f"{merged.images} images are in one batch of files now")
+    _name_unmerged(merged.damaged)
+    return exits.INCOMPLETE if merged.damaged else exits.DONE
+
+
+def _name_unmerged(damaged: Sequence[Damaged]) -> None:
+    """Prints the names of the images that a merge leaves as they are."""
+    for image in damaged[: query_cli.MOST_NAMED]:
         print(f"stackfleet: left as it is: {image.called}: {image.reason}", file=sys.stderr)
-    return exits.INCOMPLETE if damaged else exits.DONE
+    more = len(damaged) - query_cli.MOST_NAMED
+    if more > 0:
+        print(f"stackfleet: left as they are: {more:,} more damaged images", file=sys.stderr)
 
 
 def _mend(lake: Lake) -> None:
@@ -280,7 +289,9 @@ def _read(
             lake.record(settings.custody.run, {**_asked(), "unread": unread})
             missing += engine.run(client, planned.jobs, lake, settings.reading, found, progress, embedded)
         cut += progress.cut
-        merge(lake, settings.custody.run)
+        merged = merge(lake, settings.custody.run)
+        if merged.images:
+            _name_unmerged(merged.damaged)
     return missing, cut
 
 

@@ -91,12 +91,20 @@ ATTEMPT = pa.field("Attempt", pa.string())
 """The column of files that names the attempt that wrote a row: only one attempt at an image counts."""
 
 
+_ALWAYS = (_KEYS[0].name, ATTEMPT.name)
+"""The columns by which a row counts."""
+
+
 def stored(table: str) -> Any:
     """Returns the schema of the files of a table.
 
-    Delta has no unsigned numbers: signed numbers with the same bits are stored.
+    Delta has no unsigned numbers: signed numbers with the same bits are stored. Versions added columns to the
+    table `image`, so that the rows of earlier ones have nulls there.
     """
-    fields = [pa.field(field.name, _signed(field.type), field.nullable) for field in SCHEMAS[table]]
+    fields = [
+        pa.field(field.name, _signed(field.type), field.nullable or (table == IMAGE and field not in _KEYS))
+        for field in SCHEMAS[table]
+    ]
     return pa.schema([*fields, ATTEMPT])
 
 
@@ -111,6 +119,42 @@ def to_stored(table: str, batch: Any, attempt: str) -> Any:
     columns = [_viewed(column) for column in batch.columns]
     columns.append(pa.repeat(pa.scalar(attempt, ATTEMPT.type), batch.num_rows))
     return pa.record_batch(columns, schema=stored(table))
+
+
+def misfit(table: str, schema: Any) -> str:
+    """Returns in words why the rows of a file cannot be rows of a table; empty if they can.
+
+    A file of another version may lack columns that are not `required`, and may have further columns.
+
+    Args:
+        table: name of the table
+        schema: Arrow schema of the file
+    """
+    needed = required(table)
+    for field in stored(table):
+        places = schema.get_all_field_indices(field.name)
+        if len(places) > 1:
+            return f"it has {len(places)} columns {field.name}"
+        if not places and field.name in needed:
+            return f"it lacks the column {field.name}"
+        if places and schema.field(places[0]).type != field.type:
+            return f"the type of {field.name} is {schema.field(places[0]).type} instead of {field.type}"
+    return ""
+
+
+def required(table: str) -> set[str]:
+    """Returns the columns that each file of a table has, whatever version wrote it."""
+    return {field.name for field in stored(table) if not field.nullable or field.name in _ALWAYS}
+
+
+def fitted(table: str, batch: Any) -> Any:
+    """Returns stored rows of any version, which `misfit` accepts, in the form of this version."""
+    schema, names = stored(table), batch.schema.names
+    columns = [
+        batch.column(names.index(field.name)) if field.name in names else pa.nulls(batch.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.record_batch(columns, schema=schema)
 
 
 def _signed(kind: Any) -> Any:

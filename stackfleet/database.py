@@ -17,11 +17,12 @@ import duckdb
 from winstacks.columns.words import EXACT
 
 from . import catalogue
-from .catalogue import MANIFESTS, quoted, sql_list
+from .catalogue import MANIFESTS
 from .contents import Contents
 from .lake import Lake, LakeError
 from .layout import IMAGE, KEYS, TABLES, TRACES
 from .manifests import DONE
+from .sqltext import parquet_rows, quoted, sql_list
 
 SIGNED = """\
 CREATE OR REPLACE MACRO signed(number) AS
@@ -118,6 +119,7 @@ class Database:
             self._settings.append(f"SET threads = {threads}")
         self._folder = lake.folder
         self._made: set[str] = set()
+        self._views: dict[str, str] = {}
 
     def __enter__(self) -> Database:
         self._temporary = tempfile.TemporaryDirectory(prefix="stackfleet-")
@@ -158,15 +160,11 @@ class Database:
         return statements + ([KEYS_AGAIN] if KEYS in wanted_tables and not counted else [])
 
     def _view(self, name: str) -> str:
-        # Files of an earlier version lack columns that the table `image` has since. Finding these requires
-        # reading the schema of each file; the other tables have had all their columns since the first
-        # version.
-        more = ", union_by_name = true" if name == IMAGE else ""
-        files = f"read_parquet({sql_list(self._files[name])}, hive_partitioning = false{more})"
-        return (
-            f"CREATE OR REPLACE VIEW {name} AS SELECT {_columns(name)} FROM {files}"
-            f"{_counting(self.contents.attempts(name))}"
-        )
+        if name not in self._views:
+            rows, counting = parquet_rows(name, self._files[name]), _counting(self.contents.attempts(name))
+            select = f"SELECT {_columns(name)} FROM {rows}{counting}"
+            self._views[name] = f"CREATE OR REPLACE VIEW {name} AS {select}"
+        return self._views[name]
 
     def script(self, sql: str) -> str:
         """Returns a query with the views that it needs, to run in DuckDB's own command line."""
@@ -232,11 +230,6 @@ class Database:
         if relation is None:
             raise SqlError(ValueError("this is no query: it has no rows"))
         return relation
-
-
-def one_of(column: str, values: Iterable[str]) -> str:
-    """Returns the SQL condition that a column has one of several texts."""
-    return f"{column} IN ({', '.join(map(quoted, values))})"
 
 
 def _columns(table: str) -> str:

@@ -12,8 +12,9 @@ from typing import Any, Callable
 from winstacks.columns.dictionary import STACK_SEPARATOR
 
 from . import output
-from .database import Database, one_of
+from .database import Database
 from .layout import TABLES, TRACES
+from .sqltext import one_of
 from .timesketch import Events
 
 FOLDED, JSONL, SPEEDSCOPE, TIMESKETCH = "folded", "jsonl", "speedscope", "timesketch"

@@ -18,9 +18,9 @@ from winstacks.memory.decode.statuscodes import StatusCode
 from winstacks.memory.decode.text import process_label
 from winstacks.options import CHECKS
 
-from .catalogue import quoted
 from .database import Database
 from .manifests import Manifest
+from .sqltext import quoted
 
 _SAME = "Shown, Module, Function, Backing, Unread"
 _FRAMES = f"""\

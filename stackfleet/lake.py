@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""A lake: its catalogue, its tables, its custody records, and the removal of leftovers.
+"""A lake: its catalogue, its tables, and the removal of leftovers.
 
 An entry of the catalogue is replaced in one step. A reader sees the entry before or the entry after, with all
 its rows. Each image is independent: an image that does not agree with its manifest is damaged, and affects no
@@ -11,16 +11,14 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import pathlib
 import shutil
 import stat
-import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Optional
 
-from . import folders, locking, provenance
+from . import custody, folders, locking, provenance
 from .agreement import Depth, StoredTable
 from .contents import Contents, Damaged
 from .entries import Entries, Entry, entry
@@ -33,15 +31,13 @@ from .layout import (
     TABLES_FOLDER,
     TRACES,
     file_name,
-    manifest_file,
     table_file,
     table_name,
 )
-from .manifests import DONE, MOST_BYTES, Manifest, ManifestError, is_image_id, parsed, written
+from .manifests import DONE, Manifest, ManifestError, is_image_id, parsed
 from .tablelog import DataFile, LogError, TableLog
 
 _LOCK = "lock"
-_END = ".json"
 
 
 class LakeError(Exception):
@@ -124,7 +120,7 @@ class Lake:
             at = entries[manifest["image_id"]]
             wrong = next(filter(None, (stored[name].fault(at, manifest) for name in manifest["tables"])), "")
             if not wrong and depth >= Depth.CONTENT:
-                wrong = self.custody_fault(at.image_id, at.manifest)
+                wrong = custody.fault(self.folder, at.image_id, at.manifest)
             if wrong:
                 damaged.append(Damaged(at.image_id, wrong, manifest))
             else:
@@ -145,7 +141,7 @@ class Lake:
     def manifest(self, image_id: str) -> Optional[Manifest]:
         """Returns the manifest of an image from its file; None if there is none that can be read."""
         with contextlib.suppress(ManifestError):
-            return self._read(image_id)
+            return custody.read(self.folder, image_id)
         return None
 
     def whole(self, image_id: str) -> Optional[Manifest]:
@@ -189,15 +185,7 @@ class Lake:
         """
         if not manifest["copies"]:
             self._singles(manifest)
-        folders.folder(self.folder, MANIFEST)
-        path = manifest_file(str(self.folder), manifest["image_id"])
-        temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-        with temporary.open("xb") as stream:
-            stream.write(written(manifest))
-            stream.flush()
-            os.fsync(stream.fileno())
-        folders.replace(temporary, path)
-        folders.sync(self.manifests_folder)
+        custody.write(self.folder, manifest)
 
     def enter(self, manifests: Iterable[Manifest]) -> None:
         """Adds images, whose manifests are already written, to the tables and then to the catalogue.
@@ -228,10 +216,10 @@ class Lake:
                 old_entries
             )
             entries.put(new_entries, replaced)
+            if replaced:
+                custody.remove(self.folder, replaced)
         except (LogError, OSError) as error:
             raise LakeError(f"{self.folder}: the lake cannot be written: {error}") from error
-        for image_id in replaced:
-            folders.remove(self.folder, MANIFEST, f"{image_id}{_END}")
 
     def take_over(self) -> None:
         """Puts images into the lake whose manifests are kept: the run that had them read was killed before.
@@ -265,14 +253,6 @@ class Lake:
         self.keep(manifest)
         self.enter([manifest])
 
-    def custody_fault(self, image_id: str, text: str) -> str:
-        """Returns what is wrong with the file of a manifest; empty if it equals the catalogue's text."""
-        try:
-            data = folders.read(self.folder, MANIFEST, f"{image_id}{_END}", most=MOST_BYTES)
-        except OSError as error:
-            return f"{MANIFEST}/{image_id}{_END}: {error.strerror or type(error).__name__}"
-        return "" if data == text.encode() else f"{MANIFEST}/{image_id}{_END} is not what the catalogue has"
-
     def record(self, run: str, entry: dict[str, Any]) -> None:
         """Stores the command line of a run, once for all of its images.
 
@@ -284,11 +264,7 @@ class Lake:
             LakeError: the data cannot be written
         """
         try:
-            path = folders.make_folder(self.folder, RUNS) / f"{run}{_END}"
-            with path.open("xb") as stream:
-                stream.write(written({"run": run, **entry}))
-            for item in (path, path.parent, self.folder):
-                folders.sync(item)
+            custody.record_run(self.folder, run, entry)
         except OSError as error:
             raise LakeError(f"{self.folder}: the lake cannot be written: {error.strerror}") from error
 
@@ -305,9 +281,7 @@ class Lake:
         """
         forgotten = list(image_ids)
         # A manifest that the catalogue lacks would be put into it by the next run.
-        for image_id in filter(is_image_id, forgotten):
-            manifest_file(str(self.folder), image_id).unlink(missing_ok=True)
-        folders.sync(self.manifests_folder)
+        custody.remove(self.folder, forgotten)
         Entries(self.folder).put((), forgotten)
 
     def clean(self) -> int:
@@ -315,9 +289,7 @@ class Lake:
 
         Nothing is removed beyond a link, nor from a table whose log cannot be read.
         """
-        leftovers: list[tuple[str, ...]] = [
-            (MANIFEST, name) for name in self._listed(MANIFEST) if name.startswith(".") and f"{_END}." in name
-        ]
+        leftovers: list[tuple[str, ...]] = [(MANIFEST, name) for name in custody.unfinished(self.folder)]
         for table in (*TABLES, CATALOGUE):
             with contextlib.suppress(LogError, OSError):
                 named = {item.name for item in TableLog(self.folder, table).load()}
@@ -340,16 +312,6 @@ class Lake:
             return mending.mend(self)
         except (LogError, OSError) as error:
             raise LakeError(f"{self.folder}: the lake cannot be written: {error}") from error
-
-    def kept_files(self) -> list[Entry]:
-        """Returns the entries that the catalogue should have, by the manifests in files that can be read."""
-        catalogue_entries = []
-        for image_id in self._names():
-            with contextlib.suppress(ManifestError, OSError):
-                manifest = self._read(image_id)
-                data = folders.read(self.folder, MANIFEST, f"{image_id}{_END}", most=MOST_BYTES)
-                catalogue_entries.append(Entry(image_id, manifest["attempt"], "", data.decode()))
-        return catalogue_entries
 
     def remove_if_empty(self) -> None:
         """Removes the folder of a new lake that received no image."""
@@ -388,8 +350,7 @@ class Lake:
     def _names(self) -> list[str]:
         """Returns the ImageIds in the names of the manifest files."""
         try:
-            names = os.listdir(self.manifests_folder)
-            return sorted(name[: -len(_END)] for name in names if name.endswith(_END) and name[0] != ".")
+            return custody.image_ids(self.folder)
         except OSError as error:
             raise LakeError(f"{self.manifests_folder} cannot be read: {error.strerror}") from error
 
@@ -411,22 +372,7 @@ class Lake:
         digests = {
             item["file"]: item["sha256"] for manifest in manifests for item in manifest["tables"].values()
         }
-        for name in self._listed(RUNS):
-            with contextlib.suppress(OSError, ValueError, RecursionError):
-                run_record = json.loads(folders.read(self.folder, RUNS, name, most=MOST_BYTES))
-                files = run_record.get("files") if isinstance(run_record, dict) else None
-                for path, digest in files.items() if isinstance(files, dict) else ():
-                    digests[path] = str(digest)
-        return digests
-
-    def _read(self, image_id: str) -> Manifest:
-        if not is_image_id(image_id):
-            raise ManifestError("its name is no ImageId")
-        try:
-            data = folders.read(self.folder, MANIFEST, f"{image_id}{_END}", most=MOST_BYTES)
-        except OSError as error:
-            raise ManifestError(f"it cannot be read ({error.strerror or type(error).__name__})") from error
-        return parsed(data, image_id)
+        return {**digests, **custody.batch_digests(self.folder)}
 
 
 def unopened(path: str) -> str:

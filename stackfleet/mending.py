@@ -9,7 +9,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any, Optional
 
-from . import folders
+from . import custody, folders
 from .agreement import BATCH
 from .entries import Entries, Entry
 from .layout import CATALOGUE, TABLES, TABLES_FOLDER, file_name
@@ -37,7 +37,7 @@ def mend(lake: Lake) -> list[str]:
     except LogError:
         _set_aside(lake, CATALOGUE)
         entries = Entries(lake.folder)
-        kept_entries = lake.kept_files()
+        kept_entries = custody.entries(lake.folder)
         if kept_entries:
             entries.put(kept_entries)
         mended.append(CATALOGUE)

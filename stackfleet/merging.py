@@ -9,27 +9,28 @@ table of keys has its own order. Rows stream through, so memory does not grow wi
 
 from __future__ import annotations
 
+import dataclasses
 import heapq
 import pathlib
 import tempfile
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from operator import itemgetter
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from . import folders, provenance
-from .agreement import BATCH, StoredTable
-from .catalogue import quoted, sql_list
-from .columns import stored
-from .contents import Contents
+from .agreement import BATCH, Depth, StoredTable
+from .columns import fitted, stored
+from .contents import Contents, Damaged
 from .entries import Entries
 from .lake import Lake, LakeError
 from .layout import KEYS, TABLES, TABLES_FOLDER, file_name
 from .manifests import Manifest
+from .sqltext import parquet_rows, quoted, sql_list
 from .tablelog import DataFile, LogError, TableLog
 
 MOST_SINGLES = 64
@@ -45,8 +46,15 @@ Slice = tuple[str, str, Any]
 """(ImageId, attempt, the rows of this attempt as an Arrow batch)."""
 
 
-def merge(lake: Lake, run: str, everything: bool = False, least: int = MOST_SINGLES) -> int:
-    """Merges images into a batch; returns the number of images.
+class Merged(NamedTuple):
+    """The result of a merge: the number of images in the new batch, and the images that stay as they are."""
+
+    images: int
+    damaged: list[Damaged]
+
+
+def merge(lake: Lake, run: str, everything: bool = False, least: int = MOST_SINGLES) -> Merged:
+    """Merges images into a batch.
 
     A batch takes in the images with files of their own, if there are many, and the images of batches that
     have obsolete rows. Damaged images stay as they are.
@@ -58,13 +66,16 @@ def merge(lake: Lake, run: str, everything: bool = False, least: int = MOST_SING
         least: number of images with files of their own from which a batch is made
 
     Raises:
-        LakeError: the lake cannot be written, or files were changed
+        LakeError: the lake cannot be written, or a file of a batch cannot be read
     """
     try:
         contents = lake.contents()
+        if _chosen(contents, everything, least) is None:
+            return Merged(0, contents.damaged)
+        contents = _without_altered(lake.folder, lake.contents(Depth.FORM))
         chosen = _chosen(contents, everything, least)
         if chosen is None:
-            return 0
+            return Merged(0, contents.damaged)
         name = f"{BATCH}{uuid.uuid4().hex}"
         merging = _Merging(lake.folder, contents, chosen, name)
         new_files = {table: merging.write(table) if chosen else {} for table in TABLES}
@@ -83,7 +94,32 @@ def merge(lake: Lake, run: str, everything: bool = False, least: int = MOST_SING
     except (LogError, OSError, duckdb.Error, pa.ArrowException) as error:
         raise LakeError(f"{lake.folder}: its tables cannot be made one: {error}") from error
     lake.clean()
-    return len(chosen)
+    return Merged(len(chosen), contents.damaged)
+
+
+def _without_altered(lake: pathlib.Path, contents: Contents) -> Contents:
+    """Returns the contents of a lake in which images with altered files of their own count as damaged."""
+    sound: list[Manifest] = []
+    damaged = list(contents.damaged)
+    for manifest in contents.manifests:
+        tables = {} if contents.entries[manifest["image_id"]].batch else manifest["tables"]
+        altered = [item["file"] for item in tables.values() if not _has_digest(lake, item)]
+        if altered:
+            reason = f"{altered[0]}: its SHA-256 is another than that in the manifest"
+            damaged.append(Damaged(manifest["image_id"], reason, manifest))
+        else:
+            sound.append(manifest)
+    return dataclasses.replace(contents, manifests=sound, damaged=damaged)
+
+
+def _has_digest(lake: pathlib.Path, expected: dict[str, Any]) -> bool:
+    """Returns whether the file of a table has the SHA-256 that its manifest states."""
+    try:
+        folders.size(lake, *expected["file"].split("/"))
+        return provenance.sha256(lake / expected["file"]) == expected["sha256"]
+    except OSError:
+        # A run that was killed has merged the image, and has not recorded that.
+        return True
 
 
 def _chosen(contents: Contents, everything: bool, least: int) -> Optional[list[Manifest]]:
@@ -178,35 +214,24 @@ class _Merging:
 
     def _slices(self, table: str, names: Iterable[str]) -> Iterator[Slice]:
         for name in names:
-            path = self._path(table, name)
-            with pq.ParquetFile(path) as file:
-                if not file.schema_arrow.equals(stored(table)):
-                    raise LogError(f"{path}: its columns are not those of this table")
+            with pq.ParquetFile(self._path(table, name)) as file:
                 for batch in file.iter_batches(GROUP_ROWS):
-                    for image_id, attempt, rows in _runs(batch):
+                    for image_id, attempt, rows in _runs(fitted(table, batch)):
                         manifest = self._chosen.get(image_id)
                         if manifest is not None and manifest["attempt"] == attempt:
                             yield image_id, attempt, rows
 
     def _path(self, table: str, name: str) -> pathlib.Path:
-        """Returns the path of a file whose content matches its manifest.
-
-        Raises:
-            LogError: the file was changed
-        """
-        path = self._lake / TABLES_FOLDER / table / name
+        """Returns the path of a file; OSError if it is not a regular file below the lake."""
         folders.size(self._lake, TABLES_FOLDER, table, name)
-        manifest = self._chosen.get(name.partition(".")[0])
-        if manifest is not None and name == file_name(manifest["image_id"], manifest["attempt"]):
-            if provenance.sha256(path) != manifest["tables"][table]["sha256"]:
-                raise LogError(f"{path}: its SHA-256 is another than that in the manifest")
-        return path
+        return self._lake / TABLES_FOLDER / table / name
 
     def _write_keys(self, parts: Parts) -> None:
         names = {
             file.name: None for entry in self._entries for file in self._contents.stored[KEYS].where(entry)
         }
-        files = sql_list([str(self._path(KEYS, name)) for name in names])
+        paths = [str(self._path(KEYS, name)) for name in names]
+        files = sql_list(paths)
         counted = ", ".join(f"({quoted(item.image_id)}, {quoted(item.attempt)})" for item in self._entries)
         with tempfile.TemporaryDirectory(prefix="stackfleet-") as folder, duckdb.connect() as connection:
             for statement in (
@@ -218,7 +243,7 @@ class _Merging:
                 connection.execute(statement)
             columns = ", ".join(f'"{item}"' for item in stored(KEYS).names)
             query = (
-                f"SELECT {columns} FROM read_parquet({files}, hive_partitioning = false) "
+                f"SELECT {columns} FROM {parquet_rows(KEYS, paths)} "
                 f"SEMI JOIN (VALUES {counted}) AS counted(ImageId, Attempt) USING (ImageId, Attempt) "
                 "ORDER BY StackHigh, StackLow, ImageId"
             )

@@ -10,7 +10,7 @@ import stat
 from collections.abc import Mapping, Sequence
 from typing import Optional
 
-from . import provenance, versions
+from . import custody, provenance, versions
 from .agreement import Depth
 from .contents import Damaged
 from .job import Custody, Job, Limits, Reading
@@ -154,7 +154,7 @@ def plan(
         before = manifests_by_path.get(path, [])
         reasons = [
             _reason(item, path, file, settings.reading, found)
-            or lake.custody_fault(item["image_id"], contents.entries[item["image_id"]].manifest)
+            or custody.fault(lake.folder, item["image_id"], contents.entries[item["image_id"]].manifest)
             for item in before
         ]
         same = {item["status"] for item, why in zip(before, reasons) if not why}

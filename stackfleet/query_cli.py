@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import IO, Callable, Optional
 
+from winstacks.columns.dictionary import SCHEMA
 from winstacks.columns.words import KINDS, SEVERITIES
 
 from . import exits, output, questions
@@ -102,6 +103,8 @@ def _report(options: argparse.Namespace) -> int:
     def write(contents: Contents) -> None:
         report = Report(lake, where, options.memory_limit, contents)
         report.write()
+        with Database(lake, options.memory_limit, contents=contents) as database:
+            _name_versions(database)
         print(f"{where.first}: images: {report.images} done, {report.failed} failed")
 
     try:
@@ -127,6 +130,7 @@ def _export(options: argparse.Namespace) -> int:
 
     def write(contents: Contents) -> None:
         with Database(lake, contents=contents) as database, opened(options.output) as stream:
+            _name_versions(database)
             export = Export(database, options.table, options.kind)
             for line in export.lines(options.to):
                 stream.write(line.encode("utf-8", "replace") + b"\n")
@@ -179,6 +183,20 @@ def _name(contents: Contents) -> None:
         print(f"stackfleet: left out: {more:,} more images; stackfleet status names them", file=sys.stderr)
 
 
+def _name_versions(database: Database) -> None:
+    """Prints how many images were read with another version of the tables."""
+    if not database.images:
+        return
+    other = f"SELECT Schema, count(*) FROM image WHERE Schema <> {SCHEMA} GROUP BY ALL ORDER BY ALL"
+    counted = database.table(other)
+    for version, images in zip(*(column.to_pylist() for column in counted.columns)):
+        print(
+            f"stackfleet: {images:,} of {database.images:,} images have tables of version {version}, and not "
+            f"{SCHEMA}; a column that they lack is empty. 'stackfleet run' reads these images again",
+            file=sys.stderr,
+        )
+
+
 def _more_damaged(lake: Lake, contents: Contents, depth: Depth) -> Optional[tuple[Contents, Depth]]:
     """Returns the contents of a lake after a closer check; None if this finds no more damage."""
     for closer in Depth:
@@ -229,6 +247,7 @@ def _answer(options: argparse.Namespace, run: Callable[[argparse.Namespace, Data
                 print(database.script(question.sql), end="")
                 return
             table = database.table(question.sql)
+            _name_versions(database)
             left_out = database.value(question.left_out) if question.left_out else 0
             if left_out:
                 print(question.remarks.format(f"{left_out:,}"), file=sys.stderr)

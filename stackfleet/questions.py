@@ -9,8 +9,7 @@ from collections.abc import Sequence
 
 from winstacks.columns.words import CONFIDENCES, EXACT, SEVERITIES
 
-from .catalogue import quoted
-from .database import one_of
+from .sqltext import one_of, quoted
 
 KEYS = ("StackKey", "ShapeKey")
 CRASH_KEYS = ("Driver", "BugCheck")

@@ -85,7 +85,8 @@ class TableLog:
         import pyarrow as pa
 
         try:
-            actions = pa.table(opened.get_add_actions(flatten=True))
+            # `pa.table` would import pandas where it is installed, which takes longer than to read the log.
+            actions = pa.RecordBatchReader.from_stream(opened.get_add_actions(flatten=True)).read_all()
         except _errors() as error:
             raise LogError(_first_line(error)) from error
         columns = ("path", "size_bytes", "num_records", "min.ImageId", "max.ImageId")
@@ -112,7 +113,7 @@ class TableLog:
             LogError: the log cannot be written, or somebody else has removed one of the files
             OSError: a folder cannot be created
         """
-        from deltalake import DeltaTable, Schema
+        from deltalake import DeltaTable, Field, Schema
         from deltalake.transaction import AddAction, RemoveAction
 
         folders.make_folder(self._lake, *self._names)
@@ -123,6 +124,11 @@ class TableLog:
                 folders.remove(self._lake, *self._names, LOG, name)
             if opened is None:
                 opened = DeltaTable.create(str(self.folder), form)
+            # Other readers take the columns from the log, which an earlier version may have begun.
+            known = {field.name for field in opened.schema().fields}
+            new = [item for item in form.fields if item.name not in known]
+            if new:
+                opened.alter.add_columns([Field(item.name, item.type, nullable=True) for item in new])
             actions: list[Any] = [
                 AddAction(added.name, added.size, {}, now, True, _statistics(added)) for added in add
             ]

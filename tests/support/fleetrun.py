@@ -41,11 +41,14 @@ def environment() -> Dict[str, str]:
 
 
 def fleet(
-    *arguments: object, timeout: float = 300, variables: Optional[Dict[str, str]] = None
+    *arguments: object,
+    timeout: float = 300,
+    variables: Optional[Dict[str, str]] = None,
+    command: Tuple[str, ...] = COMMAND,
 ) -> "subprocess.CompletedProcess[str]":
     """Runs `stackfleet` to its end."""
     return subprocess.run(
-        [*COMMAND, *map(str, arguments)],
+        [*command, *map(str, arguments)],
         cwd=ROOT,
         env={**environment(), **(variables or {})},
         capture_output=True,
@@ -92,8 +95,8 @@ def started(
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
-        # What runs in the background of a shell ignores the signal, and all that it starts does.
-        preexec_fn=None if os.name == "nt" else _heed_interrupts,
+        # A background job of a shell inherits an ignored SIGINT, a program under `nohup` an ignored SIGHUP.
+        preexec_fn=None if os.name == "nt" else _heed_signals,
     ) as process:
         try:
             yield process
@@ -101,8 +104,9 @@ def started(
             kill(process.pid)
 
 
-def _heed_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+def _heed_signals() -> None:
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def kill(pid: int) -> None:
