@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import sys
+import uuid
 from collections.abc import Iterator, Sequence
 from typing import IO, Callable, Optional
 
@@ -261,17 +263,32 @@ def _answer(options: argparse.Namespace, run: Callable[[argparse.Namespace, Data
 def opened(path: str) -> Iterator[IO[bytes]]:
     """Yields a file for writing; standard output if the path is empty.
 
+    The file gets its name when it is whole: an error leaves no part of it, and an older file as it was.
+
     Raises:
         WrongUseError: the file cannot be written
     """
-    if not path:
-        yield sys.stdout.buffer
-        return
+    unfinished = path
+    # A link or a device, such as /dev/stdout, is written itself.
+    if path and not os.path.islink(path) and (os.path.isfile(path) or not os.path.exists(path)):
+        unfinished = f"{path}.{uuid.uuid4().hex}.part"
     try:
-        with open(path, "wb") as stream:
+        if not path:
+            yield sys.stdout.buffer
+            sys.stdout.buffer.flush()
+            return
+        with open(unfinished, "wb") as stream:
             yield stream
+        os.replace(unfinished, path)
+    except BrokenPipeError:
+        raise
     except OSError as error:
-        raise WrongUseError(f"{path} cannot be written: {error.strerror}") from error
+        where = path or "standard output"
+        raise WrongUseError(f"{where} cannot be written: {error.strerror}") from error
+    finally:
+        if unfinished != path:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(unfinished)
 
 
 def _status(options: argparse.Namespace, database: Database) -> Question:

@@ -28,6 +28,8 @@ FINDER = PLUGINS / "windows" / "winstacks_library.py"
 THIN = sorted(path for path in PLUGINS.rglob("*.py") if path != FINDER)
 NAMES = sorted(f"volatility3.plugins.{path.parent.name}.{path.stem}" for path in THIN)
 SITE = pathlib.Path(volatility3.__file__).parents[1]
+START = ["winstacks", "winstacks.checkedoptions", "winstacks.options"]
+"""Modules of the library that a start of Volatility imports."""
 LEFT_OUT = "The stack trace plugins are left out: "
 
 VOL = "import sys; sys.argv[0] = 'vol'; from volatility3.cli import main; main()"
@@ -142,7 +144,7 @@ def ours(modules: Dict[str, str], tree: pathlib.Path) -> List[str]:
 @pytest.mark.cli
 @pytest.mark.parametrize("arguments", [["-h"], ["windows.pslist", "-h"], ["windows.gflags", "-h"]])
 def test_a_start_imports_the_plugins_the_finder_and_the_options(tree: Copy, arguments: List[str]) -> None:
-    wanted = [*NAMES, "volatility3.plugins.windows.winstacks_library", "winstacks", "winstacks.options"]
+    wanted = [*NAMES, "volatility3.plugins.windows.winstacks_library", *START]
     assert ours(imported(tree, *arguments), tree.folder) == sorted(wanted)
 
 
@@ -159,7 +161,7 @@ import sys
 print([each for each in sys.modules if each.startswith("winstacks")])
 print("windows.gflags.GFlags" in names, {str(tree.folder)!r} in sys.path)
 """
-    assert tree.vol(code=code).stdout.splitlines() == ["['winstacks', 'winstacks.options']", "True False"]
+    assert tree.vol(code=code).stdout.splitlines() == [str(START), "True False"]
 
 
 @pytest.mark.cli
@@ -410,11 +412,11 @@ from volatility3.plugins.windows import gflags, winstacks_library
 
 if __name__ == "__main__":
     from winstacks.memory.decode.ranges import Extents
-    from winstacks.memory.decode.status import Word
-    assert pickle.loads(pickle.dumps(Word.FREED)) is Word.FREED
+    from winstacks.memory.decode.statuscodes import StatusCode
+    assert pickle.loads(pickle.dumps(StatusCode.FREED)) is StatusCode.FREED
     initializer, arguments = winstacks_library.spawned()
     with multiprocessing.get_context({method!r}).Pool(1, initializer, arguments) as pool:
-        print(pool.apply(Word, [Word.FREED.value]) is Word.FREED)
+        print(pool.apply(StatusCode, [StatusCode.FREED.value]) is StatusCode.FREED)
         print(pool.apply(eval, ["__import__('winstacks').__file__"]))
         print(pool.apply(eval, ["{folder!r} in __import__('sys').path"]))
 """

@@ -4,12 +4,15 @@
 
 from __future__ import annotations
 
-from typing import Dict, List
+from typing import Dict, List, Optional, Sequence
 
 from volatility3.framework import exceptions, interfaces
 from volatility3.framework.configuration import requirements
 from volatility3.framework.layers import resources
 from volatility3.plugins.windows import psscan, thrdscan
+
+from . import checkedoptions
+from .checkedoptions import CheckedRequirement, OutputFolderRequirement, checked, one_of
 
 CHECKS = (
     "unbacked",
@@ -42,6 +45,9 @@ KINDS = ("kernel", "user", "wow64", "std", "heaplog", "heap", "lock", "handle", 
 
 FORMATS = {"html": ".html", "speedscope": ".speedscope.json", "folded": ".folded"}
 """The words of --format, and the suffixes of the files."""
+
+WEIGHTS = ("count", "bytes", "threads")
+"""The words of --weight: the width of a box in a flame graph."""
 
 DUMP_FORMATS = ("native", "wow64")
 """The words of --format of windows.minidump: the half of a process to write."""
@@ -201,6 +207,37 @@ def numbers(name: str, description: str) -> interfaces.configuration.Requirement
     return requirements.ListRequirement(name=name, element_type=int, description=description, optional=True)
 
 
+def word(
+    name: str, choices: Sequence[str], description: str, default: Optional[str] = None
+) -> interfaces.configuration.RequirementInterface:
+    """Returns an option that takes one of some words."""
+    return requirements.ChoiceRequirement(
+        list(choices), name=name, description=description, default=default, optional=True
+    )
+
+
+def words(
+    name: str, choices: Sequence[str], description: str
+) -> interfaces.configuration.RequirementInterface:
+    """Returns an option that takes a list of some words."""
+    return requirements.ListRequirement(
+        name=name, element_type=checked(one_of(choices)), description=description, optional=True
+    )
+
+
+def file_name(name: str, description: str) -> interfaces.configuration.RequirementInterface:
+    """Returns an option that takes the path of a file."""
+    return CheckedRequirement(
+        checked(checkedoptions.unreadable_file), name=name, description=description, optional=True
+    )
+
+
+def frames(name: str, description: str, default: Optional[int] = None) -> CheckedRequirement:
+    """Returns an option that takes a number of frames."""
+    kind = checked(checkedoptions.no_number_of_frames, int)
+    return CheckedRequirement(kind, name=name, description=description, default=default, optional=True)
+
+
 def offset() -> interfaces.configuration.RequirementInterface:
     """Returns the option --offset."""
     return requirements.IntRequirement(
@@ -222,7 +259,8 @@ def selecting(things: str) -> List[interfaces.configuration.RequirementInterface
         things: the plural of the listed things, such as `events`
     """
     return [
-        requirements.StringRequirement(
+        CheckedRequirement(
+            checked(checkedoptions.no_glob),
             name="find",
             description=f"Show only {things} with a frame whose Symbol matches this glob; "
             "one without ! is tried as *!GLOB too",
@@ -241,11 +279,16 @@ def binaries() -> interfaces.configuration.RequirementInterface:
     """Returns the option --binaries."""
     return requirements.ListRequirement(
         name="binaries",
-        element_type=str,
+        element_type=checked(checkedoptions.no_folder),
         description="Folders with files of modules, plain or laid out as a symbol server's: a file of the "
         "same build gives the pages that the image lacks, and is compared with those that it has",
         optional=True,
     )
+
+
+def dumping(description: str) -> List[interfaces.configuration.RequirementInterface]:
+    """Returns the option --dump, and the requirement of a folder for the files."""
+    return [switch("dump", description), OutputFolderRequirement("dump")]
 
 
 def fold() -> interfaces.configuration.RequirementInterface:
@@ -271,12 +314,7 @@ def stack_list(things: str) -> List[interfaces.configuration.RequirementInterfac
     return [
         *kernel(),
         thread_scan(),
-        requirements.ListRequirement(
-            name="kinds",
-            element_type=str,
-            description=f"Show only {things} of these kinds: {', '.join(KINDS)}",
-            optional=True,
-        ),
+        words("kinds", KINDS, f"Show only {things} of these kinds: {', '.join(KINDS)}"),
         pid(zero_means="the kernel"),
         tid(),
         *selecting(things),

@@ -134,12 +134,12 @@ def test_the_command_line(tmp_path: pathlib.Path) -> None:
     image = sample.build().image()
     file, symbols = image.save(tmp_path / "a.dmp"), image.install(tmp_path / "symbols")
     done = vol.run(file, "windows.callstacks", "--frames-to-skip", "-1", symbols=symbols)
-    assert done.returncode == 1
-    assert "--frames-to-skip is -1: it takes a number of frames, 0 or more" in done.stderr
+    assert done.returncode == 2
+    assert "argument --frames-to-skip: '-1' is no number of frames, 0 or more" in done.stderr
     assert "Traceback" not in done.stderr
     done = vol.run(file, "windows.locks", "--find", "", symbols=symbols)
-    assert done.returncode == 1
-    assert "--find is empty: it takes a glob for Symbol" in done.stderr
+    assert done.returncode == 2
+    assert "argument --find: it is empty, and takes a glob for Symbol" in done.stderr
     done = vol.run(file, "windows.heaptraces", "--pid", "77", symbols=symbols)
     assert (done.returncode, done.rows) == (0, [])
     assert "There is no process 77 in this image" in done.stderr

@@ -5,8 +5,10 @@
 from __future__ import annotations
 
 import logging
+import os
 import pathlib
 import re
+import subprocess
 from typing import Any, Dict, List
 
 import pytest
@@ -69,7 +71,7 @@ def test_every_table_is_looked_for(tmp_path: pathlib.Path, monkeypatch: pytest.M
     own = tables._BESIDE[0]
     files = sorted(own.glob("*.json"))
     kinds = {re.sub(r"-[0-9.]+-", "-", each.stem) for each in files}
-    assert len(kinds) == 18
+    assert kinds == {f"{kind}-{arch}" for kind in tables.KINDS for arch in ("x64", "x86")}
     for kind in kinds:
         folder = tmp_path / kind
         folder.mkdir()
@@ -94,8 +96,8 @@ def test_a_folder_that_takes_no_file_is_said_before_the_first_row(
     found = vol.run(
         image.save(tmp_path / "image.raw"), plugin, "--dump", symbols=symbols, arguments=("-o", "/proc")
     )
-    assert (found.returncode, found.stdout.strip()) == (1, "")
-    assert "No file can be written to '/proc'" in found.stderr
+    assert (found.returncode, found.stdout.strip()) == (2, "")
+    assert "argument -o/--output-dir: no file can be written to '/proc'" in found.stderr
 
 
 class _Full(interfaces.plugins.FileHandlerInterface):
@@ -120,4 +122,78 @@ def test_a_file_that_cannot_be_written_costs_no_row(
     outputs = [row["File output"] for row in rows if isinstance(row["File output"], str)]
     assert outputs and set(outputs) == {"Error outputting file"}
     errors = [each.getMessage() for each in caplog.records if each.levelno == logging.ERROR]
-    assert errors and all("cannot be written: [Errno 28] No space left on device" in each for each in errors)
+    assert errors and all("cannot be written: No space left on device" in each for each in errors)
+
+
+WRONG = {
+    "a file instead of a folder": (
+        ["-o", "{file}"],
+        ["windows.tracereport"],
+        "-o/--output-dir: no file can be written to '{file}': it is not a folder",
+    ),
+    "a folder that accepts no file": (
+        ["-o", "/proc"],
+        ["windows.tracegraph"],
+        "-o/--output-dir: no file can be written to '/proc'",
+    ),
+    "a severity": (
+        [],
+        ["windows.tracefindings", "--severity", "urgent"],
+        "--severity: invalid choice: 'urgent'",
+    ),
+    "a check": ([], ["windows.tracefindings", "--check", "unbaked"], "--check: invalid choice: 'unbaked'"),
+    "a check to explain": ([], ["windows.tracefindings", "--explain", "x"], "--explain: invalid choice: 'x'"),
+    "a format": ([], ["windows.tracegraph", "--format", "svg"], "--format: invalid choice: 'svg'"),
+    "a folder of files": (
+        [],
+        ["windows.locks", "--binaries", "{file}"],
+        "--binaries: there is no folder '{file}'",
+    ),
+}
+"""Wrong command lines: options of Volatility, the plugin with its options, and the answer."""
+
+
+@pytest.mark.cli
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_wrong_option_is_refused_before_the_image_is_opened(wrong: str, tmp_path: pathlib.Path) -> None:
+    """The image is no image, which a plugin would complain about if it had come so far."""
+    file = tmp_path / "text.txt"
+    file.write_text("text")
+    (tmp_path / "symbols").mkdir()
+    arguments, command, answer = WRONG[wrong]
+    if "/proc" in arguments and not pathlib.Path("/proc/self").is_dir():
+        pytest.skip("there is no /proc, in which nobody can make a file")
+    arguments, command = ([each.format(file=file) for each in part] for part in (arguments, command))
+    done = vol.run(file, *command, symbols=tmp_path / "symbols", arguments=arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"error: argument {answer.format(file=file)}" in done.stderr
+    assert file.read_text() == "text"
+
+
+@pytest.mark.cli
+@pytest.mark.skipif(os.name == "nt", reason="limits of file sizes are those of POSIX")
+@pytest.mark.parametrize(
+    ("command", "file"),
+    [("windows.tracereport", "tracereport.html"), ("windows.traces --dump", "traceframes.jsonl")],
+)
+def test_a_full_disk_makes_the_command_fail(command: str, file: str, tmp_path: pathlib.Path) -> None:
+    """After all rows, with the path of the file; no part of the file is left under any name."""
+    image, out = sample.build().image(), tmp_path / "out"
+    saved, symbols = image.save(tmp_path / "image.raw"), image.install(tmp_path / "symbols")
+    # What Volatility caches is written while there is room.
+    assert vol.run(saved, "windows.gflags", symbols=symbols).rows
+    out.mkdir()
+    line, environment = vol.prepare(
+        saved, *command.split(), symbols=symbols, renderer="pretty", arguments=("-o", str(out))
+    )
+    limit = "import resource, runpy, sys; del sys.argv[0]; room = 0x9000; "
+    limit += "resource.setrlimit(resource.RLIMIT_FSIZE, (room, room)); "
+    limit += "runpy.run_path(sys.argv[0], None, '__main__')"
+    done = subprocess.run(
+        [line[0], "-c", limit, *line[1:]], capture_output=True, text=True, env=environment, check=False
+    )
+    assert done.returncode == 1
+    assert f"{out / file} cannot be written: File too large" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "Error outputting file" in done.stdout
+    assert not [each.name for each in out.iterdir() if each.name == file or each.suffix == ".vol3"]

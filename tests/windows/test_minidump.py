@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 from typing import Any, Dict, Iterator, List, Tuple
@@ -25,6 +26,7 @@ from winstacks.minidump.decode.dumpfile import Minidump
 from winstacks.minidump.decode.memory import memory_info_list, memory_ranges
 from winstacks.minidump.resident import ResidentMemory
 from winstacks.process.threads import processes
+from winstacks.rows import plugin as plugins
 from winstacks.rows.plugin import FAILED
 
 UPDATER, LEGACY = 4312, 5120
@@ -186,22 +188,43 @@ def run(opened: Opened, folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch, *
 
 
 @pytest.mark.skipif(os.name == "nt", reason="limits of file sizes are those of POSIX")
-@pytest.mark.parametrize("room", [0, 0x1000, 0x20000])
+@pytest.mark.parametrize("room", [0x1000, 0x20000])
 def test_a_full_disk_leaves_no_half_file(
     opened: Opened, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, room: int
 ) -> None:
     """Where the system refuses more bytes: the row says so, and no file is left under any name."""
+    failures: List[int] = []
+    monkeypatch.setattr(plugins, "fail_at_exit", lambda: failures.append(1))
+    with room_for(room):
+        found = run(opened, tmp_path, monkeypatch)
+    assert found[0][1]["File output"] == FAILED
+    assert StatusCode.NOT_WRITTEN.value in found[0][1]["Status"]
+    assert list(tmp_path.iterdir()) == []
+    assert failures == [1]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="limits of file sizes are those of POSIX")
+def test_a_disk_without_room_is_found_before_the_first_row(
+    opened: Opened, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with room_for(0), pytest.raises(
+        exceptions.RenderException, match=f"no file can be written to '{tmp_path}"
+    ):
+        run(opened, tmp_path, monkeypatch)
+    assert list(tmp_path.iterdir()) == []
+
+
+@contextlib.contextmanager
+def room_for(room: int) -> Iterator[None]:
+    """Lets no file of this process grow beyond a number of bytes."""
     import resource
 
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (room, limits[1]))
     try:
-        found = run(opened, tmp_path, monkeypatch)
+        yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert found[0][1]["File output"] == FAILED
-    assert StatusCode.NOT_WRITTEN.value in found[0][1]["Status"]
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_is_broken_off_leaves_no_file(

@@ -22,8 +22,9 @@ from tests.forge import context, real_sets, sample, vol
 from tests.forge.context import Opened
 from tests.support import grid, nodemodules, realtruth
 from tests.support.browser import Browser, Page
-from winstacks.html import formats, htmlpage
+from winstacks.html import drawing, formats, htmlpage
 from winstacks.html.prefixes import MAX_SUM, PrefixTree
+from winstacks.options import WEIGHTS
 
 Row = Dict[str, Any]
 
@@ -397,6 +398,11 @@ def test_a_baseline_shows_growth_and_shrinkage(
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory: pytest.TempPathFactory) -> Opened:
     return context.open_image(sample.build().image(), tmp_path_factory.mktemp("graphs"))
+
+
+def test_the_words_of_weight() -> None:
+    """The command line knows them without the room that draws."""
+    assert tuple(drawing.WEIGHTS) == WEIGHTS
 
 
 @pytest.mark.parametrize(

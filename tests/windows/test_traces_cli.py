@@ -83,6 +83,6 @@ def test_all_rows_are_at_one_level(saved: Saved) -> None:
 
 def test_a_kind_that_there_is_not(saved: Saved) -> None:
     failed = run(saved, "windows.traces", "--kinds", "fiber")
-    assert failed.returncode == 1
-    assert "there is no fiber; there are kernel, user, wow64" in failed.stdout + failed.stderr
+    assert failed.returncode == 2
+    assert "argument --kinds: invalid choice: 'fiber' (choose from kernel, user, wow64" in failed.stderr
     assert "Traceback" not in failed.stderr

@@ -4,7 +4,6 @@
 from typing import List
 
 from volatility3.framework import interfaces
-from volatility3.framework.configuration import requirements
 from volatility3.plugins.windows import winstacks_library
 
 options = winstacks_library.options(__file__)
@@ -29,12 +28,10 @@ class HeapTraces(interfaces.plugins.PluginInterface):
             options.pid(),
             options.switch("blocks", "Also show each block"),
             *options.selecting("traces"),
-            requirements.StringRequirement(
-                name="baseline",
-                description="An earlier UMDH log (a file): show what each trace grew by, the most first",
-                optional=True,
+            options.file_name(
+                "baseline", "File of an earlier UMDH log: show the growth of each trace, greatest first"
             ),
-            options.switch("dump", "Write the blocks of each process as a UMDH log"),
+            *options.dumping("Write the blocks of each process as a UMDH log"),
             options.fold(),
             options.brief(),
             options.fetch_symbols(),

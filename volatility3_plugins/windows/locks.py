@@ -29,7 +29,7 @@ class Locks(interfaces.plugins.PluginInterface):
                 "contended", "Show only locks that are or were waited for (or where that cannot be read)"
             ),
             *options.selecting("locks created"),
-            options.switch("dump", "Write the locks of each address space as RTL_PROCESS_LOCKS"),
+            *options.dumping("Write the locks of each address space as RTL_PROCESS_LOCKS"),
             options.fold(),
             options.brief(),
             options.fetch_symbols(),

@@ -4,7 +4,6 @@
 from typing import List
 
 from volatility3.framework import interfaces
-from volatility3.framework.configuration import requirements
 from volatility3.plugins.windows import winstacks_library
 
 options = winstacks_library.options(__file__)
@@ -26,14 +25,14 @@ class MiniDump(interfaces.plugins.PluginInterface):
             *options.kernel(),
             options.pid(),
             options.offset(),
-            requirements.StringRequirement(
-                name="format",
-                description="Which half of a WoW64 process: native (64 bits, with the memory of both; the "
-                "default) or wow64 (32 bits)",
+            options.word(
+                "format",
+                options.DUMP_FORMATS,
+                "Which half of a WoW64 process: native (64 bits, with the memory of both; the default) or "
+                "wow64 (32 bits)",
                 default="native",
-                optional=True,
             ),
-            options.switch("dump", "Write the dumps; without it rows say what they would have"),
+            *options.dumping("Write the dumps; without this option the rows show their content only"),
             options.sha256(),
             options.brief(),
             options.fetch_symbols(),

@@ -30,9 +30,7 @@ class StackTraceDb(interfaces.plugins.PluginInterface):
             options.switch(
                 "carve", "Also show freed and orphan entries, and databases that no pointer leads to"
             ),
-            options.switch(
-                "dump", "Write each database as RTL_PROCESS_BACKTRACES, and show the database rows only"
-            ),
+            *options.dumping("Write each database as RTL_PROCESS_BACKTRACES; show only the database rows"),
             options.brief(),
             options.fetch_symbols(),
             options.binaries(),

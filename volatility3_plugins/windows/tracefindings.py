@@ -4,7 +4,6 @@
 from typing import List
 
 from volatility3.framework import interfaces
-from volatility3.framework.configuration import requirements
 from volatility3.plugins.windows import winstacks_library
 
 options = winstacks_library.options(__file__)
@@ -25,25 +24,17 @@ class TraceFindings(interfaces.plugins.PluginInterface):
         return [
             *options.kernel(),
             options.thread_scan(),
-            requirements.ListRequirement(
-                name="check",
-                element_type=str,
-                description=f"Run only these checks: {', '.join(options.CHECKS)}",
-                optional=True,
-            ),
-            requirements.StringRequirement(
-                name="severity",
-                description=f"Show only findings that are so severe or more: {', '.join(options.SEVERITIES)}",
-                optional=True,
-            ),
+            options.words("check", options.CHECKS, f"Run only these checks: {', '.join(options.CHECKS)}"),
+            options.word("severity", options.SEVERITIES, "Show only findings of at least this severity"),
             options.pid(zero_means="the kernel"),
             options.switch("scan", "Add processes and threads that only a pool scan finds"),
             options.switch(
                 "summary", "Begin with a line for each process: its worst, and which checks agree"
             ),
-            requirements.StringRequirement(
+            options.CheckedRequirement(
+                options.checked(options.one_of(options.CHECKS)),
                 name="explain",
-                description="Say what a check means, what else gives such findings, and what to do next",
+                description="Explain a check: meaning, innocent causes of its findings, and next step",
                 optional=True,
             ),
             options.brief(),

@@ -4,7 +4,6 @@
 from typing import List
 
 from volatility3.framework import interfaces
-from volatility3.framework.configuration import requirements
 from volatility3.plugins.windows import winstacks_library
 
 options = winstacks_library.options(__file__)
@@ -25,25 +24,23 @@ class TraceGraph(interfaces.plugins.PluginInterface):
     def get_requirements(cls) -> List[interfaces.configuration.RequirementInterface]:
         return [
             *options.stack_list("stacks"),
-            requirements.StringRequirement(
-                name="weight",
-                description="What the width of a box counts: count (of stacks, the default), bytes (of heap "
-                "blocks) or threads",
+            options.word(
+                "weight",
+                options.WEIGHTS,
+                "What a box counts by its width: count (stacks, the default), bytes or threads",
                 default="count",
-                optional=True,
             ),
-            requirements.ListRequirement(
-                name="format",
-                element_type=str,
-                description=f"Write these files: {', '.join(options.FORMATS)} (default: html)",
-                optional=True,
+            options.words(
+                "format",
+                tuple(options.FORMATS),
+                f"Write these files: {', '.join(options.FORMATS)} (default: html)",
             ),
-            requirements.StringRequirement(
-                name="baseline",
-                description="File of folded stacks, as --format folded writes it: the page shows what has "
-                "grown and what has shrunk since",
-                optional=True,
+            options.file_name(
+                "baseline",
+                "File of folded stacks, written by --format folded: the page shows which stacks have grown "
+                "and which have shrunk since",
             ),
+            options.OutputFolderRequirement(),
         ]
 
     def run(self) -> interfaces.renderers.TreeGrid:

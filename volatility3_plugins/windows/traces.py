@@ -24,7 +24,7 @@ class StackTraces(interfaces.plugins.PluginInterface):
     def get_requirements(cls) -> List[interfaces.configuration.RequirementInterface]:
         return [
             *options.stack_list("stacks"),
-            options.switch("dump", "Write stacks, frames and image as JSON lines, and show the files only"),
+            *options.dumping("Write stacks, frames and image as JSON lines, and show the files only"),
             options.sha256(),
         ]
 

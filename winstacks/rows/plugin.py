@@ -10,13 +10,15 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import tempfile
 import types
-from typing import Iterable, Iterator, Optional, Sequence
+import weakref
+from typing import Any, Iterable, Iterator, Optional, Sequence
 
 from volatility3.framework import exceptions, interfaces
 
+from ..checkedoptions import FINAL_NAME, output_folder_error
 from . import brief, requested
+from .exitcode import fail_at_exit
 from .grid import Grid, Row
 
 vollog = logging.getLogger(__name__)
@@ -58,7 +60,8 @@ _BLOCK = 0x10000
 class OutputFile:
     """A file in the user's output folder.
 
-    If it cannot be written, the log gives the reason and no part of it remains.
+    If it cannot be written, the log gives its path and the reason, no part of it remains, and `vol` ends with
+    1 after the last row. No part of it remains either if the file is never closed.
 
     Args:
         plugin: the plugin that runs
@@ -67,9 +70,11 @@ class OutputFile:
 
     def __init__(self, plugin: interfaces.plugins.PluginInterface, name: str) -> None:
         self._name = plugin.open.sanitize_filename(name)
+        self._handler = plugin.open
         self._file: Optional[interfaces.plugins.FileHandlerInterface] = None
         with self._reporting():
             self._file = plugin.open(self._name)
+            self._unfinished = weakref.finalize(self, _remove, self._file)
 
     def write(self, data: bytes) -> bool:
         """Writes data; returns whether these and all data before are written."""
@@ -113,20 +118,8 @@ class OutputFile:
     def discard(self) -> None:
         """Removes the file."""
         broken, self._file = self._file, None
-        if broken is None:
-            return
-        final = getattr(broken, "_get_final_filename", None)
-        with contextlib.suppress(OSError):
-            # The disk was full: truncation makes room for the data still in memory, so that the file can be
-            # closed.
-            os.ftruncate(broken.fileno(), 0)
-        paths = [getattr(broken, "_name", "")]
-        with contextlib.suppress(OSError):
-            paths += [] if final is None else [final()]
-            broken.close()
-        for path in filter(None, paths):
-            with contextlib.suppress(OSError):
-                os.unlink(path)
+        if broken is not None:
+            self._unfinished()
 
     def close(self) -> str:
         """Closes the file.
@@ -138,9 +131,10 @@ class OutputFile:
         if self._file is not None:
             with self._reporting():
                 # Until the file is closed its name is free. Only the command line's files have this method.
-                final = getattr(self._file, "_get_final_filename", None)
+                final = getattr(self._file, FINAL_NAME, None)
                 named = str(self._file.preferred_filename) if final is None else os.path.basename(final())
                 self._file.close()
+                self._unfinished.detach()
         return FAILED if self._file is None else named
 
     @contextlib.contextmanager
@@ -148,8 +142,37 @@ class OutputFile:
         try:
             yield
         except OSError as error:
-            vollog.error(f"{self._name} cannot be written: {error}")
+            path = os.path.join(_folder(self._handler), self._name)
+            vollog.error(f"{path} cannot be written: {error.strerror or error}")
             self.discard()
+            if hasattr(self._handler, FINAL_NAME):
+                fail_at_exit()
+
+
+def _remove(broken: interfaces.plugins.FileHandlerInterface) -> None:
+    """Closes a file and removes it."""
+    final = getattr(broken, FINAL_NAME, None)
+    with contextlib.suppress(OSError):
+        # The disk was full: truncation makes room for the data still in memory, so that the file can be
+        # closed.
+        os.ftruncate(broken.fileno(), 0)
+    paths = [getattr(broken, "_name", "")]
+    with contextlib.suppress(OSError):
+        paths += [] if final is None else [final()]
+        broken.close()
+    for path in filter(None, paths):
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+
+
+def _folder(handler: Any) -> str:
+    """Returns the folder of the command line's files; empty for files of another program."""
+    final = getattr(handler, FINAL_NAME, None)
+    with contextlib.suppress(OSError):
+        return (
+            "" if final is None else os.path.dirname(final(types.SimpleNamespace(preferred_filename="file")))
+        )
+    return ""
 
 
 def write_file(plugin: interfaces.plugins.PluginInterface, name: str, pieces: Iterable[bytes]) -> str:
@@ -167,14 +190,6 @@ def write_file(plugin: interfaces.plugins.PluginInterface, name: str, pieces: It
 
 def check_folder(plugin: interfaces.plugins.PluginInterface) -> None:
     """Raises RenderException if no file can be created in the user's output folder."""
-    # Only the command line's files have this method; it uses the name of the file only.
-    final = getattr(plugin.open, "_get_final_filename", None)
-    if final is None:
-        return
-    folder = ""
-    try:
-        folder = os.path.dirname(final(types.SimpleNamespace(preferred_filename="file")))
-        with tempfile.TemporaryFile(dir=folder or os.curdir):
-            return
-    except OSError as error:
-        raise exceptions.RenderException(f"No file can be written to '{folder}': {error.strerror}") from error
+    error = output_folder_error(plugin.open)
+    if error:
+        raise exceptions.RenderException(f"-o/--output-dir: {error}")
