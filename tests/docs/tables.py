@@ -5,7 +5,7 @@
     <!-- made: plugins -->                     every plugin: its page, what it lists
     <!-- made: columns locks -->               the columns of windows.locks
     <!-- made: options locks -->               its options
-    <!-- made: words Locks; freed; stale -->   words of Status: those of a group of `StatusCode`, and single ones
+    <!-- made: words Locks; freed; stale -->   words of Status: a group of `StatusCode`, and single ones
     <!-- made: values How -->                  the words of a column, and what each means
     <!-- made: duckdb traces -->               how DuckDB reads JSON lines of a flat table
 

@@ -130,14 +130,14 @@ def test_a_lake_that_is_read_only(image: pathlib.Path, few: Fleet, tmp_path: pat
     for path in (*folders, *(path for path in lake.rglob("*") if path.is_file())):
         path.chmod(0o555 if path.is_dir() else 0o444)
     try:
-        for command in (["status"], ["rare"], ["findings"]):
-            assert fleet(*command, lake, command=READ_ONLY).returncode == 0
-        for command in (
+        for question in (["status"], ["rare"], ["findings"]):
+            assert fleet(*question, lake, command=READ_ONLY).returncode == 0
+        for writing in (
             ["run", image, "-o", lake, *few.options],
             ["compact", lake],
             ["forget", lake, "a.dmp"],
         ):
-            done = fleet(*command, command=READ_ONLY)
+            done = fleet(*writing, command=READ_ONLY)
             assert (done.returncode, "Traceback" in done.stderr) == (2, False)
             assert "cannot be written" in done.stderr
     finally:

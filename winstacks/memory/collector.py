@@ -41,7 +41,7 @@ def collector_paused() -> Iterator[None]:
 
 @functools.lru_cache(maxsize=1)
 def _others_froze(_: int) -> bool:
-    """Returns whether a process had frozen objects when it was first asked: Python counts all of them each time.
+    """Returns whether a process had frozen objects when it was first asked. Python counts them all each time.
 
     Args:
         _: process ID; a process that was forked asks anew
