@@ -206,7 +206,12 @@ def coverage(arguments: List[str]) -> None:
     # What is measured takes longer than the images that claim to be huge are given.
     left_out = ["--ignore", "tests/hostile/test_amplifiers.py"]
     run(python, ["-m", "coverage", "erase"])
-    run(python, ["-m", "coverage", "run", "-m", "pytest"] + left_out + (arguments or ["-n", "auto"]))
+    run(
+        python,
+        ["-m", "coverage", "run", "-m", "pytest", "-m", "not install"]
+        + left_out
+        + (arguments or ["-n", "auto"]),
+    )
     run(python, ["-m", "coverage", "combine", "--quiet"])
     run(python, ["-m", "coverage", "report"])
     # The report's own figure is that of lines and branches together, which is higher.

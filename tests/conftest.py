@@ -33,7 +33,7 @@ from volatility3.framework import constants  # noqa: E402
 
 volatility3.plugins.__path__ = [str(ROOT / "volatility3_plugins"), *constants.PLUGINS_PATH]
 
-from tests.support import checkedrows, remembered  # noqa: E402
+from tests.support import checkedrows, deep, remembered  # noqa: E402
 
 checkedrows.install()
 
@@ -45,7 +45,9 @@ hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
+    deep.mark(items)
     if SHARED.is_dir():
         return
     skip = pytest.mark.skip(reason=f"the reference data is not at {SHARED}")

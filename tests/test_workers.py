@@ -16,7 +16,7 @@ import pytest
 from tests import conftest
 from tests.forge import context, sample
 from tests.hostile import plugins, tellings
-from tests.support import remembered
+from tests.support import deep, remembered
 from winstacks.memory.decode.statuscodes import StatusCode
 
 
@@ -50,6 +50,22 @@ def test_what_one_worker_runs(file: str, unit: Optional[str]) -> None:
 
 def test_another_distribution_that_is_asked_for_is_kept() -> None:
     assert conftest.pytest_xdist_make_scheduler(_Config("loadfile"), None) is None  # type: ignore[arg-type]
+
+
+def test_tests_with_more_cases_exist() -> None:
+    for name in deep.FIRST:
+        file, _, function = name.partition("::")
+        source = (conftest.ROOT / file).read_text(encoding="utf-8")
+        assert f"def {function or 'test_'}" in source, name
+
+
+def test_the_first_cases_run_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deep, "FIRST", {"test_many.py::test_a": 2, "test_many.py": 1, "test_one.py": 0})
+    names = [f"test_many.py::test_{name}[{case}]" for name in "ab" for case in range(4)]
+    items: Any = [mock.Mock(nodeid=name) for name in (*names, "test_one.py::test_a", "test_other.py::test_a")]
+    deep.mark(items)
+    default = [item.nodeid for item in items if not item.add_marker.called]
+    assert default == [*names[:2], names[4], "test_other.py::test_a"]
 
 
 def test_only_what_was_read_of_an_image_is_forgotten() -> None:
