@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The command line: `stackfleet run`, and what asks a lake."""
+"""The command line: commands that write a lake, and those of `query_cli`."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def quantity(units: dict[str, int], text: str) -> float:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([a-z]?)i?b?", text.strip().lower())
     if not match or match[2] not in units or not float(match[1]):
         raise argparse.ArgumentTypeError(
-            f"{text} is not a number above 0 with one of {' '.join(units)} behind it"
+            f"{text} is not a number above 0, alone or followed by one of {' '.join(filter(None, units))}"
         )
     return float(match[1]) * units[match[2]]
 
@@ -89,7 +89,9 @@ def count(text: str) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="stackfleet", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="stackfleet", description="Read many memory images into a lake, and query it."
+    )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_run(commands)
     query_cli.add_to(commands, count)
@@ -101,54 +103,55 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    run = commands.add_parser("run", help="read images and write their tables to a lake")
+    text = "read memory images, and write their tables to a lake"
+    run = commands.add_parser("run", help=text, description=text)
     run.set_defaults(command=_run)
     run.add_argument(
         "images",
         nargs="+",
         metavar="IMAGE",
-        help="memory images, dumps, or folders of dumps (*.dmp); done ones are passed over",
+        help="memory image, dump, or folder of dumps (*.dmp); images that are done are not read again",
     )
     run.add_argument(
         "-o",
         "--lake",
         required=True,
-        help="folder of the lake, or s3://BUCKET/PATH; it is made if there is none",
+        help="folder of the lake, or s3://BUCKET/PATH; created if it does not exist",
     )
     dask = run.add_argument_group("where it runs")
-    dask.add_argument("--workers", type=count, help="images at a time in this program (default: processors)")
-    dask.add_argument("--scheduler", help="address of a Dask scheduler, tcp://... or tls://...")
-    limits = run.add_argument_group("limits of an image")
-    limits.add_argument("--timeout", type=seconds, help="seconds, or 90m, or 2h: then its process is killed")
-    limits.add_argument("--memory", type=size, help="resident memory, such as 4G: above it is killed")
-    limits.add_argument("--retries", type=int, default=0, help="further attempts after one that failed")
-    run.add_argument("--retry-failed", action="store_true", help="try again what failed in an earlier run")
+    dask.add_argument("--workers", type=count, help="number of images read at a time (default: processors)")
+    dask.add_argument("--scheduler", help="address of a Dask scheduler: tcp://... or tls://...")
+    limits = run.add_argument_group("limits of an image, whose process is then killed")
+    limits.add_argument("--timeout", type=seconds, help="time limit in seconds, or such as 90m or 2h")
+    limits.add_argument("--memory", type=size, help="limit of resident memory, such as 4G")
+    limits.add_argument("--retries", type=int, default=0, help="attempts after one that failed")
+    run.add_argument("--retry-failed", action="store_true", help="try failed images of earlier runs again")
     run.add_argument(
         "--verify",
         action="store_true",
-        help="read all tables of the lake, and images again whose tables changed",
+        help="check the SHA-256 of all tables first, and read images with altered tables again",
     )
-    custody_group = run.add_argument_group("what the manifests say")
+    custody_group = run.add_argument_group("entries of the manifests")
     custody_group.add_argument("--case", default="", help="name of the case")
-    custody_group.add_argument("--note", default="", help="any text")
-    custody_group.add_argument("--sha256", action="store_true", help="read all files for their SHA-256")
-    reading = run.add_argument_group("how images are read (see windows.traces)")
+    custody_group.add_argument("--note", default="", help="free text")
+    custody_group.add_argument("--sha256", action="store_true", help="the SHA-256 of each file of an image")
+    reading = run.add_argument_group("how images are read")
     for name in ("carve", "scan-stacks", "scan-threads", "scan-processes", "processors", "fetch-symbols"):
-        reading.add_argument(f"--{name}", action="store_true")
-    reading.add_argument("--binaries", default="", help="folders with files of modules, with ; between")
+        reading.add_argument(f"--{name}", action="store_true", help="as in windows.traces")
+    reading.add_argument("--binaries", default="", help="folders with files of modules, separated by ;")
     volatility = run.add_argument_group("Volatility")
-    volatility.add_argument("--plugin-dirs", default="", help="folders of plugins, with ; between")
-    volatility.add_argument("--symbol-dirs", default="", help="folders of symbol tables, with ; between")
-    volatility.add_argument("--cache-path", help="folder in which Volatility caches (default: LAKE/cache)")
+    volatility.add_argument("--plugin-dirs", default="", help="folders of plugins, separated by ;")
+    volatility.add_argument("--symbol-dirs", default="", help="folders of symbol tables, separated by ;")
+    volatility.add_argument("--cache-path", help="folder of Volatility's cache (default: in the lake)")
     volatility.add_argument("--offline", action="store_true", help="download nothing")
 
 
 def _add_forget(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    text = "take images out of a lake: their manifests and rows"
+    text = "remove images from a lake: their manifests and rows"
     forget = commands.add_parser("forget", help=text, description=text)
     forget.set_defaults(command=_forget)
     forget.add_argument("lake", metavar="LAKE", help="folder of the lake")
-    forget.add_argument("images", nargs="+", metavar="IMAGE", help="whole ImageId, path or name of a file")
+    forget.add_argument("images", nargs="+", metavar="IMAGE", help="complete ImageId, path, or file name")
 
 
 def _forget(options: argparse.Namespace) -> int:
@@ -165,7 +168,7 @@ def _forget(options: argparse.Namespace) -> int:
 
 
 def _add_compact(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    text = "make few files of many, in the order in which they are asked for"
+    text = "merge the many files of a lake into few, which are faster to query"
     compact = commands.add_parser("compact", help=text, description=text)
     compact.set_defaults(command=_compact)
     compact.add_argument("lake", metavar="LAKE", help="folder of the lake")
@@ -179,7 +182,7 @@ def _compact(options: argparse.Namespace) -> int:
         _mend(lake)
         lake.record(run, _asked())
         merged = merge(lake, run, everything=True)
-    print(f"{merged.images} images are in one batch of files now")
+    print(_images(merged.images, "has", "have") + " been merged")
     _name_unmerged(merged.damaged)
     return exits.INCOMPLETE if merged.damaged else exits.DONE
 
@@ -196,11 +199,14 @@ def _name_unmerged(damaged: Sequence[Damaged]) -> None:
 def _mend(lake: Lake) -> None:
     """Rebuilds logs that cannot be read, and reports it; finishes the work of a run that was killed."""
     for table in lake.mend():
-        print(
-            f"stackfleet: the log of the table {table} could not be read, and was made anew", file=sys.stderr
-        )
+        print(f"stackfleet: the log of the table {table} could not be read, and was rebuilt", file=sys.stderr)
     lake.take_over()
     lake.clean()
+
+
+def _images(count: int, one: str, many: str) -> str:
+    """Returns a number of images with its verb."""
+    return f"1 image {one}" if count == 1 else f"{count:,} images {many}"
 
 
 def _settings(options: argparse.Namespace) -> Settings:
@@ -243,9 +249,9 @@ def _run(options: argparse.Namespace) -> int:
     from .joining import CheckFailedError, RefusedError, checked
 
     if options.scheduler is not None and is_remote(options.called):
-        raise WrongUseError(f"--scheduler: workers write to the lake, and {options.called} is no folder")
+        raise WrongUseError(f"--scheduler needs a lake in a folder: workers cannot write to {options.called}")
     if options.retries < 0:
-        raise WrongUseError(f"--retries is {options.retries}: it takes 0 or more")
+        raise WrongUseError(f"--retries must be 0 or more, and is {options.retries}")
     inputs, settings = find_inputs(options.images), _settings(options)
     for path, why in inputs.unread.items():
         print(f"stackfleet: {provenance.shown(path)} {why}", file=sys.stderr)
@@ -262,9 +268,10 @@ def _run(options: argparse.Namespace) -> int:
         raise WrongUseError(str(error)) from error
     where = quoted(options.called)
     if missing:
-        print(f"{missing} images are not done; the reasons: stackfleet status {where}", file=sys.stderr)
+        number = _images(missing, "is", "are")
+        print(f"{number} not done. The reasons: stackfleet status {where}", file=sys.stderr)
     if cut:
-        print(f"{cut} images are cut: stackfleet status {where}", file=sys.stderr)
+        print(f"{_images(cut, 'is', 'are')} cut: stackfleet status {where}", file=sys.stderr)
     return exits.INCOMPLETE if missing or cut or inputs.unread else exits.DONE
 
 
@@ -304,18 +311,23 @@ def _say(planned: Plan, lake: str) -> None:
     """Reports the images that are skipped or read again, and the faults of the lake."""
     where = quoted(lake)
     if planned.done:
-        print(f"{planned.done} images were done before", file=sys.stderr)
+        print(f"{_images(planned.done, 'was', 'were')} done before", file=sys.stderr)
     if planned.failed:
-        print(f"{len(planned.failed)} images failed before: --retry-failed tries them again", file=sys.stderr)
+        failed = _images(len(planned.failed), "has", "have")
+        print(f"{failed} failed before: --retry-failed tries again", file=sys.stderr)
     for reason, number in planned.again.items():
-        print(f"{number} images are read again: {reason}", file=sys.stderr)
+        print(f"{_images(number, 'is', 'are')} read again: {reason}", file=sys.stderr)
     for path, image_ids in planned.replaced.items():
         for image_id in image_ids:
             forget = f"stackfleet forget {where} {image_id}"
-            print(f"{path} has other content than {image_id}, whose rows stay: {forget}", file=sys.stderr)
+            print(
+                f"{path} has new content. The rows of its old content, {image_id}, stay until: {forget}",
+                file=sys.stderr,
+            )
     if planned.damaged:
         print(
-            f"{len(planned.damaged)} other images of the lake are damaged: stackfleet status {where}",
+            f"{_images(len(planned.damaged), 'is', 'are')} damaged that this run does not read: "
+            f"stackfleet status {where}",
             file=sys.stderr,
         )
 

@@ -30,7 +30,9 @@ def forget(lake: Lake, selectors: Sequence[str], run: str) -> dict[str, str]:
     for selector in selectors:
         named = _images(contents, selector)
         if not named:
-            raise WrongUseError(f"{selector} is no ImageId, path or name of a file of an image in this lake")
+            raise WrongUseError(
+                f"{selector} names no image of this lake: use a complete ImageId, a path or a file name"
+            )
         names.update(named)
     try:
         lake.take_out(names)

@@ -67,10 +67,13 @@ class Lake:
             if self.made:
                 self._make()
             if folders.folder(self.folder, MANIFEST) is None:
-                raise LakeError(f"{folder}: here is no lake (it would have a folder '{MANIFEST}')")
+                raise LakeError(
+                    f"{folder} is not a stackfleet lake: it has no folder '{MANIFEST}'. "
+                    f"To create a lake: stackfleet run IMAGE -o {folder}"
+                )
             if self._listed(TRACES):
                 raise LakeError(
-                    f"{folder}: an earlier stackfleet wrote this lake, and this one cannot read its tables. "
+                    f"{folder}: the format of this lake is that of an earlier stackfleet. "
                     "Read the images into a new lake"
                 )
         except OSError as error:
@@ -96,7 +99,7 @@ class Lake:
             entries = Entries(self.folder).by_id
         except (LogError, OSError) as error:
             raise LakeError(
-                f"{self.folder}: its catalogue cannot be read: {error} (stackfleet run makes it anew)"
+                f"{self.folder}: its catalogue cannot be read: {error} (stackfleet run rebuilds it)"
             ) from error
         stored = {name: StoredTable(self.folder, name) for name in TABLES}
         parsed_manifests: list[Manifest] = []

@@ -116,7 +116,7 @@ def find_inputs(images: Sequence[str]) -> Inputs:
             if provenance.shown(path) != path:
                 inputs.unread[path] = f"cannot be read: {_NOT_UTF8}"
             elif not (stat.S_ISREG(facts.st_mode) or stat.S_ISBLK(facts.st_mode)):
-                inputs.unread[path] = "is no file"
+                inputs.unread[path] = "is not a file"
             else:
                 inputs.files[path] = Input(facts.st_size, facts.st_mtime_ns, provenance.probe(path))
         except OSError as error:
@@ -128,7 +128,7 @@ def find_inputs(images: Sequence[str]) -> Inputs:
     return inputs
 
 
-_NOT_UTF8 = "its name is not UTF-8, and Volatility opens no such file; give it another name, or a link to it"
+_NOT_UTF8 = "its name is not UTF-8, and Volatility opens no such file. Rename it, or make a link to it"
 
 
 def plan(

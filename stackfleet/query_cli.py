@@ -42,31 +42,31 @@ def add_to(commands: Commands, count: Callable[[str], int]) -> None:  # type: ig
         commands: argument parsers to which the commands are added
         count: function that parses a number above 0
     """
-    status = _command(commands, "status", _status, "what became of each image, and why some failed")
+    status = _command(commands, "status", _status, "the state of each image, and why images failed")
     status.add_argument(
         "--verify",
         action="store_true",
-        help="read all files, and compare rows and SHA-256 with the manifests",
+        help="read all files, and compare their rows and SHA-256 with the manifests",
     )
-    sql = _command(
-        commands, "sql", _sql, "any query; there is a view for each table, and manifests and hosts"
-    )
-    sql.add_argument("sql", help="the query, - for standard input")
+    sql = _command(commands, "sql", _sql, "run a query; each table is a view, and so are manifests and hosts")
+    sql.add_argument("sql", metavar="SQL", help="the query; - reads standard input")
     findings_command = _command(
-        commands, "findings", _findings, "what was found in all images, worst first, rare first"
+        commands, "findings", _findings, "findings of all images: the worst first, then the rarest"
     )
-    findings_command.add_argument("--severity", choices=SEVERITIES, default=SEVERITIES[-1], help="the least")
-    findings_command.add_argument("--unchecked", action="store_true", help="list checks that could not run")
+    findings_command.add_argument(
+        "--severity", choices=SEVERITIES, default=SEVERITIES[-1], help="the least severity"
+    )
+    findings_command.add_argument(
+        "--unchecked", action="store_true", help="also list checks that could not run"
+    )
     rare = _command(commands, "rare", _rare, "stacks that few hosts have, the rarest first")
     _of_stacks(rare, questions.CRASH_KEYS)
-    rare.add_argument("--max-hosts", type=count, default=2, help="hosts that have a stack at most")
-    rare.add_argument("--limit", type=int, default=50, help="rows, 0 for all")
+    rare.add_argument("--max-hosts", type=count, default=2, help="most hosts with a stack (default: 2)")
+    rare.add_argument("--limit", type=int, default=50, help="most rows; 0 for all (default: 50)")
     rare.set_defaults(memory_limit=RARE_MEMORY)
     differ = _command(commands, "diff", _diff, "stacks that are new, gone or changed in count")
-    differ.add_argument(
-        "first", metavar="A", help="image or group: ImageId, host, file, case=NAME; , between"
-    )
-    differ.add_argument("second", metavar="B", help="what A is compared with")
+    differ.add_argument("first", metavar="A", help="ImageIds, hosts, files or case=NAME, separated by commas")
+    differ.add_argument("second", metavar="B", help="images that are compared with A, in the same form")
     _of_stacks(differ)
 
     _add_export(commands)
@@ -74,7 +74,7 @@ def add_to(commands: Commands, count: Callable[[str], int]) -> None:  # type: ig
 
 
 def _add_report(commands: Commands) -> None:  # type: ignore[valid-type]
-    text = "pages to read: one of all images, and one for each image"
+    text = "write pages for a browser: one about all images, and one about each"
     command = commands.add_parser("report", help=text, description=text)  # type: ignore[attr-defined]
     command.set_defaults(command=_report)
     command.add_argument("lake", metavar="LAKE", help="folder of the lake")
@@ -83,10 +83,10 @@ def _add_report(commands: Commands) -> None:  # type: ignore[valid-type]
         "--output",
         metavar="FILE.html|FOLDER",
         default="stackfleet-report",
-        help="the page of all images, or the folder for all pages (default: %(default)s)",
+        help="file of the first page, or folder of all pages (default: %(default)s)",
     )
-    command.add_argument("--memory-limit", metavar="SIZE", help="the most that DuckDB may hold, such as 4GB")
-    command.add_argument("--plugin-dirs", default="", help="folders of plugins, with ; between")
+    command.add_argument("--memory-limit", metavar="SIZE", help="memory limit of DuckDB, such as 4GB")
+    command.add_argument("--plugin-dirs", default="", help="folders of plugins, separated by ;")
 
 
 def _report(options: argparse.Namespace) -> int:
@@ -98,7 +98,7 @@ def _report(options: argparse.Namespace) -> int:
         from .report import Report, place
     except ImportError as error:
         raise WrongUseError(
-            f"the plugins are not found, --plugin-dirs names their folder: {error}"
+            f"the plugins are not found ({error}): name their folder with --plugin-dirs"
         ) from error
     where, lake = place(options.output), Lake(options.lake)
 
@@ -117,13 +117,13 @@ def _report(options: argparse.Namespace) -> int:
 
 
 def _add_export(commands: Commands) -> None:  # type: ignore[valid-type]
-    text = "stacks in the forms that other programs read"
+    text = "write stacks in the formats of other programs"
     command = commands.add_parser("export", help=text, description=text)  # type: ignore[attr-defined]
     command.set_defaults(command=_export)
     command.add_argument("lake", metavar="LAKE", help="folder of the lake")
-    command.add_argument("--to", required=True, choices=sorted(LINES), help="the form")
-    command.add_argument("--output", metavar="FILE", help="where it goes (default: standard output)")
-    command.add_argument("--table", choices=list(TABLES), default=TRACES, help="with --to jsonl: which table")
+    command.add_argument("--to", required=True, choices=sorted(LINES), help="output format")
+    command.add_argument("--output", metavar="FILE", help="output file (default: standard output)")
+    command.add_argument("--table", choices=list(TABLES), default=TRACES, help="table, with --to jsonl")
     _add_kind(command)
 
 
@@ -182,7 +182,7 @@ def _name(contents: Contents) -> None:
         print(f"stackfleet: left out: {image.called}: {image.reason}", file=sys.stderr)
     more = len(contents.damaged) - MOST_NAMED
     if more > 0:
-        print(f"stackfleet: left out: {more:,} more images; stackfleet status names them", file=sys.stderr)
+        print(f"stackfleet: left out: {more:,} more images: stackfleet status names them", file=sys.stderr)
 
 
 def _name_versions(database: Database) -> None:
@@ -218,18 +218,18 @@ def _command(
     command: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text)  # type: ignore[attr-defined]
     command.set_defaults(command=lambda options: _answer(options, run))
     command.add_argument("lake", metavar="LAKE", help="folder of the lake")
-    command.add_argument("--format", choices=output.FORMATS, default=output.TABLE)
-    command.add_argument("--output", metavar="FILE", help="where the rows go (default: standard output)")
-    command.add_argument("--show-sql", action="store_true", help="print the SQL and do not run it")
-    command.add_argument("--memory-limit", metavar="SIZE", help="the most that DuckDB may hold, such as 4GB")
+    command.add_argument("--format", choices=output.FORMATS, default=output.TABLE, help="output format")
+    command.add_argument("--output", metavar="FILE", help="output file (default: standard output)")
+    command.add_argument("--show-sql", action="store_true", help="print the SQL instead of running it")
+    command.add_argument("--memory-limit", metavar="SIZE", help="memory limit of DuckDB, such as 4GB")
     return command
 
 
 def _of_stacks(command: argparse.ArgumentParser, more: Sequence[str] = ()) -> None:
-    text = "key by which stacks are the same" + (f"; or {' or '.join(more)} of crashes" if more else "")
+    text = "key that equal stacks share" + (f"; {' and '.join(more)} compare crashes" if more else "")
     command.add_argument("--by", choices=[*KEYS, *more], default=KEYS[0], help=text)
     _add_kind(command)
-    command.add_argument("--partial", action="store_true", help="also stacks whose keys are not exact")
+    command.add_argument("--partial", action="store_true", help="include stacks without exact keys")
 
 
 def _add_kind(command: argparse.ArgumentParser) -> None:
@@ -249,7 +249,8 @@ def _answer(options: argparse.Namespace, run: Callable[[argparse.Namespace, Data
                 print(database.script(question.sql), end="")
                 return
             table = database.table(question.sql)
-            _name_versions(database)
+            if database.reads_tables(question.sql):
+                _name_versions(database)
             left_out = database.value(question.left_out) if question.left_out else 0
             if left_out:
                 print(question.remarks.format(f"{left_out:,}"), file=sys.stderr)
@@ -327,9 +328,9 @@ def group(database: Database, text: str) -> list[str]:
         ids = database.table(questions.selected(selector)).column(0).to_pylist()
         if not ids:
             raise WrongUseError(
-                f"{selector} is no ImageId, host or file of an image that is done, nor case=NAME"
+                f"{selector} names no image that is done: use an ImageId, a host, a file or case=NAME"
             )
         image_ids.update(dict.fromkeys(ids))
     if not image_ids:
-        raise WrongUseError("a group of no images")
+        raise WrongUseError("A and B must name at least one image each")
     return list(image_ids)

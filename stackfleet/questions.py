@@ -54,18 +54,19 @@ def rare(by: str, kinds: Sequence[str], max_hosts: int, limit: int, images: int,
     of_kind = f" AND {one_of('Kind', kinds)}" if kinds else ""
     condition = f"{high} IS NOT NULL{of_kind}"
     where, of_stacks = (condition, "") if partial else (f"{condition} AND Sure", f" AND {SURE}")
-    # On a tie, stacks with code outside any file come first.
+    # On a tie, stacks with code outside any file come first, and then keys in the order of their text: halves
+    # of keys are signed.
     order = "Comparable DESC, Hosts / Among, Outside DESC, Among DESC"
     few = _FEW.format(high=high, low=low, where=where, max_hosts=max_hosts, spread=_spread(max_hosts))
     among = (_AMONG if by == KEYS[0] else _AMONG_SHAPES).format(
-        most=max(images, 1), high=high, low=low, where=where
+        most=max(images, 1), high=high, low=low, where=where, limit=limit, least=LEAST_HOSTS
     )
     sql = f"""\
 WITH {few}, {among}, ranked AS MATERIALIZED (
     SELECT High, Low, Hosts, Outside, coalesce(Among, Most) AS Among,
            coalesce(Among, Most) >= {LEAST_HOSTS} AS Comparable
     FROM few LEFT JOIN among USING ({"ModuleSet" if by == KEYS[0] else "High, Low"}), most
-    ORDER BY {order}, High, Low{f" LIMIT {limit}" if limit else ""}
+    ORDER BY {order}, High < 0, High, Low < 0, Low{f" LIMIT {limit}" if limit else ""}
 ), found AS MATERIALIZED (
     SELECT DISTINCT ImageId FROM keys JOIN ranked ON {high} = High AND {low} = Low WHERE {where}
 )
@@ -169,22 +170,49 @@ _AMONG = (
 _AMONG_SHAPES = (
     """\
 sets AS MATERIALIZED (
-    SELECT DISTINCT High, Low, keys.ModuleSet AS ModuleSet
-    FROM keys JOIN (SELECT High, Low FROM few) ON {high} = High AND {low} = Low WHERE {where}
+    SELECT DISTINCT ModuleSet
+    FROM keys SEMI JOIN (SELECT High, Low FROM few) ON {high} = High AND {low} = Low WHERE {where}
 ), """
     + _MEMBERS.replace("{sets}", "sets")
-    + """, among AS MATERIALIZED (
-    SELECT High, Low, bit_count(bit_or(Bits))::BIGINT AS Among
-    FROM sets JOIN (
+    + """, sizes AS MATERIALIZED (
+    SELECT ModuleSet, bit_count(Bits)::BIGINT AS Size FROM whole
+    UNION ALL
+    SELECT ModuleSet, count(*) AS Size FROM members GROUP BY ModuleSet
+), bounds AS MATERIALIZED (
+    SELECT High, Low, any_value(Hosts) AS Hosts, max(Size) AS Least,
+           CASE WHEN min(ModuleSet) = max(ModuleSet) THEN max(Size)
+                ELSE least(sum(Size), any_value(Most)) END::BIGINT AS Greatest
+    FROM (SELECT {high} AS High, {low} AS Low, keys.ModuleSet AS ModuleSet FROM keys WHERE {where})
+         JOIN (SELECT High, Low, Hosts FROM few) USING (High, Low) JOIN sizes USING (ModuleSet), most
+    GROUP BY High, Low
+), bar AS MATERIALIZED (
+    SELECT CASE WHEN count(*) = {limit} THEN max(Share) END AS Share
+    FROM (SELECT Hosts / Least AS Share FROM bounds WHERE Least >= {least} ORDER BY Share LIMIT {limit})
+), uncertain AS MATERIALIZED (
+    SELECT High, Low FROM bounds, bar
+    WHERE Least < Greatest AND (Share IS NULL OR Hosts / Greatest <= Share)
+), counted_sets AS (
+    SELECT High, Low, bit_count(bit_or(Bits))::BIGINT AS Exact
+    FROM (
+        SELECT DISTINCT High, Low, keys.ModuleSet AS ModuleSet
+        FROM keys JOIN uncertain ON {high} = High AND {low} = Low WHERE {where}
+    ) JOIN (
         FROM whole
         UNION ALL
         SELECT ModuleSet, bitstring_agg(HostNumber::INTEGER, 1, {most}) AS Bits
         FROM members GROUP BY ModuleSet
     ) USING (ModuleSet)
     GROUP BY High, Low
+), among AS MATERIALIZED (
+    SELECT High, Low, coalesce(Exact, Least) AS Among FROM bounds LEFT JOIN counted_sets USING (High, Low)
 )"""
 )
-"""The same for ShapeKeys, for which hosts may have several sets: hosts with any of these sets count."""
+"""The same for ShapeKeys, for which hosts may have several sets: hosts with any of these sets count.
+
+At least as many hosts as have the most frequent of these sets, and at most the sum over all of them. Hosts
+are counted one by one only where these differ and the key may still be among the first rows: {limit} keys
+whose least number is known to be enough set the bar.
+"""
 
 
 _CRASHES = """\
@@ -240,7 +268,7 @@ ORDER BY Hosts, Guessed, Frame, Driver, ModuleStamp{most}"""
     )
 
 
-_SAID = "{} stacks are left out: their keys are not exact, or they are incomplete (--partial adds them)"
+_SAID = "{} stacks are left out: their keys are not exact, or they are incomplete (--partial includes them)"
 
 
 def _left_out(command: str) -> str:

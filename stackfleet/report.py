@@ -176,16 +176,17 @@ class Report:
         """
         frames_by_stack: dict[tuple[str, str], list[str]] = {}
         back = [self._address(self._where.folder, self._where.first), "All images"]
-        for manifest in self._manifests:
-            if manifest["status"] != DONE:
-                continue
-            image_id = manifest["image_id"]
-            with Database(self._lake, self._memory, contents=self._contents.only(manifest)) as database:
+        with Database(self._lake, self._memory, contents=self._contents) as database:
+            for manifest in self._manifests:
+                if manifest["status"] != DONE:
+                    continue
+                image_id = manifest["image_id"]
+                database.narrow(self._contents.only(manifest))
                 page = ImagePage(database, manifest)
                 data = {"up": back, **page.data(keys_by_image.get(image_id, ()))}
-            for trace_id in keys_by_image.get(image_id, ()):
-                frames_by_stack[image_id, trace_id] = page.stack(trace_id)
-            _write(self._page(image_id), f"Stacks of {self._called(image_id)}", data)
+                for trace_id in keys_by_image.get(image_id, ()):
+                    frames_by_stack[image_id, trace_id] = page.stack(trace_id)
+                _write(self._page(image_id), f"Stacks of {self._called(image_id)}", data)
         return frames_by_stack
 
     def _images_part(self) -> dict[str, Any]:

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import functools
+import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -71,15 +73,22 @@ def parquet_rows(table: str, paths: Sequence[str]) -> str:
 
 def _columns_of(paths: Iterable[str]) -> set[frozenset[str]]:
     """Returns the different sets of columns of files. A file that cannot be read is left to DuckDB."""
-    import pyarrow.parquet as pq
-
     found = set()
     for path in paths:
         try:
-            found.add(frozenset(pq.read_schema(path).names))
+            info = os.stat(path)
+            found.add(_names(path, info.st_size, info.st_mtime_ns))
         except (pa.ArrowException, OSError):
             continue
     return found
+
+
+@functools.lru_cache(maxsize=1 << 10)
+def _names(path: str, size: int, modified: int) -> frozenset[str]:
+    """Returns the names of the columns of a file as it is now."""
+    import pyarrow.parquet as pq
+
+    return frozenset(pq.read_schema(path).names)
 
 
 def _named(name: str) -> str:

@@ -60,7 +60,7 @@ def test_one_wrong_path_does_not_keep_others_from_being_read(
     done = fleet("run", tmp_path / wrong, image, "-o", lake, *few.options)
     assert done.returncode == 3, done.stderr
     assert (
-        "not UTF-8" if wrong == NOT_UTF8 else "is no file" if wrong == "empty" else "cannot be read"
+        "not UTF-8" if wrong == NOT_UTF8 else "is not a file" if wrong == "empty" else "cannot be read"
     ) in done.stderr
     assert [each["status"] for each in manifests(lake).values()] == ["done"]
     status = fleet("status", lake)
@@ -130,8 +130,8 @@ def test_a_lake_that_is_read_only(image: pathlib.Path, few: Fleet, tmp_path: pat
     for path in (*folders, *(path for path in lake.rglob("*") if path.is_file())):
         path.chmod(0o555 if path.is_dir() else 0o444)
     try:
-        for question in (["status"], ["rare"], ["findings"]):
-            assert fleet(*question, lake, command=READ_ONLY).returncode == 0
+        for question in ("status", "rare", "findings"):
+            assert fleet(question, lake, command=READ_ONLY).returncode == 0
         for writing in (
             ["run", image, "-o", lake, *few.options],
             ["compact", lake],
@@ -161,7 +161,7 @@ def test_a_clock_that_went_back_redoes_nothing(
             known["ended"] = known["started"] = "2001-01-01T00:00:00+00:00"
             fleetlakes.enter_again(lake, known)
     done = fleet(*run)
-    assert "1 images were done before" in done.stderr, done.stderr
+    assert "1 image was done before" in done.stderr, done.stderr
     assert rows(lake, "traces") == expected
 
 
@@ -189,8 +189,8 @@ def test_a_replaced_image_is_named_and_can_be_forgotten(
     done = fleet(*run)
     assert done.returncode == 0
     assert (
-        f"{image} has other content than {old}, whose rows stay: stackfleet forget {lake} {old}"
-        in done.stderr
+        f"{image} has new content. The rows of its old content, {old}, stay until: "
+        f"stackfleet forget {lake} {old}" in done.stderr
     )
     new = {each["image_id"] for each in manifests(lake).values()} - {old}
     assert len(list((lake / "manifest").glob("*.json"))) == 3
@@ -204,7 +204,7 @@ def test_a_replaced_image_is_named_and_can_be_forgotten(
     assert (gone.returncode, f"{old} is forgotten: {image}\n") == (0, gone.stdout), gone.stderr
     assert {row[0] for row in rows(lake, "traces")} == new
     assert not list(lake.rglob(f"{old}*"))
-    assert "1 images were done before" not in fleet(*run).stderr
+    assert "1 image was done before" not in fleet(*run).stderr
     # By name everything that has this path goes; the lake keeps who asked for that.
     assert fleet("forget", lake, "a.dmp").returncode == 0
     assert [pathlib.Path(each["path"]).name for each in manifests(lake).values()] == [
@@ -222,8 +222,8 @@ def test_a_copy_that_was_replaced_is_read(few: Fleet, image: pathlib.Path, tmp_p
     shutil.copy(few.paths[1], image)
     done = fleet("run", few.paths[0], image, "-o", lake, *options)
     assert done.returncode == 0
-    assert "1 images were done before" in done.stderr
-    assert "1 images are read again: the file was changed" in done.stderr
+    assert "1 image was done before" in done.stderr
+    assert "1 image is read again: the file was changed" in done.stderr
     assert manifests(lake)["a.dmp"]["status"] == "done"
 
 
@@ -236,14 +236,14 @@ def test_what_a_copy_still_has_is_not_replaced(
     shutil.copy(few.paths[1], image)
     done = fleet("run", few.paths[0], image, "-o", lake, *options)
     assert done.returncode == 0
-    assert "1 images were done before" in done.stderr
+    assert "1 image was done before" in done.stderr
     assert "forget" not in done.stderr
 
 
 @pytest.mark.parametrize("command", [[], ["run"], ["rare"], ["status"], ["report"], ["forget"]])
 def test_help_names_the_exit_codes(command: "list[str]") -> None:
     said = " ".join(fleet(*command, "--help").stdout.split())
-    assert "Exit codes: 0 all is done" in said
+    assert "Exit codes: 0 every image is done" in said
     assert all(f"; {code} " in said for code in (2, 3, 130))
 
 

@@ -63,7 +63,7 @@ def test_damaged_tables_are_read_again(
     options = ["--verify"] if name in SAME_SIZE else []
     done = fleet("run", *few.paths, "-o", lake, *few.options, *options)
     assert done.returncode == 0, done.stderr
-    assert "1 images are read again: their tables do not agree" in done.stderr
+    assert "1 image is read again: their tables do not agree" in done.stderr
     assert "2 images were done before" in done.stderr
     assert rows(lake, "traces") == rows(before, "traces")
     assert fleet("status", lake, "--verify").returncode == 0
@@ -80,7 +80,7 @@ def test_a_manifest_that_is_cut_is_made_again(
     assert victim["image_id"] in asked.stderr
     done = fleet("run", *few.paths, "-o", lake, *few.options)
     assert done.returncode == 0, done.stderr
-    assert "1 images are read again: their manifests are not what the catalogue has" in done.stderr
+    assert "1 image is read again: their manifests are not what the catalogue has" in done.stderr
     assert called("status", lake, "--verify").returncode == 0
     assert rows(lake, "traces") == rows(before, "traces")
 
@@ -92,7 +92,7 @@ def test_an_image_that_is_gone_stays_damaged(few: Fleet, lake: pathlib.Path) -> 
     DAMAGE["cut"](lake / victim["tables"]["traces"]["file"])
     done = fleet("run", few.paths[1], few.paths[0] + ".gone", "-o", lake, *few.options)
     assert done.returncode == 3
-    assert "1 other images of the lake are damaged" in done.stderr
+    assert "1 image is damaged that this run does not read" in done.stderr
     assert manifests(lake)[name] == victim
 
 

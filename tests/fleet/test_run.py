@@ -69,7 +69,7 @@ def test_other_options_redo_and_say_so(few: Fleet, lake: pathlib.Path, tmp_path:
     mine = copy(lake, tmp_path)
     done = fleet("run", few.paths[0], "-o", mine, *few.options, "--carve", "--sha256")
     assert done.returncode == 0
-    assert "1 images are read again: other options" in done.stderr
+    assert "1 image is read again: other options" in done.stderr
     found = manifests(mine)[pathlib.Path(few.paths[0]).name]
     assert found["reading"]["carve"] is True
     assert len(found["files"][0]["sha256"]) == 64
@@ -87,7 +87,7 @@ def test_a_redo_that_fails_leaves_what_is_done(
     said = fleet("status", mine, "--format", "csv").stdout
     assert "No space left" in said, said
     assert said.count(image) == 2
-    assert "1 images failed before" in fleet(*again).stderr
+    assert "1 image has failed before" in fleet(*again).stderr
     assert fleet(*again, "--retry-failed").returncode == 0
     assert fleet("status", mine, "--format", "csv").stdout.count(image) == 1
     assert manifests(mine)[pathlib.Path(image).name]["reading"]["carve"] is True
@@ -99,7 +99,7 @@ def test_other_versions_redo_and_say_so(few: Fleet, lake: pathlib.Path, tmp_path
         known = json.loads(path.read_text().replace('"volatility3": "2', '"volatility3": "1'))
         fleetlakes.enter_again(mine, known)
     done = fleet("run", few.paths[0], "-o", mine, *few.options)
-    assert "1 images are read again: volatility3 1" in done.stderr
+    assert "1 image is read again: volatility3 1" in done.stderr
 
 
 def test_failed_images_are_tried_again_only_if_asked(few: Fleet, tmp_path: pathlib.Path) -> None:
@@ -144,7 +144,7 @@ def test_a_copy_is_read_whole_before_it_is_passed_over(
     assert done.returncode == 0, done.stderr
     assert len(list((mine / "manifest").glob("*.json"))) == 3
     assert manifests(mine)[pathlib.Path(few.paths[0]).name]["copies"] == [str(same)]
-    assert "1 images were done before" in fleet("run", same, "-o", mine, *few.options).stderr
+    assert "1 image was done before" in fleet("run", same, "-o", mine, *few.options).stderr
 
 
 def test_two_images_that_differ_in_one_page_that_was_not_sampled(few: Fleet, tmp_path: pathlib.Path) -> None:
@@ -183,11 +183,11 @@ def test_an_image_whose_file_was_moved_is_not_taken_for_a_copy(few: Fleet, tmp_p
     [
         (["run", "IMAGE", "-o", "ftp://bucket/lake"], "ftp://bucket/lake: a lake lies in a folder"),
         (["run", "/nowhere/a.dmp", "-o", "LAKE"], "/nowhere/a.dmp cannot be read"),
-        (["run", os.curdir, "-o", "LAKE"], "is no file"),
+        (["run", os.curdir, "-o", "LAKE"], "is not a file"),
         (["run", "IMAGE", "-o", "LAKE", "--timeout", "soon"], "soon"),
         (["run", "IMAGE", "-o", "LAKE", "--retries", "-1"], "--retries"),
         (["run", "IMAGE", "-o", "LAKE", "--scheduler", "tcp://127.0.0.1:9"], "--scheduler"),
-        (["status", "LAKE"], "no lake"),
+        (["status", "LAKE"], "is not a stackfleet lake"),
         (["rare", "ftp://bucket/lake"], "ftp://"),
         (["nonsense"], "nonsense"),
         ([], "COMMAND"),
