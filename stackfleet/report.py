@@ -185,7 +185,7 @@ class Report:
                 data = {"up": back, **page.data(keys_by_image.get(image_id, ()))}
             for trace_id in keys_by_image.get(image_id, ()):
                 frames_by_stack[image_id, trace_id] = page.stack(trace_id)
-            _write(self._page(image_id), f"Stacks of {self._called(image_id)}", data)
+            _write(self._page(image_id), f"{self._called(image_id)}: report on its stacks", data)
         return frames_by_stack
 
     def _images_part(self) -> dict[str, Any]:

@@ -32,7 +32,7 @@ class CheckedRequirement(interfaces.configuration.SimpleTypeRequirement):
 
 
 def one_of(choices: Sequence[str]) -> Callable[[str], str]:
-    """Returns a check for `checked`: the error of a wrong word is that of argparse."""
+    """Returns a check for `checked`: a wrong word has the error message of argparse."""
 
     def check(text: str) -> str:
         return "" if text in choices else f"invalid choice: {text!r} (choose from {', '.join(choices)})"

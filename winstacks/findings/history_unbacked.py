@@ -50,8 +50,8 @@ CHECK = Check(
     NAME,
     "T1055",
     RECORDING,
-    "A stack trace database, or the trace of a heap block, lock, handle or object has a caller in private "
-    "memory: what ran then, though it may sleep under another protection now.",
+    "A recorded stack (of a lock, handle, heap block and so on) has a caller in private memory. That code "
+    "ran when the stack was recorded, even if the memory is no longer executable.",
     "high where the memory may be executed now; medium where it may not; low where the process registered a "
     "function table for the range, where its list of them is not in the image, and where nothing is left",
     "As for unbacked; memory that was freed and used for something else since.",

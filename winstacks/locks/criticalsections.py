@@ -233,7 +233,7 @@ class SectionLists:
         for tries, link in enumerate(self._pairs(ntdll, both)):
             if tries >= MAX_TRIES:
                 vollog.warning(
-                    f"Process {ntdll.space.pid_text}: ntdll's data is no data; the search was given up"
+                    f"Process {ntdll.space.pid_text}: ntdll's data is not usable; the search was given up"
                 )
                 return
             if _linked(link, memory) and (both or _closes(link, memory)):
