@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The command line: `stackfleet run`, and what asks a lake."""
+"""Read many memory images into a lake, and query it."""
 
 from __future__ import annotations
 
@@ -106,44 +106,44 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "images",
         nargs="+",
         metavar="IMAGE",
-        help="memory images, dumps, or folders of dumps (*.dmp); done ones are passed over",
+        help="memory images, dumps, or folders of dumps (*.dmp); images that are done are skipped",
     )
     run.add_argument(
         "-o",
         "--lake",
         required=True,
-        help="folder of the lake, or s3://BUCKET/PATH; it is made if there is none",
+        help="folder of the lake, or s3://BUCKET/PATH; created if it is missing",
     )
     dask = run.add_argument_group("where it runs")
-    dask.add_argument("--workers", type=count, help="images at a time in this program (default: processors)")
+    dask.add_argument("--workers", type=count, help="images at the same time (default: number of processors)")
     dask.add_argument("--scheduler", help="address of a Dask scheduler, tcp://... or tls://...")
-    limits = run.add_argument_group("limits of an image")
-    limits.add_argument("--timeout", type=seconds, help="seconds, or 90m, or 2h: then its process is killed")
-    limits.add_argument("--memory", type=size, help="resident memory, such as 4G: above it is killed")
-    limits.add_argument("--retries", type=int, default=0, help="further attempts after one that failed")
-    run.add_argument("--retry-failed", action="store_true", help="try again what failed in an earlier run")
+    limits = run.add_argument_group("limits of an image, above which its process is killed")
+    limits.add_argument("--timeout", type=seconds, help="greatest time: seconds, or 90m, or 2h")
+    limits.add_argument("--memory", type=size, help="greatest resident memory, such as 4G")
+    limits.add_argument("--retries", type=int, default=0, help="further attempts after a failed one")
+    run.add_argument("--retry-failed", action="store_true", help="read images that failed before again")
     run.add_argument(
         "--verify",
         action="store_true",
-        help="read all tables of the lake, and images again whose tables changed",
+        help="check all tables of the lake, and read images again whose tables changed",
     )
-    custody_group = run.add_argument_group("what the manifests say")
+    custody_group = run.add_argument_group("content of the manifests")
     custody_group.add_argument("--case", default="", help="name of the case")
     custody_group.add_argument("--note", default="", help="any text")
     custody_group.add_argument("--sha256", action="store_true", help="read all files for their SHA-256")
     reading = run.add_argument_group("how images are read (see windows.traces)")
     for name in ("carve", "scan-stacks", "scan-threads", "scan-processes", "processors", "fetch-symbols"):
         reading.add_argument(f"--{name}", action="store_true")
-    reading.add_argument("--binaries", default="", help="folders with files of modules, with ; between")
+    reading.add_argument("--binaries", default="", help="folders with files of modules, separated by ;")
     volatility = run.add_argument_group("Volatility")
-    volatility.add_argument("--plugin-dirs", default="", help="folders of plugins, with ; between")
-    volatility.add_argument("--symbol-dirs", default="", help="folders of symbol tables, with ; between")
+    volatility.add_argument("--plugin-dirs", default="", help="folders of plugins, separated by ;")
+    volatility.add_argument("--symbol-dirs", default="", help="folders of symbol tables, separated by ;")
     volatility.add_argument("--cache-path", help="folder in which Volatility caches (default: LAKE/cache)")
     volatility.add_argument("--offline", action="store_true", help="download nothing")
 
 
 def _add_forget(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    text = "take images out of a lake: their manifests and rows"
+    text = "remove images from a lake: their manifests and rows"
     forget = commands.add_parser("forget", help=text, description=text)
     forget.set_defaults(command=_forget)
     forget.add_argument("lake", metavar="LAKE", help="folder of the lake")
@@ -164,7 +164,7 @@ def _forget(options: argparse.Namespace) -> int:
 
 
 def _add_compact(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    text = "make few files of many, in the order in which they are asked for"
+    text = "merge many small files of a lake into few large ones"
     compact = commands.add_parser("compact", help=text, description=text)
     compact.set_defaults(command=_compact)
     compact.add_argument("lake", metavar="LAKE", help="folder of the lake")

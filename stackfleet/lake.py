@@ -71,7 +71,10 @@ class Lake:
             if self.made:
                 self._make()
             if folders.folder(self.folder, MANIFEST) is None:
-                raise LakeError(f"{folder}: here is no lake (it would have a folder '{MANIFEST}')")
+                raise LakeError(
+                    f"{folder} is not a stackfleet lake: it has no folder '{MANIFEST}'. Create one with: "
+                    f"stackfleet run IMAGE... -o {folder}"
+                )
             if self._listed(TRACES):
                 raise LakeError(
                     f"{folder}: an earlier stackfleet wrote this lake, and this one cannot read its tables. "

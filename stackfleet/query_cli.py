@@ -54,18 +54,22 @@ def add_to(commands: Commands, count: Callable[[str], int]) -> None:  # type: ig
     findings_command = _command(
         commands, "findings", _findings, "what was found in all images, worst first, rare first"
     )
-    findings_command.add_argument("--severity", choices=SEVERITIES, default=SEVERITIES[-1], help="the least")
+    findings_command.add_argument(
+        "--severity", choices=SEVERITIES, default=SEVERITIES[-1], help="least severity"
+    )
     findings_command.add_argument("--unchecked", action="store_true", help="list checks that could not run")
-    rare = _command(commands, "rare", _rare, "stacks that few hosts have, the rarest first")
+    rare = _command(commands, "rare", _rare, "stacks that few hosts have, rarest first")
     _of_stacks(rare, questions.CRASH_KEYS)
-    rare.add_argument("--max-hosts", type=count, default=2, help="hosts that have a stack at most")
-    rare.add_argument("--limit", type=int, default=50, help="rows, 0 for all")
+    rare.add_argument("--max-hosts", type=count, default=2, help="greatest number of hosts that have a stack")
+    rare.add_argument("--limit", type=int, default=50, help="number of rows, 0 for all")
     rare.set_defaults(memory_limit=RARE_MEMORY)
     differ = _command(commands, "diff", _diff, "stacks that are new, gone or changed in count")
     differ.add_argument(
-        "first", metavar="A", help="image or group: ImageId, host, file, case=NAME; , between"
+        "first",
+        metavar="A",
+        help="image or group: ImageId, host, file, case=NAME; separated by ,",
     )
-    differ.add_argument("second", metavar="B", help="what A is compared with")
+    differ.add_argument("second", metavar="B", help="image or group that A is compared with")
     _of_stacks(differ)
 
     _add_export(commands)
@@ -73,7 +77,7 @@ def add_to(commands: Commands, count: Callable[[str], int]) -> None:  # type: ig
 
 
 def _add_report(commands: Commands) -> None:  # type: ignore[valid-type]
-    text = "pages to read: one of all images, and one for each image"
+    text = "HTML pages: one about all images, and one for each image"
     command = commands.add_parser("report", help=text, description=text)  # type: ignore[attr-defined]
     command.set_defaults(command=_report)
     command.add_argument("lake", metavar="LAKE", help="folder of the lake")
@@ -82,10 +86,10 @@ def _add_report(commands: Commands) -> None:  # type: ignore[valid-type]
         "--output",
         metavar="FILE.html|FOLDER",
         default="stackfleet-report",
-        help="the page of all images, or the folder for all pages (default: %(default)s)",
+        help="page about all images, or folder for all pages (default: %(default)s)",
     )
-    command.add_argument("--memory-limit", metavar="SIZE", help="the most that DuckDB may hold, such as 4GB")
-    command.add_argument("--plugin-dirs", default="", help="folders of plugins, with ; between")
+    command.add_argument("--memory-limit", metavar="SIZE", help="greatest memory of DuckDB, such as 4GB")
+    command.add_argument("--plugin-dirs", default="", help="folders of plugins, separated by ;")
 
 
 def _report(options: argparse.Namespace) -> int:
@@ -114,12 +118,12 @@ def _report(options: argparse.Namespace) -> int:
 
 
 def _add_export(commands: Commands) -> None:  # type: ignore[valid-type]
-    text = "stacks in the forms that other programs read"
+    text = "stacks in formats that other programs read"
     command = commands.add_parser("export", help=text, description=text)  # type: ignore[attr-defined]
     command.set_defaults(command=_export)
     command.add_argument("lake", metavar="LAKE", help="folder of the lake")
-    command.add_argument("--to", required=True, choices=sorted(LINES), help="the form")
-    command.add_argument("--output", metavar="FILE", help="where it goes (default: standard output)")
+    command.add_argument("--to", required=True, choices=sorted(LINES), help="format of the output")
+    command.add_argument("--output", metavar="FILE", help="file to write (default: standard output)")
     command.add_argument("--table", choices=list(TABLES), default=TRACES, help="with --to jsonl: which table")
     _add_kind(command)
 
@@ -201,9 +205,9 @@ def _command(
     command.set_defaults(command=lambda options: _answer(options, run))
     command.add_argument("lake", metavar="LAKE", help="folder of the lake")
     command.add_argument("--format", choices=output.FORMATS, default=output.TABLE)
-    command.add_argument("--output", metavar="FILE", help="where the rows go (default: standard output)")
+    command.add_argument("--output", metavar="FILE", help="file to write (default: standard output)")
     command.add_argument("--show-sql", action="store_true", help="print the SQL and do not run it")
-    command.add_argument("--memory-limit", metavar="SIZE", help="the most that DuckDB may hold, such as 4GB")
+    command.add_argument("--memory-limit", metavar="SIZE", help="greatest memory of DuckDB, such as 4GB")
     return command
 
 

@@ -173,7 +173,7 @@ def test_no_process_of_an_image_gives_a_file_the_name_of_a_device() -> None:
 
 @pytest.mark.parametrize("folder", ["C:\\lake", "C:/lake", "\\\\?\\C:\\lake", "\\\\server\\share\\lake"])
 def test_a_folder_of_windows_is_no_address_of_a_store(folder: str) -> None:
-    with pytest.raises(LakeError, match="here is no lake"):
+    with pytest.raises(LakeError, match="is not a stackfleet lake"):
         Lake(folder)
     assert not is_remote(folder)
 

@@ -222,7 +222,7 @@ def test_what_a_copy_still_has_is_not_replaced(
 @pytest.mark.parametrize("command", [[], ["run"], ["rare"], ["status"], ["report"], ["forget"]])
 def test_help_names_the_exit_codes(command: "list[str]") -> None:
     said = " ".join(fleet(*command, "--help").stdout.split())
-    assert "Exit codes: 0 all is done" in said
+    assert "Exit codes: 0 all images are done" in said
     assert all(f"; {code} " in said for code in (2, 3, 130))
 
 
