@@ -42,8 +42,8 @@ class Runner:
     """The sample image in a folder, and commands that run there.
 
     `vol` is Volatility with the plugins of this checkout, `stackfleet` that of this checkout. They get the
-    options that whoever has run `dev.py demo` has in an alias (docs/sample.md). Banners and warnings are left
-    out.
+    options that whoever has run `dev.py demo` has in an alias (docs/sample.md). Programs behind `vol` read
+    all that it prints; quotes leave out the banner, if it is the first line, and warnings.
 
     Args:
         folder: an empty folder
@@ -61,7 +61,7 @@ class Runner:
         words = [sys.executable, "-S", ask.__file__, warm.server(), "-q", "--offline", "-s", str(symbols)]
         words += ["--cache-path", str(folder / "cache"), "-p", str(vol.PLUGINS)]
         program = programs / "vol"
-        text = f"#!/bin/bash\nset -o pipefail\n{shlex.join(words)} \"$@\" | sed -e '1{{/^{_BANNER}/d}}'\n"
+        text = f'#!/bin/bash\n{shlex.join(words)} "$@"\n'
         program.write_text(text)
         program.chmod(0o755)
         fleet = [sys.executable, "-m", "stackfleet"]
@@ -94,7 +94,9 @@ class Runner:
         done = self._run(["bash", "-c", command])
         if "usage: vol" in done.stderr or "Traceback" in done.stderr:
             raise AssertionError(f"{command}\n{done.stderr}")
-        return done.stdout.strip("\n").split("\n")
+        lines = done.stdout.split("\n")
+        shown = lines[lines[0].startswith(_BANNER) :]
+        return "\n".join(shown).strip("\n").split("\n")
 
     def _build_real(self) -> None:
         path = self.folder / REAL

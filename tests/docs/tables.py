@@ -26,6 +26,7 @@ from volatility3.framework.configuration import requirements
 
 from tests.conftest import ROOT
 from winstacks import options
+from winstacks.checkedoptions import OutputFolderRequirement
 from winstacks.columns import dictionary
 from winstacks.columns.dictionary import COLUMNS
 from winstacks.columns.tables import FLAT, TABLES
@@ -39,6 +40,7 @@ _NO_OPTIONS = (
     requirements.ModuleRequirement,
     requirements.TranslationLayerRequirement,
     requirements.VersionRequirement,
+    OutputFolderRequirement,
 )
 """What a plugin requires and no user gives."""
 
@@ -201,11 +203,14 @@ def _options(name: str) -> List[str]:
         if isinstance(each, _NO_OPTIONS):
             continue
         option = f"--{each.name.replace('_', '-')}"
-        takes = {requirements.IntRequirement: " N", requirements.StringRequirement: " TEXT"}.get(
-            type(each), ""
-        )
-        if isinstance(each, requirements.ListRequirement):
-            takes = " TEXT ..." if each.element_type is str else " N ..."
+        takes = ""
+        if isinstance(each, requirements.ChoiceRequirement):
+            takes = f" {'|'.join(each.choices)}"
+        elif isinstance(each, requirements.ListRequirement):
+            takes = " TEXT ..." if issubclass(each.element_type, str) else " N ..."
+        elif isinstance(each, interfaces.configuration.SimpleTypeRequirement):
+            kind = each.instance_type
+            takes = "" if kind is bool else " N" if issubclass(kind, int) else " TEXT"
         rows.append([f"`{option}{takes}`", each.description])
     return _table(["option", "what it does"], rows)
 

@@ -12,12 +12,14 @@ import json
 import os
 import pathlib
 import re
+import shutil
 from typing import Dict, List, Set
 
 import pytest
 
 from tests.conftest import ROOT
 from tests.install import environments
+from tests.support.browser import Browser
 from tests.windows import test_trapframes_real
 
 from . import hooks, pages, picture, site, tables
@@ -58,6 +60,16 @@ def test_made_tables_are_those_of_the_code(path: pathlib.Path) -> None:
 @shell
 @pytest.mark.cli
 @pytest.mark.once
+def test_programs_behind_vol_read_its_banner(runner: Runner) -> None:
+    """As they do where somebody follows a page; Volatility prints it with -q, too."""
+    command = "vol -r pretty -f sample.dmp windows.gflags --brief"
+    whole = runner.output(command)
+    assert "Process" in whole[0]
+    assert runner.output(f"{command} | grep -c Volatility") == ["1"]
+    assert runner.output(f"{command} | sed -n '2,4p'") == whole[:3]
+    assert runner.output(f"{command} | sed -n '1,3p'") == whole[:2]
+
+
 def test_the_picture_is_made_of_what_is_printed_now(runner: Runner) -> None:
     assert pages.read(picture.PATH) == picture.make(runner), "python3 -m tests.docs update"
 
@@ -237,3 +249,16 @@ def test_the_figures_of_trap_frames_are_those_of_the_tests() -> None:
 
 def test_readme_is_short() -> None:
     assert 100 <= len(pages.read(ROOT / "README.md").split("\n")) <= 250
+
+
+def test_a_page_opened_as_a_file_has_no_search_field(tmp_path: pathlib.Path) -> None:
+    """Its search index cannot be read there. Material's names: .md-search, #__search and its labels."""
+    parts = '<input id="__search"><label for="__search">a</label><div class="md-search">b</div><p>text</p>'
+    shutil.copy(ROOT / "docs" / "offline.js", tmp_path)
+    (tmp_path / "a.html").write_text(f'<body>{parts}<script src="offline.js"></script></body>')
+    with Browser(tmp_path / "profile") as browser:
+        page = browser.open(tmp_path / "a.html")
+        assert page.run("document.body.innerText").strip() == "text"
+        assert page.run("document.querySelectorAll('input').length") == 0
+    config = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    assert "docs/offline.js" in config and "theme:\n  name: material" in config

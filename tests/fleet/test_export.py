@@ -8,14 +8,20 @@ import datetime
 import email
 import http.server
 import json
+import os
 import pathlib
+import subprocess
+import sys
 import threading
 import types
 from typing import Any, Dict, Iterator, List
 
 import pytest
 
+from stackfleet.planning import WrongUseError
+from stackfleet.query_cli import opened
 from stackfleet.timesketch import MOST_BYTES
+from tests.conftest import ROOT
 from tests.support import fleetlakes
 from tests.support.fleetrun import fleet
 
@@ -157,3 +163,27 @@ def test_the_client_of_timesketch_sends_the_whole_file(
     thread = Stub.events[0]
     assert thread["ProcessOffset"] == "0x8000000000000000"
     assert datetime.datetime.fromisoformat(thread["datetime"]) == START
+
+
+def test_a_file_that_cannot_be_written_leaves_the_older_one(tmp_path: pathlib.Path) -> None:
+    older, new = tmp_path / "older.jsonl", tmp_path / "new.jsonl"
+    older.write_text("older")
+    for path in (older, new):
+        reason = f"{path} cannot be written: No space left on device"
+        with pytest.raises(WrongUseError, match=reason), opened(str(path)) as stream:
+            stream.write(b"a half")
+            raise OSError(28, "No space left on device")
+    assert older.read_text() == "older"
+    assert [each.name for each in tmp_path.iterdir()] == ["older.jsonl"]
+    with opened(str(older)) as stream:
+        stream.write(b"whole")
+    assert older.read_text() == "whole"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full, a disk that is full")
+def test_a_full_disk_behind_standard_output_is_a_message(lake: pathlib.Path) -> None:
+    command = [sys.executable, "-m", "stackfleet", "export", str(lake), "--to", "jsonl"]
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.strip() == "stackfleet: standard output cannot be written: No space left on device"

@@ -267,7 +267,7 @@ WARNINGS: Tuple[Tuple[str, Tuple[str, ...]], ...] = (
     ("^No processor has saved a context", PROCESSORS),
     ("^The VADs below|the VADs cannot be read", VADS),
     ("the PEB's list of heaps cannot be read", ("_PEB*.*Heaps",)),
-    ("of its heaps no block's header can be told", HEAP),
+    ("of its heaps no block header is valid", HEAP),
     ("index slots lead to no entry|of the used parts are not in the image", DATABASE),
     ("^Process at .* cannot be read at", PROCESS),
     (": ntdll data incomplete", MODULES),

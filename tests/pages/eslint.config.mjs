@@ -4,8 +4,9 @@
 import js from "@eslint/js";
 
 const browser = ["document", "window", "setTimeout", "clearTimeout", "ResizeObserver", "Element", "Node"];
-const types = ["HTMLElement", "KeyboardEvent", "Event", "HTMLElementTagNameMap"];
-const ours = ["make", "button", "field", "share", "count", "some", "List", "Tree", "Flame", "GUESSED", "LOOKS"];
+const types = ["HTMLElement", "HTMLInputElement", "KeyboardEvent", "Event", "HTMLElementTagNameMap"];
+const places = ["location", "history", "URLSearchParams"];
+const ours = ["VIEW", "matcher", "rowHeight", "make", "button", "field", "share", "count", "some", "List", "Tree", "Flame", "GUESSED", "LOOKS"];
 const known = (names) => Object.fromEntries(names.map((name) => [name, "readonly"]));
 
 export default [
@@ -15,7 +16,7 @@ export default [
     languageOptions: {
       ecmaVersion: 2022,
       sourceType: "script",
-      globals: known([...browser, ...types, ...ours]),
+      globals: known([...browser, ...types, ...places, ...ours]),
     },
     rules: {
       ...js.configs.recommended.rules,
@@ -27,7 +28,7 @@ export default [
         "error",
         ...["innerHTML", "outerHTML", "insertAdjacentHTML", "write"].map((property) => ({ property })),
       ],
-      "no-unused-vars": ["error", { varsIgnorePattern: "^(button|Flame|field|some|count)$" }],
+      "no-unused-vars": ["error", { varsIgnorePattern: "^(button|Flame|field|some|count|VIEW|matcher|rowHeight)$" }],
       "no-var": "error",
       "prefer-const": "error",
     },

@@ -131,7 +131,7 @@ def test_a_page_of_blocks_that_is_gone(
     (heap,) = owners(found)
     said = re.fullmatch(r"unreadable, (\d+) bytes unread", heap.row["Status"])
     assert said and PAGE - 200 < int(said.group(1)) < PAGE + 200
-    assert f"in {said.group(1)} bytes of its heaps no block's header can be told" in caplog.text
+    assert f"in {said.group(1)} bytes of its heaps no block header is valid" in caplog.text
 
 
 def test_records_that_are_gone(tmp_path: pathlib.Path) -> None:

@@ -59,5 +59,5 @@ def test_an_address_that_leads_to_no_process_is_said(
         caplog.clear()
     assert said == [
         "There is no _EPROCESS at 0x400000000000, virtual or physical",
-        "The physical offset 0x1000 leads to no _EPROCESS",
+        "The physical offset 0x1000 is not the address of an _EPROCESS",
     ]

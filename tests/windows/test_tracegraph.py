@@ -233,7 +233,7 @@ def nodes(boxes: List[Row]) -> List[int]:
 def test_zoom_flip_and_search(page: Page) -> None:
     find = "[...document.querySelectorAll('.boxes > .box')].find((box) => box.textContent === '{}')".format
     page.click(find("updater!load_settings"))
-    assert "24 stacks, 32.9 %" in page.run("document.querySelector('.detail').innerText")
+    assert "24 blocks, 80.0 % of heap" in page.run("document.querySelector('.detail').innerText")
     assert page.run("document.querySelector('.flamegraph h3').innerText").startswith(
         "1 different stack below"
     )
@@ -254,8 +254,7 @@ def test_zoom_flip_and_search(page: Page) -> None:
         ".length, JSON.parse(document.getElementById('data').textContent).flame.texts.length]), 400))"
     )
     assert re.match(r"1 name, |2 names, ", found[0])
-    stacks = page.run("JSON.parse(document.getElementById('data').textContent).flame").get("unit")
-    assert stacks in found[0] and "%" in found[0]
+    assert re.search(r"names?, 1 stack \(\d+\.\d %\), ", found[0]) or "%" in found[0]
     assert int(found[1]) == found[3]
     assert found[2] >= 5
 
@@ -266,12 +265,116 @@ def test_the_search_has_the_weight_of_the_stacks_that_match(page: Page, written:
     shown = page.run(
         "new Promise((done) => setTimeout(() => done(document.querySelector('.found').innerText), 400))"
     )
-    weight = sum(
-        weight
-        for names, weight in parsed(written.folder / "tracegraph.folded")
-        if any("rtluserthreadstart" in name.lower() for name in names)
+    weights: Counter[str] = collections.Counter()
+    for names, weight in parsed(written.folder / "tracegraph.folded"):
+        if any("rtluserthreadstart" in name.lower() for name in names):
+            weights[UNITS.get(names[0], "stack")] += weight
+    assert len(weights) > 3
+    for unit, weight in weights.items():
+        assert re.search(rf", {weight} {unit}s?\b", shown), (unit, shown)
+
+
+UNITS = {
+    "std": "trace",
+    "heaplog": "trace",
+    "heap": "block",
+    "lock": "lock",
+    "handle": "event",
+    "object": "event",
+}
+"""What a page counts, by kind of stacks; all others are stacks."""
+
+
+def wait(page: Page, code: str) -> Any:
+    """The value of an expression after a search has been done."""
+    return page.run(f"new Promise((done) => setTimeout(() => done({code}), 400))")
+
+
+def test_the_title_begins_with_the_file(page: Page) -> None:
+    assert page.run("document.title") == page.run("document.querySelector('h1').innerText")
+    assert re.fullmatch(r"\S+\.(dmp|raw|img): flame graph of its stacks", page.run("document.title"))
+
+
+def test_blocks_threads_and_locks_are_not_added(page: Page, written: Written) -> None:
+    """The whole is shown as a sum for each unit; a share is one of its own kind of stacks."""
+    units: Counter[str] = collections.Counter()
+    for kind, weight in sums(written.traces).items():
+        units[UNITS.get(kind, "stack")] += weight
+    shown = page.run("document.querySelector('.detail').innerText")
+    assert shown.startswith("all: ")
+    parts = shown[5:].split(", ")
+    assert sorted(parts) == sorted(f"{weight} {unit}{'s' * (weight != 1)}" for unit, weight in units.items())
+    page.run("location.hash = '#box=1'")
+    kind, weight = wait(page, "document.querySelector('.detail').innerText").split(": ")
+    assert weight.startswith(f"{sums(written.traces)[kind]} {UNITS.get(kind, 'stack')}") and weight.endswith(
+        f", 100.0 % of {kind}"
     )
-    assert f" {weight} stacks, " in shown
+
+
+def test_the_view_is_in_the_url_and_back_returns(page: Page) -> None:
+    box = "[...document.querySelectorAll('.boxes > .box')].find((box) => box.textContent === 'heap')"
+    # The line of details follows the mouse.
+    detail = "document.querySelector('.flamegraph h3').innerText"
+    whole = page.run(detail)
+    page.click(box)
+    zoomed = page.run(detail)
+    address = page.run("location.hash")
+    assert address.startswith("#box=") and zoomed.endswith(" below heap") and zoomed != whole
+    page.run("history.back()")
+    assert wait(page, detail) == whole
+    page.run("history.forward()")
+    assert wait(page, detail) == zoomed
+    page.run("document.querySelector('input[type=search]').focus()")
+    page.type("open_store")
+    assert wait(page, "location.hash") == f"{address}&find=open_store"
+    found = page.run("document.querySelector('.found').innerText")
+    zoomed = page.run(detail)
+    # What has the URL shows the same, in a page that is loaded anew.
+    page.loaded = False
+    page.run("location.reload()")
+    while not page.loaded:
+        page.run("1")
+    assert page.requests.pop().startswith(page.requests[0])
+    assert wait(page, "document.querySelector('.found').innerText") == found
+    assert page.run(detail) == zoomed
+    for wrong in ("#box=99999999", "#box=-1", "#box=x", "#box=1e99&nothing=%"):
+        page.run(f"location.hash = {json.dumps(wrong)}")
+        assert wait(page, detail) == whole
+
+
+def test_the_search_filters_the_list_and_takes_globs(page: Page) -> None:
+    listed = "document.querySelector('.flamegraph h3').innerText"
+    everything = int(page.run(listed).split()[0])
+    page.run("document.querySelector('h1').click()")
+    page.key("/")
+    assert page.run("document.activeElement.type") == "search"
+    names = page.run("JSON.parse(document.getElementById('data').textContent).flame.texts")
+    numbers = []
+    for text, glob in (("nt!nt*", r"nt!nt.*"), ("Nt*File*", r"(.*!)?nt.*file.*"), ("?[!a]f_not_there", "-")):
+        page.run("document.querySelector('input[type=search]').value = ''")
+        page.type(text)
+        found = wait(page, "document.querySelector('.found').innerText")
+        assert int(found.split()[0]) == sum(bool(re.fullmatch(glob, each.lower())) for each in names), text
+        numbers.append(page.run(listed))
+        shown = page.run(
+            "[...document.querySelectorAll('.flamegraph .row .frames')].map((each) => each.innerText)"
+        )
+        assert all(re.search(glob.strip("(.*!)?"), each.lower()) for each in shown if " … " not in each)
+    first, second, none = (int(each.split()[0]) for each in numbers)
+    assert 0 < first < everything and 0 < second < everything and none == 0
+    assert f"{first} of {everything} different stacks" in numbers[0]
+
+
+def test_a_telephone_shows_the_stack(page: Page) -> None:
+    page.size(390, 844)
+    width = wait(page, "document.querySelector('.flamegraph .row .frames').getBoundingClientRect().width")
+    letter = 12 * 0.61
+    assert width > 40 * letter
+    heights = page.run(
+        "[...document.querySelectorAll('.row')].map((each) => each.getBoundingClientRect().height)"
+    )
+    tops = page.run("[...document.querySelectorAll('.row')].map((each) => each.getBoundingClientRect().top)")
+    assert set(heights) == {46} and all(b - a == 46 for a, b in zip(tops, tops[1:]))
 
 
 def test_the_keyboard_is_enough(page: Page) -> None:

@@ -8,6 +8,7 @@ import copy
 import json
 import pathlib
 import random
+import re
 from typing import Any, Dict, Iterator, List
 
 import pytest
@@ -185,6 +186,49 @@ def test_the_deadlock_is_drawn_and_said(page: Page) -> None:
     assert page.run("document.querySelectorAll('svg line.cycle').length") == 4
     texts = page.run("[...document.querySelectorAll('svg text.node')].map((each) => each.textContent)")
     assert {"thread 6204", "thread 6208", "spooler.exe (6200)"} <= set(texts)
+
+
+def test_the_waiting_threads_of_a_lock_have_their_stacks(page: Page, reported: Reported) -> None:
+    """By name in the row, with the stack below the list."""
+    lists = "[...document.querySelectorAll('#locks .list')]"
+    lock = f"[...{lists}[0].querySelectorAll('.row')].find((row) => row.innerText.includes('thread 6204'))"
+    page.click(f"{lock}")
+    row = page.run(f"{lock}.innerText")
+    assert "thread 6204 of spooler.exe (6200)" in row and "thread 6208 of spooler.exe (6200)" in row
+    below = page.run("document.querySelector('#locks .stack').innerText")
+    stacks = [line.strip() for line in below.splitlines()]
+    assert re.match(r"thread 620[48] of spooler.exe \(6200\) waits: ", below)
+    for name in ("kernel:", "user:", "ntdll!RtlEnterCriticalSection+0x62"):
+        assert name in stacks
+    page.click("document.querySelectorAll('#locks .list')[1].querySelector('.row')")
+    below = page.run("document.querySelectorAll('#locks .stack')[1].innerText")
+    assert "ntdll!RtlEnterCriticalSection+0x62" in below
+
+
+def test_waiters_that_are_not_known_are_counted(page: Page, reported: Reported) -> None:
+    """Windows counts the waiters of an ERESOURCE, and not all of them are found."""
+    locks = reported.data["locks"]
+    known = {
+        number: [wait for wait in locks["waits"] if wait[1] == number]
+        for number in range(len(locks["locks"]))
+    }
+    number, lock = next(
+        (number, each) for number, each in enumerate(locks["locks"]) if each["waiters"] > len(known[number])
+    )
+    page.click(f"document.querySelectorAll('#locks .list')[0].querySelectorAll('.row')[{number}]")
+    below = page.run("document.querySelector('#locks .stack').innerText")
+    more = lock["waiters"] - len(known[number])
+    assert re.search(rf"{more} (more )?waiting threads?: not known which", below)
+
+
+def test_the_completeness_is_that_of_traceimage(page: Page, reported: Reported) -> None:
+    shown = page.run("document.querySelector('#image .complete').innerText")
+    facts = {name: value for name, value, _ in reported.data["image"]["rows"]}
+    assert f"{facts['StacksIncomplete']} of {facts['Stacks']} stacks of threads are incomplete" in shown
+    assert f"{facts['ProcessesUnreadable']} of {facts['Processes']} processes cannot be read" in shown
+    for kind, known in json.loads(facts["StacksKnown"]).items():
+        read = json.loads(facts["StacksRead"])[kind]
+        assert f"{known - read} of {known} stacks of kind {kind} are not in the image" in shown
 
 
 def test_threads_can_be_searched_and_sorted(page: Page, reported: Reported) -> None:

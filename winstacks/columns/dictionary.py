@@ -133,7 +133,7 @@ _ALL = (
     Column(
         "Truncated", BOOL, "Whether the file ends before its container or the kernel says; null if none does."
     ),
-    Column("MissingShare", INT, "How much is behind its end, in percent, rounded up; null as Truncated."),
+    Column("MissingShare", INT, "Missing part of the file, in percent, rounded up; null as Truncated."),
     Column("Warnings", INT, "Number of warnings that were logged.", False),
     Column(
         "WarningText", STR, "The warnings, each once, with ` | ` between; empty if there are none.", False

@@ -30,7 +30,7 @@ class CallStacks(Command[Thread, ShownStack]):
 
     grid = GRID
     things = "stacks"
-    nothing = "No stack: no thread is left in the processes that are shown"
+    nothing = "No stack: the selected processes have no thread"
     kernel = False
 
     def __init__(self, plugin: interfaces.plugins.PluginInterface) -> None:

@@ -18,7 +18,7 @@ from ..rows.locks import GRID, LockRows
 from ..rows.plugin import DISABLED, write_file
 from ..stacklist.frames import NamedFrame
 
-_NOTHING = "No lock is known in the address spaces that are shown"
+_NOTHING = "No lock is known in the selected address spaces"
 _NO_TRACES = (
     "No lock has a trace of its creator: the kernel keeps them when NtGlobalFlag has +kst 0x2000, a process "
     "when its own has +ust 0x1000 (windows.gflags shows the flags)"

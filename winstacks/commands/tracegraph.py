@@ -15,11 +15,12 @@ from ..rows import graph
 from ..rows.flat import FlatCommand
 from ..rows.grid import Row
 from ..stacklist.frames import NamedFrame
+from ..stacklist.imagefacts import identity
 from ..stacklist.stack import StackRecord
 
 vollog = logging.getLogger(__name__)
 
-TITLE = "Stacks of the image"
+TITLE = "flame graph of its stacks"
 
 
 class TraceGraph(FlatCommand):
@@ -42,13 +43,15 @@ class TraceGraph(FlatCommand):
         if self._baseline is not None:
             tree.compare(self._baseline.stacks)
         limits = (StatusCode.STACKS_CUT if tree.cut else None, StatusCode.SUM_LIMIT if tree.capped else None)
+        paths = [file.shown for file in self.image.service(identity).files]
+        title = htmlpage.page_title(TITLE, paths)
         for form in self._formats:
             if form == "html":
-                pieces = htmlpage.page(TITLE, {"flame": htmlpage.flame_data(tree, drawing.WEIGHTS[weight])})
+                pieces = htmlpage.page(title, {"flame": htmlpage.flame_data(tree, drawing.WEIGHTS[weight])})
             elif form == "folded":
                 pieces = formats.folded(tree)
             else:
-                pieces = formats.speedscope(tree, TITLE, weight)
+                pieces = formats.speedscope(tree, title, weight)
             written = graph.write(self.plugin, f"tracegraph{FORMATS[form]}", pieces)
             for kind, figures in self._drawn.kinds.items():
                 yield graph.row(written, kind, figures, *limits)
@@ -79,5 +82,5 @@ class TraceGraph(FlatCommand):
             raise exceptions.RenderException(f"The baseline cannot be used: {path} holds no folded stacks")
         if found.bad or found.cut:
             rest = f" and all behind line {formats.MAX_LINES}" if found.cut else ""
-            vollog.warning(f"{found.bad} lines of the baseline{rest} are no stacks that can be used")
+            vollog.warning(f"{found.bad} lines of the baseline{rest} are not usable stacks")
         return found

@@ -18,7 +18,7 @@ from ..memory.image import AddressSpace
 from ..rows import graph, requested
 from ..rows.command import Command
 from ..rows.grid import Row
-from ..stacklist.imagefacts import Totals, Warnings, gather
+from ..stacklist.imagefacts import Totals, Warnings, gather, identity
 from ..stacklist.stack import StackRecord
 from ..stacklist.waits import Waits
 
@@ -67,7 +67,8 @@ class TraceReport(Command[StackRecord, StackRecord]):
         found = self._findings.found()
         waiting = self._waits.graph(LockLister(self.image, self.databases), self._pids)
         facts = gather(self.image, self._totals, self._warnings, self.option("sha256"))
-        title = f"Stacks of {facts.computer_name}" if facts.computer_name else "Stacks of the image"
+        paths = [file.shown for file in self.image.service(identity).files]
+        title = htmlpage.page_title("report on its stacks", paths, facts.computer_name)
         written = graph.write(
             self.plugin, "tracereport.html", htmlpage.page(title, report.data(facts, found, waiting))
         )

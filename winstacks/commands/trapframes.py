@@ -26,7 +26,7 @@ class TrapFrames(Command[TrapState, TrapState]):
     """The work of `windows.trapframes`."""
 
     grid = GRID
-    nothing = "No saved registers: no thread that the options select has a trap frame that is left"
+    nothing = "No saved registers: none of the selected threads has a trap frame"
     grouped = True
 
     @cached_property

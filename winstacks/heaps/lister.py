@@ -207,8 +207,8 @@ class Heaps:
         where = find_space(self._image, space)
         if where.repeated:
             vollog.warning(
-                f"Process {space.pid_text} ({space.arch}): its page tables repeat: what "
-                f"{where.repeated} entries map once more was left out"
+                f"Process {space.pid_text} ({space.arch}): its page tables repeat: memory "
+                f"that {where.repeated} entries map a second time is left out"
             )
         memory = self._image.memory_within(space, where.ranges)
         heaps = self._find(space, memory, listed or [], where.private)
@@ -287,7 +287,7 @@ class Heaps:
             vollog.warning(f"{who}: the VADs cannot be read to their end, the page tables are taken instead")
         if listed is None:
             vollog.warning(
-                f"{who}: the PEB's list of heaps cannot be read, heaps are told by their signatures"
+                f"{who}: the PEB's list of heaps cannot be read, heaps are found by their signatures"
             )
         if any(has_status(owner.status, StatusCode.UST_WITHOUT_HPC) for owner in contents.owners):
             vollog.warning(
@@ -295,4 +295,4 @@ class Heaps:
                 "(0x1000), or a debugger that starts the process (0x1070)"
             )
         if contents.lost:
-            vollog.warning(f"{who}: in {contents.lost} bytes of its heaps no block's header can be told")
+            vollog.warning(f"{who}: in {contents.lost} bytes of its heaps no block header is valid")

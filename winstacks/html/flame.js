@@ -5,7 +5,6 @@
 
 const LINE = 19;
 const MOST_BOXES = 1000;
-const ROW = 26;
 const MOST_ROWS = 60;
 const MOST_SORTED = 20000;
 const GUESSED = 8;
@@ -18,6 +17,12 @@ const LEGEND = [
   ["unreadable", "cannot be read"],
   ["rest", "several boxes, or what was cut"],
 ];
+
+/** What the stacks of a kind stand for. Those of different units are never added. @type {Record<string, string>} */
+const UNITS = {
+  kernel: "stack", user: "stack", wow64: "stack", std: "trace", heaplog: "trace", heap: "block", lock: "lock",
+  handle: "event", object: "event",
+};
 
 /**
  * @typedef {object} FlameData stacks, those with the same beginning together
@@ -124,19 +129,19 @@ class List {
     this.length = length;
     this.current = 0;
     this.element.scrollTop = 0;
-    this.inner.style.height = `${length * ROW}px`;
+    this.inner.style.height = `${length * rowHeight()}px`;
     this.size(12);
   }
 
   /** @param {number} most rows in view */
   size(most) {
-    this.element.style.height = `${Math.min(Math.max(this.length, 1), most) * ROW + 4}px`;
+    this.element.style.height = `${Math.min(Math.max(this.length, 1), most) * rowHeight() + 4}px`;
     this.draw();
   }
 
   draw() {
-    const first = Math.max(Math.floor(this.element.scrollTop / ROW) - 2, 0);
-    const last = Math.min(first + Math.ceil(this.element.clientHeight / ROW) + 4, this.length, first + MOST_ROWS);
+    const first = Math.max(Math.floor(this.element.scrollTop / rowHeight()) - 2, 0);
+    const last = Math.min(first + Math.ceil(this.element.clientHeight / rowHeight()) + 4, this.length, first + MOST_ROWS);
     const rows = [];
     for (let row = first; row < last; row++) {
       const made = make("div", row === this.current ? "row current" : "row");
@@ -145,7 +150,7 @@ class List {
       made.setAttribute("aria-posinset", String(row + 1));
       made.setAttribute("aria-setsize", String(this.length));
       made.id = `${this.element.id}-${row}`;
-      made.style.top = `${row * ROW}px`;
+      made.style.top = `${row * rowHeight()}px`;
       made.append(...this.cells(row));
       made.addEventListener("click", () => this.choose(row));
       rows.push(made);
@@ -158,17 +163,17 @@ class List {
   choose(row) {
     if (row < 0 || row >= this.length) return;
     this.current = row;
-    const top = row * ROW;
+    const top = row * rowHeight();
     const view = this.element;
     if (top < view.scrollTop) view.scrollTop = top;
-    if (top + ROW > view.scrollTop + view.clientHeight) view.scrollTop = top + ROW - view.clientHeight;
+    if (top + rowHeight() > view.scrollTop + view.clientHeight) view.scrollTop = top + rowHeight() - view.clientHeight;
     this.draw();
     if (this.chosen) this.chosen(row);
   }
 
   /** @param {KeyboardEvent} event */
   key(event) {
-    const page = Math.max(Math.floor(this.element.clientHeight / ROW) - 1, 1);
+    const page = Math.max(Math.floor(this.element.clientHeight / rowHeight()) - 1, 1);
     /** @type {Record<string, number>} */
     const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -this.length, End: this.length };
     const step = steps[event.key];
@@ -273,6 +278,13 @@ class Tree {
     return found;
   }
 
+  /** Returns the box of the kind of stacks to which a box belongs, 0 for the whole. @param {number} node */
+  kind(node) {
+    let found = node;
+    while (this.depth(found) > 1) found = this.at(this.parent, found);
+    return found;
+  }
+
   /** @param {number} node the depth of the deepest node below a node */
   deepest(node) {
     let depth = this.depth(node);
@@ -320,7 +332,22 @@ class Flame {
     this.stack.tabIndex = 0;
     this.list = new List("Stacks below the chosen box", (row) => this.row(row), (row) => this.tell(row));
     this.listed = make("h3", "");
-    this.search = field("Search", (text) => this.find(text));
+    this.search = field("Search", (text) => {
+      this.find(text);
+      VIEW.set("find", text.trim(), false);
+    });
+    this.search.input.placeholder = "text or glob: nt!Nt*";
+    VIEW.parts.set("find", (text) => {
+      this.search.input.value = text;
+      this.find(text);
+    });
+    VIEW.parts.set("flip", (flip) => {
+      if (Boolean(flip) !== this.flipped) this.flip();
+    });
+    VIEW.parts.set("box", (box) => {
+      const node = Number(box);
+      this.zoom(Number.isInteger(node) && node > 0 && node < this.tree.size ? node : 0);
+    });
     this.element = make("div", "flamegraph", this.controls(), this.legend(), this.view, this.detail,
       this.listed, this.list.element, this.stack);
     this.view.addEventListener("keydown", (event) => this.key(event));
@@ -385,11 +412,13 @@ class Flame {
     this.draw();
     this.show(node);
     this.below(node);
+    VIEW.set("box", node ? String(node) : "", true);
   }
 
   flip() {
     this.flipped = !this.flipped;
     this.view.classList.toggle("flipped", this.flipped);
+    VIEW.set("flip", this.flipped ? "1" : "", false);
     this.view.scrollTop = this.flipped ? this.inner.offsetHeight : 0;
     this.draw();
   }
@@ -477,7 +506,7 @@ class Flame {
     made.tabIndex = node === this.focus && !more ? 0 : -1;
     made.setAttribute("role", "treeitem");
     made.setAttribute("aria-level", String(level + 1));
-    made.setAttribute("aria-label", `${more ? `${more} more` : text}, ${this.figure(weight)}`);
+    made.setAttribute("aria-label", `${more ? `${more} more` : text}, ${this.figure(node, weight)}`);
     made.dataset["node"] = String(node);
     made.dataset["level"] = String(level);
     made.dataset["weight"] = String(weight);
@@ -496,17 +525,37 @@ class Flame {
     return `${LOOKS[look % GUESSED]}${look >= GUESSED ? " guessed" : ""}`;
   }
 
-  /** @param {number} weight */
-  figure(weight) {
-    const all = share(weight, this.tree.total(0));
-    const part = this.root ? `, ${share(weight, this.tree.total(this.root))} of what is shown` : "";
-    return `${count(weight)} ${this.data.unit}, ${all}${part}`;
+  /** Returns the unit of the weights of a kind of stacks, in singular. @param {number} kind */
+  unit(kind) {
+    if (this.data.unit !== "stacks") return this.data.unit.replace(/s$/, "");
+    return UNITS[this.tree.text(kind)] ?? "stack";
+  }
+
+  /** Returns the weights by unit, and what they are of all. @param {(kind: number) => number} weight of a kind */
+  sums(weight) {
+    /** @type {Map<string, [number, number]>} */
+    const found = new Map();
+    for (const kind of this.tree.children(0)) {
+      const [part, whole] = found.get(this.unit(kind)) ?? [0, 0];
+      found.set(this.unit(kind), [part + weight(kind), whole + this.tree.total(kind)]);
+    }
+    return [...found].filter(([, [part]]) => part).map(([unit, [part, whole]]) =>
+      part === whole ? some(part, unit) : `${some(part, unit)} (${share(part, whole)})`).join(", ");
+  }
+
+  /** Returns a weight in words: with its unit, and its share of its kind of stacks. @param {number} node @param {number} weight */
+  figure(node, weight) {
+    const kind = this.tree.kind(node);
+    if (!kind) return weight === this.tree.total(0) ? this.sums((each) => this.tree.total(each)) : "of several kinds";
+    const all = `${share(weight, this.tree.total(kind))} of ${this.tree.text(kind)}`;
+    const part = this.tree.depth(this.root) > 1 ? `, ${share(weight, this.tree.total(this.root))} of what is shown` : "";
+    return `${some(weight, this.unit(kind))}, ${all}${part}`;
   }
 
   /** @param {number} node */
   show(node) {
     const tree = this.tree;
-    let text = `${tree.text(node)}: ${this.figure(tree.total(node))}`;
+    let text = `${tree.text(node)}: ${this.figure(node, tree.total(node))}`;
     if (tree.before) {
       const change = tree.at(tree.now, node) - tree.at(tree.before, node);
       text += `, ${change > 0 ? "+" : ""}${count(change)} against the baseline`;
@@ -565,10 +614,8 @@ class Flame {
     else if (event.key === "Escape" || event.key === "Backspace") this.zoom(this.above(this.root));
     else if (event.key === "Home") this.zoom(0);
     else if (event.key === "f") this.flip();
-    else if (event.key === "/") this.search.input.focus();
     else return;
     event.preventDefault();
-    if (event.key === "/") return;
     if (next !== undefined) {
       this.focus = next;
       for (const box of this.inner.querySelectorAll("[tabindex='0']")) box.setAttribute("tabindex", "-1");
@@ -579,7 +626,8 @@ class Flame {
 
   /** Finds names, and the weight of the stacks that have one. @param {string} text */
   find(text) {
-    const wanted = text.trim().toLowerCase();
+    const wanted = text.trim();
+    const fits = matcher(wanted);
     const { texts } = this.data;
     this.matched = null;
     this.touched = 0;
@@ -588,23 +636,31 @@ class Flame {
       const matched = new Set();
       for (let name = 0; name < texts.length; name++) {
         this.touched++;
-        if ((texts[name] ?? "").toLowerCase().includes(wanted)) matched.add(name);
+        if (fits(texts[name] ?? "")) matched.add(name);
       }
-      let weight = 0;
-      for (let node = 1; node < this.tree.size; ) {
+      /** @type {Map<number, number>} */
+      const weights = new Map();
+      for (let node = 1, kind = 0; node < this.tree.size; ) {
+        if (this.tree.depth(node) === 1) kind = node;
         const hit = matched.has(this.tree.names[node]);
-        if (hit) weight += this.tree.total(node);
+        if (hit) weights.set(kind, (weights.get(kind) ?? 0) + this.tree.total(node));
         node = hit ? this.tree.at(this.tree.end, node) : node + 1;
       }
       this.matched = matched;
-      const all = share(weight, this.tree.total(0));
-      this.found.textContent = `${some(matched.size, "name")}, ${count(weight)} ${this.data.unit}, ${all}`;
+      const sums = this.sums((kind) => weights.get(kind) ?? 0);
+      this.found.textContent = [some(matched.size, "name"), sums].filter(Boolean).join(", ");
     }
     this.found.dataset["touched"] = String(this.touched);
     this.draw();
+    this.below(this.root);
   }
 
-  /** Lists the stacks that pass through a node. @param {number} node */
+  /** Returns whether a stack has a frame that the search has found. @param {number} end its last node */
+  fits(end) {
+    return !this.matched || this.tree.path(end).some((node) => this.matched?.has(this.tree.at(this.tree.names, node)));
+  }
+
+  /** Lists the stacks that pass through a node, and that the search finds. @param {number} node */
   below(node) {
     const tree = this.tree;
     const own = new Float64Array(tree.at(tree.end, node) - node);
@@ -614,12 +670,16 @@ class Flame {
       if (each > node) own[parent - node] = (own[parent - node] || 0) - tree.total(each);
     }
     this.ends = [];
+    let all = 0;
     own.forEach((weight, place) => {
-      if (weight > 0) this.ends.push(node + place);
+      if (weight <= 0) return;
+      all++;
+      if (this.fits(node + place)) this.ends.push(node + place);
     });
     this.ends.sort((a, b) => (own[b - node] || 0) - (own[a - node] || 0));
     const shown = node ? ` below ${tree.text(node)}` : "";
-    this.listed.textContent = `${some(this.ends.length, "different stack")}${shown}`;
+    const part = this.matched ? `${count(this.ends.length)} of ` : "";
+    this.listed.textContent = `${part}${some(all, "different stack")}${shown}${part ? " with a name that was searched" : ""}`;
     this.list.show(this.ends.length);
     this.stack.textContent = "";
     if (this.ends.length) this.tell(0);
@@ -634,7 +694,7 @@ class Flame {
     const own = this.tree.own(node);
     return [
       make("span", "number", count(own)),
-      make("span", "number", share(own, this.tree.total(0))),
+      make("span", "number lesser", share(own, this.tree.total(this.tree.kind(node)))),
       make("span", "where", levels.reverse().map((each) => this.tree.text(each)).join(" ")),
       make("span", "frames", frames.join(" ← ") + (path.length > 12 ? " ← …" : "")),
     ];

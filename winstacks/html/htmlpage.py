@@ -23,7 +23,7 @@ from .prefixes import PrefixTree
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 STYLE = "page.css"
-SCRIPTS = ("flame.js", "report.js")
+SCRIPTS = ("view.js", "flame.js", "report.js")
 
 MAX_TITLE = 200
 _AT_ONCE = 1 << 16
@@ -49,6 +49,20 @@ _HEAD = """\
 <main id="main"></main>
 <noscript><p>This page draws its data with its own script, which the browser does not run.</p></noscript>
 """
+
+
+def page_title(about: str, paths: Sequence[str], computer: str = "") -> str:
+    """Returns the title of a page, which begins with the name of the file that was read.
+
+    Args:
+        about: what the page shows
+        paths: paths of the files that were read
+        computer: the computer's name, empty if unknown
+    """
+    names = [path.replace("\\", "/").rpartition("/")[2] for path in paths]
+    others = f" and {len(names) - 1} other files" if len(names) > 1 else ""
+    read = f"{names[0]}{others}: " if names else ""
+    return f"{read}{about}{f' ({computer})' if computer else ''}"
 
 
 def page(title: str, data: Mapping[str, Any]) -> Iterator[str]:

@@ -190,15 +190,21 @@ _COUNTED = (
 def completeness(figures: Dict[str, Any]) -> List[List[Any]]:
     """Returns the completeness of the image: for each count its name, the missing number, and the total.
 
+    The numbers are from windows.traceimage: StacksKnown without StacksRead for each kind of stacks.
+
     Args:
         figures: the row of windows.traceimage by column
     """
     counted = ((text, figures[part], figures[whole]) for text, part, whole in _COUNTED)
-    known, read = (sum(json.loads(figures[name] or "{}").values()) for name in ("StacksKnown", "StacksRead"))
-    stacks = ("stacks that the image says it had are not in it", known - read, known)
+    known, read = (json.loads(figures[name] or "{}") for name in ("StacksKnown", "StacksRead"))
+    # Stacks of different kinds count different things, and are never added.
+    by_kind = (
+        (f"stacks of kind {kind} are not in the image", whole - read.get(kind, 0), whole)
+        for kind, whole in known.items()
+    )
     return [
         [text, part, whole]
-        for text, part, whole in (stacks, *counted)
+        for text, part, whole in (*by_kind, *counted)
         if part is not None and whole is not None
     ]
 

@@ -125,6 +125,7 @@ function table(label, things, columns, text, stack, links = () => []) {
   let shown = things.map((_, place) => place);
   let sorted = -1;
   let down = false;
+  const name = label.toLowerCase().replaceAll(" ", "-");
   const below = make("pre", "stack");
   below.tabIndex = 0;
   const found = make("output", "found");
@@ -148,11 +149,20 @@ function table(label, things, columns, text, stack, links = () => []) {
     choose(shown.length ? thing(0) : undefined);
   };
   const search = field("Search", (wanted) => {
-    const word = wanted.trim().toLowerCase();
-    things.forEach((each, place) => { texts[place] ??= text(each).toLowerCase(); });
-    shown = things.map((_, place) => place).filter((place) => (texts[place] ?? "").includes(word));
+    find(wanted);
+    VIEW.set(name, wanted.trim(), false);
+  });
+  const find = (/** @type {string} */ wanted) => {
+    const fits = matcher(wanted);
+    things.forEach((each, place) => { texts[place] ??= text(each); });
+    shown = things.map((_, place) => place).filter((place) => fits(texts[place] ?? ""));
     sorted = -1;
     show();
+  };
+  VIEW.parts.set(name, (wanted) => {
+    if (search.input.value === wanted) return;
+    search.input.value = wanted;
+    find(wanted);
   });
   const head = make("div", "heads");
   columns.forEach(({ name, kind, value }, number) => {
@@ -208,7 +218,7 @@ function lakePart(lake) {
 
 /** @param {Data} data @param {NonNullable<Data["rare"]>} rare */
 function rarePart(data, rare) {
-  const made = make("div", "", make("p", "note", "Counted are hosts. Of those that have the same versions of all modules in a stack, few have the stack; the rarest come first, and last those of versions that too few hosts have."));
+  const made = make("div", "", make("p", "note", "Stacks that few hosts have, compared only with hosts that run the same versions of every module in the stack. Rarest first; stacks that fewer than 5 hosts could show come last."));
   for (const each of rare.notes) made.append(make("p", "note", each));
   const list = table("Rare stacks", rare.stacks, [
     { name: "Hosts", kind: "number", value: (stack) => stack.hosts },
@@ -255,7 +265,7 @@ function findingsPart(data, findings) {
   const kinds = ["high", "medium", "low"].map((severity) =>
     `${count(cards.filter((card) => card.severity === severity).length)} ${severity}`);
   const said = cards.length ? `${some(total, "finding")}: ${kinds.join(", ")}.` : "The checks found nothing.";
-  const key = "In stacks ! stands before what no image and no mapped file backs, ? before a guess, ◀ behind the frame that was found.";
+  const key = "In stacks, ! marks code that belongs to no file, ? marks a guessed frame, and ◀ marks the frame that this finding is about.";
   const made = make("div", "", make("p", "", said));
   if (cards.length < total) made.append(make("p", "note", `The first ${count(cards.length)} are shown.`));
   if (cards.length) made.append(make("p", "note", key));
@@ -280,7 +290,7 @@ function findingsPart(data, findings) {
     }));
   }
   if (cards.length) show();
-  if (cards.length > CARDS) bar.append(button("Before", turn(-CARDS)), button("Next", turn(CARDS)));
+  if (cards.length > CARDS) bar.append(button("Previous", turn(-CARDS)), button("Next", turn(CARDS)));
   if (bar.childElementCount) made.append(bar);
   if (bar.childElementCount) bar.append(where);
   made.append(place);
@@ -480,8 +490,8 @@ function drawing(locks, group) {
   return make("div", "picture", picture);
 }
 
-/** @param {Locks} locks */
-function locksPart(locks) {
+/** @param {Data} data @param {Locks} locks */
+function locksPart(data, locks) {
   const made = make("div", "");
   for (const cycle of locks.cycles.slice(0, 20)) {
     const said = make("p", "deadlock", cycle.text);
@@ -495,21 +505,38 @@ function locksPart(locks) {
   for (const group of groups.slice(0, 8)) made.append(drawing(locks, group));
   if (groups.length > 8) made.append(make("p", "note", `${count(groups.length - 8)} more groups are in the lists only.`));
   const names = (/** @type {number[]} */ threads) => threads.map((each) => locks.threads[each] ?? "").join(", ");
+  /** @type {Map<string, Thread[]>} */
+  const stacks = new Map();
+  for (const each of data.threads ?? []) {
+    const called = `thread ${each.tid} of ${each.process}`;
+    stacks.set(called, [...(stacks.get(called) ?? []), each]);
+  }
+  const stackOf = (/** @type {number} */ thread) => (stacks.get(locks.threads[thread] ?? "") ?? [])
+    .map((each) => `  ${each.kind}:\n${stackText(data, each.frames).replace(/^/gm, "    ")}`).join("\n");
+  /** @type {Map<number, Locks["waits"]>} */
+  const waitsFor = new Map();
+  for (const wait of locks.waits) waitsFor.set(wait[1], [...(waitsFor.get(wait[1]) ?? []), wait]);
+  const waitsOf = (/** @type {Locks["locks"][number]} */ lock) => waitsFor.get(locks.locks.indexOf(lock)) ?? [];
+  const waiters = (/** @type {Locks["locks"][number]} */ lock) => names(waitsOf(lock).map((wait) => wait[0]));
   const held = table("Locks", locks.locks, [
     { name: "Lock", kind: "where wide", value: (lock) => lock.text },
     { name: "Held by", kind: "frames", value: (lock) => names(lock.holders) },
     { name: "Waiters", kind: "number", value: (lock) => lock.waiters },
+    { name: "Waiting threads", kind: "frames lesser", value: waiters },
     { name: "Status", kind: "where lesser", value: (lock) => lock.status },
-  ], (lock) => `${lock.text} ${names(lock.holders)} ${lock.status}`, (lock) => {
-    const number = locks.locks.indexOf(lock);
-    const waits = locks.waits.filter((wait) => wait[1] === number);
-    return waits.map(([thread, , how]) => `${locks.threads[thread]} waits: ${how}`).join("\n");
+  ], (lock) => `${lock.text} ${names(lock.holders)} ${waiters(lock)} ${lock.status}`, (lock) => {
+    const known = waitsOf(lock);
+    const texts = known.map(([thread, , how]) => [`${locks.threads[thread]} waits: ${how}`, stackOf(thread)].filter(Boolean).join("\n"));
+    const unknown = lock.waiters - known.length;
+    if (unknown > 0) texts.push(`${some(unknown, known.length ? "more waiting thread" : "waiting thread")}: not known which`);
+    return texts.join("\n\n");
   });
   const waiting = table("Waiting threads", locks.waits, [
     { name: "Thread", kind: "where wide", value: (wait) => locks.threads[wait[0]] ?? "" },
     { name: "Waits for", kind: "frames", value: (wait) => locks.locks[wait[1]]?.text ?? "a lock that is not known" },
     { name: "In", kind: "where lesser", value: (wait) => wait[4] },
-  ], (wait) => `${locks.threads[wait[0]]} ${locks.locks[wait[1]]?.text} ${wait[4]}`, (wait) => wait[2]);
+  ], (wait) => `${locks.threads[wait[0]]} ${locks.locks[wait[1]]?.text} ${wait[4]}`,
+  (wait) => [wait[2], stackOf(wait[0])].filter(Boolean).join("\n\n"));
   made.append(make("h3", "", "Locks that are held, or that somebody waits for"), held.element,
     make("h3", "", "Threads that wait for a lock"), waiting.element);
   return { element: made, show: () => { held.show(); waiting.show(); } };
@@ -572,7 +599,7 @@ function start() {
   if (data.findings) add("findings", "Findings", findingsPart(data, data.findings));
   if (data.rare) widget("rare", "Rare stacks", rarePart(data, data.rare));
   if (data.image) add("image", "The image", imagePart(data.image));
-  if (data.locks) widget("locks", "Who waits for whom", locksPart(data.locks));
+  if (data.locks) widget("locks", "Who waits for whom", locksPart(data, data.locks));
   if (data.flame) {
     const flame = new Flame(data.flame);
     if (data.findings) add("graph", "Flame graph", flame.element);
@@ -582,6 +609,8 @@ function start() {
   if (data.threads) widget("threads", "Threads", threadsPart(data, data.threads));
   if (data.heaps) widget("heaps", "Heap blocks by trace", heapsPart(data, data.heaps));
   for (const show of shows) show();
+  if (location.hash.includes("=")) VIEW.apply();
+  window.addEventListener("popstate", () => VIEW.apply());
 }
 
 start();

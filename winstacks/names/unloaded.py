@@ -98,8 +98,8 @@ class RememberedModules:
         whole = bool(drivers) or last is None or not memory.number(last, 4)
         if not whole:
             vollog.warning(
-                "contradicted: MmUnloadedDrivers: drivers were unloaded (MmLastUnloadedDriver says so), "
-                "and no list of them is left"
+                "contradicted: MmUnloadedDrivers: MmLastUnloadedDriver says that drivers "
+                "were unloaded, but the image has no list of them"
             )
         return drivers, whole
 

@@ -145,7 +145,7 @@ class CidTable:
         assignments: List[Tuple[int, Optional[int], Optional[int]]] = []
         for number, entry in enumerate(tables.entries(table) if table is not None else ()):
             if number >= MAX_IDS:
-                vollog.warning(f"{CID_TABLE} has more than {MAX_IDS} entries: the rest is not looked at")
+                vollog.warning(f"{CID_TABLE} has more than {MAX_IDS} entries: the others are not read")
                 break
             object_type = memory.member(entry.object_header, kind) if entry is not None else None
             if entry is None or object_type is None:
@@ -237,8 +237,8 @@ class ProcessList:
         if walk.gap is not None or walk.altered is not None or not nodes:
             self.status = status(StatusCode.PROCESS_LIST_DAMAGED)
             vollog.warning(
-                "process list damaged: processes may be missing, and that rows end early is no sign of a "
-                "clean machine"
+                "process list damaged: processes may be missing. A short table does not mean that the "
+                "machine is clean"
             )
         for link in nodes:
             eprocess = link - self._links
@@ -388,7 +388,7 @@ def _scan(image: Image) -> Iterator[int]:
     except exceptions.SymbolError as error:
         vollog.warning(f"No scan for processes: the kernel's symbols lack {error.symbol_name}")
     except SCAN_ERRORS as error:
-        vollog.warning(f"No scan for processes, as the kernel's symbols are incomplete: {error}")
+        vollog.warning(f"No scan for processes, because the kernel's symbols are incomplete: {error}")
     if skipped:
         vollog.warning(
             f"{skipped} processes that the scan found are not shown: their addresses are not known"

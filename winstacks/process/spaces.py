@@ -159,7 +159,7 @@ class KernelSpaces:
         except exceptions.InvalidAddressException:
             process = None
         if process is None:
-            vollog.warning(f"The physical offset {offset:#x} leads to no _EPROCESS")
+            vollog.warning(f"The physical offset {offset:#x} is not the address of an _EPROCESS")
             return None
         return image.machine.canonical(int(process.vol.offset))
 

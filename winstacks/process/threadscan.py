@@ -63,7 +63,7 @@ def _found(image: Image) -> Iterator[interfaces.objects.ObjectInterface]:
     except exceptions.SymbolError as error:
         vollog.warning(f"No scan for threads: the kernel's symbols lack {error.symbol_name}")
     except SCAN_ERRORS as error:
-        vollog.warning(f"No scan for threads, as the kernel's symbols are incomplete: {error}")
+        vollog.warning(f"No scan for threads, because the kernel's symbols are incomplete: {error}")
 
 
 def _translated(layer: interfaces.layers.DataLayerInterface, address: int) -> Optional[Tuple[str, int]]:

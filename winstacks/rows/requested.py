@@ -103,7 +103,7 @@ _MISSING: Dict[str, Callable[[str], str]] = {
     "index": "There is no back trace with the index {}".format,
     "handle": "There is no event of the handle {}".format,
 }
-UNREAD = "Nothing is found, but not all could be read: the column Status and the warnings say what"
+UNREAD = "Nothing is found, but some data could not be read: the column Status and the warnings name it"
 
 
 class RequestedIds:
