@@ -18,7 +18,7 @@ import struct
 from typing import TYPE_CHECKING, BinaryIO, Collection, Sequence
 
 from .isf import Isf
-from .obj import filetime
+from .obj import CAPTURED, filetime
 from .phys import PAGE
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class Image:
             put(128, "Q", block)
             header[136 : 136 + len(descriptor)] = descriptor
             put(3992, "I", dump_type)
-            put(4008, "Q", filetime())
+            put(4008, "Q", filetime(CAPTURED))
         else:
             header[0:8] = b"PAGEDUMP"
             put(8, "IIIIIIIII", 15, build, self.dtb, 0, *lists, 0x14C, cpus, 0xE2)
@@ -164,7 +164,7 @@ class Image:
             put(96, "I", block)
             header[100 : 100 + len(descriptor)] = descriptor
             put(3976, "I", dump_type)
-            put(4032, "Q", filetime())
+            put(4032, "Q", filetime(CAPTURED))
         return bytes(header)
 
 

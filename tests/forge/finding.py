@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from volatility3.framework import symbols
 
 from .isf import Isf, load
-from .obj import CREATED, Obj, filetime
+from .obj import CAPTURED, Obj, filetime
 
 if TYPE_CHECKING:
     from .kernel import Kernel
 
 VOLATILITY_TABLES = pathlib.Path(symbols.__file__).parent / "windows"
-UPTIME = 11 * 36_000_000_000
+UPTIME = (7 * 24 + 11) * 36_000_000_000
 """How long a kernel has run, in units of 100 ns."""
 _LOW_STUB_FRAME = 0x13
 _PROTECTIONS = (0x01, 0x02, 0x10, 0x20, 0x04, 0x08, 0x40, 0x80)
@@ -67,7 +67,7 @@ def describe(kernel: Kernel, cpus: int, kdbg: bool) -> None:
     shared = Obj(kernel.space, kernel.isf, "_KUSER_SHARED_DATA", kernel.kuser)
     shared["NtSystemRoot"] = "C:\\Windows".encode("utf-16-le")
     shared.put(NtProductType=1, NtMajorVersion=major, NtMinorVersion=minor, NtBuildNumber=build)
-    for name, time in (("SystemTime", filetime(CREATED)), ("InterruptTime", UPTIME)):
+    for name, time in (("SystemTime", filetime(CAPTURED)), ("InterruptTime", UPTIME)):
         shared[f"{name}.LowPart"] = time & 0xFFFFFFFF
         for part in ("High1Time", "High2Time"):
             shared[f"{name}.{part}"] = time >> 32

@@ -14,10 +14,13 @@ Value = Union[int, bytes, "Obj", Sequence[int]]
 
 _EPOCH = datetime.datetime(1601, 1, 1, tzinfo=datetime.timezone.utc)
 CREATED = datetime.datetime(2024, 2, 29, 12, 0, 0, tzinfo=datetime.timezone.utc)
+"""Processes and threads are created in the hours after this time, in the order of their IDs."""
+CAPTURED = CREATED + datetime.timedelta(days=7)
+"""The clock of every forged image, which is later than everything in it."""
 
 
 def filetime(when: datetime.datetime = CREATED, seconds: int = 0) -> int:
-    """A FILETIME (100 ns since 1601), `seconds` after `when` (default: the forge's own "now")."""
+    """A FILETIME (100 ns since 1601), `seconds` after `when` (default: CREATED)."""
     past = when - _EPOCH
     return (past.days * 86400 + past.seconds + seconds) * 10_000_000 + past.microseconds * 10
 

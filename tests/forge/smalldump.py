@@ -18,7 +18,9 @@ from __future__ import annotations
 import struct
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-CRASHED, STARTED = 0x01DA_0000_0000_0000, 36_000_000_000
+from .obj import CAPTURED, filetime
+
+CRASHED, STARTED = filetime(CAPTURED), 36_000_000_000
 """SystemTime as a FILETIME, and SystemUpTime: an hour."""
 KDBG = 0x800
 """Where KdDebuggerDataBlock lies behind the kernel's base."""

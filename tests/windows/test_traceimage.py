@@ -20,7 +20,7 @@ from tests.forge import context, kernels, sample, vol
 from tests.forge.context import Opened
 from tests.forge.dump import BITMAP
 from tests.forge.kernel import Kernel
-from tests.forge.obj import CREATED
+from tests.forge.obj import CAPTURED
 from tests.forge.paging import State
 from tests.support import grid
 from tests.support.environments import set_time, system_process
@@ -92,8 +92,8 @@ def test_every_windows(name: str, tmp_path: pathlib.Path) -> None:
         "Product": "workstation",
         "Arch": f"x{'64' if kernel.bits == 64 else '86'}",
         "Processors": 2,
-        "CaptureTime": CREATED,
-        "BootTime": CREATED - datetime.timedelta(hours=1),
+        "CaptureTime": CAPTURED,
+        "BootTime": CAPTURED - datetime.timedelta(hours=1),
         "BootTimeSource": "InterruptTime",
         "TimeZoneBias": 480,
         "ComputerName": "ACCOUNTS-7",

@@ -28,6 +28,7 @@ from ..memory.image import Image
 from ..process.processlist import ProcessList
 from ..process.spaces import AddressSpaces
 from . import machine
+from .clockcheck import NewestTime, merged
 from .container import file_length
 from .decode import imageid
 from .decode.bugchecks import bug_check
@@ -120,6 +121,7 @@ class Totals:
         known: number of stacks by kind, as counted by the image
         read: number of these that the image holds, by kind
         absent: number of processes, threads, lists or stacks with a status of ABSENT, by status word
+        newest: the newest time of the walked threads
     """
 
     def __init__(self) -> None:
@@ -128,6 +130,7 @@ class Totals:
         self.known: Dict[str, int] = {}
         self.read: Dict[str, int] = {}
         self.absent: Dict[str, int] = {}
+        self.newest = NewestTime()
         self._told: Set[Hashable] = set()
         self._cut = False
 
@@ -291,8 +294,12 @@ def gather(image: Image, totals: Totals, warnings: Warnings, hashes: bool = Fals
     name = facts.computer_name(spaces)
     digests = [sha256(file) if hashes else None for file in identity_facts.files]
     unhashed = digests.count(None) if hashes else 0
+    totals.newest.add_processes(image, spaces)
+    clock_status = totals.newest.contradiction(
+        identity_facts.clock.capture_time, input_facts.bug_check is not None
+    )
     image_status = status(
-        identity_facts.status,
+        merged(identity_facts.status, clock_status),
         image.service(ProcessList).status,
         name.status,
         StatusItem(StatusCode.FILE_NOT_HASHED, unhashed) if unhashed else NOTHING,

@@ -125,6 +125,7 @@ class StackCollector:
                     # Whether the process has a 32-bit half is unknown, too.
                     yield gap(WOW64, lost.gap(WOW64, unread, unread.remark), unread, unread.remark)
             totals.threads += thread.ethread != 0 or thread.tid is not None
+            totals.newest.add_thread(thread)
             yield from self._counted(
                 threads.of_thread(thread, stack_filter.scan_stacks), stack_filter, totals
             )

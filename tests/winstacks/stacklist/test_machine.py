@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import SHARED
 from tests.forge import context, kernels
 from tests.forge.kernel import Kernel
-from tests.forge.obj import Obj, filetime
+from tests.forge.obj import CAPTURED, Obj, filetime
 from tests.forge.paging import State
 from tests.support.bare import MACHINES
 from tests.support.environments import give_environment, set_time, system_process
@@ -24,6 +24,7 @@ from winstacks.stacklist import machine
 REAL = sorted((SHARED / "isf" / "symbols" / "windows").glob("ntkr*/*.json.xz"))
 ALL = ("xp-x86", "win7-x86", "win10-x86", "2003-x64", "win7-x64", "win10-x64", "win11-x64")
 HOUR = 36_000_000_000
+NOW = filetime(CAPTURED)
 
 
 def forged(name: str = "win10-x64", **options: object) -> Kernel:
@@ -47,7 +48,7 @@ def test_every_kernel_tells_its_build_and_its_time(name: str, tmp_path: pathlib.
         build, f"{build}.1.forge_release.240229-1200", "workstation", 3
     )
     clock = machine.clock(image)
-    assert (clock.capture_time, clock.boot_time) == (filetime(), filetime() - 2 * HOUR)
+    assert (clock.capture_time, clock.boot_time) == (NOW, NOW - 2 * HOUR)
     assert (clock.source, clock.counted_by, clock.bias) == ("InterruptTime", clock.boot_time, -60)
     assert text(clock.status) == ""
 
@@ -59,11 +60,11 @@ def test_the_symbols_of_real_kernels_lead_to_all_of_it(path: pathlib.Path, tmp_p
     kernel = Kernel(known.table, **known.options())
     set_time(kernel, "InterruptTime", 2 * HOUR)
     set_time(kernel, "TimeZoneBias", HOUR)
-    has_boot_time = kernel.set("KeBootTime", filetime() - 3 * HOUR, 8)
+    has_boot_time = kernel.set("KeBootTime", NOW - 3 * HOUR, 8)
     system_process(kernel, "services.exe", 600, "ACCOUNTS-7")
     image = opened(kernel, tmp_path)
     clock, build = machine.clock(image), known.version[2]
-    assert (clock.capture_time, clock.counted_by) == (filetime(), filetime() - 2 * HOUR)
+    assert (clock.capture_time, clock.counted_by) == (NOW, NOW - 2 * HOUR)
     assert clock.source == ("KeBootTime" if has_boot_time else "InterruptTime")
     assert (clock.bias, text(clock.status)) == (60, "")
     found = machine.kernel(image)
@@ -84,9 +85,9 @@ def with_boot_time(value: int) -> Kernel:
 @pytest.mark.parametrize(
     ("value", "boot", "source", "said"),
     [
-        (filetime() - 3 * HOUR, filetime() - 3 * HOUR, "KeBootTime", ""),
-        (0, filetime() - 2 * HOUR, "InterruptTime", ""),
-        (filetime() + 1, filetime() - 2 * HOUR, "InterruptTime", "contradicted: KeBootTime"),
+        (NOW - 3 * HOUR, NOW - 3 * HOUR, "KeBootTime", ""),
+        (0, NOW - 2 * HOUR, "InterruptTime", ""),
+        (NOW + 1, NOW - 2 * HOUR, "InterruptTime", "contradicted: KeBootTime"),
     ],
 )
 def test_the_boot_time_that_the_kernel_keeps(
@@ -94,12 +95,12 @@ def test_the_boot_time_that_the_kernel_keeps(
 ) -> None:
     clock = machine.clock(opened(with_boot_time(value), tmp_path))
     assert (clock.boot_time, clock.source, text(clock.status)) == (boot, source, said)
-    assert clock.counted_by == filetime() - 2 * HOUR
+    assert clock.counted_by == NOW - 2 * HOUR
 
 
 def test_a_time_that_was_being_set_is_none(tmp_path: pathlib.Path) -> None:
     kernel = forged()
-    set_time(kernel, "SystemTime", filetime(), filetime() + (1 << 32))
+    set_time(kernel, "SystemTime", NOW, NOW + (1 << 32))
     clock = machine.clock(opened(kernel, tmp_path))
     assert (clock.capture_time, clock.boot_time, clock.source) == (None, None, "")
     assert text(clock.status) == "contradicted: SystemTime"
@@ -116,9 +117,9 @@ def test_times_that_cannot_be_are_none(tmp_path: pathlib.Path) -> None:
 
 def test_a_machine_that_ran_before_time_began_has_no_boot_time(tmp_path: pathlib.Path) -> None:
     kernel = forged()
-    set_time(kernel, "InterruptTime", filetime())
+    set_time(kernel, "InterruptTime", NOW)
     clock = machine.clock(opened(kernel, tmp_path))
-    assert (clock.capture_time, clock.boot_time) == (filetime(), None)
+    assert (clock.capture_time, clock.boot_time) == (NOW, None)
     assert text(clock.status) == "contradicted: InterruptTime"
 
 
@@ -126,7 +127,7 @@ def test_a_machine_that_has_not_run_has_no_boot_time(tmp_path: pathlib.Path) -> 
     kernel = forged()
     set_time(kernel, "InterruptTime", 0)
     clock = machine.clock(opened(kernel, tmp_path))
-    assert (clock.capture_time, clock.boot_time, clock.source) == (filetime(), None, "")
+    assert (clock.capture_time, clock.boot_time, clock.source) == (NOW, None, "")
     assert clock.counted_by is None
     assert text(clock.status) == "contradicted: InterruptTime"
 
@@ -205,7 +206,7 @@ def test_the_clock_needs_no_symbols(name: str, tmp_path: pathlib.Path) -> None:
     image = opened(kernel, tmp_path)
     hidden = Image.of_layer(image.context, str(image.layer.name), MACHINES[kernel.bits // 8])
     assert machine.clock(hidden) == machine.clock(image)
-    assert machine.clock(hidden).counted_by == filetime() - 2 * HOUR
+    assert machine.clock(hidden).counted_by == NOW - 2 * HOUR
     assert machine.kernel(hidden) == machine.Kernel(None, "", "", None)
 
 
