@@ -36,7 +36,7 @@ class HeapTraces(interfaces.plugins.PluginInterface):
             ),
             options.switch("dump", "Write the blocks of each process as a UMDH log"),
             options.fold(),
-            options.brief(),
+            *options.shown("heaptraces"),
             options.fetch_symbols(),
             options.binaries(),
         ]

@@ -31,7 +31,7 @@ class Locks(interfaces.plugins.PluginInterface):
             *options.selecting("locks created"),
             options.switch("dump", "Write the locks of each address space as RTL_PROCESS_LOCKS"),
             options.fold(),
-            options.brief(),
+            *options.shown("locks"),
             options.fetch_symbols(),
             options.binaries(),
         ]

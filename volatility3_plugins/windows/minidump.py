@@ -35,7 +35,7 @@ class MiniDump(interfaces.plugins.PluginInterface):
             ),
             options.switch("dump", "Write the dumps; without it rows say what they would have"),
             options.sha256(),
-            options.brief(),
+            *options.shown("minidump"),
             options.fetch_symbols(),
         ]
 

@@ -33,7 +33,7 @@ class StackTraceDb(interfaces.plugins.PluginInterface):
             options.switch(
                 "dump", "Write each database as RTL_PROCESS_BACKTRACES, and show the database rows only"
             ),
-            options.brief(),
+            *options.shown("stacktracedb"),
             options.fetch_symbols(),
             options.binaries(),
         ]

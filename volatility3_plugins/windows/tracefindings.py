@@ -46,7 +46,7 @@ class TraceFindings(interfaces.plugins.PluginInterface):
                 description="Say what a check means, what else gives such findings, and what to do next",
                 optional=True,
             ),
-            options.brief(),
+            *options.shown("tracefindings"),
             options.fetch_symbols(),
             options.binaries(),
         ]

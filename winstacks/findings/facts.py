@@ -27,6 +27,7 @@ from ..memory import bulk
 from ..memory.decode import pagetable
 from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
+from ..memory.decode.text import ShortText, short_of
 from ..memory.image import AddressSpace
 from ..memory.pagetables import PageTables
 from ..names.imagereader import ImageReader
@@ -284,29 +285,39 @@ class CheckFacts:
     def left_out(self, check: str) -> Iterator[str]:
         """Yields each reason why a check left data out, with the data."""
         for reason, things in sorted(self._left_out.get(check, {}).items()):
-            yield f"{reason}: {list_in_words(sorted(things))}"
+            yield ShortText(f"{reason}: {list_in_words(sorted(things))}", short_of(reason))
 
     def memory(self, space: AddressSpace, address: int) -> str:
-        """Returns the memory at an address in words: its VAD, its page, its first bytes."""
+        """Returns the memory at an address in words: its VAD, its page, its first bytes.
+
+        The short form has the start of the VAD, and the page where the VAD does not tell all of it.
+        """
         return self._said[space, address]
 
     def _described(self, key: Tuple[AddressSpace, int]) -> str:
         space, address = key
-        parts = []
+        parts, short = [], []
         if self.is_user(address):
             vad = self.vad(space, address)
             if vad is None:
                 parts.append("no VAD")
+                short.append("no VAD")
             else:
                 kind = IMAGE if vad.image else MAPPED if vad.control_area else PRIVATE
                 parts.append(f"VAD {vad.start:#x}-{vad.end - 1:#x} {kind} {vad.protection_name}")
+                also = "" if kind == PRIVATE else f" {kind}"
+                short.append(f"VAD {vad.start:#x}{also} {vad.protection_name}")
         data = self.image.memory(space).read(address, _BYTES)
         page = self.page(space, address)
         # Without a kernel there are no page tables, which would show that a page is absent.
         if page is None and (self.image.table_name or data is None):
             parts.append("page not in memory")
+            short.append("page not in memory")
         elif page is not None:
-            parts.append(f"PTE {page.entry:#x} {'executable' if page.executable else 'not executable'}")
+            executable = "executable" if page.executable else "not executable"
+            parts.append(f"PTE {page.entry:#x} {executable}")
+            if not page.executable or not short:
+                short.append(f"page {executable}")
         if data is not None:
             parts.append(f"bytes {data.hex(' ')}")
-        return ", ".join(parts)
+        return ShortText(", ".join(parts), ", ".join(short))

@@ -29,6 +29,7 @@ from typing import (
 from ..columns.words import CONFIDENCES, HIGH, LOW, MEDIUM, POSSIBLE, SHADOW
 from ..memory.decode.status import has_status
 from ..memory.decode.statuscodes import StatusCode
+from ..memory.decode.text import ShortText
 from ..memory.image import Image
 from ..names.symbolizer import Symbolizer
 from ..options import CHECKS, SEVERITIES
@@ -250,7 +251,8 @@ class Findings:
                     f"{list_in_words([stack for _, stack in lost])}; not looked at by {', '.join(checks)}"
                 )
                 reason += f"; {len(lost)} stacks" if len(lost) > 1 else ""
-                yield Outcome(None, None, len(lost), reason, process)
+                few = f"lost: {len(lost)} of {', '.join(sorted(kinds))}"
+                yield Outcome(None, None, len(lost), ShortText(reason, few), process)
 
     def found(self) -> List[Outcome]:
         """Returns the findings, worst first, followed by the reasons why checks could not run."""

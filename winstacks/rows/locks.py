@@ -19,7 +19,7 @@ GRID = Grid.for_plugin("locks")
 _SPACE = ("PID", "Process", "Arch")
 _LOCK = (*_SPACE, "Lock", "LockType", "Index")
 _OWNED = ("OwningThread", "OwnerPID", "OwnerProcess", "OwnerTID", "Status")
-_COUNTS = ("EntryCount", "RecursionCount", "NumberOfWaitingShared", "NumberOfWaitingExclusive")
+_COUNTS = ("EntryCount", "RecursionCount", "NumberOfWaitingShared", "NumberOfWaitingExclusive", "Waiters")
 
 
 class LockRows:
@@ -97,12 +97,19 @@ def _owner(owner: Optional[ThreadOwner], absent: object) -> Cells:
 def _counts(lock: Lock) -> Cells:
     """Returns the cells of _COUNTS.
 
-    The last two exist for kernel resources only, the third does not exist for critical sections.
+    The first two do not exist for kernel resources, the third does not exist for critical sections.
     """
     entry, recursion = known(lock.entry_count), known(lock.recursion_count)
     shared, exclusive = known(lock.waiting_shared), known(lock.waiting_exclusive)
     if lock.space.kernel:
-        return NOT_APPLICABLE, NOT_APPLICABLE, shared, exclusive
+        return NOT_APPLICABLE, NOT_APPLICABLE, shared, exclusive, _waiters(lock)
     if lock.type == CRITICAL_SECTION:
-        return entry, recursion, NOT_APPLICABLE, exclusive
-    return entry, recursion, shared, exclusive
+        return entry, recursion, NOT_APPLICABLE, exclusive, exclusive
+    return entry, recursion, shared, exclusive, _waiters(lock)
+
+
+def _waiters(lock: Lock) -> object:
+    """Returns the cell Waiters of a lock that can be shared."""
+    if lock.waiting_shared is None or lock.waiting_exclusive is None:
+        return UNREADABLE
+    return lock.waiting_shared + lock.waiting_exclusive
