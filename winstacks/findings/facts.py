@@ -35,6 +35,7 @@ from ..names.placemap import END
 from ..names.symbolizer import AddressNamer, Symbolizer
 from ..names.usermodules import vad_at
 from ..process.regions import PROTECTIONS, Region, of_windows
+from ..process.spaces import AddressSpaces
 from ..process.vads import regions
 from . import functiontables
 from .codelists import CodeLists
@@ -127,6 +128,18 @@ class CheckFacts:
         self._entries: Tuple[object, Dict[int, str]] = (None, {})
         self._left_out: Dict[str, Dict[str, Dict[str, None]]] = {}
         self._kept: Dict[str, Tuple[str, Dict[int, Any]]] = {}
+
+    @property
+    def selects_kernel(self) -> bool:
+        """Whether the kernel is among what is checked."""
+        return not self.pids or 0 in self.pids
+
+    @functools.cached_property
+    def nothing_selected(self) -> str:
+        """Why nothing is checked: no process has one of the PIDs; empty if one has."""
+        if not self.pids or any(True for _ in AddressSpaces.list_spaces(self.image, self.pids)):
+            return ""
+        return f"no process has the ID {' or '.join(map(str, self.pids))}"
 
     def namer(self, space: AddressSpace) -> AddressNamer:
         """Returns the names of an address space."""

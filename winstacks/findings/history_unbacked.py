@@ -56,7 +56,7 @@ CHECK = Check(
     "function table for the range, where its list of them is not in the image, and where nothing is left",
     "As for unbacked; memory that was freed and used for something else since.",
     "Dump the range with windows.vadinfo --dump; windows.traces --unbacked shows all traces.",
-    "no trace is kept in this image",
+    "no trace is kept",
     of_stack=check_stack,
     unchecked=untold,
 )

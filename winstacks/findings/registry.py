@@ -49,6 +49,9 @@ _SMALL_DUMP = "a small kernel dump has one kernel stack, and not what this check
 _NOT_WHOLE = (StatusCode.VADS_INCOMPLETE, StatusCode.MODULE_LIST_INCOMPLETE, StatusCode.FILE_NAME_UNREADABLE)
 _MAY_BE_THERE = "the lists of what lies there are not whole: Status"
 
+_SELECTED = "of what --pid selects, "
+"""Begin of the reasons that are true of the selected processes and not of all."""
+
 _CUT = f"more than {MAX_FINDINGS} findings: the rest is left out"
 
 
@@ -121,12 +124,12 @@ class _Gathering:
 
     def reasons(self, facts: CheckFacts) -> Iterator[Outcome]:
         """Yields why the check, or a part of it, could not run."""
-        reason = _impossible(self.check, facts.image)
+        reason = _impossible(self.check, facts.image) or facts.nothing_selected
         if reason:
             yield Outcome(self.check, None, reason=reason)
             return
         if not self.ran:
-            yield Outcome(self.check, None, reason=self.check.needs)
+            yield Outcome(self.check, None, reason=f"{_SELECTED if facts.pids else ''}{self.check.needs}")
         for reason in facts.image.possible((self.check.unchecked or self._left_out)(facts)):
             yield Outcome(self.check, None, reason=reason)
         if self.cut:

@@ -386,7 +386,7 @@ def test_recorded_callers_in_images_are_silent(name: str) -> None:
 def test_without_any_trace_the_past_is_not_checked(name: str) -> None:
     rows = answered(FindingImage(name).image(), check=[HISTORY])
     assert [(row["Finding"], row["Severity"], row["Status"], row["Evidence"]) for row in rows] == [
-        (HISTORY, None, "not checked", "no trace is kept in this image")
+        (HISTORY, None, "not checked", "no trace is kept")
     ]
 
 
