@@ -74,7 +74,7 @@ TABLES: Dict[str, Tuple[Column, ...]] = {
     ),
     "stacktracedb": _table(
         f"{_SPACE}, Database, Index, EntryAddress, Count, Depth, BackTraceHash, Unbacked, {_FRAME}, Status, "
-        "Stack, CommittedMemory, ReservedMemory, Lookups, BackTraces, File output"
+        "CommittedMemory, ReservedMemory, Lookups, BackTraces, File output, Stack"
     ),
     "trapframes": _table(
         "PID, Process, TID, Arch, Origin, TrapFrame, TrapKind, Mode, Rip, Symbol, Source, Backing, "
@@ -88,7 +88,7 @@ TABLES: Dict[str, Tuple[Column, ...]] = {
     "locks": _table(
         f"{_SPACE}, Lock, LockType, Index, OwningThread, OwnerRole, OwnerPID, OwnerProcess, OwnerTID, "
         "LockCount, ContentionCount, EntryCount, RecursionCount, NumberOfWaitingShared, "
-        f"NumberOfWaitingExclusive, Unbacked, {_FRAME}, Status, File output, Stack, Waiters"
+        f"NumberOfWaitingExclusive, Waiters, Unbacked, {_FRAME}, Status, File output, Stack"
     ),
     "handletraces": _table(
         f"{_SPACE}, Handle, Event, ByPID, ByTID, Sequence, Object, ObjectType, ObjectName, Unbacked, "
@@ -99,8 +99,8 @@ TABLES: Dict[str, Tuple[Column, ...]] = {
         f"{_FRAME}, Status, Stack"
     ),
     "heaptraces": _table(
-        f"{_SPACE}, Heap, Index, EntryAddress, TraceKind, Count, Bytes, CountGrowth, BytesGrowth, Block, "
-        f"BlockKind, Size, Unbacked, {_FRAME}, Status, File output, Stack"
+        f"{_SPACE}, Heap, Index, EntryAddress, TraceKind, Count, Bytes, Block, BlockKind, Size, "
+        f"Unbacked, {_FRAME}, Status, CountGrowth, BytesGrowth, File output, Stack"
     ),
     "tracefindings": _table(
         "ImageId, Severity, Confidence, Finding, PID, Process, ProcessOffset, TID, Kind, Frame, Address, "
@@ -149,6 +149,7 @@ BRIEF_WITH: Dict[str, Dict[str, Tuple[str, ...]]] = {
     "trapframes": {"members": names("PID, TID, TrapFrame, Symbol, Member, Value, Status")},
     "callstacks": {"unique": names("Count, Part, Symbol, Status")},
     "heaptraces": {
+        "summary": names(f"{_SPACE}, Bytes, Count, BytesGrowth, CountGrowth, Status"),
         "blocks": names("PID, Process, Bytes, Count, Block, BlockKind, Size, Symbol, Status"),
         "baseline": names(f"{_SPACE}, BytesGrowth, CountGrowth, Bytes, Count, Symbol, Status"),
     },
