@@ -102,7 +102,9 @@ def words() -> Dict[str, WordMeaning]:
     """Returns all words of Status by their text."""
     source = inspect.getsource(statuscodes)
     (body,) = (
-        node.body for node in ast.parse(source).body if isinstance(node, ast.ClassDef) and node.name == "Word"
+        node.body
+        for node in ast.parse(source).body
+        if isinstance(node, ast.ClassDef) and node.name == statuscodes.StatusCode.__name__
     )
     lines = source.split("\n")
     found: Dict[str, WordMeaning] = {}
@@ -203,7 +205,7 @@ def _options(name: str) -> List[str]:
             type(each), ""
         )
         if isinstance(each, requirements.ListRequirement):
-            takes = " TEXT ..." if each.element_type is str else " N ..."
+            takes = " N ..." if each.element_type is int else " TEXT ..."
         rows.append([f"`{option}{takes}`", each.description])
     return _table(["option", "what it does"], rows)
 
