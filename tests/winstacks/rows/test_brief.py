@@ -108,7 +108,9 @@ def test_shares_are_fair(wanted: List[int], room: int) -> None:
     assert max(short, default=0) - min(short, default=0) <= 1
 
 
-COLUMNS = typed(map(dictionary.COLUMNS.get, ("PID", "Process", "Database", "Symbol", "Source", "Status")))
+COLUMNS = typed(
+    map(dictionary.COLUMNS.__getitem__, ("PID", "Process", "Database", "Symbol", "Source", "Status"))
+)
 LONG = "ntoskrnl!" + "f" * 400 + "+0x1f"
 
 
