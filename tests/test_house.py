@@ -65,6 +65,7 @@ ANNOTATE_WITH_RENDERERS = {"commands", "plugins"}
 """These return what `rows` makes: annotations and types at module level name `interfaces.renderers`."""
 
 LATE = {
+    OPTIONS: "names of columns are looked up only where --columns is given",
     FINDER_PATH: "the options are in the library that it has found; runpy is for spawned workers",
     f"{LIBRARY}/findings/registry.py": "options.CHECKS names the modules of the checks",
 }
@@ -211,7 +212,8 @@ def violations(modules: Sources, paths: Optional[Iterable[str]] = None) -> Set[s
 def _allowed_inside(path: str, each: Import, _plugins: Set[str]) -> bool:
     """Returns whether a module may import another of the tree."""
     if path in ON_THE_GROUND:
-        return (path, each.target) == (OPTIONS, CHECKED)
+        late = each.late and room(each.target) == GROUND
+        return path == OPTIONS and (each.target == CHECKED or late)
     if each.target in ON_THE_GROUND:
         return room(path) in MAY_IMPORT[each.target] and not pure(path)
     mine, theirs = room(path), room(each.target)
@@ -293,6 +295,8 @@ def test_rooms_import_downwards_only() -> None:
         ("winstacks/rows/plugin.py", f"from {FINDER} import find"),
         ("winstacks/html/htmlpage.py", "from ..rows import grid"),
         ("winstacks/options.py", "from .memory import bulk"),
+        ("winstacks/options.py", "from .columns import tables"),
+        ("winstacks/options.py", "def late() -> None:\n    from .memory import bulk"),
         ("winstacks/options.py", "from volatility3.framework import renderers"),
         ("winstacks/options.py", "import yara"),
         ("winstacks/__init__.py", "from volatility3.framework import interfaces"),

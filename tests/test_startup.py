@@ -334,7 +334,7 @@ class Second(interfaces.plugins.PluginInterface):
 
     @classmethod
     def get_requirements(cls):
-        return [options.brief()]
+        return [*options.shown("gflags")]
 
     def run(self):
         raise NotImplementedError

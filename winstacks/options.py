@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import argparse
 from typing import Dict, List, Optional, Sequence
 
 from volatility3.framework import exceptions, interfaces
@@ -296,20 +297,62 @@ def fold() -> interfaces.configuration.RequirementInterface:
     return switch("fold", "Show no frame rows, but each stack in one string (column Stack)")
 
 
-def brief() -> interfaces.configuration.RequirementInterface:
-    """Returns the option --brief."""
-    return switch(
-        "brief",
-        "Show only keys, Symbol or Stack, and Status, in 120 columns with -r pretty; what is long is "
-        "cut, except with -r json and -r jsonl",
-    )
+class ColumnsRequirement(requirements.ListRequirement):
+    """The option --columns: names of columns of one plugin.
+
+    The command line converts each word with `element_type`, so that it refuses an unknown name before it
+    opens the image.
+
+    Args:
+        table: name of the plugin in TABLES
+    """
+
+    def __init__(self, table: str) -> None:
+        super().__init__(
+            element_type=str,
+            name="columns",
+            description="Show only these columns, in this order: names with a comma or a blank between",
+            optional=True,
+        )
+        self._table = table
+        self.element_type = self._names
+
+    def _names(self, text: str) -> str:
+        """Returns the names in a word as the table has them, with commas between.
+
+        Raises:
+            ArgumentTypeError: the plugin has no such column
+        """
+        from .columns.tables import column_named
+
+        try:
+            return ",".join(column_named(self._table, name) for name in text.split(","))
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
 
 
-def stack_list(things: str) -> List[interfaces.configuration.RequirementInterface]:
+def shown(table: str) -> List[interfaces.configuration.RequirementInterface]:
+    """Returns the options --brief and --columns, which choose the columns that are shown.
+
+    Args:
+        table: name of the plugin in TABLES
+    """
+    return [
+        switch(
+            "brief",
+            "Show only the columns that answer most questions, in 120 columns with -r pretty; long texts are "
+            "cut or wrapped, except with -r json and -r jsonl",
+        ),
+        ColumnsRequirement(table),
+    ]
+
+
+def stack_list(things: str, table: str = "") -> List[interfaces.configuration.RequirementInterface]:
     """Returns the options of a plugin that lists every stack of an image.
 
     Args:
         things: the plural of the listed things
+        table: name of the plugin in TABLES if it shows them; empty if it writes files
     """
     return [
         *kernel(),
@@ -322,6 +365,7 @@ def stack_list(things: str) -> List[interfaces.configuration.RequirementInterfac
         switch("scan_stacks", "Add the stacks from trap frames that only a scan of the kernel stacks finds"),
         switch("scan_threads", "Add the threads that only a pool scan finds"),
         switch("processors", "Add the stacks of processors that were idle"),
+        *(shown(table) if table else ()),
         fetch_symbols(),
         binaries(),
     ]

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import io
-import re
 from typing import List
 
 from rich.console import Console
@@ -57,9 +56,6 @@ font-size: {char_height}px; line-height: {line_height}px; }}
 """
 """As rich's own, without the fonts that it loads from the network."""
 
-_EVIL = re.compile(r"<(?:private|unmapped|no-module|unloa[^>]*)>(?:\+0x[0-9a-f]+)?|\bhigh\b")
-_SAID = re.compile(r"code in no module|hash unsure|unsure|running|scan(?= )|\bmedium\b|\blow\b|not checked")
-
 
 def make(runner: Runner) -> str:
     """Returns the picture of what the commands print now."""
@@ -72,21 +68,17 @@ def make(runner: Runner) -> str:
         legacy_windows=False,
     )
     block = Block("console", COMMANDS.split("\n"), 0, None)
-    for line in _coloured(runner.console(block)):
+    for line in _styled(runner.console(block)):
         console.print(line, no_wrap=True, soft_wrap=True)
     return console.export_svg(title="vol", theme=_THEME, code_format=_FORMAT, unique_id="terminal")
 
 
-def _coloured(lines: List[str]) -> List[Text]:
-    """Returns lines with what matters in colour."""
+def _styled(lines: List[str]) -> List[Text]:
+    """Returns lines as a terminal shows them: what is typed is green, what Volatility prints is plain."""
     shown: List[Text] = []
     typed = False
     for line in lines:
         assert len(line) <= WIDTH, f"wider than the picture: {line}"
         typed = line.startswith("$ ") or (typed and shown[-1].plain.endswith("\\"))
-        text = Text(line, Style(color="green", bold=True) if typed else Style(bold=line.startswith("  ")))
-        if not typed:
-            text.highlight_regex(_EVIL, Style(color="red", bold=True))
-            text.highlight_regex(_SAID, Style(color="yellow"))
-        shown.append(text)
+        shown.append(Text(line, Style(color="green", bold=True) if typed else Style()))
     return shown

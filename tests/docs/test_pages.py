@@ -262,3 +262,33 @@ def test_a_page_opened_as_a_file_has_no_search_field(tmp_path: pathlib.Path) -> 
         assert page.run("document.querySelectorAll('input').length") == 0
     config = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     assert "docs/offline.js" in config and "theme:\n  name: material" in config
+
+
+_NUMBERS = re.compile(r"--(?:pid|tid|address|handle|index|offset) ((?:(?:0x)?[0-9a-f]+ ?)+)")
+
+
+def unknown_numbers(section: str) -> List[str]:
+    """Returns the IDs and addresses in the commands of a recipe that no output above them shows."""
+    unknown: List[str] = []
+    shown = {"0"}
+    for block in pages.blocks(section):
+        if block.mark is not None:
+            continue
+        for line in block.lines:
+            if line.startswith(("$ ", "      --")):
+                asked = (number for found in _NUMBERS.findall(line) for number in found.split())
+                unknown += [number for number in asked if number not in shown]
+            else:
+                shown.update(re.findall(r"\b(?:0x)?[0-9a-f]+\b", line))
+    return unknown
+
+
+def test_a_recipe_asks_for_nothing_that_no_table_above_shows() -> None:
+    recipes = re.split(r"(?m)^## ", pages.read(pages.ROOT / "docs" / "recipes.md"))[1:]
+    assert len(recipes) > 5
+    assert {
+        recipe.split("\n")[0]: unknown_numbers(recipe) for recipe in recipes if unknown_numbers(recipe)
+    } == {}
+    assert unknown_numbers(
+        "```console\n$ vol -f sample.dmp windows.vadinfo --pid 4 --address 0x10\n```\n"
+    ) == ["4", "0x10"]

@@ -58,7 +58,7 @@ def options(plugin: Plugin, chance: random.Random) -> Options:
 
 def switches(plugin: Plugin) -> Options:
     """Returns all switches of a plugin that only add to what it prints, set."""
-    narrowing = {"unbacked", "dump", "fold", "held", "contended", "leaks", _NETWORK}
+    narrowing = {"unbacked", "dump", "fold", "held", "contended", "leaks", "summary", _NETWORK}
     return {
         each.name: True
         for each in plugin.get_requirements()

@@ -48,6 +48,16 @@ def test_no_such_process(name: str, opened: Opened, caplog: pytest.LogCaptureFix
     assert "There is no process 66 in this image" in said(opened, name, caplog, pid=[66, 4312])
 
 
+@pytest.mark.parametrize("name", ["handletraces", "heaptraces", "stacktracedb"])
+def test_what_is_said_of_a_selection_names_it(
+    name: str, opened: Opened, plain: Opened, caplog: pytest.LogCaptureFixture
+) -> None:
+    selected = {"handletraces": 6200, "heaptraces": 5120, "stacktracedb": 4}[name]
+    (answer,) = said(opened, name, caplog, pid=[selected])[-1:]
+    assert answer.endswith("; --pid leaves out all other processes")
+    assert not any("--pid" in line for line in said(plain, name, caplog))
+
+
 @pytest.mark.parametrize("name", ["callstacks", "handletraces", "heaptraces"])
 def test_the_kernel_is_no_process_where_it_has_none(
     name: str, opened: Opened, caplog: pytest.LogCaptureFixture

@@ -10,6 +10,8 @@ from typing import Any, Dict, List, Mapping
 
 import pytest
 from volatility3.cli import text_renderer
+from volatility3.framework import exceptions
+from volatility3.plugins.windows import traceframes, traceimage, traces
 
 from tests.forge import context, sample, vol
 from tests.forge.context import Opened
@@ -17,10 +19,17 @@ from tests.forge.kernel import Kernel
 from tests.forge.module import Module
 from tests.forge.obj import Obj
 from tests.forge.process import Process
-from tests.windows.test_columns import CLASSES, STACKS
+from tests.windows import test_columns
+from tests.windows.test_columns import STACKS
 from winstacks.columns.tables import BRIEF, TABLES
 
 WIDTH = 120
+CLASSES: Dict[str, Any] = {
+    **test_columns.CLASSES,
+    "traces": traces.StackTraces,
+    "traceframes": traceframes.TraceFrames,
+    "traceimage": traceimage.TraceImage,
+}
 PROCESS, MODULE, FUNCTION = 14, 255, 4096
 """The longest names of a process (_EPROCESS.ImageFileName ends with a 0), a module's file and a function."""
 
@@ -29,6 +38,7 @@ OPTIONS: List[Any] = [
     *((name, {"fold": True}) for name in STACKS),
     ("trapframes", {"members": True, "scan_stacks": True, "processors": True}),
     ("heaptraces", {"blocks": True}),
+    ("callstacks", {"unique": True}),
 ]
 
 
@@ -85,7 +95,7 @@ def test_a_line_has_at_most_120_characters(
     name: str, options: Dict[str, Any], opened: Opened, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lines = shown(opened, text_renderer.PrettyTextRenderer, name, capsys, brief=True, **options).splitlines()
-    assert len(lines) > 2
+    assert len(lines) > (1 if name == "traceimage" else 2)
     assert max(map(len, lines)) <= WIDTH
 
 
@@ -131,8 +141,92 @@ def test_status_is_whole(name: str, opened: Opened, capsys: pytest.CaptureFixtur
         if begin.strip():
             found.append(status.strip())
         else:
-            found[-1] += f" {status.strip()}"
+            found[-1] = f"{found[-1]} {status.strip()}".strip()
     assert found == [row["Status"] for row in said]
+
+
+def brief_rows(
+    opened: Opened, name: str, capsys: pytest.CaptureFixture[str], **options: Any
+) -> List[List[str]]:
+    """Returns the cells that the pretty renderer shows of the rows of --brief, lines of a cell joined."""
+    found: List[List[str]] = []
+    table = shown(opened, text_renderer.PrettyTextRenderer, name, capsys, brief=True, **options)
+    for line in table.splitlines():
+        begin, *cells = (cell.strip() for cell in line.split(" | "))
+        if begin or not found:
+            found.append(cells)
+        else:
+            found[-1] = [f"{old} {new}".strip() for old, new in zip(found[-1], cells)]
+    return found
+
+
+ANSWERS = {
+    "callstacks": (("unbacked",), ["<private> 0x1d2b00002c4"]),
+    "handletraces": (("unbacked",), ["legacy.exe Pid 5120", "<private> 0x1d2b0000233"]),
+    "heaptraces": ((), ["98304", "24", "updater!load_settings+0x47"]),
+    "locks": (("contended",), ["0xe0001000c8f0", "3", "exclusive owner", "updater.exe", "4316"]),
+    "stacktracedb": (("unbacked",), ["<no-module> 0xab8009991088"]),
+    "trapframes": ((), ["interrupt", "<private> 0x1d2b00002c4"]),
+    "tracefindings": (
+        (),
+        [
+            *("unbacked", "updater.exe", "4320", "<private> 0x1d2b00002c4"),
+            *("VAD 0x1d2b0000000 PAGE_EXECUTE_READWRITE", "handle 0x8c to Process legacy.exe Pid 5120"),
+            *("page not in memory; 2 stacks", "the kernel's code: there is no second copy of it"),
+        ],
+    ),
+    "traces": ((), ["<private> 0x1d2b00002c4; …; ntdll!RtlUserThreadStart+0x21"]),
+    "traceframes": ((), ["<no-module> 0xffffab8009991088"]),
+    "traceimage": ((), ["19041", "13"]),
+}
+"""What a first look at the sample must show, by plugin, with switches that it is given."""
+
+
+@pytest.mark.parametrize("name", sorted(ANSWERS))
+def test_the_answer_is_on_the_screen(
+    name: str, opened: Opened, capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
+) -> None:
+    if "[longest" in request.node.name:
+        pytest.skip("the names of the sample are others there")
+    switches, answers = ANSWERS[name]
+    rows = brief_rows(opened, name, capsys, **dict.fromkeys(switches, True))
+    assert set(answers) <= {cell for row in rows for cell in row}
+
+
+def test_columns_are_shown_in_the_order_of_the_option(
+    opened: Opened, capsys: pytest.CaptureFixture[str]
+) -> None:
+    everything = flat(json.loads(shown(opened, text_renderer.JsonRenderer, "locks", capsys)))
+    given = ["OwnerTID,lock", " Status"]
+    rows = flat(json.loads(shown(opened, text_renderer.JsonRenderer, "locks", capsys, columns=given)))
+    names = ("OwnerTID", "Lock", "Status")
+    assert [{name: row[name] for name in row if name != "__children"} for row in rows] == [
+        {name: row[name] for name in names} for row in everything
+    ]
+    for options in ({}, {"brief": True}):
+        table = shown(opened, text_renderer.PrettyTextRenderer, "locks", capsys, columns=given, **options)
+        assert [cell.strip() for cell in table.splitlines()[0].split("|")] == [
+            "",
+            "OwnerTID",
+            "Lock",
+            "Status",
+        ]
+
+
+@pytest.mark.parametrize("name", ["locks", "traces"])
+def test_an_unknown_column_lists_those_that_there_are(name: str, opened: Opened) -> None:
+    with pytest.raises(exceptions.RenderException, match=r"no column 'Foo'; there are .*Status") as raised:
+        opened.construct(CLASSES[name], columns=["PID,Foo"]).run()
+    assert all(column.name in str(raised.value) for column in TABLES[name])
+
+
+@pytest.mark.cli
+def test_an_unknown_column_is_refused_before_the_image_is_opened(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "symbols").mkdir()
+    missing = tmp_path / "missing.dmp"
+    refused = vol.run(missing, "windows.locks", "--columns", "PID,Foo", symbols=tmp_path / "symbols")
+    assert refused.returncode == 2
+    assert "argument --columns: there is no column 'Foo'; there are PID, Process" in refused.stderr
 
 
 @pytest.mark.cli

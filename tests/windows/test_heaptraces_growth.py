@@ -71,3 +71,31 @@ def test_a_segment_heap_does_not_say_what_is_gone(tmp_path: pathlib.Path) -> Non
     forged.put(heap.regions(), HEAP)
     file = baseline(forged, [(1, 64)], tmp_path)
     assert compared(forged, file, tmp_path) == [(1, None, None, "unsized, not-read, growth unknown")]
+
+
+def test_the_summary_sums_up_what_the_rows_show(tmp_path: pathlib.Path) -> None:
+    forged = HeapImage(KERNEL)
+    heap = forged.heap(segment_creator=0)
+    for size in (64, 64, 48):
+        heap.extended(size, forged.record(1))
+    heap.extended(32, forged.record(2))
+    forged.put(heap.regions(), HEAP)
+    file = baseline(forged, [(1, 64), (3, 10), (3, 10)], tmp_path)
+    (row,) = [node.row for node in forged.run(tmp_path, baseline=file, summary=True)]
+    rows = groups(forged.run(tmp_path, baseline=file))
+    for name in ("Count", "Bytes", "CountGrowth", "BytesGrowth"):
+        assert row[name] == sum(node.row[name] for node in rows), name
+    assert (row["Count"], row["Bytes"], row["CountGrowth"]) == (4, 208, 4 - 3)
+
+
+def test_traces_come_before_heaps(tmp_path: pathlib.Path) -> None:
+    forged = HeapImage(KERNEL)
+    heap = forged.heap(segment_creator=0)
+    heap.extended(16, forged.record(1))
+    heap.extended(64, forged.record(2))
+    forged.put(heap.regions(), HEAP)
+    rows = [node.row for node in forged.run(tmp_path)]
+    kinds = [row["BlockKind"] for row in rows]
+    assert kinds[:2] == [None, None]
+    assert [row["Bytes"] for row in rows[:2]] == [64, 16]
+    assert "heap" in kinds[2:] and None not in kinds[2:]

@@ -54,6 +54,32 @@ def test_vol_shows_the_implant_and_the_driver_at_the_top(name: str, tmp_path: pa
     assert len(lines) <= 40
 
 
+def reasons(opened: Opened, **options: Any) -> Dict[str, Any]:
+    """Returns why each check did not run."""
+    found = rows(opened, **options)
+    return {row["Finding"]: row["Evidence"] for row in found if row["Status"] == "not checked"}
+
+
+def test_reasons_speak_of_the_processes_that_are_selected(opened: Opened) -> None:
+    assert "foreign_handle" not in reasons(opened)
+    assert (
+        reasons(opened, pid=[6200])["foreign_handle"]
+        == "of what --pid selects, no process traces its handles"
+    )
+    assert "kernel" in reasons(opened)["modified_code"]
+    assert "modified_code" not in reasons(opened, pid=[6200])
+    assert (
+        reasons(opened, pid=[0])["unbacked"] == "of what --pid selects, no stack of a thread could be walked"
+    )
+
+
+@pytest.mark.parametrize("pids", [[999], [999, 998]])
+def test_an_id_that_no_process_has_is_the_reason_of_every_check(pids: List[int], opened: Opened) -> None:
+    assert reasons(opened, pid=pids) == dict.fromkeys(
+        CHECKS, f"no process has the ID {' or '.join(map(str, pids))}"
+    )
+
+
 def test_the_columns_are_those_and_no_others(opened: Opened) -> None:
     assert list(rows(opened)[0]) == COLUMNS
 

@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Set, Tuple
 
 import pytest
 from volatility3.plugins.minidump import tracereport as dump_report
+from volatility3.plugins.windows import locks as lock_plugin
 from volatility3.plugins.windows import tracereport
 
 from tests.forge import context, sample
@@ -26,6 +27,7 @@ from tests.support.deadlockimages import (
     Scenario,
 )
 from tests.support.processdumps import OpenedDump, dump_of
+from winstacks.stacklist import lockwaiters
 from winstacks.stacklist.decode.waitgraph import cycles
 
 DEADLOCK = Scenario()
@@ -78,6 +80,56 @@ def test_what_follows_by_exclusion_says_so(tmp_path: pathlib.Path) -> None:
     (cycle,) = found["cycles"]
     assert cycle["text"].startswith("Deadlock, by inference: thread 6204 of spooler.exe (6200) waits for ")
     assert "it is the only lock there" in cycle["text"]
+
+
+def waiting(opened: context.Opened, **options: Any) -> Dict[Tuple[int, int], List[Dict[str, Any]]]:
+    """Returns the rows of windows.locks about each waiting thread, by address of the lock and TID."""
+    found: Dict[Tuple[int, int], List[Dict[str, Any]]] = {}
+    for node in grid.run(opened, lock_plugin.Locks, **options):
+        thread = None
+        for row in node.children:
+            if row["OwnerRole"] == "waiter":
+                thread = row["OwnerTID"]
+                found[node.row["Lock"], thread] = [row]
+            elif thread is not None and row["OwnerTID"] == thread:
+                found[node.row["Lock"], thread].append(row)
+    return found
+
+
+def test_windows_locks_shows_the_stacks_of_the_threads_that_wait(tmp_path: pathlib.Path) -> None:
+    made = deadlockimages.build(DEADLOCK)
+    opened = context.open_image(made.image, tmp_path)
+    found = waiting(opened)
+    assert set(found) == {
+        (grid.masked(made.places[str(lock)]), tid) for tid, lock in DEADLOCK.waits.items() if lock
+    }
+    for first, *frames in found.values():
+        assert (first["OwnerPID"], first["OwnerProcess"], first["Status"]) == (PID, "spooler.exe", "")
+        assert [row["Frame"] for row in frames] == list(range(len(frames)))
+        assert any("EnterCriticalSection" in row["Symbol"] or "Resource" in row["Symbol"] for row in frames)
+    # The stack of a lock's creator comes after these, and is no part of them.
+    assert all(row["OwnerTID"] == key[1] for key, (_, *frames) in found.items() for row in frames)
+
+
+def test_an_inferred_wait_is_unsure_and_a_folded_one_has_its_stack(tmp_path: pathlib.Path) -> None:
+    opened = context.open_image(sample.build().image(), tmp_path)
+    found = waiting(opened, fold=True, contended=True)
+    assert {(tid, row["Status"]) for (_, tid), (row,) in found.items()} == {
+        (6204, "unsure"),
+        (6208, "unsure"),
+    }
+    stacks = {tid: row["Stack"].split("; ") for (_, tid), (row,) in found.items()}
+    assert "spooler!write_log+0x26" in stacks[6204]
+    assert "spooler!count_jobs+0x1d" in stacks[6208]
+
+
+def test_no_stack_is_walked_if_no_lock_has_a_waiter(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = context.open_image(sample.build().image(), tmp_path)
+    monkeypatch.setattr(lockwaiters.Waits, "add_stack", None)
+    rows = [node.row for node in grid.run(opened, lock_plugin.Locks, pid=[5120])]
+    assert rows and not any(row["Waiters"] for row in rows)
 
 
 def test_who_may_wait_for_one_of_two_locks_is_in_no_cycle(tmp_path: pathlib.Path) -> None:

@@ -20,7 +20,7 @@ class Info(interfaces.plugins.PluginInterface):
 
     @classmethod
     def get_requirements(cls) -> List[interfaces.configuration.RequirementInterface]:
-        return list(options.dump([options.brief(), options.fetch_symbols(), options.binaries()]))
+        return list(options.dump([*options.shown("info"), options.fetch_symbols(), options.binaries()]))
 
     def run(self) -> interfaces.renderers.TreeGrid:
         from winstacks.commands import info

@@ -40,7 +40,7 @@ class CallStacks(interfaces.plugins.PluginInterface, timeliner.TimeLinerInterfac
             *options.selecting("stacks"),
             options.switch("unique", "Show equal stacks once, and count them"),
             options.fold(),
-            options.brief(),
+            *options.shown("callstacks"),
             options.fetch_symbols(),
             options.binaries(),
         ]

@@ -25,7 +25,7 @@ class GFlags(interfaces.plugins.PluginInterface):
             *options.kernel(),
             options.pid(zero_means="the kernel"),
             options.switch("carve", "Also show databases that no pointer leads to"),
-            options.brief(),
+            *options.shown("gflags"),
         ]
 
     def run(self) -> interfaces.renderers.TreeGrid:

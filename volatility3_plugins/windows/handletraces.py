@@ -27,7 +27,7 @@ class HandleTraces(interfaces.plugins.PluginInterface):
             options.switch("leaks", "Show only handles that were opened and have no traced close"),
             *options.selecting("events"),
             options.fold(),
-            options.brief(),
+            *options.shown("handletraces"),
             options.fetch_symbols(),
             options.binaries(),
         ]

@@ -13,9 +13,9 @@ class HeapTraces(interfaces.plugins.PluginInterface):
     """Lists who allocated the heap blocks of processes: each trace with the count and bytes of its blocks.
 
     The heaps must record stacks (gflags +ust, on XP and 2003 also +hpc; or page heap with traces). First come
-    the heaps, their segments and the containers of the low-fragmentation heap, with their creators. Then come
     the traces, most bytes first. Below a trace are its frames, innermost first, and with --blocks its blocks,
-    which have no frames of their own.
+    which have no frames of their own. Then come the heaps, their segments and the containers of the
+    low-fragmentation heap, with their creators.
     """
 
     _required_framework_version = (2, 26, 0)
@@ -33,7 +33,11 @@ class HeapTraces(interfaces.plugins.PluginInterface):
             ),
             *options.dumping("Write the blocks of each process as a UMDH log"),
             options.fold(),
-            options.brief(),
+            options.switch(
+                "summary",
+                "Show one row for each process: the sums of its traces, the process with most bytes first",
+            ),
+            *options.shown("heaptraces"),
             options.fetch_symbols(),
             options.binaries(),
         ]

@@ -12,8 +12,9 @@ options = winstacks_library.options(__file__)
 class Locks(interfaces.plugins.PluginInterface):
     """Lists the kernel's ERESOURCEs and the critical sections of processes, with their creators and owners.
 
-    Below a lock are the owners of a resource, then the frames of the stack that created the lock, from the
-    stack trace database of the kernel (gflags +kst) or of the process (+ust).
+    Below a lock are the owners of a resource, the threads that wait for it with their stacks, and the frames
+    of the stack that created the lock, from the stack trace database of the kernel (gflags +kst) or of the
+    process (+ust).
     """
 
     _required_framework_version = (2, 26, 0)
@@ -31,7 +32,7 @@ class Locks(interfaces.plugins.PluginInterface):
             *options.selecting("locks created"),
             *options.dumping("Write the locks of each address space as RTL_PROCESS_LOCKS"),
             options.fold(),
-            options.brief(),
+            *options.shown("locks"),
             options.fetch_symbols(),
             options.binaries(),
         ]

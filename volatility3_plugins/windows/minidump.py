@@ -34,7 +34,7 @@ class MiniDump(interfaces.plugins.PluginInterface):
             ),
             *options.dumping("Write the dumps; without this option the rows show their content only"),
             options.sha256(),
-            options.brief(),
+            *options.shown("minidump"),
             options.fetch_symbols(),
         ]
 

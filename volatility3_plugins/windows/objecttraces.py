@@ -24,7 +24,7 @@ class ObjectTraces(interfaces.plugins.PluginInterface):
             *options.kernel(),
             *options.selecting("events"),
             options.fold(),
-            options.brief(),
+            *options.shown("objecttraces"),
             options.fetch_symbols(),
             options.binaries(),
         ]

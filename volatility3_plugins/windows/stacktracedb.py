@@ -31,7 +31,7 @@ class StackTraceDb(interfaces.plugins.PluginInterface):
                 "carve", "Also show freed and orphan entries, and databases that no pointer leads to"
             ),
             *options.dumping("Write each database as RTL_PROCESS_BACKTRACES; show only the database rows"),
-            options.brief(),
+            *options.shown("stacktracedb"),
             options.fetch_symbols(),
             options.binaries(),
         ]

@@ -37,7 +37,7 @@ class TraceFindings(interfaces.plugins.PluginInterface):
                 description="Explain a check: meaning, innocent causes of its findings, and next step",
                 optional=True,
             ),
-            options.brief(),
+            *options.shown("tracefindings"),
             options.fetch_symbols(),
             options.binaries(),
         ]

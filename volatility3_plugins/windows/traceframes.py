@@ -20,7 +20,7 @@ class TraceFrames(interfaces.plugins.PluginInterface):
 
     @classmethod
     def get_requirements(cls) -> List[interfaces.configuration.RequirementInterface]:
-        return options.stack_list("stacks")
+        return options.stack_list("stacks", "traceframes")
 
     def run(self) -> interfaces.renderers.TreeGrid:
         from winstacks.commands import traceframes

@@ -23,7 +23,7 @@ class TraceImage(interfaces.plugins.PluginInterface):
     @classmethod
     def get_requirements(cls) -> List[interfaces.configuration.RequirementInterface]:
         return [
-            *options.stack_list("stacks"),
+            *options.stack_list("stacks", "traceimage"),
             options.sha256(),
         ]
 

@@ -23,7 +23,7 @@ class StackTraces(interfaces.plugins.PluginInterface):
     @classmethod
     def get_requirements(cls) -> List[interfaces.configuration.RequirementInterface]:
         return [
-            *options.stack_list("stacks"),
+            *options.stack_list("stacks", "traces"),
             *options.dumping("Write stacks, frames and image as JSON lines, and show the files only"),
             options.sha256(),
         ]

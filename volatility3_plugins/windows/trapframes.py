@@ -38,7 +38,7 @@ class TrapFrames(interfaces.plugins.PluginInterface):
             options.switch(
                 "unwind", "Add the non-volatile registers that walking the kernel stack restores (x64)"
             ),
-            options.brief(),
+            *options.shown("trapframes"),
             options.fetch_symbols(),
             options.binaries(),
         ]

@@ -338,6 +338,7 @@ _ALL = (
     Column("RecursionCount", INT, "How many times the owner has taken the lock."),
     Column("NumberOfWaitingShared", INT, "Number of threads that wait for shared ownership."),
     Column("NumberOfWaitingExclusive", INT, "Number of threads that wait for exclusive ownership."),
+    Column("Waiters", INT, "Number of threads that wait for the lock, for either kind of ownership."),
     # A handle or an object.
     Column("Handle", HEX, "The handle, as the process has it."),
     Column("Event", STR, "What was done with the handle or object.", values=words.EVENTS),

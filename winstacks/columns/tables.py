@@ -10,7 +10,7 @@ A table always has all its columns: values that an image or an option does not p
 
 from __future__ import annotations
 
-from typing import Dict, FrozenSet, Tuple
+from typing import Container, Dict, FrozenSet, Tuple
 
 from .dictionary import COLUMNS, HEXSTR, REGISTERS, Column, names
 from .words import FINDING_HOWS
@@ -74,7 +74,7 @@ TABLES: Dict[str, Tuple[Column, ...]] = {
     ),
     "stacktracedb": _table(
         f"{_SPACE}, Database, Index, EntryAddress, Count, Depth, BackTraceHash, Unbacked, {_FRAME}, Status, "
-        "Stack, CommittedMemory, ReservedMemory, Lookups, BackTraces, File output"
+        "CommittedMemory, ReservedMemory, Lookups, BackTraces, File output, Stack"
     ),
     "trapframes": _table(
         "PID, Process, TID, Arch, Origin, TrapFrame, TrapKind, Mode, Rip, Symbol, Source, Backing, "
@@ -88,7 +88,7 @@ TABLES: Dict[str, Tuple[Column, ...]] = {
     "locks": _table(
         f"{_SPACE}, Lock, LockType, Index, OwningThread, OwnerRole, OwnerPID, OwnerProcess, OwnerTID, "
         "LockCount, ContentionCount, EntryCount, RecursionCount, NumberOfWaitingShared, "
-        f"NumberOfWaitingExclusive, Unbacked, {_FRAME}, Status, File output, Stack"
+        f"NumberOfWaitingExclusive, Waiters, Unbacked, {_FRAME}, Status, File output, Stack"
     ),
     "handletraces": _table(
         f"{_SPACE}, Handle, Event, ByPID, ByTID, Sequence, Object, ObjectType, ObjectName, Unbacked, "
@@ -99,8 +99,8 @@ TABLES: Dict[str, Tuple[Column, ...]] = {
         f"{_FRAME}, Status, Stack"
     ),
     "heaptraces": _table(
-        f"{_SPACE}, Heap, Index, EntryAddress, TraceKind, Count, Bytes, CountGrowth, BytesGrowth, Block, "
-        f"BlockKind, Size, Unbacked, {_FRAME}, Status, File output, Stack"
+        f"{_SPACE}, Heap, Index, EntryAddress, TraceKind, Count, Bytes, Block, BlockKind, Size, "
+        f"Unbacked, {_FRAME}, Status, CountGrowth, BytesGrowth, File output, Stack"
     ),
     "tracefindings": _table(
         "ImageId, Severity, Confidence, Finding, PID, Process, ProcessOffset, TID, Kind, Frame, Address, "
@@ -128,18 +128,54 @@ KEYS: FrozenSet[str] = frozenset(
 
 BRIEF: Dict[str, Tuple[str, ...]] = {
     "gflags": names(f"{_SPACE}, Kind, Database, Flags, Status"),
-    "stacktracedb": names(f"{_SPACE}, Database, Index, EntryAddress, Symbol, Status"),
-    "trapframes": names("PID, Process, TID, Arch, Origin, TrapFrame, Symbol, Status"),
+    "stacktracedb": names(f"{_SPACE}, Database, Index, Count, Symbol, Status"),
+    "trapframes": names("PID, Process, TID, Origin, TrapKind, TrapFrame, Symbol, Status"),
     "callstacks": names("PID, Process, TID, Part, Symbol, Status"),
-    "locks": names("PID, Process, Lock, OwningThread, OwnerRole, Symbol, Status"),
-    "handletraces": names("PID, Process, Handle, Event, Sequence, Symbol, Status"),
-    "objecttraces": names("Object, ImageFileName, Event, Sequence, Symbol, Status"),
-    "heaptraces": names("PID, Process, Arch, Index, EntryAddress, Block, Symbol, Status"),
+    "locks": names("PID, Lock, Waiters, OwnerRole, OwnerProcess, OwnerTID, Symbol, Status"),
+    "handletraces": names("PID, Handle, Event, ObjectType, ObjectName, Symbol, Status"),
+    "objecttraces": names("Object, ObjectName, Event, Sequence, Symbol, Status"),
+    "heaptraces": names(f"{_SPACE}, Bytes, Count, Heap, Symbol, Status"),
     "tracefindings": names("Severity, Finding, PID, Process, TID, Symbol, Evidence, Status"),
     "minidump": names("PID, Process, TID, Member, Value, Status"),
     "info": names("TID, Member, Value, Symbol, Status"),
+    "traces": names("PID, Process, TID, Kind, Count, Stack, Status"),
+    "traceframes": names("TraceId, Frame, Symbol, Status"),
+    "traceimage": names("ComputerName, KernelBuild, CaptureTime, Stacks, StacksIncomplete, Warnings, Status"),
 }
-"""The columns that --brief keeps: keys, the name of the address, and Status. --fold replaces Symbol by
-Stack."""
-BRIEF_MEMBERS = names("PID, TID, TrapFrame, Symbol, Member, Value, Status")
-"""The columns that --brief keeps for windows.trapframes with --members."""
+"""The columns that --brief shows: whose row it is, what answers the question that the plugin is asked, and
+Status. --fold replaces Symbol by Stack."""
+
+BRIEF_WITH: Dict[str, Dict[str, Tuple[str, ...]]] = {
+    "trapframes": {"members": names("PID, TID, TrapFrame, Symbol, Member, Value, Status")},
+    "callstacks": {"unique": names("Count, Part, Symbol, Status")},
+    "heaptraces": {
+        "summary": names(f"{_SPACE}, Bytes, Count, BytesGrowth, CountGrowth, Status"),
+        "blocks": names("PID, Process, Bytes, Count, Block, BlockKind, Size, Symbol, Status"),
+        "baseline": names(f"{_SPACE}, BytesGrowth, CountGrowth, Bytes, Count, Symbol, Status"),
+    },
+}
+"""The columns that --brief shows if another option is given, by its name: it asks another question."""
+
+
+def brief_columns(plugin: str, options: Container[str]) -> Tuple[str, ...]:
+    """Returns the columns that --brief shows.
+
+    Args:
+        plugin: name of the plugin in TABLES
+        options: names of the options that are given
+    """
+    ways = BRIEF_WITH.get(plugin, {})
+    kept = next((ways[option] for option in ways if option in options), BRIEF.get(plugin, ()))
+    return tuple("Stack" if name == "Symbol" and "fold" in options else name for name in kept)
+
+
+def column_named(plugin: str, name: str) -> str:
+    """Returns the name of a column of a plugin, as TABLES has it; case does not matter.
+
+    Raises:
+        ValueError: the plugin has no such column; the text lists those that it has
+    """
+    known = {column.name.lower(): column.name for column in TABLES[plugin]}
+    if name.strip().lower() not in known:
+        raise ValueError(f"there is no column {name.strip()!r}; there are {', '.join(known.values())}")
+    return known[name.strip().lower()]

@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import logging
 from functools import cached_property
-from typing import Iterator, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Dict, Iterator, NamedTuple, Optional, Sequence, Tuple, Union
 
 from volatility3.framework import exceptions, interfaces
 
 from ..heaps.decode import umdh
 from ..heaps.decode.block import TraceGroup
 from ..heaps.decode.contents import HeapContents, HeapOwner
+from ..heaps.decode.totals import ProcessTotal
 from ..heaps.decode.umdh import Change, Growth, Total
 from ..heaps.lister import Heaps
 from ..heaps.umdh_log import loaded_modules, log_of
@@ -71,6 +72,10 @@ class HeapTraces(Command[AddressSpace, HeapItem]):
     to_enable = _NOTHING
     kernel = False
 
+    def __init__(self, plugin: interfaces.plugins.PluginInterface) -> None:
+        super().__init__(plugin)
+        self._totals: Dict[AddressSpace, ProcessTotal] = {}
+
     @cached_property
     def _heaps(self) -> Heaps:
         return Heaps(self.image, self.databases)
@@ -115,8 +120,14 @@ class HeapTraces(Command[AddressSpace, HeapItem]):
         if self._baseline is not None or self.option("dump"):
             modules = loaded_modules(self.image, space)
         file_output = self._dump(space, contents, modules)
+        yield from self._groups(contents, modules)
         for owner in contents.owners:
             yield HeapOwnerItem(owner, file_output)
+
+    def _groups(
+        self, contents: HeapContents, modules: Tuple[umdh.UmdhModule, ...]
+    ) -> Iterator[Union[Allocated, FreedGroup]]:
+        """Yields the traces of an address space, the one with most bytes, or most growth, first."""
         if self._baseline is None:
             for group in contents.groups:
                 yield Allocated(group, None)
@@ -140,7 +151,9 @@ class HeapTraces(Command[AddressSpace, HeapItem]):
 
     def rows(self, item: HeapItem, frames: Sequence[NamedFrame]) -> Iterator[Row]:
         space, held, rows = item.space, item.content, self._rows
-        if isinstance(held, HeapOwnerItem):
+        if self.option("summary") and isinstance(held, (HeapOwnerItem, Allocated, FreedGroup)):
+            self._add(space, held)
+        elif isinstance(held, HeapOwnerItem):
             yield from rows.owner(space, held.owner, frames, held.file_output)
         elif isinstance(held, Allocated):
             yield from rows.group(space, held.group, frames, held.change)
@@ -151,6 +164,18 @@ class HeapTraces(Command[AddressSpace, HeapItem]):
             yield from rows.freed_group(space, held.before, frames)
         else:
             yield 0, rows.unread(space, held)
+
+    def _add(self, space: AddressSpace, held: Union[HeapOwnerItem, Allocated, FreedGroup]) -> None:
+        """Adds an item to the sums of its address space."""
+        total = self._totals.setdefault(space, ProcessTotal())
+        if isinstance(held, Allocated):
+            total.add(held.group, held.change)
+        elif isinstance(held, FreedGroup):
+            total.add_gone(held.before)
+
+    def finish(self) -> Iterator[Row]:
+        for space, total in sorted(self._totals.items(), key=lambda item: -item[1].size):
+            yield 0, self._rows.total(space, total)
 
     def _dump(self, space: AddressSpace, contents: HeapContents, modules: Tuple[umdh.UmdhModule, ...]) -> str:
         """Writes a UMDH log if one is requested; returns the name of the file."""

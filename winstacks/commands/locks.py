@@ -17,6 +17,7 @@ from ..rows.grid import Row
 from ..rows.locks import GRID, LockRows
 from ..rows.plugin import DISABLED, write_file
 from ..stacklist.frames import NamedFrame
+from ..stacklist.lockwaiters import LockWaiters
 
 _NOTHING = "No lock is known in the selected address spaces"
 _NO_TRACES = (
@@ -48,6 +49,10 @@ class Locks(Command[AddressSpace, ListedLock]):
         return LockLister(self.image, self.databases)
 
     @cached_property
+    def _waiters(self) -> LockWaiters:
+        return LockWaiters(self.symbolizer, self.named, self._lister)
+
+    @cached_property
     def _rows(self) -> LockRows:
         return LockRows(self)
 
@@ -76,7 +81,7 @@ class Locks(Command[AddressSpace, ListedLock]):
     def rows(self, item: ListedLock, frames: Sequence[NamedFrame]) -> Iterator[Row]:
         if isinstance(item.lock, LockGap):
             return iter([(0, self._rows.gap(item.lock))])
-        return self._rows.lock(item.lock, frames, item.file_output)
+        return self._rows.lock(item.lock, frames, item.file_output, self._waiters.of_lock(item.lock))
 
     def _dump(self, space: AddressSpace, locks: List[Listed]) -> str:
         """Writes RTL_PROCESS_LOCKS if they are requested; returns the name of the file."""

@@ -7,14 +7,10 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Iterable, Iterator, Sequence
 
-from volatility3.framework import interfaces
-
-from ..columns.tables import BRIEF_MEMBERS
 from ..memory.image import AddressSpace
 from ..process.processlist import ProcessList
 from ..rows.command import Command
 from ..rows.grid import Row
-from ..rows.plugin import tree
 from ..rows.traps import GRID, TrapRows
 from ..stacklist.frames import NamedFrame
 from ..stacks.kernel import TrapUnwind
@@ -67,7 +63,3 @@ class TrapFrames(Command[TrapState, TrapState]):
         yield 0, self._rows.row(item)
         for member in item.members:
             yield 1, self._rows.member_row(item, member)
-
-    def run(self) -> interfaces.renderers.TreeGrid:
-        kept = BRIEF_MEMBERS if self.option("members") else ()
-        return tree(self.plugin, GRID, self.generate(), kept)

@@ -27,6 +27,7 @@ from ..memory import bulk
 from ..memory.decode import pagetable
 from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
+from ..memory.decode.text import ShortText, short_of
 from ..memory.image import AddressSpace
 from ..memory.pagetables import PageTables
 from ..names.imagereader import ImageReader
@@ -34,6 +35,7 @@ from ..names.placemap import END
 from ..names.symbolizer import AddressNamer, Symbolizer
 from ..names.usermodules import vad_at
 from ..process.regions import PROTECTIONS, Region, of_windows
+from ..process.spaces import AddressSpaces
 from ..process.vads import regions
 from . import functiontables
 from .codelists import CodeLists
@@ -132,6 +134,18 @@ class CheckFacts:
         self._entries: Tuple[object, Dict[int, str]] = (None, {})
         self._left_out: Dict[str, Dict[str, Dict[str, None]]] = {}
         self._kept: Dict[str, Tuple[str, Dict[int, Any]]] = {}
+
+    @property
+    def selects_kernel(self) -> bool:
+        """Whether the kernel is among what is checked."""
+        return not self.pids or 0 in self.pids
+
+    @functools.cached_property
+    def nothing_selected(self) -> str:
+        """Why nothing is checked: no process has one of the PIDs; empty if one has."""
+        if not self.pids or any(True for _ in AddressSpaces.list_spaces(self.image, self.pids)):
+            return ""
+        return f"no process has the ID {' or '.join(map(str, self.pids))}"
 
     def namer(self, space: AddressSpace) -> AddressNamer:
         """Returns the names of an address space."""
@@ -296,31 +310,40 @@ class CheckFacts:
     def left_out(self, check: str) -> Iterator[str]:
         """Yields each reason why a check left data out, with the data."""
         for reason, things in sorted(self._left_out.get(check, {}).items()):
-            yield f"{reason}: {list_in_words(sorted(things))}"
+            yield ShortText(f"{reason}: {list_in_words(sorted(things))}", short_of(reason))
 
     def memory(self, space: AddressSpace, address: int) -> str:
-        """Returns the memory at an address in words: its VAD, its page, its first bytes."""
+        """Returns the memory at an address in words: its VAD, its page, its first bytes.
+
+        The short form has the start of the VAD, and the page where the VAD does not tell all of it.
+        """
         return self._said[space, address]
 
     def _described(self, key: Tuple[AddressSpace, int]) -> str:
         space, address = key
-        parts = []
+        parts, short = [], []
         vad = self.vad(space, address) if self.is_user(address) else None
         if self.is_user(address):
             if vad is None:
                 parts.append("no VAD")
+                short.append("no VAD")
             else:
                 kind = IMAGE if vad.image else MAPPED if vad.control_area else PRIVATE
                 parts.append(f"VAD {vad.start:#x}-{vad.end - 1:#x} {kind} {vad.protection_name}")
+                also = "" if kind == PRIVATE else f" {kind}"
+                short.append(f"VAD {vad.start:#x}{also} {vad.protection_name}")
         data = self.image.memory(space).read(address, _BYTES)
         page = self.page(space, address)
         # Without a kernel there are no page tables, which would show that a page is absent.
         if page is None and (self.image.table_name or data is None):
             parts.append("page not in memory")
+            short.append("page not in memory")
         elif page is not None:
-            parts.append(f"PTE {page.entry:#x} {'executable' if page.executable else 'not executable'}")
-            if not page.executable and vad is not None and _may_execute(vad):
-                parts[-1] += ", against its VAD"
+            executable = "executable" if page.executable else "not executable"
+            against = ", against its VAD" if not page.executable and vad is not None and _may_execute(vad) else ""
+            parts.append(f"PTE {page.entry:#x} {executable}{against}")
+            if not page.executable or not short:
+                short.append(f"page {executable}{against}")
         if data is not None:
             parts.append(f"bytes {data.hex(' ')}")
-        return ", ".join(parts)
+        return ShortText(", ".join(parts), ", ".join(short))

@@ -12,6 +12,7 @@ from typing import Callable, Hashable, Iterator, NamedTuple, Optional, Tuple
 
 from ..columns.words import LOW, POSSIBLE, RECORDED, SCAN
 from ..memory.decode.status import NOTHING, Status, text
+from ..memory.decode.text import ShortText
 from ..memory.image import AddressSpace
 from ..names.places import Name
 from ..process.thread import Thread
@@ -30,7 +31,7 @@ class Finding(NamedTuple):
         severity: severity, a word of `words.SEVERITIES`
         confidence: confidence, a word of `words.CONFIDENCES`
         space: address space of the process
-        evidence: facts that a second examiner can check
+        evidence: facts that a second examiner can check, see `brief_evidence`
         innocent: innocent explanation
         group: key of the row: findings of one check with equal groups share a row, which shows the worst of
             them
@@ -38,7 +39,7 @@ class Finding(NamedTuple):
         tid: TID; None if the finding is about no thread
         frame: number of the frame in its stack
         address: address of the frame, or of other data that the check found
-        symbol: text for the address
+        symbol: text for the address; it may have a short form
         how: how the address was found
         trace_id: TraceId of the stack
         stack: the stack, from which StackKey is computed when the finding is shown
@@ -102,6 +103,11 @@ class Check(NamedTuple):
     unchecked: Optional[Unchecked] = None
     kernel: bool = False
     small_dump: bool = False
+
+
+def brief_evidence(evidence: str) -> str:
+    """Returns an evidence in few words: its short form, else its first clause."""
+    return evidence.short if isinstance(evidence, ShortText) else evidence.partition("; ")[0]
 
 
 class FramePlace(NamedTuple):
@@ -168,7 +174,7 @@ def of_place(
         stack.tid,
         place.number,
         place.address,
-        place.name.symbol,
+        place.frame.symbol(),
         place.how,
         stack.trace_id,
         stack,

@@ -14,6 +14,7 @@ from ..columns.words import CREATE, HANDLE, IMAGE, LIKELY, LOW, MAPPED, OPEN, PR
 from ..memory.decode.status import has_status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import MissingMemberError
+from ..memory.decode.text import ShortText
 from ..process.handletables import HandleTables
 from ..process.objectheaders import Objects
 from ..process.processlist import PROCESS_OF_THREAD
@@ -65,9 +66,9 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
         return
     group = (stack.space.eprocess, stack.owner)
     rights = " ".join(opened.rights)
-    evidence = f"handle {stack.owner:#x} to {opened.name}, {rights}; " + facts.memory(
-        stack.acting or stack.space, place.address
-    )
+    handle = f"handle {stack.owner:#x} to {opened.name}"
+    memory = facts.memory(stack.acting or stack.space, place.address)
+    evidence = ShortText(f"{handle}, {rights}; {memory}", handle)
     finding = of_place(stack, place, severity, LIKELY, evidence, innocent, group)
     yield finding._replace(technique=_CREDENTIALS) if _LSASS in opened.name else finding
 

@@ -247,7 +247,11 @@ def _shown(space: AddressSpace, comparison: Comparison, facts: CheckFacts) -> st
 
 def unchecked(facts: CheckFacts) -> Iterator[str]:
     """Yields that the kernel's code is not compared, and the reasons why other code was not."""
-    yield "; ".join(("the kernel's code: there is no second copy of it", *facts.left_out(NAME)))
+    reasons = list(facts.left_out(NAME))
+    if facts.selects_kernel:
+        reasons.insert(0, "the kernel's code: there is no second copy of it")
+    if reasons:
+        yield "; ".join(reasons)
 
 
 CHECK = Check(

@@ -29,6 +29,7 @@ from typing import (
 from ..columns.words import CONFIDENCES, HIGH, LOW, MEDIUM, POSSIBLE, SHADOW
 from ..memory.decode.status import has_status
 from ..memory.decode.statuscodes import StatusCode
+from ..memory.decode.text import ShortText
 from ..memory.image import Image
 from ..names.symbolizer import Symbolizer
 from ..options import CHECKS, SEVERITIES
@@ -47,6 +48,9 @@ _NO_KERNEL = "a dump of one process has nothing of the kernel"
 _SMALL_DUMP = "a small kernel dump has one kernel stack, and not what this check looks at"
 _NOT_WHOLE = (StatusCode.VADS_INCOMPLETE, StatusCode.MODULE_LIST_INCOMPLETE, StatusCode.FILE_NAME_UNREADABLE)
 _MAY_BE_THERE = "the lists of what lies there are not whole: Status"
+
+_SELECTED = "of what --pid selects, "
+"""Begin of the reasons that are true of the selected processes and not of all."""
 
 _CUT = f"more than {MAX_FINDINGS} findings: the rest is left out"
 
@@ -120,12 +124,12 @@ class _Gathering:
 
     def reasons(self, facts: CheckFacts) -> Iterator[Outcome]:
         """Yields why the check, or a part of it, could not run."""
-        reason = _impossible(self.check, facts.image)
+        reason = _impossible(self.check, facts.image) or facts.nothing_selected
         if reason:
             yield Outcome(self.check, None, reason=reason)
             return
         if not self.ran:
-            yield Outcome(self.check, None, reason=self.check.needs)
+            yield Outcome(self.check, None, reason=f"{_SELECTED if facts.pids else ''}{self.check.needs}")
         for reason in facts.image.possible((self.check.unchecked or self._left_out)(facts)):
             yield Outcome(self.check, None, reason=reason)
         if self.cut:
@@ -250,7 +254,8 @@ class Findings:
                     f"{list_in_words([stack for _, stack in lost])}; not looked at by {', '.join(checks)}"
                 )
                 reason += f"; {len(lost)} stacks" if len(lost) > 1 else ""
-                yield Outcome(None, None, len(lost), reason, process)
+                few = f"lost: {len(lost)} of {', '.join(sorted(kinds))}"
+                yield Outcome(None, None, len(lost), ShortText(reason, few), process)
 
     def found(self) -> List[Outcome]:
         """Returns the findings, worst first, followed by the reasons why checks could not run."""

@@ -12,6 +12,7 @@ from typing import Iterator, List, Tuple
 
 from ..columns.words import FRAME_POINTER, LIKELY, LOW, MEDIUM, NEAREST, PRIVATE, TRAP, UNMAPPED, USER, WOW64
 from ..memory.decode.machine import Machine
+from ..memory.decode.text import ShortText
 from ..memory.image import AddressSpace
 from ..names.decode.rules import undecorated
 from ..stacklist.stack import StackRecord
@@ -60,7 +61,10 @@ call."""
 _MODULES = ("ntdll", "kernel32", "kernelbase")
 _JUMP = "a callback that ends with a jump to the wait"
 _CHAIN = "a 32-bit callback without a frame pointer, which is not on the chain of frames"
-_NAMELESS = "without symbols of ntdll (--fetch-symbols) the functions of its thread pool have no names"
+_NAMELESS = ShortText(
+    "without symbols of ntdll (--fetch-symbols) the functions of its thread pool have no names",
+    "no symbols of ntdll: --fetch-symbols",
+)
 
 
 def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:

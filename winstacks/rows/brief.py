@@ -1,24 +1,25 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The grid of --brief: few columns, which fit 120 characters in Volatility's pretty renderer.
+"""The grids of --brief and --columns: few columns, which fit 120 characters in Volatility's pretty renderer.
 
-A plugin does not know which renderer prints its rows. So each cell here holds the whole value, and only its
-`format` is short. Volatility's renderers quick, pretty, csv and mermaid show the `format` of a cell; json and
-jsonl show its value.
+A plugin does not know which renderer prints its rows. So each cell of --brief holds the whole value, and only
+its `format` is short. Volatility's renderers quick, pretty, csv and mermaid show the `format` of a cell; json
+and jsonl show its value. A value that has a short form (`ShortText`) shows that.
 
-Status is never cut: it is wrapped into several lines if it is too wide.
+Status and Evidence are never cut: they are wrapped into several lines between their words.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Callable, Dict, Iterator, List, Sequence
+from typing import Callable, Dict, Iterator, List, NamedTuple, Sequence
 
 from volatility3.framework import interfaces
 
-from ..columns.dictionary import COLUMNS, STACK_SEPARATOR
+from ..columns.dictionary import STACK_SEPARATOR
 from ..columns.tables import KEYS
-from .grid import Cells, Hex, Row, grid_of, typed
+from ..memory.decode.text import ShortText
+from .grid import Cells, Columns, Hex, Row, grid_of
 
 WIDTH = 120
 """Characters of a line."""
@@ -28,9 +29,17 @@ ELLIPSIS = "…"
 _BETWEEN = len(" | ")
 _LEAST = 12
 """Least width of a column in characters. Lines are longer than WIDTH if the keys leave less."""
-_OFFSET = r"(?:\+0x[0-9a-fA-F]+)?\Z"
-_WORDS = ", "
+_BESIDE_STACK = 26
+"""Width that a Stack leaves for the Status."""
+_LONGEST_WORD = 24
+"""The longest word of an Evidence that is not cut, in characters; only names in it are longer."""
+_LEAST_OF_NAME = 20
+"""Least width of a name that is wrapped."""
+_OFFSET = r"(?:[+ ]0x[0-9a-fA-F]+)?\Z"
+_ADDRESS = r" (0x[0-9a-f]+)\Z"
 _STATUS = "Status"
+_STACK = "Stack"
+_EVIDENCE = "Evidence"
 _SKIPPED = f"{STACK_SEPARATOR}{ELLIPSIS}{STACK_SEPARATOR}"
 
 
@@ -45,7 +54,7 @@ def cut_text(text: str, width: int) -> str:
 def cut_symbol(symbol: str, width: int) -> str:
     """Returns a Symbol cut to `width` characters.
 
-    The offset is kept first, then the module, then the start and the end of the function's name.
+    The offset or address is kept first, then the module, then the start and the end of the function's name.
     """
     if len(symbol) <= width:
         return symbol
@@ -59,6 +68,14 @@ def cut_symbol(symbol: str, width: int) -> str:
     if len(rest) < width:
         return cut_text(module, width - len(rest)) + rest
     return cut_text(symbol, width)
+
+
+def symbol_lines(symbol: str, width: int) -> str:
+    """Returns a Symbol cut to `width` characters; an address behind it that does not fit has its own line."""
+    place = re.search(_ADDRESS, symbol)
+    if place is None or len(symbol) <= width:
+        return cut_symbol(symbol, width)
+    return f"{cut_symbol(symbol[: place.start()], width)}\n{place.group(1)}"
 
 
 def cut_stack(stack: str, width: int) -> str:
@@ -92,16 +109,46 @@ def cut_stack(stack: str, width: int) -> str:
     return between.join((STACK_SEPARATOR.join(first), STACK_SEPARATOR.join(last)))
 
 
-def wrapped(text: str, width: int) -> str:
-    """Returns a Status wrapped into lines of at most `width` characters, broken after its words."""
+def stack_lines(stack: str, width: int) -> str:
+    """Returns a Stack cut to `width` characters, in two lines if both of its ends do not fit into one."""
+    first, between, rest = stack.partition(STACK_SEPARATOR)
+    last = rest.rpartition(STACK_SEPARATOR)[2]
+    skipped = _SKIPPED if STACK_SEPARATOR in rest else STACK_SEPARATOR
+    if not between or len(stack) <= width or len(first) + len(skipped) + len(last) <= width:
+        return cut_stack(stack, width)
+    end = skipped.rstrip()
+    return f"{cut_symbol(first, width - len(end))}{end}\n{cut_symbol(last, width)}"
+
+
+def name_lines(name: str, width: int) -> str:
+    """Returns a name in lines of at most `width` characters, broken before backslashes and blanks."""
     lines = [""]
-    for word in text.split(_WORDS):
-        if lines[-1] and len(lines[-1]) + len(_WORDS) + len(word) >= width:
-            lines[-1] += ","
+    for word in re.split(r"(?=[\\ ])", name):
+        part = cut_text(word if lines[-1] else word.lstrip(), width)
+        if lines[-1] and len(lines[-1]) + len(part) > width:
+            lines.append(part.lstrip())
+        else:
+            lines[-1] += part
+    return "\n".join(lines)
+
+
+def wrapped(text: str, width: int) -> str:
+    """Returns a text wrapped into lines of at most `width` characters, broken between its words.
+
+    A word that is wider has a line of its own, which is longer.
+    """
+    lines = [""]
+    for word in text.split(" "):
+        if lines[-1] and len(lines[-1]) + 1 + len(word) > width:
             lines.append(word)
         else:
-            lines[-1] += (_WORDS if lines[-1] else "") + word
+            lines[-1] += (" " if lines[-1] else "") + word
     return "\n".join(lines)
+
+
+def wrapped_evidence(text: str, width: int) -> str:
+    """Returns an Evidence wrapped between its words; a word that is wider than a line loses its middle."""
+    return wrapped(" ".join(cut_text(word, width) for word in text.split(" ")), width)
 
 
 def shares(wanted: Sequence[int], room: int) -> List[int]:
@@ -115,14 +162,18 @@ def shares(wanted: Sequence[int], room: int) -> List[int]:
 
 
 _CUT: Dict[str, Callable[[str, int], str]] = {
-    "Symbol": cut_symbol,
-    "Stack": cut_stack,
+    "Symbol": symbol_lines,
+    "StartSymbol": symbol_lines,
+    _STACK: stack_lines,
     "Flags": cut_text,
     "Value": cut_text,
-    "Evidence": cut_text,
 }
 """Functions that cut the columns without a fixed width."""
-_NARROW = {"Process": 15, "ImageFileName": 15}
+_NAMES: Dict[str, Callable[[str, int], str]] = {"ObjectName": name_lines, "OwnerName": name_lines}
+"""Functions that wrap names; their columns get what those of `_CUT` leave."""
+_WRAPPED: Dict[str, Callable[[str, int], str]] = {_EVIDENCE: wrapped_evidence, _STATUS: wrapped}
+"""Functions that wrap texts; their columns get what the others leave."""
+_NARROW = {"Process": 15, "ImageFileName": 15, "OwnerProcess": 15}
 """Widths of narrow columns: _EPROCESS.ImageFileName has 15 characters, and some become escapes."""
 
 
@@ -135,12 +186,18 @@ class _Room:
 
 
 class CutText(str):
-    """A text that is cut only where a text renderer shows it."""
+    """A text that is cut only where a text renderer shows it.
 
+    Attributes:
+        shown: the text that is cut: the short form if the value has one
+        room: the width
+    """
+
+    shown: str
     room: _Room
 
     def __format__(self, form: str) -> str:
-        return format(self.room.cut(str(self), self.room.width), form)
+        return format(self.room.cut(self.shown, self.room.width), form)
 
 
 class HexNumber(int):
@@ -164,24 +221,41 @@ class RepeatedNumber(int):
         return ""
 
 
-def tree(names: Sequence[str], columns: Sequence[str], rows: Iterator[Row]) -> interfaces.renderers.TreeGrid:
-    """Returns the grid of the kept columns. All rows are read before the first is shown.
+def tree(columns: Columns, shown: Sequence[str], rows: Iterator[Row]) -> interfaces.renderers.TreeGrid:
+    """Returns the grid of some columns, shortened. All rows are read before the first is shown.
 
     Args:
-        names: the columns of the rows
-        columns: the columns to keep; the last is Status
+        columns: the columns of the rows
+        shown: names of the columns to show, from left to right
         rows: the rows in the form that a grid takes
     """
-    kinds = [(name, int if kind is Hex else kind) for name, kind in typed(map(COLUMNS.__getitem__, columns))]
-    return grid_of(kinds, _shortened(names, columns, rows))
+    types = dict(columns)
+    kinds = [(name, int if types[name] is Hex else types[name]) for name in shown]
+    return grid_of(kinds, _shortened([name for name, _ in columns], shown, rows))
+
+
+def chosen(columns: Columns, shown: Sequence[str], rows: Iterator[Row]) -> interfaces.renderers.TreeGrid:
+    """Returns the grid of some columns, each as it is; the arguments are those of `tree`."""
+    places = [list(dict(columns)).index(name) for name in shown]
+    found = ((depth, tuple([cells[place] for place in places])) for depth, cells in rows)
+    return grid_of([columns[place] for place in places], found)
+
+
+class _Width(NamedTuple):
+    """What a column needs, in characters: the longest word, and the longest text."""
+
+    word: int
+    text: int
 
 
 def _shortened(names: Sequence[str], columns: Sequence[str], rows: Iterator[Row]) -> Iterator[Row]:
     places = [names.index(name) for name in columns]
-    rooms = {name: _Room(_CUT.get(name, wrapped)) for name in columns if name in _CUT or name == _STATUS}
+    ways = {**_CUT, **_NAMES, **_WRAPPED}
+    rooms = {name: _Room(ways[name]) for name in columns if name in ways}
     rooms.update({name: _Room(cut_text, width) for name, width in _NARROW.items() if name in columns})
     shortened: List[Row] = []
-    widths, deepest, word = [len(name) for name in columns], 0, len(_STATUS)
+    widths = [_Width(len(name), len(name)) for name in columns]
+    deepest = 0
     above: Cells = ()
     for depth, cells in rows:
         values = tuple(cells[place] for place in places)
@@ -196,34 +270,42 @@ def _shortened(names: Sequence[str], columns: Sequence[str], rows: Iterator[Row]
         )
         above = above if depth else values
         deepest = max(deepest, depth)
-        widths = list(map(max, widths, map(_wanted, shown)))
-        word = max(word, *map(len, wrapped(str(values[-1]), 0).split("\n")))
+        widths = list(map(_wider, widths, shown))
         shortened.append((depth, shown))
-    _divide(columns, widths, word, rooms, deepest + 1)
+    _divide(columns, widths, rooms, deepest + 1)
     yield from shortened
 
 
-def _divide(
-    columns: Sequence[str], widths: Sequence[int], word: int, rooms: Dict[str, _Room], depth: int
-) -> None:
-    """Divides the rest of a line among the columns without a fixed width.
+def _divide(columns: Sequence[str], widths: Sequence[_Width], rooms: Dict[str, _Room], depth: int) -> None:
+    """Divides what the columns with a fixed width leave of a line: to those that are cut, then to the others.
 
     Args:
         columns: names of the columns
-        widths: width of each column without any cut
-        word: width of the longest word of a Status
+        widths: what each column needs
         rooms: receives the widths
         depth: the column in front that shows the depth of a row
     """
-    free = [place for place, name in enumerate(columns) if name in _CUT or name == _STATUS]
     room = WIDTH - depth - _BETWEEN * len(columns)
-    for place, name in enumerate(columns):
-        if place not in free:
-            room -= min(widths[place], _NARROW.get(name, widths[place]))
-    parts = shares([widths[place] for place in free[:-1]], room - word)
-    parts.append(max(word, room - sum(parts)))
-    for place, part in zip(free, parts):
-        rooms[columns[place]].width = max(part, _LEAST)
+    least: Dict[str, int] = {}
+    wanted = dict(zip(columns, widths))
+    for name, width in wanted.items():
+        if name in _CUT:
+            least[name] = min(width.text, _LEAST)
+        elif name in _NAMES:
+            least[name] = min(width.text, _LEAST_OF_NAME)
+        elif name in _WRAPPED:
+            least[name] = min(width.word, _LONGEST_WORD) if name == _EVIDENCE else width.word
+            if _STACK in columns:
+                # A stack wants more than any line has.
+                least[name] = max(least[name], min(width.text, _BESIDE_STACK))
+        else:
+            room -= min(width.text, _NARROW.get(name, width.text))
+    room -= sum(least.values())
+    for ways in (_CUT, _NAMES, _WRAPPED):
+        group = [name for name in columns if name in ways]
+        for name, part in zip(group, shares([wanted[name].text - least[name] for name in group], room)):
+            rooms[name].width = least[name] + part
+            room -= part
 
 
 def _cell(name: str, value: object, above: object, room: object) -> object:
@@ -234,13 +316,19 @@ def _cell(name: str, value: object, above: object, room: object) -> object:
         return RepeatedText(value) if isinstance(value, str) else RepeatedNumber(value)  # type: ignore[call-overload]
     if isinstance(room, _Room):
         text = CutText(value)
+        text.shown = value.short if isinstance(value, ShortText) else str(value)
         text.room = room
         return text
     return HexNumber(value) if isinstance(value, Hex) else value
 
 
-def _wanted(cell: object) -> int:
-    """Returns the width of a cell without any cut."""
+def _wider(width: _Width, cell: object) -> _Width:
+    """Returns what a column needs, with one cell more; uncut."""
     if isinstance(cell, interfaces.renderers.BaseAbsentValue):
-        return len("N/A")
-    return len(str(cell) if isinstance(cell, CutText) else format(cell))
+        text = "N/A"
+    else:
+        text = cell.shown if isinstance(cell, CutText) else format(cell)
+    if len(text) <= width.word:
+        return width
+    word = len(text) if " " not in text else max(map(len, text.split(" ")))
+    return _Width(max(width.word, word), max(width.text, len(text)))

@@ -49,6 +49,7 @@ NO_RECORDS = (
     "A small kernel dump has the kernel stack of one thread, and nothing that Windows recorded: "
     "minidump.info, callstacks, trapframes, traces, traceframes, traceimage and tracefindings read it"
 )
+_ONLY_SELECTED = "; --pid leaves out all other processes"
 _DOUBTFUL = (
     "{} more may be what --find and --unbacked ask for: they have frames that cannot be read, or no names"
 )
@@ -298,4 +299,4 @@ class Command(Generic[Step, Item]):
         else:
             yield self.nothing
             if self.to_enable and not self.image.service(ProcessList).status:
-                yield self.to_enable
+                yield self.to_enable + (_ONLY_SELECTED if self.requested.requested_ids("pid") else "")

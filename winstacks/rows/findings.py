@@ -8,11 +8,12 @@ from typing import Collection, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from volatility3.framework import exceptions, interfaces
 
-from ..findings.finding import Check
+from ..findings.finding import Check, Finding, brief_evidence
 from ..findings.loststacks import LOST_STACKS
 from ..findings.registry import Outcome, agreement, check_named
 from ..memory.decode.status import status, text
 from ..memory.decode.statuscodes import StatusCode
+from ..memory.decode.text import ShortText
 from ..memory.image import Image
 from ..options import CHECKS, SEVERITIES
 from ..stacklist.imagefacts import identity
@@ -84,7 +85,8 @@ def rows(image: Image, found: Iterable[Outcome], severity: Collection[str] = ())
 def _not_checked(image: Image, image_id: str, found: Outcome) -> Tuple[object, ...]:
     row_status = text(status(StatusCode.NOT_CHECKED))
     if found.check is not None:
-        return _NOT_CHECKED(image_id, found.check.name, found.reason, found.check.technique, row_status)
+        evidence = ShortText(found.reason, brief_evidence(found.reason))
+        return _NOT_CHECKED(image_id, found.check.name, evidence, found.check.technique, row_status)
     assert found.process is not None
     eprocess, pid, process = found.process
     offset = _address(image, eprocess or None)
@@ -109,9 +111,9 @@ def _row(image: Image, image_id: str, found: Outcome) -> Tuple[object, ...]:
         given(finding.kind),
         given(finding.frame),
         _address(image, finding.address),
-        given(finding.symbol),
+        _symbol(image, finding),
         given(finding.how),
-        with_count(evidence, found.stacks),
+        ShortText(with_count(evidence, found.stacks), with_count(brief_evidence(evidence), found.stacks)),
         finding.innocent,
         finding.technique or found.check.technique,
         given(None if keys is None else keys.stack),
@@ -123,6 +125,13 @@ def _row(image: Image, image_id: str, found: Outcome) -> Tuple[object, ...]:
 def with_count(evidence: str, stacks: int) -> str:
     """Returns the column Evidence: the evidence, and the number of stacks that show it."""
     return f"{evidence}{_BETWEEN}{stacks} stacks" if stacks > 1 else evidence
+
+
+def _symbol(image: Image, finding: Finding) -> object:
+    symbol = finding.symbol
+    if isinstance(symbol, ShortText) and finding.address is not None:
+        return ShortText(symbol, f"{symbol} {image.machine.masked(finding.address):#x}")
+    return given(symbol)
 
 
 def _address(image: Image, address: Optional[int]) -> object:

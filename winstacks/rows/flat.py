@@ -21,7 +21,7 @@ from ..stacklist.traces import StackCollector
 from . import requested
 from .command import Command
 from .grid import NOT_APPLICABLE, NOT_AVAILABLE, TYPES, UNREADABLE, Hex, Row, grid_of, typed
-from .plugin import OutputFile
+from .plugin import OutputFile, columns_tree, shown_columns
 
 _HOW = [column.name for column in FRAMES].index("How") - FRAME - 1
 """Index of How among the cells after Frame. The second of these cells is Sp."""
@@ -117,14 +117,24 @@ class FlatCommand(Command[StackRecord, StackRecord]):
         """Returns the identity of the image, and the counts and warnings of reading its stacks."""
         return gather(self.image, self.totals, self.warnings, self.option("sha256"))
 
+    @cached_property
+    def columns(self) -> Sequence[str]:
+        """The columns that --columns or --brief choose; empty for all.
+
+        Raises:
+            RenderException: --columns names a column that does not exist
+        """
+        return shown_columns(self.plugin, self.table)
+
     def run(self) -> interfaces.renderers.TreeGrid:
         requested.check(self.plugin)
-        _ = self.stacks_wanted
+        # An unknown word ends the command before any row.
+        _ = self.columns, self.stacks_wanted
         return self.shown()
 
     def shown(self) -> interfaces.renderers.TreeGrid:
         """Returns the grid; called after the options are checked."""
-        return tree(self.table, self.generate())
+        return columns_tree(self.plugin, typed(FLAT[self.table]), self.columns, self.generate())
 
 
 class FlatCells:
@@ -181,16 +191,6 @@ class FrameTable(FlatCells):
                 yield 0, (*key, number, cells[0], sp, *cells[2:_HOW], found.how, *cells[_HOW + 1 :])
             else:
                 yield self.row((*key, number, *self._tables.frame(frame, walked[number])))
-
-
-def tree(table: str, rows: Iterator[Row]) -> interfaces.renderers.TreeGrid:
-    """Returns the grid of a table.
-
-    Args:
-        table: name of the table in FLAT
-        rows: its rows
-    """
-    return grid_of(typed(FLAT[table]), rows)
 
 
 def files(rows: Iterator[Row]) -> interfaces.renderers.TreeGrid:

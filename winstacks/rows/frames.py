@@ -7,11 +7,10 @@ from __future__ import annotations
 import itertools
 from typing import Collection, Iterable, Iterator, Sequence, Tuple
 
-from ..columns.dictionary import STACK_SEPARATOR
 from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
 from ..memory.decode.status import text
-from ..stacklist.frames import LINKED_OVER, MAX_FRAMES, NamedFrame
+from ..stacklist.frames import LINKED_OVER, MAX_FRAMES, NamedFrame, stack_text
 from .grid import NOT_APPLICABLE, UNPARSABLE, UNREADABLE, Cells, Grid, Hex, Row
 
 FrameCells = Tuple[object, object, object, object, str]
@@ -23,19 +22,22 @@ class FramePrinter(Memo[NamedFrame, FrameCells]):
 
     Args:
         machine: machine whose form of addresses the column Address shows
+
+    Attributes:
+        mask: bits of an address that the column shows
     """
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(self._print, MAX_FRAMES)
-        self._mask = machine.address_mask
+        self.mask = machine.address_mask
 
     def _print(self, frame: NamedFrame) -> FrameCells:
         name = frame.name
         if name is None or frame.address is None:
             absent = UNPARSABLE if frame is LINKED_OVER else UNREADABLE
             return (absent, absent, absent, absent, text(frame.details.status))
-        where, backing = Hex(frame.address & self._mask), name.backing or NOT_APPLICABLE
-        return (where, name.symbol, name.source, backing, text(name.status))
+        where, backing = Hex(frame.address & self.mask), name.backing or NOT_APPLICABLE
+        return (where, frame.symbol(self.mask), name.source, backing, text(name.status))
 
 
 class StackRows:
@@ -68,7 +70,7 @@ class StackRows:
             frames: frames of the stack
             between: rows between the row of the stack and the rows of its frames
         """
-        stack = self._row(*key, *cells, unbacked(frames), folded(frames, self._fold))
+        stack = self._row(*key, *cells, unbacked(frames), folded(frames, self._fold, self._printer.mask))
         below = () if self._fold else map(self._printer.__getitem__, frames)
         return itertools.chain(((0, stack),), between, self._frames(*key, below))
 
@@ -78,6 +80,12 @@ def unbacked(frames: Collection[NamedFrame]) -> object:
     return sum([frame.unbacked for frame in frames]) if frames else NOT_APPLICABLE
 
 
-def folded(frames: Collection[NamedFrame], fold: bool = True) -> object:
-    """Returns the cell Stack: with --fold the frames as one text, innermost first."""
-    return STACK_SEPARATOR.join([frame.shown for frame in frames]) if fold and frames else NOT_APPLICABLE
+def folded(frames: Collection[NamedFrame], fold: bool = True, mask: int = -1) -> object:
+    """Returns the cell Stack: with --fold the frames as one text, innermost first.
+
+    Args:
+        frames: the frames
+        fold: whether there is --fold
+        mask: bits of an address that are shown
+    """
+    return stack_text(frames, mask) if fold and frames else NOT_APPLICABLE

@@ -21,12 +21,15 @@ from volatility3.framework.renderers import format_hints
 
 from ..columns import dictionary
 from ..columns.dictionary import COLUMNS, Column
-from ..columns.tables import BRIEF, TABLES
+from ..columns.tables import TABLES
 from .treegrid import RowGrid
 
 Cells = Tuple[object, ...]
 Row = Tuple[int, Cells]
 """Depth and cells of a row, in the form that a grid takes."""
+
+Columns = Sequence[Tuple[str, type]]
+"""Name and type of each column, in the form that a grid takes."""
 
 Hex = format_hints.Hex
 TYPES: Dict[str, type] = {
@@ -56,7 +59,7 @@ def typed(columns: Iterable[Column]) -> List[Tuple[str, type]]:
     return [(column.name, TYPES[column.type]) for column in columns]
 
 
-def grid_of(columns: Sequence[Tuple[str, type]], rows: Iterator[Row]) -> interfaces.renderers.TreeGrid:
+def grid_of(columns: Columns, rows: Iterator[Row]) -> interfaces.renderers.TreeGrid:
     """Returns the grid of rows.
 
     Args:
@@ -71,19 +74,23 @@ class Grid:
 
     Args:
         names: names of the dictionary of columns, from left to right
-        brief: the columns that --brief keeps
+        plugin: name of the plugin in TABLES; empty for none
+
+    Attributes:
+        names, plugin: the arguments
+        columns: name and type of each column
     """
 
-    def __init__(self, *names: str, brief: Sequence[str] = ()) -> None:
+    def __init__(self, *names: str, plugin: str = "") -> None:
         self.columns = typed(COLUMNS[name] for name in names)
         self.names = names
-        self.brief = tuple(brief)
+        self.plugin = plugin
         self._made: Dict[str, Callable[..., Any]] = {}
 
     @classmethod
     def for_plugin(cls, plugin: str) -> Grid:
         """Returns the columns of a plugin, by its name in TABLES."""
-        return cls(*(column.name for column in TABLES[plugin]), brief=BRIEF.get(plugin, ()))
+        return cls(*(column.name for column in TABLES[plugin]), plugin=plugin)
 
     def maker(self, *names: str) -> Callable[..., Cells]:
         """Returns a function that makes a row from the cells of the named columns, in their order.

@@ -8,6 +8,7 @@ from typing import Any, Iterator, Optional, Sequence, Tuple
 
 from ..heaps.decode.block import UNKNOWN_SIZE, Block, TraceGroup
 from ..heaps.decode.contents import HeapOwner
+from ..heaps.decode.totals import ProcessTotal
 from ..heaps.decode.umdh import UNKNOWN, Change, Total
 from ..memory.decode.status import Status, status, text
 from ..memory.decode.statuscodes import StatusCode
@@ -36,6 +37,7 @@ class HeapRows:
     def __init__(self, command: Command[Any, Any]) -> None:
         self._machine = command.image.machine
         self._unread = GRID.maker(*_SPACE, "Status")
+        self._total = GRID.maker(*_SPACE, *_SUMS)
         self._block = GRID.maker(*_TRACE, *_BLOCK)
         self._owners = command.stack_rows((*_TRACE, "Block"), ("Size", "Status", "BlockKind", "File output"))
         self._groups = command.stack_rows(_TRACE, (*_SUMS, "TraceKind"))
@@ -88,6 +90,15 @@ class HeapRows:
             text(status(StatusCode.FREED if block.freed else None) + block.status),
             block.form,
         )
+
+    def total(self, space: AddressSpace, total: ProcessTotal) -> Cells:
+        """Returns the row of an address space with the sums of its traces."""
+        growth: Tuple[object, object] = (NOT_APPLICABLE, NOT_APPLICABLE)
+        if total.growth is not None:
+            growth = (total.growth.allocations, _number(total.growth.size))
+        unknown = StatusCode.GROWTH_UNKNOWN if total.growth_unknown else None
+        size = NOT_AVAILABLE if total.unsized == total.count else _number(total.size)
+        return self._total(*_space(space), total.count, size, *growth, text(status(total.status, unknown)))
 
     def freed_group(self, space: AddressSpace, before: Total, frames: Sequence[NamedFrame]) -> Iterator[Row]:
         """Returns the rows of a stack of the baseline that no longer has a busy block."""

@@ -4,22 +4,28 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterator, Optional, Sequence
+import itertools
+from typing import Any, Iterable, Iterator, Optional, Sequence
 
-from ..columns.words import CRITICAL_SECTION
+from ..columns.words import CRITICAL_SECTION, WAITING
 from ..locks.lock import Lock, LockGap, LockOwner
-from ..memory.decode.status import text
+from ..memory.decode.status import status, text
+from ..memory.decode.statuscodes import StatusCode
 from ..process.threadids import ThreadOwner
 from ..stacklist.frames import NamedFrame
+from ..stacklist.waits import Wait
 from .command import Command
+from .frames import folded
 from .grid import NOT_APPLICABLE, UNREADABLE, Cells, Grid, Hex, Row, given, known
 
 GRID = Grid.for_plugin("locks")
 
 _SPACE = ("PID", "Process", "Arch")
 _LOCK = (*_SPACE, "Lock", "LockType", "Index")
+_THREAD = ("OwnerPID", "OwnerProcess", "OwnerTID")
+_FRAME = ("Address", "Symbol", "Source", "Backing")
 _OWNED = ("OwningThread", "OwnerPID", "OwnerProcess", "OwnerTID", "Status")
-_COUNTS = ("EntryCount", "RecursionCount", "NumberOfWaitingShared", "NumberOfWaitingExclusive")
+_COUNTS = ("EntryCount", "RecursionCount", "NumberOfWaitingShared", "NumberOfWaitingExclusive", "Waiters")
 
 
 class LockRows:
@@ -33,6 +39,10 @@ class LockRows:
         self._machine = command.image.machine
         self._gap = GRID.maker(*_SPACE, "Status")
         self._owner = GRID.maker(*_LOCK, *_OWNED, "OwnerRole", "RecursionCount")
+        self._fold, self._printer = command.option("fold"), command.printer
+        self._mask = self._machine.address_mask
+        self._waiter = GRID.maker(*_LOCK, *_THREAD, "OwnerRole", "Stack", "Status")
+        self._waiter_frame = GRID.maker(*_LOCK, "OwnerPID", "OwnerTID", "Frame", *_FRAME, "Status")
         self._rows = command.stack_rows(
             _LOCK, (*_OWNED, "LockCount", "ContentionCount", *_COUNTS, "File output")
         )
@@ -41,8 +51,17 @@ class LockRows:
         """Returns the row of locks that cannot be read."""
         return self._gap(known(gap.space.pid), known(gap.space.known_name), gap.space.arch, text(gap.status))
 
-    def lock(self, each: Lock, frames: Sequence[NamedFrame], file_output: str) -> Iterator[Row]:
-        """Returns the rows of a lock, of its owners and of the frames of its creator."""
+    def lock(
+        self, each: Lock, frames: Sequence[NamedFrame], file_output: str, waits: Iterable[Wait] = ()
+    ) -> Iterator[Row]:
+        """Returns the rows of a lock, of its owners, of the threads that wait, and of its creator's frames.
+
+        Args:
+            each: the lock
+            frames: frames of its creator
+            file_output: the cell File output
+            waits: the waiting threads whose stacks show it
+        """
         absent = NOT_APPLICABLE if each.owning_thread == 0 else UNREADABLE
         key = self._key(each)
         cells = (
@@ -55,7 +74,21 @@ class LockRows:
             file_output,
         )
         owners = ((1, self._owned(key, owner)) for owner in each.owners)
-        return self._rows.rows(key, cells, frames, owners)
+        waiting = itertools.chain.from_iterable(self._waiting(key, wait) for wait in waits)
+        return self._rows.rows(key, cells, frames, itertools.chain(owners, waiting))
+
+    def _waiting(self, key: Cells, wait: Wait) -> Iterator[Row]:
+        """Yields the row of a waiting thread, and below it those of its stack, innermost frame first."""
+        assert wait.waiting is not None
+        stack, (pid, tid) = wait.waiting.stack, wait.key
+        thread = (known(pid), known(wait.waiting.process or None), tid)
+        unsure = text(status(None if wait.sure else StatusCode.UNSURE))
+        yield 1, self._waiter(*key, *thread, WAITING, folded(stack.frames, self._fold, self._mask), unsure)
+        for number, frame in enumerate(() if self._fold else stack.frames):
+            *cells, faults = self._printer[frame]
+            if stack.walked and not stack.walked[number].sure and frame.name is not None:
+                faults = text(status(frame.name.status, StatusCode.UNSURE))
+            yield 2, self._waiter_frame(*key, thread[0], tid, number, *cells, faults)
 
     def _owned(self, key: Cells, owner: LockOwner) -> Cells:
         """Returns the row of an owner."""
@@ -97,12 +130,19 @@ def _owner(owner: Optional[ThreadOwner], absent: object) -> Cells:
 def _counts(lock: Lock) -> Cells:
     """Returns the cells of _COUNTS.
 
-    The last two exist for kernel resources only, the third does not exist for critical sections.
+    The first two do not exist for kernel resources, the third does not exist for critical sections.
     """
     entry, recursion = known(lock.entry_count), known(lock.recursion_count)
     shared, exclusive = known(lock.waiting_shared), known(lock.waiting_exclusive)
     if lock.space.kernel:
-        return NOT_APPLICABLE, NOT_APPLICABLE, shared, exclusive
+        return NOT_APPLICABLE, NOT_APPLICABLE, shared, exclusive, _waiters(lock)
     if lock.type == CRITICAL_SECTION:
-        return entry, recursion, NOT_APPLICABLE, exclusive
-    return entry, recursion, shared, exclusive
+        return entry, recursion, NOT_APPLICABLE, exclusive, exclusive
+    return entry, recursion, shared, exclusive, _waiters(lock)
+
+
+def _waiters(lock: Lock) -> object:
+    """Returns the cell Waiters of a lock that can be shared."""
+    if lock.waiting_shared is None or lock.waiting_exclusive is None:
+        return UNREADABLE
+    return lock.waiting_shared + lock.waiting_exclusive

@@ -17,9 +17,10 @@ from typing import Any, Iterable, Iterator, Optional, Sequence
 from volatility3.framework import exceptions, interfaces
 
 from ..checkedoptions import FINAL_NAME, output_folder_error
+from ..columns.tables import BRIEF_WITH, brief_columns, column_named
 from . import brief, requested
 from .exitcode import fail_at_exit
-from .grid import Grid, Row
+from .grid import Columns, Grid, Row, grid_of
 
 vollog = logging.getLogger(__name__)
 
@@ -27,30 +28,70 @@ DISABLED = "Disabled"
 """The cell `File output` if no file was requested. Volatility's own plugins use this word."""
 FAILED = "Error outputting file"
 
+_ASKING = ("brief", "fold", *(option for ways in BRIEF_WITH.values() for option in ways))
+"""Options that choose the columns of --brief."""
+
 
 def tree(
-    plugin: interfaces.plugins.PluginInterface, grid: Grid, rows: Iterator[Row], kept: Sequence[str] = ()
+    plugin: interfaces.plugins.PluginInterface, grid: Grid, rows: Iterator[Row]
 ) -> interfaces.renderers.TreeGrid:
-    """Returns the grid that a plugin's `run` returns: all columns, or those that --brief leaves.
+    """Returns the grid that a plugin's `run` returns: all columns, or those of --columns and --brief.
 
     Args:
         plugin: the plugin that runs
         grid: its columns
         rows: its rows
-        kept: the columns that --brief keeps, if they are not the grid's own
 
     Raises:
         RenderException: an option has an invalid value, one of this project's symbol tables is missing, or no
             file can be written. Volatility prints its text and ends with 1
     """
     requested.check(plugin)
+    columns = shown_columns(plugin, grid.plugin)
     requested.check_tables(plugin)
     if plugin.config.get("dump", False):
         check_folder(plugin)
-    if not plugin.config.get("brief", False):
-        return grid.tree(rows)
-    stack = {"Symbol": "Stack"} if plugin.config.get("fold", False) else {}
-    return brief.tree(grid.names, [stack.get(name, name) for name in kept or grid.brief], rows)
+    return columns_tree(plugin, grid.columns, columns, rows)
+
+
+def shown_columns(plugin: interfaces.plugins.PluginInterface, table: str) -> Sequence[str]:
+    """Returns the columns that --columns names, else those of --brief; empty for all.
+
+    Args:
+        plugin: the plugin that runs
+        table: its name in TABLES
+
+    Raises:
+        RenderException: --columns names a column that the plugin lacks
+    """
+    try:
+        named = [
+            column_named(table, name)
+            for names in plugin.config.get("columns") or ()
+            for name in names.split(",")
+        ]
+    except ValueError as error:
+        raise exceptions.RenderException(f"--columns: {error}") from error
+    given = {name for name in _ASKING if plugin.config.get(name)}
+    return list(dict.fromkeys(named)) or (brief_columns(table, given) if "brief" in given else ())
+
+
+def columns_tree(
+    plugin: interfaces.plugins.PluginInterface, columns: Columns, shown: Sequence[str], rows: Iterator[Row]
+) -> interfaces.renderers.TreeGrid:
+    """Returns the grid of some columns.
+
+    Args:
+        plugin: the plugin that runs
+        columns: the columns of the rows
+        shown: names of the columns to show; empty for all
+        rows: the rows
+    """
+    if plugin.config.get("brief", False):
+        return brief.tree(columns, shown, rows)
+    if shown:
+        return brief.chosen(columns, shown, rows)
+    return grid_of(columns, rows)
 
 
 _BLOCK = 0x10000

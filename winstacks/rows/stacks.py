@@ -115,7 +115,7 @@ class CallStackRows:
                 len(shown.captured.frames),
                 NOT_APPLICABLE if shown.captured.hash is None else Hex(shown.captured.hash),
                 unbacked(shown.named),
-                folded(shown.named, self._fold),
+                folded(shown.named, self._fold, self._machine.address_mask),
                 text(status(shown.status, StatusCode.UNSURE if guessed else None)),
                 thread.state_name or absent,
                 thread.wait_reason_name or waits,

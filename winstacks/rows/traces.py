@@ -85,7 +85,7 @@ class TraceRows:
     def folded(self, trace: Trace) -> Cells:
         """Returns the row of a back trace with its frames in the column Stack."""
         frames = self.names.stack(trace.frames, bool(trace.status & tracestatus.FREED))
-        return self._trace(trace, self._hex(trace.address), frames, folded(frames))
+        return self._trace(trace, self._hex(trace.address), frames, folded(frames, mask=self._mask))
 
     def unfolded(self, trace: Trace) -> Iterator[Row]:
         """Returns the rows of a back trace and of its frames below it."""

@@ -11,12 +11,15 @@ an address space is named once, for the tables of single plugins and for the fla
 
 from __future__ import annotations
 
-from typing import Callable, Dict, Iterable, List, NamedTuple, Optional
+from operator import attrgetter
+from typing import Callable, Collection, Dict, Iterable, List, NamedTuple, Optional
 
-from ..columns.words import IMAGE, UNBACKED
+from ..columns.dictionary import STACK_SEPARATOR
+from ..columns.words import IMAGE, NONE, PRIVATE, UNBACKED, UNMAPPED, USER
 from ..memory.decode.memo import Memo
 from ..memory.decode.status import Status, StatusItem, status
 from ..memory.decode.statuscodes import StatusCode
+from ..memory.decode.text import ShortText, short_of
 from ..memory.image import AddressSpace
 from ..names.places import FUZZY
 from ..names.symbolizer import AddressNamer, Name, Symbolizer
@@ -29,6 +32,10 @@ from .modules import ModuleIdentities, SpaceModules
 MAX_FRAMES = 1 << 17
 """The most frames that are stored, of all address spaces together: each takes some 200 bytes, in a flat table
 800."""
+
+_shown = attrgetter("shown")
+_NAMELESS = frozenset((PRIVATE, UNMAPPED, NONE, USER))
+"""Backings of addresses that lie in no module and no file."""
 
 _DOUBTS = (
     StatusItem(StatusCode.VAD_OF_ANOTHER_FILE),
@@ -108,12 +115,40 @@ class NamedFrame:
         self._find = find
         self._details: Optional[FrameDetails] = None
 
+    def symbol(self, mask: int = -1) -> str:
+        """Returns the column Symbol of a frame with a name.
+
+        The short form of a name that says of no module or file (`<private>`) has the address, as
+        `<private> 0x1d2b00002c4`.
+
+        Args:
+            mask: bits of the address that are shown
+        """
+        if self.name is None or self.address is None:
+            return self.shown
+        if self.name.source != NONE or self.name.backing not in _NAMELESS:
+            return self.shown
+        return ShortText(self.shown, f"{self.shown} {self.address & mask:#x}")
+
     @property
     def details(self) -> FrameDetails:
         """The details, found at the first use: this reads the module's headers and its loader entry."""
         if self._details is None:
             self._details = self._find(self)
         return self._details
+
+
+def stack_text(frames: Collection[NamedFrame], mask: int = -1) -> str:
+    """Returns the column Stack of frames, innermost first; its short form has the short forms of Symbols.
+
+    Args:
+        frames: the frames
+        mask: bits of the addresses that are shown
+    """
+    whole = STACK_SEPARATOR.join(map(_shown, frames))
+    if "<" not in whole:
+        return whole
+    return ShortText(whole, STACK_SEPARATOR.join([short_of(frame.symbol(mask)) for frame in frames]))
 
 
 def _missing(word: StatusCode) -> NamedFrame:

@@ -8,7 +8,6 @@ import re
 from operator import attrgetter
 from typing import Collection, Dict, NamedTuple, Optional, Sequence, Tuple
 
-from ..columns.dictionary import STACK_SEPARATOR
 from ..columns.words import SCAN, TRAP
 from ..memory.decode.status import Status, has_status, status
 from ..memory.decode.statuscodes import StatusCode
@@ -18,7 +17,7 @@ from ..stacks.decode.frames import Frame
 from ..traps.state import TrapState
 from .decode import keys
 from .decode.keys import StackKeys
-from .frames import UNCERTAIN, NamedFrame
+from .frames import UNCERTAIN, NamedFrame, stack_text
 
 _NOTHING_THERE = (StatusCode.IN_USER_MODE, StatusCode.IN_32_BIT_CODE, StatusCode.UNTRACED)
 """Status words of a thread or half of a process that has no stack of this kind."""
@@ -96,7 +95,7 @@ _AS_EXPECTED = (StatusCode.TERMINATED, StatusCode.NOT_READ_YET, StatusCode.NO_PO
 
 _LETTERS = re.compile(r"\w+")
 
-_unbacked, _shown, _part, _address = map(attrgetter, ("unbacked", "shown", "details.part", "address"))
+_unbacked, _part, _address = map(attrgetter, ("unbacked", "details.part", "address"))
 
 
 class StackRecord(NamedTuple):
@@ -165,7 +164,7 @@ class StackRecord(NamedTuple):
     @property
     def text(self) -> Optional[str]:
         """The column Stack."""
-        return STACK_SEPARATOR.join(map(_shown, self.frames)) if self.frames else None
+        return stack_text(self.frames) if self.frames else None
 
     def modules(self, made: Optional[StackKeys]) -> Optional[str]:
         """Returns the column Modules.

@@ -117,7 +117,7 @@ class FlatTables:
             details.rva,
             details.function,
             details.displacement,
-            None if name is None else name.symbol,
+            None if name is None else frame.symbol(),
             None if name is None else name.source,
             RECORDED if walked is None else walked.how,
             None if name is None else name.backing or None,

@@ -49,12 +49,13 @@ class StackCollector:
 
     Args:
         symbolizer: names addresses, and has the modules of every address space
+        frames: its named frames, if there are any already
     """
 
-    def __init__(self, symbolizer: Symbolizer) -> None:
+    def __init__(self, symbolizer: Symbolizer, frames: Optional[NamedFrames] = None) -> None:
         self._symbolizer = symbolizer
         self._image = symbolizer.image
-        self._frames = NamedFrames(symbolizer)
+        self._frames = NamedFrames(symbolizer) if frames is None else frames
         self._databases = Databases(self._image, symbolizer.indexes)
 
     def list_stacks(

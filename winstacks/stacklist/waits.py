@@ -3,7 +3,7 @@
 """Finds out which thread waits for which lock, and which threads wait for each other.
 
     waits = Waits(image)
-    for stack in ...: waits.see(stack)          # stacks of threads
+    for stack in ...: waits.add_stack(stack)          # stacks of threads
     graph = waits.graph(LockLister(image, databases))
 
 Windows keeps no list of the threads that wait for a critical section, and one only for fast resources. The
@@ -103,6 +103,7 @@ class Waiting(NamedTuple):
         sure: whether the walk reached the function without a guess
         trace_id: TraceId of the stack
         how: what is known of the lock before the search: UNKNOWN, SRW_LOCK or CONDITION_VARIABLE
+        stack: the stack
     """
 
     space: AddressSpace
@@ -114,6 +115,7 @@ class Waiting(NamedTuple):
     sure: bool
     trace_id: str
     how: str
+    stack: StackRecord
 
 
 class Wait(NamedTuple):
@@ -198,6 +200,7 @@ class Waits:
                 all(walked.sure for walked in stack.walked[: last + 1]),
                 stack.trace_id,
                 ways[prefixes],
+                stack,
             )
         )
 
@@ -215,7 +218,7 @@ class Waits:
             for lock in self._image.possible(lister.list_locks(space)):
                 if isinstance(lock, LockGap):
                     gaps += 1
-                elif lock.address is not None and (lock.held or _waiters(lock)):
+                elif lock.address is not None and (lock.held or waiters(lock)):
                     if len(graph.locks) + len(space_locks) < MAX_LOCKS:
                         space_locks[lock.address] = lock
                     else:
@@ -274,10 +277,10 @@ class Waits:
         on_stack = [address for address in self._on_stack(waiting) if address in space_locks]
         named = [address for address in possible if address in on_stack]
         if len(named) > 1:
-            named = [address for address in named if _waiters(space_locks[address])]
+            named = [address for address in named if waiters(space_locks[address])]
         if len(named) == 1:
             return Wait(waiting, waiting.key, (place, named[0]), ON_STACK, waiting.sure)
-        awaited = [address for address in possible if _waiters(space_locks[address])]
+        awaited = [address for address in possible if waiters(space_locks[address])]
         if not named and len(awaited) == 1:
             return Wait(waiting, waiting.key, (place, awaited[0]), EXCLUDED, False)
         return Wait(waiting, waiting.key, None, UNKNOWN, False)
@@ -323,7 +326,12 @@ def _way(waiting: Waiting) -> Tuple[int, str, str]:
     return _place(waiting.space), waiting.space.arch, waiting.how
 
 
-def _waiters(lock: Lock) -> int:
+def lock_key(lock: Lock) -> LockKey:
+    """Returns the key of a lock."""
+    return _place(lock.space), lock.address
+
+
+def waiters(lock: Lock) -> int:
     """Returns the number of threads that wait for a lock, as its members count them."""
     return (lock.waiting_shared or 0) + (lock.waiting_exclusive or 0)
 

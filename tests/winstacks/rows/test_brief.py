@@ -12,8 +12,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from volatility3.framework.renderers import format_hints
 
+from winstacks.columns import dictionary
+from winstacks.memory.decode.text import ShortText
 from winstacks.rows import brief
-from winstacks.rows.brief import cut_stack, cut_symbol, cut_text, shares, wrapped
+from winstacks.rows.brief import (
+    cut_stack,
+    cut_symbol,
+    cut_text,
+    name_lines,
+    shares,
+    stack_lines,
+    symbol_lines,
+    wrapped,
+    wrapped_evidence,
+)
+from winstacks.rows.grid import typed
 
 WORDS = st.text("abcXYZ_09@?$:", min_size=1, max_size=300)
 OFFSETS = st.one_of(st.just(""), st.integers(0, (1 << 64) - 1).map("+{:#x}".format))
@@ -95,7 +108,9 @@ def test_shares_are_fair(wanted: List[int], room: int) -> None:
     assert max(short, default=0) - min(short, default=0) <= 1
 
 
-NAMES = ("PID", "Process", "Database", "Symbol", "Source", "Status")
+COLUMNS = typed(
+    map(dictionary.COLUMNS.__getitem__, ("PID", "Process", "Database", "Symbol", "Source", "Status"))
+)
 LONG = "ntoskrnl!" + "f" * 400 + "+0x1f"
 
 
@@ -107,7 +122,7 @@ def rows(*below: Tuple[object, ...]) -> List[Tuple[int, Tuple[object, ...]]]:
 
 def test_cells_hold_all_and_show_less() -> None:
     columns = ("PID", "Process", "Database", "Symbol", "Status")
-    grid = brief.tree(NAMES, columns, iter(rows((LONG, "pdb", "unreadable"))))
+    grid = brief.tree(COLUMNS, columns, iter(rows((LONG, "pdb", "unreadable"))))
     assert [column.name for column in grid.columns] == list(columns)
     found: List[List[object]] = []
     grid.populate(lambda node, _: found.append(list(node.values)), None)
@@ -123,17 +138,78 @@ def test_cells_hold_all_and_show_less() -> None:
     assert len(line) == brief.WIDTH
 
 
-@given(st.lists(st.text("abc ", min_size=1, max_size=30).map(str.strip).filter(bool)), st.integers(40, 60))
-def test_a_status_is_wrapped_between_words(words: List[str], width: int) -> None:
-    status = ", ".join(words)
-    lines = wrapped(status, width).split("\n")
+@given(st.lists(st.text("abc,", min_size=1, max_size=30)), st.integers(0, 60))
+def test_a_text_is_wrapped_between_words(words: List[str], width: int) -> None:
+    text = " ".join(words)
+    lines = wrapped(text, width).split("\n")
+    assert max(map(len, lines)) <= max(width, *map(len, words), 0)
+    assert " ".join(lines) == text
+
+
+@given(st.lists(st.text("abc;,", min_size=1, max_size=30), min_size=1), st.integers(30, 60))
+def test_no_word_of_an_evidence_is_cut_that_fits_a_line(words: List[str], width: int) -> None:
+    text = " ".join(words)
+    assert wrapped_evidence(text, width).replace("\n", " ") == text
+
+
+@given(WORDS, st.integers(20, 60))
+def test_an_evidence_of_a_long_name_stays_in_its_column(name: str, width: int) -> None:
+    lines = wrapped_evidence(f"called by {name}", width).split("\n")
     assert max(map(len, lines)) <= width
-    assert " ".join(lines) == status
+    assert lines[0].startswith("called by")
+
+
+@given(st.integers(0, (1 << 64) - 1), st.integers(18, 40))
+def test_an_address_behind_a_symbol_is_never_cut(address: int, width: int) -> None:
+    symbol = f"<private> {address:#x}"
+    shown = symbol_lines(symbol, width)
+    assert shown.replace("\n", " ") == symbol
+    assert max(map(len, shown.split("\n"))) <= width
+
+
+@given(st.lists(SYMBOLS, min_size=2, max_size=9), st.integers(40, 130))
+def test_the_ends_of_a_stack_are_whole_if_each_fits_a_line(frames: List[str], width: int) -> None:
+    lines = stack_lines("; ".join(frames), width).split("\n")
+    assert max(map(len, lines)) <= width
+    if len(frames[0]) + len("; …;") <= width:
+        assert lines[0].startswith(frames[0])
+    if len(lines) > 1 and len(frames[-1]) <= width:
+        assert lines[1] == frames[-1]
+
+
+def test_a_name_is_wrapped_between_its_parts() -> None:
+    path = r"\Device\HarddiskVolume3\Users\ann\store.db"
+    assert name_lines(path, 20) == "\\Device\n\\HarddiskVolume3\n\\Users\\ann\\store.db"
+    assert name_lines(path, 60) == path
+    assert name_lines("legacy.exe Pid 5120", 15) == "legacy.exe Pid\n5120"
+
+
+@given(st.text("abc\\ ", max_size=90), st.integers(3, 40))
+def test_no_line_of_a_name_is_wider(name: str, width: int) -> None:
+    assert max(map(len, name_lines(name, width).split("\n"))) <= width
+
+
+def test_a_short_form_is_shown_and_the_whole_is_kept() -> None:
+    row = (4, "System", format_hints.Hex(0), ShortText("<private>", "<private> 0x1d2b00002c4"), "none", "")
+    grid = brief.tree(COLUMNS, ("PID", "Symbol"), iter([(0, row)]))
+    found: List[List[object]] = []
+    grid.populate(lambda node, _: found.append(list(node.values)), None)
+    assert f"{found[0][1]}" == "<private> 0x1d2b00002c4"
+    assert json.dumps(found[0]) == '[4, "<private>"]'
+
+
+def test_chosen_columns_are_not_shortened() -> None:
+    grid = brief.chosen(COLUMNS, ("Status", "Symbol", "PID"), iter(rows((LONG, "pdb", "unreadable"))))
+    found: List[List[object]] = []
+    grid.populate(lambda node, _: found.append(list(node.values)), None)
+    assert [column.name for column in grid.columns] == ["Status", "Symbol", "PID"]
+    assert found[1] == ["unreadable", LONG, 4]
+    assert f"{found[1][1]}" == LONG
 
 
 def test_a_status_is_whole_even_if_the_line_gets_longer() -> None:
     columns = ("PID", "Symbol", "Status")
-    grid = brief.tree(NAMES, columns, iter(rows((LONG, "pdb", "x" * 150))))
+    grid = brief.tree(COLUMNS, columns, iter(rows((LONG, "pdb", "x" * 150))))
     found: List[List[object]] = []
     grid.populate(lambda node, _: found.append(list(node.values)), None)
     assert f"{found[1][2]}" == "x" * 150

@@ -72,6 +72,27 @@ def _visible(character: str) -> str:
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
+class ShortText(str):
+    """A text with a short form, which --brief and pages show.
+
+    Args:
+        text: the text
+        short: the same in few words; never empty unless the text is
+    """
+
+    short: str
+
+    def __new__(cls, text: str, short: str = "") -> ShortText:
+        made = super().__new__(cls, text)
+        made.short = short or text
+        return made
+
+
+def short_of(text: str) -> str:
+    """Returns the short form of a text, or the text if it has none."""
+    return text.short if isinstance(text, ShortText) else text
+
+
 _EPOCH = datetime.datetime(1601, 1, 1, tzinfo=datetime.timezone.utc)
 _PER_MICROSECOND = 10
 
