@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The command line: commands that write a lake, and those of `query_cli`."""
+"""The command line: commands that write a lake; `query_cli` adds the commands that read one."""
 
 from __future__ import annotations
 

@@ -193,11 +193,13 @@ class TableLog:
         import pyarrow.parquet as pq
 
         try:
-            names = pq.read_schema(path).names
+            # Delta's writer makes the column, and leaves it empty.
+            named = "sidecar" in pq.read_schema(path).names
+            sidecars = pq.read_table(path, columns=["sidecar"]).column("sidecar") if named else None
         except (pa.ArrowException, OSError) as error:
             raise LogError(f"{path.name} cannot be read ({_first_line(error)})") from error
-        if "sidecar" in names:
-            # A sidecar would name further files of the log, anywhere.
+        if sidecars is not None and sidecars.null_count < len(sidecars):
+            # A sidecar names further files of the log, anywhere.
             raise LogError(f"{path.name} asks for features of Delta that lakes do not have")
 
 

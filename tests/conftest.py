@@ -92,7 +92,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_sessionfinish() -> None:
-    """Writes what `dev.py coverage` has measured so far: a worker that takes long to end is killed."""
+    """Lets Python free what was frozen, and writes what `dev.py coverage` has measured so far.
+
+    A worker that takes long to end is killed.
+    """
+    gc.unfreeze()
     module = sys.modules.get("coverage")
     measuring = module.Coverage.current() if module else None
     if measuring is not None:

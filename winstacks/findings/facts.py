@@ -340,7 +340,9 @@ class CheckFacts:
             short.append("page not in memory")
         elif page is not None:
             executable = "executable" if page.executable else "not executable"
-            against = ", against its VAD" if not page.executable and vad is not None and _may_execute(vad) else ""
+            against = (
+                ", against its VAD" if not page.executable and vad is not None and _may_execute(vad) else ""
+            )
             parts.append(f"PTE {page.entry:#x} {executable}{against}")
             if not page.executable or not short:
                 short.append(f"page {executable}{against}")

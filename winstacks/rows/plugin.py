@@ -55,7 +55,7 @@ def tree(
 
 
 def shown_columns(plugin: interfaces.plugins.PluginInterface, table: str) -> Sequence[str]:
-    """Returns the columns that --columns names, else those of --brief; empty for all.
+    """Returns the columns that --columns names, or else the columns of --brief; empty for all.
 
     Args:
         plugin: the plugin that runs

@@ -5,8 +5,8 @@
     waiters = LockWaiters(symbolizer, frames, lister)
     for wait in waiters.of_lock(lock): wait.waiting.stack, wait.sure
 
-Stacks are walked only if a lock says that a thread waits for it: those of the lock's process, or all for a
-lock of the kernel.
+Stacks are walked only if a lock says that a thread waits for it: the stacks of the lock's process, or all
+stacks for a lock of the kernel.
 """
 
 from __future__ import annotations
