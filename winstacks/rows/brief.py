@@ -242,7 +242,7 @@ def chosen(columns: Columns, shown: Sequence[str], rows: Iterator[Row]) -> inter
 
 
 class _Width(NamedTuple):
-    """What a column needs, in characters: the longest word, and the longest text."""
+    """Width that a column needs, in characters: of its longest word, and of its longest text."""
 
     word: int
     text: int

@@ -78,7 +78,7 @@ class LockRows:
         return self._rows.rows(key, cells, frames, itertools.chain(owners, waiting))
 
     def _waiting(self, key: Cells, wait: Wait) -> Iterator[Row]:
-        """Yields the row of a waiting thread, and below it those of its stack, innermost frame first."""
+        """Yields the row of a waiting thread, and below it the rows of its stack, innermost frame first."""
         assert wait.waiting is not None
         stack, (pid, tid) = wait.waiting.stack, wait.key
         thread = (known(pid), known(wait.waiting.process or None), tid)

@@ -35,7 +35,7 @@ _ASKING = ("brief", "fold", *(option for ways in BRIEF_WITH.values() for option 
 def tree(
     plugin: interfaces.plugins.PluginInterface, grid: Grid, rows: Iterator[Row]
 ) -> interfaces.renderers.TreeGrid:
-    """Returns the grid that a plugin's `run` returns: all columns, or those of --columns and --brief.
+    """Returns the grid that a plugin's `run` returns: all columns, or the columns of --columns or --brief.
 
     Args:
         plugin: the plugin that runs
