@@ -315,7 +315,7 @@ class CheckFacts:
     def memory(self, space: AddressSpace, address: int) -> str:
         """Returns the memory at an address in words: its VAD, its page, its first bytes.
 
-        The short form has the start of the VAD, and the page where the VAD does not tell all of it.
+        The short form has the start of the VAD, and the page if the VAD does not describe it.
         """
         return self._said[space, address]
 

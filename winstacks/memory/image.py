@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from typing import Callable, Dict, Iterable, Iterator, NamedTuple, Optional, Protocol, Tuple, TypeVar
+from typing import Callable, Dict, Iterable, Iterator, NamedTuple, Optional, Tuple, TypeVar
 
 from volatility3.framework import constants, interfaces
 from volatility3.framework.layers import intel
@@ -405,10 +405,7 @@ class Image:
         """Provides a service in place of the result of `make(image)`.
 
         Inputs other than a kernel's image (a dump of one process) provide their services so, before anything
-        is
-        read: address spaces (`spaces`), memory regions (`regions`), modules (`module_lists`,
-            `unloaded_modules`),
-        threads (`threads`) and facts about the machine (`machine_facts`).
+        is read: `spaces`, `regions`, `module_lists`, `unloaded_modules`, `threads`, `machine_facts`.
         """
         self._services[make] = service
 
@@ -417,24 +414,6 @@ class Image:
             self._services[key] = make(self)
         service: Service = self._services[key]  # type: ignore[assignment]
         return service
-
-
-class ImageLayer(Protocol):
-    """A layer that is a whole image, without a kernel that can be walked: the memory of a dump.
-
-    Both methods raise UnsupportedMachineError if the machine is not supported or not known.
-    """
-
-    def machine(self) -> Machine:
-        """Returns the machine whose memory the layer holds."""
-
-    def open_image(self, config_path: str, kernel_symbols: Optional[str] = None) -> Image:
-        """Returns the image.
-
-        Args:
-            config_path: configuration path below which our symbol tables are configured
-            kernel_symbols: the file of the kernel's symbol table, None if none was named
-        """
 
 
 def _our_types(image: Image, name: str) -> Structures:

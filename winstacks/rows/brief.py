@@ -170,9 +170,9 @@ _CUT: Dict[str, Callable[[str, int], str]] = {
 }
 """Functions that cut the columns without a fixed width."""
 _NAMES: Dict[str, Callable[[str, int], str]] = {"ObjectName": name_lines, "OwnerName": name_lines}
-"""Functions that wrap names; their columns get what those of `_CUT` leave."""
+"""Functions that wrap names. Their columns share the width that the columns of `_CUT` leave."""
 _WRAPPED: Dict[str, Callable[[str, int], str]] = {_EVIDENCE: wrapped_evidence, _STATUS: wrapped}
-"""Functions that wrap texts; their columns get what the others leave."""
+"""Functions that wrap texts. Their columns share the width that all others leave."""
 _NARROW = {"Process": 15, "ImageFileName": 15, "OwnerProcess": 15}
 """Widths of narrow columns: _EPROCESS.ImageFileName has 15 characters, and some become escapes."""
 
@@ -235,7 +235,7 @@ def tree(columns: Columns, shown: Sequence[str], rows: Iterator[Row]) -> interfa
 
 
 def chosen(columns: Columns, shown: Sequence[str], rows: Iterator[Row]) -> interfaces.renderers.TreeGrid:
-    """Returns the grid of some columns, each as it is; the arguments are those of `tree`."""
+    """Returns the grid of some columns, each as it is; the arguments are as in `tree`."""
     places = [list(dict(columns)).index(name) for name in shown]
     found = ((depth, tuple([cells[place] for place in places])) for depth, cells in rows)
     return grid_of([columns[place] for place in places], found)

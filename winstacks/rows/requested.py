@@ -15,7 +15,8 @@ from volatility3.framework import exceptions, interfaces
 
 from ..memory import bulk, tables
 from ..memory.decode.machine import Machine, UnsupportedMachineError, machines_of
-from ..memory.image import Image, ImageLayer
+from ..memory.image import Image
+from ..memory.imagelayer import ImageLayer
 from ..minidump.kernelsymbols import KernelSymbolsError
 from ..names.modulefiles import GivenFiles, ModuleFiles, module_files
 from ..options import DUMP

@@ -1,0 +1,28 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""A layer that opens an image by itself, as the layers of dumps do."""
+
+from __future__ import annotations
+
+from typing import Optional, Protocol
+
+from .decode.machine import Machine
+from .image import Image
+
+
+class ImageLayer(Protocol):
+    """A layer that is a whole image, without a kernel that can be walked: the memory of a dump.
+
+    Both methods raise UnsupportedMachineError if the machine is not supported or not known.
+    """
+
+    def machine(self) -> Machine:
+        """Returns the machine whose memory the layer holds."""
+
+    def open_image(self, config_path: str, kernel_symbols: Optional[str] = None) -> Image:
+        """Returns the image.
+
+        Args:
+            config_path: configuration path below which our symbol tables are configured
+            kernel_symbols: the file of the kernel's symbol table, None if none was named
+        """
