@@ -207,7 +207,7 @@ def _options(name: str) -> List[str]:
         if isinstance(each, requirements.ChoiceRequirement):
             takes = f" {'|'.join(each.choices)}"
         elif isinstance(each, requirements.ListRequirement):
-            takes = " TEXT ..." if issubclass(each.element_type, str) else " N ..."
+            takes = " N ..." if each.element_type is int else " TEXT ..."
         elif isinstance(each, interfaces.configuration.SimpleTypeRequirement):
             kind = each.instance_type
             takes = "" if kind is bool else " N" if issubclass(kind, int) else " TEXT"
