@@ -92,7 +92,7 @@ CASES = {
         traces.StackTraces, images.database, 100, (2300, 17500000, 420, 55, 72, 3, 36, 2)
     ),
     "traces, processes": Case(
-        traces.StackTraces, _PROCESSES, 5, (3700, 27500000, 2200, 350, 440, 13, 16, 33)
+        traces.StackTraces, _PROCESSES, 5, (3700, 27500000, 2200, 350, 440, 13, 16, 40)
     ),
 }
 

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 from typing import Any, Dict, Iterable, List, Tuple
 
 from volatility3.plugins.windows import (
@@ -69,7 +68,12 @@ def of_plugin(opened: Opened, source: str, **options: Any) -> List[Tuple[Any, ..
     folded, plain = (grid.run(opened, plugin, fold=fold, **options) for fold in (True, False))
     found = []
     for stack, node in zip(folded, plain):
-        own = [row for row in node.children if row["Frame"] is not None]
+        below = node.children
+        if source == "lock":
+            # A waiting thread is no owner, and its stack is one of another kind: each frame has its ID.
+            below = [row for row in below if row["OwnerRole"] != "waiter"]
+            below = [row for row in below if row["Frame"] is None or row["OwnerTID"] is None]
+        own = [row for row in below if row["Frame"] is not None]
         # A database, and a lock or heap of which no stack was kept, is no stack.
         if source == "database" and stack.row["EntryAddress"] is None:
             continue
@@ -78,7 +82,7 @@ def of_plugin(opened: Opened, source: str, **options: Any) -> List[Tuple[Any, ..
         if source == "heap" and not (own or stack.row["Status"] or stack.row["Count"]):
             continue
         if source == "lock":
-            stack.row["Status"] = _of_owners(stack.row["Status"], node.children)
+            stack.row["Status"] = _of_owners(stack.row["Status"], below)
         found.append((_of(stack.row, _STACK), [_shown(row) for row in own]))
     return found
 
@@ -86,7 +90,7 @@ def of_plugin(opened: Opened, source: str, **options: Any) -> List[Tuple[Any, ..
 def _of_owners(said: str, rows: List[Row]) -> str:
     """What windows.traces says of a lock whose owners have rows in windows.locks."""
     owners = [row for row in rows if row["OwnerRole"] is not None]
-    tids = {row["OwnerTID"]: None for row in owners if row["OwnerRole"] != "waiter" and row["OwnerTID"]}
+    tids = {row["OwnerTID"]: None for row in owners if row["OwnerTID"]}
     words = [*said.split(", "), *(row["Status"] for row in owners)]
     if len(tids) > 1:
         words.append(f"owned by {' '.join(map(str, tids))}")
