@@ -66,6 +66,15 @@ def debug(path: pathlib.Path, commands: Sequence[str], before: Sequence[str] = (
     return dict(zip(parts[1::2], parts[2::2]))
 
 
+def _frames(printed: str) -> List[str]:
+    """Returns the frames of a backtrace. LLDB may print the place where a thread stopped in the midst of it."""
+    found: List[str] = []
+    for number, frame in re.findall(r"frame #(\d+): 0x[0-9a-f]+ ?(.*)", printed):
+        if int(number) == len(found):
+            found.append(frame)
+    return found
+
+
 def debugged_threads(path: pathlib.Path, count: int, before: Sequence[str] = ()) -> List[DebuggedThread]:
     """Returns the threads of a dump, in its order."""
     # A command that is given twice would be found once: spaces tell them apart.
@@ -79,7 +88,7 @@ def debugged_threads(path: pathlib.Path, count: int, before: Sequence[str] = ())
                 name: int(value, 16)
                 for name, value in re.findall(r"^ *(\w+) = (0x[0-9a-f]+)", printed[registers], re.M)
             },
-            re.findall(r"frame #\d+: 0x[0-9a-f]+ ?(.*)", printed[stack]),
+            _frames(printed[stack]),
         )
         for registers, stack in zip(commands[1::3], commands[2::3])
     ]
