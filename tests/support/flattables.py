@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from typing import Any, Dict, Iterable, List, Tuple
 
 from volatility3.plugins.windows import (

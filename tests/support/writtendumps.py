@@ -67,7 +67,7 @@ def debug(path: pathlib.Path, commands: Sequence[str], before: Sequence[str] = (
 
 
 def _frames(printed: str) -> List[str]:
-    """Returns the frames of a backtrace. LLDB may print the place where a thread stopped in the midst of it."""
+    """Returns the frames of a backtrace. LLDB may print in its midst where a thread stopped."""
     found: List[str] = []
     for number, frame in re.findall(r"frame #(\d+): 0x[0-9a-f]+ ?(.*)", printed):
         if int(number) == len(found):
