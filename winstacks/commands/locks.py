@@ -11,6 +11,7 @@ from volatility3.framework import interfaces
 
 from ..locks.lister import LockLister
 from ..locks.lock import Listed, Lock, LockGap
+from ..memory.decode.status import status
 from ..memory.image import AddressSpace
 from ..rows.command import Command
 from ..rows.grid import Row
@@ -81,7 +82,9 @@ class Locks(Command[AddressSpace, ListedLock]):
     def rows(self, item: ListedLock, frames: Sequence[NamedFrame]) -> Iterator[Row]:
         if isinstance(item.lock, LockGap):
             return iter([(0, self._rows.gap(item.lock))])
-        return self._rows.lock(item.lock, frames, item.file_output, self._waiters.of_lock(item.lock))
+        waits = self._waiters.of_lock(item.lock)
+        lock_status = status(item.lock.status, self._waiters.lost(item.lock, waits))
+        return self._rows.lock(item.lock._replace(status=lock_status), frames, item.file_output, waits)
 
     def _dump(self, space: AddressSpace, locks: List[Listed]) -> str:
         """Writes RTL_PROCESS_LOCKS if they are requested; returns the name of the file."""

@@ -11,12 +11,13 @@ stacks for a lock of the kernel.
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, List
+from typing import Dict, Iterator, List, NamedTuple, Sequence
 
 from ..columns.words import THREAD_KINDS
 from ..locks.lister import LockLister
 from ..locks.lock import Lock
 from ..memory.decode.memo import Memo
+from ..memory.decode.status import NOTHING, Status, status
 from ..memory.image import AddressSpace
 from ..names.symbolizer import Symbolizer
 from .frames import NamedFrames
@@ -26,6 +27,18 @@ from .waits import LockKey, Wait, Waits, lock_key, waiters
 
 _PROCESSES = 16
 """The most processes whose waiting threads are stored."""
+
+
+class _Found(NamedTuple):
+    """The waits of a process by their lock, and the statuses of the stacks that were lost."""
+
+    waits: Dict[LockKey, List[Wait]]
+    statuses: List[Status]
+
+    @property
+    def lost(self) -> Status:
+        """The statuses as one."""
+        return status(*self.statuses)
 
 
 class LockWaiters:
@@ -41,25 +54,41 @@ class LockWaiters:
         self._symbolizer = symbolizer
         self._lister = lister
         self._collector = StackCollector(symbolizer, frames)
-        self._found: Memo[AddressSpace, Dict[LockKey, List[Wait]]] = Memo(self._of_space, _PROCESSES)
+        self._found: Memo[AddressSpace, _Found] = Memo(self._of_space, _PROCESSES)
 
     def of_lock(self, lock: Lock) -> List[Wait]:
         """Returns the threads whose stacks show that they wait for a lock, without those that it lists."""
         if lock.address is None or not waiters(lock):
             return []
-        return self._found[lock.space].get(lock_key(lock), [])
+        return self._found[lock.space].waits.get(lock_key(lock), [])
 
-    def _of_space(self, space: AddressSpace) -> Dict[LockKey, List[Wait]]:
+    def lost(self, lock: Lock, found: Sequence[Wait]) -> Status:
+        """Returns why threads that wait for a lock are missing: the statuses of the stacks that were lost.
+
+        A lock of the kernel may have waiters in any process, and few stacks show for which lock they wait:
+        no status of a stack explains why one is missing.
+
+        Args:
+            lock: the lock
+            found: the waiting threads that `of_lock` returned
+        """
+        if lock.address is None or lock.space.kernel or waiters(lock) <= len(found):
+            return NOTHING
+        return self._found[lock.space].lost
+
+    def _of_space(self, space: AddressSpace) -> _Found:
         image = self._symbolizer.image
-        found: Dict[LockKey, List[Wait]] = {}
-        for wait in image.possible(self._waits(space)):
+        found = _Found({}, [])
+        for wait in image.possible(self._waits(space, found.statuses)):
             if wait.waiting is not None and wait.lock is not None:
-                found.setdefault(wait.lock, []).append(wait)
+                found.waits.setdefault(wait.lock, []).append(wait)
         return found
 
-    def _waits(self, space: AddressSpace) -> Iterator[Wait]:
+    def _waits(self, space: AddressSpace, lost: List[Status]) -> Iterator[Wait]:
         waits = Waits(self._symbolizer.image)
         pids = () if space.kernel or space.pid is None else (space.pid,)
         for stack in self._collector.list_stacks(StackFilter(THREAD_KINDS, pids)):
+            if stack.is_lost:
+                lost.append(stack.status)
             waits.add_stack(stack)
         yield from waits.graph(self._lister, () if space.pid is None else (space.pid,)).waits
