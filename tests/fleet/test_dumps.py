@@ -157,7 +157,7 @@ def test_cut_files_are_not_like_whole_ones(read: Read, tmp_path: pathlib.Path) -
     shown = fleet("status", lake, "--format", "csv").stdout.splitlines()
     assert ["the file is cut" in line for line in shown[1:]] == [True, True, True, False]
     again = fleet(*run, tmp_path / "97.dmp")
-    assert (again.returncode, "1 images are cut" in again.stderr) == (3, True)
+    assert (again.returncode, "1 image is cut" in again.stderr) == (3, True)
     assert manifests(lake)["97.dmp"]["attempt"] == found["97.dmp"]["attempt"]
     assert fleet(*run, whole).returncode == 0
     # A dump of one process, which was cut in the middle, says so without a share.
