@@ -164,7 +164,8 @@ def test_the_second_run_does_only_what_was_unfinished(
     assert 0 < len(done) < NUMBER
     again = fleet("run", *images.paths, "-o", lake, *images.options)
     assert again.returncode == 0, again.stderr
-    assert f"{len(done)} images were done before" in again.stderr
+    number = "1 image was" if len(done) == 1 else f"{len(done)} images were"
+    assert f"{number} done before" in again.stderr
     found = manifests(lake)
     assert len(found) == NUMBER
     assert {name: found[name]["attempt"] for name in done} == done

@@ -339,7 +339,7 @@ AMPLIFIERS: Dict[str, Amplifier] = {
 MOST: Dict[str, Work] = {
     "gflags": Work(pages=75, calls=9000, rows=1, kilobytes=96),
     "stacktracedb": Work(pages=75, calls=22_000, rows=250, kilobytes=96),
-    "locks": Work(pages=2, calls=6000, rows=48, kilobytes=96),
+    "locks": Work(pages=2, calls=8000, rows=48, kilobytes=96),
     "objecttraces": Work(pages=1, calls=4500, rows=200, kilobytes=96),
     "trapframes": Work(pages=6, calls=9000, rows=1, kilobytes=96),
     "callstacks": Work(pages=6, calls=16_000, rows=1, kilobytes=96),
