@@ -83,8 +83,10 @@ class Locks(Command[AddressSpace, ListedLock]):
         if isinstance(item.lock, LockGap):
             return iter([(0, self._rows.gap(item.lock))])
         waits = self._waiters.of_lock(item.lock)
-        lock_status = status(item.lock.status, self._waiters.lost(item.lock, waits))
-        return self._rows.lock(item.lock._replace(status=lock_status), frames, item.file_output, waits)
+        lost, lock = self._waiters.lost(item.lock, waits), item.lock
+        if lost:
+            lock = lock._replace(status=status(lock.status, lost))
+        return self._rows.lock(lock, frames, item.file_output, waits)
 
     def _dump(self, space: AddressSpace, locks: List[Listed]) -> str:
         """Writes RTL_PROCESS_LOCKS if they are requested; returns the name of the file."""
