@@ -85,7 +85,7 @@ def of_plugin(opened: Opened, source: str, **options: Any) -> List[Tuple[Any, ..
         if source == "lock":
             stack.row["Status"] = _of_owners(stack.row["Status"], below)
         found.append((_of(stack.row, _STACK), [_shown(row) for row in own]))
-    return found
+    return _ordered(found, source)
 
 
 def _of_owners(said: str, rows: List[Row]) -> str:
@@ -111,7 +111,12 @@ def of_tables(rows: List[Row], framed: List[Row], source: str) -> List[Tuple[Any
         if source == "thread" and row["Count"] is None and row["Kind"] != "kernel":
             continue
         found.append((_of(row, _STACK), [_shown(each) for each in below.get(row["TraceId"], [])]))
-    return found
+    return _ordered(found, source)
+
+
+def _ordered(found: List[Tuple[Any, ...]], source: str) -> List[Tuple[Any, ...]]:
+    """Returns stacks in an order that both have: windows.heaptraces has traces before heaps."""
+    return sorted(found, key=repr) if source == "heap" else found
 
 
 def stack_key(rows: List[Row]) -> Any:
