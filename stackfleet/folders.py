@@ -11,6 +11,7 @@ import contextlib
 import errno
 import os
 import pathlib
+import re
 import stat
 import time
 from typing import Optional
@@ -83,6 +84,25 @@ def size(root: pathlib.Path, *names: str) -> int:
     if not stat.S_ISREG(info.st_mode) or _leads_away(info):
         raise OutsideError(errno.EINVAL, f"{_kind(info)} and no file", str(path))
     return info.st_size
+
+
+def sizes(root: pathlib.Path, *names: str, form: re.Pattern[str]) -> dict[str, int]:
+    """Returns the sizes in bytes of the regular files of a folder whose names have a form; see `size`.
+
+    The path of the folder is examined once, and not for each file.
+    """
+    path = folder(root, *names)
+    if path is None:
+        return {}
+    found = {}
+    with os.scandir(path) as entries:
+        for entry in entries:
+            if form.fullmatch(entry.name):
+                info = entry.stat(follow_symlinks=False)
+                if not stat.S_ISREG(info.st_mode) or _leads_away(info):
+                    raise OutsideError(errno.EINVAL, f"{_kind(info)} and no file", entry.path)
+                found[entry.name] = info.st_size
+    return found
 
 
 def read(root: pathlib.Path, *names: str, most: int) -> bytes:

@@ -165,11 +165,7 @@ class TableLog:
             log = folders.folder(self._lake, *self._names, LOG)
             if log is None:
                 return None
-            sizes = {
-                path.name: folders.size(self._lake, *self._names, LOG, path.name)
-                for path in log.iterdir()
-                if _ENTRY.fullmatch(path.name)
-            }
+            sizes = folders.sizes(self._lake, *self._names, LOG, form=_ENTRY)
             for name in sizes:
                 if name.endswith(".parquet"):
                     self._look_at_checkpoint(log / name)
