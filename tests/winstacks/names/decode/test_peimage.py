@@ -52,8 +52,17 @@ def test_there_are_programs_to_compare() -> None:
 
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=NAMES)
-@pytest.mark.parametrize("moved", (0, MOVED, -MOVED))
+def test_pages_of_a_moved_program_are_as_pefile_maps_them(path: pathlib.Path) -> None:
+    compare_pages(path, MOVED)
+
+
+@pytest.mark.parametrize("path", PROGRAMS[:2], ids=NAMES[:2])
+@pytest.mark.parametrize("moved", (0, -MOVED))
 def test_pages_are_as_pefile_maps_them(path: pathlib.Path, moved: int) -> None:
+    compare_pages(path, moved)
+
+
+def compare_pages(path: pathlib.Path, moved: int) -> None:
     data = content(path)
     file, theirs = opened(data), pefile.PE(data=data)
     base = file.image_base + moved
