@@ -125,19 +125,31 @@ def _command_line() -> Any:
     return None
 
 
+def output_folder(handler: Any) -> Optional[str]:
+    """Returns the folder of -o, and makes it if it is missing; None for files of another program.
+
+    Args:
+        handler: a file of a plugin, or its class
+
+    Raises:
+        OSError: the folder cannot be made
+    """
+    final = getattr(handler, FINAL_NAME, None)
+    # It needs nothing of a file but the name.
+    return None if final is None else os.path.dirname(final(types.SimpleNamespace(preferred_filename="file")))
+
+
 def output_folder_error(handler: Any) -> str:
     """Returns why no file can be written to the folder of -o; empty if files can be written.
 
     Args:
         handler: class of the files that a plugin writes. Only the command line's has a folder
     """
-    final = getattr(handler, FINAL_NAME, None)
-    if final is None:
-        return ""
-    folder = ""
+    folder: Optional[str] = ""
     try:
-        # It needs nothing of a file but the name, and makes the folder if it is missing.
-        folder = os.path.dirname(final(types.SimpleNamespace(preferred_filename="file")))
+        folder = output_folder(handler)
+        if folder is None:
+            return ""
         with tempfile.TemporaryFile(dir=folder or os.curdir) as file:
             file.write(bytes(_PROBE))
             file.flush()

@@ -10,13 +10,12 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import types
 import weakref
 from typing import Any, Iterable, Iterator, Optional, Sequence
 
 from volatility3.framework import exceptions, interfaces
 
-from ..checkedoptions import FINAL_NAME, output_folder_error
+from ..checkedoptions import FINAL_NAME, output_folder, output_folder_error
 from ..columns.tables import BRIEF_WITH, brief_columns, column_named
 from . import brief, requested
 from .exitcode import fail_at_exit
@@ -208,11 +207,8 @@ def _remove(broken: interfaces.plugins.FileHandlerInterface) -> None:
 
 def _folder(handler: Any) -> str:
     """Returns the folder of the command line's files; empty for files of another program."""
-    final = getattr(handler, FINAL_NAME, None)
     with contextlib.suppress(OSError):
-        return (
-            "" if final is None else os.path.dirname(final(types.SimpleNamespace(preferred_filename="file")))
-        )
+        return output_folder(handler) or ""
     return ""
 
 

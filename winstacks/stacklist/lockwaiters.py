@@ -30,15 +30,10 @@ _PROCESSES = 16
 
 
 class _Found(NamedTuple):
-    """The waits of a process by their lock, and the statuses of the stacks that were lost."""
+    """The waits of a process by their lock, and the joined statuses of the stacks that were lost."""
 
     waits: Dict[LockKey, List[Wait]]
-    statuses: List[Status]
-
-    @property
-    def lost(self) -> Status:
-        """The statuses as one."""
-        return status(*self.statuses)
+    lost: Status
 
 
 class LockWaiters:
@@ -77,12 +72,12 @@ class LockWaiters:
         return self._found[lock.space].lost
 
     def _of_space(self, space: AddressSpace) -> _Found:
-        image = self._symbolizer.image
-        found = _Found({}, [])
-        for wait in image.possible(self._waits(space, found.statuses)):
+        found: Dict[LockKey, List[Wait]] = {}
+        lost: List[Status] = []
+        for wait in self._symbolizer.image.possible(self._waits(space, lost)):
             if wait.waiting is not None and wait.lock is not None:
-                found.waits.setdefault(wait.lock, []).append(wait)
-        return found
+                found.setdefault(wait.lock, []).append(wait)
+        return _Found(found, status(*lost))
 
     def _waits(self, space: AddressSpace, lost: List[Status]) -> Iterator[Wait]:
         waits = Waits(self._symbolizer.image)
