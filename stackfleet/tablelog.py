@@ -199,11 +199,6 @@ class TableLog:
             raise LogError(f"{path.name} asks for features of Delta that lakes do not have")
 
 
-def is_single(name: str, image_id: str, attempt: str) -> bool:
-    """Returns whether a file is the one written by an attempt at an image."""
-    return name == f"{image_id}.{attempt}.parquet"
-
-
 def _is_whole(path: pathlib.Path) -> bool:
     """Returns whether a commit can be read to its end."""
     try:

@@ -14,7 +14,7 @@ from typing import Any, Dict, List, Optional, Union
 
 from volatility3.plugins.windows import tracefindings
 
-from tests.forge import context, kernels, sample
+from tests.forge import context, sample
 from tests.forge.dump import Image
 from tests.forge.handles import OPEN, HandleTable, Ring
 from tests.forge.kernel import Kernel
@@ -195,8 +195,3 @@ class FindingImage:
     def image(self) -> Image:
         """The image."""
         return self.kernel.image()
-
-
-def kernel_names(*arches: str) -> List[str]:
-    """The kernels of some bitness."""
-    return [name for name in ALL if kernels.load(name).arch in arches]

@@ -123,11 +123,6 @@ def load(shared: pathlib.Path, build: str) -> List[RealFrame]:
     return [_frame(build, name, files) for name in names]
 
 
-def load_all(shared: pathlib.Path) -> List[RealFrame]:
-    """Returns every frame of every build."""
-    return [frame for build in BUILDS for frame in load(shared, build)]
-
-
 def load_nested(shared: pathlib.Path) -> List[NestedStack]:
     """Returns the stacks with four nested entries."""
     files = _members(shared / "real_trapframes" / "nested.tar.xz")

@@ -9,7 +9,8 @@ from typing import Collection, Iterable, Iterator, Sequence, Tuple
 
 from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
-from ..memory.decode.status import text
+from ..memory.decode.status import status, text
+from ..memory.decode.statuscodes import StatusCode
 from ..stacklist.frames import LINKED_OVER, MAX_FRAMES, NamedFrame, stack_text
 from .grid import NOT_APPLICABLE, UNPARSABLE, UNREADABLE, Cells, Grid, Hex, Row
 
@@ -38,6 +39,13 @@ class FramePrinter(Memo[NamedFrame, FrameCells]):
             return (absent, absent, absent, absent, text(frame.details.status))
         where, backing = Hex(frame.address & self.mask), name.backing or NOT_APPLICABLE
         return (where, frame.symbol(self.mask), name.source, backing, text(name.status))
+
+    def guess(self, frame: NamedFrame) -> FrameCells:
+        """Returns the cells of a frame that the walker guessed: its Status has `unsure`."""
+        cells = self[frame]
+        if frame.name is None:
+            return cells
+        return (*cells[:-1], text(status(frame.name.status, StatusCode.UNSURE)))
 
 
 class StackRows:

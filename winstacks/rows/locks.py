@@ -85,10 +85,9 @@ class LockRows:
         unsure = text(status(None if wait.sure else StatusCode.UNSURE))
         yield 1, self._waiter(*key, *thread, WAITING, folded(stack.frames, self._fold, self._mask), unsure)
         for number, frame in enumerate(() if self._fold else stack.frames):
-            *cells, faults = self._printer[frame]
-            if stack.walked and not stack.walked[number].sure and frame.name is not None:
-                faults = text(status(frame.name.status, StatusCode.UNSURE))
-            yield 2, self._waiter_frame(*key, thread[0], tid, number, *cells, faults)
+            guessed = bool(stack.walked) and not stack.walked[number].sure
+            cells = self._printer.guess(frame) if guessed else self._printer[frame]
+            yield 2, self._waiter_frame(*key, thread[0], tid, number, *cells)
 
     def _owned(self, key: Cells, owner: LockOwner) -> Cells:
         """Returns the row of an owner."""

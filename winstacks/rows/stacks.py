@@ -130,9 +130,8 @@ class CallStackRows:
         pid, process, tid, arch, part = key
         start, mask, printer = self._frame, self._machine.address_mask, self._printer
         for number, frame, named in zip(shown.numbers, frames, shown.named):
-            where, symbol, source, backing, row_status = printer[named]
-            if not frame.sure and named.name is not None:
-                row_status = text(status(named.name.status, StatusCode.UNSURE))
+            cells = printer[named] if frame.sure else printer.guess(named)
+            where, symbol, source, backing, row_status = cells
             sp, how = Hex(frame.sp & mask), frame.how
             row = start(
                 pid, process, tid, arch, part, number, sp, where, symbol, source, backing, how, row_status

@@ -133,9 +133,3 @@ def context_parameter(code: int) -> int:
     """Returns the index (from 0) of the parameter with the address of a CONTEXT; -1 if none is."""
     meanings = bug_check(code).parameters
     return meanings.index(_CONTEXT) if _CONTEXT in meanings else -1
-
-
-def record_parameter(code: int) -> int:
-    """Returns the index (from 0) of the parameter with the address of an EXCEPTION_RECORD; -1 if none is."""
-    meanings = bug_check(code).parameters
-    return meanings.index(_RECORD) if _RECORD in meanings else -1
