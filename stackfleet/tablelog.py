@@ -161,10 +161,8 @@ class TableLog:
 
     def _newest(self) -> Optional[int]:
         """Checks all files of the log; returns the version of the last commit that can be read."""
+        log = self.folder / LOG
         try:
-            log = folders.folder(self._lake, *self._names, LOG)
-            if log is None:
-                return None
             sizes = folders.sizes(self._lake, *self._names, LOG, form=_ENTRY)
             for name in sizes:
                 if name.endswith(".parquet"):
