@@ -42,9 +42,12 @@ class CreatorTraces:
     def resolve_each(
         self, space: AddressSpace, indices: Collection[int], stored_in_16_bits: bool = False
     ) -> List[Dict[int, RecordedStack]]:
-        """Returns the stacks of some indices by database: of one, unless a process has forged others.
+        """Returns for each database of a space the stacks of some indices. There is one database, unless the
+        process has forged others.
 
-        The index 0 means that there is no trace, and is left out. At most MAX_DATABASES are read.
+        The index 0 means that there is no trace, and is left out. At most MAX_DATABASES databases are read.
+        Without a database the list has one element, in which each index has a stack with the status
+        `no database`.
 
         Args:
             space: the address space whose database has the traces
@@ -54,15 +57,19 @@ class CreatorTraces:
         requested = set(indices) - {0}
         if not requested:
             return [{}]
-        databases = [each for each in self._databases.find_databases(space) if each.kind == STD]
+        databases = [
+            candidate for candidate in self._databases.find_databases(space) if candidate.kind == STD
+        ]
         return [
-            self._of_database(database, requested, stored_in_16_bits)
+            self._resolve_in_database(database, requested, stored_in_16_bits)
             for database in databases[:MAX_DATABASES] or (None,)
         ]
 
-    def _of_database(
+    def _resolve_in_database(
         self, database: Optional[Database], requested: Set[int], stored_in_16_bits: bool
     ) -> Dict[int, RecordedStack]:
+        """Returns a stack for each requested index: from a database, or a placeholder that says why there is
+        none."""
         opened = None if database is None else self._databases.open_database(database)
         if database is None or database.header is None or opened is None:
             why = StatusCode.NO_DATABASE if database is None else StatusCode.DATABASE_UNREADABLE
@@ -77,7 +84,7 @@ class CreatorTraces:
             if trace.trace_index in requested:
                 stack = recorded(trace, opened.max_depth)
                 stacks.setdefault(stack.trace_index, stack._replace(status=status(stack.status, doubt)))
-        # One status for all: handles ask for all indices that there can be.
+        # One status object for all missing indices: for handles, all 65,535 possible indices are requested.
         missing = no_such_index(0, doubt).status
         return {index: stacks.get(index) or RecordedStack(STD, 0, index, (), missing) for index in requested}
 
@@ -98,5 +105,5 @@ def _ambiguous(header: Header, stored_in_16_bits: bool) -> bool:
     It may if the database has more traces than 16 bits can number and the index was stored in 16 bits. Before
     Vista the entries of the database, too, store their own index in 16 bits.
     """
-    cut = stored_in_16_bits or not header.layout.entry.wide
-    return cut and header.back_traces > _MAX_16_BITS
+    truncated = stored_in_16_bits or not header.layout.entry.wide
+    return truncated and header.back_traces > _MAX_16_BITS

@@ -3,8 +3,8 @@
 """Finds and opens the stack trace databases of an image.
 
 The kernel's database is found by the kernel's symbol. That of a process is found by ntdll's symbol if
-Volatility has ntdll's PDB. Otherwise ntdll's writable data is searched for a pointer to memory that proves to
-be a database.
+Volatility has ntdll's PDB. Otherwise each pointer in ntdll's writable data is tried: it is the right one if
+the memory to which it leads passes the tests of `decode.proof` or `decode.heaplog`.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ STD_SYMBOLS = ("RtlpStackTraceDatabase", "RtlpStackTraceDataBase")
 HEAPLOG_SYMBOL = "RtlpHeapStackTraceLog"
 
 _MOST_ASKED = 64
-"""The most private ranges of a process that are asked whether any is in the image."""
+"""The most private ranges of a process that are checked for a present byte."""
 
 Opened = Union[stdwalk.StdDatabase, heaplog.HeapLog]
-"""Both classes yield `traces` and count `figures`."""
+"""An opened database. Both classes have the methods `traces` and `figures`."""
 
 
 class Databases:
@@ -89,56 +89,59 @@ class Databases:
         if not space.layer_name:
             return SearchResult([], space.status)
         if space.kernel:
-            return self._of_kernel(space)
-        result = self._of_process(space)
+            return self._search_kernel(space)
+        result = self._search_process(space)
         if carve:
             addresses = {database.address for database in result.databases}
-            result = result._replace(databases=[*result.databases, *self._without_pointer(space, addresses)])
+            result = result._replace(databases=[*result.databases, *self._carve_databases(space, addresses)])
         return result
 
     def missing(self, space: AddressSpace, found: SearchResult, flags: Optional[int]) -> Status:
-        """Returns why no pointer led to a database where a space's flags ask for one, else an empty status.
+        """Returns why no pointer leads to the database that a space's flags ask for; an empty status if one
+        does, or if the flags ask for none.
 
-        The status names the obstacle even if the database was then found in private memory.
+        The status names the obstacle even if a search of private memory has found the database.
 
         Args:
             space: the address space
-            found: the result of `search` for it
-            flags: its NtGlobalFlag, None if unknown
+            found: the result of `search` for that space
+            flags: NtGlobalFlag of that space, None if unknown
         """
         required = globalflags.FLG_KERNEL_STACK_TRACE_DB if space.kernel else globalflags.MAKES_USER_DATABASE
         databases = [database for database in found.databases if database.kind == STD]
         if any(not has_status(database.status, StatusCode.NO_POINTER) for database in databases):
             return NOTHING
         if flags is None:
-            lost = StatusCode.FLAGS_UNREADABLE if self._flags_are_lost(space) else None
-            return status(lost, found.status if space.kernel else NOTHING)
+            obstacle = StatusCode.FLAGS_UNREADABLE if self._flags_are_lost(space) else None
+            return status(obstacle, found.status if space.kernel else NOTHING)
         if not flags & required:
             return found.status if space.kernel else NOTHING
         return found.status or (NOTHING if databases else status(StatusCode.NO_DATABASE))
 
     def missing_log(self, space: AddressSpace, found: SearchResult, flags: Optional[int]) -> Status:
-        """Returns why a heap's trace log that a process may have was not found, else an empty status.
+        """Returns why the heap's trace log of a process was not found; an empty status if it was found, or if
+        the process has none.
 
         Args:
             space: the address space; the kernel has no such log
-            found: the result of `search` for it
-            flags: its NtGlobalFlag, None if unknown
+            found: the result of `search` for that space
+            flags: NtGlobalFlag of that space, None if unknown
         """
         if space.kernel or any(database.kind == HEAPLOG for database in found.databases):
             return NOTHING
         debug = self._image.types.first_structure("_RTL_CRITICAL_SECTION_DEBUG")
         if not (self.wide_indices(space) if debug is None else debug.has("CreatorBackTraceIndexHigh")):
-            # The log came with indices of more than 16 bits, or later.
+            # No Windows that stores indices in 16 bits has the log.
             return NOTHING
         if flags is None:
             return status(StatusCode.FLAGS_UNREADABLE if self._flags_are_lost(space) else None)
         return found.log_status if flags & globalflags.MAKES_USER_DATABASE else NOTHING
 
     def _flags_are_lost(self, space: AddressSpace) -> bool:
-        """Returns whether NtGlobalFlag of a space is missing although other memory of the space is here.
+        """Returns whether NtGlobalFlag of a space is missing although other private memory is in the image.
 
-        An image has no private memory of a process in isolated user mode (LsaIso.exe).
+        A process in isolated user mode (LsaIso.exe) has no private memory in an image, so that its missing
+        flags are no loss.
         """
         if not globalflag.is_lost(self._image, space):
             return False
@@ -148,9 +151,8 @@ class Databases:
         return space.kernel or not whole or any(memory.read(start, 1) for start in private)
 
     def wide_indices(self, space: AddressSpace) -> Optional[bool]:
-        """Returns whether the traces of a space have indices of more than 16 bits, as they do since Vista.
-
-        None if the space has no database that shows it.
+        """Returns whether the entries of a space's database store indices of more than 16 bits (Vista and
+        later); None if the space has no database with a known layout.
         """
         database = next(
             (item for item in self.find_databases(space) if item.kind == STD and item.layout), None
@@ -160,61 +162,70 @@ class Databases:
         return next(item.entry.wide for item in self.layouts(space).std if item.name == database.layout)
 
     def open_database(self, found: Database) -> Optional[Opened]:
-        """Reads a database; None if its header is too damaged."""
+        """Opens a database that `search` found. Returns None if its header is too damaged."""
         reader = self.reader(found.space)
         if found.log is not None:
             return heaplog.HeapLog(reader, found.address, found.log)
         return stdwalk.StdDatabase(reader, found.header) if found.header else None
 
     def pick(self, found: Database, indices: Collection[int]) -> Optional[List[anomalies.Trace]]:
-        """Returns some traces of a database without reading all of it; None if that is not possible.
+        """Returns some traces of a database without reading all of it; None if only the whole database shows
+        them (see `IndexLookup.traces`).
 
         Args:
-            found: the database
+            found: a database that `search` found
             indices: the indices of the traces
         """
         if found.header is None:
             return None
         return stdjudge.IndexLookup(self.reader(found.space), found.header).traces(indices)
 
-    def _of_kernel(self, space: AddressSpace) -> SearchResult:
+    def _search_kernel(self, space: AddressSpace) -> SearchResult:
         address = self._image.needed(*STD_SYMBOLS)
         if address is not None:
-            return self._at(space, STD, self._image.memory(space).pointer(address))
+            return self._database_at(space, STD, self._image.memory(space).pointer(address))
         return SearchResult([], NOTHING)
 
-    def _of_process(self, space: AddressSpace) -> SearchResult:
+    def _search_process(self, space: AddressSpace) -> SearchResult:
         ntdll = self.ntdlls.find_ntdll(space)
         if ntdll is None:
             statuses = status(StatusCode.NO_NTDLL)
             return SearchResult([], statuses, NOTHING if self._vads.list_regions(space)[1] else statuses)
         flags = globalflag.read(self._image, space)
         requested = flags is None or bool(flags & globalflags.MAKES_USER_DATABASE)
-        std = self._by_pointer(ntdll, STD, STD_SYMBOLS, requested)
+        std = self._search_ntdll(ntdll, STD, STD_SYMBOLS, requested)
         if not (std.databases or requested):
             return std
-        log = self._by_pointer(ntdll, HEAPLOG, (HEAPLOG_SYMBOL,), requested)
-        # The flags ask for both: no pointer leads to a database, but private memory may hold it.
+        log = self._search_ntdll(ntdll, HEAPLOG, (HEAPLOG_SYMBOL,), requested)
+        # A database or log to which no pointer leads may still be in private memory.
         if not std.databases and flags is not None:
-            std = std._replace(databases=list(self._without_pointer(space, ())))
+            std = std._replace(databases=list(self._carve_databases(space, ())))
         if not log.databases and flags is not None:
-            log = self._logs_without_pointer(space, log.status)
+            log = self._carve_logs(space, log.status)
         incomplete = None if self._vads.list_regions(space)[1] else StatusCode.VADS_INCOMPLETE
         statuses = status(std.status or log.status, incomplete)
         return SearchResult([*std.databases, *log.databases], statuses, status(log.status, incomplete))
 
-    def _by_pointer(self, ntdll: Ntdll, kind: str, names: Tuple[str, ...], requested: bool) -> SearchResult:
-        """Follows a global variable of ntdll, found by its symbol or else by search."""
+    def _search_ntdll(self, ntdll: Ntdll, kind: str, names: Tuple[str, ...], requested: bool) -> SearchResult:
+        """Returns the databases to which a global variable of ntdll points. Its symbol gives the variable's
+        address; without the symbol, a search of ntdll's data does.
+
+        Args:
+            ntdll: the ntdll of one half of a process
+            kind: `std` or `heaplog`
+            names: possible names of the variable's symbol
+            requested: whether the process's flags ask for a database, or are unknown
+        """
         space = ntdll.space
         pointer = ntdll.address_of(*names)
         if pointer is not None:
-            return self._at(space, kind, self._image.memory(space).pointer(pointer))
+            return self._database_at(space, kind, self._image.memory(space).pointer(pointer))
         reader, layouts = self.reader(space), self.layouts(space)
         data, missing = self.ntdlls.data(ntdll)
         words, statuses = self._search.words(space, kind, ntdll.base, ntdll.size, data)
         hits, nearly = self._search.prove_words(words, kind, reader, layouts)
         if not hits and requested and kind == STD:
-            reserved = self._reserved(space)
+            reserved = self._reserved_starts(space)
             nearly += [(rva, value) for rva, value in words.items() if value in reserved]
         if kind == STD:
             nearly += [(rva, words[rva]) for rva in self._search.known(space, kind) if rva in words]
@@ -224,28 +235,39 @@ class Databases:
                 hits.append(databasesearch.SearchHit(rva, value, proof))
                 break
         if not hits:
-            absent = kind == HEAPLOG and requested and self._leads_out(space, words.values())
+            unreadable = kind == HEAPLOG and requested and self._leads_to_unproven_log(space, words.values())
             obstacle = (
                 StatusCode.DATABASE_UNREADABLE
-                if absent
+                if unreadable
                 else StatusCode.NTDLL_DATA_INCOMPLETE
                 if missing
                 else None
             )
             return SearchResult([], statuses or status(obstacle))
         self._search.remember(space, kind, hits[0].rva)
-        databases = [self._made(space, kind, hit.address, BY_SEARCH, hit.proof) for hit in hits]
-        return SearchResult(_marked(databases), NOTHING)
+        databases = [self._make_database(space, kind, hit.address, BY_SEARCH, hit.proof) for hit in hits]
+        return SearchResult(_mark_ambiguous(databases), NOTHING)
 
-    def _at(self, space: AddressSpace, kind: str, address: Optional[int]) -> SearchResult:
+    def _database_at(self, space: AddressSpace, kind: str, address: Optional[int]) -> SearchResult:
         """Returns the database to which a symbol's pointer leads."""
         if address is None:
             return SearchResult([], status(StatusCode.DATABASE_POINTER_UNREADABLE))
-        return SearchResult([self._made(space, kind, address, BY_SYMBOL)] if address else [], NOTHING)
+        return SearchResult(
+            [self._make_database(space, kind, address, BY_SYMBOL)] if address else [], NOTHING
+        )
 
-    def _made(
+    def _make_database(
         self, space: AddressSpace, kind: str, address: int, located_by: str, proof: Optional[Proof] = None
     ) -> Database:
+        """Returns the database at a canonical address, with the faults of its header.
+
+        Args:
+            space: the address space
+            kind: `std` or `heaplog`
+            address: canonical address
+            located_by: a word of `words.LOCATIONS`
+            proof: proof of an `std`, None if it has not been made yet
+        """
         reader, layouts = self.reader(space), self.layouts(space)
         if kind == HEAPLOG:
             sound = heaplog.prove(reader, address, layouts.heaplogs)
@@ -257,36 +279,43 @@ class Databases:
         name = proof.header.layout.name if proof.header else ""
         return Database(space, STD, address, located_by, name, proof.header, statuses)
 
-    def _without_pointer(self, space: AddressSpace, addresses: Collection[int]) -> Iterator[Database]:
-        reader, shapes = self.reader(space), self.layouts(space)
-        reserved = self._reserved(space)
-        for start in self._private(space):
+    def _carve_databases(self, space: AddressSpace, addresses: Collection[int]) -> Iterator[Database]:
+        """Yields the databases at the starts of private memory ranges, except those at known addresses."""
+        reader, layouts = self.reader(space), self.layouts(space)
+        reserved = self._reserved_starts(space)
+        for start in self._private_starts(space):
             if start in addresses:
                 continue
-            proof: Optional[Proof] = stdproof.prove(reader, start, shapes.std)
+            proof: Optional[Proof] = stdproof.prove(reader, start, layouts.std)
             if proof is not None and proof.header is None:
-                proof = databasesearch.recovered(reader, start, shapes) if start in reserved else None
+                proof = databasesearch.recovered(reader, start, layouts) if start in reserved else None
             if proof is not None:
-                database = self._made(space, STD, start, BY_SEARCH, proof)
+                database = self._make_database(space, STD, start, BY_SEARCH, proof)
                 yield database._replace(status=status(StatusCode.NO_POINTER, database.status))
 
-    def _logs_without_pointer(self, space: AddressSpace, statuses: Status) -> SearchResult:
-        """Looks for the heap's trace log in private memory.
+    def _carve_logs(self, space: AddressSpace, statuses: Status) -> SearchResult:
+        """Returns the heap's trace logs at the starts of private memory ranges.
 
         Args:
             space: one half of a process
             statuses: reasons why no pointer was found
         """
-        addresses, cut = databasesearch.logs_in(self._private(space), self.reader(space), self.layouts(space))
-        databases = [self._made(space, HEAPLOG, address, BY_SEARCH) for address in addresses]
+        addresses, incomplete = databasesearch.logs_in(
+            self._private_starts(space), self.reader(space), self.layouts(space)
+        )
+        databases = [self._make_database(space, HEAPLOG, address, BY_SEARCH) for address in addresses]
         no_pointer = [
             database._replace(status=status(StatusCode.NO_POINTER, database.status)) for database in databases
         ]
-        return SearchResult(_marked(no_pointer), status(statuses, cut))
+        return SearchResult(_mark_ambiguous(no_pointer), status(statuses, incomplete))
 
-    def _leads_out(self, space: AddressSpace, pointers: Iterable[int]) -> bool:
-        """Returns whether a pointer leads to where a heap's trace log begins, and none proves itself."""
-        starts, reader = set(self._private(space)), self.reader(space)
+    def _leads_to_unproven_log(self, space: AddressSpace, pointers: Iterable[int]) -> bool:
+        """Returns whether a pointer leads to a heap's trace log that cannot prove itself.
+
+        The pointer must lead to the first LOG_PLACES bytes of a private memory range, and the memory there
+        must have gaps or begin like a log.
+        """
+        starts, reader = set(self._private_starts(space)), self.reader(space)
         layouts = self.layouts(space).heaplogs
         size = layouts[0].size
         for pointer in pointers:
@@ -299,18 +328,18 @@ class Databases:
                     return True
         return False
 
-    def _private(self, space: AddressSpace, size: int = 0) -> List[int]:
-        """Returns the starts of private memory ranges of at least a size."""
+    def _private_starts(self, space: AddressSpace, size: int = 0) -> List[int]:
+        """Returns the starts of the private memory ranges that have at least `size` bytes, ascending."""
         vads, _ = self._vads.list_regions(space)
         return sorted(vad.start for vad in vads if not vad.control_area and vad.end - vad.start >= size)
 
-    def _reserved(self, space: AddressSpace) -> Collection[int]:
+    def _reserved_starts(self, space: AddressSpace) -> Collection[int]:
         """Returns the starts of private memory ranges that are large enough for a database."""
-        return set(self._private(space, databasesearch.MIN_RESERVE))
+        return set(self._private_starts(space, databasesearch.MIN_RESERVE))
 
 
-def _marked(databases: List[Database]) -> List[Database]:
-    """Returns databases of one kind; if there are several, each has the status that a process has only
-    one."""
+def _mark_ambiguous(databases: List[Database]) -> List[Database]:
+    """Returns databases of one kind. If there are several, each gets the status ONE_OF_DATABASES, because
+    Windows makes only one for a process."""
     several = StatusItem(StatusCode.ONE_OF_DATABASES, len(databases)) if len(databases) > 1 else None
     return [database._replace(status=status(several, database.status)) for database in databases]

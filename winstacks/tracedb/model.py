@@ -42,9 +42,9 @@ class SearchResult(NamedTuple):
     """The databases of an address space.
 
     Attributes:
-        databases: what was found
-        status: why others may not have been found
-        log_status: the same of the heap's trace log alone
+        databases: the databases and heap trace logs that were found
+        status: reasons why others may have been missed; empty for none
+        log_status: reasons why the heap's trace log may have been missed; empty for none
     """
 
     databases: List[Database]
@@ -55,11 +55,11 @@ class SearchResult(NamedTuple):
 class Layouts:
     """The layouts for the databases of one bitness.
 
-    They come from our tables only, never from the kernel's symbols: these have the kernel's bitness, and the
-    databases of a WoW64 process have the other one.
+    They come from our symbol tables only. The kernel's symbols have the kernel's bitness, and a database of a
+    WoW64 process may have the other one.
 
     Args:
-        image: the image; its context takes the tables
+        image: the image; our tables are loaded into its context
         machine: machine of the process, or of its 32-bit half
 
     Attributes:
@@ -89,12 +89,12 @@ class Layouts:
     def backtraces(self, build: Optional[int] = None) -> BacktracesLayout:
         """Returns the layout in which Windows returns a database (RTL_PROCESS_BACKTRACES).
 
-        Memory holds no such buffer, so nothing in it can decide. The layout goes by the build number, the
+        An image holds no such buffer whose content could show the layout, so the build number decides: the
         last part of a version such as 10.0.26100.
 
         Args:
-            build: build number of the image's Windows; None if unknown: then members that came with a build
-                are left out
+            build: build number of the image's Windows. If it is None (unknown), the result is a layout
+                without the members that a later build added
         """
         for version, layout in self._backtraces:
             since = version[2] if len(version) > 2 else None

@@ -2,9 +2,9 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """Finds the databases of a process without ntdll's symbols: by pointers in ntdll's writable data.
 
-A process may write to all of this memory. So the place of a pointer in one process is only the first
-candidate in the next one. And a database with a fault in its header is found if its entries agree with the
-header.
+A process may write to all of this memory. So a pointer that was found in one process is only tried first in
+the next process, at the same RVA. A database whose header has a fault is also found, if its entries agree
+with the rest of the header.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from .decode.proof import UNREADABLE, Proof
 from .model import Layouts
 
 _UNIT = 8
-"""Alignment of lookaside lists, and of every block that the heap hands out."""
+"""Alignment of lookaside lists, and of every block that the heap allocates."""
 
 ALLOCATION_GRANULARITY = 0x10000
 """The reserved memory of a process begins at multiples of 64 KB, and so does a database."""
 
 MIN_RESERVE = 0x800000
-"""The least size of a range that may be a database: half of the 16 MB that ntdll reserves at least."""
+"""The least bytes of a private range that may be a damaged database: half of ntdll's smallest reservation."""
 
 USER_END = {4: 1 << 32, 8: 1 << 47}
 """End of user memory, by pointer size. Most aligned words in the data of a 64-bit ntdll are above it."""
@@ -41,7 +41,7 @@ MAX_CANDIDATES = {STD: 256, HEAPLOG: 8192}
 `std`, and a few hundred that may point to a `heaplog`. A process may have any number of decoys."""
 
 LOG_PLACES = 0x100
-"""Bytes at the start of a private memory range in which a heap's trace log is searched."""
+"""A heap's trace log is searched in this many bytes at the start of each private memory range."""
 
 LOG_ALIGNMENT = {8: 16, 4: 4}
 """Alignment of a log, by pointer size. It is at 70h of private memory on x64
@@ -54,11 +54,20 @@ MAX_LOG_TRIES = 256
 """The most places in private memory that are tried in a process as a heap's trace log."""
 
 MIN_EVIDENCE = 2
+"""A damaged database is accepted with this many right bucket heads, or with more blocks than this."""
+
 _MAX_PLACES = 16
+"""The most RVAs of pointers that are remembered for each kind and bitness."""
 
 
 class SearchHit(NamedTuple):
-    """A pointer to a database: its RVA in ntdll, the address that it holds, and for an `std` the proof."""
+    """A pointer to a database.
+
+    Attributes:
+        rva: RVA of the pointer in ntdll
+        address: canonical address of the database, as the pointer holds it
+        proof: proof of an `std`, None for a `heaplog`
+    """
 
     rva: int
     address: int
@@ -74,7 +83,9 @@ class Search:
     def words(
         self, space: AddressSpace, kind: str, base: int, size: int, data: List[Extents]
     ) -> Tuple[Dict[int, int], Status]:
-        """Returns the words that may point to a database (value by RVA), known places first, and a status.
+        """Returns the words that may point to a database (value by RVA), and the status of the search.
+
+        Words at RVAs that were right in another process come first.
 
         Args:
             space: one half of a process
@@ -100,7 +111,7 @@ class Search:
         return dict(list(ordered.items())[:most]), statuses
 
     def known(self, space: AddressSpace, kind: str) -> List[int]:
-        """Returns the RVAs of the pointer in other processes."""
+        """Returns the RVAs at which other processes had the pointer, the latest first."""
         return self._places.get((kind, space.pointer_size), [])
 
     def remember(self, space: AddressSpace, kind: str, rva: int) -> None:
@@ -114,7 +125,7 @@ class Search:
     def prove_words(
         words: Dict[int, int], kind: str, reader: Reader, layouts: Layouts
     ) -> Tuple[List[SearchHit], List[Tuple[int, int]]]:
-        """Tries all words: a process may have put a database of its own beside the real one.
+        """Tries all words, because a process may have made a database of its own beside the real one.
 
         Returns:
             The pointers to databases without fault, the database with the most traces first, and the words
@@ -139,10 +150,11 @@ class Search:
 
 
 def logs_in(starts: Iterable[int], reader: Reader, layouts: Layouts) -> Tuple[List[int], Status]:
-    """Returns the heap's trace logs that prove themselves in private memory, and a status.
+    """Returns the canonical addresses of the heap's trace logs that prove themselves in private memory, and
+    the status of the search.
 
     Args:
-        starts: starts of private memory ranges
+        starts: addresses at which private memory ranges start
         reader: reads the process
         layouts: layouts for its bitness
     """
@@ -152,7 +164,7 @@ def logs_in(starts: Iterable[int], reader: Reader, layouts: Layouts) -> Tuple[Li
     tries = 0
     for start in starts:
         memory = reader(start, LOG_PLACES)
-        for address in _aligned_at(memory, start, width):
+        for address in _log_addresses(memory, start, width):
             likely = [layout for layout in log_layouts if _may_be_log(memory, address, layout)]
             if not likely:
                 continue
@@ -164,8 +176,9 @@ def logs_in(starts: Iterable[int], reader: Reader, layouts: Layouts) -> Tuple[Li
     return logs, NOTHING
 
 
-def _aligned_at(memory: Extents, start: int, width: int) -> Iterator[int]:
-    """Yields the addresses at which a log may begin: its first pointer is not 0."""
+def _log_addresses(memory: Extents, start: int, width: int) -> Iterator[int]:
+    """Yields the addresses of present memory at which a log may begin: aligned, with a pointer that is not
+    0."""
     step = LOG_ALIGNMENT[width]
     for low, data in memory.runs:
         skip = (start - low) % step
@@ -191,7 +204,7 @@ def _may_be_log(memory: Extents, address: int, layout: HeapLogLayout) -> bool:
 
 
 def recovered(reader: Reader, address: int, layouts: Layouts) -> Optional[Proof]:
-    """Returns the proof of a possibly damaged database, None if its entries do not agree."""
+    """Returns the proof of a possibly damaged database, None unless enough of its entries agree with it."""
     proof = stdproof.recover(reader, address, layouts.std)
     if proof.header is None:
         return None

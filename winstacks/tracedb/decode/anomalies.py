@@ -19,17 +19,18 @@ from .linked import Chain, Links
 
 
 class Trace(NamedTuple):
-    """A back trace, or the rest of a damaged one. A value that is not in the image is None.
+    """A back trace, or the remains of a damaged one. A value that is not in the image is None.
 
     Attributes:
-        trace_index: index of the trace, 0 for none: its position in the index array. If no slot leads to the
-            trace, the index that the entry itself holds (16 bits in 5.x)
-        address: address of the entry
-        trace_count: TraceCount (0x7FF means that or more since 6.0)
+        trace_index: position of the trace in the index array. If no slot leads to the trace, the index that
+            the entry itself holds (16 bits in 5.x), 0 for none
+        address: canonical address of the entry
+        trace_count: TraceCount as stored. Since 6.0, 0x7FF means 0x7FF or more
         depth: Depth as stored
-        hash: sum of the low halves of the frames, as RtlCaptureStackBackTrace returns it
-        bucket: the bucket in which that hash belongs
-        frames: return addresses, innermost first; None: overwritten, or not present
+        hash: 32-bit sum of the frames, as RtlCaptureStackBackTrace returns it; of a heap log's record, the
+            hash as stored
+        bucket: bucket in which the hash belongs; of a heap log's record, the bucket that leads to the record
+        frames: return addresses, innermost first; None for an address that is overwritten or not present
         status: flags of `tracedb.decode.status`, 0 for a live trace without fault
     """
 
@@ -44,7 +45,7 @@ class Trace(NamedTuple):
 
 
 class TraceClassifier:
-    """Makes traces of entries that are damaged, freed or otherwise special.
+    """Decodes entries that are damaged, freed or otherwise special, and sets the flags of their status.
 
     Args:
         header: header of the database
@@ -62,14 +63,14 @@ class TraceClassifier:
         self._read = read
 
     def row(self, index: Optional[int], entry: int, word: int, stored: int, frames: Frames) -> Trace:
-        """Makes a trace of an entry whose Depth may be right.
+        """Returns the trace of an entry whose Depth may be right.
 
         Args:
             index: index of the slot that leads to the entry, None if no slot does
-            entry: its number in the columns of the links
+            entry: row of the entry in the columns of the links
             word: TraceCount as stored, with BlockDepth if they share a word
             stored: the index that the entry itself holds
-            frames: Depth return addresses
+            frames: as many return addresses as Depth says
         """
         depth, chained_bucket = len(frames), self._links.buckets[entry]
         total, bucket = self._hash(frames)
@@ -86,10 +87,10 @@ class TraceClassifier:
         return self._finish(index, entry, flags, word, stored, frames, total, bucket)
 
     def piecemeal(self, index: Optional[int], entry: int) -> Trace:
-        """Makes a trace of an entry that lacks a part, or whose Depth is impossible.
+        """Returns the trace of an entry that lacks a part, or whose Depth is impossible.
 
-        An impossible Depth is replaced by a depth with which the hash of the frames fits the chain that leads
-        to the entry; without such a depth, by the number of frames for which the block has room.
+        An impossible Depth is replaced by the greatest depth with which the hash of the frames fits the chain
+        that leads to the entry. If no depth fits, the trace has as many frames as the block has room for.
         """
         layout, address = self._layout, self._links.blocks.addresses[entry]
         head = self._read(address, layout.head_size)
@@ -102,14 +103,14 @@ class TraceClassifier:
             total, bucket = self._hash(frames)
             return self._finish(index, entry, 0, word, stored, frames, total, bucket)
         frames = self._frames(address, room)
-        for fitting in range(room, 0, -1):
-            total, bucket = self._hash(frames[:fitting])
+        for likely_depth in range(room, 0, -1):
+            total, bucket = self._hash(frames[:likely_depth])
             if bucket is not None and bucket == self._links.buckets[entry]:
-                if layout.shift and not frames[fitting - 1]:
+                if layout.shift and not frames[likely_depth - 1]:
                     # Block sizes are rounded up: a 0 at the end was probably never written.
                     continue
                 return self._finish(
-                    index, entry, stdstatus.DEPTH, word, stored, frames[:fitting], total, bucket
+                    index, entry, stdstatus.DEPTH, word, stored, frames[:likely_depth], total, bucket
                 )
         return self._finish(index, entry, stdstatus.DEPTH, word, stored, frames, None, None)
 
@@ -124,6 +125,18 @@ class TraceClassifier:
         total: Optional[int],
         bucket: Optional[int],
     ) -> Trace:
+        """Returns the trace, with the flags for its count, its frames, its chain and its index added.
+
+        Args:
+            index: index of the slot that leads to the entry, None if no slot does
+            entry: row of the entry in the columns of the links
+            flags: flags for Depth
+            word: TraceCount as stored, with BlockDepth if they share a word
+            stored: the index that the entry itself holds
+            frames: return addresses
+            total: hash of the frames, None if a frame is missing
+            bucket: bucket in which the hash belongs, None if the hash is unknown
+        """
         layout, links = self._layout, self._links
         chained_bucket, count = links.buckets[entry], word & layout.count_mask
         if count == layout.saturation and count:
@@ -145,7 +158,7 @@ class TraceClassifier:
         return Trace(number, address, count, depth, total, bucket, frames, flags)
 
     def _index_flags(self, index: Optional[int], stored: int, flags: int) -> int:
-        """Compares the index that an entry holds with its place in the index array."""
+        """Returns the flags for a contradiction between the index that an entry holds and its slot."""
         wide = self._layout.wide
         if index is not None:
             return 0 if self._layout.is_index(stored, index) else stdstatus.INDEX
@@ -166,6 +179,7 @@ class TraceClassifier:
         return read_frames(self._read, address + layout.head_size, depth, layout.pointer_size)
 
     def _capacity(self, word: int) -> int:
+        """Returns the most frames of an entry: by its BlockDepth, or by the declaration of BackTrace."""
         layout = self._layout
         return (
             min(layout.capacities[word >> layout.shift], layout.max_depth)
@@ -174,7 +188,7 @@ class TraceClassifier:
         )
 
     def _room(self, entry: int, word: int) -> int:
-        """Returns the number of frames up to the end of an entry's block, or up to the next entry."""
+        """Returns for how many frames an entry has room: up to the end of its block, or to the next entry."""
         layout, links = self._layout, self._links
         if layout.shift:
             return self._capacity(word)
@@ -187,8 +201,9 @@ class TraceClassifier:
 
 
 MOST = 64
-"""The most traces that are looked up: for more it takes less time to read the whole database."""
+"""The most traces that are looked up one by one: for more, reading the whole database takes less time."""
 _LONGEST = 0x1000
+"""The most entries of a chain that are followed."""
 
 
 class IndexLookup:
@@ -196,7 +211,7 @@ class IndexLookup:
 
     Args:
         reader: reads memory
-        header: of the database
+        header: header of the database
     """
 
     def __init__(self, reader: Reader, header: Header) -> None:
@@ -209,8 +224,9 @@ class IndexLookup:
         """Returns the traces with some indices, in the order of the indices.
 
         Returns:
-            None if one of them has no slot or is not sound: its slot, its entry, or the chain of its bucket
-            up to it is missing or contradicts the rest. Only the whole database then shows what the trace is.
+            The traces. None if an index has no slot, or if its slot, its entry, or the part of the bucket's
+            chain up to the entry is missing or contradicts the others: such a trace can be judged only after
+            the whole database has been read.
         """
         if len(indices) > MOST or not (self._used.lower_known and self._used.upper_known):
             return None
@@ -234,13 +250,15 @@ class IndexLookup:
             return None
         count, total = entry.word & layout.count_mask, back_trace_hash(entry.frames)
         bucket = self._header.bucket_of(entry.frames)
-        if not 0 < count < (layout.saturation or layout.count_mask + 1) or not self._leads(bucket, address):
+        if not 0 < count < (layout.saturation or layout.count_mask + 1) or not self._chain_leads_to(
+            bucket, address
+        ):
             return None
         return Trace(index, address, count, len(entry.frames), total, bucket, entry.frames, 0)
 
-    def _leads(self, bucket: int, target: int) -> bool:
-        """Returns whether the chain of a bucket leads to an address, and all entries before it belong
-        there."""
+    def _chain_leads_to(self, bucket: int, target: int) -> bool:
+        """Returns whether the chain of a bucket leads to an address, and all entries up to there belong in
+        the bucket."""
         address = self._memory.pointer(self._header.buckets + bucket * self._header.bucket_stride) or 0
         visited = {0}
         while address not in visited and len(visited) < _LONGEST:

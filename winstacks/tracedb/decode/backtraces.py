@@ -23,7 +23,14 @@ class MalformedBuffer(ValueError):
 
 
 class Buffer(NamedTuple):
-    """The header of RTL_PROCESS_BACKTRACES: two sizes in bytes, two numbers."""
+    """The header of RTL_PROCESS_BACKTRACES.
+
+    Attributes:
+        committed_memory: CommittedMemory, bytes
+        reserved_memory: ReservedMemory, bytes
+        lookups: NumberOfBackTraceLookups
+        back_traces: NumberOfBackTraces, which is also the number of records that follow
+    """
 
     committed_memory: int
     reserved_memory: int
@@ -37,8 +44,8 @@ class BacktraceRecord(NamedTuple):
     Attributes:
         trace_count: TraceCount
         trace_index: low 16 bits of the trace's number
-        depth: at most 32
-        back_trace: depth return addresses as they lie in memory
+        depth: number of return addresses, at most 32
+        back_trace: the bytes of these return addresses, as they lie in memory
     """
 
     trace_count: int
@@ -52,11 +59,11 @@ class BacktraceRecord(NamedTuple):
 
 
 def encode(buffer: Buffer, records: Iterable[BacktraceRecord], layout: BacktracesLayout) -> Iterator[bytes]:
-    """Yields RTL_PROCESS_BACKTRACES in pieces of about 256 KB.
+    """Yields the bytes of RTL_PROCESS_BACKTRACES in pieces of about 256 KB.
 
     Args:
         buffer: the header
-        records: the records of index 1, 2, ... without gaps; an unreadable record has only its index
+        records: the records with the indices 1, 2, ... without gaps; an unreadable record has only its index
         layout: layout for the bitness of the database
     """
     yield layout.header.pack(*buffer).ljust(layout.header_size, b"\0")

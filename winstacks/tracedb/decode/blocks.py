@@ -2,7 +2,8 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """Reads the entries of a database, and walks from block to block through the used memory.
 
-The walk is the third way to the entries. The other two, index array and hash chains, are in `linked`.
+There are three ways to the entries: the index array and the hash chains, which `linked` follows, and this
+walk.
 """
 
 from __future__ import annotations
@@ -24,15 +25,26 @@ Frames = Tuple[Optional[int], ...]
 
 
 class Heads(NamedTuple):
-    """Adjacent bucket heads: the number of the first head, and the address of each head's first entry (0:
-    none)."""
+    """The heads of adjacent buckets.
+
+    Attributes:
+        first: number of the first of these buckets
+        addresses: address of the first entry of each bucket, 0 for an empty bucket
+    """
 
     first: int
     addresses: Tuple[int, ...]
 
 
 class StdHead(NamedTuple):
-    """An entry before its frames: HashChain, TraceCount's word, its own index, Depth as stored."""
+    """The part of an entry before its frames.
+
+    Attributes:
+        chain: HashChain, the address of the chain's next entry
+        word: TraceCount as stored, with BlockDepth if they share a word
+        number: index that the entry itself holds
+        depth: Depth as stored
+    """
 
     chain: int
     word: int
@@ -41,7 +53,7 @@ class StdHead(NamedTuple):
 
 
 class StdEntry(NamedTuple):
-    """A complete entry: HashChain, TraceCount's word, its own index, its frames."""
+    """A complete entry: the members of `StdHead`, with the return addresses in place of Depth."""
 
     chain: int
     word: int
@@ -50,7 +62,7 @@ class StdEntry(NamedTuple):
 
 
 def read_entry(layout: EntryLayout, read: ReadBytes, address: int) -> Optional[StdEntry]:
-    """Returns the entry at an address if all of it is present and its Depth is one that Windows records.
+    """Returns the entry at an address; None unless all of it is present and its Depth is possible.
 
     Args:
         layout: layout of the database's entries
@@ -75,7 +87,7 @@ def read_head(layout: EntryLayout, read: ReadBytes, address: int) -> Optional[St
 
 
 def read_frames(read: ReadBytes, address: int, depth: int, size: int) -> Frames:
-    """Returns `depth` return addresses of `size` bytes that lie one behind the other."""
+    """Returns an array of `depth` return addresses of `size` bytes each, None for a missing one."""
     data = read(address, depth * size)
     if data is not None:
         return integers(data, size)
@@ -98,7 +110,7 @@ def bucket_heads(header: Header, memory: Extents) -> Iterator[Heads]:
 
 
 def starts(heads: Iterable[Heads]) -> Iterator[Tuple[int, int]]:
-    """Yields (bucket, address of its first entry) of the buckets that have entries."""
+    """Yields (bucket, address of its first entry) for the buckets that are not empty."""
     for run in heads:
         buckets = range(run.first, run.first + len(run.addresses))
         yield from zip(compress(buckets, run.addresses), filter(None, run.addresses))
@@ -111,11 +123,13 @@ def pointers(memory: Extents, address: int, count: int, size: int) -> Tuple[int,
 
 
 _CONFIRMATIONS = 3
+"""Number of valid blocks in a row that confirm an address as the start of a block."""
 _SCAN = 0x1000
+"""The most bytes of one present range that are searched for the start of a block."""
 
 
 class Blocks(NamedTuple):
-    """Entries found, as columns: address, HashChain as stored, Depth as stored."""
+    """Entries as columns, one row for each: address, HashChain as stored, Depth as stored."""
 
     addresses: List[int]
     chains: List[int]
@@ -130,8 +144,8 @@ class Blocks(NamedTuple):
 class BlockWalk:
     """Walks the blocks from the first entry to the lower watermark.
 
-    If a block is invalid or missing, the walk continues at the next address to which a bucket, an index slot
-    or a chain leads, or at the next place where several valid blocks follow each other, if that comes first.
+    If a block is invalid or missing, the walk continues at the next anchor: an address to which a bucket, an
+    index slot or a chain leads. If several valid blocks in a row come before that anchor, it continues there.
 
     Args:
         layout: the layout of the entries
@@ -158,6 +172,7 @@ class BlockWalk:
         self._blocks = Blocks([], [], [])
 
     def walk(self) -> Blocks:
+        """Returns the blocks, by address."""
         position: Optional[int] = self._first
         while position is not None and position < self._end:
             stopped = self._stride(position)
@@ -165,7 +180,7 @@ class BlockWalk:
         return self._blocks
 
     def _stride(self, position: int) -> int:
-        """Appends blocks as long as they are valid; returns the address of the first invalid one."""
+        """Appends the valid blocks from an address on; returns the address of the first invalid one."""
         run = self._memory.run_at(position)
         if run is None:
             return position
@@ -180,18 +195,23 @@ class BlockWalk:
             chain, word, depth = unpack(data, offset)
             if not 0 < depth <= most:
                 break
-            shape = word >> shift if shift else depth
-            if depth > capacities[shape]:
+            size_class = word >> shift if shift else depth
+            if depth > capacities[size_class]:
                 break
             addresses.append(start + offset)
             chains.append(chain)
             depths.append(depth)
-            offset += sizes[shape]
+            offset += sizes[size_class]
         return start + offset
 
     def _resume(self, stopped: int) -> Optional[int]:
-        """Returns the address at which valid blocks start again: within the last block if its size is
-        wrong."""
+        """Returns the address at which valid blocks start again, None if there is none.
+
+        If the last valid block has a wrong size, that address lies within the block.
+
+        Args:
+            stopped: address of the first invalid block
+        """
         layout, blocks = self._layout, self._blocks
         if blocks.addresses:
             # The BlockDepth of the last block may be wrong.
@@ -203,15 +223,16 @@ class BlockWalk:
         if head is not None and stopped < self._end:
             chain, word, depth = layout.scan(head, 0)
             following = stopped + layout.sizes[word >> layout.shift] if layout.shift else stopped
-            go_on = following > stopped and self._confirmed(following)
-            if go_on or self._anchors_between(stopped, stopped + 1):
+            confirmed = following > stopped and self._confirmed(following)
+            if confirmed or self._anchors_between(stopped, stopped + 1):
                 blocks.append(stopped, chain, depth)
-            if go_on:
+            if confirmed:
                 return following
         return self._next(stopped + layout.alignment)
 
     def _next(self, position: int) -> Optional[int]:
-        """Returns the next anchor or, if it comes first, the next place where blocks are confirmed."""
+        """Returns the next anchor or the next confirmed block, whichever comes first; None if there is
+        none."""
         anchors, unit = self._sorted_anchors(), self._layout.alignment
         nearest = bisect.bisect_left(anchors, position)
         limit = anchors[nearest] if nearest < len(anchors) else self._end
@@ -223,7 +244,7 @@ class BlockWalk:
         return limit if limit < self._end else None
 
     def _confirmed(self, position: int) -> bool:
-        """Returns whether several blocks in a row are valid, or all blocks up to the end."""
+        """Returns whether several blocks in a row from an address are valid, or all blocks up to the end."""
         layout = self._layout
         for _ in range(_CONFIRMATIONS):
             if position == self._end:
@@ -236,10 +257,10 @@ class BlockWalk:
                 return False
             if chain and not self._first <= chain < self._end:
                 return False
-            shape = word >> layout.shift if layout.shift else depth
-            if depth > layout.capacities[shape]:
+            size_class = word >> layout.shift if layout.shift else depth
+            if depth > layout.capacities[size_class]:
                 return False
-            position += layout.sizes[shape]
+            position += layout.sizes[size_class]
         return True
 
     def _anchors_between(self, low: int, high: int) -> List[int]:
@@ -247,6 +268,7 @@ class BlockWalk:
         return anchors[bisect.bisect_left(anchors, low) : bisect.bisect_left(anchors, high)]
 
     def _sorted_anchors(self) -> List[int]:
+        """Returns the addresses to which buckets, slots and chains lead, if a block may start there."""
         if self._anchors is None:
             unit, addresses = self._layout.alignment, set(self._pointers()) | set(self._blocks.chains)
             self._anchors = sorted(

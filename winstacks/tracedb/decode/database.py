@@ -1,20 +1,22 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""A Stack Trace Database, read in all three ways: by index array, by hash chains, and block by block.
+"""A Stack Trace Database, whose entries are found in three ways: by index array, by hash chains, by block
+walk.
 
 How to use it::
 
-    found = proof.prove(reader, address, layouts)      # an address found by search
-    found = proof.recover(reader, address, layouts)    # an address that a symbol gave
-    if found.header:
-        opened = database.StdDatabase(reader, found.header)
+    result = proof.prove(reader, address, layouts)      # an address found by search
+    result = proof.recover(reader, address, layouts)    # an address that a symbol gave
+    if result.header:
+        opened = database.StdDatabase(reader, result.header)
         for trace in opened.traces(carve=False): ...
         figures = opened.figures()
         for piece in backtraces.encode(opened.buffer(), opened.records(), layout): file.write(piece)
 
 `reader` returns the present parts of a range (`memory.Reader`). Memory is read when the object is made, in
-two bulk reads (header to lower watermark, upper watermark to the end of the index array). The object holds
-these bytes and some 200 bytes per entry; traces are decoded as they are yielded.
+two bulk reads: from the header to the lower watermark (the end of the entries), and from the upper watermark
+(the start of the index slots) to the end of the index array. The object holds these bytes and some 200 bytes
+per entry; traces are decoded as they are yielded.
 """
 
 from __future__ import annotations
@@ -37,14 +39,14 @@ from .linked import Links
 from .traces import TraceDecoder
 
 _MAX_LOST = 0x10000
-"""The most index slots beyond the number of blocks: traces are logged while the image is taken."""
+"""The most index slots in excess of the number of blocks: traces are logged while the image is taken."""
 
 
 class Figures(NamedTuple):
     """A database in numbers, counted from the traces that `StdDatabase.traces(carve=True)` yields.
 
     Attributes:
-        indexed: live traces with an index
+        indexed: live traces with an index: from a slot, or held by the entry itself
         chained: live traces to which a hash chain leads
         freed: traces that were released
         unindexed: live traces without an index
@@ -100,7 +102,7 @@ class StdDatabase:
         return self._decoder.traces(0 if carve else stdstatus.FREED | stdstatus.ORPHAN)
 
     def figures(self) -> Figures:
-        """Counts what `traces` yields, and what is `unlisted`."""
+        """Counts the traces that `traces(carve=True)` yields, and the index slots in `unlisted`."""
         plain = indexed = freed = unindexed = mismatched = orphans = 0
         for trace in self._decoder.traces():
             flags = trace.status
@@ -144,15 +146,17 @@ class StdDatabase:
         return Buffer(header.committed_memory, header.reserved_memory, header.lookups, self._record_count())
 
     def records(self) -> Iterator[BacktraceRecord]:
-        """Yields the record that Windows would return for each index slot. Released traces have one, too."""
+        """Yields the record that Windows would return for each index slot; a released trace has one, too."""
         claims = self._decoder.claims()
         return _records(self.header, self._links, claims, self._record_count(), self._read)
 
     def _record_count(self) -> int:
+        """Returns how many index slots are in use."""
         return _record_count(self.header, self.bounds, self._links, self._decoder.claims())
 
     def _missing(self, upper: Extents) -> int:
-        """Counts the missing bytes of the parts that are known to be used."""
+        """Counts the missing bytes of the used parts: of the lower part, and of the index slots in
+        `upper`."""
         used, address = self.bounds, self.header.address
         lower_end = used.lower_end if used.lower_known else used.first_entry
         missing = self._memory.missing(address, lower_end)
@@ -160,7 +164,15 @@ class StdDatabase:
 
 
 def _read(bulk: Extents, memory: Memory, end: int, address: int, length: int) -> Optional[Bytes]:
-    """Reads from the bulk read; beyond the watermark, which may be out of date, from memory."""
+    """Returns bytes of the database, None unless all of them are present.
+
+    Args:
+        bulk: the lower part of the database, read in bulk
+        memory: reads what lies beyond: the watermark may be older than the last entries
+        end: the lower watermark, where `bulk` ends
+        address: canonical address of the bytes
+        length: number of bytes
+    """
     data = bulk.read(address, length)
     return memory.read(address, length) if data is None and address + length > end else data
 
@@ -168,11 +180,15 @@ def _read(bulk: Extents, memory: Memory, end: int, address: int, length: int) ->
 def _record_count(header: Header, used: Bounds, links: Links, claims: Dict[int, int]) -> int:
     """Returns how many index slots are in use.
 
-    If watermark and counter agree, they give the number; otherwise it is the highest index that leads to an
-    entry. The number is limited by the number of blocks, because each index belongs to a block.
+    If the upper watermark and NumberOfEntriesAdded agree, they give the number; otherwise it is the highest
+    index of an entry. It is at most the number of blocks plus _MAX_LOST, because each index belongs to a
+    block.
 
     Args:
-        claims: entries by index, for entries to which no slot leads
+        header: header of the database
+        used: bounds of its used parts
+        links: its entries
+        claims: entries to which no slot leads, by the index that they hold
     """
     limit = len(links.blocks.addresses) + _MAX_LOST
     slots = (used.upper_end - used.upper_start) // header.layout.pointer_size
@@ -187,7 +203,7 @@ def _record_count(header: Header, used: Bounds, links: Links, claims: Dict[int, 
 def _records(
     header: Header, links: Links, claims: Dict[int, int], count: int, read: blocks.ReadBytes
 ) -> Iterator[BacktraceRecord]:
-    """Yields a record for each index 1, 2, ... count, with the bytes of the entry as they are."""
+    """Yields a record for each index from 1 to `count`, with the frames' bytes as the entry has them."""
     layout = header.layout.entry
     addresses, pointer, head_size = links.blocks.addresses, layout.pointer_size, layout.head_size
     for index, entry in _numbered(links, count):
@@ -207,10 +223,12 @@ def _records(
 
 
 def _numbered(links: Links, count: int) -> Iterator[Tuple[int, Optional[int]]]:
-    following = 1
+    """Yields (index, entry) for each index from 1 to `count`; the entry is None if its slot is not
+    present."""
+    next_index = 1
     for run, entries in zip(links.slots, links.entries):
-        yield from ((index, None) for index in range(following, min(run.first, count + 1)))
+        yield from ((index, None) for index in range(next_index, min(run.first, count + 1)))
         present = entries[: max(count + 1 - run.first, 0)]
         yield from enumerate(present, run.first)
-        following = run.first + len(entries)
-    yield from ((index, None) for index in range(following, count + 1))
+        next_index = run.first + len(entries)
+    yield from ((index, None) for index in range(next_index, count + 1))

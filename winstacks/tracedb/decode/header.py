@@ -5,9 +5,11 @@
 Sources: public symbols of ntdll (6.0 and later), listings of ntdll and ntoskrnl (XP SP3, 2003 SP2, 7 to 11).
 Numbers given here were measured on databases that these builds wrote.
 
-The used memory is found from the watermarks alone. The commit limits do not help, because a kernel does not
-set them (its memory is committed beforehand, and ends with old pool data), and its counters may begin as
-garbage.
+A database fills its memory from both ends: entries upwards from the header, index slots downwards from the
+end. Two watermarks (NextFreeLowerMemory, NextFreeUpperMemory) bound the free memory between the two parts.
+The used memory is found from these watermarks alone. In a kernel the commit limits and the counters do not
+help: it never sets the limits (all memory is committed beforehand, and the unused part holds old pool data),
+and its counters may start as garbage.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ MAX_BUCKETS = 100_000
 """The limit for a stored number of buckets. Windows uses 137, 1567, 5569 or 9551."""
 
 _MARGIN = 0x10000
+"""Index slots in excess of the blocks, for traces that are logged while the image is taken."""
 
 
 class Header(NamedTuple):
@@ -31,10 +34,10 @@ class Header(NamedTuple):
     Attributes:
         address: address of the database
         layout: layout of the database
-        fields: the members as stored, by their public names
-        bucket_stride: distance of two bucket heads, in bytes
+        fields: values of the members as stored, by their names in Microsoft's symbols
+        bucket_stride: bytes from one bucket head to the next
         bucket_count: number of buckets
-        index_end: end of the index array
+        index_end: address of the end of the index array
     """
 
     address: int
@@ -51,11 +54,13 @@ class Header(NamedTuple):
 
     @property
     def buckets_end(self) -> int:
+        """Address behind the last bucket head."""
         return self.buckets + self.bucket_count * self.bucket_stride
 
     @property
     def first_entry(self) -> int:
-        """Address of the first entry. In 6.0 it may lie a little higher: the exact place is unknown."""
+        """Address of the first entry. In 6.0 the entry may lie a little higher: its exact place is
+        unknown."""
         if self.layout.has_start:
             return self.address + lower_memory_start(self.layout, self.bucket_stride, self.bucket_count)
         return self.buckets_end
@@ -66,12 +71,13 @@ class Header(NamedTuple):
 
     @property
     def committed_memory(self) -> int:
-        """CommittedMemory as Windows computes it; meaningless in a kernel (memory committed beforehand)."""
+        """CommittedMemory as Windows computes it, in bytes. Meaningless in a kernel, which commits all memory
+        beforehand."""
         return self._difference("CurrentUpperCommitLimit")
 
     @property
     def reserved_memory(self) -> int:
-        """ReservedMemory as Windows computes it."""
+        """ReservedMemory as Windows computes it, in bytes."""
         return self._difference("EntryIndexArray")
 
     @property
@@ -85,18 +91,33 @@ class Header(NamedTuple):
         return self.fields["NumberOfEntriesAdded"]
 
     def _difference(self, name: str) -> int:
+        """Returns the distance of a member's address from CommitBase, modulo the size of a pointer."""
         return (self.fields[name] - self.fields["CommitBase"]) % (1 << 8 * self.layout.pointer_size)
 
 
 def lower_memory_start(layout: StdLayout, stride: int, count: int) -> int:
-    """Returns the offset of the first entry (6.1 and later): after the declared structure and the bucket
-    array, with BackTrace aligned to two pointers (listings of ntdll 7 to 11 and ntoskrnl 10586 to 28000)."""
+    """Returns the offset of the first entry from the start of the database (6.1 and later).
+
+    It lies behind the declared structure and the bucket array, so that its BackTrace is aligned to two
+    pointers (listings of ntdll 7 to 11 and ntoskrnl 10586 to 28000).
+
+    Args:
+        layout: layout of the database
+        stride: bytes from one bucket head to the next
+        count: number of buckets
+    """
     unit = 2 * layout.pointer_size
     return -(-(layout.size + stride * count) // unit) * unit + -layout.entry.head_size % unit
 
 
 def parse(layout: StdLayout, address: int, data: bytes) -> Iterator[Header]:
-    """Yields the header once for each possible bucket stride. `data` must extend to the buckets."""
+    """Yields the header at an address once for each possible bucket stride.
+
+    Args:
+        layout: layout to read it with
+        address: canonical address of the database
+        data: bytes of the database, at least up to the buckets
+    """
     fields = dict(zip(layout.names, layout.values(data, 0)))
     for stride in layout.bucket_strides:
         yield Header(address, layout, fields, stride, fields["NumberOfBuckets"], fields["EntryIndexArray"])
@@ -132,14 +153,15 @@ def _contradictions(header: Header) -> Iterator[str]:
 
 
 class Bounds(NamedTuple):
-    """The used parts [database, lower_end) and [upper_start, upper_end), by address.
+    """The used parts of a database by address: its start to `lower_end`, and `upper_start` to `upper_end`.
 
     Attributes:
         first_entry: start of the entries
         lower_end: end of the entries (NextFreeLowerMemory)
         upper_start: start of the index slots (NextFreeUpperMemory)
         upper_end: end of the index slots (EntryIndexArray); equal to upper_start if no index array is known
-        lower_known, upper_known: False if the watermark is damaged and was replaced by the largest bound
+        lower_known, upper_known: whether `lower_end` or `upper_start` is the watermark; False if the
+            watermark is damaged, and the widest possible bound takes its place
     """
 
     first_entry: int
@@ -151,7 +173,7 @@ class Bounds(NamedTuple):
 
 
 def bounds(header: Header) -> Bounds:
-    """Returns the used parts of a database: at most 128 MB in all, whatever the header says."""
+    """Returns the used parts of a database, within MAX_DATABASE bytes whatever its header says."""
     first, pointer = header.first_entry, header.layout.pointer_size
     limit = header.address + MAX_DATABASE
     index_end = header.index_end
@@ -173,6 +195,6 @@ def bounds(header: Header) -> Bounds:
 
 
 def _most_slots(header: Header, lower_end: int) -> int:
-    """Returns the most index slots that are possible: one per block, and some for traces logged meanwhile."""
+    """Returns the most index slots that are possible: one for each smallest block, and _MARGIN."""
     smallest = header.layout.entry.head_size + header.layout.pointer_size
     return (lower_end - header.first_entry) // smallest + _MARGIN

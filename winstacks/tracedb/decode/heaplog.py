@@ -26,13 +26,13 @@ from .layout import HeapLogLayout
 
 _SAMPLE = 16
 FEW = 3
-"""Of this many pointers, one may be damaged."""
+"""A log is rejected if more than one in this many pointers is damaged."""
 
 
 def prove(reader: Reader, address: int, layouts: Sequence[HeapLogLayout]) -> Optional[HeapLogLayout]:
     """Returns the layout of the log at an address, None if there is no log.
 
-    It is the first layout with which the log has at least one record and a sample of records is right. An
+    It is the first layout with which the buckets are plausible and most records of a sample are right. An
     empty log is not recognised: it contains no proof.
 
     Args:
@@ -44,9 +44,9 @@ def prove(reader: Reader, address: int, layouts: Sequence[HeapLogLayout]) -> Opt
 
 
 def likeliest(reader: Reader, address: int, layouts: Sequence[HeapLogLayout]) -> HeapLogLayout:
-    """Returns the layout of a log that does not prove itself: the layout with which most records are right.
+    """Returns the layout of a damaged log: the layout with which most records are right.
 
-    If no record is right with any, it is the oldest layout, which the most builds of Windows use.
+    If no layout makes any record right, it is the oldest layout, which most builds of Windows use.
     """
     return max(reversed(layouts), key=lambda layout: HeapLog(reader, address, layout).sound_records())
 
@@ -79,7 +79,7 @@ class HeapLog:
         return int.from_bytes(data, "little") if data is not None else None
 
     def proves_itself(self) -> bool:
-        """Returns whether all of the object is present, and a sample of its records is in the right
+        """Returns whether all of the log object is present, and most records of a sample are in the right
         buckets."""
         layout = self._layout
         data = self._object.read(self.address, layout.size)
@@ -89,29 +89,31 @@ class HeapLog:
         count = stride * layout.bucket_count
         words = integers(data, layout.pointer_size, layout.buckets, count)
         # A single damaged pointer does not disprove the log.
-        lowest = bytes(data[layout.buckets :: layout.pointer_size][:count])
+        lowest_bytes = bytes(data[layout.buckets :: layout.pointer_size][:count])
         aligned = bytes(range(0, 0x100, layout.pointer_size))
-        if len(lowest.translate(None, aligned)) * FEW > len(words) - words.count(0):
+        if len(lowest_bytes.translate(None, aligned)) * FEW > len(words) - words.count(0):
             return False
         heads, lasts = words[layout.first :: stride], words[layout.last_hit :: stride]
-        # One pointer further on, the record found last in a bucket is read as the head of its chain.
+        # A bucket with a LastHit has a Head, too. If many have none, the address is one pointer too high:
+        # what is read as Head is LastHit, and what is read as LastHit is the next bucket's Head.
         without_head = sum(map(operator.lt, map(bool, heads), map(bool, lasts)))
         if without_head * FEW > len(lasts) - lasts.count(0):
             return False
         used = [(bucket, records) for bucket, records in enumerate(zip(heads, lasts)) if records[0]]
-        verdicts = self._verdicts(used)
-        # A damaged record among sound ones does not disprove the log: other bytes hold no sound record.
+        verdicts = self._check_records(used)
+        # A damaged record among sound ones does not disprove the log: bytes that are no log have no sound
+        # record.
         return verdicts.count(True) > verdicts.count(False)
 
     def sound_records(self) -> int:
         """Returns the number of right records in a sample, from the present parts of the object."""
-        return self._verdicts([(bucket, (head,)) for bucket, head in self._heads() if head]).count(True)
+        return self._check_records([(bucket, (head,)) for bucket, head in self._heads() if head]).count(True)
 
-    def _verdicts(self, used: Sequence[Tuple[int, Tuple[int, ...]]]) -> List[Optional[bool]]:
-        """Returns for a sample of the records in buckets whether each is right; None if a part is missing.
+    def _check_records(self, used: Sequence[Tuple[int, Tuple[int, ...]]]) -> List[Optional[bool]]:
+        """Returns for each record of a sample whether it is right, None if a part of it is missing.
 
         Args:
-            used: buckets that are not empty, with the addresses of records in them
+            used: buckets that are not empty, each with the addresses of records in its chain
         """
         return [
             Record(self._memory, record, self._layout).agrees(bucket)
@@ -121,15 +123,16 @@ class HeapLog:
         ]
 
     def traces(self, carve: bool = False) -> Iterator[Trace]:
-        """Returns the records, chain by chain. They have neither an index nor a count.
+        """Yields the records as traces, chain by chain. They have neither an index nor a count.
 
         Args:
-            carve: makes no difference here, because records are never released
+            carve: has no effect, because records are never released
         """
-        return (trace for trace in self._rows() if trace is not None)
+        return (trace for trace in self._records() if trace is not None)
 
     def figures(self) -> Figures:
-        """Counts the traces. `unreadable` counts the missing bytes of the object and of the known records."""
+        """Counts the records as `chained`. `unreadable` is the number of missing bytes in the object and in
+        the records to which chains lead."""
         layout = self._layout
         traces = wrong = 0
         missing = self._object.missing(self.address, self.address + layout.size)
@@ -142,10 +145,10 @@ class HeapLog:
 
     @property
     def status(self) -> Status:
-        """The faults of the log as a whole: `TraceCount` if it differs from the number of records in the
-        chains."""
+        """The faults of the log as a whole: broken chains, missing parts, or a TraceCount that contradicts
+        the number of records in the chains."""
         faults = records = 0
-        for trace in self._rows():
+        for trace in self._records():
             records += trace is not None
             faults |= stdstatus.BUCKET if trace is None else trace.status & stdstatus.UNREADABLE
         if self._object.missing(self.address, self.address + self._layout.size):
@@ -156,8 +159,8 @@ class HeapLog:
             StatusItem(StatusCode.CONTRADICTED, members=("TraceCount",)) if differs else None,
         )
 
-    def _rows(self) -> Iterator[Optional[Trace]]:
-        """Yields the records, and None for a chain that leads outside the log's records."""
+    def _records(self) -> Iterator[Optional[Trace]]:
+        """Yields the records, and None where a chain leads to a record that is no part of it."""
         visited: Set[int] = set()
         for bucket, address in self._heads():
             while address:
@@ -176,9 +179,9 @@ class HeapLog:
         """Yields (bucket, address of its first record) for the present part of the array."""
         layout = self._layout
         for bucket in range(layout.bucket_count):
-            place = self.address + layout.buckets + bucket * layout.bucket_size
-            place += layout.first * layout.pointer_size
-            head = self._object.read(place, layout.pointer_size)
+            address = self.address + layout.buckets + bucket * layout.bucket_size
+            address += layout.first * layout.pointer_size
+            head = self._object.read(address, layout.pointer_size)
             if head is not None:
                 yield bucket, int.from_bytes(head, "little")
 
@@ -194,7 +197,7 @@ class Record:
     Attributes:
         next: address of the chain's next record; 0 at the end of the chain, or if the member is not present
         hash, depth: members as stored; None if not present
-        frames: Depth return addresses, at most `max_depth`; None for an address that is not present
+        frames: as many return addresses as Depth says, at most `max_depth`; None for a missing one
         total: hash of the frames; None if one is not present, or Depth is impossible
     """
 
@@ -221,9 +224,9 @@ class Record:
         if data is None:
             self.frames = read_frames(memory.read, start, depth, size)
         else:
-            self.frames = present = integers(data, size, 0, depth)
+            self.frames = return_addresses = integers(data, size, 0, depth)
             if depth and depth == self.depth:
-                self.total = back_trace_hash(present)
+                self.total = back_trace_hash(return_addresses)
 
     @property
     def impossible(self) -> bool:
@@ -231,7 +234,8 @@ class Record:
         return self.depth is not None and not 0 < self.depth <= self._layout.max_depth
 
     def plausible(self, bucket: int) -> bool:
-        """Returns whether this may be a record of a bucket, even a damaged one, or one outside the image."""
+        """Returns whether this may be a record of a bucket: its stored or computed hash belongs there, or its
+        head is not in the image."""
         if self.hash is None or self.depth is None:
             return True
         count = self._layout.bucket_count

@@ -1,9 +1,9 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Offsets, sizes and readers of the structures. The decoders look them up once, before they read a database.
+"""Layouts: offsets, sizes and readers of the structures, looked up once before a database is read.
 
-All of them come from our symbol tables by the names of the members. The members that a structure has decide
-how it is read; the version does not. All offsets and sizes are in bytes.
+All values come from our symbol tables by the names of the members. The members that a structure has decide
+how it is read, not the version of Windows. All offsets and sizes are in bytes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Callable, Dict, List, Tuple
 from ...memory.decode.structure import INTEGER_CODES, Buffer, Structure, Structures
 
 Values = Callable[[Buffer, int], Tuple[int, ...]]
-"""Takes data and the offset of a structure in it; returns the values of the members for which it was made."""
+"""Takes data and the offset of a structure in it; returns the values of certain members of the structure."""
 
 _WHOLE = (1, 2, 4, 8)
 _INDEX_BITS = 16
@@ -27,24 +27,25 @@ class EntryLayout:
     Args:
         entry: the structure
         pointer_size: 4 or 8
-        unit: bytes; the sizes of blocks are multiples of it
+        unit: unit of block sizes, in bytes
 
     Attributes:
-        pointer_size: as given
+        pointer_size: 4 or 8
         head_size: bytes before BackTrace
         max_depth: number of frames in the declaration of BackTrace
-        alignment: alignment of entries in bytes, relative to the first one
-        chain: offset of HashChain, which holds the address of the next entry
+        alignment: alignment of entries, relative to the first one
+        chain: the member HashChain, which holds the address of the next entry
         scan: reads (HashChain, the word that holds TraceCount and BlockDepth, Depth)
         marks: reads (TraceCount's word, [IndexHigh,] Index)
         shift: lowest bit of BlockDepth in TraceCount's word; 0 if there is none and Depth gives the size
-        sizes: bytes of a block, by BlockDepth (or by Depth)
-        capacities: frames that fit in a block, by BlockDepth (or by Depth)
-        frames: by depth, unpacks BackTrace of an entry
+        sizes: bytes of a block, by BlockDepth; by Depth if there is no BlockDepth
+        capacities: frames that fit in a block, by the same number as `sizes`
+        frames: unpackers of an entry's BackTrace, by depth
         count_mask: mask of TraceCount in its word
-        saturation: the TraceCount that means "or more"; 0 where the count is 32 bits wide
+        saturation: greatest TraceCount, which means "or more"; 0 if the count is 32 bits wide and has no
+            limit
         wide: whether entries have IndexHigh, so that the stored index has 32 bits instead of 16
-        overwritten: number of frames of a freed block that the free list overwrites; -1: blocks are never
+        overwritten: number of frames of a freed block that the free list overwrites; -1 if blocks are never
             freed
     """
 
@@ -99,20 +100,21 @@ class StdLayout:
     """`_STACK_TRACE_DATABASE` of one generation and bitness.
 
     Args:
-        name: the generation, as our table is named: `5.1`, `5.2`, `6.0`, `6.1`
-        types: the table
+        name: generation in the name of our table: `5.1`, `5.2`, `6.0`, `6.1`
+        types: our table
         pointer_size: 4 or 8
 
     Attributes:
-        name, types, pointer_size: as given
+        name, types, pointer_size: the arguments
         size: size of the structure as declared, with one bucket
-        names: names of its integers and pointers
-        rank: number of these members, then the NT version in `name` as numbers; the greatest is tried first
+        names: names of the integer and pointer members
+        rank: (number of these members, NT version in `name` as numbers); the greatest layout is tried first
         values: reads these members
         buckets: offset of Buckets
-        bucket_strides: possible distances of two bucket heads; a kernel's differ from a process's since 6.1
-        has_start: whether it has LowerMemoryStart (6.1 and later)
-        entry: the layout of its entries
+        bucket_strides: possible distances of two bucket heads: since 6.1, a process and the kernel have
+            different ones
+        has_start: whether the structure has LowerMemoryStart (6.1 and later)
+        entry: layout of the entries
     """
 
     def __init__(self, name: str, types: Structures, pointer_size: int) -> None:
@@ -141,17 +143,18 @@ class HeapLogLayout:
         pointer_size: 4 or 8
 
     Attributes:
-        types, pointer_size: as given
+        types, pointer_size: the arguments
         size: size of the object, buckets included
-        trace_count: offset of the number of records
-        buckets: offset of the array of pairs (first record, record found last)
-        bucket_count: 401
-        bucket_size: bytes of an element of that array
-        first, last_hit: numbers of these two words in an element
-        next, hash, depth: offsets of the members of a record
+        trace_count: the member TraceCount, the number of records
+        buckets: offset of the array of buckets; a bucket holds the pointers Head and LastHit
+        bucket_count: number of buckets, 401
+        bucket_size: bytes of a bucket
+        first, last_hit: positions of Head (the first record of the chain) and LastHit (the record that a
+            lookup found last) in a bucket, counted in pointers
+        next, hash, depth: the members of a record
         head: reads (Next, Hash, Depth)
         frames: offset of Frames in a record, behind the other members
-        max_depth: frames that a record can hold
+        max_depth: number of frames for which a record has room
     """
 
     def __init__(self, types: Structures, pointer_size: int) -> None:
@@ -179,13 +182,13 @@ class BacktracesLayout:
         pointer_size: 4 or 8, as in the database
 
     Attributes:
-        pointer_size: as given
+        pointer_size: 4 or 8
         header: packs CommittedMemory, ReservedMemory, NumberOfBackTraceLookups, NumberOfBackTraces
-        header_size: offset of BackTraces
+        header_size: offset of BackTraces, the array of records
         record: packs SymbolicBackTrace, TraceCount, Index, Depth
-        record_size: size of an element
-        back_trace: offset of BackTrace in an element
-        max_depth: 32
+        record_size: size of a record
+        back_trace: offset of BackTrace in a record
+        max_depth: number of frames in the declaration of BackTrace, 32
     """
 
     def __init__(self, types: Structures, pointer_size: int) -> None:
@@ -204,9 +207,9 @@ class BacktracesLayout:
 def _integers(structure: Structure, end: int) -> List[str]:
     """Returns the names of the integers and pointers before an offset; of two that overlap, the first."""
     integers: List[str] = []
-    reached = 0
+    previous_end = 0
     for field, name in sorted((structure.field(name), name) for name in structure.names):
-        if reached <= field.offset < end and field.size in _WHOLE:
+        if previous_end <= field.offset < end and field.size in _WHOLE:
             integers.append(name)
-            reached = field.offset + field.size
+            previous_end = field.offset + field.size
     return integers

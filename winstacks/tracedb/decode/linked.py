@@ -2,7 +2,8 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """The first two ways to the entries of a database: the index array and the hash chains.
 
-Number i of the index array is stored at EntryIndexArray - i * pointer size.
+The index array grows downwards: the slot of index i is at EntryIndexArray - i * pointer size, and i begins
+with 1.
 """
 
 from __future__ import annotations
@@ -22,7 +23,12 @@ UNREADABLE = -1
 
 
 class Slots(NamedTuple):
-    """Adjacent index slots that are present: the index of the first, and the pointers in index order."""
+    """Adjacent index slots that are present.
+
+    Attributes:
+        first: index of the first slot
+        pointers: addresses of entries that the slots hold, by index
+    """
 
     first: int
     pointers: Tuple[int, ...]
@@ -31,9 +37,9 @@ class Slots(NamedTuple):
 class Chain:
     """The state of a bucket's chain: how far it can be followed."""
 
-    UNREADABLE = 0
+    UNREADABLE = 0  # its head, or the head of one of its entries, is not in the image
     WHOLE = 1
-    BROKEN = 2
+    BROKEN = 2  # it leads to no entry, into another chain, or back into itself
 
 
 class Links:
@@ -42,14 +48,22 @@ class Links:
     An entry is identified by its row in the columns of `blocks`. Entries that the block walk did not find,
     but to which a chain or a slot leads, are appended to these columns.
 
-    Attributes:
-        blocks: all entries; first the entries of the block walk, by address
-        walked: number of entries from the block walk
-        buckets: by entry, the bucket in whose chain it was found, or -1
-        chains: by bucket, the state of its chain
+    Args:
+        header: header of the database
+        used: bounds of its used parts
+        read: reads any part of the database
+        blocks: entries from the block walk, by address
+        heads: the bucket heads that are present
         slots: the index slots that are present
-        entries: for each slot the entry to which it leads, or None
-        led: by entry, 1 if a slot leads to it
+
+    Attributes:
+        blocks: all entries; the entries of the block walk come first, by address
+        walked: number of entries from the block walk
+        buckets: for each entry, the bucket in whose chain it was found, or -1
+        chains: for each bucket, the state of its chain (`Chain`)
+        slots: the index slots that are present
+        entries: for each run of slots, the entry to which each slot leads, or None
+        linked: for each entry, 1 if a slot leads to it
         strays: number of slots that lead to no entry
     """
 
@@ -75,9 +89,10 @@ class Links:
         self.chains = bytearray(header.bucket_count)
         self.slots = slots
         self._following: List[Optional[int]] = []
-        self._follow(heads)
+        self._follow_chains(heads)
         if used.upper_known and [run.pointers for run in slots] == [tuple(blocks.addresses)]:
-            # The slots are in the order of memory: each trace got its index when it was logged.
+            # The slots lead to the entries in the order of memory: each trace got its index when it was
+            # logged.
             self.entries: List[List[Optional[int]]] = [list(range(len(blocks.addresses)))]
             self.linked = bytearray(b"\1" * len(blocks.addresses))
             self.strays = 0
@@ -85,7 +100,7 @@ class Links:
         self.entries = [self._resolve(run) for run in slots]
         if not used.upper_known:
             truncate(self.slots, self.entries)
-        self.linked = self._led_once()
+        self.linked = self._mark_linked()
         self.strays = sum(entries.count(None) for entries in self.entries)
 
     @functools.cached_property
@@ -94,24 +109,31 @@ class Links:
         return dict(zip(self.blocks.addresses, range(len(self.blocks.addresses))))
 
     def slot_present(self, index: int) -> bool:
+        """Returns whether the slot of an index is present."""
         return any(run.first <= index < run.first + len(run.pointers) for run in self.slots)
 
-    def _follow(self, heads: Sequence[Heads]) -> None:
-        """Marks the entries of all chains and how far each can be followed."""
+    def _follow_chains(self, heads: Sequence[Heads]) -> None:
+        """Sets `buckets` and `chains`: follows the chains of all buckets."""
         for run in heads:
             self.chains[run.first : run.first + len(run.addresses)] = bytes((Chain.WHOLE,)) * len(
                 run.addresses
             )
-        plain = in_order(self.blocks, heads)
-        if plain is not None:
-            self.buckets = plain
+        entry_buckets = in_order(self.blocks, heads)
+        if entry_buckets is not None:
+            self.buckets = entry_buckets
             return
         following = self._following = list(map(self.by_address.get, self.blocks.chains))
         for bucket, address in stdblocks.starts(heads):
-            self._follow_one(bucket, address, following)
+            self._follow_chain(bucket, address, following)
 
-    def _follow_one(self, bucket: int, address: int, following: List[Optional[int]]) -> None:
-        """Marks the entries of a chain whose first is at an address."""
+    def _follow_chain(self, bucket: int, address: int, following: List[Optional[int]]) -> None:
+        """Follows the chain of a bucket, and marks its entries and its state.
+
+        Args:
+            bucket: the bucket
+            address: address of the chain's first entry
+            following: for each entry, the next entry of its chain; None if that is unknown or the end
+        """
         buckets, links = self.buckets, self.blocks.chains
         entry, last = self.by_address.get(address), -1
         while address:
@@ -129,7 +151,10 @@ class Links:
             self.chains[bucket] = Chain.UNREADABLE
 
     def _claim(self, address: int, bucket: int) -> Optional[int]:
-        """Returns the entry to mark. An entry in two chains belongs to the chain that its hash selects."""
+        """Returns the entry at an address if it may belong to the chain of a bucket, else None.
+
+        An entry to which two chains lead belongs to the chain that its hash selects.
+        """
         entry = self.by_address.get(address)
         if entry is None:
             return self._admit(address, self._hashes_to, bucket)
@@ -155,18 +180,18 @@ class Links:
                 entries[place] = None
         return entries
 
-    def _led_once(self) -> bytearray:
-        """Marks the entries to which slots lead. Of several slots with one entry, only one is kept.
+    def _mark_linked(self) -> bytearray:
+        """Returns `linked`. If several slots lead to one entry, the others in `entries` are set to None.
 
-        It is the slot whose index the entry holds, or else the first one.
+        The slot that counts is the slot whose index the entry holds, or else the first slot.
         """
-        reached, doubled = bytearray(len(self.buckets)), set()
+        linked, doubled = bytearray(len(self.buckets)), set()
         for entries in self.entries:
             for entry in entries:
                 if entry is not None:
-                    if reached[entry]:
+                    if linked[entry]:
                         doubled.add(entry)
-                    reached[entry] = 1
+                    linked[entry] = 1
         index_of_entry: Dict[int, int] = {}
         if doubled:
             for index, entry in self._numbered():
@@ -179,19 +204,23 @@ class Links:
                     and index_of_entry.setdefault(entry, run.first + place) != run.first + place
                 ):
                     entries[place] = None
-        return reached
+        return linked
 
     def _numbered(self) -> Iterator[Tuple[int, int]]:
+        """Yields (index, entry) of the slots that lead to an entry."""
         for run, entries in zip(self.slots, self.entries):
             yield from ((index, entry) for index, entry in enumerate(entries, run.first) if entry is not None)
 
     def _admit(self, address: int, agrees: Callable[[int, int], bool], number: int) -> Optional[int]:
-        """Adds an entry that the block walk did not find, if it is credible.
+        """Adds an entry that the block walk did not find, and returns it; None if it is not credible.
+
+        Beyond the known end of the entries, or within a block of the walk, an entry is credible only if it
+        agrees with the chain or slot that leads to it. Elsewhere its place and its alignment are enough.
 
         Args:
-            address: the address to which a chain or a slot leads
-            agrees: returns whether the content of the entry agrees with the number of that chain or slot
-            number: the number of the chain or slot
+            address: address to which a chain or a slot leads
+            agrees: returns whether the entry at an address belongs to a bucket or an index
+            number: the bucket of the chain, or the index of the slot
         """
         used, layout = self._used, self._layout
         ceiling = used.upper_start if used.upper_known else used.upper_end
@@ -209,6 +238,7 @@ class Links:
         return self._append(address, chain, depth)
 
     def _append(self, address: int, chain: int, depth: int) -> int:
+        """Appends a row to all columns, and returns its number."""
         self.blocks.append(address, chain, depth)
         self.buckets.append(-1)
         self._following.append(None)
@@ -221,6 +251,7 @@ class Links:
         return entry >= 0 and address < self._end_of(entry)
 
     def _end_of(self, entry: int) -> int:
+        """Returns the end of an entry's block; its start if the head of the entry is missing."""
         address = self.blocks.addresses[entry]
         head = self._read(address, self._layout.head_size)
         if head is None:
@@ -230,16 +261,24 @@ class Links:
         return address + layout.sizes[word >> layout.shift if layout.shift else min(depth, layout.max_depth)]
 
     def _hashes_to(self, address: int, bucket: int) -> bool:
+        """Returns whether the frames of the entry at an address have a hash that belongs in a bucket."""
         entry = read_entry(self._layout, self._read, address)
         return entry is not None and self._header.bucket_of(entry.frames) == bucket
 
     def _has_index(self, address: int, index: int) -> bool:
+        """Returns whether the entry at an address holds an index."""
         entry = read_entry(self._layout, self._read, address)
         return entry is not None and self._layout.is_index(entry.number, index)
 
 
 def index_slots(memory: Extents, used: Bounds, size: int) -> List[Slots]:
-    """Returns the index slots that are present."""
+    """Returns the index slots that are present, by index.
+
+    Args:
+        memory: the present parts of the index array
+        used: bounds of the used parts
+        size: bytes of a pointer
+    """
     runs = []
     for low, high in memory.covered(used.upper_start, used.upper_end):
         last = (used.upper_end - low) // size
@@ -251,7 +290,12 @@ def index_slots(memory: Extents, used: Bounds, size: int) -> List[Slots]:
 
 
 def truncate(slots: List[Slots], entries: List[List[Optional[int]]]) -> None:
-    """Drops the slots after the last one that leads to an entry, if the end of the slots is unknown."""
+    """Drops the slots after the last slot that leads to an entry. Used if the end of the slots is unknown.
+
+    Args:
+        slots: runs of index slots
+        entries: for each run, the entry to which each slot leads, or None
+    """
     while slots:
         while entries[-1] and entries[-1][-1] is None:
             entries[-1].pop()
@@ -263,21 +307,21 @@ def truncate(slots: List[Slots], entries: List[List[Optional[int]]]) -> None:
 
 
 def in_order(blocks: Blocks, heads: Sequence[Heads]) -> Optional[List[int]]:
-    """Finds for each entry the bucket in whose chain it is, in one pass through memory.
+    """Returns for each entry the bucket in whose chain it is, found in one pass through memory.
 
-    Windows 6.0 and later put a new entry at the start of its chain, 5.x at the end. So every chain goes
-    through memory in one direction, as long as no block was released and used again.
+    Windows 6.0 and later put a new entry at the start of its chain, 5.x at the end. So every chain leads
+    through memory in one direction, unless a block was released and used again.
 
     Args:
-        blocks: the entries by address
-        heads: the present bucket heads
+        blocks: entries by address
+        heads: the bucket heads that are present
 
     Returns:
         For each entry its bucket, or -1 if it is in no chain. None if the chains do not all go in one
         direction, or if a link does not lead to an entry, or if two links lead to the same entry.
     """
     pending: Dict[int, int] = {address: bucket for bucket, address in stdblocks.starts(heads)}
-    used = sum(len(run.addresses) - run.addresses.count(0) for run in heads)
+    chain_count = sum(len(run.addresses) - run.addresses.count(0) for run in heads)
     addresses, links = blocks.addresses, blocks.chains
     upwards = next((link > address for address, link in zip(addresses, links) if link), True)
     entry_buckets: List[int] = []
@@ -290,7 +334,7 @@ def in_order(blocks: Blocks, heads: Sequence[Heads]) -> Optional[List[int]]:
     if not upwards:
         entry_buckets.reverse()
     pending.pop(0, None)
-    reached = links if -1 not in entry_buckets else compress(links, map((-1).__ne__, entry_buckets))
-    chain_ends = sum(not link for link in reached)
+    chain_links = links if -1 not in entry_buckets else compress(links, map((-1).__ne__, entry_buckets))
+    chain_ends = sum(not link for link in chain_links)
     # If two links lead to the same entry, one chain has no end, and the numbers differ.
-    return entry_buckets if not pending and chain_ends == used else None
+    return entry_buckets if not pending and chain_ends == chain_count else None

@@ -28,14 +28,14 @@ _SLOTS = 64
 _FIRST_BLOCKS = 0x10000
 
 UNREADABLE = "unreadable"
-"""Stands in `Proof.failed` for the names of members if a part of the header is not in the image."""
+"""The only element of `Proof.failed` if a part of the header is not in the image."""
 
 
 class Proof(NamedTuple):
     """The result of a test whether an address holds a database.
 
     Attributes:
-        header: None if the address holds no database, or one too damaged to read
+        header: header of the database; None if the address holds none, or one that is too damaged to read
         failed: names of the members that contradict the rest, or `unreadable` if a part of the header is
             not in the image; empty for a database that proves itself
     """
@@ -45,16 +45,16 @@ class Proof(NamedTuple):
 
 
 def prove(reader: Reader, address: int, layouts: Sequence[StdLayout]) -> Proof:
-    """Returns whether an address holds a database whose header has no fault. The test is cheap if there is
-    none.
+    """Tests whether an address holds a database whose header has no fault. If the address holds something
+    else, the test is cheap.
 
     Args:
         reader: reads memory
-        address: canonical
-        layouts: layouts for the bitness in question, in any order
+        address: canonical address
+        layouts: layouts for the bitness of the address space, in any order
 
     Returns:
-        The proof; its header is None unless every test is passed.
+        The result; its header is None unless every test is passed.
     """
     layouts, length = _ordered(layouts)
     data = reader(address, length).read(address, length)
@@ -76,15 +76,16 @@ def prove(reader: Reader, address: int, layouts: Sequence[StdLayout]) -> Proof:
 
 
 def recover(reader: Reader, address: int, layouts: Sequence[StdLayout]) -> Proof:
-    """Finds the most likely header at an address that is known to hold a database (a symbol says so).
+    """Returns the most likely header at an address that is known to hold a database, as a symbol points
+    there.
 
     Args:
         reader: reads memory
-        address: canonical
-        layouts: layouts for the bitness in question, in any order
+        address: canonical address
+        layouts: layouts for the bitness of the address space, in any order
 
     Returns:
-        What `prove` returns if it finds a header. Otherwise the header with the layout and the number of
+        The result of `prove` if it has a header. Otherwise the header with the layout and the number of
         buckets for which most buckets lead to entries that belong there, and the names of the members that
         contradict it.
     """
@@ -95,6 +96,7 @@ def recover(reader: Reader, address: int, layouts: Sequence[StdLayout]) -> Proof
 
 
 def _guess(reader: Reader, address: int, layouts: Sequence[StdLayout]) -> Optional[Proof]:
+    """Returns the best guess of a damaged header, None if no guess agrees with the memory behind it."""
     layouts, length = _ordered(layouts)
     memory = reader(address, length)
     complete = memory.read(address, length) is not None
@@ -102,7 +104,7 @@ def _guess(reader: Reader, address: int, layouts: Sequence[StdLayout]) -> Option
     for low, high in memory.covered(address, address + length):
         data[low - address : high - address] = memory.read(low, high - low) or b""
     guesses = [
-        (guess, _failed(guess, parsed, complete))
+        (guess, _failed_members(guess, parsed, complete))
         for layout in layouts
         for parsed in parse(layout, address, bytes(data))
         for guess in _guesses(parsed)
@@ -112,9 +114,17 @@ def _guess(reader: Reader, address: int, layouts: Sequence[StdLayout]) -> Option
 
 
 _Guess = Tuple[Header, Tuple[str, ...]]
+"""A possible header, and the names of the members that contradict it."""
 
 
-def _failed(guess: Header, parsed: Header, complete: bool) -> Tuple[str, ...]:
+def _failed_members(guess: Header, parsed: Header, complete: bool) -> Tuple[str, ...]:
+    """Returns the names of the members that contradict a guess.
+
+    Args:
+        guess: the guess
+        parsed: header as stored
+        complete: whether all of the stored header is present
+    """
     if not complete:
         return (UNREADABLE,)
     replaced = ("NumberOfBuckets",) if guess.bucket_count != parsed.bucket_count else ()
@@ -122,7 +132,8 @@ def _failed(guess: Header, parsed: Header, complete: bool) -> Tuple[str, ...]:
 
 
 def _best_by_chains(reader: Reader, guesses: Sequence[_Guess]) -> Optional[_Guess]:
-    """Returns the guess under which most bucket heads lead to entries that belong there."""
+    """Returns the guess with which most bucket heads lead to entries that belong there, None if there is
+    none."""
     best, best_rank = None, (0, -_FEW)
     for header, failed in guesses:
         matching, sampled = sample_agreement(reader, header)
@@ -135,17 +146,17 @@ def _best_by_chains(reader: Reader, guesses: Sequence[_Guess]) -> Optional[_Gues
 
 
 def _best_by_blocks(reader: Reader, guesses: Sequence[_Guess]) -> Optional[_Guess]:
-    """Returns the guess under which most blocks make sense, if several do."""
+    """Returns the guess with which most blocks are plausible, None unless more than _FEW are."""
     best, most = None, _FEW
     for guess in guesses:
-        blocks = block_count(reader, guess[0])
-        if blocks > most:
-            best, most = guess, blocks
+        count = block_count(reader, guess[0])
+        if count > most:
+            best, most = guess, count
     return best
 
 
 def _with_index_end(reader: Reader, proof: Proof) -> Proof:
-    """Finds the end of the index array if EntryIndexArray does not point to it.
+    """Returns the proof with the true end of the index array, if EntryIndexArray does not point to that end.
 
     The array ends where the reserved memory ends. Windows reserves whole megabytes, or half of one.
     """
@@ -163,14 +174,14 @@ def _with_index_end(reader: Reader, proof: Proof) -> Proof:
 
 
 def _guesses(header: Header) -> Iterator[Header]:
-    """Yields a header with its own number of buckets, then with other numbers that may be the true one."""
+    """Yields a header with its stored number of buckets, then with other numbers that may be the true one."""
     layout = header.layout
     counts = [header.bucket_count]
     start = header.fields.get("LowerMemoryStart", 0) - header.address
     if 0 < start <= MAX_DATABASE:
         counts.append((start - layout.size) // header.bucket_stride)
-    every = [count for usual in _USUAL_COUNTS.values() for count in usual]
-    counts.extend(_USUAL_COUNTS.get(layout.name, every))
+    all_usual = [count for usual in _USUAL_COUNTS.values() for count in usual]
+    counts.extend(_USUAL_COUNTS.get(layout.name, all_usual))
     for count in dict.fromkeys(counts):
         guess = header._replace(bucket_count=count)
         if count > 0 and guess.buckets_end - header.address <= MAX_DATABASE:
@@ -178,7 +189,7 @@ def _guesses(header: Header) -> Iterator[Header]:
 
 
 def _ordered(layouts: Sequence[StdLayout]) -> Tuple[List[StdLayout], int]:
-    """Returns layouts in the order in which they are tried, and how many bytes of a header they need.
+    """Returns layouts in the order in which they are tried, and the most bytes of a header that one needs.
 
     The layout with the most members comes first: a database of XP also agrees with the layout of 2003, which
     is XP's without its lock. Of layouts with equally many members the newest comes first.
@@ -188,24 +199,24 @@ def _ordered(layouts: Sequence[StdLayout]) -> Tuple[List[StdLayout], int]:
 
 
 def sample_agreement(reader: Reader, header: Header) -> Tuple[int, int]:
-    """Checks a sample of the bucket heads, and the first block.
+    """Checks a sample of the bucket heads, and the first block, which counts like one more head.
 
     Returns:
         (number of right heads, number of heads read). A head is right if it leads to an entry whose
-        hash belongs in that bucket, the first block if it looks like an entry.
+        hash belongs in that bucket; the first block is right if it has a possible Depth.
     """
     memory = reader(header.buckets, header.buckets_end - header.buckets)
     heads = list(blocks.starts(blocks.bucket_heads(header, memory)))
     step = max(len(heads) // _SAMPLE, 1)
-    verdicts = [_belongs(reader, header, bucket, head) for bucket, head in heads[::step][:_SAMPLE]]
-    verdicts.append(_begins(reader, header))
+    verdicts = [_entry_belongs(reader, header, bucket, head) for bucket, head in heads[::step][:_SAMPLE]]
+    verdicts.append(_first_block_fits(reader, header))
     return verdicts.count(True), len(verdicts) - verdicts.count(None)
 
 
-def _begins(reader: Reader, header: Header) -> Optional[bool]:
-    """Returns whether an entry is at the place of the first one.
+def _first_block_fits(reader: Reader, header: Header) -> Optional[bool]:
+    """Returns whether the memory at the place of the first entry has a possible Depth.
 
-    None if the database is empty, or the place is unknown or not in the image.
+    None if the database is empty, or if the place is unknown (6.0) or not in the image.
     """
     layout, first = header.layout.entry, header.first_entry
     place_known = header.layout.has_start or not layout.shift
@@ -215,8 +226,9 @@ def _begins(reader: Reader, header: Header) -> Optional[bool]:
     return 0 < layout.scan(head, 0)[2] <= layout.max_depth if head is not None else None
 
 
-def _belongs(reader: Reader, header: Header, bucket: int, address: int) -> Optional[bool]:
-    """Returns whether an address holds an entry that belongs in a bucket; None if it is not in the image."""
+def _entry_belongs(reader: Reader, header: Header, bucket: int, address: int) -> Optional[bool]:
+    """Returns whether an address holds an entry whose hash belongs in a bucket; None if it is not in the
+    image."""
     layout = header.layout.entry
     if not header.buckets_end <= address < header.address + MAX_DATABASE:
         return False
@@ -231,7 +243,7 @@ def _belongs(reader: Reader, header: Header, bucket: int, address: int) -> Optio
 
 
 def block_count(reader: Reader, header: Header) -> int:
-    """Returns the number of plausible blocks in the first 64 KB of the supposed entries."""
+    """Returns the number of valid blocks in the 64 KB from the supposed first entry on."""
     first, end = header.first_entry, header.first_entry + _FIRST_BLOCKS
     memory = reader(first, end - first)
     walk = BlockWalk(header.layout.entry, memory, first, end, tuple)

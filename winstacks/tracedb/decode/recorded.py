@@ -1,9 +1,9 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""A recorded stack: the form in which a lock, a handle, an object or a heap block has its stack.
+"""A recorded stack: the form in which locks, handles, objects and heap blocks get their stacks.
 
-The traces of a whole database are `judge.Trace`s, which describe the entry, too. `recorded` makes a recorded
-stack of such a trace.
+The traces of a whole database are `anomalies.Trace`s, which also describe the entry. `recorded` converts a
+trace to a recorded stack.
 """
 
 from __future__ import annotations
@@ -18,22 +18,24 @@ from .anomalies import Trace
 from .capture import known_hash
 
 RING = "ring"
+"""Kind of a stack from a process's ring of handle traces."""
+
 OBJECTS = "objects"
+"""Kind of a stack from the traces of objects."""
 
 
 class RecordedStack(NamedTuple):
     """A recorded stack.
 
     Attributes:
-        kind: the store: a word of `words.TRACE_KINDS`, `ring` (a process's handle traces) or `objects` (the
-            traces of objects)
-        address: address of the record or entry, 0 if unknown
+        kind: store of the stack: a word of `words.TRACE_KINDS`, RING or OBJECTS
+        address: canonical address of the record or entry, 0 if unknown
         trace_index: index in the stack trace database, 0 for none
         frames: canonical return addresses, innermost first; None for an address that is overwritten or
             missing
-        status: empty for a sound stack; else the faults of the record (`freed`: the index is stale, and the
-            frames that are left may belong to another stack), or the reason why there is no stack
-        full: whether there are as many frames as Windows keeps, so that outer ones may be missing
+        status: faults of the record, or the reason why there is no stack; empty for a sound stack. `freed`
+            means that the index is stale, and that the remaining frames may belong to another stack
+        full: whether the stack has as many frames as Windows records, so that outer frames may be missing
     """
 
     kind: str

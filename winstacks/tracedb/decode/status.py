@@ -2,8 +2,8 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """The status of a trace: bits for properties and faults; 0 is a live trace without fault.
 
-A listing may have a hundred thousand traces. So each has its status as one number, which is translated to
-words only when it is shown.
+A database may have a hundred thousand traces. So each trace has its status as one number, which is translated
+to words only when the trace is shown.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from ...memory.decode.statuscodes import StatusCode
 UNINDEXED = 1
 """Live and in its hash chain, but without an index, because nobody asked for one (6.1 and later)."""
 SATURATED = 2
-"""TraceCount is 0x7FF, which means that often or more (6.0 and later)."""
+"""TraceCount is 0x7FF, which means 0x7FF or more (6.0 and later)."""
 FREED = 4
 """Released: TraceCount is 0, no chain leads to it, and the free list has overwritten the first frames."""
 ORPHAN = 8
 """In use according to its TraceCount, but neither an index slot nor a chain leads to it."""
 INDEX = 16
-"""Index array and entry contradict each other, or the slot of this index leads to no entry."""
+"""The index array and the entry contradict each other, or the slot of this index leads to no entry."""
 BUCKET = 32
-"""Not in the hash chain where its frames belong, though that chain can be read; or in another chain."""
+"""In another hash chain than its frames belong to, or in none although their chain can be read."""
 DEPTH = 64
 """Depth is 0, or more than Windows records, or more than fits in the block."""
 UNREADABLE = 128
-"""Some or all of it is not in the image."""
+"""Some or all of the entry is not in the image."""
 
 _WORDS = (
     *(StatusCode.UNINDEXED, StatusCode.SATURATED, StatusCode.FREED, StatusCode.ORPHAN),

@@ -19,12 +19,15 @@ from .header import Bounds, Header
 from .linked import Links
 
 _MAX_STRAYS = 1000
+"""The most index slots without an entry that become traces."""
 _NO_FRAMES = (struct.Struct("").unpack_from, sys.maxsize)
+"""Unpacker and length for an impossible Depth: no memory is that long, so the entry is decoded piecemeal."""
 _Pair = Tuple[Optional[int], Optional[int], int]
+"""Index of a slot (None without a slot), its entry (None if it leads to none), and its pointer."""
 
 
 class TraceDecoder:
-    """Decodes the entries in `Links`.
+    """Decodes the entries in `Links`: sound ones here, all others by `TraceClassifier`.
 
     Args:
         header: header of the database
@@ -45,12 +48,12 @@ class TraceDecoder:
         self._rest = sorted(compress(range(len(links.linked)), map(not_, links.linked)), key=by_address)
 
     def traces(self, hidden: int = 0) -> Iterator[Trace]:
-        """Returns the traces by index, then those to which no slot leads by address.
+        """Yields the traces by index, then the traces without a slot by address.
 
         Args:
-            hidden: flags of `status`; traces with one of them are left out
+            hidden: flags of `status`; traces with one of these flags are left out
         """
-        pairs = self._by_slot(self.claims()) if self._links.strays else self._all_slots()
+        pairs = self._credible_slots(self.claims()) if self._links.strays else self._all_slots()
         rest = ((None, entry, 0) for entry in self._rest)
         return chain(self._decode(pairs, hidden), self._decode(rest, hidden))
 
@@ -67,7 +70,7 @@ class TraceDecoder:
         return max(strays - _MAX_STRAYS, 0)
 
     def claims(self) -> Dict[int, int]:
-        """Returns index -> entry for chained entries to which no slot leads, by the index that they hold."""
+        """Returns the entries that are in a chain but have no slot, by the index that they hold."""
         entries: Dict[int, int] = {}
         for entry in self._rest:
             if self._links.buckets[entry] < 0:
@@ -79,11 +82,13 @@ class TraceDecoder:
         return entries
 
     def _all_slots(self) -> Iterator[_Pair]:
-        """Returns the slots of a database in which each slot leads to an entry."""
+        """Returns the slots by index. Used if each slot leads to an entry."""
         runs = zip(self._links.slots, self._links.entries)
         return chain.from_iterable(zip(count(run.first), entries, run.pointers) for run, entries in runs)
 
-    def _by_slot(self, claims: Dict[int, int]) -> Iterator[_Pair]:
+    def _credible_slots(self, claims: Dict[int, int]) -> Iterator[_Pair]:
+        """Yields the slots by index. A slot without an entry is left out if an entry in `claims` has its
+        index, or if there have been _MAX_STRAYS such slots."""
         strays_left = _MAX_STRAYS
         for run, entries in zip(self._links.slots, self._links.entries):
             for index, (entry, pointer) in enumerate(zip(entries, run.pointers), run.first):
@@ -94,6 +99,7 @@ class TraceDecoder:
                 yield index, entry, pointer
 
     def _decode(self, pairs: Iterable[_Pair], hidden: int) -> Iterator[Trace]:
+        """Yields the trace of each pair, without traces that have a flag in `hidden`."""
         layout, links = self._layout, self._links
         addresses, depths, buckets = links.blocks.addresses, links.blocks.depths, links.buckets
         shift, capacities = layout.shift, layout.capacities
