@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The register states of an image: trap frames, processors' contexts, WoW64 CPU areas.
+"""Lists the register states of an image: trap frames, processors' contexts, WoW64 CPU areas.
 
 symbolizer = Symbolizer(image)
 for state in TrapStates.list_states(image, symbolizer, scan_stacks=True): ...
@@ -32,16 +32,17 @@ from .state import TrapContexts, TrapState
 vollog = logging.getLogger(__name__)
 
 MAX_CHAIN = 64
-
+"""The most frames of a thread that are followed from KTHREAD.TrapFrame to older ones."""
 _TOLD = (StatusCode.UNREADABLE, StatusCode.TERMINATED)
-"""Status words of threads that need no user-mode registers, or whose registers cannot be read."""
+"""Status words that already explain why a thread has no user-mode registers."""
 
 Complete = Callable[[Thread, Iterable[TrapState]], Iterator[TrapState]]
-"""Takes a thread and its register states, and yields the states with more registers."""
+"""Takes a thread and its register states; yields the same states, completed by more registers."""
 
 
 class ThreadFrames:
-    """Lists a thread's states: from its pointers, from the fixed places of its stack, from a scan.
+    """Lists the register states of a thread: frames to which it points, frames at fixed places at the top of
+    its kernel stack, frames that a scan of the stack finds, and the WoW64 CPU area.
 
     Args:
         image: the image
@@ -60,18 +61,27 @@ class ThreadFrames:
         self._stacks = KernelStacks(image, reader.kernel.bounds.kernel_start)
 
     def stacks(self, thread: Thread) -> List[Tuple[int, int]]:
-        """Returns (limit, base) of the segments of a thread's kernel stack."""
+        """Returns (limit, base), canonical addresses, of the segments of a thread's kernel stack."""
         return [(segment.limit, segment.base) for segment in self._stacks.segments(thread)]
 
     def of_thread(self, thread: Thread, scan: bool = False) -> Iterator[TrapState]:
-        """Yields the register states of one thread, in the order: chain, top, stack, wow64."""
+        """Yields the register states of one thread: the chain of frames from KTHREAD.TrapFrame, frames at the
+        top of the stack, scanned frames, the WoW64 context.
+
+        Args:
+            thread: the thread
+            scan: whether to scan the kernel stack for further frames
+        """
         if thread.unusable:
             yield self._state(thread, THREAD, 0, TrapReading(None, True), thread.status)
             return
         segments = list(self._stacks.segments(thread))
         frames: List[int] = []
         user_cs: Optional[int] = None
-        pointed = (*self._chain(thread, segments, frames), *self._tops(thread, segments, frames))
+        pointed = (
+            *self._chained_frames(thread, segments, frames),
+            *self._top_frames(thread, segments, frames),
+        )
         for state in pointed:
             if user_cs is None and state.mode == USER:
                 user_cs = state.registers.get("SegCs")
@@ -90,10 +100,14 @@ class ThreadFrames:
             yield context
 
     def _lacks_user_mode(self, thread: Thread, found: Collection[TrapState]) -> bool:
-        """Returns whether a thread came from user mode, as each thread with a TEB did, without a state that
-        shows it.
+        """Returns whether none of a thread's states has its user-mode registers, and nothing explains why.
 
-        A thread that has ended has no stack any more, and a thread in VTL 1 has no registers in an image.
+        Each thread with a TEB came from user mode. Of such threads, a thread that has ended has no stack any
+        more, and a thread in VTL 1 has no registers in an image.
+
+        Args:
+            thread: the thread
+            found: states from its chain and from the top of its stack
         """
         if not thread.teb or has_status(thread.status, *_TOLD):
             return False
@@ -101,10 +115,16 @@ class ThreadFrames:
             return False
         return not is_isolated(self._image, thread.space.eprocess)
 
-    def _chain(
+    def _chained_frames(
         self, thread: Thread, segments: List[KernelStackSegment], frames: List[int]
     ) -> Iterator[TrapState]:
-        """Yields KTHREAD.TrapFrame and the frames before it; each older frame lies above the newer one."""
+        """Yields the frame at KTHREAD.TrapFrame, then the older frames to which each frame points.
+
+        Args:
+            thread: the thread
+            segments: segments of its kernel stack; empty if unknown
+            frames: receives the addresses of the frames
+        """
         address = thread.trap_frame or 0
         while address and len(frames) < MAX_CHAIN:
             segment = _segment_of(segments, address, self._reader.kernel.layout.size)
@@ -113,7 +133,7 @@ class ThreadFrames:
                 yield self._state(thread, THREAD, address, TrapReading(None, True), outside)
                 return
             memory = self._reader.window(address)
-            facts = _told(thread, chained=True, newest=not frames)
+            facts = _thread_facts(thread, chained=True, newest=not frames)
             reading = self._reader.read(address, memory, False, facts, thread.space)
             yield self._thread_state(thread, THREAD, address, reading, segment)
             frames.append(address)
@@ -121,16 +141,24 @@ class ThreadFrames:
             if address in frames:
                 return
 
-    def _tops(
+    def _top_frames(
         self, thread: Thread, segments: List[KernelStackSegment], frames: List[int]
     ) -> Iterator[TrapState]:
-        """Yields the frames that entries from user mode left at the top of each segment."""
-        facts = _told(thread)
+        """Yields the frames that entries from user mode left at the top of each segment.
+
+        A segment none of whose places can be read has one state without registers.
+
+        Args:
+            thread: the thread
+            segments: segments of its kernel stack
+            frames: known frames, which are left out; receives the addresses of the others
+        """
+        facts = _thread_facts(thread)
         for segment in segments:
-            places = [segment.initial - distance for distance in self._reader.kernel.tops]
+            addresses = [segment.initial - distance for distance in self._reader.kernel.tops]
             readings = [
                 (address, self._reader.read(address, self._reader.window(address), True, facts, thread.space))
-                for address in places
+                for address in addresses
                 if address >= segment.limit and address not in frames
             ]
             for address, reading in readings:
@@ -139,15 +167,16 @@ class ThreadFrames:
                     yield self._thread_state(thread, TOP, address, reading, segment)
             if (
                 thread.teb
-                and len(readings) == len(places)
-                and not any(attempt.readable for _, attempt in readings)
+                and len(readings) == len(addresses)
+                and not any(result.readable for _, result in readings)
             ):
                 yield self._thread_state(thread, TOP, *readings[0], segment)
 
     def _scan(self, thread: Thread, segment: KernelStackSegment, frames: List[int]) -> Iterator[TrapState]:
+        """Yields the frames in a segment that share no bytes with known frames, and adds them to `frames`."""
         memory = self._reader.stack(segment.limit, segment.base)
         self.unread += memory.missing(segment.limit, segment.base)
-        facts = _told(thread)
+        facts = _thread_facts(thread)
         for address in self._reader.scan(memory, segment.limit, segment.base, frames):
             reading = self._reader.read(address, memory, True, facts, thread.space)
             yield self._thread_state(thread, STACK, address, reading, segment)
@@ -160,17 +189,27 @@ class ThreadFrames:
         reading: TrapReading,
         segment: Optional[KernelStackSegment],
     ) -> TrapState:
-        broken = None
+        """Returns the state at an address, with the faults of the frame and of its place in the stack.
+
+        Args:
+            thread: the thread
+            origin: a word of `words.ORIGINS`
+            address: canonical address of the frame
+            reading: result of reading it
+            segment: segment of the kernel stack that holds it, None if the stack's limits are unknown
+        """
+        fault = None
         if reading.frame is None:
-            broken = StatusCode.NOT_A_TRAP_FRAME if reading.readable else StatusCode.UNREADABLE
-        dead = segment is not None and not thread.running and address < segment.kernel_stack
+            fault = StatusCode.NOT_A_TRAP_FRAME if reading.readable else StatusCode.UNREADABLE
+        stale = segment is not None and not thread.running and address < segment.kernel_stack
         limits = StatusCode.STACK_LIMITS_UNUSABLE if segment is None else None
-        statuses = status(StatusCode.STALE if dead else None, limits, broken)
+        statuses = status(StatusCode.STALE if stale else None, limits, fault)
         return self._state(thread, origin, address, reading, statuses)
 
     def _state(
         self, thread: Thread, origin: str, address: int, reading: TrapReading, statuses: Status = NOTHING
     ) -> TrapState:
+        """Returns the state at an address, with the status of the thread added."""
         statuses = status(thread.status, StatusCode.RUNNING if thread.running else None, statuses)
         name = thread.state_name
         return self._reader.state(thread.space, thread.tid, origin, address, reading, name, statuses)
@@ -181,7 +220,7 @@ class TrapStates:
 
     Args:
         image: the image
-        symbolizer: names of return addresses: they identify the handler of a frame
+        symbolizer: names the return addresses below frames, which identify the handlers of the frames
         members: whether to fill `TrapState.members`
     """
 
@@ -192,9 +231,9 @@ class TrapStates:
         self._image = image
         self._kernel_space = image.kernel
         self._contexts = TrapContexts(image, members)
-        self._make_reader = partial(_reader, image, symbolizer, members)
+        self._make_reader = partial(_trap_reader, image, symbolizer, members)
 
-    # Created for the first thread of an input that has kernel stacks: only then are its structures known.
+    # Created when a thread has a kernel stack: for a dump of one process the kernel's structures are unknown.
     @cached_property
     def _reader(self) -> TrapReader:
         return self._make_reader()
@@ -219,45 +258,45 @@ class TrapStates:
     ) -> Iterator[TrapState]:
         """Yields the register states of threads, then of processors.
 
-        If the input itself has a thread's registers, they come first.
+        If the input itself has a thread's registers (a dump has them as a CONTEXT), they come first.
 
         Args:
             image: the image
-            symbolizer: names of return addresses: they identify the handler of a frame
+            symbolizer: names the return addresses below frames, which identify the handlers of the frames
             pids: process ids, 0 for the stacks of processors; all processes if None or empty
-            offset: offset of an _EPROCESS that no list holds: only the threads of that process
+            offset: offset of an _EPROCESS that no list holds, for the threads of that process only
             tids: thread ids; all threads if None or empty
             scan_stacks: whether to scan the kernel stacks of threads and processors for further frames
             processors: whether to add the contexts that stopped processors saved
             scan_threads: whether to add the threads that only a pool scan finds
             members: whether to fill `TrapState.members`
-            complete: adds the registers that walking the kernel stack recovers to a thread's states
+            complete: adds to a thread's states the registers that walking the kernel stack recovers
         """
-        finder = cls(image, symbolizer, members)
+        lister = cls(image, symbolizer, members)
         running: Dict[int, Thread] = {}
         frames: List[int] = []
         for thread in Threads.list_threads(image, pids, offset, tids, scan_threads):
             if thread.processor is not None:
                 running[thread.processor] = thread
-            yield from finder._saved(thread)
+            yield from lister._saved_states(thread)
             if thread.of_user_mode:
                 continue
-            states = finder._threads.of_thread(thread, scan_stacks)
+            states = lister._threads.of_thread(thread, scan_stacks)
             for state in states if complete is None else complete(thread, states):
                 frames.append(state.address)
                 yield state
-        everything = not tids and offset is None and (not pids or KERNEL_PID in pids)
+        all_processors = not tids and offset is None and (not pids or KERNEL_PID in pids)
         if processors:
-            yield from finder._of_processors(running, everything)
-        if scan_stacks and everything:
-            yield from finder._on_processor_stacks(frames)
-        if "_threads" in vars(finder) and finder._threads.unread:
+            yield from lister._processor_states(running, all_processors)
+        if scan_stacks and all_processors:
+            yield from lister._scan_processor_stacks(frames)
+        if "_threads" in vars(lister) and lister._threads.unread:
             vollog.warning(
-                f"{finder._threads.unread:#x} bytes of the kernel stacks are not in the image: "
+                f"{lister._threads.unread:#x} bytes of the kernel stacks are not in the image: "
                 "frames on them were not found"
             )
 
-    def _saved(self, thread: Thread) -> Iterator[TrapState]:
+    def _saved_states(self, thread: Thread) -> Iterator[TrapState]:
         """Yields the registers of a thread that the input itself contains."""
         for context in thread.contexts:
             native = context.machine is thread.space.machine
@@ -265,25 +304,31 @@ class TrapStates:
             if space is not None:
                 yield self._contexts.saved(thread, space, context)
 
-    def _of_processors(self, running: Dict[int, Thread], everything: bool) -> Iterator[TrapState]:
+    def _processor_states(self, running: Dict[int, Thread], all_processors: bool) -> Iterator[TrapState]:
+        """Yields the contexts that stopped processors saved.
+
+        Args:
+            running: the selected threads that run, by the number of their processor
+            all_processors: whether to yield the contexts of processors that run no selected thread, too
+        """
         any_context = False
         idle = {thread.processor: thread for thread in self._image.service(threads).list_idle()}
         for processor in self._processors:
             thread = running.get(processor.number)
-            if thread is None and not everything:
+            if thread is None and not all_processors:
                 continue
             space, tid = (thread.space, thread.tid) if thread is not None else (self._kernel_space, None)
             state = self._contexts.processor(processor, space, tid)
             if state is not None:
                 any_context = True
                 current = thread or idle.get(processor.number)
-                yield self._contexts.judged(state, self._stacks_for(state, processor, current))
+                yield self._contexts.judged(state, self._possible_stacks(state, processor, current))
         if not any_context:
             vollog.warning(
                 "No processor has saved a context: only a crash or a kernel debugger makes them do so"
             )
 
-    def _stacks_for(
+    def _possible_stacks(
         self, state: TrapState, processor: Processor, thread: Optional[Thread]
     ) -> Optional[List[Tuple[int, int]]]:
         """Returns (limit, base) of the stacks that a processor may be on; None if unknown.
@@ -299,39 +344,44 @@ class TrapStates:
             return self._user_stacks.all_limits(thread) or None
         return [(stack.limit, stack.base) for stack in processor.stacks] + self._threads.stacks(thread)
 
-    def _on_processor_stacks(self, thread_frames: Collection[int]) -> Iterator[TrapState]:
-        """Yields the frames on the DPC, ISR and IST stacks that no thread's stack contained."""
+    def _scan_processor_stacks(self, thread_frames: Collection[int]) -> Iterator[TrapState]:
+        """Yields the frames on the DPC, ISR and IST stacks of processors.
+
+        Args:
+            thread_frames: addresses of the frames of threads, which are left out
+        """
         frames = list(thread_frames)
-        tops: Set[int] = set()
+        top_pages: Set[int] = set()
         for processor in self._processors:
             for stack in processor.stacks:
-                top = self._reader.physical(stack.base - 1) // PAGE_SIZE
-                if top in tops:
+                top_page = self._reader.physical(stack.base - 1) // PAGE_SIZE
+                if top_page in top_pages:
                     vollog.warning(f"CPU {processor.number} claims another stack as its {stack.kind} stack")
                     continue
-                tops.add(top)
+                top_pages.add(top_page)
                 memory = self._reader.stack(stack.limit, stack.base)
                 # The size of the stack is unknown: it ends at the first page that is not present.
                 run = memory.run_at(stack.base - 1)
                 for address in self._reader.scan(memory, run[0] if run else stack.base, stack.base, frames):
                     reading = self._reader.read(address, memory)
-                    where = f"CPU {processor.number} {stack.kind}"
+                    stack_name = f"CPU {processor.number} {stack.kind}"
                     state = self._reader.state(self._kernel_space, None, STACK, address, reading, "")
-                    yield state._replace(processor=where)
+                    yield state._replace(processor=stack_name)
 
 
-def _reader(image: Image, symbolizer: Symbolizer, members: bool) -> TrapReader:
+def _trap_reader(image: Image, symbolizer: Symbolizer, members: bool) -> TrapReader:
+    """Returns a reader of the trap frames of an image's kernel."""
     return TrapReader(TrapKernel(image, symbolizer), members)
 
 
-def _told(thread: Thread, chained: bool = False, newest: bool = False) -> EntryFacts:
+def _thread_facts(thread: Thread, chained: bool = False, newest: bool = False) -> EntryFacts:
     """Returns the facts that a thread supplies about one of its frames.
 
     Args:
         thread: the thread
-        chained: whether KTHREAD.TrapFrame or a frame before it names the frame
-        newest: whether KTHREAD.TrapFrame itself names it: then the thread's system call number and first
-            argument belong to the frame
+        chained: whether KTHREAD.TrapFrame points to the frame, directly or through newer frames
+        newest: whether KTHREAD.TrapFrame itself points to the frame: then the thread's system call number and
+            first argument belong to the frame
     """
     number, argument = thread.system_call_number, thread.first_argument
     system_call = (number, argument) if newest and number is not None and argument is not None else None
@@ -339,5 +389,11 @@ def _told(thread: Thread, chained: bool = False, newest: bool = False) -> EntryF
 
 
 def _segment_of(segments: List[KernelStackSegment], address: int, size: int) -> Optional[KernelStackSegment]:
-    """Returns the segment that holds the whole of a frame."""
+    """Returns the segment that holds the whole of a frame, None if none does.
+
+    Args:
+        segments: segments of a kernel stack
+        address: canonical address of the frame
+        size: bytes of the frame
+    """
     return next((segment for segment in segments if segment.limit <= address <= segment.base - size), None)

@@ -41,20 +41,22 @@ _FORMS: Dict[Machine, Type[TrapFrameLayout]] = {
     Machine.I386: TrapFrameLayout86,
 }
 _BELOW = 0x200
-"""Bytes below a trap frame that hold an exception frame and the return address below it."""
+"""Bytes below a trap frame that are read with it: room for an exception frame and the return address
+below."""
 
 
 class TrapKernel:
-    """The kernel of an image, as its trap frames require it.
+    """Facts about an image's kernel that decoding its trap frames requires.
 
     Args:
         image: the image
         symbolizer: names for return addresses into the kernel's entry code
 
     Attributes:
-        image: see the argument
-        form: layout of its trap frames
-        exceptions: possible layouts of its exception frames, empty if it makes none
+        image: the image
+        layout: layout of its trap frames
+        tops: possible distances of frames from user mode below the top of a kernel stack, in bytes
+        exceptions: possible layouts of its exception frames; empty if this kernel makes none
         bounds: address ranges for the acceptance tests
         facts: facts that hold for all its frames
     """
@@ -63,8 +65,8 @@ class TrapKernel:
         self.image = image
         self._symbolizer = symbolizer
         self._names = symbolizer.for_space(image.kernel)
-        self._functions: Memo[int, str] = Memo(self._function)
-        self._stored: Memo[int, Optional[FrozenSet[str]]] = Memo(self._stored_by)
+        self._functions: Memo[int, str] = Memo(self._function_at)
+        self._stored: Memo[int, Optional[FrozenSet[str]]] = Memo(self._read_stored)
         self.layout = _FORMS[image.machine](image.types["_KTRAP_FRAME"])
         types = register_types(image, image.machine)
         self.tops = self.layout.tops(types)
@@ -96,28 +98,30 @@ class TrapKernel:
             # KiSystemCall64Shadow exists in the kernels with the speculation mitigations of 2018.
             saves_arguments=image.symbol("KiSystemCall64Shadow") is not None,
             system_call_return=self._system_call_return(),
-            # In 5.2, int 2C became the assertion interrupt; 5.2 also began to clear Dr7.
+            # 5.2 made int 2C the assertion interrupt (KiRaiseAssertion handles it), and began to clear Dr7.
             clears_dr7=image.symbol("KiRaiseAssertion") is not None,
         )
 
     def function(self, address: Optional[int]) -> str:
-        """Returns the kernel function that holds a return address, empty if the symbols do not name it."""
+        """Returns the name of the kernel function that holds a return address, empty without a symbol."""
         return self._functions[address] if address else ""
 
-    def _function(self, address: int) -> str:
+    def _function_at(self, address: int) -> str:
         name = self._names.name(address)
         match = _FUNCTION.match(name.symbol) if name.source == PDB else None
         return match.group(1) if match else ""
 
     def stored(self, address: int) -> Optional[FrozenSet[str]]:
-        """Returns the registers that an entry stores in its trap frame by its unwind data, None if unknown.
+        """Returns the nonvolatile registers that an entry stores in its trap frame, None if unknown.
+
+        The unwind data of the entry's code lists them.
 
         Args:
-            address: return address in the entry's code, from right below the frame
+            address: return address in the entry's code, as it stands right below the frame
         """
         return self._stored[address]
 
-    def _stored_by(self, address: int) -> Optional[FrozenSet[str]]:
+    def _read_stored(self, address: int) -> Optional[FrozenSet[str]]:
         module = self._names.module_at(address) if address else None
         if module is None or module.module.base != self.image.base or module.image.functions is None:
             return None
@@ -132,6 +136,11 @@ class TrapKernel:
         """Returns the code before an address of a process, empty if the process may have changed the code.
 
         A frame is a record of a past moment: code that the process can write may have been different then.
+
+        Args:
+            address: canonical address behind the code
+            size: bytes of code
+            space: address space of the process
         """
         module = self._symbolizer.for_space(space).module_at(address - size) if address >= size else None
         if module is None or module.open_reader is None:
@@ -149,7 +158,14 @@ class TrapKernel:
 
 
 class TrapReading(NamedTuple):
-    """A possible place of a trap frame: `frame` is None if the place is paged out or holds no frame."""
+    """The result of reading a possible trap frame.
+
+    Attributes:
+        frame: decoded frame, None if the address is not in the image or holds no frame
+        readable: whether the address is in the image
+        previous: address of the thread's previous frame, to which this frame points; 0 for none
+        members: members of the structure; empty unless requested
+    """
 
     frame: Optional[TrapFrame]
     readable: bool
@@ -171,12 +187,13 @@ class TrapReader:
         self._members = members
 
     def window(self, address: int) -> Extents:
-        """Reads the memory around an address that the decoding of a frame there needs."""
+        """Reads the memory that decoding a frame at an address needs: the frame, and _BELOW bytes below
+        it."""
         start = max(address - _BELOW, 0)
         return self._memory.load(start, address - start + self.kernel.layout.size)
 
     def physical(self, address: int) -> int:
-        """Returns the physical address of a kernel address."""
+        """Returns the physical address of a canonical kernel address."""
         return bulk.physical(self.kernel.image.layer, address)
 
     def stack(self, limit: int, base: int) -> Extents:
@@ -196,40 +213,50 @@ class TrapReader:
         Args:
             address: expected address of the frame (canonical)
             held: memory around it
-            strict: whether only the acceptance tests count; False: the pointer to the frame counts, too
+            strict: whether the bytes must pass all tests (`accepts`); False if a pointer leads to the frame,
+                so that a weaker test is enough (`plausible`)
             entry_facts: facts about this frame from the thread (debug_active, chained, system_call)
-            space: address space of the thread's process, if there is one
+            space: address space of the thread's process, None if there is none
         """
-        form = self.kernel.layout
-        view = held.read(address, form.size)
+        layout = self.kernel.layout
+        view = held.read(address, layout.size)
         if view is None:
             return TrapReading(None, False)
         data = bytes(view)
-        if not (form.accepts(address, data, self.kernel.bounds) if strict else form.plausible(address, data)):
+        if not (
+            layout.accepts(address, data, self.kernel.bounds) if strict else layout.plausible(address, data)
+        ):
             return TrapReading(None, True)
-        handler = self._pointer(held, address - self._memory.pointer_size)
+        handler = self._pointer_at(held, address - self._memory.pointer_size)
         facts = self.kernel.facts._replace(
             handler=self.kernel.function(handler),
             stored=self.kernel.stored(handler),
-            instruction=self._instruction(data, space),
+            instruction=self._code_before_rip(data, space),
             debug_active=entry_facts.debug_active,
             chained=entry_facts.chained,
             system_call=entry_facts.system_call,
         )
-        frame = form.decode(address, data, facts)
-        listed = list(form.list_members(frame, data)) if self._members else []
-        built = self._exception_frame(frame, held)
-        if built is not None:
-            frame = _with(frame, built)
+        frame = layout.decode(address, data, facts)
+        members = list(layout.list_members(frame, data)) if self._members else []
+        exception_frame = self._exception_frame(frame, held)
+        if exception_frame is not None:
+            frame = _with_nonvolatile(frame, exception_frame)
             if self._members:
-                listed += self._nonvolatile(built)
-        return TrapReading(frame, True, form.previous(frame, data), tuple(listed))
+                members += self._nonvolatile(exception_frame)
+        return TrapReading(frame, True, layout.previous(frame, data), tuple(members))
 
     def scan(self, held: Extents, start: int, end: int, taken: List[int]) -> Iterator[int]:
-        """Yields the addresses of frames in a range that share no bytes with frames already in `taken`."""
-        form = self.kernel.layout
-        for address in form.scan(held, start, end, self.kernel.bounds):
-            if form.overlaps(address, taken):
+        """Yields the addresses of the frames in a range that share no bytes with known frames.
+
+        Args:
+            held: memory of the range
+            start: first address of the range
+            end: address behind the range
+            taken: addresses of known frames; receives the addresses that are yielded
+        """
+        layout = self.kernel.layout
+        for address in layout.scan(held, start, end, self.kernel.bounds):
+            if layout.overlaps(address, taken):
                 if address not in taken:
                     vollog.info(f"What looks like a trap frame at {address:#x} overlaps another")
                 continue
@@ -246,7 +273,17 @@ class TrapReader:
         thread_state: str,
         frame_status: Status = NOTHING,
     ) -> TrapState:
-        """Makes a register state from the result of reading an address."""
+        """Returns the register state for the result of reading an address.
+
+        Args:
+            space: address space of the addresses
+            tid: thread id, None if unknown or without a thread
+            origin: a word of `words.ORIGINS`
+            address: canonical address
+            reading: result of `read`
+            thread_state: scheduling state of the thread, empty if unknown
+            frame_status: reasons to doubt the state
+        """
         frame = reading.frame
         return TrapState(
             space,
@@ -262,41 +299,47 @@ class TrapReader:
             reading.members,
         )
 
-    def _instruction(self, data: bytes, space: Optional[AddressSpace]) -> bytes:
+    def _code_before_rip(self, data: bytes, space: Optional[AddressSpace]) -> bytes:
         """Returns the code before the Rip of a user-mode frame, if the frame's kind depends on it."""
-        form = self.kernel.layout
-        if space is None or not space.layer_name or not form.instruction_size or not form.is_user(data):
+        layout = self.kernel.layout
+        if space is None or not space.layer_name or not layout.instruction_size or not layout.is_user(data):
             return b""
-        rip = form.number(data, form.only_names.get("Rip", "Rip"))
-        return self.kernel.code_before(rip, form.instruction_size, space)
+        rip = layout.number(data, layout.only_names.get("Rip", "Rip"))
+        return self.kernel.code_before(rip, layout.instruction_size, space)
 
-    def _pointer(self, memory: Extents, address: int) -> int:
+    def _pointer_at(self, memory: Extents, address: int) -> int:
+        """Returns the pointer at an address, 0 if it is not in the memory."""
         view = memory.read(address, self._memory.pointer_size)
         return 0 if view is None else int.from_bytes(view, "little")
 
     def _exception_frame(self, frame: TrapFrame, memory: Extents) -> Optional[ExceptionFrame]:
+        """Returns the exception frame that belongs to a trap frame, None if there is none."""
         for exceptions in self.kernel.exceptions if frame.kind == EXCEPTION else ():
             dispatcher = self.kernel.function(
-                self._pointer(memory, exceptions.dispatcher_slot(frame.address))
+                self._pointer_at(memory, exceptions.dispatcher_slot(frame.address))
             )
-            built = exceptions.find_frame(frame.address, frame.registers["Rip"], memory, dispatcher)
-            if built is not None:
-                return built
+            exception_frame = exceptions.find_frame(frame.address, frame.registers["Rip"], memory, dispatcher)
+            if exception_frame is not None:
+                return exception_frame
         return None
 
-    def _nonvolatile(self, built: ExceptionFrame) -> Iterator[MemberValue]:
+    def _nonvolatile(self, exception_frame: ExceptionFrame) -> Iterator[MemberValue]:
+        """Yields the nonvolatile registers of an exception frame as members."""
         structure = self.kernel.exceptions[0].structure
-        for name, value in built.registers.items():
+        for name, value in exception_frame.registers.items():
             field = structure.field(name)
-            member, why = f"{structure.name}.{name}", NOT_DISPATCHED if built.validity == UNSURE else ""
-            yield MemberValue(member, field.offset, field.size, value, built.validity, why)
+            member, note = (
+                f"{structure.name}.{name}",
+                NOT_DISPATCHED if exception_frame.validity == UNSURE else "",
+            )
+            yield MemberValue(member, field.offset, field.size, value, exception_frame.validity, note)
 
 
-def _with(frame: TrapFrame, built: ExceptionFrame) -> TrapFrame:
+def _with_nonvolatile(frame: TrapFrame, exception_frame: ExceptionFrame) -> TrapFrame:
     """Returns a trap frame completed by the nonvolatile registers of an exception frame."""
-    registers = dict(frame.registers, **built.registers)
-    unsure = [name for name in frame.unsure if name not in built.registers]
-    if built.validity == UNSURE:
-        unsure += built.registers
+    registers = dict(frame.registers, **exception_frame.registers)
+    unsure = [name for name in frame.unsure if name not in exception_frame.registers]
+    if exception_frame.validity == UNSURE:
+        unsure += exception_frame.registers
     ordered = tuple(name for name in REGISTERS if name in unsure)
     return frame._replace(registers=registers, unsure=ordered)

@@ -40,9 +40,9 @@ class TrapState(NamedTuple):
         tid: thread id, None if there is no thread or its id is unreadable
         origin: a word of `words.ORIGINS`
         address: canonical address at which the state was saved
-        kind: kind of a trap frame, empty if unknown
-        mode: user or kernel, empty if unknown
-        registers: saved registers only, by x64 names
+        kind: kind of entry of a trap frame (a word such as `syscall`), empty if unknown and for a CONTEXT
+        mode: `user` or `kernel`, empty if unknown
+        registers: values by x64 names (Rip, also for Eip); a register that was not saved is missing
         unsure: names in `registers` that may not have been saved
         thread_state: scheduling state of the thread; empty if unknown
         status: reasons to doubt the state
@@ -71,7 +71,7 @@ class TrapState(NamedTuple):
 
 
 def register_types(image: Image, machine: Machine) -> Structures:
-    """Returns the structures in which Windows saves registers, except those that differ from build to build.
+    """Returns our table of the structures in which Windows saves registers and that no build has changed.
 
     Raises:
         tables.MissingTableError: our table is missing
@@ -80,7 +80,7 @@ def register_types(image: Image, machine: Machine) -> Structures:
 
 
 def context_forms(image: Image, machine: Machine) -> Tuple[ContextLayout, ...]:
-    """Returns the possible forms of a CONTEXT of a bitness; the flags in the CONTEXT identify its form.
+    """Returns the possible layouts of a CONTEXT of a bitness; ContextFlags decide which one a CONTEXT has.
 
     Raises:
         tables.MissingTableError: our table is missing
@@ -90,12 +90,12 @@ def context_forms(image: Image, machine: Machine) -> Tuple[ContextLayout, ...]:
 
 
 def narrow_context(image: Image, memory: Memory, slots: int) -> Optional[int]:
-    """Returns the address of the 32-bit CONTEXT in the CPU area of a WoW64 thread.
+    """Returns the canonical address of the 32-bit CONTEXT in the CPU area of a WoW64 thread.
 
     Args:
         image: the image
-        memory: memory of the 64-bit half
-        slots: address of the thread's _TEB.TlsSlots
+        memory: memory of the process's 64-bit half
+        slots: address of TlsSlots in the thread's 64-bit TEB
 
     Returns:
         The address; 0 if the thread has no such area, None if it cannot be read.
@@ -105,11 +105,11 @@ def narrow_context(image: Image, memory: Memory, slots: int) -> Optional[int]:
 
 
 _MXCSR = 0x2FFFF
-"""The bits of MXCSR that a processor can set: all others are 0 (SDM, AMD's manual for bit 17)."""
+"""The bits of MXCSR that may be set: all others are 0 in every processor (SDM; AMD's manual for bit 17)."""
 
 
 class TrapContexts:
-    """Reads CONTEXT records.
+    """Reads the CONTEXT records of processors, of threads in dumps, and of WoW64 threads.
 
     Args:
         image: the image
@@ -125,12 +125,12 @@ class TrapContexts:
         self._stopped = bulk.crash_dump(image.context, image.layer) is not None
 
     def processor(self, processor: Processor, space: AddressSpace, tid: Optional[int]) -> Optional[TrapState]:
-        """Returns the context of a processor, or None if it has none (it was not stopped).
+        """Returns the context of a processor, None if the processor has not saved one (it was not stopped).
 
         Args:
             processor: the processor
             space: address space in which the processor was
-            tid: id of its thread
+            tid: id of the thread that it ran, None if unknown
         """
         if not processor.context:
             return None
@@ -155,21 +155,22 @@ class TrapContexts:
         )
 
     def judged(self, state: TrapState, stacks: Optional[Sequence[Tuple[int, int]]]) -> TrapState:
-        """Returns the context of a processor with the reasons to doubt it, without registers if it is proven
-        stale.
+        """Returns the context of a processor with the reasons to doubt it added. If the context is proven
+        stale, its registers are removed.
 
-        A kernel debugger leaves a context with each processor after each report: once the machine continues,
-        it is out of date. Measured on ReactOS with a kernel debugger.
+        A kernel debugger leaves a context with each processor after each report. Once the machine continues,
+        the context is out of date. Measured on ReactOS with a kernel debugger.
 
         Args:
             state: result of `processor`
-            stacks: (limit, base) of the stacks that the processor may have been on in this mode; None unless
-                all of them are known
+            stacks: (limit, base) of all stacks on which the processor may have been in this mode; None if
+                some may be unknown
         """
         sp = state.registers.get("Rsp")
-        # In user mode a fiber may run on a stack of its own; in a crash dump Windows guarantees the context.
-        proof = stacks is not None and not (state.mode == USER and self._stopped)
-        if proof and sp is not None and not any(low <= sp <= high for low, high in stacks or ()):
+        # A stack pointer outside all stacks proves the context stale, except for user mode in a crash dump: a
+        # fiber may run on a stack of its own, and Windows guarantees the context.
+        conclusive = stacks is not None and not (state.mode == USER and self._stopped)
+        if conclusive and sp is not None and not any(low <= sp <= high for low, high in stacks or ()):
             return state._replace(registers={}, members=(), status=status(state.status, StatusCode.STALE))
         if self._stopped and not state.registers.get("MxCsr", 0) & ~_MXCSR:
             return state
@@ -182,17 +183,17 @@ class TrapContexts:
         Args:
             thread: the thread
             space: the half of the process in which these registers were used
-            context: the registers
+            context: CONTEXT of the thread from the input
         """
         form, decoded, _ = decode_any(self._forms[context.machine], lambda size: context.data)
-        wrong = None if decoded is not None or context.status is not None else StatusCode.NOT_A_CONTEXT
-        statuses = status(thread.status, context.status, wrong)
+        fault = None if decoded is not None or context.status is not None else StatusCode.NOT_A_CONTEXT
+        statuses = status(thread.status, context.status, fault)
         values = (decoded or NO_CONTEXT).registers
         registers = {name: value for name, value in values.items() if name not in context.unknown}
         unsure = tuple(name for name in context.unsure if name in registers)
         if decoded is not None:
             decoded = decoded._replace(registers=registers)
-        listed = tuple(form.list_members(decoded)) if self._members and decoded is not None else ()
+        members = tuple(form.list_members(decoded)) if self._members and decoded is not None else ()
         return TrapState(
             space,
             thread.tid,
@@ -204,16 +205,16 @@ class TrapContexts:
             unsure,
             thread.state_name,
             statuses,
-            listed,
+            members,
         )
 
     def wow64(self, thread: Thread, user_cs: Optional[int]) -> Optional[TrapState]:
-        """Returns the 32-bit context of a thread, or None if it is no WoW64 thread.
+        """Returns the 32-bit context of a thread, None if the thread is not a WoW64 thread.
 
         Args:
             thread: the thread
-            user_cs: SegCs of the thread's trap frame from user mode, if there is one; if it names 32-bit
-                code, the live registers are in that frame and the CPU area is stale
+            user_cs: SegCs of the thread's trap frame from user mode, None if there is none. If it is the
+                selector of 32-bit code, that frame has the newest registers and the CPU area is stale
         """
         space = thread.wow64
         if space is None or not thread.teb or self._slots is None or not space.layer_name:
@@ -224,14 +225,14 @@ class TrapContexts:
             return None
         read = functools.partial(memory.read, address) if address else lambda size: None
         form, decoded, present = decode_any(self._forms[space.machine], read)
-        broken = None
+        fault = None
         if decoded is None:
-            broken = StatusCode.NOT_A_CONTEXT if present else StatusCode.UNREADABLE
+            fault = StatusCode.NOT_A_CONTEXT if present else StatusCode.UNREADABLE
         statuses = status(
             thread.status,
             StatusCode.RUNNING if thread.running else None,
             StatusCode.STALE if user_cs == CS_USER_32 and decoded is not None else None,
-            broken,
+            fault,
         )
         return TrapState(
             space,

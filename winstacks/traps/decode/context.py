@@ -2,16 +2,16 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """CONTEXT records and exception frames: registers saved beside a trap frame, or in place of one.
 
-Windows writes a CONTEXT part by part, as its ContextFlags show. Source of the parts and flags: CONTEXT and
-WOW64_CONTEXT of winnt.h, the same in every version. The offsets of the members are in the tables
-`context-*.json`.
+A CONTEXT has parts (control, integer, segments and so on), and ContextFlags has a bit for each part that
+Windows wrote. Source of the parts and flags: CONTEXT and WOW64_CONTEXT of winnt.h, the same in every version.
+The offsets of the members are in the tables `context-*.json`.
 
 Exception frames (_KEXCEPTION_FRAME) hold the nonvolatile registers that no trap frame holds.
-KiExceptionDispatch pushes one right below the trap frame, with an EXCEPTION_RECORD beside it: that record
-names the interrupted instruction, which proves that the two frames belong together.
+KiExceptionDispatch pushes one right below the trap frame, with an EXCEPTION_RECORD beside it. If that record
+has the address of the interrupted instruction, the two frames belong together.
 
-Source: measured in 101 dispatches of 5.2.3790.3959 (frame at the trap frame - 180h) and in a crash of
-10.0.19041.804 (trap frame - 1E0h, registers equal to the CONTEXT that Windows wrote).
+Source: measured in 101 dispatches of 5.2.3790.3959 (exception frame 180h below the trap frame) and in a crash
+of 10.0.19041.804 (1E0h below it, registers equal to the CONTEXT that Windows wrote).
 """
 
 from __future__ import annotations
@@ -46,13 +46,19 @@ _PARTS: Dict[Machine, Tuple[Tuple[int, str], ...]] = {
         (_DEBUG, "Dr0 Dr1 Dr2 Dr3 Dr6 Dr7"),
     ),
 }
-"""Columns that each part fills, by pointer size."""
+"""Registers in each part of a CONTEXT, by machine: (bit of ContextFlags, names of columns)."""
 
 _SELECTOR_MASK = 0xFFFF
 
 
 class CpuContext(NamedTuple):
-    """The registers of a CONTEXT whose parts were written by its flags, under their x64 names."""
+    """The written parts of a CONTEXT.
+
+    Attributes:
+        flags: ContextFlags
+        user: whether SegCs is a user-mode selector; False if SegCs was not written
+        registers: values by x64 names; a register in a part that was not written is missing
+    """
 
     flags: int
     user: bool
@@ -70,8 +76,8 @@ class ContextLayout:
         machine: machine of the registers
 
     Attributes:
-        size: size in bytes
-        fields: member of each column's register, ContextFlags included
+        size: size of a CONTEXT in bytes
+        fields: members by the names of columns, and ContextFlags
     """
 
     def __init__(self, structure: Structure, machine: Machine) -> None:
@@ -87,10 +93,10 @@ class ContextLayout:
         """Decodes a CONTEXT.
 
         Args:
-            data: `size` bytes
+            data: at least `size` bytes
 
         Returns:
-            The registers; None if ContextFlags are impossible in a written context.
+            The registers; None if there are fewer bytes, or if Windows writes no such ContextFlags.
         """
         if len(data) < self.size:
             return None
@@ -109,14 +115,14 @@ class ContextLayout:
     def encode(self, registers: Mapping[str, int]) -> Tuple[bytes, Tuple[str, ...]]:
         """Encodes a CONTEXT from the known registers.
 
-        ContextFlags leave out each part without a known register. They leave out the floating-point parts,
-        too, because a trap frame has only a few of their registers.
+        ContextFlags get the bit of each part with a known register, except for the floating-point parts: a
+        trap frame has only a few of their registers.
 
         Args:
             registers: values by x64 names; names that no CONTEXT has are ignored
 
         Returns:
-            The bytes, and the unknown registers in the parts that ContextFlags name: these registers are 0.
+            The bytes, and the names of the unknown registers in these parts, whose members are 0.
         """
         data, flags, unknown = bytearray(self.size), self._architecture, []
         for part, names in self._parts:
@@ -124,17 +130,18 @@ class ContextLayout:
                 flags |= part
                 unknown += [name for name in names if name not in registers]
                 for name in registers.keys() & names:
-                    self._put(data, name, registers[name])
-        self._put(data, "ContextFlags", flags)
+                    self._store(data, name, registers[name])
+        self._store(data, "ContextFlags", flags)
         return bytes(data), tuple(unknown)
 
-    def _put(self, data: bytearray, name: str, value: int) -> None:
+    def _store(self, data: bytearray, name: str, value: int) -> None:
+        """Stores the low bytes of a value into the member for a column."""
         field = self.fields[name]
         mask = (1 << 8 * field.size) - 1
         data[field.offset : field.offset + field.size] = (value & mask).to_bytes(field.size, "little")
 
     def list_members(self, found: CpuContext) -> Iterator[MemberValue]:
-        """Yields every member that has a column, by offset."""
+        """Yields every member that has a column, by offset; the value is None if its part was not written."""
         rows = []
         for name in ("ContextFlags", *REGISTERS):
             field = self.fields.get(name)
@@ -146,12 +153,12 @@ class ContextLayout:
 
 
 class DecodedContext(NamedTuple):
-    """A CONTEXT, decoded by one of several forms.
+    """A CONTEXT, decoded with one of several layouts.
 
     Attributes:
-        form: the form that decoded it; the first form if none did
-        context: decoded registers, None if no form finds a context
-        read: whether the image has the bytes for the first form
+        layout: layout that decoded it; the first layout if none did
+        context: decoded registers, None if no layout decoded them
+        read: whether the image has the bytes; if no layout decoded them, the bytes for the first layout
     """
 
     layout: ContextLayout
@@ -160,17 +167,17 @@ class DecodedContext(NamedTuple):
 
 
 def decode_any(forms: Sequence[ContextLayout], read: Callable[[int], Optional[Buffer]]) -> DecodedContext:
-    """Decodes a CONTEXT with the first form whose ContextFlags are possible in a written context.
+    """Decodes a CONTEXT with the first layout that accepts its ContextFlags.
 
     Args:
-        forms: forms of one bitness, at least one
-        read: returns that many bytes of the record, None if the image lacks them
+        forms: layouts of one bitness, at least one
+        read: takes a number of bytes; returns these bytes of the record, None if the image lacks them
     """
-    for form in forms:
-        data = read(form.size)
-        context = None if data is None else form.decode(data)
+    for layout in forms:
+        data = read(layout.size)
+        context = None if data is None else layout.decode(data)
         if context is not None:
-            return DecodedContext(form, context, True)
+            return DecodedContext(layout, context, True)
     return DecodedContext(forms[0], None, read(forms[0].size) is not None)
 
 
@@ -179,8 +186,10 @@ NONVOLATILE = ("Rbx", "Rsi", "Rdi", "R12", "R13", "R14", "R15")
 MAX_PARAMETERS = 15
 """EXCEPTION_MAXIMUM_PARAMETERS of winnt.h."""
 _MAX_FLAGS = 0x100
-# A trap's Rip is moved past the instruction (int 3), or back to it; the record keeps the other address.
+"""ExceptionFlags are lower than this."""
 _MAX_RIP_SHIFT = 2
+"""The most bytes between Rip and ExceptionAddress: for a trap such as int 3, one of the two is the address of
+the instruction and the other the address behind it."""
 _DISPATCHER = "KiExceptionDispatch"
 
 NOT_DISPATCHED = "stored by KiExceptionDispatch, whose return address is not below them"
@@ -188,7 +197,14 @@ NOT_DISPATCHED = "stored by KiExceptionDispatch, whose return address is not bel
 
 
 class ExceptionFrame(NamedTuple):
-    """Nonvolatile registers below a trap frame, and their validity (SAVED or UNSURE)."""
+    """An exception frame below a trap frame.
+
+    Attributes:
+        address: canonical address of the exception frame
+        registers: the nonvolatile registers, by x64 names
+        validity: SAVED, or UNSURE if the frame may be older than the trap frame
+        exception_code: ExceptionCode of the record beside it
+    """
 
     address: int
     registers: Mapping[str, int]
@@ -197,7 +213,7 @@ class ExceptionFrame(NamedTuple):
 
 
 class ExceptionFrames:
-    """The places where KiExceptionDispatch puts the exception frame of a trap frame and the record beside it.
+    """Finds the exception frame that KiExceptionDispatch puts below a trap frame, with the record beside it.
 
     In 5.2 the structure ends at the trap frame and contains the record; since Vista the record is separate.
 
@@ -208,11 +224,11 @@ class ExceptionFrames:
 
     def __init__(self, structure: Structure, types: Structures) -> None:
         self.structure = structure
-        inside = structure.first_member("ExceptionRecord")
-        apart = types["_EXCEPTION_DISPATCH"]
+        inner_record = structure.first_member("ExceptionRecord")
+        dispatch = types["_EXCEPTION_DISPATCH"]
         record = types["_EXCEPTION_RECORD64"]
-        self._distance = structure.size if inside is not None else apart.size
-        self._record = inside.offset if inside is not None else apart.offset("ExceptionRecord")
+        self._distance = structure.size if inner_record is not None else dispatch.size
+        self._record = inner_record.offset if inner_record is not None else dispatch.offset("ExceptionRecord")
         members = (
             "ExceptionCode",
             "ExceptionFlags",
@@ -245,8 +261,8 @@ class ExceptionFrames:
                 empty if unknown
 
         Returns:
-            The registers; None if there is no exception record for this Rip in its place. They are sure if
-            the dispatcher is known; otherwise the exception frame may be older than the trap frame.
+            The exception frame; None if there is no exception record for this Rip in its place. Its registers
+            are valid if the dispatcher is known; otherwise the frame may be older than the trap frame.
         """
         address = self.position(trap_frame)
         record = memory.read(address + self._record, self._record_size)

@@ -2,8 +2,9 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """Trap frames (_KTRAP_FRAME): which registers an entry into the kernel saved, and which slots are stale.
 
-An entry writes only a part of the structure; the other slots keep the old content of the stack. The written
-part depends on the kind of entry, which the frame's own bytes show (`kinds_x64`, `kinds_x86`).
+An entry is code of the kernel that an interrupt, an exception or a system call starts. It writes only a part
+of the structure; the other slots keep the old content of the stack. The written part depends on the kind of
+entry, which the frame's own bytes show (`trapframe_x64`, `trapframe_x86`).
 
 Sources: execution of the entry code of real kernels (x64 5.2.3790.3959; x86 5.1.2600.5512 and
 5.2.3790.3959) and a real crash of 10.0.19041.804; for Windows 7 and later, public disassembly of
@@ -22,16 +23,17 @@ from ...memory.decode.ranges import Extents
 from ...memory.decode.structure import Field, Structure, Structures
 from ...names.decode.unwindinfo import UnwindInfo
 
-SAVED = "saved"  # the register's value at the entry
-COMPUTED = "computed"  # the kernel's own value in place of the register (a constant, a link)
-REUSED = "reused"  # the slot holds another value than its name states
-REUSED_UNSURE = "reused, unsure"  # or not written at all
-PARTIAL = "partial"  # only the low word was written
-UNSURE = "unsure"  # the frame does not show whether it was written
-UNWRITTEN = "not saved"  # the old content of the stack
+# The validity of a member.
+SAVED = "saved"  # it holds the register's value at the entry
+COMPUTED = "computed"  # it holds a value that the entry code made, such as a constant or a link
+REUSED = "reused"  # it holds a value of another meaning than its name
+REUSED_UNSURE = "reused, unsure"  # it was reused, or not written at all
+PARTIAL = "partial"  # only its low word was written
+UNSURE = "unsure"  # it was saved, or not written at all
+UNWRITTEN = "not saved"  # it holds the old content of the stack
 _SHOWN = (SAVED, COMPUTED, UNSURE)
 
-EFLAGS_ONE = 0x2  # always set
+EFLAGS_ONE = 0x2  # bit 1, which is always set
 EFLAGS_IF = 0x200
 USER_LOWEST = 0x10000  # MM_LOWEST_USER_ADDRESS of ntddk.h
 CS_USER_32 = 0x23
@@ -42,14 +44,19 @@ _PARTIAL_MASK = 0xFFFF
 
 
 class FieldValidity(NamedTuple):
-    """The validity of a member's value, and its meaning if the member's name does not state it."""
+    """The validity of a member's value.
+
+    Attributes:
+        validity: one of the words above
+        note: meaning of a value that the member's name does not state, or reason why it is unsure; else empty
+    """
 
     validity: str
     note: str = ""
 
 
 Verdicts = Dict[str, FieldValidity]
-
+"""Validities of the members of a frame, by the names of the members."""
 _NOT_WRITTEN = FieldValidity(UNWRITTEN)
 
 
@@ -57,17 +64,18 @@ class EntryFacts(NamedTuple):
     """Facts about a frame from outside its own bytes; each is optional.
 
     Attributes:
-        handler: name, without module, of the function that the return address just below the frame is in
-            (KiPageFault...)
-        dispatcher: name of the function that the return address just below the exception frame is in
+        handler: name, without module, of the function (such as KiPageFault) into which the return address
+            just below the frame leads; empty if unknown
+        dispatcher: name of the function into which the return address just below the exception frame leads
         service_linkage: address of nt!KiServiceLinkage, 0 if unknown
         saves_arguments: whether the kernel has KiSystemCall64Shadow: its system calls always save Rax, Rcx
             and Rdx
-        debug_active: the thread's present _DISPATCHER_HEADER.DebugActive; None if unknown
+        debug_active: _DISPATCHER_HEADER.DebugActive of the thread when the image was taken; None if unknown
         system_call_return: KUSER_SHARED_DATA.SystemCallReturn (x86), 0 if unknown
         clears_dr7: whether an x86 kernel zeroes the Dr7 slot when no debug registers are in use (5.2 and
             later); None if unknown
-        chained: whether KTHREAD.TrapFrame or a frame before it names this one; only services set that pointer
+        chained: whether KTHREAD.TrapFrame points to this frame, directly or through newer frames; only the
+            entries of services set that pointer
         system_call: KTHREAD.SystemCallNumber and FirstArgument of the thread's newest system call; None if
             unknown, or if they belong to another frame
         stored: nonvolatile registers that this frame's entry code stores in the members of their names, by
@@ -93,14 +101,14 @@ NO_FACTS = EntryFacts()
 
 
 class TrapBounds(NamedTuple):
-    """The address ranges of an image.
+    """The address ranges of an image, canonical.
 
     Attributes:
-        user_end: first address beyond user mode
-        kernel_start: first address of kernel mode
-        kernel_image: start and end of nt
+        user_end: first address behind the user's half
+        kernel_start: first address of the kernel's half
+        kernel_image: start and end of the module nt
         service_linkage: address of nt!KiServiceLinkage, 0 if unknown
-        ist_tops: tops of the stacks in the TSS's IST
+        ist_tops: addresses of the tops of the stacks in the interrupt stack table (IST)
     """
 
     user_end: int
@@ -115,12 +123,12 @@ class TrapFrame(NamedTuple):
 
     Attributes:
         address: canonical address of the frame
-        kind: syscall, service, interrupt or exception; empty if the bytes do not decide
-        mode: user or kernel
-        registers: registers that this entry saved, by x64 names, including those in `unsure`; a register that
-            is missing was not saved
+        kind: `syscall`, `service`, `interrupt` or `exception`; empty if the bytes do not decide
+        mode: mode of the processor before the entry, `user` or `kernel`
+        registers: registers that this entry saved, by x64 names, including the names in `unsure`; a register
+            that is missing was not saved
         unsure: registers that the entry may or may not have written
-        verdicts: the validity of each member that the entry code is known to write or to leave alone
+        validities: validity of each member that the entry code is known to write or to leave alone
     """
 
     address: int
@@ -132,7 +140,16 @@ class TrapFrame(NamedTuple):
 
 
 class MemberValue(NamedTuple):
-    """One member of the structure; `value` is None if the entry did not write it."""
+    """A member of a structure, with its value.
+
+    Attributes:
+        name: name of the member
+        offset: offset in the structure, in bytes
+        size: size in bytes
+        value: value, None if it was not written
+        validity: one of the words of `FieldValidity`
+        note: see `FieldValidity`
+    """
 
     name: str
     offset: int
@@ -164,23 +181,22 @@ class TrapFrameLayout(abc.ABC):
         structure: structure _KTRAP_FRAME of the image
 
     Attributes:
-        structure: see the argument
-        size: size in bytes
+        structure: the argument
+        size: size of a frame in bytes
         members: members by name
     """
 
     exception_type = ""
-    """Name of the structure that an exception's dispatcher puts below a trap frame, empty if there is
-    none."""
+    """Name of the structure that KiExceptionDispatch puts below a trap frame; empty on x86."""
 
     shared_data = 0
     """Kernel address of KUSER_SHARED_DATA if the entries of this architecture depend on it, else 0."""
 
     only_names: Mapping[str, str] = {}
-    """Columns whose registers have another name in the structure."""
+    """Names of members by the names of columns, where the two differ."""
 
     anchor: Pattern[bytes]
-    """Bytes that every frame which a scan can find contains."""
+    """Matches bytes that each frame contains: a scan looks for these first."""
 
     anchor_member = ""
     """Member that the anchor matches."""
@@ -189,7 +205,8 @@ class TrapFrameLayout(abc.ABC):
     """Alignment of a frame's address, in bytes."""
 
     instruction_size = 0
-    """Bytes of user code before Rip that identify the kind of entry; 0 if none are needed."""
+    """Number of bytes of user code before Rip that help to identify the kind of entry; 0 if none are
+    needed."""
 
     def __init__(self, structure: Structure) -> None:
         self.structure = structure
@@ -199,7 +216,7 @@ class TrapFrameLayout(abc.ABC):
         self._columns = [(column, member) for column, member in names if member in self.members]
 
     def number(self, data: bytes, member: str) -> int:
-        """Returns a member as an unsigned number; 0 if the bytes end before it."""
+        """Returns the value of a member as an unsigned number; 0 if the bytes end before it."""
         offset, size = self.members[member][:2]
         return int.from_bytes(data[offset : offset + size], "little")
 
@@ -217,7 +234,13 @@ class TrapFrameLayout(abc.ABC):
 
     @abc.abstractmethod
     def judge(self, address: int, data: bytes, facts: EntryFacts) -> Tuple[str, Verdicts]:
-        """Returns the kind of entry and the validity of the members."""
+        """Returns the kind of entry and the validity of the members.
+
+        Args:
+            address: canonical address of the frame
+            data: bytes of the frame
+            facts: facts from outside the frame
+        """
 
     @abc.abstractmethod
     def accepts(self, address: int, data: bytes, bounds: TrapBounds) -> bool:
@@ -238,21 +261,25 @@ class TrapFrameLayout(abc.ABC):
 
     @abc.abstractmethod
     def previous(self, frame: TrapFrame, data: bytes) -> int:
-        """Returns the address of the thread's previous trap frame, which services keep, or 0."""
+        """Returns the address of the thread's previous trap frame; 0 if this frame does not hold it.
+
+        The entries of services store KTHREAD.TrapFrame into the frame before they replace it.
+        """
 
     def stored(self, infos: Sequence[UnwindInfo]) -> Optional[FrozenSet[str]]:
         """Returns the nonvolatile registers that an entry stores in the members of their names.
 
         Args:
-            infos: unwind data of the entry's code, each followed by the data to which it is chained
+            infos: unwind data of the entry's code, followed by the unwind data to which it is chained
 
         Returns:
-            None if the data does not show this, or belongs to code that makes no such frame.
+            The x64 names. None if the data does not show this, or belongs to code that makes no such frame.
         """
         return None
 
     def pushed(self, address: int) -> Mapping[str, int]:
-        """Returns the registers of an entry from kernel mode that follow from the address of its frame."""
+        """Returns the registers before an entry from kernel mode that follow from the address of its
+        frame."""
         return {}
 
     def decode(self, address: int, data: bytes, facts: EntryFacts = NO_FACTS) -> TrapFrame:
@@ -264,7 +291,8 @@ class TrapFrameLayout(abc.ABC):
             facts: facts from outside the frame
 
         Returns:
-            The registers and their validity. The bytes are not checked: `accepts` does this.
+            The registers and their validity. Whether the bytes are a trap frame is not checked: `accepts`
+            does this.
         """
         kind, verdicts = self.judge(address, data, facts)
         registers: Dict[str, int] = {}
@@ -285,37 +313,42 @@ class TrapFrameLayout(abc.ABC):
     def list_members(self, frame: TrapFrame, data: bytes) -> Iterator[MemberValue]:
         """Yields every member of the structure, by offset, with its validity.
 
-        If a member shares bytes (in the structure's unions) with a member that entries are known to write, it
-        has the validity of that member.
+        A member without a validity of its own, which shares bytes with another member (a union), gets the
+        validity of that member.
+
+        Args:
+            frame: the decoded frame
+            data: its bytes
         """
         ordered = sorted(self.members.items(), key=lambda item: item[1].offset)
-        written = [(name, place) for name, place in ordered if name in frame.validities]
-        for name, place in ordered:
+        judged = [(name, field) for name, field in ordered if name in frame.validities]
+        for name, field in ordered:
             verdict = frame.validities.get(name)
             if verdict is None:
                 verdict = _NOT_WRITTEN
-                for other, span in written:
-                    if span.offset < place.offset + place.size and place.offset < span.offset + span.size:
+                for other, span in judged:
+                    if span.offset < field.offset + field.size and field.offset < span.offset + span.size:
                         verdict = FieldValidity(frame.validities[other].validity, f"the bytes of {other}")
                         break
             value = None if verdict.validity == UNWRITTEN else self.number(data, name)
             if value is not None and verdict.validity == PARTIAL:
                 value &= _PARTIAL_MASK
-            yield MemberValue(name, place.offset, place.size, value, verdict.validity, verdict.note)
+            yield MemberValue(name, field.offset, field.size, value, verdict.validity, verdict.note)
 
     def scan(self, memory: Extents, start: int, end: int, bounds: TrapBounds) -> Iterator[int]:
-        """Yields the addresses of the trap frames that lie wholly in a range, in order.
+        """Yields the addresses of the trap frames that lie wholly in a range, ascending.
 
-        If two overlap, only the first that was found, from low to high addresses, counts.
+        Of overlapping frames, the frame at the lowest address counts. A test on bytes cannot distinguish a
+        frame in use from an old one.
 
-        Source of the tests: 318 emulated stacks of 5.2 x64 and 475 of x86, 40 million random positions, a
-        crash of 10.0.19041. A test on bytes cannot distinguish a frame in use from an old one.
+        Source of the tests in `accepts`: 318 emulated stacks of 5.2 x64 and 475 of x86, 40 million random
+        positions, a crash of 10.0.19041.
 
         Args:
             memory: memory of the stack; only the present parts are scanned
             start: first address of the range
-            end: first address behind it
-            bounds: the image's address ranges
+            end: first address behind the range
+            bounds: address ranges of the image
         """
         free = start
         for address, data in self._candidates(memory, start, end):
@@ -336,23 +369,32 @@ class TrapFrameLayout(abc.ABC):
                     yield low + begin, bytes(data[begin : begin + self.size])
 
     def overlaps(self, address: int, taken: List[int]) -> bool:
-        """Returns whether a frame at an address would share bytes with a known frame."""
+        """Returns whether a frame at an address would share bytes with a frame at one of some addresses."""
         return any(abs(address - other) < self.size for other in taken)
 
 
 def mark(verdicts: Verdicts, validity: str, names: str, note: str = "") -> None:
-    """Gives one validity to the named members (separated by blanks); `note` is the reason for UNSURE."""
+    """Gives one validity to several members.
+
+    Args:
+        verdicts: the dictionary to change
+        validity: one of the words of `FieldValidity`
+        names: names of the members, separated by blanks
+        note: see `FieldValidity`
+    """
     verdicts.update(_marked(validity, names, note))
 
 
 @functools.lru_cache(maxsize=1024)
 def _marked(validity: str, names: str, note: str) -> Verdicts:
-    """Returns one verdict for several members; all texts are of this package, so there are few."""
+    """Returns the same validity for several members. Kept, because only this package's texts are
+    arguments."""
     return dict.fromkeys(names.split(), FieldValidity(validity, note))
 
 
 def debug_registers_plausible(dr7: int) -> bool:
-    """Returns whether a Dr7 is valid and enables something: low word not 0, reserved bits as required.
+    """Returns whether Dr7 may be the stored value of debug registers in use: its low word is not 0, and its
+    reserved bits are.
 
     Source: Intel SDM volume 3, 17.2.4: bits 11 (outside TSX), 12, 14 and 15 and the upper half are 0.
     """

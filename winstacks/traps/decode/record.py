@@ -17,16 +17,18 @@ _WIDE, _NARROW = struct.Struct("<IIQQI4x"), struct.Struct("<IIIII")
 
 
 def exception_record(data: bytes, wide: bool) -> Optional[List[Tuple[str, int]]]:
-    """Returns the members of a record by name, in their order; None unless the record is complete.
+    """Returns (name, value) of the members of a record in their order; None unless the record is complete.
+
+    Of ExceptionInformation it returns as many elements as NumberParameters counts, at most MAX_PARAMETERS.
 
     Args:
         data: bytes of the record
         wide: whether the record is an EXCEPTION_RECORD64
     """
-    form, pointer = (_WIDE, 8) if wide else (_NARROW, 4)
-    if len(data) < form.size + MAX_PARAMETERS * pointer:
+    head, pointer = (_WIDE, 8) if wide else (_NARROW, 4)
+    if len(data) < head.size + MAX_PARAMETERS * pointer:
         return None
-    code, flags, record, address, count = form.unpack_from(data)
+    code, flags, record, address, count = head.unpack_from(data)
     members = [
         ("ExceptionCode", code),
         ("ExceptionFlags", flags),
@@ -34,6 +36,6 @@ def exception_record(data: bytes, wide: bool) -> Optional[List[Tuple[str, int]]]
         ("ExceptionAddress", address),
         ("NumberParameters", count),
     ]
-    values = struct.unpack_from(f"<{MAX_PARAMETERS}{'Q' if wide else 'I'}", data, form.size)
-    shown = values[: min(count, MAX_PARAMETERS)]
-    return members + [(f"ExceptionInformation[{number}]", value) for number, value in enumerate(shown)]
+    values = struct.unpack_from(f"<{MAX_PARAMETERS}{'Q' if wide else 'I'}", data, head.size)
+    parameters = values[: min(count, MAX_PARAMETERS)]
+    return members + [(f"ExceptionInformation[{number}]", value) for number, value in enumerate(parameters)]

@@ -47,9 +47,9 @@ CS_KERNEL = 0x10
 CS_USER = 0x33
 
 _KINDS = {0: INTERRUPT, 1: EXCEPTION, 2: SYSCALL}
-# The service stub pushes one quadword more before the frame: the caller's Rsp is above that quadword.
+# Between the frame and the caller's stack the service stub pushes one more quadword.
 _SERVICE_RSP = 8
-# The processor sets SS to 0 when it changes stacks.
+# Selectors in SegSs of a frame from kernel mode: the processor sets SS to 0 when it changes stacks.
 KERNEL_SS = (0, 0x18)
 
 _EVERY_MEMBER = (
@@ -64,13 +64,14 @@ _NONVOLATILE = {3: "Rbx", 6: "Rsi", 7: "Rdi"}
 
 _NO_HANDLER = "stored by the faults that have one; nothing below the frame names the handler"
 _PERHAPS_PAGE_FAULT = "stored by a page fault; nothing below the frame names the handler"
-# Return values of services that an APC interrupted: a system call with that number would look the same.
+# NTSTATUS values that a service returns after a user APC interrupted it (such as STATUS_USER_APC). A system
+# call with one of these numbers looks the same.
 _APC_STATUSES = (0, 0xC0, 0x101, 0x102)
 _LAST_BRANCH = "DebugControl LastBranchToRip LastBranchFromRip LastExceptionToRip LastExceptionFromRip"
 
 _HANDLER = re.compile(r"K[ix]\w+(Fault|Abort|Trap|Exception|Assertion|Failure)(Shadow)?$|KiSystemCall32")
-# Faults with an error code from the processor, by the name of their handler; for other faults the slot keeps
-# the old content of the stack.
+# Handlers of faults for which the processor pushes an error code. For other faults the slot keeps the old
+# content of the stack.
 _WITH_ERROR_CODE = (
     "KiDoubleFault",
     "KiInvalidTss",
@@ -82,7 +83,7 @@ _WITH_ERROR_CODE = (
     "KiControlProtection",
 )
 
-# EFlags: bit 1 is always set; bits 3, 5, 15 and above 21 never are; NT and VM are not in 64-bit mode.
+# Bits of EFlags that are never set: 3, 5, 15 and all above 21; in 64-bit mode also NT and VM.
 _EFLAGS_NEVER = 0xFFFFFFFFFFC2C028
 _EFLAGS_IOPL = 0x3000
 _USER_SS = 0x2B
@@ -93,8 +94,8 @@ class TrapFrameLayout64(TrapFrameLayout):
 
     exception_type = "_KEXCEPTION_FRAME"
     anchor = re.compile(rb"[\x10\x23\x33]\x00\x00[\x00\x01]\x00\x00\x00\x00")
-    """SegCs as the processor pushed it (a quadword), except the Logging byte of Vista and later. No match can
-    begin within another, so that none is missed."""
+    """SegCs as the processor pushed it (a quadword), except that Vista and later use one byte of it
+    (Logging). Two matches cannot overlap, so that a search misses none."""
 
     anchor_member = "SegCs"
     alignment = 16
@@ -123,7 +124,11 @@ class TrapFrameLayout64(TrapFrameLayout):
         return self.number(data, "TrapFrame") if frame.kind == SERVICE else 0
 
     def stored(self, infos: Sequence[UnwindInfo]) -> Optional[FrozenSet[str]]:
-        """Returns which of Rbx, Rsi and Rdi an entry stores; its machine frame must begin with Rip."""
+        """Returns which of Rbx, Rsi and Rdi an entry stores in the members of their names.
+
+        None unless the unwind data describes a trap frame: its machine frame (the words that the processor
+        pushes) must lie where Rip lies in a trap frame.
+        """
         depth = 0
         names: Set[str] = set()
         for code in (code for info in infos for code in info.codes):
@@ -138,7 +143,7 @@ class TrapFrameLayout64(TrapFrameLayout):
                 if name and code.value == self.members[name].offset:
                     names.add(name)
             elif code.operation == PUSH_MACHFRAME:
-                # With an error code (info 1) the frame begins with the error code.
+                # With info 1 the machine frame begins with an error code, and Rip follows.
                 rip = depth + 8 * code.info
                 return frozenset(names) if rip == self.members["Rip"].offset else None
         return None
@@ -150,8 +155,8 @@ class TrapFrameLayout64(TrapFrameLayout):
     def shaped_like_service(self, address: int, data: bytes) -> bool:
         """Returns whether a frame may belong to a Zw call from kernel mode (KiServiceInternal).
 
-        Its Rsp is the caller's and interrupts are off; ExceptionActive, SegSs and MxCsr are not written. An
-        exception with interrupts off can look the same.
+        Such a frame has the caller's Rsp, and interrupts are off; ExceptionActive, SegSs and MxCsr are not
+        written. A frame of an exception with interrupts off can look the same.
         """
         return (
             self.number(data, "SegCs") == CS_KERNEL
@@ -160,12 +165,12 @@ class TrapFrameLayout64(TrapFrameLayout):
         )
 
     def active_kind(self, data: bytes) -> str:
-        """Returns the kind in ExceptionActive, empty if its value is impossible."""
+        """Returns the kind of entry that ExceptionActive states, empty if its value is impossible."""
         kind = _KINDS.get(self.number(data, "ExceptionActive"), "")
         return "" if kind == SYSCALL and not self.is_user(data) else kind
 
     def kind_of(self, address: int, data: bytes, facts: EntryFacts) -> str:
-        """Returns the kind of entry, empty if the bytes fit no kind or two."""
+        """Returns the kind of entry; empty if the bytes fit none, or fit both a service and another kind."""
         kind = self.active_kind(data)
         if not self.shaped_like_service(address, data):
             return kind
@@ -176,14 +181,22 @@ class TrapFrameLayout64(TrapFrameLayout):
         return "" if kind and self.number(data, "SegSs") in KERNEL_SS else SERVICE
 
     def stack_switched(self, address: int, data: bytes) -> bool:
-        """Returns whether the processor changed stacks for an entry from kernel mode (NMI, #DF, #MC: IST).
+        """Returns whether the processor changed stacks for an entry from kernel mode, as it does through the
+        interrupt stack table for NMI, #DF and #MC.
 
-        Otherwise it pushes the frame right below the interrupted Rsp, aligned down to 16 bytes.
+        Otherwise it aligns the interrupted Rsp down to 16 bytes, and pushes the frame right below.
         """
         return self.number(data, "Rsp") & ~0xF != address + self.size
 
     def verdicts(self, address: int, data: bytes, kind: str, facts: EntryFacts) -> Verdicts:
-        """Returns the validity of every member that the entry code is known to write or to leave alone."""
+        """Returns the validity of every member that the entry code is known to write or to leave alone.
+
+        Args:
+            address: canonical address of the frame
+            data: bytes of the frame
+            kind: kind of entry, empty if unknown
+            facts: facts from outside the frame
+        """
         verdicts: Verdicts = {}
         mark(verdicts, UNWRITTEN, _EVERY_MEMBER)
         if not kind:
@@ -204,68 +217,73 @@ class TrapFrameLayout64(TrapFrameLayout):
         mark(verdicts, COMPUTED, "ExceptionActive Fill3 CodePatchCycle Fill4")
         mark(verdicts, SAVED, "MxCsr SegSs")
         if kind == SYSCALL:
-            self._system_call(verdicts, data, facts)
+            self._mark_system_call(verdicts, data, facts)
         else:
             mark(verdicts, SAVED, _VOLATILE)
             if kind == INTERRUPT:
                 switched = not self.is_user(data) and self.stack_switched(address, data)
-                _interrupt(verdicts, switched, facts)
+                _mark_interrupt(verdicts, switched, facts)
             else:
-                self._exception(verdicts, data, facts)
+                self._mark_exception(verdicts, data, facts)
         if self.is_user(data):
-            self._debug_registers(verdicts, data)
+            self._mark_debug_registers(verdicts, data)
         return verdicts
 
-    def _system_call(self, verdicts: Verdicts, data: bytes, facts: EntryFacts) -> None:
-        """Marks the members that KiSystemCall64 writes: the arguments for a thread under debug, and always
-        since 2018."""
+    def _mark_system_call(self, verdicts: Verdicts, data: bytes, facts: EntryFacts) -> None:
+        """Marks the members that KiSystemCall64 writes.
+
+        It stores the arguments if the thread's DebugActive is set. Kernels with KiSystemCall64Shadow (2018)
+        always store Rax, Rcx and Rdx.
+        """
         mark(verdicts, SAVED, "Rbx Rdi Rsi")
-        debug = debug_registers_plausible(self.number(data, "Dr7"))
+        debug_registers = debug_registers_plausible(self.number(data, "Dr7"))
         first_argument = "R10: the first argument"
-        if debug or facts.saves_arguments:
+        if debug_registers or facts.saves_arguments:
             mark(verdicts, SAVED, "Rax", "the service number")
             mark(verdicts, SAVED, "Rdx")
             mark(verdicts, REUSED, "Rcx", first_argument)
-        if debug:
+        if debug_registers:
             mark(verdicts, SAVED, "R8 R9")
         elif facts.debug_active:
-            # DebugActive is also set for other reasons than debug registers (instrumentation, alternative
-            # system calls).
-            later = "stored if DebugActive was set at the entry"
+            # DebugActive is also set without debug registers: for instrumentation and alternative system
+            # calls.
+            note = "stored if DebugActive was set at the entry"
             if facts.saves_arguments:
-                mark(verdicts, UNSURE, "R8 R9", later)
+                mark(verdicts, UNSURE, "R8 R9", note)
             elif self._is_newest(data, facts):
                 mark(verdicts, SAVED, "Rax Rdx R8 R9")
                 mark(verdicts, REUSED, "Rcx", first_argument)
             else:
-                mark(verdicts, UNSURE, "Rax Rdx R8 R9", later)
-                mark(verdicts, REUSED_UNSURE, "Rcx", later + ", " + first_argument)
+                mark(verdicts, UNSURE, "Rax Rdx R8 R9", note)
+                mark(verdicts, REUSED_UNSURE, "Rcx", note + ", " + first_argument)
         slots = {name: self.number(data, name) for name in ("Rax", "Rcx", "Rdx", "R8", "R9", "R10", "R11")}
         if facts.saves_arguments and slots["R10"] == slots["R11"] == slots["Rcx"] != 0:
-            # Entries of the 24H2 kind, and alternative system calls before it, store R10 into three slots.
-            stored = "stored by the entries that store R10 three times"
-            mark(verdicts, UNSURE, "R8 R9 R10", stored)
-            mark(verdicts, REUSED_UNSURE, "R11", stored + ", " + first_argument)
+            # The entry code of 24H2, and of alternative system calls before 24H2, stores R10 into three
+            # slots.
+            three_slots = "stored by the entries that store R10 three times"
+            mark(verdicts, UNSURE, "R8 R9 R10", three_slots)
+            mark(verdicts, REUSED_UNSURE, "R11", three_slots + ", " + first_argument)
         if slots["Rax"] < 1 << 32 and not any(value for name, value in slots.items() if name != "Rax"):
             # The exit into a user APC overwrites these slots: Rax with a status, the others with zeros.
-            shown = [name for name in ("Rax", "Rdx", "R8", "R9") if verdicts[name].validity == SAVED]
+            saved = [name for name in ("Rax", "Rdx", "R8", "R9") if verdicts[name].validity == SAVED]
             if slots["Rax"] in _APC_STATUSES or not self._is_newest(data, facts):
-                mark(verdicts, UNSURE, " ".join(shown), "an APC's way out writes such values")
+                mark(verdicts, UNSURE, " ".join(saved), "an APC's way out writes such values")
 
     def _is_newest(self, data: bytes, facts: EntryFacts) -> bool:
         """Returns whether the slots of Rax and Rcx match the thread's record of its newest system call.
 
-        A callback's NtCallbackReturn is a system call, too, so a difference proves nothing.
+        A frame may be the newest although they differ: NtCallbackReturn of a callback is a system call, too,
+        and replaces the thread's record.
         """
         if facts.system_call is None:
             return False
         number, first_argument = facts.system_call
         return self.number(data, "Rax") == number and self.number(data, "Rcx") == first_argument
 
-    def _exception(self, verdicts: Verdicts, data: bytes, facts: EntryFacts) -> None:
-        """Marks the members that faults and traps write: the frame lacks the vector, so a known handler name
-        decides."""
-        wide = self.number(data, "SegCs") == CS_USER
+    def _mark_exception(self, verdicts: Verdicts, data: bytes, facts: EntryFacts) -> None:
+        """Marks the members that faults and traps write. The frame does not hold the vector, so the name of
+        the handler decides, if it is known."""
+        user64 = self.number(data, "SegCs") == CS_USER
         if _HANDLER.match(facts.handler):
             validity = SAVED
             if not facts.handler.startswith(_WITH_ERROR_CODE):
@@ -274,33 +292,35 @@ class TrapFrameLayout64(TrapFrameLayout):
             if facts.handler.startswith("KiPageFault"):
                 mark(verdicts, SAVED, "FaultAddress", "CR2")
                 mark(verdicts, COMPUTED, "FaultIndicator")
-                if wide:
+                if user64:
                     mark(verdicts, SAVED, "GsSwap", "the user's GS base")
             return
         code = self.number(data, "ErrorCode")
-        # Error codes are 32 bits wide; FaultIndicator of a page fault comes from its error code.
+        # Error codes are 32 bits wide. A page fault stores bits of its error code into FaultIndicator.
         if code < 1 << 32:
             mark(verdicts, UNSURE, "ErrorCode", _NO_HANDLER)
             if self.number(data, "FaultIndicator") == code >> 1 & 9:
-                names = "FaultAddress FaultIndicator" + (" GsSwap" if wide else "")
+                names = "FaultAddress FaultIndicator" + (" GsSwap" if user64 else "")
                 mark(verdicts, UNSURE, names, _PERHAPS_PAGE_FAULT)
 
-    def _debug_registers(self, verdicts: Verdicts, data: bytes) -> None:
-        """Marks Dr0-7: stored for a thread that uses them; else only the low word of Dr7 is written, as 0."""
+    def _mark_debug_registers(self, verdicts: Verdicts, data: bytes) -> None:
+        """Marks Dr0 to Dr7. They are stored if the thread uses them; otherwise 0 is written into the low word
+        of Dr7."""
         dr7 = self.number(data, "Dr7")
         if not dr7 & 0xFFFF:
             mark(verdicts, PARTIAL, "Dr7", "low word 0: no debug registers in use")
             return
-        sound = debug_registers_plausible(dr7)
-        mark(verdicts, SAVED if sound else UNWRITTEN, "Dr0 Dr1 Dr2 Dr3 Dr6 Dr7")
-        if sound and dr7 & 0x300:
+        plausible = debug_registers_plausible(dr7)
+        mark(verdicts, SAVED if plausible else UNWRITTEN, "Dr0 Dr1 Dr2 Dr3 Dr6 Dr7")
+        if plausible and dr7 & 0x300:
             mark(verdicts, UNSURE, _LAST_BRANCH, "stored if last-branch recording is on")
 
     def accepts(self, address: int, data: bytes, bounds: TrapBounds) -> bool:
         """Returns whether bytes at an address are a trap frame.
 
-        The processor pushes the frame right below the interrupted stack pointer, so a frame from kernel mode
-        contains its own address; that rule found every measured frame and no other place in a real crash.
+        The processor pushes the frame right below the interrupted stack pointer. So Rsp of a frame from
+        kernel mode is the address of the frame's end; this rule found every measured frame, and nothing else
+        in a real crash.
         """
         if len(data) < self.size or address % self.alignment:
             return False
@@ -311,9 +331,9 @@ class TrapFrameLayout64(TrapFrameLayout):
         if code_segment == CS_KERNEL:
             if self.shaped_like_service(address, data) and _in_kernel_image(rip, bounds):
                 return True
-            placed = rsp & ~0xF == address + self.size or address + self.size in bounds.ist_tops
+            in_place = rsp & ~0xF == address + self.size or address + self.size in bounds.ist_tops
             return (
-                placed
+                in_place
                 and rip >= bounds.kernel_start
                 and self.number(data, "SegSs") in KERNEL_SS
                 and self.active_kind(data) != ""
@@ -329,15 +349,21 @@ class TrapFrameLayout64(TrapFrameLayout):
         )
 
     def _quadword(self, data: bytes, member: str) -> int:
-        """Returns the quadword of a member, including the bytes above it that the processor pushed."""
+        """Returns the quadword that the processor pushed; the member itself may be only its lowest part."""
         offset = self.members[member].offset
         return int.from_bytes(data[offset : offset + 8], "little")
 
 
-def _interrupt(verdicts: Verdicts, switched: bool, facts: EntryFacts) -> None:
-    """Marks the members that hardware and software interrupts, NMI and machine check write."""
+def _mark_interrupt(verdicts: Verdicts, switched: bool, facts: EntryFacts) -> None:
+    """Marks the members that hardware and software interrupts, NMI and machine check write.
+
+    Args:
+        verdicts: the dictionary to change
+        switched: whether the processor changed stacks through the interrupt stack table
+        facts: facts from outside the frame
+    """
     mark(verdicts, SAVED, "PreviousIrql")
-    # The interrupt object's code pushes Rsi; 5.2's APC, DPC, IPI, clock, NMI and MCE entries do not.
+    # The code of an interrupt object pushes Rsi; the APC, DPC, IPI, clock, NMI and MCE entries of 5.2 do not.
     dispatched = facts.handler.startswith(("KiInterruptDispatch", "KiChainedDispatch"))
     if facts.stored is not None:
         mark(verdicts, SAVED if "Rsi" in facts.stored else UNWRITTEN, "Rsi")
@@ -355,6 +381,7 @@ def _interrupt(verdicts: Verdicts, switched: bool, facts: EntryFacts) -> None:
 
 
 def _in_kernel_image(rip: int, bounds: TrapBounds) -> bool:
+    """Returns whether Rip is nt!KiServiceLinkage or, if its address is unknown, an address in nt."""
     if bounds.service_linkage:
         return rip == bounds.service_linkage
     start, end = bounds.kernel_image

@@ -1,10 +1,9 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""x86 trap frames: the kind of entry into the kernel, recognised in the bytes, and the members that each
-writes.
+"""x86 trap frames: the kind of entry, recognised in the bytes, and the members that each kind writes.
 
-Until Windows 8 no member names the kind. Exceptions and interrupts write the same members from user mode and
-cannot be distinguished; services store another value into the Edx slot than either.
+Before Windows 8 no member names the kind. From user mode, exceptions and interrupts write the same members
+and cannot be distinguished. Services store another value into the Edx slot than exceptions and interrupts do.
 
 Source: measured on 5.1.2600.5512 and 5.2.3790.3959; FrameType (8.0 and later): Geoff Chappell, KTRAP_FRAME.
 """
@@ -37,16 +36,18 @@ from .frame import (
 )
 
 ARGUMENT_MARK = 0xBADB0D00
+"""DbgArgMark of a frame: the entries store this constant."""
 
-# Kinds of entry into the kernel.
+# Kinds of entry, as far as the bytes show them; `kind_of` translates them to the words of the column
+# TrapKind.
 SYSENTER = "sysenter"
 GATE = "gate"  # int 2E and similar gates, and Zw calls from kernel mode
 TRAP = "trap"  # an exception or an interrupt
-FAULT = "fault"
-DEVICE = "device"
+FAULT = "fault"  # an exception
+DEVICE = "device"  # an interrupt
 EITHER = "either"  # a trap or a service, from user mode
-TASK_NMI = "task"  # the NMI's task gate: the kernel builds the frame from the TSS
-FAST_V86 = "v86"  # fast paths of virtual-8086 mode, which write no mark
+TASK_NMI = "task"  # an NMI through its task gate: the kernel builds the frame from the TSS
+FAST_V86 = "v86"  # a fast path of virtual-8086 mode, which does not write DbgArgMark
 UNKNOWN = ""
 
 _FRAME_TYPES = {0: DEVICE, 1: FAULT, 2: GATE}
@@ -63,7 +64,7 @@ _DEBUG_REGISTERS = "Dr0 Dr1 Dr2 Dr3 Dr6 Dr7"
 _SEGMENTS = "SegGs SegEs SegDs SegFs"
 
 _EFLAGS_VM = 0x20000
-# EFlags: bit 1 is always set; bits 3, 5, 15 and above 21 never are.
+# Bits of EFlags that are never set: 3, 5, 15 and all above 21.
 _EFLAGS_NEVER = 0xFFC08028
 _KERNEL_CS = 8
 _USER_CS = 0x1B
@@ -71,7 +72,7 @@ _MAX_EIP_SHIFT = 2
 
 _CALLBACK_RETURN = b"\xcd\x2b"
 _SERVICE_CALLS = (b"\xcd\x2e", b"\xcd\x2c", _CALLBACK_RETURN)
-"""int 2E, int 2C (a service of 5.1), int 2B."""
+"""The instructions int 2E, int 2C (a service in 5.1) and int 2B."""
 
 COLUMN_MEMBERS = {
     "Rip": "Eip",
@@ -87,7 +88,7 @@ COLUMN_MEMBERS = {
     "SegSs": "HardwareSegSs",
     "PreviousMode": "PreviousPreviousMode",
 }
-"""Columns whose registers have another name in the structure."""
+"""Names of members by the names of columns, where the two differ."""
 
 
 class TrapFrameLayout86(TrapFrameLayout):
@@ -105,8 +106,8 @@ class TrapFrameLayout86(TrapFrameLayout):
     def tops(self, types: Structures) -> Tuple[int, ...]:
         """Returns the possible distances of frames from user mode below the top of a kernel stack, in bytes.
 
-        Kernels that keep the floating-point unit's registers on the stack have the frames below these, others
-        right below InitialStack.
+        Kernels that keep the registers of the floating-point unit on the stack have the frames below these
+        registers; other kernels have them right below InitialStack.
         """
         return (self.size + types["_FX_SAVE_AREA"].size, self.size)
 
@@ -116,8 +117,8 @@ class TrapFrameLayout86(TrapFrameLayout):
         return kind_of(entry, self.is_user(data)), self.verdicts(data, entry, facts)
 
     def pushed(self, address: int) -> Mapping[str, int]:
-        """Returns Esp: from kernel mode the processor does not push it; Esp was just above the pushed
-        words."""
+        """Returns Rsp (Esp) before an entry from kernel mode. The processor does not push it then: it is the
+        address just above the words that were pushed."""
         return {"Rsp": address + self.members["HardwareEsp"].offset}
 
     def plausible(self, address: int, data: bytes) -> bool:
@@ -145,7 +146,8 @@ class TrapFrameLayout86(TrapFrameLayout):
         return self.from_v86(data) or bool(self.number(data, "SegCs") & 1)
 
     def is_task_nmi(self, data: bytes) -> bool:
-        """Returns whether a frame is the one that the NMI's handler builds from the interrupted task."""
+        """Returns whether a frame looks like the frame that the NMI's handler builds from the interrupted
+        task."""
         if "DbgArgPointer" not in self.members:
             return False
         zeros = (
@@ -184,25 +186,26 @@ class TrapFrameLayout86(TrapFrameLayout):
             edx == 0 or edx >= Machine.I386.kernel_start
         )
         if trap:
-            # A stale mode byte, or a chosen Edx, makes one kind look like the other. Zw calls choose no Edx.
+            # A service looks like a trap if its caller chose Edx, and a trap looks like a service if a stale
+            # slot happens to hold a mode. Zw calls from kernel mode do not choose Edx.
             service = user and (sysenter or gate) and not self.number(data, "ErrCode")
-            return EITHER if service and self._behind_a_call(data, facts) else _trap(facts)
+            return EITHER if service and self._may_follow_a_call(data, facts) else _trap_kind(facts)
         if sysenter:
             return SYSENTER
         return GATE if gate else UNKNOWN
 
-    def _behind_a_call(self, data: bytes, facts: EntryFacts) -> bool:
-        """Returns whether a service may return to Eip: Eip is behind an int instruction, or is
-        SystemCallReturn."""
+    def _may_follow_a_call(self, data: bytes, facts: EntryFacts) -> bool:
+        """Returns whether a service may return to Eip: Eip is SystemCallReturn, or follows an int instruction
+        that calls a service. True if either is unknown."""
         if not facts.instruction or not facts.system_call_return or self.from_v86(data):
             return True
         return facts.instruction in _SERVICE_CALLS or self.number(data, "Eip") == facts.system_call_return
 
     def _is_sysenter(self, data: bytes) -> bool:
-        """Returns whether a frame may be from KiFastCallEntry: it takes the user's Esp from Edx, and
-        DbgArgPointer is Edx + 8.
+        """Returns whether a frame may be from KiFastCallEntry, the entry of sysenter.
 
-        int 2E from ntdll's stub looks the same; it writes at least the same members.
+        That entry takes the user's Esp from Edx, and stores Edx + 8 as DbgArgPointer. A frame of int 2E from
+        ntdll's stub looks the same; that entry writes at least the same members.
         """
         stack = self.number(data, "HardwareEsp")
         return (
@@ -212,7 +215,13 @@ class TrapFrameLayout86(TrapFrameLayout):
         )
 
     def verdicts(self, data: bytes, entry: str, facts: EntryFacts) -> Verdicts:
-        """Returns the validity of every member that the entry code is known to write or to leave alone."""
+        """Returns the validity of every member that the entry code is known to write or to leave alone.
+
+        Args:
+            data: bytes of the frame
+            entry: kind of entry, one of the constants above
+            facts: facts from outside the frame
+        """
         verdicts: Verdicts = {}
         mark(verdicts, UNWRITTEN, _EVERY_MEMBER)
         user, v86 = self.is_user(data), self.from_v86(data)
@@ -232,7 +241,7 @@ class TrapFrameLayout86(TrapFrameLayout):
             mark(verdicts, COMPUTED, "Eip", "SystemCallReturn")
             mark(verdicts, COMPUTED, "SegFs HardwareSegSs", "a constant")
         if entry in (SYSENTER, GATE):
-            _service(verdicts, entry, user, not user or "DbgArgPointer" in self.members, facts)
+            _mark_service(verdicts, entry, user, not user or "DbgArgPointer" in self.members, facts)
         elif entry == EITHER:
             names = "Eax Ecx Edx ErrCode SegGs SegEs SegDs"
             mark(
@@ -246,16 +255,16 @@ class TrapFrameLayout86(TrapFrameLayout):
             mark(verdicts, SAVED, "Eax Ecx Edx HardwareEsp HardwareSegSs " + _SEGMENTS)
             mark(verdicts, REUSED, "Dr0 Dr1 Dr2 Dr3 Dr6 Dr7 ErrCode PreviousPreviousMode", "a constant")
         else:
-            self._trap_registers(verdicts, data, entry)
+            self._mark_trap(verdicts, data, entry)
         if user and entry != TASK_NMI:
-            self._debug_registers(verdicts, data, entry, facts)
+            self._mark_debug_registers(verdicts, data, entry, facts)
         if "MxCsr" in self.members and self.number(data, "MxCsr") < 0x10000:
             mark(verdicts, UNSURE, "MxCsr", "which entries of 8 and later store it was not measured")
         return verdicts
 
-    def _trap_registers(self, verdicts: Verdicts, data: bytes, entry: str) -> None:
-        """Marks the members that exceptions and interrupts write: all but the selectors in interrupts from
-        kernel mode."""
+    def _mark_trap(self, verdicts: Verdicts, data: bytes, entry: str) -> None:
+        """Marks the members that exceptions and interrupts write. Exceptions, and interrupts from user mode,
+        also write the selectors."""
         mark(verdicts, SAVED, "Eax Ecx Edx ErrCode")
         if entry == DEVICE:
             mark(verdicts, REUSED, "ErrCode", "0")
@@ -269,15 +278,17 @@ class TrapFrameLayout86(TrapFrameLayout):
         elif self.number(data, "SegFs") & 0xFFFF == _KERNEL_FS:
             mark(verdicts, UNSURE, _SEGMENTS, "stored by exceptions, not by interrupts")
 
-    def _debug_registers(self, verdicts: Verdicts, data: bytes, entry: str, facts: EntryFacts) -> None:
-        """Marks Dr0-7: stored when in use; else Dr7 becomes 0, in 5.1 only by KiFastCallEntry.
+    def _mark_debug_registers(self, verdicts: Verdicts, data: bytes, entry: str, facts: EntryFacts) -> None:
+        """Marks Dr0 to Dr7. They are stored if they are in use; otherwise the slot of Dr7 becomes 0, but in
+        5.1 only at a sysenter.
 
-        If the slot may be stale, the thread decides: NtSetContextThread changes KTHREAD.DebugActive and the
-        frame at once. The short path of faults in virtual-8086 mode stores them whatever DebugActive is.
+        If the slot of Dr7 may be stale, the thread's DebugActive decides: NtSetContextThread changes it
+        together with the frame. The fast path of faults in virtual-8086 mode stores Dr0 to Dr7 whatever
+        DebugActive is.
         """
         if not debug_registers_plausible(self.number(data, "Dr7")):
             return
-        sure = entry == SYSENTER or (facts.clears_dr7 and entry != FAST_V86)
+        always_written = entry == SYSENTER or (facts.clears_dr7 and entry != FAST_V86)
         if entry == FAST_V86:
             mark(
                 verdicts,
@@ -285,7 +296,7 @@ class TrapFrameLayout86(TrapFrameLayout):
                 _DEBUG_REGISTERS,
                 "stored if Dr7 enabled something, whatever DebugActive says",
             )
-        elif sure or facts.debug_active:
+        elif always_written or facts.debug_active:
             mark(verdicts, SAVED, _DEBUG_REGISTERS)
         elif facts.debug_active is None:
             mark(verdicts, UNSURE, _DEBUG_REGISTERS, "stored if DebugActive was set, which is not known")
@@ -293,7 +304,7 @@ class TrapFrameLayout86(TrapFrameLayout):
     def accepts(self, address: int, data: bytes, bounds: TrapBounds) -> bool:
         """Returns whether bytes at an address are a trap frame.
 
-        The entries store a mark, and the return address and the frame pointer twice.
+        The entries store ARGUMENT_MARK, and they store Eip and Ebp twice (DbgEip, DbgEbp).
         """
         if len(data) < self.size:
             return False
@@ -315,8 +326,8 @@ class TrapFrameLayout86(TrapFrameLayout):
         return code_segment == _USER_CS and USER_LOWEST <= eip < bounds.user_end and bool(flags & EFLAGS_IF)
 
 
-def _trap(facts: EntryFacts) -> str:
-    """Returns whether a trap is a fault or an interrupt, if the handler's name shows it, else TRAP."""
+def _trap_kind(facts: EntryFacts) -> str:
+    """Returns FAULT or DEVICE if the handler's name shows which a trap is, else TRAP."""
     if facts.handler.startswith(("KiTrap", "KiRaiseAssertion", "KiDebugService")):
         return FAULT
     if facts.handler.startswith(("KiInterruptDispatch", "KiChainedDispatch", "KiUnexpected")):
@@ -325,28 +336,41 @@ def _trap(facts: EntryFacts) -> str:
 
 
 def kind_of(entry: str, user: bool) -> str:
-    """Returns the public name of an entry, empty if the bytes leave it open."""
+    """Returns the kind for the column TrapKind, empty if the bytes do not decide.
+
+    Args:
+        entry: one of the constants above
+        user: whether the entry is from user mode
+    """
     if entry in (SYSENTER, GATE):
         return SYSCALL if user else SERVICE
     return {FAULT: EXCEPTION, FAST_V86: EXCEPTION, DEVICE: INTERRUPT, TASK_NMI: INTERRUPT}.get(entry, "")
 
 
-def _service(verdicts: Verdicts, entry: str, user: bool, told_apart: bool, facts: EntryFacts) -> None:
-    """Marks the members that system services write: no argument registers.
+def _mark_service(
+    verdicts: Verdicts, entry: str, user: bool, distinguishable: bool, facts: EntryFacts
+) -> None:
+    """Marks the members that system services write. They do not write the registers of arguments.
 
-    Only KiCallbackReturn (int 2B) stores Ecx. It is called from user mode and differs from the others only in
-    the caller's instruction. In 5.1 it makes no frame.
+    Only KiCallbackReturn (int 2B) stores Ecx. Its frame looks like the frame of another service from user
+    mode, and only the caller's instruction identifies it. In 5.1 it makes no frame.
 
-    If sysenter cannot be distinguished (no DbgArgPointer), the Edx slot of user-mode entries may be stale.
+    Args:
+        verdicts: the dictionary to change
+        entry: SYSENTER or GATE
+        user: whether the entry is from user mode
+        distinguishable: whether a GATE cannot be a sysenter; if it can (a kernel without DbgArgPointer), the
+            Edx slot of an entry from user mode may be stale
+        facts: facts from outside the frame
     """
     mark(verdicts, COMPUTED, "PreviousPreviousMode", "the thread's mode before")
     mark(verdicts, REUSED, "ErrCode", "0")
     if entry == GATE:
-        before = "the thread's trap frame before"
-        if told_apart:
-            mark(verdicts, REUSED, "Edx", before)
+        note = "the thread's trap frame before"
+        if distinguishable:
+            mark(verdicts, REUSED, "Edx", note)
         else:
-            mark(verdicts, REUSED_UNSURE, "Edx", before + ", or by sysenter not stored")
+            mark(verdicts, REUSED_UNSURE, "Edx", note + ", or by sysenter not stored")
         mark(verdicts, SAVED, "SegFs")
         if facts.instruction == _CALLBACK_RETURN:
             mark(verdicts, SAVED, "Ecx")
