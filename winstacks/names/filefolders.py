@@ -3,12 +3,12 @@
 """Folders with files of modules: plain folders, and folders with the layout of a symbol server.
 
     FOLDER/ntdll.dll
-    FOLDER/ntdll.dll/5EE7D1E51f6000/ntdll.dll       TimeDateStamp and SizeOfImage
+    FOLDER/ntdll.dll/5EE7D1E51f6000/ntdll.dll       build folder: TimeDateStamp and SizeOfImage
     FOLDER/nt/ntdll.dll/5EE7D1E51f6000/ntdll.dll    the same in two tiers
 
-Source of the layouts: Microsoft, "Debugging Tools for Windows", SymStore. The names to look for come from the
-image, so they are never made into a path: each is looked up among the names in a folder. Links and junctions
-below the folder are not followed; only regular files are opened, and without waiting.
+Source of the layouts: Microsoft, "Debugging Tools for Windows", SymStore. The file names come from the image,
+so no path is made of them: each is looked up among the names in a folder. Links and junctions below the
+folder are not followed. Only regular files are opened, and without waiting.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ MAX_ENTRIES = 1 << 16
 """Maximum number of names that are read of one folder."""
 
 MAX_FILE = 1 << 31
-"""Maximum bytes of a file: no image has more."""
+"""Maximum bytes of a file: no image is larger."""
 
 MAX_BUILDS = 1 << 8
-"""Builds of one name in a symbol server's folder that are tried if the image has no time stamp."""
+"""Maximum number of build folders of one name that are tried if the image has no time stamp."""
 
 _KEPT = 1 << 10
+"""Folders whose listings are kept."""
 _READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 _NAME_SURROGATE = 0x20000000
-"""The bit of a reparse tag that marks a link (Microsoft Learn, "Reparse Point Tags"); cloud folders lack
-it."""
+"""The bit of a reparse tag that marks a link (Microsoft Learn, "Reparse Point Tags"). Tags of cloud folders
+lack the bit."""
 
 _LINK = "is a link, and no link is followed"
 
@@ -43,7 +44,7 @@ class Candidate:
 
     Args:
         path: path of the file
-        wrong: reason why it cannot be opened, as the end of a sentence; empty if it can
+        wrong: reason why the file cannot be opened, as the end of a sentence about it; empty if it can be
     """
 
     def __init__(self, path: str, wrong: str = "") -> None:
@@ -52,10 +53,10 @@ class Candidate:
         self._known: Tuple[int, ...] = ()
 
     def open_file(self) -> int:
-        """Checks the file, and returns its size in bytes.
+        """Checks the file, and returns its size in bytes. The file is closed again.
 
         Raises:
-            OSError: it is not a regular file, is too large, or cannot be read
+            OSError: the file is not a regular file, is too large, or cannot be read
         """
         descriptor = os.open(self.path, _READ | _NO_LINK)
         try:
@@ -70,7 +71,7 @@ class Candidate:
         return facts.st_size
 
     def read(self, offset: int, length: int) -> bytes:
-        """Returns bytes of the file; empty if it is gone, or is another file than the one that was opened."""
+        """Returns bytes of the file; empty if it is gone, or has changed since `open_file`."""
         try:
             descriptor = os.open(self.path, _READ | _NO_LINK)
         except OSError:
@@ -100,42 +101,55 @@ _Listing = Dict[str, List[_Entry]]
 
 
 class FileFolder:
-    """A folder of --binaries: finds the places in it where a file may be.
+    """Finds files in a folder of --binaries.
 
     Args:
-        path: path of the folder; if it is a link itself, it is followed: the examiner chose it
+        path: path of the folder. A link in this place is followed, because the examiner chose it
     """
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._listings: Memo[str, _Listing] = Memo(_listed, _KEPT)
+        self._listings: Memo[str, _Listing] = Memo(_list_folder, _KEPT)
 
     def candidates(self, names: Sequence[str], builds: Sequence[Tuple[int, int]]) -> Iterator[Candidate]:
         """Yields the files that may belong to a module, and links in place of such files.
 
         Args:
             names: file names from the image: only the last component of each counts
-            builds: pairs of TimeDateStamp and SizeOfImage
+            builds: pairs of TimeDateStamp and SizeOfImage in bytes; if empty, all builds are tried
         """
         keys = [f"{stamp:08x}{size:x}" for stamp, size in builds]
         for name in dict.fromkeys(map(last_component, names)):
             if not name:
                 continue
-            yield from self._of_folder(self._path, name, keys)
+            yield from self._files_in_folder(self._path, name, keys)
             for tier in self._listings[self._path].get(name[:2], ()):
                 if tier.kind == _FOLDER and tier.name.lower() != name:
-                    yield from self._of_folder(os.path.join(self._path, tier.name), name, keys)
+                    yield from self._files_in_folder(os.path.join(self._path, tier.name), name, keys)
 
-    def _of_folder(self, folder: str, name: str, keys: Sequence[str]) -> Iterator[Candidate]:
+    def _files_in_folder(self, folder: str, name: str, keys: Sequence[str]) -> Iterator[Candidate]:
+        """Yields the files with a name in a folder, or in build folders below it.
+
+        Args:
+            folder: path of the folder
+            name: file name in lower case
+            keys: names of build folders in lower case; all if empty
+        """
         for entry in self._listings[folder].get(name, ()):
             path = os.path.join(folder, entry.name)
             if entry.kind == _FOLDER:
-                yield from self._of_builds(path, name, keys)
+                yield from self._files_in_builds(path, name, keys)
             else:
                 yield _candidate(path, entry.kind)
 
-    def _of_builds(self, folder: str, name: str, keys: Sequence[str]) -> Iterator[Candidate]:
-        """Yields the files with a name in a symbol server's folder of that name."""
+    def _files_in_builds(self, folder: str, name: str, keys: Sequence[str]) -> Iterator[Candidate]:
+        """Yields the files with a name in the build folders of a symbol server's folder.
+
+        Args:
+            folder: path of the folder whose name is the file name
+            name: file name in lower case
+            keys: names of build folders in lower case; all if empty
+        """
         listing = self._listings[folder]
         for key in keys or list(listing)[:MAX_BUILDS]:
             for build in listing.get(key, ()):
@@ -154,15 +168,15 @@ def last_component(name: str) -> str:
     valid.
     """
     last = name.replace("/", "\\").rsplit("\\", 1)[-1].lower()
-    odd = last in ("", ".", "..") or len(last) > 255 or not last.isprintable()
-    return "" if odd or set(last) & set(':*?"<>|') else last
+    invalid = last in ("", ".", "..") or len(last) > 255 or not last.isprintable()
+    return "" if invalid or set(last) & set(':*?"<>|') else last
 
 
 def _candidate(path: str, kind: str) -> Candidate:
     return Candidate(path, {_FILE: "", _AWAY: _LINK}.get(kind, "is no regular file"))
 
 
-def _listed(folder: str) -> _Listing:
+def _list_folder(folder: str) -> _Listing:
     """Returns the entries of a folder; empty if it cannot be read."""
     listing: _Listing = {}
     try:
@@ -170,7 +184,7 @@ def _listed(folder: str) -> _Listing:
             for number, entry in enumerate(entries):
                 if number >= MAX_ENTRIES:
                     break
-                listing.setdefault(entry.name.lower(), []).append(_Entry(entry.name, _kind(entry)))
+                listing.setdefault(entry.name.lower(), []).append(_Entry(entry.name, _entry_kind(entry)))
     except OSError:
         return {}
     for same_names in listing.values():
@@ -178,7 +192,8 @@ def _listed(folder: str) -> _Listing:
     return listing
 
 
-def _kind(entry: os.DirEntry[str]) -> str:
+def _entry_kind(entry: os.DirEntry[str]) -> str:
+    """Returns the kind of a name in a folder, without following links."""
     try:
         facts = entry.stat(follow_symlinks=False)
     except OSError:
@@ -191,4 +206,5 @@ def _kind(entry: os.DirEntry[str]) -> str:
 
 
 def _identity(facts: os.stat_result) -> Tuple[int, ...]:
+    """Returns the values that change if a path leads to another file, or the file is written."""
     return facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The pages of a module's file, relocated to the module's address: fills gaps, finds differences."""
+"""Fills gaps in a module's memory from its file, and finds differences between the two."""
 
 from __future__ import annotations
 
@@ -11,17 +11,22 @@ from ..memory.decode.ranges import Extents
 from .decode.peimage import PeImage
 
 Load = Callable[[int, int], Extents]
-"""(RVA, length) -> the present parts of the image in memory."""
+"""Takes an RVA and a length; returns the present parts of the image in memory, by RVA."""
 
 
 class FilePages(NamedTuple):
-    """A module's file, and the canonical address of the module in memory."""
+    """The pages of a module's file, relocated to the module's address in memory.
+
+    Attributes:
+        file: the module's file
+        base: canonical address of the module
+    """
 
     file: PeImage
     base: int
 
     def fill(self, found: Extents, rva: int, length: int) -> Extents:
-        """Returns the parts of a range that memory has, with the file's bytes in the gaps.
+        """Returns the present parts of a range, with the file's bytes in the gaps.
 
         Args:
             found: the present parts of the range, by RVA
@@ -35,7 +40,7 @@ class FilePages(NamedTuple):
         return Extents([*found.runs, *runs])
 
     def differences(self, load: Load, rva: int) -> List[Tuple[int, int]]:
-        """Returns the ranges of a page in which memory and file differ; (start, end) by RVA.
+        """Returns (start, end) by RVA of the ranges of a page in which memory and file differ.
 
         Args:
             load: reads memory, without the file's bytes
@@ -60,6 +65,7 @@ class FilePages(NamedTuple):
         return page is not None and bool(page.compared)
 
     def _runs(self, low: int, high: int) -> Iterator[Tuple[int, bytes]]:
+        """Yields (RVA, bytes) of the parts of a range that the file determines."""
         for rva in range(low - low % PAGE_SIZE, high, PAGE_SIZE):
             page = self.file.page(rva, self.base)
             for first, last in () if page is None else page.known:
@@ -69,7 +75,7 @@ class FilePages(NamedTuple):
 
 
 def _gaps(extents: Extents, start: int, end: int) -> Iterator[Tuple[int, int]]:
-    """Yields the parts of a range that are not present."""
+    """Yields (start, end) of the parts of a range that are not present."""
     for low, high in extents.covered(start, end):
         if start < low:
             yield start, low
@@ -78,14 +84,14 @@ def _gaps(extents: Extents, start: int, end: int) -> Iterator[Tuple[int, int]]:
         yield start, end
 
 
-def _unequal(one: bytes, other: bytes, start: int) -> Iterator[Tuple[int, int]]:
-    """Yields the ranges in which two pieces of equal length differ."""
+def _unequal(in_memory: bytes, in_file: bytes, start: int) -> Iterator[Tuple[int, int]]:
+    """Yields (start, end) of the ranges in which two pieces of equal length at an RVA differ."""
     first = -1
-    for number, (mine, theirs) in enumerate(zip(one, other)):
-        if mine != theirs and first < 0:
+    for number, (memory_byte, file_byte) in enumerate(zip(in_memory, in_file)):
+        if memory_byte != file_byte and first < 0:
             first = number
-        elif mine == theirs and first >= 0:
+        elif memory_byte == file_byte and first >= 0:
             yield start + first, start + number
             first = -1
     if first >= 0:
-        yield start + first, start + len(one)
+        yield start + first, start + len(in_memory)

@@ -2,10 +2,11 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """Reads a module's image by RVA, and proves that a process has the same content as the image section.
 
-Each page comes from the process itself or, if the process has no page of its own, from the image section. If
-neither is in memory, it comes from the module's file, if the examiner gave the file. A page of another
-process is never taken. A result derived from the section itself is true for a process if the process has the
-same content in all parts used for it: the same physical pages, or equal bytes.
+The image section is the memory that all processes with the module share. Each page comes from the process
+itself or, if the process has no page of its own, from the section. If neither is in memory, the page comes
+from the module's file, if the examiner gave the file. Private pages of other processes are never used. A
+result that was derived from the section is true for a process if the process has the same content in all
+parts from which the result was derived: the same physical pages, or equal bytes.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from .decode.unwindinfo import LONGEST as LONGEST_RECORD
 from .filepages import FilePages
 
 WINDOW = 0x4000
-
+"""Bytes that are read at once."""
 _PAGES_KEPT = 1 << 10
 """Pages whose differences from the file are kept."""
 
@@ -36,20 +37,20 @@ _DIFFERS = {
     StatusCode.FUNCTION_TABLE_DIFFERS_FROM_THE_SECTION: "function table",
     StatusCode.UNWIND_DATA_DIFFERS_FROM_THE_SECTION: "unwind data",
 }
-"""The parts of an image, as `differs from the file` names them, by the word for a difference from the
-section."""
+"""Names of the parts of an image in the status `differs from the file`, by the status word of a part that
+differs from the section."""
 
 
 class ImageReader:
-    """The image of a module as one process has it, or as its section has it.
+    """Reads the image of a module, as one process has it or as the section has it.
 
     Args:
         image: the memory image
-        layer_name: the virtual layer
+        layer_name: name of the virtual layer of the process; empty if it has none
         base: canonical address of the module
-        size: bytes of the module; nothing beyond is read
+        size: bytes of the module; memory beyond is not read
         view: the module's section; if it is None, only the layer's own pages are read
-        pristine: whether to read the section, whatever the process has
+        pristine: whether to read only the section, and not the pages of the process
         file: the module's file, whose pages fill the gaps of memory; None if there is none
     """
 
@@ -73,8 +74,8 @@ class ImageReader:
         self._changed: Dict[int, List[Tuple[int, int]]] = {}
         # A bound method would refer to the reader, and the reader would stay alive until Python's collector
         # runs.
-        me = weakref.proxy(self)
-        windows = ReadWindows(lambda rva, length: me.load(rva, length), WINDOW)
+        proxy = weakref.proxy(self)
+        windows = ReadWindows(lambda rva, length: proxy.load(rva, length), WINDOW)
         self._memory = Memory(windows, image.pointer_size, [(0, size)])
 
     @property
@@ -89,13 +90,13 @@ class ImageReader:
         )
 
     def load(self, rva: int, length: int) -> Extents:
-        """Returns the present parts of a range, by RVA, and does not keep them."""
+        """Returns the present parts of a range by RVA. They are not kept."""
         extents = self._in_memory(rva, length)
         length = max(min(length, self.size - rva), 0)
         return extents if self._file is None else self._file.fill(extents, rva, length)
 
     def has(self, rva: int) -> bool:
-        """Returns whether the whole page at an RVA is in memory, whatever the file has."""
+        """Returns whether the whole page at an RVA is in memory; the file does not count."""
         return not self._in_memory(rva, PAGE_SIZE).missing(rva, min(rva + PAGE_SIZE, self.size))
 
     def adds(self, rva: int, length: int) -> bool:
@@ -112,8 +113,8 @@ class ImageReader:
     def differences(self, rva: int, length: int) -> Tuple[Tuple[int, int], ...]:
         """Returns the parts of a range in which memory differs from the file: (start, end) by RVA.
 
-        The result is empty without a file, and leaves out parts that a file cannot determine: writable
-        sections, imports.
+        The result is empty without a file. It leaves out parts that the file does not determine, such as
+        writable sections and imports.
         """
         if self._file is None:
             return ()
@@ -125,7 +126,8 @@ class ImageReader:
         return tuple((low, high) for low, high in parts if low < high)
 
     def _differing(self, page: int) -> List[Tuple[int, int]]:
-        """Returns the parts of a page that differ from the file, found once while the page is kept."""
+        """Returns the parts of a page that differ from the file; the results of _PAGES_KEPT pages are
+        kept."""
         if page not in self._changed and self._file is not None:
             if len(self._changed) >= _PAGES_KEPT:
                 self._changed.clear()
@@ -133,7 +135,7 @@ class ImageReader:
         return self._changed.get(page, [])
 
     def _in_memory(self, rva: int, length: int) -> Extents:
-        """Returns the parts of a range that are in memory."""
+        """Returns the parts of a range that are in memory, by RVA."""
         base, length = self.base, max(min(length, self.size - rva), 0)
         if self._view is not None and self._pristine:
             extents = self._view.load(base + rva, length)
@@ -145,7 +147,7 @@ class ImageReader:
         return Extents((start - base, data) for start, data in extents.runs)
 
     def read(self, rva: int, length: int) -> Optional[bytes]:
-        """Returns the bytes of a short range, or None if any of them is missing."""
+        """Returns the bytes of a short range, None if any of them is missing. Windows of memory are kept."""
         return self._memory.read(rva, length)
 
     def same_pages(self, rva: int, length: int) -> bool:
@@ -161,7 +163,7 @@ class ImageReader:
             return True
         process_pages = view.mapping(self._image.context, layer, start, length)
         section_pages = view.pieces(max(start, view.start), min(start + length, view.end))
-        return list(_in_pages(process_pages)) == list(section_pages)
+        return list(_split_at_pages(process_pages)) == list(section_pages)
 
     def as_in_section(self, rva: int, length: int) -> bool:
         """Returns whether a short range has the same bytes as the section; both must be in memory."""
@@ -173,10 +175,9 @@ class ImageReader:
         return process_bytes is not None and section_bytes is not None and process_bytes == section_bytes
 
     def constant(self, rva: int, length: int) -> Optional[bytes]:
-        """Returns the bytes of a short range if it is proven that no process can have changed them, else
-        None.
+        """Returns the bytes of a short range, None unless it is proven that no process can have changed them.
 
-        Then the process has the section's own pages there, and no process can write to them.
+        They are proven if the process has the section's own pages there, and no process can write to these.
         """
         view = self._view
         if view is None or not 0 <= rva <= self.size - length or not self.same_pages(rva, length):
@@ -185,21 +186,22 @@ class ImageReader:
         return bytes(content) if content is not None and view.constant(self.base + rva, length) else None
 
 
-def _in_pages(pieces: Iterable[pagetables.Piece]) -> Iterator[Tuple[int, int, int]]:
-    """Yields (address, size, physical address) of pieces, cut at page borders."""
-    for start, size, place, _ in pieces:
+def _split_at_pages(pieces: Iterable[pagetables.Piece]) -> Iterator[Tuple[int, int, int]]:
+    """Yields (address, size, physical address) of pieces of an address space, cut at page borders."""
+    for start, size, physical, _ in pieces:
         low, end = start, start + size
         while low < end:
             high = min(low - low % PAGE_SIZE + PAGE_SIZE, end)
-            yield low, high - low, place + low - start
+            yield low, high - low, physical + low - start
             low = high
 
 
 class ImageParts:
-    """Reads parts of an image and records them: results derived from them depend on nothing else.
+    """Reads parts of an image and records which: a result that was derived from these parts is also true for
+    another process in which they are the same.
 
     Args:
-        reader: the image
+        reader: reads the image
     """
 
     def __init__(self, reader: ImageReader) -> None:
@@ -214,7 +216,7 @@ class ImageParts:
         """Returns the present parts of a range, by RVA.
 
         Args:
-            part: word for the status of a process that has other content there; None for no word
+            part: status word for a process that has other content there, None for no word
             rva: start of the range
             length: bytes
         """
@@ -222,7 +224,7 @@ class ImageParts:
         return self._reader.load(rva, length)
 
     def read(self, rva: int, length: int) -> Optional[bytes]:
-        """Returns the bytes of a short range, which has no word, or None if any of them is missing."""
+        """Returns the bytes of a short range without a status word, None if any of them is missing."""
         self._ranges.setdefault((rva, length), None)
         return self._reader.read(rva, length)
 
@@ -230,19 +232,19 @@ class ImageParts:
         """Adds records that are read later, one by one.
 
         Args:
-            part: word for the status of a process that has other records
-            rvas: start of each record; bit 0 is ignored
-            length: returns the bytes of the record at such an RVA
+            part: status word for a process that has other records
+            rvas: RVAs of the records; bit 0 of each is ignored
+            length: takes one of these RVAs; returns the bytes of the record there
         """
         self._record_word, self._records, self._length = part, rvas, length
 
     def difference(self, reader: ImageReader) -> Optional[Status]:
-        """Returns None if a process has the same parts, else the status with the words for the differences.
+        """Returns None if a process has the same parts, else a status with the words of parts that differ.
 
-        The status is empty if the only difference is that one of the two lacks some bytes.
+        The status is empty if no bytes differ, but some are missing in the process or in the section only.
 
         Args:
-            reader: the same image in the process
+            reader: reads the same image as the process has it
         """
         if self._runs is None:
             self._runs = list(self._page_runs())
@@ -255,7 +257,7 @@ class ImageParts:
         if not changed:
             return None
         same, differences = True, NOTHING
-        for rva, length, word in self._touched(changed):
+        for rva, length, word in self._parts_on_pages(changed):
             process_part, section_part = reader.load(rva, length), self._reader.load(rva, length)
             if process_part.runs != section_part.runs:
                 same = False
@@ -265,8 +267,8 @@ class ImageParts:
         return None if same else differences
 
     def of_file(self) -> Status:
-        """Returns the status of the parts by the module's file: some are from the file, or some differ from
-        it."""
+        """Returns the status that the module's file gives to the parts: whether some come from the file, and
+        which parts differ from it."""
         if self._reader.file is None:
             return NOTHING
         added, changed_parts = False, set()
@@ -305,7 +307,7 @@ class ImageParts:
         if start < end:
             yield start * PAGE_SIZE, end * PAGE_SIZE
 
-    def _touched(self, changed: Set[int]) -> Iterator[Tuple[int, int, Optional[StatusCode]]]:
+    def _parts_on_pages(self, changed: Set[int]) -> Iterator[Tuple[int, int, Optional[StatusCode]]]:
         """Yields (RVA, length, word) of the parts with bytes on changed pages."""
         for (rva, length), word in self._ranges.items():
             if any(page in changed for page in range(rva - rva % PAGE_SIZE, rva + length, PAGE_SIZE)):
@@ -316,11 +318,12 @@ class ImageParts:
 
 
 def _no_record(_rva: int) -> int:
+    """Returns the length of a record of an image without records."""
     return 0
 
 
 def _contradict(one: Extents, other: Extents, start: int, end: int) -> bool:
-    """Returns whether two images have different bytes somewhere in a range."""
+    """Returns whether both have a byte of a range, and the two bytes differ."""
     return any(
         one.read(low, high - low) != other.read(low, high - low)
         for first, last in one.covered(start, end)

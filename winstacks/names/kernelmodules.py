@@ -21,10 +21,14 @@ from .loaderlists import LoaderEntry, module_lists
 
 
 class Module(NamedTuple):
-    """A module in memory. Addresses are canonical.
+    """A module in memory.
 
-    `name` is the name in symbols, `file` the file's name in the loader's list; `status` has the faults of the
-    module's entry in that list.
+    Attributes:
+        base: canonical address
+        size: bytes
+        name: name before the `!` of symbols, such as `nt`
+        file: name of its file in the loader's list
+        status: faults of its entry in that list; empty for none
     """
 
     base: int
@@ -35,6 +39,7 @@ class Module(NamedTuple):
 
     @property
     def end(self) -> int:
+        """Canonical address behind the module."""
         return self.base + self.size
 
     @property
@@ -44,27 +49,27 @@ class Module(NamedTuple):
 
 
 def mark_overlaps(modules: Iterable[Module]) -> List[Module]:
-    """Returns modules by address. Overlapping modules get a status: real modules do not overlap."""
+    """Returns modules by address. Modules that overlap get a status, because real modules do not overlap."""
     ordered = sorted(modules, key=lambda module: module[:4])
     marked: Set[int] = set()
-    reaching = None
+    furthest = None
     for module in ordered:
-        if reaching is not None and module.base < reaching.end:
-            marked |= {module.base, reaching.base}
-        if reaching is None or module.end > reaching.end:
-            reaching = module
-    return [_marked(module) if module.base in marked else module for module in ordered]
+        if furthest is not None and module.base < furthest.end:
+            marked |= {module.base, furthest.base}
+        if furthest is None or module.end > furthest.end:
+            furthest = module
+    return [_mark_overlap(module) if module.base in marked else module for module in ordered]
 
 
-def _marked(module: Module) -> Module:
+def _mark_overlap(module: Module) -> Module:
     return module._replace(status=status(module.status, StatusCode.OVERLAPS_ANOTHER_MODULE))
 
 
 class KernelModules:
-    """Lists the kernel's modules. Made as `image.service(KernelModules)`.
+    """Lists the kernel's modules. Obtained by `image.service(KernelModules)`.
 
-    Only the processes of a session map its session space (win32k and drivers loaded with it). A module that
-    the kernel's own layer does not map is therefore read through one process of each session.
+    Session space (win32k and the drivers loaded with it) is mapped only in the processes of a session. So a
+    module that the kernel's own layer does not map is read through a process of a session that maps it.
     """
 
     def __init__(self, image: Image) -> None:
@@ -91,7 +96,7 @@ class KernelModules:
                 continue
             name = KERNEL_PROCESS if entry.base == kernel else text.module_name(entry.name)
             file = text.file_name(entry.name)
-            base, size, faults = self._checked(entry, bases)
+            base, size, faults = self._check_entry(entry, bases)
             unlinked = None if entry.orders else StatusCode.PARTLY_UNLINKED
             modules.append(Module(base, size, name, file, status(unlinked, faults)))
         if all(module.base != kernel for module in modules):
@@ -99,26 +104,28 @@ class KernelModules:
             modules.insert(0, Module(kernel, self._kernel_size(), KERNEL_PROCESS, KERNEL_PROCESS, faults))
         return mark_overlaps(modules), whole
 
-    def _checked(self, entry: LoaderEntry, taken: Collection[int]) -> Tuple[int, int, Status]:
+    def _check_entry(self, entry: LoaderEntry, taken: Collection[int]) -> Tuple[int, int, Status]:
         """Compares an entry of the list with itself and with the headers at its address.
 
         Args:
             entry: the entry
-            taken: addresses of all entries
+            taken: base addresses of all entries, at which no other module can be
 
         Returns:
-            Base and size of the module, corrected by its headers and its entry point where they contradict
-            the entry; and the faults of the entry.
+            Base and size of the module, and the faults of the entry. If the entry point contradicts base or
+            size, or the headers contradict the size, a value that two of the three support is returned if
+            there is one.
         """
-        base, size, point = entry.base, entry.size, entry.entry_point
+        base, size, entry_point = entry.base, entry.size, entry.entry_point
         header_size = self._size_at(base)
-        strays = bool(point) and not base <= point < base + size
-        if not strays and (header_size is None or _pages(header_size) == _pages(size)):
+        outside = bool(entry_point) and not base <= entry_point < base + size
+        if not outside and (header_size is None or _pages(header_size) == _pages(size)):
             return base, size, NOTHING
-        if header_size and base <= (point or base) < base + header_size:
+        if header_size and base <= (entry_point or base) < base + header_size:
             return base, header_size, status(StatusItem(StatusCode.CONTRADICTED, members=("SizeOfImage",)))
-        if strays:
-            last = point // PAGE_SIZE * PAGE_SIZE
+        if outside:
+            # The base may be wrong: look below the entry point for headers with the entry's size.
+            last = entry_point // PAGE_SIZE * PAGE_SIZE
             for candidate in range(last, last - size, -PAGE_SIZE):
                 if candidate not in taken and _pages(self._size_at(candidate) or 0) == _pages(size):
                     return candidate, size, status(StatusItem(StatusCode.CONTRADICTED, members=("DllBase",)))
@@ -130,27 +137,26 @@ class KernelModules:
             return 0
         memory = self._image.memory(self._image.kernel)
         try:
-            # This reads mostly one page: an `ImageReader` would read four of each module.
+            # This mostly reads one page: an `ImageReader` would read four pages of each module.
             return read_headers(lambda rva, length: memory.read(base + rva, length)).size
         except HeaderError as error:
             return None if error.code is StatusCode.HEADERS_UNREADABLE else 0
 
     def layer_of(self, module: Module) -> str:
-        """Returns the layer through which a module's headers can be read (the kernel's if none can)."""
+        """Returns the name of a layer that maps a module's headers; the kernel's layer if none does."""
         kernel_layer = self._image.layer
         if kernel_layer.is_valid(bulk.masked(kernel_layer, module.base)):
             return str(kernel_layer.name)
         if self._session_layers is None:
-            self._session_layers = list(self._sessions())
+            self._session_layers = list(self._list_session_layers())
         for layer_name in self._session_layers:
             layer = self._image.context.layers[layer_name]
             if layer.is_valid(bulk.masked(layer, module.base)):
                 return layer_name
         return str(kernel_layer.name)
 
-    def _sessions(self) -> Iterator[str]:
-        """Yields the layer of one process of each session; the choice does not depend on the order of
-        processes."""
+    def _list_session_layers(self) -> Iterator[str]:
+        """Yields the layer name of one process of each session, the process with the lowest _EPROCESS."""
         sessions: Dict[int, Tuple[int, str]] = {}
         if not self._image.table_name:
             return
@@ -168,7 +174,8 @@ class KernelModules:
             yield layer_name
 
     def _kernel_size(self) -> int:
-        """Returns the size of the kernel from its headers, for a kernel that is missing in its own list."""
+        """Returns the size of the kernel from its headers, for a list that lacks the kernel. One page if the
+        headers are unusable."""
         reader = ImageReader(self._image, str(self._image.layer.name), self._image.base, MAX_IMAGE)
         try:
             return read_headers(reader.read).size
@@ -177,4 +184,5 @@ class KernelModules:
 
 
 def _pages(size: int) -> int:
+    """Returns a number of bytes as a number of pages, rounded up."""
     return -(-size // PAGE_SIZE)

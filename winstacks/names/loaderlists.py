@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The loader's lists of modules: PEB_LDR_DATA of a process (either bitness), nt!PsLoadedModuleList."""
+"""Reads the loader's lists of modules: PEB_LDR_DATA of a process (either bitness), nt!PsLoadedModuleList."""
 
 from __future__ import annotations
 
@@ -17,15 +17,24 @@ from .decode.pe import CodeView
 
 MAX_MODULES = 0x4000
 MAX_NAME = 0x208
+"""Maximum bytes of a module's name."""
 
 _ORDERS = ("Load", "Memory")
-"""The third list, InInitializationOrder, is not read: it omits the program itself and modules that are still
-being loaded, so absence from it proves nothing."""
+"""The lists that are read, as in `InLoadOrderModuleList`. InInitializationOrder is not read: it omits the
+program itself and modules that are still being loaded, so absence from that list does not prove anything."""
 
 
 class LoaderEntry(NamedTuple):
-    """A module in the loader lists. `orders` has a bit for each list that has the module (bit 0: load order).
-    `entry_point` is an address, 0 if there is none. `address` is the address of the entry itself."""
+    """An entry of the loader lists. Addresses are canonical.
+
+    Attributes:
+        base: DllBase
+        size: SizeOfImage, bytes
+        name: BaseDllName, empty if unreadable
+        orders: bit for each list that holds the entry: 1 for load order, 2 for memory order
+        entry_point: EntryPoint, 0 if there is none
+        address: address of the entry itself
+    """
 
     base: int
     size: int
@@ -38,9 +47,11 @@ class LoaderEntry(NamedTuple):
 class LoaderDetails(NamedTuple):
     """Members of a loader list's entry that few callers need; None if not in the image.
 
-    `stamp` is TimeDateStamp. The kernel's entries have it since Windows 10 (public symbols of
-    _KLDR_DATA_TABLE_ENTRY), entries of processes always. `path` is FullDllName. `code_view` is the RSDS
-    record, if the list has one, as the list of a dump does.
+    Attributes:
+        stamp: TimeDateStamp. Entries of processes always have it, entries of the kernel since Windows 10
+            (public symbols of _KLDR_DATA_TABLE_ENTRY)
+        path: FullDllName
+        code_view: RSDS record, which only the module list of a dump has
     """
 
     stamp: Optional[int]
@@ -49,7 +60,8 @@ class LoaderDetails(NamedTuple):
 
 
 LoaderList = Tuple[List[LoaderEntry], bool]
-"""The entries, and whether every list could be followed to its head, forward and backward."""
+"""The entries, and whether every list could be followed back to its head in both directions, and every entry
+of it was readable."""
 
 
 class ModuleLists(Protocol):
@@ -66,7 +78,8 @@ class ModuleLists(Protocol):
 
 
 def module_lists(image: Image) -> ModuleLists:
-    """Returns the lister of modules, for `image.service(module_lists)`: here it reads the loader's lists."""
+    """Makes the service `image.service(module_lists)` of an image with a kernel: it reads the loader's
+    lists."""
     return LoaderLists(image)
 
 
@@ -79,15 +92,15 @@ class LoaderLists:
 
     def __init__(self, image: Image) -> None:
         self._image = image
-        self._forms: Memo[Tuple[Structures, Machine], _LoaderLayout] = Memo(self._make_form)
+        self._forms: Memo[Tuple[Structures, Machine], _LoaderLayout] = Memo(self._make_layout)
         self._last: Dict[Machine, Tuple[Tuple[str, int], LoaderList]] = {}
 
     def of_process(self, space: AddressSpace) -> LoaderList:
-        """Reads the lists of a process or of its 32-bit half through its PEB; without a PEB the list is
-        empty."""
+        """Reads the lists of a process or of its 32-bit half through its PEB. Without a PEB the result is
+        empty and not complete."""
         if not (space.peb and space.layer_name):
             return [], False
-        # Names, ntdll and databases of one process ask for its lists one after the other.
+        # Several readers of one process use its lists one after the other, so the last lists are kept.
         key = space.layer_name, space.peb
         cached = self._last.get(space.machine)
         if cached is None or cached[0] != key:
@@ -95,21 +108,23 @@ class LoaderLists:
         return cached[1]
 
     def _read(self, space: AddressSpace) -> LoaderList:
-        form, memory = self._form(space), self._image.memory(space)
-        ldr = memory.pointer(space.peb + form.ldr)
+        """Reads the lists to which a PEB leads."""
+        layout, memory = self._layout_for(space), self._image.memory(space)
+        ldr = memory.pointer(space.peb + layout.ldr)
         if not ldr:
             return [], False
-        return _read(memory, form, [(ldr + head, offset) for head, offset in form.orders])
+        return _read(memory, layout, [(ldr + head, offset) for head, offset in layout.orders])
 
-    def _form(self, space: AddressSpace) -> _LoaderLayout:
+    def _layout_for(self, space: AddressSpace) -> _LoaderLayout:
+        """Returns the layout of the loader lists of an address space."""
         return self._forms[user_types(self._image, space), space.machine]
 
-    def _make_form(self, key: Tuple[Structures, Machine]) -> _LoaderLayout:
+    def _make_layout(self, key: Tuple[Structures, Machine]) -> _LoaderLayout:
         types, machine = key
         try:
             return _LoaderLayout(types)
         except MissingMemberError as error:
-            # Our own tables have all members.
+            # The image's symbols lack a member. Our own tables have all members.
             self._image.lacks(error)
             return _LoaderLayout(self._image.our_generations("process", machine)[0])
 
@@ -119,9 +134,9 @@ class LoaderLists:
         head = self._image.needed("PsLoadedModuleList")
         if head is None:
             return [], False
-        form = self._form(self._image.kernel)
-        _, offset = form.orders[0]
-        return _read(self._image.memory(self._image.kernel), form, [(head, offset)])
+        layout = self._layout_for(self._image.kernel)
+        _, offset = layout.orders[0]
+        return _read(self._image.memory(self._image.kernel), layout, [(head, offset)])
 
     def details(self, space: AddressSpace, entry: LoaderEntry) -> LoaderDetails:
         """Returns stamp and path of an entry.
@@ -130,12 +145,12 @@ class LoaderLists:
             space: the kernel, or the half of a process that has the entry
             entry: an entry from `of_process` or `of_kernel`
         """
-        form, memory = self._form(space), self._image.memory(space)
-        stamp = form.stamp
+        layout, memory = self._layout_for(space), self._image.memory(space)
+        stamp = layout.stamp
         if space.kernel:
             kernel_entry = self._image.types.first_structure("_KLDR_DATA_TABLE_ENTRY")
             stamp = None if kernel_entry is None else kernel_entry.first_member("TimeDateStamp")
-        name = memory.read(entry.address + form.path, 2 * memory.pointer_size)
+        name = memory.read(entry.address + layout.path, 2 * memory.pointer_size)
         path = None if name is None else memory.unicode_string(name)
         return LoaderDetails(None if stamp is None else memory.member(entry.address, stamp), path)
 
@@ -146,10 +161,10 @@ class _LoaderLayout:
     Attributes:
         ldr: offset of Ldr in a PEB
         orders: for each list the offsets of its head in _PEB_LDR_DATA and of its links in an entry
-        base, entry_point, size, name: members of an entry
+        base, entry_point, size, name: the members DllBase, EntryPoint, SizeOfImage, BaseDllName of an entry
         length: bytes of an entry up to the end of the last of these members
         path: offset of FullDllName in an entry
-        stamp: TimeDateStamp of a process's entry, None if no symbols have it
+        stamp: the member TimeDateStamp of a process's entry, None if the symbols lack it
     """
 
     def __init__(self, types: Structures) -> None:
@@ -170,39 +185,58 @@ class _LoaderLayout:
         )
 
 
-def _read(memory: Memory, form: _LoaderLayout, lists: List[Tuple[int, int]]) -> LoaderList:
+def _read(memory: Memory, layout: _LoaderLayout, lists: List[Tuple[int, int]]) -> LoaderList:
+    """Reads several lists of the same entries.
+
+    Args:
+        memory: memory of the address space
+        layout: layout of the entries
+        lists: for each list the address of its head, and the offset of its links in an entry
+    """
     orders: Dict[int, int] = {}
     complete = True
     for order, (head, offset) in enumerate(lists):
         walk = links.walk(head, memory.links, MAX_MODULES)
         nodes = dict.fromkeys(walk.nodes, True)
         if walk.gap is not None or walk.altered is not None:
-            (forward, whole), (backward, back) = (_reached(memory, head, way) for way in (0, 1))
-            complete = complete and whole and back
-            # An entry that is reached from one side only is in memory, but not on an intact list.
-            both = set(forward) & set(backward) if whole and back else {*forward, *backward}
+            (forward, forward_closed), (backward, backward_closed) = (
+                _follow_links(memory, head, direction) for direction in (0, 1)
+            )
+            complete = complete and forward_closed and backward_closed
+            # If both directions close the list, an entry that only one of them reaches is in memory, but not
+            # on the list.
+            both = (
+                set(forward) & set(backward) if forward_closed and backward_closed else {*forward, *backward}
+            )
             nodes = {link: link in both for link in (*forward, *backward)}
-        for link, on_it in nodes.items():
-            orders[link - offset] = orders.get(link - offset, 0) | on_it << order
-    entries = [_entry(memory, form, address, held) for address, held in orders.items()]
+        for link, on_list in nodes.items():
+            orders[link - offset] = orders.get(link - offset, 0) | on_list << order
+    entries = [_read_entry(memory, layout, address, entry_orders) for address, entry_orders in orders.items()]
     return [entry for entry in entries if entry is not None], complete and None not in entries
 
 
-def _reached(memory: Memory, head: int, direction: int) -> Tuple[List[int], bool]:
-    """Returns the nodes that links of one direction reach, right or wrong, and whether they close the
-    list."""
+def _follow_links(memory: Memory, head: int, direction: int) -> Tuple[List[int], bool]:
+    """Returns the nodes to which the links of one direction lead, and whether they lead back to the head. The
+    opposite links are not checked.
+
+    Args:
+        memory: memory of the address space
+        head: address of the list's head
+        direction: 0 for Flink, 1 for Blink
+    """
     nodes, end = links.take_nodes(links.steps(head, memory.links, direction, MAX_MODULES, known=set()))
     if end.reason == links.UNREADABLE:
         nodes.append(end.link)
     return nodes, end.reason == links.CLOSED
 
 
-def _entry(memory: Memory, form: _LoaderLayout, address: int, orders: int) -> Optional[LoaderEntry]:
-    data = memory.read(address, form.length)
+def _read_entry(memory: Memory, layout: _LoaderLayout, address: int, orders: int) -> Optional[LoaderEntry]:
+    """Returns the entry at an address; None if it is unreadable, or has no base or size."""
+    data = memory.read(address, layout.length)
     if data is None:
         return None
-    base, size = form.base.value_in(data), form.size.value_in(data)
-    name = memory.unicode_string(data[form.name.offset :], MAX_NAME)
+    base, size = layout.base.value_in(data), layout.size.value_in(data)
+    name = memory.unicode_string(data[layout.name.offset :], MAX_NAME)
     if not (base and size):
         return None
-    return LoaderEntry(base, size, name or "", orders, form.entry_point.value_in(data), address)
+    return LoaderEntry(base, size, name or "", orders, layout.entry_point.value_in(data), address)

@@ -1,14 +1,14 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The files of modules that the examiner gives with --binaries: finds the file of a module.
+"""Finds the file of a module among the files that the examiner gives with --binaries.
 
     image.provide(module_files, GivenFiles(folders))
-    file = image.service(module_files).find(claims)
+    file = image.service(module_files).find_file(claims)
 
-The claims of memory about a module (`ModuleClaims`) are hostile: a name is only compared with the names in a
-folder, and never opened as a path. If a file has a module's name but is not the module's file, the log names
-it with the reason, and it is not used. Without a folder no file is looked for; for a dump of one process the
-log then names the files that would help.
+Memory says which file a module has (`ModuleClaims`), and may be hostile: a name is only compared with the
+names in a folder, and never opened as a path. A file with a module's name that is not the module's file is
+not used, and the log names it with the reason. Without --binaries no file is searched; for a dump of one
+process the log then names the files that would help.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from .filefolders import Candidate, FileFolder
 vollog = logging.getLogger(__name__)
 
 MAX_WARNINGS = 32
-"""Files that are named in warnings; further ones are named with -v."""
+"""Messages that are logged as warnings; further ones appear with -v."""
 
 MAX_FILES = 1 << 12
-"""Files that are kept open for reading: an image has fewer modules."""
+"""Parsed or rejected files that are kept, and messages that are logged: an image has fewer modules."""
 
 Build = Tuple[int, int]
 """TimeDateStamp, and SizeOfImage in whole pages."""
 
 
 class ModuleClaims(NamedTuple):
-    """Claims of memory about a module.
+    """The name and the build of a module's file, as memory states them.
 
     Attributes:
-        names: possible names of its file; text of the image
-        builds: builds according to its loader's entry and its headers; mostly one
-        code_view: its RSDS record, None if it is not in the image
+        names: possible names of the file; hostile text from the image
+        builds: builds according to the loader's entry and the headers; usually one
+        code_view: RSDS record of the module, None if it is not in the image
     """
 
     names: Tuple[str, ...]
@@ -49,7 +49,7 @@ class ModuleClaims(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """The file as text, as symbol servers index it: name, TimeDateStamp and SizeOfImage."""
+        """The file as text for messages: name, builds in the form of symbol servers, and PDB."""
         words = [text.cell(self.names[0] if self.names else "?")]
         words += [f"TimeDateStamp {stamp:08X} SizeOfImage {size:x}" for stamp, size in self.builds]
         if self.code_view is not None:
@@ -60,13 +60,14 @@ class ModuleClaims(NamedTuple):
 
 
 class ModuleFiles:
-    """Finds no files: none are given.
+    """Finds no files: the service of an image for which the examiner gives none.
 
     Args:
-        advise: whether to warn of a file that would help, as for dumps without code
+        advise: whether to warn that a file would help, as for dumps without code
 
     Attributes:
-        given: whether there are folders to look in
+        given: whether the examiner gave folders
+        advise: the argument
     """
 
     given = False
@@ -76,28 +77,36 @@ class ModuleFiles:
         self._said: Set[str] = set()
 
     def find_file(self, claims: ModuleClaims) -> Optional[PeImage]:
-        """Returns the file of a module; None if there is none. Each file that disagrees is logged once."""
+        """Returns the file of a module, None if there is none. A file that is not the module's is logged
+        once."""
         return None
 
     def refuse(self, path: str, claims: ModuleClaims, reason: str) -> None:
-        """Logs that a file is not used."""
+        """Logs that a file is not used.
+
+        Args:
+            path: path of the file
+            claims: the module whose name the file has; it must have a name
+            reason: reason, as the end of a sentence about the file
+        """
         name = text.cell(claims.names[0])
         self._warn(f"{text.cell(path)} is not used as the file of {name}: it {reason}")
 
     def lacks(self, claims: ModuleClaims) -> None:
-        """Logs that the file of a module would help: code, unwind data or names are not in the image."""
+        """Logs that the file of a module would help, as code, unwind data or names are not in the image."""
         if self.advise and claims.names and (claims.builds or claims.code_view):
             where = "it is in none of the folders of --binaries" if self.given else "give it with --binaries"
             self._warn(f"The file of a module would help, {where}: {claims.shown}")
 
     def _warn(self, message: str) -> None:
+        """Logs a message once: the first MAX_WARNINGS messages as warnings."""
         if message not in self._said and len(self._said) < MAX_FILES:
             self._said.add(message)
             vollog.log(logging.WARNING if len(self._said) <= MAX_WARNINGS else logging.INFO, message)
 
 
 def module_files(image: Image) -> ModuleFiles:
-    """Returns the finder of modules' files, for `image.service(module_files)`: here it finds none."""
+    """Makes the service `image.service(module_files)` without --binaries: it finds no files."""
     return ModuleFiles(not image.table_name)
 
 
@@ -129,14 +138,14 @@ class GivenFiles(ModuleFiles):
         return None
 
     def _open(self, candidate: Candidate) -> Optional[PeImage]:
-        """Returns the parsed file, None if it cannot stand for an image: then `_wrong` has the reason."""
+        """Returns the parsed file, None if it cannot be mapped as an image: then `_wrong` has the reason."""
         path = candidate.path
         if path not in self._files and path not in self._wrong:
             if len(self._files) + len(self._wrong) >= MAX_FILES:
                 self._files.clear()
                 self._wrong.clear()
             try:
-                self._files[path] = _parsed(candidate)
+                self._files[path] = _parse_file(candidate)
             except PeFileError as error:
                 self._wrong[path] = str(error)
             except OSError as error:
@@ -144,11 +153,11 @@ class GivenFiles(ModuleFiles):
         return self._files.get(path)
 
 
-def _parsed(candidate: Candidate) -> PeImage:
+def _parse_file(candidate: Candidate) -> PeImage:
     """Parses a file.
 
     Raises:
-        PeFileError: the file cannot stand for an image
+        PeFileError: the file cannot be mapped as an image
         OSError: the file cannot be read
     """
     if candidate.wrong:
@@ -163,9 +172,9 @@ def _parsed(candidate: Candidate) -> PeImage:
 
 
 def _disagreement(file: PeImage, claims: ModuleClaims) -> str:
-    """Returns why a file does not belong to a module, from stamp, size and RSDS record; empty if it does.
+    """Returns why a file does not belong to a module, as the end of a sentence about it; empty if it does.
 
-    Stamp and size must equal the image's, or else the whole RSDS record must.
+    Either TimeDateStamp and SizeOfImage must equal the values in memory, or the whole RSDS record must.
     """
     build = file.headers.timestamp, rounded(file.headers.size)
     code_view = claims.code_view
@@ -176,5 +185,5 @@ def _disagreement(file: PeImage, claims: ModuleClaims) -> str:
 
 
 def rounded(size: int) -> int:
-    """Returns a size in whole pages."""
+    """Returns a size in bytes, rounded up to whole pages."""
     return -(-size // 0x1000) * 0x1000

@@ -2,11 +2,11 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """The index of names of a module's image, shared by processes that are proven to have the same image.
 
-An index is made when an address of the module is first named. It is made from the image section, which no
-process can write. Every process shares it that has the same content in all parts used for it: the same
-physical pages or equal bytes. Any other process gets its own index, made from its own pages or, where it has
-none, from the section's pages; the status names parts whose bytes differ from the section. So a write by one
-process changes no name elsewhere, in whatever order processes are named.
+An index is made when an address of the module is first named. It is made from the image section, to which no
+process can write. A process shares the index if it has the same content in all parts from which the index was
+made: the same physical pages, or equal bytes. Any other process gets its own index, made from its own pages
+and, where it has none, from the section's pages; the status names the parts whose bytes differ from the
+section. So a write by one process changes no name in another one, whichever is named first.
 """
 
 from __future__ import annotations
@@ -30,24 +30,31 @@ from .imagereader import ImageParts, ImageReader
 from .pdbsymbols import PdbSymbols, SymbolArrays
 
 MAX_EXPORTS = 1 << 18
-"""Maximum number of exports that are read of modules of one process which are not proven to equal their
-section. The modules of a process have fewer. Forged ones may share the pages of one huge table."""
+"""Maximum number of exports that are read for one process from modules that may differ from their sections.
+Real modules have fewer. Forged modules may share the pages of one huge table."""
 
 MAX_SHARED_EXPORTS = 1 << 20
-"""Maximum number of exports of all other modules of one process."""
+"""Maximum number of exports that one process gets from shared indexes."""
 
 MAX_KEPT = 1 << 22
-"""Exports and functions of shared indexes that are kept; above this the index used longest ago is dropped."""
+"""Exports and functions in the shared indexes that are kept. Above this number, the indexes that were used
+longest ago are dropped."""
 
 MAX_FUNCTION_TABLE = 1 << 25
+"""Maximum bytes of a function table."""
 
 
 class ModuleIndex(NamedTuple):
     """The names, headers and tables of a module's image.
 
-    `status` has the parts that could not be read. `symbols` come from its PDB, None if Volatility lacks the
-    PDB. `functions` is the x64 function table, None on x86 and if it cannot be read. `file` has the pages
-    that memory lacks, None if there is none.
+    Attributes:
+        headers: PE headers, None if they cannot be used
+        codeview: RSDS record, None if there is none or it cannot be read
+        symbols: symbols from the PDB, None if Volatility lacks the PDB
+        functions: x64 function table, None on x86 and if it cannot be read
+        names: names by RVA: symbols of the PDB or, without a PDB, exports
+        status: parts that could not be read, or that differ; empty for none
+        file: the module's file, from which missing pages come; None if there is none
     """
 
     headers: Optional[Headers]
@@ -60,8 +67,14 @@ class ModuleIndex(NamedTuple):
 
 
 class _Room:
-    """A budget of exports for one process's modules. A module that is read again gets the same limit
-    again."""
+    """A budget of exports for the modules of one process. A module that is read again gets the same limit.
+
+    Args:
+        most: the budget
+
+    Attributes:
+        used: exports that have been read
+    """
 
     def __init__(self, most: int) -> None:
         self.used = 0
@@ -81,7 +94,13 @@ class _Room:
 
 
 class _Made(NamedTuple):
-    """An index, the parts from which it was made, and its number of exports."""
+    """A new index.
+
+    Attributes:
+        module: the index
+        parts: parts of the image from which it was made
+        exports: number of exports in it
+    """
 
     module: ModuleIndex
     parts: ImageParts
@@ -89,12 +108,12 @@ class _Made(NamedTuple):
 
     @property
     def weight(self) -> int:
-        """The number of exports and functions that it keeps."""
+        """The number of exports and functions in the index."""
         return self.exports + (0 if self.module.functions is None else len(self.module.functions))
 
 
 class ModuleIndexes:
-    """Makes the indexes, and keeps the shared ones.
+    """Makes the indexes of modules, and keeps the shared indexes and the indexes of the latest process.
 
     Args:
         image: the memory image
@@ -133,39 +152,41 @@ class ModuleIndexes:
         indexes = self._last[1]
         if (base, size) not in indexes:
             reader = ImageReader(self._image, layer_name, base, size, view, file=file)
-            indexes[base, size] = self._find(reader, view, table)
+            indexes[base, size] = self._make_index(reader, view, table)
         return indexes[base, size]
 
     def exports_held(self, layer_name: str) -> int:
-        """Returns the number of exports that were read of modules whose index only the process of a layer
-        has."""
+        """Returns how many exports were read for the process of a layer from modules whose index no other
+        process shares."""
         room = self._rooms.get((layer_name, False))
         return 0 if room is None else room.used
 
-    def _find(
+    def _make_index(
         self,
         reader: ImageReader,
         view: Optional[SectionView],
         table: Optional[interfaces.symbols.SymbolTableInterface],
     ) -> ModuleIndex:
+        """Returns the shared index of a module if the process has the same content, else an index of its
+        own."""
         layer_name, base = reader.layer_name, reader.base
-        differs = NOTHING
+        differences = NOTHING
         if view is not None and table is None:
-            shared = self._of_section(reader, view)
+            shared = self._section_index(reader, view)
             difference = shared.parts.difference(reader)
             if difference is None:
-                return self._within(layer_name, base, shared)
-            differs = difference
+                return self._within_budget(layer_name, base, shared)
+            differences = difference
         room = self._room(layer_name, shared=False)
         index = self._build(reader, table, room.limit(base))
         room.count_exports(base, index.exports)
-        return index.module._replace(status=status(index.module.status, differs))
+        return index.module._replace(status=status(index.module.status, differences))
 
-    def _of_section(self, mapped: ImageReader, view: SectionView) -> _Made:
+    def _section_index(self, mapped: ImageReader, view: SectionView) -> _Made:
         """Returns the index of the section's own content, with the file's content where the section has none.
 
-        A process may have forged the choice of the file: an index is shared only by processes with the same
-        file.
+        The file was chosen by data of a process, which may be forged. So only processes for which the same
+        file was chosen share an index.
         """
         base, size, file = mapped.base, mapped.size, mapped.file
         key = (view.prototypes, view.count, base - view.start, size, file)
@@ -179,8 +200,9 @@ class ModuleIndexes:
             self._kept -= self._shared.pop(next(iter(self._shared))).weight
         return index
 
-    def _within(self, layer_name: str, base: int, shared: _Made) -> ModuleIndex:
-        """Returns a shared index; without its exports if the process exceeds its budget of exports."""
+    def _within_budget(self, layer_name: str, base: int, shared: _Made) -> ModuleIndex:
+        """Returns a shared index for a process, without the exports if they exceed the budget of the
+        process."""
         room = self._room(layer_name, shared=True)
         if shared.exports <= room.limit(base):
             room.count_exports(base, shared.exports)
@@ -191,6 +213,7 @@ class ModuleIndexes:
         return index._replace(names=names, status=status(index.status, StatusCode.EXPORTS_INCOMPLETE))
 
     def _room(self, layer_name: str, shared: bool) -> _Room:
+        """Returns the budget of the process of a layer: for shared indexes, or for its own."""
         return self._rooms.setdefault(
             (layer_name, shared), _Room(MAX_SHARED_EXPORTS if shared else MAX_EXPORTS)
         )

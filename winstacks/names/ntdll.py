@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The ntdll of an address space: its address, its global variables by symbol, its writable data."""
+"""Finds the ntdll of an address space: its address, its global variables by symbol, its writable data."""
 
 from __future__ import annotations
 
@@ -20,15 +20,22 @@ from .moduleindex import ModuleIndex, ModuleIndexes
 from .witness import FileWitnesses
 
 NAME = "ntdll.dll"
+"""Name of the file, in lower case."""
+
 _PAGE = 0x1000
 MAX_IMAGE = 0x1000000
 """16 MB, several times the size of any ntdll: the limit for a size that may be forged."""
 
 
 class Ntdll(NamedTuple):
-    """One ntdll in one address space: `base` is canonical, `size` in bytes, `image` its index.
+    """An ntdll in an address space.
 
-    `view` is its section, None if it has none.
+    Attributes:
+        space: one half of a process
+        base: canonical address
+        size: bytes
+        image: module index
+        view: section of the image, None if there is none
     """
 
     space: AddressSpace
@@ -38,14 +45,15 @@ class Ntdll(NamedTuple):
     view: Optional[SectionView] = None
 
     def address_of(self, *names: str) -> Optional[int]:
-        """Returns the address of the first of several symbols that its PDB has; None without a PDB."""
+        """Returns the canonical address of the first of several symbols that the PDB has. None without a PDB,
+        or if it has none of them."""
         symbols = self.image.symbols
         rvas = (symbols.rva_of(name) for name in names) if symbols is not None else ()
         return next((self.base + rva for rva in rvas if rva is not None), None)
 
 
 class Ntdlls:
-    """Finds the ntdll of address spaces: by the loader's lists of the process, or else by its VADs.
+    """Finds the ntdll of address spaces: in the loader's lists of the process, or else in its VADs.
 
     Args:
         image: the image
@@ -65,9 +73,9 @@ class Ntdlls:
         Raises:
             tables.MissingTableError: our symbol table of user mode is missing
         """
-        for base, size in self._places(space):
+        for base, size in self._candidates(space):
             if 0 < size <= MAX_IMAGE:
-                view = self._view(space, base)
+                view = self._section_at(space, base)
                 file = self._file(space, base, size, view)
                 index = self._indexes.get(space.layer_name, base, size, view, file=file)
                 return Ntdll(space, base, size, index, view)
@@ -76,7 +84,7 @@ class Ntdlls:
     def _file(
         self, space: AddressSpace, base: int, size: int, view: Optional[SectionView]
     ) -> Optional[PeImage]:
-        """Returns the given file of an ntdll, None if there is none."""
+        """Returns the file of --binaries that belongs to an ntdll, None if there is none."""
         witnesses = self._image.service(FileWitnesses)
         if not witnesses.files.given:
             return None
@@ -86,34 +94,37 @@ class Ntdlls:
         return witnesses.find_file(reader, NAME, None if entry is None else (space, entry))
 
     def data(self, ntdll: Ntdll) -> Tuple[List[Extents], int]:
-        """Returns the present parts of the writable sections, and the number of their missing bytes.
+        """Returns the present parts of the writable data by canonical address, and the number of missing
+        bytes.
 
-        What no section has is returned, too: a process may change its headers. The linker leaves no such
-        pages (PE Format). If the headers are missing, that is the whole image.
+        Pages between the sections count as writable, too: linkers leave no such pages (PE Format), so they
+        show that a process changed the headers. Without headers, the whole image counts as writable.
         """
         reader = ImageReader(self._image, ntdll.space.layer_name, ntdll.base, ntdll.size, ntdll.view)
         ranges = _writable(ntdll.image.headers, ntdll.size)
         loaded = [reader.load(rva, length) for rva, length in ranges]
         missing = sum(part.missing(rva, rva + length) for part, (rva, length) in zip(loaded, ranges))
-        moved = [Extents((ntdll.base + start, data) for start, data in part.runs) for part in loaded]
-        return moved, missing
+        by_address = [Extents((ntdll.base + start, data) for start, data in part.runs) for part in loaded]
+        return by_address, missing
 
-    def _view(self, space: AddressSpace, base: int) -> Optional[SectionView]:
+    def _section_at(self, space: AddressSpace, base: int) -> Optional[SectionView]:
+        """Returns the section that is mapped at an address, None if there is none."""
         vads, _ = self._vads.list_regions(space)
         return self._sections.section_of(next((vad for vad in vads if vad.start <= base < vad.end), None))
 
-    def _places(self, space: AddressSpace) -> Iterator[Tuple[int, int]]:
-        """Yields (base, size) of each module with the name of ntdll, first the modules that are in a VAD."""
+    def _candidates(self, space: AddressSpace) -> Iterator[Tuple[int, int]]:
+        """Yields (base, size) of the modules with the name of ntdll: first loader entries with a VAD of an
+        image at their base, then such VADs without an entry, then all loader entries."""
         entries, _ = self._lists.of_process(space)
         named = [(entry.base, entry.size) for entry in entries if entry.name.lower() == NAME]
         vads, _ = self._vads.list_regions(space)
         mapped = {vad.start: vad.end - vad.start for vad in vads if vad.image}
         yield from ((base, mapped[base]) for base, _ in named if base in mapped)
-        yield from self._of_vads(space, vads)
+        yield from self._mapped_ntdlls(space, vads)
         yield from named
 
-    def _of_vads(self, space: AddressSpace, vads: List[Region]) -> Iterator[Tuple[int, int]]:
-        """Yields (base, size) of each mapped image whose file is ntdll, of the half's bitness."""
+    def _mapped_ntdlls(self, space: AddressSpace, vads: List[Region]) -> Iterator[Tuple[int, int]]:
+        """Yields (base, size) of each mapped image whose file is ntdll and whose machine is the half's."""
         for vad in sorted(vads):
             if not vad.image:
                 continue
@@ -123,7 +134,7 @@ class Ntdlls:
 
     def _machine_fits(self, space: AddressSpace, base: int) -> bool:
         """Returns whether the headers of an ntdll fit the machine of a half; True if they are unreadable."""
-        reader = ImageReader(self._image, space.layer_name, base, MAX_IMAGE, self._view(space, base))
+        reader = ImageReader(self._image, space.layer_name, base, MAX_IMAGE, self._section_at(space, base))
         try:
             machine = pe.read_headers(reader.read).machine
         except pe.HeaderError:
@@ -132,11 +143,11 @@ class Ntdlls:
 
 
 def _writable(headers: Optional[pe.Headers], size: int) -> List[Tuple[int, int]]:
-    """Returns (RVA, length) of the sections of an image that may be written, and of pages in no section.
+    """Returns (RVA, length) of the writable sections of an image, and of pages in no section.
 
     Args:
-        headers: its headers, None if unknown
-        size: bytes that are mapped
+        headers: headers of the image, None if unknown
+        size: bytes of the image that are mapped
     """
     if headers is None or not headers.sections:
         return [(0, size)]

@@ -1,10 +1,10 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Symbols of the PDBs of drivers and user-mode modules, from Volatility's files or, on request, downloads.
+"""Finds the symbols of PDBs in Volatility's symbol files or, with --fetch-symbols, by a download.
 
 They are kept as sorted arrays, because Volatility itself can look up exact addresses only. Volatility's
-loader tries a download whenever a table is missing, even offline, and leaves an empty folder behind. So this
-module first looks for the table itself, and calls that loader only with `fetch_symbols`.
+loader tries a download whenever a table is missing, even offline, and leaves an empty folder behind. So the
+table is first searched here, and that loader is called only with `fetch_symbols`.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ vollog = logging.getLogger(__name__)
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+ -]{0,127}")
 _MAX_REPORTS = 256
+"""Missing PDBs are logged until this many PDBs have been searched."""
 
 READ_ERRORS = (
     OSError,
@@ -45,14 +46,20 @@ READ_ERRORS = (
     zlib.error,
     exceptions.VolatilityException,
 )
-"""Exceptions that a damaged or vanished ISF file causes."""
+"""Exceptions that reading a damaged or deleted ISF file may raise."""
 
 FETCH_ERRORS = (*READ_ERRORS, IndexError)
 """Exceptions that Volatility's download and its PDB converter raise."""
 
 
 class SymbolArrays(NamedTuple):
-    """The symbols of a module, by RVA: each RVA once, with its best name."""
+    """The symbols of a module.
+
+    Attributes:
+        rvas: RVAs with a symbol, ascending, each once
+        names: best name of each RVA, in the same order
+        by_name: `symbols` of the ISF by name: a dictionary with `address`, the RVA
+    """
 
     rvas: List[int]
     names: List[str]
@@ -65,7 +72,7 @@ class SymbolArrays(NamedTuple):
 
 
 def from_table(table: interfaces.symbols.SymbolTableInterface) -> SymbolArrays:
-    """Indexes a symbol table that Volatility has loaded.
+    """Returns the symbols of a table that Volatility has loaded.
 
     If the table's JSON is in memory, it is read directly: making an object for each symbol takes longer than
     loading the file.
@@ -77,7 +84,7 @@ def from_table(table: interfaces.symbols.SymbolTableInterface) -> SymbolArrays:
 
 
 def from_url(url: str) -> Optional[SymbolArrays]:
-    """Indexes an ISF file (any form that Volatility opens) without its types; None if it cannot be read."""
+    """Returns the symbols of an ISF file (in any form that Volatility opens), None if it cannot be read."""
     try:
         with resources.ResourceAccessor().open(url) as file:
             symbols = json.load(file)["symbols"]
@@ -87,20 +94,20 @@ def from_url(url: str) -> Optional[SymbolArrays]:
 
 
 def from_symbols(symbols: Mapping[str, Any]) -> SymbolArrays:
-    """Indexes the `symbols` of an ISF: name -> {"address": RVA, ...}."""
+    """Returns the symbols in the member `symbols` of an ISF: name -> {"address": RVA, ...}."""
     return SymbolArrays(
         *rules.sort_labels((symbol["address"], name) for name, symbol in symbols.items()), symbols
     )
 
 
 class PdbSymbols:
-    """Finds the symbols of a PDB, each once.
+    """Finds the symbols of PDBs. Each PDB is searched once.
 
     Args:
         image: the memory image, for Volatility's downloader
         fetch_symbols: whether Volatility may download missing tables
         progress_callback: receives the progress of downloads
-        advise: whether to warn of the first missing PDB; for plugins that name addresses and have
+        advise: whether to log the first missing PDB as a warning, for plugins that name addresses and have
             --fetch-symbols
     """
 
@@ -118,15 +125,12 @@ class PdbSymbols:
         self._found: Dict[CodeView, Optional[SymbolArrays]] = {}
 
     def find_symbols(self, pdb: CodeView) -> Optional[SymbolArrays]:
-        """Returns the symbols of a PDB, or None if Volatility lacks them.
-
-        A missing PDB is logged once.
-        """
+        """Returns the symbols of a PDB, None if Volatility lacks them. A missing PDB is logged once."""
         if pdb not in self._found:
-            self._found[pdb] = self._find(pdb)
+            self._found[pdb] = self._search_pdb(pdb)
         return self._found[pdb]
 
-    def _find(self, pdb: CodeView) -> Optional[SymbolArrays]:
+    def _search_pdb(self, pdb: CodeView) -> Optional[SymbolArrays]:
         # The name comes from the image and becomes a file name, so only a plain name is accepted.
         if not _PLAIN_NAME.fullmatch(pdb.pdb_name):
             return None
@@ -136,13 +140,14 @@ class PdbSymbols:
                 return symbols
             vollog.warning(f"The symbols at {url} cannot be read")
         if self._fetch_symbols and self._fetch(pdb):
-            for url in _files(pdb):
+            for url in _isf_files(pdb):
                 return from_url(url)
         self._report(f"No symbols for {pdb.pdb_name} {pdb.guid}-{pdb.age}")
         return None
 
     def _report(self, missing: str) -> None:
-        """Logs that a PDB is missing. An image may lack hundreds, so only the first one is a warning."""
+        """Logs that a PDB is missing. For an image hundreds may be missing, so only the first is a
+        warning."""
         if self._advise:
             self._advise = False
             vollog.warning(f"{missing}: its exports are used (-v names others, --fetch-symbols gets them)")
@@ -150,6 +155,7 @@ class PdbSymbols:
             vollog.info(missing)
 
     def _fetch(self, pdb: CodeView) -> bool:
+        """Lets Volatility download a PDB and convert it to an ISF; returns whether that succeeded."""
         try:
             pdbutil.PDBUtility.download_pdb_isf(
                 self._context, pdb.guid, pdb.age, pdb.pdb_name, self._progress_callback
@@ -161,8 +167,7 @@ class PdbSymbols:
 
 
 def local_urls(pdb: CodeView) -> Iterator[str]:
-    """Yields the URLs at which the ISF of a PDB may be without a download: Volatility's cache, then its
-    folders."""
+    """Yields the URLs of local ISF files of a PDB: from Volatility's cache, then from its folders."""
     cache_path = os.path.join(constants.CACHE_PATH, constants.IDENTIFIERS_FILENAME)
     if os.path.isfile(cache_path):
         identifier = symbol_cache.WindowsIdentifier.generate(pdb.pdb_name, pdb.guid, pdb.age)
@@ -174,11 +179,11 @@ def local_urls(pdb: CodeView) -> Iterator[str]:
             url = None
         if url and cache.is_url_local(url):
             yield url
-    yield from _files(pdb)
+    yield from _isf_files(pdb)
 
 
-def _files(pdb: CodeView) -> Iterator[str]:
-    """Yields the ISF files of a PDB in the folders of Volatility's symbol path."""
+def _isf_files(pdb: CodeView) -> Iterator[str]:
+    """Yields the URLs of the ISF files of a PDB in the folders of Volatility's symbol path."""
     for folder in symbols.__path__:
         for extension in constants.ISF_EXTENSIONS:
             path = pathlib.Path(folder, "windows", pdb.pdb_name, f"{pdb.guid}-{pdb.age}{extension}")

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Cuts the address spaces of kernel and processes into disjoint places: one place for each address."""
+"""Maps each address of an address space to one place: a module, a mapping, private memory, or a gap."""
 
 from __future__ import annotations
 
@@ -49,18 +49,26 @@ from .witness import FileWitnesses, PageWitness
 vollog = logging.getLogger(__name__)
 
 END = 1 << 64
+"""End of a 64-bit address space."""
 
 Span = Tuple[int, int, AnyPlace]
+"""Start and end of a range of canonical addresses, and its place."""
 
 _LACKING = (
     *(StatusCode.HEADERS_UNREADABLE, StatusCode.EXPORTS_UNREADABLE, StatusCode.EXPORTS_INCOMPLETE),
     *(StatusCode.FUNCTION_TABLE_UNREADABLE, StatusCode.FUNCTION_TABLE_INCOMPLETE),
 )
-"""Status words of a module index that its file would improve."""
+"""Status words of a module index that would be better with the module's file."""
 
 
 class Halves(NamedTuple):
-    """The end of the user's half, the start of the kernel's half, and `top`, the end of the kernel's half."""
+    """The two halves of an address space, by canonical address.
+
+    Attributes:
+        user_end: end of the user's half
+        kernel_start: start of the kernel's half
+        top: end of the kernel's half
+    """
 
     user_end: int
     kernel_start: int
@@ -92,7 +100,7 @@ class PlaceMap:
         self._kernel_spans: Optional[List[Span]] = None
 
     def kernel(self) -> List[Span]:
-        """Returns the places of the kernel's half, which is the same in every address space."""
+        """Returns the places of the kernel's half by address; they are the same in every address space."""
         if self._kernel_spans is None:
             start = self.halves.kernel_start
             modules, whole = self._drivers.list_modules(start)
@@ -100,55 +108,55 @@ class PlaceMap:
                 vollog.warning(
                     "The kernel's list of modules is broken: a module may be missing from the names"
                 )
-            current: List[Span] = [
-                (module.base, module.end, self._kernel_place(module)) for module in modules
-            ]
-            unloaded, all_gone = self._unloaded.drivers(start)
-            if not (whole and all_gone):
+            spans: List[Span] = [(module.base, module.end, self._kernel_place(module)) for module in modules]
+            unloaded, unloaded_reliable = self._unloaded.drivers(start)
+            if not (whole and unloaded_reliable):
                 gap_name = UNLOADED_UNKNOWN if whole else LIST_INCOMPLETE
-                current.append((start, self.halves.top, self._gap(UnsureGap, gap_name)))
-            self._kernel_spans = _with_unloaded(ranges.flatten(current), unloaded)
+                spans.append((start, self.halves.top, self._gap(UnsureGap, gap_name)))
+            self._kernel_spans = _with_unloaded(ranges.flatten(spans), unloaded)
         return self._kernel_spans
 
     def process(self, halves: Sequence[AddressSpace]) -> Tuple[List[Span], ProcessModules]:
-        """Returns the places of a process's user half, and the modules and VADs from which they are made.
+        """Returns the places of a process's user half by address, and the modules and VADs behind them.
 
         Args:
             halves: native space of the process and, for a WoW64 process, its 32-bit half
         """
-        listed = self._modules.list_modules(halves, self.halves.user_end)
+        process = self._modules.list_modules(halves, self.halves.user_end)
         layer_name = halves[0].layer_name
-        current: List[Span] = []
+        spans: List[Span] = []
         places: Dict[int, ModulePlace] = {}
-        for module in listed.modules:
-            read = functools.partial(self._reader, layer_name, module, listed)
+        for module in process.modules:
+            read = functools.partial(self._reader, layer_name, module, process)
             places[module.base] = ModulePlace(
                 module,
-                functools.partial(self._user_index, layer_name, module, listed),
-                functools.partial(self._modules.file_status, module, listed.vads),
+                functools.partial(self._user_index, layer_name, module, process),
+                functools.partial(self._modules.file_status, module, process.vads),
                 read,
-                self._witness(read),
+                self._witness_maker(read),
             )
-            current.append((module.base, module.end, places[module.base]))
-        for vad in listed.vads:
+            spans.append((module.base, module.end, places[module.base]))
+        for vad in process.vads:
             read_name = functools.partial(self._modules.file_name, vad)
             place = MappedPlace(vad.start, read_name) if vad.control_area else Place(PRIVATE)
-            current.append((vad.start, vad.end, place))
-        if not listed.vads_whole:
-            current.append((0, self.halves.user_end, UncertainPlace(VADS_INCOMPLETE)))
+            spans.append((vad.start, vad.end, place))
+        if not process.vads_whole:
+            spans.append((0, self.halves.user_end, UncertainPlace(VADS_INCOMPLETE)))
         unloaded: List[Unloaded] = []
-        for machine, ntdll in listed.ntdlls.items():
-            reader = self._reader(layer_name, ntdll, listed)
+        for machine, ntdll in process.ntdlls.items():
+            reader = self._reader(layer_name, ntdll, process)
             index = places[ntdll.base].prepare()
             unloaded += self._unloaded.dlls(reader, machine, index, self.halves.user_end)
-        return _with_unloaded(ranges.flatten(current), unloaded), listed
+        return _with_unloaded(ranges.flatten(spans), unloaded), process
 
     def fill(self, spans: Sequence[Span], space: AddressSpace) -> Tuple[List[int], List[AnyPlace]]:
-        """Returns (starts, places) for all addresses; gaps between the spans become places without content.
+        """Returns (start addresses, places) for the whole address space: gaps between the spans become
+        places.
 
         Args:
-            spans: disjoint, ascending
-            space: the address space; in the kernel's own space user addresses belong to no known process
+            spans: disjoint spans, ascending
+            space: the address space; user addresses in the kernel's own space have the place USER, as their
+                process is unknown
         """
         limits = self.halves
         user = Place(USER) if space.kernel else self._user_gap(space)
@@ -157,31 +165,40 @@ class PlaceMap:
             (limits.kernel_start, limits.top, self._gap(KernelGap, NO_MODULE)),
             (0, END, Place(NOT_CANONICAL)),
         ]
-        whole = ranges.flatten([*spans, *background])
-        return [start for start, _, _ in whole], [place for _, _, place in whole]
+        all_spans = ranges.flatten([*spans, *background])
+        return [start for start, _, _ in all_spans], [place for _, _, place in all_spans]
 
     def _gap(self, kind: Type[KernelGap], name: Name) -> KernelGap:
+        """Returns the place of kernel addresses in no module."""
         return kind(name, self._roms.holds, self._unlisted.place)
 
     def _user_gap(self, space: AddressSpace) -> Place:
-        """Returns the place of addresses in no VAD. Without a kernel, page tables cannot show further
-        pages."""
+        """Returns the place of user addresses in no VAD. In an image with a kernel, page tables show whether
+        such an address is in memory."""
         if not self._image.table_name or not space.layer_name:
             return Place(UNMAPPED)
         return UserGap(Residents(self._image.layer_of(space)).holds)
 
     def _kernel_place(self, module: Module) -> ModulePlace:
+        """Returns the place of a module of the kernel."""
         read = functools.partial(self._kernel_reader, module)
-        return ModulePlace(module, functools.partial(self._kernel_index, module), witness=self._witness(read))
+        return ModulePlace(
+            module, functools.partial(self._kernel_index, module), witness=self._witness_maker(read)
+        )
 
-    def _witness(self, read: Callable[[], ImageReader]) -> Optional[Witness]:
-        """Returns the maker of a module's witness, which checks addresses by the file; None if no files are
-        given."""
+    def _witness_maker(self, read: Callable[[], ImageReader]) -> Optional[Witness]:
+        """Returns a function that makes the check of a module's addresses by its file, None without
+        --binaries.
+
+        Args:
+            read: opens the module's image
+        """
         if not self._witnesses.files.given:
             return None
         return lambda index: None if index.file is None else PageWitness(read(), index.functions).status
 
     def _kernel_index(self, module: Module) -> ModuleIndex:
+        """Returns the index of a module of the kernel; a missing file is logged if it would help."""
         table = self._image.symbol_table() if module.base == self._image.base else None
         reader = self._kernel_reader(module)
         index = self._indexes.get(reader.layer_name, module.base, module.size, table=table, file=reader.file)
@@ -191,6 +208,7 @@ class PlaceMap:
         return index
 
     def _kernel_reader(self, module: Module) -> ImageReader:
+        """Returns a reader of a module of the kernel, with its file if the examiner gave it."""
         layer_name = self._drivers.layer_of(module)
         reader = ImageReader(self._image, layer_name, module.base, module.size)
         if not self._witnesses.files.given:
@@ -203,36 +221,39 @@ class PlaceMap:
 
     @functools.cached_property
     def _entries(self) -> Dict[int, LoaderEntry]:
-        """The entries of the kernel's list by base."""
+        """The entries of the kernel's module list, by base address."""
         listed, _ = self._image.service(module_lists).of_kernel() if self._image.base else ([], True)
         return {entry.base: entry for entry in listed}
 
-    def _user_index(self, layer_name: str, module: Module, listed: ProcessModules) -> ModuleIndex:
+    def _user_index(self, layer_name: str, module: Module, process: ProcessModules) -> ModuleIndex:
+        """Returns the index of a module of a process; a missing file is logged if it would help."""
         if not layer_name:
             return moduleindex.without_anything(status(StatusCode.PAGE_TABLES_UNREADABLE))
-        view = self._modules.section_view(module, listed.vads)
-        reader = self._reader(layer_name, module, listed)
+        view = self._modules.section_view(module, process.vads)
+        reader = self._reader(layer_name, module, process)
         index = self._indexes.get(layer_name, module.base, module.size, view, file=reader.file)
         if reader.file is None and has_status(index.status, *_LACKING):
-            self._witnesses.lacks(reader, module.file, listed.entries.get(module.base))
+            self._witnesses.lacks(reader, module.file, process.entries.get(module.base))
         return index
 
-    def _reader(self, layer_name: str, module: Module, listed: ProcessModules) -> ImageReader:
-        view = self._modules.section_view(module, listed.vads)
+    def _reader(self, layer_name: str, module: Module, process: ProcessModules) -> ImageReader:
+        """Returns a reader of a module of a process, with its file if the examiner gave it."""
+        view = self._modules.section_view(module, process.vads)
         reader = ImageReader(self._image, layer_name, module.base, module.size, view)
         if not self._witnesses.files.given or not layer_name:
             return reader
-        file = self._witnesses.find_file(reader, module.file, listed.entries.get(module.base))
+        file = self._witnesses.find_file(reader, module.file, process.entries.get(module.base))
         return reader if file is None else reader.of_file(file)
 
 
 def _find_halves(image: Image) -> Halves:
+    """Returns the halves of an image's address spaces."""
     if image.machine is Machine.AMD64:
         return WIDE_HALVES
     if not image.base:
         # The size of the kernel's part of the 4 GB is unknown, so all of it counts as the process's half.
         return Halves(NARROW_END, NARROW_END, NARROW_END)
-    # With /3GB the kernel has the last quarter only.
+    # Started with /3GB, an x86 kernel has only the last quarter of the 4 GB.
     symbol = image.needed("MmSystemRangeStart")
     start = None if symbol is None else image.memory(image.kernel).pointer(symbol)
     start = start or Machine.I386.kernel_start
@@ -240,21 +261,28 @@ def _find_halves(image: Image) -> Halves:
 
 
 def _with_unloaded(current: List[Span], unloaded: Sequence[Unloaded]) -> List[Span]:
-    """Adds the ranges of unloaded modules. A present module has precedence, and its names get a status."""
-    earlier = ranges.flatten([(module.start, module.end, module) for module in unloaded])
+    """Adds the ranges of unloaded modules to the places of an address space.
+
+    Where both have a range, the present place counts, and its names get a status.
+
+    Args:
+        current: places of the address space; disjoint, ascending
+        unloaded: unloaded modules, the latest first
+    """
+    unloaded_spans = ranges.flatten([(module.start, module.end, module) for module in unloaded])
     spans: List[Span] = []
-    for start, end, place, gone_module in ranges.combine(current, earlier):
-        if gone_module is None and place is not None:
+    for start, end, place, unloaded_module in ranges.combine(current, unloaded_spans):
+        if unloaded_module is None and place is not None:
             spans.append((start, end, place))
-        elif gone_module is not None and (place is None or isinstance(place, UncertainPlace)):
-            spans.append((start, end, UnloadedPlace(gone_module)))
-        elif gone_module is not None and place is not None:
-            spans.append((start, end, place if _same(place, gone_module) else OverlapPlace(place)))
+        elif unloaded_module is not None and (place is None or isinstance(place, UncertainPlace)):
+            spans.append((start, end, UnloadedPlace(unloaded_module)))
+        elif unloaded_module is not None and place is not None:
+            spans.append((start, end, place if _is_reloaded(place, unloaded_module) else OverlapPlace(place)))
     return spans
 
 
-def _same(place: AnyPlace, unloaded: Unloaded) -> bool:
-    """Returns whether the present module is the unloaded module, loaded again."""
+def _is_reloaded(place: AnyPlace, unloaded: Unloaded) -> bool:
+    """Returns whether a place is the unloaded module, loaded again at the same addresses."""
     if not isinstance(place, ModulePlace):
         return False
     module = place.module

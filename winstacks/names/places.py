@@ -1,7 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The kinds of places in an address space, and the text for an address of each kind in the column
-`Symbol`."""
+"""The kinds of places in an address space, and the name of an address in each kind of place."""
 
 from __future__ import annotations
 
@@ -21,12 +20,13 @@ from .unloaded import Unloaded
 class Name(NamedTuple):
     """The name of an address.
 
-    Args:
+    Attributes:
         symbol: value of the column `Symbol`
         source: value of the column `Source`, a word of `words.SOURCES`
         status: faults of the module or the address
-        backing: value of the column `Backing`: the content according to the VADs, whatever the loader lists
-            say; a word of `words.BACKINGS`, empty for a value that is not an address
+        backing: value of the column `Backing`, a word of `words.BACKINGS`: the content of the address
+            according to the VADs and headers, not to the loader lists. Empty for a value that is not an
+            address
     """
 
     symbol: str
@@ -38,10 +38,11 @@ class Name(NamedTuple):
 ZERO = Name("<zero>", NONE, NOTHING, "")
 FUZZY = Name("<fuzzy>", NONE, NOTHING, "")
 FUZZY_FRAME = 0xFFFFFFFF
+"""The value that 32-bit Windows puts before raw words of a stack in a back trace."""
 PRIVATE = Name("<private>", NONE, NOTHING, words.PRIVATE)
 UNMAPPED = Name("<unmapped>", NONE, NOTHING, words.UNMAPPED)
 ROM = Name("<rom>", NONE, NOTHING, NONE)
-"""A kernel address whose page is in the real-mode ROM area: option ROMs lie there, and have no module."""
+"""A kernel address that is mapped to the real-mode ROM area: option ROMs lie there, and have no module."""
 NO_MODULE = Name("<no-module>", NONE, NOTHING, NONE)
 USER = Name("<user>", NONE, NOTHING, words.USER)
 LIST_INCOMPLETE = Name("<no-module>", NONE, status(StatusCode.MODULE_LIST_INCOMPLETE), NONE)
@@ -58,12 +59,14 @@ _BACKINGS = {
     StatusCode.HEADERS_CONTRADICT_THE_LIST: NONE,
     StatusCode.IN_NO_MODULE_LIST: NONE,
 }
-"""Backing of modules with these words, according to their VADs or headers: lists may be forged."""
+"""Backing of a module by words in its status: its VADs or headers contradict the lists, which may be
+forged."""
 
 Told = Callable[[int], Status]
-"""Takes an RVA; returns the status of the code there by the module's file."""
+"""Takes an RVA; returns the status that the module's file gives to the code there."""
 
 Witness = Callable[[ModuleIndex], Optional[Told]]
+"""Takes the index of a module; returns the check of RVAs by the module's file, None without a file."""
 
 _UNNAMED = status(StatusCode.FILE_NAME_UNREADABLE)
 
@@ -72,7 +75,7 @@ _name = tuple.__new__
 
 
 class Place:
-    """A range of addresses that all get the same name."""
+    """A range of addresses that all have the same name."""
 
     __slots__ = ("_name",)
 
@@ -90,7 +93,7 @@ class Place:
 
 
 class UncertainPlace(Place):
-    """Addresses that may or may not hold something."""
+    """Addresses about which the image says too little: a module may be or have been there."""
 
     __slots__ = ()
 
@@ -99,7 +102,7 @@ class UserGap(Place):
     """User addresses in no VAD.
 
     Args:
-        is_resident: returns whether the page of an address is in memory
+        is_resident: returns whether the page of an address is in memory; then a VAD is missing
     """
 
     __slots__ = ("_is_resident",)
@@ -118,7 +121,7 @@ class KernelGap(Place):
     Args:
         name: name of all addresses that are neither in a ROM nor in an unlisted driver
         is_rom: returns whether an address is mapped to a ROM
-        unlisted: returns the driver whose headers cover an address
+        unlisted: returns the unlisted driver whose headers cover an address, None if there is none
     """
 
     __slots__ = ("_is_rom", "_unlisted")
@@ -144,7 +147,7 @@ class KernelGap(Place):
 
 
 class UnsureGap(KernelGap, UncertainPlace):
-    """Kernel addresses in no module, if it is unknown which modules are or were there."""
+    """Kernel addresses in no known module, where an unknown module may be or have been."""
 
     __slots__ = ()
 
@@ -164,7 +167,12 @@ class UnloadedPlace:
 
 
 class MappedPlace:
-    """A mapping that no loader list has. Its file is looked up when one of its addresses is named."""
+    """A mapping that is in no loader list. Its file is looked up when one of its addresses is first named.
+
+    Args:
+        start: canonical address of the mapping
+        read: returns the name of the mapped file; "" if there is none, None if unreadable
+    """
 
     __slots__ = ("_file", "_read", "_start")
 
@@ -186,9 +194,17 @@ class MappedPlace:
 class ModulePlace:
     """A module; its index is made when one of its addresses is first named.
 
-    `reader` opens the image as the process has it; it is None for the kernel's modules, which are the same
-    everywhere. `witness` takes the index and returns the check of an RVA by the module's file, None without a
-    file.
+    Args:
+        module: the module
+        load: makes the index
+        check: returns the status word for a contradiction between module and VAD, None if there is none
+        reader: opens the image as the process has it; None for a module of the kernel, which is the same
+            everywhere
+        witness: makes the check of RVAs by the module's file; None without --binaries
+
+    Attributes:
+        module, reader: the arguments
+        index: the index; None until `prepare` or `name` makes it
     """
 
     __slots__ = (
@@ -251,12 +267,12 @@ class ModulePlace:
         offset = address - base - rva
         if offset > 0:
             return _name(Name, (f"{self._plain}!{name}+{offset:#x}", source, faults, self._backing))
-        shown = f"{self._plain}!{name}{offset:#x}" if offset else f"{self._plain}!{name}"
-        return Name(shown, source, faults, self._backing)
+        symbol = f"{self._plain}!{name}{offset:#x}" if offset else f"{self._plain}!{name}"
+        return Name(symbol, source, faults, self._backing)
 
 
 class OverlapPlace:
-    """A place that held another module before."""
+    """A place at which another module was before it was unloaded."""
 
     __slots__ = ("place",)
 

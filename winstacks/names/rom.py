@@ -2,9 +2,10 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """Finds kernel addresses that are mapped to a ROM of the machine.
 
-Option ROMs and the BIOS of a PC lie at physical C0000h-FFFFFh. No module is there, but their code may run in
-the kernel: QEMU's kvmvapic patches instructions of the kernel to call its option ROM (pc-bios/optionrom/
-kvmvapic.S and hw/i386/kvmvapic.c in QEMU's source; measured on XP SP3, where it runs at 800CA21Dh).
+Option ROMs and the BIOS of a PC lie at physical C0000h-FFFFFh. They belong to no module, but their code may
+run in the kernel: QEMU's kvmvapic patches instructions of the kernel to call its option ROM
+(pc-bios/optionrom/ kvmvapic.S and hw/i386/kvmvapic.c in QEMU's source; measured on XP SP3, where it runs at
+800CA21Dh).
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from ..memory.decode.pagetable import PAGE_SIZE
 from ..memory.image import Image
 
 START, END = 0xC0000, 0x100000
-"""The physical addresses of the area."""
+"""The physical addresses of the area, END exclusive."""
 
 _MAX_KEPT = 1 << 12
+"""Pages whose result is kept."""
 
 
 class RomArea:
@@ -40,6 +42,7 @@ class RomArea:
         return self._pages[address // PAGE_SIZE]
 
     def _is_rom(self, page: int) -> bool:
+        """Returns whether a page, numbered from address 0, is mapped to the area."""
         if self._layer is None or self._tables is None:
             return False
         address = self._tables.physical(bulk.masked(self._layer, page * PAGE_SIZE))

@@ -3,7 +3,7 @@
 """Names addresses: all plugins get `Symbol`, `Source` and `Status` of a frame from here.
 
     symbolizer = Symbolizer(image)
-    names = symbolizer.names(space)
+    names = symbolizer.for_space(space)
     name = names.name(return_address)                   # looked up one byte back, written as itself
     name = names.name(rip, return_address=False)        # the address of an interrupted instruction
 
@@ -32,19 +32,24 @@ __all__ = ["AddressNamer", "KnownModule", "Name", "Symbolizer"]
 
 
 MAX_KEPT = 1 << 18
-"""Places that are kept for all processes together; the places of the most recent process are kept in any
-case. Finding the places of a process again takes as long as the first time."""
+"""Maximum number of places that are kept for all processes together; the places of the latest process are
+always kept. Making the places of a process again takes as long as the first time."""
 
 _NO_ADDRESS: Dict[int, Name] = {0: ZERO, FUZZY_FRAME: FUZZY}
+"""Names of values in back traces that are no addresses."""
 
 MAX_HELD = 1 << 19
-"""Exports of modules that only one process has: above this number the names of a process are dropped."""
+"""Maximum number of exports that are kept for modules whose index no other process shares; above it, the
+names of the oldest processes are dropped."""
 
 
 class KnownModule(NamedTuple):
-    """A module of an address space, and the index of its image (by RVA).
+    """A module of an address space.
 
-    `open` opens the image as the process has it; it is None for a module of the kernel.
+    Attributes:
+        module: the module
+        image: index of its names and tables, by RVA
+        open_reader: opens the image as the process has it; None for a module of the kernel
     """
 
     module: Module
@@ -82,9 +87,9 @@ class Symbolizer:
         self.halves = self._map.halves
 
     def for_space(self, space: AddressSpace) -> AddressNamer:
-        """Returns the names of an address space; both halves of a WoW64 process have the same names.
+        """Returns the namer of an address space; both halves of a WoW64 process have the same one.
 
-        The names of the kernel and of the last few processes are kept. If the _EPROCESS of a process is
+        The namers of the kernel and of the latest processes are kept. If the _EPROCESS of a process is
         unknown, only the modules in the loader lists of its PEB are known.
 
         Raises (here, or when the first address is named):
@@ -104,14 +109,16 @@ class Symbolizer:
         return self._names[key]
 
     def kept_namers(self) -> List[AddressNamer]:
-        """Returns the names that are kept: `names` returns the same object for their address spaces."""
+        """Returns the namers that are kept: `for_space` returns these for their address spaces."""
         kernel = [] if self._kernel_names is None else [self._kernel_names]
         return [*kernel, *self._names.values()]
 
     def places_of(self, space: AddressSpace) -> Tuple[List[int], List[AnyPlace], Optional[ProcessModules]]:
-        """Returns the places of an address space: their start addresses, and the places in the same order.
+        """Returns the places of an address space.
 
-        For a process the third item is its modules and VADs, from which the places are made.
+        Returns:
+            The canonical start addresses of the places; the places in the same order; for a process the
+            modules and VADs from which the places are made, None for the kernel.
         """
         spans, process = self._map.kernel(), None
         if not space.kernel:
@@ -120,21 +127,21 @@ class Symbolizer:
         return (*self._map.fill(spans, space), process)
 
     def _held(self) -> int:
-        """Returns the number of kept exports of modules that only one process has."""
+        """Returns the number of kept exports of modules whose index no other process shares."""
         return sum(self.indexes.exports_held(layer_name) for layer_name, _ in self._names)
 
     def _halves(self, space: AddressSpace) -> List[AddressSpace]:
         """Returns both halves of a WoW64 process, or the only address space of another process."""
         if space.eprocess:
             return list(AddressSpaces.list_spaces(self.image, None, space.eprocess)) or [space]
-        # Without an _EPROCESS the halves have the layer in common: both are read through it.
-        listed = AddressSpaces.list_spaces(self.image, None if space.pid is None else [space.pid])
-        halves = [half for half in listed if half.layer_name == space.layer_name and not half.kernel]
+        # Without an _EPROCESS, both halves of a process are recognised by their common layer.
+        spaces = AddressSpaces.list_spaces(self.image, None if space.pid is None else [space.pid])
+        halves = [half for half in spaces if half.layer_name == space.layer_name and not half.kernel]
         return halves if space in halves else [space]
 
 
 class AddressNamer:
-    """The names of one address space, made by `Symbolizer.for_space`. Every address gets a name."""
+    """Names the addresses of one address space; made by `Symbolizer.for_space`. Every address gets a name."""
 
     __slots__ = ("_no_return", "_places", "_process", "_space", "_starts", "_symbolizer")
 
@@ -145,8 +152,8 @@ class AddressNamer:
         self._places: List[AnyPlace] = []
         self._process: Optional[ProcessModules] = None
         halves = symbolizer.halves
-        # The first address above the user's half: as a return address it is invalid, although the byte below
-        # is valid.
+        # The first address behind the user's half is no valid return address, although the byte below it,
+        # which is looked up, is valid.
         self._no_return = halves.user_end if halves.user_end < halves.kernel_start else None
 
     def __len__(self) -> int:
@@ -158,8 +165,9 @@ class AddressNamer:
         (`stacklist.frames`).
 
         Args:
-            address: canonical, as Windows stores it
-            return_address: False for the address of an interrupted instruction
+            address: canonical address
+            return_address: whether it is a return address; False for the address of an interrupted
+                instruction
         """
         if address in _NO_ADDRESS:
             return _NO_ADDRESS[address]
@@ -169,20 +177,20 @@ class AddressNamer:
         return self._place(lookup).name(address, lookup)
 
     def module_at(self, address: int) -> Optional[KnownModule]:
-        """Returns the module that holds exactly this address (not one byte lower), or None."""
+        """Returns the module that holds an address, None if there is none. The address itself is looked up,
+        not the byte below it."""
         place = self._place(address)
         place = place.place if isinstance(place, OverlapPlace) else place
-        return _known(place) if isinstance(place, ModulePlace) else None
+        return _known_module(place) if isinstance(place, ModulePlace) else None
 
     def modules(self, name: str) -> List[KnownModule]:
-        """Returns the modules with a name. A WoW64 process may have two modules of one name, such as
-        `ntdll`."""
+        """Returns the modules with a name, in any case. A WoW64 process may have two, such as `ntdll`."""
         self._prepare()
         modules: Dict[int, KnownModule] = {}
         for place in self._places:
             place = place.place if isinstance(place, OverlapPlace) else place
             if isinstance(place, ModulePlace) and place.module.name.lower() == name.lower():
-                modules[place.module.base] = _known(place)
+                modules[place.module.base] = _known_module(place)
         return list(modules.values())
 
     @property
@@ -192,14 +200,16 @@ class AddressNamer:
         return self._process
 
     def _place(self, address: int) -> AnyPlace:
+        """Returns the place of a canonical address."""
         if not self._starts:
             self._prepare()
         return self._places[bisect_right(self._starts, address) - 1]
 
     def _prepare(self) -> None:
+        """Makes the places of the address space at the first call."""
         if not self._starts:
             self._starts, self._places, self._process = self._symbolizer.places_of(self._space)
 
 
-def _known(place: ModulePlace) -> KnownModule:
+def _known_module(place: ModulePlace) -> KnownModule:
     return KnownModule(place.module, place.prepare(), place.reader)

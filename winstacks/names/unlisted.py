@@ -1,9 +1,9 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Witnesses for addresses that no list has: the headers of a driver below the address, the page tables.
+"""Finds what is at addresses that are in no list: drivers by their headers, user pages by the page tables.
 
-A driver that was removed from PsLoadedModuleList keeps its headers, and a VAD that was removed from its tree
-keeps its pages.
+A driver that was removed from PsLoadedModuleList keeps its headers. If a VAD was removed from its tree, its
+pages stay in the page tables.
 """
 
 from __future__ import annotations
@@ -25,17 +25,19 @@ from .moduleindex import ModuleIndex
 from .places import ModulePlace
 
 MAX_DRIVER = 1 << 24
-"""Bytes below an address that are searched for the headers of its driver."""
+"""Maximum bytes below an address that are searched for the headers of its driver."""
 MAX_BLOCKS = 1 << 12
-"""Maximum number of blocks searched in an image. Addresses in no module are rare, and close to each other."""
+"""Maximum number of blocks that are searched in an image. Addresses in no module are rare and close
+together."""
 
 _BLOCK = 1 << 20
-"""Bytes of one read. Each block of this size is searched once."""
+"""Bytes that are read at once. Each block of this size is searched once."""
 _KEPT = 1 << 12
+"""Pages whose result is kept."""
 
 
 class UnlistedDrivers:
-    """Finds the drivers that the kernel's list lacks, by their headers.
+    """Finds drivers that are missing in the kernel's list, by their headers.
 
     Args:
         image: the image
@@ -48,39 +50,40 @@ class UnlistedDrivers:
         self._index = index
         self._found: Dict[int, ModulePlace] = {}
         self._blocks: Dict[int, Tuple[Tuple[int, Headers, str], ...]] = {}
-        self._pages: Memo[int, Optional[ModulePlace]] = Memo(self._search, _KEPT)
+        self._pages: Memo[int, Optional[ModulePlace]] = Memo(self._search_below, _KEPT)
 
     def place(self, address: int) -> Optional[ModulePlace]:
-        """Returns the driver whose headers cover a canonical address; None if there are none."""
+        """Returns the driver whose headers cover a canonical address, None if there is none."""
         for place in self._found.values():
             if place.module.base <= address < place.module.end:
                 return place
         return self._pages[address // PAGE_SIZE]
 
-    def _search(self, page: int) -> Optional[ModulePlace]:
+    def _search_below(self, page: int) -> Optional[ModulePlace]:
+        """Searches the blocks below a page, numbered from address 0, for a driver that covers it."""
         address = page * PAGE_SIZE
         for block in range(address // _BLOCK, max(address - MAX_DRIVER, 0) // _BLOCK - 1, -1):
             for base, headers, name in self._headers_in(block):
                 if base <= address < base + headers.size:
-                    return self._made(base, headers, name)
+                    return self._make_place(base, headers, name)
         return None
 
     def _headers_in(self, block: int) -> Tuple[Tuple[int, Headers, str], ...]:
-        """Returns address, headers and name of the images that begin in a block, the highest first."""
+        """Returns (base, headers, name) of the images that begin in a block, the highest base first."""
         if block not in self._blocks:
             if len(self._blocks) >= MAX_BLOCKS:
                 return ()
             start = block * _BLOCK
             extents = self._read(start, _BLOCK)
             bases = range(start + _BLOCK - PAGE_SIZE, start - 1, -PAGE_SIZE)
-            found = [
+            images = [
                 (base, self._headers(base)) for base in bases if bytes(extents.read(base, 2) or b"") == b"MZ"
             ]
-            self._blocks[block] = tuple((base, *headers) for base, headers in found if headers is not None)
+            self._blocks[block] = tuple((base, *headers) for base, headers in images if headers is not None)
         return self._blocks[block]
 
     def _headers(self, base: int) -> Optional[Tuple[Headers, str]]:
-        """Returns the headers of an image, and the name of its PDB without extension, if it has one."""
+        """Returns the headers of an image and the name of its PDB without extension, empty if it has none."""
 
         def read(rva: int, length: int) -> Optional[bytes]:
             return self._memory.read(base + rva, length)
@@ -92,7 +95,8 @@ class UnlistedDrivers:
         record = read_codeview(read, headers)
         return headers, "" if record is None else record.pdb_name.rpartition(".")[0]
 
-    def _made(self, base: int, headers: Headers, name: str) -> ModulePlace:
+    def _make_place(self, base: int, headers: Headers, name: str) -> ModulePlace:
+        """Returns the place of a driver, and keeps it."""
         label = text.module_name(name) or f"driver_{base:x}"
         module = Module(base, headers.size, label, label, status(StatusCode.IN_NO_MODULE_LIST))
         place = self._found[base] = ModulePlace(module, lambda: self._index(module))
@@ -100,7 +104,7 @@ class UnlistedDrivers:
 
 
 class Residents:
-    """Finds user addresses whose page is in memory.
+    """Decides by the page tables whether user addresses are in memory.
 
     Args:
         layer: layer of the process
@@ -111,8 +115,9 @@ class Residents:
         self._pages: Memo[int, bool] = Memo(self._is_resident, _KEPT)
 
     def holds(self, address: int) -> bool:
-        """Returns whether the page of a user address is in memory."""
+        """Returns whether the page of a canonical user address is in memory."""
         return self._pages[address // PAGE_SIZE]
 
     def _is_resident(self, page: int) -> bool:
+        """Returns whether a page, numbered from address 0, is in memory."""
         return bool(self._layer.is_valid(bulk.masked(self._layer, page * PAGE_SIZE)))

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Unloaded modules: drivers (MmUnloadedDrivers) and the DLLs of a process (ntdll's unload events)."""
+"""Lists unloaded modules: drivers (MmUnloadedDrivers) and the DLLs of a process (ntdll's unload events)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ from .moduleindex import ModuleIndex
 vollog = logging.getLogger(__name__)
 
 MAX_NAME = 0x208
+"""Maximum bytes of a driver's name."""
 MAX_DRIVER = 1 << 28
+"""Maximum bytes of a driver."""
 DRIVERS = 50
 """MI_UNLOADED_DRIVERS: the number of elements of the ring of _UNLOADED_DRIVERS, the same in every version."""
 
@@ -30,7 +32,13 @@ _RING_EX = "RtlpUnloadEventTraceEx"
 
 
 class Unloaded(NamedTuple):
-    """A range, `end` exclusive, in which a module was before it was unloaded."""
+    """A module that was unloaded.
+
+    Attributes:
+        start: canonical address at which it was
+        end: address behind it
+        name: file name, empty if unreadable
+    """
 
     start: int
     end: int
@@ -41,7 +49,7 @@ class UnloadedModules(Protocol):
     """Lists the modules that were unloaded, the latest first."""
 
     def drivers(self, kernel_start: int) -> Tuple[List[Unloaded], bool]:
-        """Returns the unloaded drivers, and whether the list is reliable.
+        """Returns the unloaded drivers, and whether the list can be relied on.
 
         Args:
             kernel_start: the first kernel address; ranges below it are rejected
@@ -61,7 +69,7 @@ class UnloadedModules(Protocol):
 
 
 def unloaded_modules(image: Image) -> UnloadedModules:
-    """Returns the lister of unloaded modules, for `image.service(unloaded_modules)`: here from memory."""
+    """Makes the service `image.service(unloaded_modules)` of an image with a kernel: it reads memory."""
     return RememberedModules(image)
 
 
@@ -80,8 +88,8 @@ class RememberedModules:
         self._layouts: Memo[Machine, List[EventLayout]] = Memo(self._read_layouts)
 
     def drivers(self, kernel_start: int) -> Tuple[List[Unloaded], bool]:
-        """Returns the drivers that the kernel recorded as unloaded, the latest first; and whether a list of
-        them exists or none was unloaded.
+        """Returns the drivers that the kernel recorded as unloaded, the latest first, and whether the list
+        can be relied on: False if it is missing or empty although drivers were unloaded.
 
         Args:
             kernel_start: the first kernel address; ranges below it are rejected
@@ -104,13 +112,18 @@ class RememberedModules:
         return drivers, whole
 
     def ring_of_drivers(self, array: int, kernel_start: int) -> List[Unloaded]:
-        """Returns the drivers in the ring at an address, the latest first."""
+        """Returns the drivers in the ring of _UNLOADED_DRIVERS at an address, the latest first.
+
+        Args:
+            array: canonical address of the ring
+            kernel_start: the first kernel address; ranges below it are rejected
+        """
         image = self._image
         memory = image.memory(image.kernel)
         driver = image.process_types(image.machine)["_UNLOADED_DRIVERS"]
         name = driver.offset("Name")
         values = driver.reader("StartAddress", "EndAddress", "CurrentTime")
-        drivers: List[Tuple[int, Unloaded]] = []
+        timed_drivers: List[Tuple[int, Unloaded]] = []
         extents = memory.load(array, DRIVERS * driver.size)
         for index in range(DRIVERS):
             data = extents.read(array + index * driver.size, driver.size)
@@ -119,8 +132,8 @@ class RememberedModules:
             start, end, time = values(data, 0)
             if kernel_start <= start < end <= start + MAX_DRIVER:
                 label = memory.unicode_string(bytes(data[name:]), MAX_NAME)
-                drivers.append((time, Unloaded(start, end, label or "")))
-        return [unloaded for _, unloaded in sorted(drivers, key=lambda pair: pair[0], reverse=True)]
+                timed_drivers.append((time, Unloaded(start, end, label or "")))
+        return [unloaded for _, unloaded in sorted(timed_drivers, key=lambda pair: pair[0], reverse=True)]
 
     def dlls(
         self, reader: ImageReader, machine: Machine, index: ModuleIndex, user_end: int
@@ -143,11 +156,18 @@ class RememberedModules:
     def events(
         self, reader: ImageReader, machine: Machine, index: ModuleIndex, user_end: int
     ) -> List[UnloadEvent]:
-        """Returns the events for `dlls` as ntdll recorded them: the same event may be in two rings."""
+        """Returns the unload events of both rings, the latest first. The same event may be in both.
+
+        Args:
+            reader: an ntdll of the process
+            machine: the machine of this ntdll
+            index: the module index of this ntdll
+            user_end: the first address above the user's half
+        """
         layouts = self._layouts[machine]
         memory = self._image.memory_of(reader.layer_name, machine.pointer_size)
-        events = self._ring(reader, layouts, index, user_end)
-        events += _ring_ex(memory, reader.base, layouts, index, user_end)
+        events = self._read_ring(reader, layouts, index, user_end)
+        events += _read_ring_ex(memory, reader.base, layouts, index, user_end)
         return sorted(events, key=lambda event: event.sequence, reverse=True)
 
     def _read_layouts(self, machine: Machine) -> List[EventLayout]:
@@ -155,16 +175,17 @@ class RememberedModules:
         ours = self._image.our_generations("unload", machine)
         return [EventLayout(types["_RTL_UNLOAD_EVENT_TRACE"]) for types in ours]
 
-    def _ring(
+    def _read_ring(
         self, reader: ImageReader, layouts: List[EventLayout], index: ModuleIndex, user_end: int
     ) -> List[UnloadEvent]:
+        """Returns the events of the ring in ntdll's data, found by its symbol or by its content."""
         rva = index.symbols.rva_of(_RING) if index.symbols is not None else None
         if rva is not None:
             # Vista added the second ring and the larger element together.
-            later = index.symbols is not None and index.symbols.rva_of(_RING_EX) is not None
-            possible = _later(layouts) if later else layouts[-1:]
+            has_second_ring = index.symbols is not None and index.symbols.rva_of(_RING_EX) is not None
+            possible_layouts = _vista_layouts(layouts) if has_second_ring else layouts[-1:]
             read = functools.partial(reader.read, rva)
-            return _salvaged(read, possible, unloadevents.EVENTS, user_end)
+            return _salvage_ring(read, possible_layouts, unloadevents.EVENTS, user_end)
         for candidate in _candidates(reader, layouts, index, user_end):
             for layout in layouts:
                 ring = candidate[: unloadevents.EVENTS * layout.size]
@@ -177,7 +198,7 @@ class RememberedModules:
 def _candidates(
     reader: ImageReader, layouts: List[EventLayout], index: ModuleIndex, user_end: int
 ) -> Iterator[Bytes]:
-    """Yields the parts of ntdll's writable data that may be the ring."""
+    """Yields the parts of ntdll's writable sections that may be the ring."""
     largest = unloadevents.EVENTS * max(layout.size for layout in layouts)
     for section in index.headers.sections if index.headers is not None else ():
         if not section.characteristics & pe.MEM_WRITE:
@@ -188,32 +209,33 @@ def _candidates(
                 yield view[offset : offset + largest]
 
 
-def _ring_ex(
+def _read_ring_ex(
     memory: Memory, base: int, layouts: List[EventLayout], index: ModuleIndex, user_end: int
 ) -> List[UnloadEvent]:
-    """Reads the larger ring, which can be found only by its symbol."""
+    """Returns the events of the larger ring, which can be found by its symbol only."""
     rva = index.symbols.rva_of(_RING_EX) if index.symbols is not None else None
     ring = memory.pointer(base + rva) if rva is not None else None
     if not ring or ring >= user_end:
         return []
     read = functools.partial(memory.read, ring)
-    return _salvaged(read, _later(layouts), unloadevents.EVENTS_EX, user_end)
+    return _salvage_ring(read, _vista_layouts(layouts), unloadevents.EVENTS_EX, user_end)
 
 
-def _later(layouts: List[EventLayout]) -> List[EventLayout]:
-    """Returns the layouts of Vista and later, which have the larger ring."""
+def _vista_layouts(layouts: List[EventLayout]) -> List[EventLayout]:
+    """Returns the layouts of Vista and later: all but the last, oldest one."""
     return layouts[:-1] or layouts
 
 
-def _salvaged(
+def _salvage_ring(
     read: Callable[[int], Optional[Bytes]], layouts: List[EventLayout], count: int, user_end: int
 ) -> List[UnloadEvent]:
-    """Returns the events of a ring whose address is certain, with the layout that gives most credible events.
+    """Returns the credible events of a ring whose address a symbol gave, in the layout in which most are
+    credible.
 
     Args:
-        read: returns a number of bytes of the ring, None if they are not in the image
-        layouts: at least one; if equal, the first is taken
-        count: elements of the ring
+        read: takes a number of bytes; returns these bytes of the ring, None if they are not in the image
+        layouts: at least one layout; of equally good ones the first counts
+        count: number of elements of the ring
         user_end: the first address above the user's half
     """
     rings = []

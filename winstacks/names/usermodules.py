@@ -1,6 +1,7 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The modules of a process, from its loader lists and its VADs, and the contradictions between the two."""
+"""Lists the modules of a process from its loader lists and its VADs, with the contradictions between the
+two."""
 
 from __future__ import annotations
 
@@ -21,6 +22,7 @@ from .kernelmodules import Module, mark_overlaps
 from .loaderlists import LoaderEntry, module_lists
 
 _BOTH_ORDERS = 3
+"""`LoaderEntry.orders` of an entry that is in both lists."""
 
 
 GRANULARITY = 0x10000
@@ -31,12 +33,11 @@ class ProcessModules(NamedTuple):
     """The modules of a process and its VADs, by address.
 
     Attributes:
-        modules: the modules
-        vads: the VADs
+        modules: the modules, by address
+        vads: the VADs, by address
         vads_whole: whether the whole VAD tree could be read
-        ntdlls: the ntdll modules, by machine
-        entries: by base: the loader's entry of each module that has one, and the half whose lists hold the
-            entry
+        ntdlls: the ntdll of each machine
+        entries: the half whose lists hold a module's entry, and the entry, by base address of the module
     """
 
     modules: List[Module]
@@ -47,7 +48,7 @@ class ProcessModules(NamedTuple):
 
 
 class UserModules:
-    """Lists the modules of processes. Made as `image.service(UserModules)`."""
+    """Lists the modules of processes. Obtained by `image.service(UserModules)`."""
 
     def __init__(self, image: Image) -> None:
         self._lists = image.service(module_lists)
@@ -57,10 +58,10 @@ class UserModules:
     def list_modules(self, halves: Sequence[AddressSpace], user_end: int) -> ProcessModules:
         """Returns the modules of a process.
 
-        Each entry of a loader list is a module. It ends where the VAD at its base ends, because a process may
-        write any size into its lists. If a list could not be read to its end, or has an impossible entry,
-        then images that only the VADs show may have been on it: they count as modules, with a word in their
-        status.
+        Each entry of a loader list is a module. The module ends where the VAD at its base ends, because a
+        process may write any size into its lists. If a list could not be read to its end, or has an
+        impossible entry, it may have lost entries: images that only the VADs show count as modules then, with
+        a word in their status.
 
         Args:
             halves: native space of the process and, for a WoW64 process, its 32-bit half
@@ -83,29 +84,30 @@ class UserModules:
                 if entry.base + entry.size > user_end or entry.size > MAX_IMAGE:
                     lists_whole = False
                     continue
-                faults = _status(entry, complete, vads if vads_whole else None)
-                # No image begins there, or two would: the entry may be the altered one of a module that only
-                # VADs show.
+                faults = _entry_status(entry, complete, vads if vads_whole else None)
+                # If no image can begin at this base, or two modules have it, the entry may have been altered:
+                # its module may be one that only the VADs show.
                 lists_whole = lists_whole and not entry.base % GRANULARITY and entry.base not in bases
                 bases.add(entry.base)
-                size, differs = _size(entry, vads)
-                faults = status(faults, differs)
+                size, size_fault = _module_size(entry, vads)
+                faults = status(faults, size_fault)
                 name = entry.name or self._file_at(entry.base, vads)
                 module = modules.setdefault(entry.base, _module(entry.base, size, name, faults))
                 loader_entries.setdefault(entry.base, (half, entry))
                 if module.name.lower() == "ntdll":
                     ntdlls.setdefault(half.machine, module)
         if not lists_whole:
-            for module in self._unlisted(vads):
+            for module in self._unlisted_images(vads):
                 modules.setdefault(module.base, module)
         return ProcessModules(mark_overlaps(modules.values()), vads, vads_whole, ntdlls, loader_entries)
 
     def section_view(self, module: Module, vads: Sequence[Region]) -> Optional[SectionView]:
-        """Returns the section of a module by the VAD at its base, None if it has none."""
+        """Returns the section that the VAD at a module's base maps, None if there is none."""
         return self._sections.section_of(vad_at(vads, module.base))
 
     def file_status(self, module: Module, vads: Sequence[Region]) -> Optional[StatusCode]:
-        """Returns the status of a module of the loader lists by the file that the VADs map there."""
+        """Returns the status word for a module whose VAD maps no file or another file; None if the file is
+        the module's, or is unknown."""
         vad = vad_at(vads, module.base)
         path = self._vads.file_name(vad.control_area) if vad is not None and vad.control_area else None
         if path is None:
@@ -116,18 +118,19 @@ class UserModules:
         return None if same else StatusCode.VAD_OF_ANOTHER_FILE
 
     def file_name(self, vad: Region) -> Optional[str]:
-        """Returns the name of the file that backs a mapping; "" if none does, None if unreadable."""
+        """Returns the name of the file that backs a mapping; "" if there is none, None if unreadable."""
         path = self._vads.file_name(vad.control_area)
         return text.file_name(path) if path else path
 
     def _file_at(self, base: int, vads: Sequence[Region]) -> str:
-        """Returns the file whose image is mapped at an address, for a module without a readable loader's
-        name."""
+        """Returns the path of the file whose image is mapped at an address, empty if unknown: a name for a
+        module whose loader entry has no readable one."""
         vad = vad_at(vads, base)
         mapped = vad is not None and vad.image and vad.start == base
         return (self._vads.file_name(vad.control_area) or "") if vad is not None and mapped else ""
 
-    def _unlisted(self, vads: Sequence[Region]) -> List[Module]:
+    def _unlisted_images(self, vads: Sequence[Region]) -> List[Module]:
+        """Returns the images that the VADs show, as modules that are in no loader list."""
         images = [vad for vad in vads if vad.image]
         named = ((vad, self._vads.file_name(vad.control_area)) for vad in images)
         fault = status(StatusCode.NO_LOADER_LIST)
@@ -135,7 +138,12 @@ class UserModules:
 
 
 def vad_at(vads: Sequence[Region], address: int) -> Optional[Region]:
-    """Returns the VAD that holds an address, from VADs sorted by address; None if there is none."""
+    """Returns the VAD that holds an address, None if there is none.
+
+    Args:
+        vads: VADs, sorted by address
+        address: canonical user address
+    """
     index = bisect.bisect_right(vads, (address, 1 << 64)) - 1
     return vads[index] if index >= 0 and address < vads[index].end else None
 
@@ -144,19 +152,26 @@ def _module(base: int, size: int, path: str, faults: Status) -> Module:
     return Module(base, size, text.module_name(path), text.file_name(path), faults)
 
 
-def _size(entry: LoaderEntry, vads: Sequence[Region]) -> Tuple[int, Status]:
+def _module_size(entry: LoaderEntry, vads: Sequence[Region]) -> Tuple[int, Status]:
     """Returns the size of a module, limited by its VAD, and the fault of the size in its entry."""
     vad = vad_at(vads, entry.base)
     if vad is None:
         return entry.size, NOTHING
     room = vad.end - entry.base
-    whole = -(-entry.size // PAGE_SIZE) * PAGE_SIZE
-    if whole == room or (whole < room and not (vad.image and vad.start == entry.base)):
+    rounded = -(-entry.size // PAGE_SIZE) * PAGE_SIZE
+    if rounded == room or (rounded < room and not (vad.image and vad.start == entry.base)):
         return min(entry.size, room), NOTHING
     return room, status(StatusItem(StatusCode.CONTRADICTED, members=("SizeOfImage",)))
 
 
-def _status(entry: LoaderEntry, lists_whole: bool, vads: Optional[Sequence[Region]]) -> Status:
+def _entry_status(entry: LoaderEntry, lists_whole: bool, vads: Optional[Sequence[Region]]) -> Status:
+    """Returns the faults of a loader's entry.
+
+    Args:
+        entry: the entry
+        lists_whole: whether the lists are complete; otherwise an entry may be in one list only without fault
+        vads: the VADs of the process, None if some are missing
+    """
     faults = status(StatusCode.PARTLY_UNLINKED) if lists_whole and entry.orders != _BOTH_ORDERS else NOTHING
     if vads is not None:
         vad = vad_at(vads, entry.base)

@@ -1,13 +1,13 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The file of --binaries that belongs to a module in memory, and its status for an address.
+"""Finds the file of --binaries that belongs to a module in memory, and checks addresses of the module by it.
 
     witnesses = image.service(FileWitnesses)
-    file = witnesses.find(reader, names, entry)     # None: none given, or none agrees
+    file = witnesses.find_file(reader, name, entry)     # None if no file is given, or none agrees
 
-A file is found by the claims of the loader's entry, the headers and the RSDS record. All of these may be
-forged. So the pages in memory are compared, too: unless the RSDS records are equal, a file that differs from
-most of the pages is not used.
+A file is found by the name and build in the loader's entry, the headers and the RSDS record of the module in
+memory. All of these may be forged, so pages are compared, too: unless the RSDS records are equal, a file that
+differs from most of the compared pages is not used.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from .loaderlists import LoaderEntry, module_lists
 from .modulefiles import ModuleClaims, module_files, rounded
 
 MAX_KEPT = 1 << 14
-"""Modules of processes whose files are kept."""
+"""Maximum number of modules whose files are kept."""
 
 MAX_ASKED = 64
-"""Pages of a module that are compared with the pages of its file before the file is used."""
+"""Maximum number of pages of a module that are compared with its file before the file is used."""
 
 _BEFORE = 16
-"""Bytes of code before an address that a frame depends on: more than the longest call."""
+"""Bytes of code before a return address on which its frame depends: more than the longest call has."""
 
 _KERNELS = ("ntoskrnl.exe", "ntkrnlmp.exe", "ntkrnlpa.exe", "ntkrpamp.exe")
 """Names of the kernel's file: setup renames the file, symbol servers use the name from the linker."""
@@ -42,11 +42,15 @@ _KERNELS = ("ntoskrnl.exe", "ntkrnlmp.exe", "ntkrnlpa.exe", "ntkrpamp.exe")
 _PAGE_DIFFERS = StatusItem(StatusCode.DIFFERS_FROM_FILE, None, ("page",))
 
 Entry = Tuple[AddressSpace, LoaderEntry]
-"""A loader's entry, and the half of a process, or the kernel, whose lists hold it."""
+"""A loader's entry, behind the address space (the kernel, or one half of a process) whose lists hold it."""
 
 
 class FileWitnesses:
-    """Finds the files of modules. Made as `image.service(FileWitnesses)`."""
+    """Finds the files of modules. Obtained by `image.service(FileWitnesses)`.
+
+    Attributes:
+        files: the files that the examiner gave
+    """
 
     def __init__(self, image: Image) -> None:
         self._lists = image.service(module_lists)
@@ -54,12 +58,12 @@ class FileWitnesses:
         self._found: Dict[Tuple[str, int, int], Optional[PeImage]] = {}
 
     def find_file(self, reader: ImageReader, name: str, entry: Optional[Entry]) -> Optional[PeImage]:
-        """Returns the file of a module; None if none is given, or none agrees with memory.
+        """Returns the file of a module; None if the examiner gave none, or none agrees with memory.
 
         Args:
             reader: the module in memory
             name: name of the module's file; text of the image
-            entry: the loader's entry, None if no list has one
+            entry: loader's entry of the module, None if it is in no list
         """
         if not self.files.given:
             return None
@@ -67,15 +71,16 @@ class FileWitnesses:
         if key not in self._found:
             if len(self._found) >= MAX_KEPT:
                 self._found.clear()
-            self._found[key] = self._find(reader, name, entry)
+            self._found[key] = self._search_file(reader, name, entry)
         return self._found[key]
 
     def lacks(self, reader: ImageReader, name: str, entry: Optional[Entry]) -> None:
-        """Logs that a file would help, if such advice is on: pages of a module are not in the image."""
+        """Logs that the file of a module would help, if such advice is on."""
         if self.files.advise:
             self.files.lacks(self._claims(reader, name, entry))
 
-    def _find(self, reader: ImageReader, name: str, entry: Optional[Entry]) -> Optional[PeImage]:
+    def _search_file(self, reader: ImageReader, name: str, entry: Optional[Entry]) -> Optional[PeImage]:
+        """Returns the file of a module, if its pages agree with memory. A file that disagrees is logged."""
         claims = self._claims(reader, name, entry)
         file = self.files.find_file(claims)
         if file is None:
@@ -87,7 +92,7 @@ class FileWitnesses:
         return file
 
     def _claims(self, reader: ImageReader, name: str, entry: Optional[Entry]) -> ModuleClaims:
-        """Returns the claims of the loader's entry, the headers and the RSDS record about a module."""
+        """Returns the name and the build of a module by its loader's entry, headers and RSDS record."""
         stamps: Dict[int, None] = {}
         sizes = {rounded(reader.size): None}
         code_view = None
@@ -108,15 +113,16 @@ class FileWitnesses:
 
 
 def _contradiction(file: PeImage, reader: ImageReader, code_view: Optional[CodeView]) -> str:
-    """Returns why a file does not belong to a module by the pages of both, empty if it does.
+    """Returns why a file does not belong to a module, as the end of a sentence about it; empty if it does.
 
-    If the image lacks all pages that could decide, the RSDS records decide.
+    The file belongs if the RSDS records are equal, or if at most half of the compared pages differ. If no
+    page can be compared, an RSDS record in memory excludes a file with another one.
     """
     if code_view is not None and file.code_view == code_view:
         return ""
     pages = list(range(0, file.headers.size, PAGE_SIZE))
     if len(pages) > MAX_ASKED:
-        # The choice is even, and the same at every run.
+        # A uniform sample, the same in every run.
         pages = sorted(random.Random(file.headers.timestamp).sample(pages, MAX_ASKED))
     compared = differing = 0
     view = reader.of_file(file)
@@ -133,7 +139,7 @@ def _contradiction(file: PeImage, reader: ImageReader, code_view: Optional[CodeV
 
 
 class PageWitness:
-    """Gives addresses of a module a status by its file.
+    """Compares the code at addresses of a module with the module's file.
 
     Args:
         reader: the module as the process has it, with its file
@@ -145,19 +151,20 @@ class PageWitness:
         self._functions = functions
 
     def status(self, rva: int) -> Status:
-        """Returns the status of an address.
+        """Returns the status of the code at an address: whether bytes on which a frame there depends come
+        from the file, and whether the page in memory differs from the file.
 
         Args:
-            rva: RVA of the code
+            rva: RVA of the address that is looked up
         """
         reader, page = self._reader, rva - rva % PAGE_SIZE
         low = max(page, rva - _BEFORE)
-        words: List[Union[StatusCode, StatusItem]] = []
+        items: List[Union[StatusCode, StatusItem]] = []
         if reader.adds(low, rva + 1 - low):
-            words.append(StatusCode.FROM_FILE)
+            items.append(StatusCode.FROM_FILE)
         if reader.differences(page, PAGE_SIZE):
-            words.append(_PAGE_DIFFERS)
-        piece = None if self._functions is None else self._functions.find_entry(rva)
-        if piece is not None and reader.adds(piece.unwind & -2, 4):
-            words.append(StatusCode.FROM_FILE)
-        return status(*words) if words else NOTHING
+            items.append(_PAGE_DIFFERS)
+        function = None if self._functions is None else self._functions.find_entry(rva)
+        if function is not None and reader.adds(function.unwind & -2, 4):
+            items.append(StatusCode.FROM_FILE)
+        return status(*items) if items else NOTHING

@@ -1,10 +1,10 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The exports of a module, read from the image in memory.
+"""Reads the exports of a module from the image in memory.
 
-All locations are RVAs, and every number is bounded: the module may have written it itself. An export has a
-name, or an ordinal only. An export whose RVA lies within the export directory is a forwarder: the string
-there names an export of another module.
+All locations are RVAs, and every number is bounded, because the module may have written it itself. An export
+has a name and an ordinal, or an ordinal only. If the RVA of an export lies within the export directory, the
+export is a forwarder: a string at that RVA names an export of another module.
 
 Source: Microsoft, "PE Format", "The .edata Section".
 """
@@ -28,7 +28,9 @@ MAX_EXPORTS = 0x10000
 """Maximum number of exports of one module: ordinals have 16 bits."""
 
 MAX_NAME = 0x1000
+"""Maximum bytes of a name that are searched for its end."""
 MAX_DIRECTORY = 1 << 24
+"""Maximum bytes of the export directory that are read."""
 MAX_STRAY_PAGES = 0x400
 """Pages outside the export directory that are read for names; linkers put names into the directory."""
 
@@ -36,14 +38,17 @@ _DIRECTORY = struct.Struct("<16xIIIIII")
 
 
 Export = Tuple[int, str]
-"""An RVA and its name. An export that has no name, or whose name is paged out, is called `OrdinalN`, as in
+"""An RVA and its name. An export without a name, or whose name is paged out, is called `OrdinalN`, as in
 WinDbg."""
 
 
 class Exports(NamedTuple):
     """The exports of a module.
 
-    `forwarders` are (name, target) pairs; `status` says whether the table, or parts of it, could not be read.
+    Attributes:
+        entries: exports that are code or data of the module, by RVA
+        forwarders: (name, target) of the other exports; the target is empty if unreadable
+        status: whether the table, or parts of it, could not be read
     """
 
     entries: Tuple[Export, ...]
@@ -57,10 +62,10 @@ def read_exports(load: LoadRva, headers: Headers, limit: int = MAX_EXPORTS) -> E
     Args:
         load: returns the present parts of a range of the image
         headers: the module's headers
-        limit: maximum number of exports to read; a longer table counts as incomplete
+        limit: maximum number of exports to read; of a longer table the rest is missing, as the status says
 
     Returns:
-        The exports, by RVA; none if the module has no export directory.
+        The exports; none if the module has no export directory.
     """
     rva, size = headers.directory(DIRECTORY_EXPORT)
     if not size:
@@ -84,15 +89,16 @@ def read_exports(load: LoadRva, headers: Headers, limit: int = MAX_EXPORTS) -> E
         if name is None or ordinal is None or ordinal >= function_count:
             continue
         named.add(ordinal)
-        _sort_out(functions[ordinal], name, rva, size, image, entries, forwarders)
+        _add_export(functions[ordinal], name, rva, size, image, entries, forwarders)
     for ordinal, function in enumerate(functions):
+        # Here and in the table, ordinals are counted from 0: the directory has the first one (its Base).
         if function and ordinal not in named:
-            _sort_out(function, f"Ordinal{base + ordinal}", rva, size, image, entries, forwarders)
+            _add_export(function, f"Ordinal{base + ordinal}", rva, size, image, entries, forwarders)
     missing = status(StatusCode.EXPORTS_INCOMPLETE) if image.missing else NOTHING
     return Exports(tuple(sorted(entries)), tuple(forwarders), missing)
 
 
-def _sort_out(
+def _add_export(
     function: Optional[int],
     name: str,
     start: int,
@@ -101,7 +107,17 @@ def _sort_out(
     entries: List[Export],
     forwarders: List[Tuple[str, str]],
 ) -> None:
-    """Adds an export to the entries or to the forwarders."""
+    """Adds an export to the entries or to the forwarders, unless its RVA is missing or impossible.
+
+    Args:
+        function: RVA of the export, None if missing
+        name: name of the export
+        start: RVA of the export directory
+        size: bytes of the export directory
+        image: reads the target of a forwarder
+        entries: receives exports
+        forwarders: receives forwarders
+    """
     if not function or function >= image.size:
         return
     if start <= function < start + size:
@@ -111,7 +127,17 @@ def _sort_out(
 
 
 class _Image:
-    """Reads arrays and strings of an image, and records in `missing` whether any of them was missing."""
+    """Reads arrays and strings of an image.
+
+    Args:
+        load: returns the present parts of a range of the image
+        size: bytes of the image
+        directory: the present parts of the export directory
+        directory_rva: RVA of the export directory
+
+    Attributes:
+        missing: whether a part of an array or a string was missing
+    """
 
     def __init__(self, load: LoadRva, size: int, directory: Extents, directory_rva: int) -> None:
         self.load = load
@@ -122,7 +148,13 @@ class _Image:
         self._pages: Dict[int, Extents] = {}
 
     def array(self, code: str, rva: int, count: int) -> List[Optional[int]]:
-        """Returns an array of integers, with None for each integer that is not in the image."""
+        """Returns an array of integers, with None for each integer that is not in the image.
+
+        Args:
+            code: code of the integers in the module `struct`
+            rva: RVA of the array
+            count: number of integers
+        """
         width = struct.calcsize(code)
         values: List[Optional[int]] = [None] * count
         if rva >= self.size:
@@ -148,13 +180,14 @@ class _Image:
         if end <= rva - start:
             self.missing = True
             return None
-        # Columns cut a longer name to this length.
+        # Columns cut a name to this length.
         name = data[rva - start : min(end, rva - start + text.MAX_NAME + 1)].decode("latin-1")
         if name.isidentifier() and len(name) < text.MAX_NAME:
             return name
         return text.printable(name).replace(";", "\\x3b")
 
     def _page(self, rva: int) -> Extents:
+        """Returns the page of an RVA and the next page; the directory after MAX_STRAY_PAGES pages."""
         page = rva // PAGE_SIZE
         if page not in self._pages and len(self._pages) >= MAX_STRAY_PAGES:
             return self._directory

@@ -3,14 +3,15 @@
 """The function table of an x64 image (.pdata): finds the unwind data of a piece of code.
 
     table = FunctionTable.from_bytes(pdata, read_rva)
-    entry = table.find(rva)                  # the piece of code that holds an RVA, or None
+    entry = table.find_entry(rva)            # the piece of code that holds an RVA, or None
     primary = table.primary(entry)           # the piece with which the function starts
     in_function = primary is not None and primary.begin == rva_of_export
 
-A function may be cut into pieces: an entry whose UNWIND_INFO is chained, or whose UnwindData has bit 0 set,
-belongs to the function of another entry. An address without an entry is in a leaf function (which changes
-neither the stack pointer nor a non-volatile register) or in no function. If pages of the table could not be
-read, `complete_at` returns whether the table is readable for an address.
+Each entry describes a piece of code, and a function may have several pieces. Two kinds of entries belong to
+the function of another entry: entries whose UNWIND_INFO is chained to that entry, and indirect entries, whose
+UnwindData has bit 0 set and is otherwise the RVA of that entry. An address without an entry is in a leaf
+function (which changes neither the stack pointer nor a non-volatile register) or in no function. If pages of
+the table could not be read, `complete_at` returns whether the table is readable for an address.
 
 Source: Microsoft, "x64 exception handling" (struct RUNTIME_FUNCTION, chained unwind info structures).
 """
@@ -38,34 +39,39 @@ from .unwindinfo import (
 )
 
 INDIRECT = 1
+"""The bit of UnwindData that marks an indirect entry."""
 MAX_CHAIN = 32
-"""Chained unwind information is followed through at most 32 links, as in Windows."""
+"""Maximum number of links of chained unwind information that are followed, as in Windows."""
 
 MAX_CODES = 512
 """Maximum number of unwind codes in one chain: more than any real function has. One piece has at most 255."""
 
 END_OF_IMAGE = 1 << 32
+"""An RVA behind every RVA of an image."""
 _WORD = "I"
-"""Arrays of 32 bits: a table may have millions of entries."""
+"""Code of 32-bit integers in the module `array`: a table may have millions of entries."""
 
 
 class FunctionTable:
     """RUNTIME_FUNCTION entries by RVA, with access to their unwind data.
 
+    Args:
+        words: BeginAddress, EndAddress and UnwindData of all entries, one after the other
+        gaps: ranges (low, high) of RVAs for which entries may be missing
+        read_rva: reads the image
+
     Attributes:
         read_rva: reads the image
-        derived: values that walks derived from unwind data, by its RVA and an offset, kept as long as the
-            table
+        derived: values that stack walks derived from unwind data, by (RVA of the unwind data, offset in the
+            function); kept as long as the table
     """
 
     __slots__ = ("_begins", "_ends", "_gaps", "_infos", "_unwinds", "derived", "read_rva")
 
     def __init__(self, words: array[int], gaps: Iterable[Tuple[int, int]], read_rva: ReadRva) -> None:
-        """Takes the words of the entries, ranges (low, high) that may lack entries, and the reader of the
-        image."""
         begins, ends, unwinds = words[0::3], words[1::3], words[2::3]
-        follows = all(map(operator.lt, begins, begins[1:]))
-        if not (follows and all(map(operator.lt, begins, ends))):
+        is_sorted = all(map(operator.lt, begins, begins[1:]))
+        if not (is_sorted and all(map(operator.lt, begins, ends))):
             valid = [number for number in range(len(begins)) if begins[number] < ends[number]]
             valid.sort(key=begins.__getitem__)
             columns = (begins, ends, unwinds)
@@ -80,15 +86,15 @@ class FunctionTable:
 
     @classmethod
     def from_bytes(cls, pdata: Bytes, read_rva: ReadRva) -> FunctionTable:
-        """Makes the table from the complete bytes of the exception directory."""
+        """Returns the table with all entries of the exception directory, from the bytes of the directory."""
         return cls.from_runs([(0, pdata)], len(pdata), read_rva)
 
     @classmethod
     def from_runs(cls, runs: Iterable[Tuple[int, Bytes]], size: int, read_rva: ReadRva) -> FunctionTable:
-        """Makes the table from the readable parts of the exception directory.
+        """Returns the table with the readable entries of the exception directory.
 
         Args:
-            runs: (offset in the directory, bytes), ascending
+            runs: (offset in the directory, bytes) of its readable parts, ascending
             size: size of the directory in bytes
             read_rva: reads the image
         """
@@ -112,7 +118,8 @@ class FunctionTable:
 
     @property
     def ranges(self) -> Tuple[Sequence[int], Sequence[int]]:
-        """The begins of all entries, ascending, and their ends: for code that looks up very many RVAs."""
+        """BeginAddress of all entries, ascending, and their EndAddress: for callers that look up many
+        RVAs."""
         return self._begins, self._ends
 
     @property
@@ -127,36 +134,48 @@ class FunctionTable:
         return length_of(self.read_rva(unwind, 4))
 
     def entry(self, position: int) -> RuntimeFunction:
-        """Returns the entry at a position of `ranges`."""
+        """Returns the entry at a position in `ranges`."""
         return RuntimeFunction(self._begins[position], self._ends[position], self._unwinds[position])
 
     def may_be_moved(self, position: int) -> bool:
-        """Returns whether an entry may be a piece of another entry's function: a cheap test."""
+        """Returns whether an entry may be a piece of another entry's function. A cheap test: True if unknown.
+
+        Args:
+            position: position of the entry in `ranges`
+        """
         unwind = self._unwinds[position]
         head = None if unwind & INDIRECT else self.read_rva(unwind, 1)
         return head is None or bool(head[0] >> 3 & CHAININFO)
 
     def find_entry(self, rva: int) -> Optional[RuntimeFunction]:
-        """Returns the entry whose range holds an RVA, or None. The entry may be indirect."""
+        """Returns the entry whose range holds an RVA, None if there is none. The entry may be indirect."""
         position = bisect.bisect_right(self._begins, rva) - 1
         if position < 0 or rva >= self._ends[position]:
             return None
         return RuntimeFunction(self._begins[position], self._ends[position], self._unwinds[position])
 
     def complete_at(self, rva: int) -> bool:
-        """Returns whether the table is readable at an RVA: then None from `find` means that there is no
-        entry."""
+        """Returns whether the table is readable at an RVA. Then None from `find_entry` means that no entry
+        has the RVA."""
         return not any(low <= rva < high for low, high in self._gaps)
 
     def unwind_info(self, entry: RuntimeFunction) -> UnwindInfo:
-        """Returns the parsed unwind data of an entry that is not indirect; raises UnwindDataError."""
+        """Returns the parsed unwind data of an entry that is not indirect.
+
+        Raises:
+            UnwindDataError: the unwind data is unreadable or invalid
+        """
         info = self._infos.get(entry.unwind)
         if info is None:
             info = self._infos[entry.unwind] = read_unwind_info(self.read_rva, entry.unwind)
         return info
 
     def direct(self, entry: RuntimeFunction) -> RuntimeFunction:
-        """Returns the target of an indirect entry, or the entry itself; raises UnwindDataError."""
+        """Returns the entry to which an indirect entry leads, or the entry itself if it is not indirect.
+
+        Raises:
+            UnwindDataError: the target is unreadable, or the links are more than MAX_CHAIN
+        """
         for _ in range(MAX_CHAIN):
             if not entry.unwind & INDIRECT:
                 return entry
@@ -164,11 +183,11 @@ class FunctionTable:
         raise UnwindDataError(StatusCode.UNWIND_DATA_INVALID)
 
     def chain(self, entry: RuntimeFunction) -> List[UnwindInfo]:
-        """Returns the unwind data of a piece, followed by the unwind data of the pieces to which it is
-        chained.
+        """Returns the unwind data of a piece, followed by the unwind data to which it is chained.
 
         Raises:
-            UnwindDataError: some of it is unreadable or invalid, or the chain is longer than compilers make
+            UnwindDataError: some of it is unreadable or invalid, or the chain is longer than MAX_CHAIN or
+                MAX_CODES
         """
         infos: List[UnwindInfo] = []
         codes = 0
@@ -183,7 +202,7 @@ class FunctionTable:
         return infos
 
     def primary(self, entry: RuntimeFunction) -> Optional[RuntimeFunction]:
-        """Returns the entry of the function's first piece, or None if that is unknown."""
+        """Returns the entry of the first piece of an entry's function, None if it is unknown."""
         try:
             for _ in range(MAX_CHAIN):
                 entry = self.direct(entry)
@@ -197,7 +216,8 @@ class FunctionTable:
 
 
 def _whole_entries(runs: Iterable[Tuple[int, Bytes]]) -> Iterator[Tuple[int, array[int]]]:
-    """Yields (index of the first entry, words) for the entries that lie completely in a run."""
+    """Yields (number of the first entry, words of the entries) for the entries that lie completely in a
+    run."""
     for start, data in runs:
         first = -(-start // RUNTIME_FUNCTION_SIZE)
         usable = data[first * RUNTIME_FUNCTION_SIZE - start :]

@@ -1,9 +1,11 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Bytes that Windows writes into an image besides relocations: imports, pointers of Control Flow Guard, code.
+"""Finds the bytes that Windows writes into an image besides relocations: imports, Control Flow Guard's
+pointers, code.
 
-These bytes differ between memory and file although nobody changed them. All locations are RVAs. Every count
-is bounded: if a table exceeds its bound, the list is marked incomplete (`whole`), and nothing is compared.
+These bytes differ between memory and file although no program changed them. All locations are RVAs. Every
+count is bounded: if a table exceeds its bound, the list is marked as incomplete (`whole`), and memory is not
+compared with the file.
 
 Source: Microsoft, "PE Format" (imports, delay-load imports, load configuration); winnt.h of the public SDK
 (IMAGE_LOAD_CONFIG_DIRECTORY32 and 64, IMAGE_DYNAMIC_RELOCATION_TABLE and its entries).
@@ -18,6 +20,7 @@ from .pe import Headers
 from .unwindinfo import ReadRva
 
 MAX_DESCRIPTORS = 1 << 12
+"""Maximum number of descriptors of imports, or of kinds of dynamic relocations."""
 MAX_THUNKS = 1 << 17
 """Maximum number of imports of all descriptors together."""
 
@@ -30,8 +33,7 @@ _MAX_DIRECTORY = 1 << 20
 _DESCRIPTOR = struct.Struct("<5I")
 _DELAY_DESCRIPTOR = struct.Struct("<8I")
 _RVA_BASED = 1
-"""Attributes of a delay-load descriptor of current linkers: its locations are RVAs; older ones are
-addresses."""
+"""Bit in Attributes of a delay-load descriptor: its members are RVAs. Older linkers stored addresses."""
 
 _COOKIE = {4: 60, 8: 88}
 """Offset of SecurityCookie in the load configuration, by pointer size."""
@@ -40,12 +42,13 @@ _POINTERS = {
     4: (72, 76, 132, 144, 172, 176, 180, 184, 188),
     8: (112, 120, 216, 232, 280, 288, 296, 304, 312),
 }
-"""Offsets of the members with the address of a pointer, or value, that the loader writes: GuardCFCheck- and
-DispatchFunctionPointer, GuardRFFailureRoutine- and VerifyStackPointerFunctionPointer, GuardXFGCheck-,
-Dispatch- and TableDispatchFunctionPointer, CastGuardOsDeterminedFailureMode, GuardMemcpyFunctionPointer."""
+"""Offsets in the load configuration of members that point to a pointer or value that the loader writes:
+GuardCFCheckFunctionPointer, GuardCFDispatchFunctionPointer, GuardRFFailureRoutineFunctionPointer,
+GuardRFVerifyStackPointerFunctionPointer, GuardXFGCheckFunctionPointer, GuardXFGDispatchFunctionPointer,
+GuardXFGTableDispatchFunctionPointer, CastGuardOsDeterminedFailureMode, GuardMemcpyFunctionPointer."""
 
 _DYNAMIC = {4: (136, 140), 8: (224, 228)}
-"""Offsets of DynamicValueRelocTableOffset and DynamicValueRelocTableSection."""
+"""Offsets of DynamicValueRelocTableOffset and DynamicValueRelocTableSection, by pointer size."""
 
 _TABLE = struct.Struct("<II")
 _BLOCK = struct.Struct("<II")
@@ -53,10 +56,12 @@ _SITE_SIZES = {3: 4, 4: 2, 5: 2}
 """Bytes of an entry by the kind of dynamic relocation: import calls, indirect calls, branches of switches."""
 
 _SITE = 16
-"""More bytes of code than Windows replaces at a site: a call through a pointer and the padding behind it."""
+"""Bytes of code that count as written at a site, more than Windows replaces: a call through a pointer and the
+padding behind it."""
 
 _FIRST_SYMBOL = 0x100
-"""Larger symbols are addresses that the kernel moves: their entries have the form of base relocations."""
+"""Smaller values of Symbol are kinds of dynamic relocations. Larger ones are addresses that the kernel moves:
+their entries have the form of base relocations."""
 
 
 class LoaderWrites(NamedTuple):
@@ -72,7 +77,7 @@ class LoaderWrites(NamedTuple):
 
 
 class _TooManyError(Exception):
-    """A table is longer than the limit, or breaks off."""
+    """A table is longer than its limit, cannot be decoded, or is missing in part."""
 
 
 def find_writes(read: ReadRva, headers: Headers, image_base: int) -> LoaderWrites:
@@ -81,7 +86,7 @@ def find_writes(read: ReadRva, headers: Headers, image_base: int) -> LoaderWrite
     Args:
         read: reads the image by RVA, not relocated
         headers: headers of the image
-        image_base: preferred address of the image
+        image_base: preferred address of the image (ImageBase)
     """
     pointer = 8 if headers.machine == 0x8664 else 4
     written: List[Tuple[int, int]] = []
@@ -90,8 +95,8 @@ def find_writes(read: ReadRva, headers: Headers, image_base: int) -> LoaderWrite
     whole = True
     parts = (
         _imports(read, headers, pointer),
-        _delayed(read, headers, pointer, image_base),
-        _configured(read, headers, pointer, image_base),
+        _delay_imports(read, headers, pointer, image_base),
+        _load_config(read, headers, pointer, image_base),
     )
     for part in parts:
         try:
@@ -102,7 +107,7 @@ def find_writes(read: ReadRva, headers: Headers, image_base: int) -> LoaderWrite
 
 
 def _imports(read: ReadRva, headers: Headers, pointer: int) -> Iterator[Tuple[int, int]]:
-    """Yields the import address tables."""
+    """Yields (start, end) of the import address tables."""
     rva, size = headers.directory(_IMPORT)
     budget = [MAX_THUNKS]
     for number in range(MAX_DESCRIPTORS if size else 0):
@@ -110,13 +115,15 @@ def _imports(read: ReadRva, headers: Headers, pointer: int) -> Iterator[Tuple[in
         names, _, _, name, thunks = _DESCRIPTOR.unpack(data)
         if not (name and thunks):
             return
-        yield thunks, thunks + _length(read, names or thunks, pointer, budget)
+        yield thunks, thunks + _table_length(read, names or thunks, pointer, budget)
     if size:
         raise _TooManyError
 
 
-def _delayed(read: ReadRva, headers: Headers, pointer: int, image_base: int) -> Iterator[Tuple[int, int]]:
-    """Yields the tables of delay-load imports, and the module handles that belong to them."""
+def _delay_imports(
+    read: ReadRva, headers: Headers, pointer: int, image_base: int
+) -> Iterator[Tuple[int, int]]:
+    """Yields (start, end) of the address tables of delay-load imports, and of their module handles."""
     rva, size = headers.directory(_DELAY_IMPORT)
     budget = [MAX_THUNKS]
     for number in range(MAX_DESCRIPTORS if size else 0):
@@ -128,13 +135,23 @@ def _delayed(read: ReadRva, headers: Headers, pointer: int, image_base: int) -> 
         if handle:
             yield handle - base, handle - base + pointer
         if thunks:
-            yield thunks - base, thunks - base + _length(read, (names or thunks) - base, pointer, budget)
+            yield (
+                thunks - base,
+                thunks - base + _table_length(read, (names or thunks) - base, pointer, budget),
+            )
     if size:
         raise _TooManyError
 
 
-def _length(read: ReadRva, rva: int, pointer: int, budget: List[int]) -> int:
-    """Returns the bytes of a table of pointers that ends with 0, including the end."""
+def _table_length(read: ReadRva, rva: int, pointer: int, budget: List[int]) -> int:
+    """Returns the bytes of a table of pointers that ends with 0, including the 0.
+
+    Args:
+        read: reads the image by RVA
+        rva: start of the table
+        pointer: bytes of a pointer
+        budget: one number: the pointers that may still be read, reduced here
+    """
     count = 0
     while budget[0] > 0:
         budget[0] -= 1
@@ -144,8 +161,9 @@ def _length(read: ReadRva, rva: int, pointer: int, budget: List[int]) -> int:
     raise _TooManyError
 
 
-def _configured(read: ReadRva, headers: Headers, pointer: int, image_base: int) -> Iterator[Tuple[int, int]]:
-    """Yields the ranges from the load configuration: pointers that the loader writes, sites of code."""
+def _load_config(read: ReadRva, headers: Headers, pointer: int, image_base: int) -> Iterator[Tuple[int, int]]:
+    """Yields (start, end) of the ranges in the load configuration: pointers that the loader writes, and code
+    that Windows replaces."""
     rva, size = headers.directory(_LOAD_CONFIG)
     if not size:
         return
@@ -161,18 +179,21 @@ def _configured(read: ReadRva, headers: Headers, pointer: int, image_base: int) 
         sections = headers.sections
         if section > len(sections):
             raise _TooManyError
-        yield from _dynamic(read, _start_of(headers, section) + offset, pointer)
+        yield from _dynamic(read, _section_start(headers, section) + offset, pointer)
 
 
-def _start_of(headers: Headers, number: int) -> int:
-    """Returns the start of the section with a number: linkers write the table in the order of the RVAs."""
+def _section_start(headers: Headers, number: int) -> int:
+    """Returns the start of the section with a number, from 1. `Headers` has the sections by RVA, which is the
+    order in which linkers number them."""
     return headers.sections[number - 1].start
 
 
 def _dynamic(read: ReadRva, rva: int, pointer: int) -> Iterator[Tuple[int, int]]:
-    """Yields the sites of dynamic relocations: code that Windows replaces when it loads the image.
+    """Yields (start, end) of the sites of dynamic relocations: code that Windows replaces when it loads the
+    image.
 
-    Tables of other versions and unknown kinds of relocations cannot be decoded: they raise _TooManyError.
+    Raises:
+        _TooManyError: the table has another version than 1 or an unknown kind of relocations, or is too long
     """
     version, size = _TABLE.unpack(_need(read, rva, _TABLE.size))
     if version != 1 or size > _MAX_DIRECTORY:
@@ -199,7 +220,14 @@ def _dynamic(read: ReadRva, rva: int, pointer: int) -> Iterator[Tuple[int, int]]
 
 
 def _sites(read: ReadRva, at: int, end: int, width: int) -> Iterator[int]:
-    """Yields the sites of blocks of entries whose lowest 12 bits are an offset in a page."""
+    """Yields the RVAs of the sites in blocks of entries, whose lowest 12 bits are an offset in a page.
+
+    Args:
+        read: reads the image by RVA
+        at: start of the first block
+        end: end of the last block
+        width: bytes of an entry
+    """
     while at < end:
         page, length = _BLOCK.unpack(_need(read, at, _BLOCK.size))
         if not _BLOCK.size <= length <= end - at:
@@ -217,6 +245,11 @@ def _member(data: bytes, offset: int, size: int) -> int:
 
 
 def _need(read: ReadRva, rva: int, length: int) -> bytes:
+    """Returns bytes of the image.
+
+    Raises:
+        _TooManyError: some of them are missing
+    """
     data: Optional[object] = None if rva < 0 else read(rva, length)
     if data is None:
         raise _TooManyError

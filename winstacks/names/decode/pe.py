@@ -1,8 +1,8 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The headers of a module, read from the image in memory: machine, sections, and PDB.
+"""Reads the headers of a module from the image in memory: machine, sections, and PDB.
 
-All locations are RVAs. The headers of a mapped module are in the module's own (untrusted) memory, so every
+All locations are RVAs. The headers of a mapped module are in memory that the module can write, so every
 number is bounded here. Unreadable headers and invalid headers are different errors.
 
 Source: Microsoft, "PE Format"; the RSDS record is described by the public `CV_INFO_PDB70`.
@@ -31,6 +31,7 @@ MAX_SECTIONS = 96
 """Maximum number of sections that the loader accepts (PE Format, "COFF File Header")."""
 
 MAX_IMAGE = 1 << 31
+"""Maximum bytes of an image."""
 MAX_DEBUG_ENTRIES = 32
 MAX_PDB_PATH = 0x400
 
@@ -53,7 +54,14 @@ class HeaderError(Exception):
 
 
 class Section(NamedTuple):
-    """A section by its RVAs, `end` exclusive."""
+    """A section of an image.
+
+    Attributes:
+        start: RVA
+        end: RVA behind the section, at most SizeOfImage
+        name: name in the section table
+        characteristics: Characteristics
+    """
 
     start: int
     end: int
@@ -62,7 +70,15 @@ class Section(NamedTuple):
 
 
 class Headers(NamedTuple):
-    """Values of the PE headers. `directories` holds (RVA, size) pairs, as many as there are."""
+    """Values of the PE headers.
+
+    Attributes:
+        machine: Machine
+        timestamp: TimeDateStamp
+        size: SizeOfImage
+        sections: sections that are not empty, by RVA
+        directories: (RVA, size) of the data directories as stored, as many as there are
+    """
 
     machine: int
     timestamp: int
@@ -77,7 +93,13 @@ class Headers(NamedTuple):
 
 
 class CodeView(NamedTuple):
-    """The RSDS record: it identifies the PDB of the module. `pdb_name` is a file name without folders."""
+    """The values of an RSDS record, which identifies the PDB of a module.
+
+    Attributes:
+        guid: GUID, 32 hexadecimal digits in upper case
+        age: Age
+        pdb_name: file name of the PDB, without folders
+    """
 
     guid: str
     age: int
@@ -88,7 +110,7 @@ def read_headers(read: ReadRva) -> Headers:
     """Parses the headers at RVA 0.
 
     Args:
-        read: (RVA, length) -> bytes, None if any of them is missing
+        read: reads the image by RVA
 
     Raises:
         HeaderError: the headers are paged out or are not PE headers
@@ -125,12 +147,12 @@ def read_headers(read: ReadRva) -> Headers:
 
 
 def read_codeview(read: ReadRva, headers: Headers) -> Optional[CodeView]:
-    """Returns the RSDS record of a module, or None if it has none or it cannot be read."""
+    """Returns the values of a module's RSDS record, None if there is none or it cannot be read."""
     return codeview_of(read_codeview_record(read, headers))
 
 
 def read_codeview_record(read: ReadRva, headers: Headers) -> Optional[Bytes]:
-    """Returns the bytes of the record that names the PDB, or None if there is none or it cannot be read."""
+    """Returns the bytes of the record that names the PDB, None if there is none or it cannot be read."""
     rva, size = headers.directory(DIRECTORY_DEBUG)
     for index in range(min(size // _DEBUG_DIRECTORY.size, MAX_DEBUG_ENTRIES)):
         entry = read(rva + index * _DEBUG_DIRECTORY.size, _DEBUG_DIRECTORY.size)
@@ -146,7 +168,10 @@ def read_checksum(read: ReadRva) -> Optional[int]:
     """Returns CheckSum of the optional header, None if it cannot be read.
 
     Args:
-        read: reads a module whose headers `read_headers` has read
+        read: reads a module whose headers `read_headers` accepted
+
+    Raises:
+        HeaderError: the start of the headers cannot be read
     """
     start = int.from_bytes(_need(read, 0x3C, 4), "little")
     data = read(start + _FILE_HEADER.size + _CHECKSUM, 4)
@@ -154,7 +179,7 @@ def read_checksum(read: ReadRva) -> Optional[int]:
 
 
 def codeview_of(record: Optional[Bytes]) -> Optional[CodeView]:
-    """Returns the values of an RSDS record, None if the bytes are no such record or None."""
+    """Returns the values of an RSDS record, None without bytes or if they are no such record."""
     data = bytes(record or b"")
     if data[:4] != b"RSDS" or len(data) < 24:
         return None
@@ -165,6 +190,11 @@ def codeview_of(record: Optional[Bytes]) -> Optional[CodeView]:
 
 
 def _need(read: ReadRva, rva: int, length: int) -> memoryview:
+    """Returns bytes of the headers.
+
+    Raises:
+        HeaderError: some of them cannot be read
+    """
     data = read(rva, length)
     if data is None:
         raise HeaderError(StatusCode.HEADERS_UNREADABLE)
@@ -172,6 +202,7 @@ def _need(read: ReadRva, rva: int, length: int) -> memoryview:
 
 
 def _section(fields: Tuple[bytes, int, int, int, int, int, int, int, int, int], size: int) -> Section:
+    """Returns a section from the values of its header, cut at the size of the image."""
     name, virtual_size, start, raw_size = fields[:4]
     return Section(
         start, min(start + (virtual_size or raw_size), size), name.rstrip(b"\0").decode("latin-1"), fields[9]

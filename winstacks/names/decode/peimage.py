@@ -3,12 +3,12 @@
 """A PE file as the loader maps it: the bytes of each page of the image, from the file.
 
     file = PeImage(read, size)              # read(offset, length) -> bytes, fewer at the end
-    page = file.page(rva, base)             # bytes, and the ranges that memory has, too
+    page = file.page(rva, base)             # bytes, and the ranges in which memory has the same bytes
     page.data[low:high] for low, high in page.known
 
 A file is hostile input, too: every number is bounded by the size of the file or of the image. Memory differs
 from the file where a program writes (writable sections), where the kernel frees memory (discardable sections)
-and where the loader writes (`loaderwrites`). The file does not say what memory has in these parts.
+and where the loader writes (`loaderwrites`). The file does not determine the memory of these parts.
 
 Source: Microsoft, "PE Format". Windows Internals, "Section objects", describes that an image whose sections
 are aligned to less than a page is mapped in the layout of the file.
@@ -26,7 +26,7 @@ from .pe import MEM_WRITE, CodeView, HeaderError, Headers, read_codeview, read_h
 from .relocations import RelocationBlock
 
 ReadOffset = Callable[[int, int], bytes]
-"""(offset, length) -> the bytes of a file there; fewer where the file ends."""
+"""Takes an offset and a length; returns the bytes of a file there, fewer where the file ends."""
 
 MAX_HEADERS = 1 << 16
 """Maximum bytes of headers: the loader's limit is one page, or the room for a table of 96 sections."""
@@ -35,15 +35,17 @@ _MEM_DISCARDABLE = 0x02000000
 _SECTION = struct.Struct("<8sIIIIIIHHI")
 _SIGNATURE_AND_FILE_HEADER = 24
 _SECTION_SECTOR = 0x200
-"""PointerToRawData counts in sectors: the loader ignores the lower bits."""
+"""Unit of PointerToRawData in bytes: the loader ignores the lower bits."""
 
 _MOST_BLOCKS = 8
 """Maximum number of relocation blocks of a page."""
 
 _PAGES_KEPT = 64
 _CHUNK = 1 << 20
+"""Maximum bytes that are read at once."""
 
 Ranges = Tuple[Tuple[int, int], ...]
+"""(start, end) of ranges of a page, ascending, relative to its start."""
 
 
 class PeFileError(Exception):
@@ -56,9 +58,10 @@ class FilePage(NamedTuple):
 
     Attributes:
         data: PAGE_SIZE bytes, relocated
-        known: the ranges of `data` that memory has as well, if nobody changed it
-        compared: the ranges of `known` without bytes that the file does not determine: bytes behind the end
-            of a section, and the whole page if some value that the loader writes is unknown
+        known: ranges in which unchanged memory has the bytes of `data`; these fill gaps of memory
+        compared: ranges in which a difference proves that memory was changed. These are the ranges in `known`
+            without the bytes behind the end of a section and without the header's ImageBase. Empty if the
+            bytes that the loader writes are not known completely
     """
 
     data: bytes
@@ -67,7 +70,15 @@ class FilePage(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """A part of the image: RVAs, bytes with content of its own, and their offset and length in the file."""
+    """A part of the image: the headers or a section.
+
+    Attributes:
+        start: RVA
+        end: RVA of the end of its last page
+        size: bytes of the part, without the padding of the last page
+        offset: offset in the file
+        length: bytes in the file; the rest of the part is zeros
+    """
 
     start: int
     end: int
@@ -86,10 +97,10 @@ class PeImage:
 
     Attributes:
         path: path of the file
-        headers: same form as the headers of a module in memory
-        code_view: RSDS record of the file, None if it has none
-        image_base: preferred address
-        check_sum: CheckSum, 0 if the linker made none
+        headers: headers, in the same form as the headers of a module in memory
+        code_view: RSDS record, None if there is none
+        image_base: preferred address of the image (ImageBase)
+        check_sum: CheckSum, 0 if the linker stored none
 
     Raises:
         PeFileError: the file is not a PE file, is cut short, or contradicts itself
@@ -116,16 +127,16 @@ class PeImage:
         self._pages: Memo[Tuple[int, int], Optional[FilePage]] = Memo(self._make_page, _PAGES_KEPT)
 
     def page(self, rva: int, base: int) -> Optional[FilePage]:
-        """Returns the page at an RVA of an image mapped at an address; None if no part of the file covers it.
+        """Returns a page of an image that is mapped at an address, None if no part of the image covers it.
 
         Args:
-            rva: a multiple of PAGE_SIZE
+            rva: RVA of the page, a multiple of PAGE_SIZE
             base: canonical address of the image
         """
         return self._pages[rva, base]
 
     def read_rva(self, rva: int, length: int) -> Optional[bytes]:
-        """Returns bytes of the image, not relocated; None if any of them is in no part of the image."""
+        """Returns bytes of the image without relocation; None if any of them is in no part of the image."""
         content = bytearray()
         while len(content) < length:
             position = rva + len(content)
@@ -153,7 +164,7 @@ class PeImage:
         return total + self._size
 
     def _parse_optional(self) -> None:
-        """Reads the values that `Headers` lacks.
+        """Reads the values that `Headers` does not have.
 
         Raises:
             PeFileError: a number is outside the range that the loader accepts
@@ -183,38 +194,38 @@ class PeImage:
         ]
 
     def _find_parts(self) -> List[_Part]:
-        """Returns the parts of the image by RVA: the headers, and each section.
+        """Returns the parts of the image by RVA: the headers and the sections.
 
         Raises:
             PeFileError: the file ends before a section does, or sections overlap
         """
         self._unlike: List[Tuple[int, int]] = []
-        parts = [_Part(0, _whole(self._head), self._head, 0, self._head)]
+        parts = [_Part(0, _round_to_pages(self._head), self._head, 0, self._head)]
         end = self.headers.size
         for virtual, rva, raw, pointer, characteristics in self._table:
             size = min(virtual or raw, end - rva)
             if size <= 0:
                 continue
             offset = rva if self._flat else pointer & -_SECTION_SECTOR
-            length = 0 if not (pointer and raw) else min(raw, _whole(size))
+            length = 0 if not (pointer and raw) else min(raw, _round_to_pages(size))
             if offset + length > self._size:
                 raise PeFileError(
                     f"is cut short: a section ends at {offset + length:#x}, the file at {self._size:#x}"
                 )
             if characteristics & (MEM_WRITE | _MEM_DISCARDABLE):
                 self._unlike.append((rva, rva + size))
-            parts.append(_Part(rva, rva + _whole(size), size, offset, length))
+            parts.append(_Part(rva, rva + _round_to_pages(size), size, offset, length))
         parts.sort()
         if self._flat:
             # Such an image is mapped in one piece, which may end before its last page does.
             size = min(end, self._size)
-            return [_Part(0, _whole(size), size, 0, size)]
+            return [_Part(0, _round_to_pages(size), size, 0, size)]
         if any(one.end > other.start or other.start % PAGE_SIZE for one, other in zip(parts, parts[1:])):
             raise PeFileError("has sections that overlap")
         return parts
 
     def _relocations(self) -> Dict[int, List[RelocationBlock]]:
-        """Returns the blocks of relocations of each page: usually one.
+        """Returns the blocks of relocations, by the RVA of their page: usually one for each page.
 
         Raises:
             PeFileError: the blocks cannot be read to their end, or a page has more than linkers make
@@ -224,27 +235,35 @@ class PeImage:
         for block in relocations.blocks(self.read_rva, rva, size):
             if block.page == relocations.END:
                 return by_page
-            of_page = by_page.setdefault(block.page - block.page % PAGE_SIZE, [])
-            of_page.append(block)
-            if len(of_page) > _MOST_BLOCKS:
+            page_blocks = by_page.setdefault(block.page - block.page % PAGE_SIZE, [])
+            page_blocks.append(block)
+            if len(page_blocks) > _MOST_BLOCKS:
                 break
         raise PeFileError("has relocations that cannot be read")
 
     def _make_page(self, key: Tuple[int, int]) -> Optional[FilePage]:
+        """Returns a page by its RVA and the address of the image; None if no part of the image covers it."""
         rva, base = key
         part = self._part(rva)
         if part is None:
             return None
         data = self._relocated(rva, base, bytearray(self._content(part, rva, PAGE_SIZE)))
-        unlike = [*_within(self._unlike, rva), *_within(self._written.get(rva, ()), rva)]
-        ranges = _without(unlike, PAGE_SIZE)
-        # The memory manager decides how the last page of a part ends.
+        excluded = [*_clip_to_page(self._unlike, rva), *_clip_to_page(self._written.get(rva, ()), rva)]
+        known = _subtract(excluded, PAGE_SIZE)
+        # The memory manager, not the file, determines the bytes behind the end of a part.
         end = min(part.start + part.size - rva, PAGE_SIZE)
         if not rva:
-            unlike.append((self._base_at, self._base_at + self._base_size))
-        return FilePage(bytes(data), ranges, _without(unlike, end) if self._all_written else ())
+            excluded.append((self._base_at, self._base_at + self._base_size))
+        return FilePage(bytes(data), known, _subtract(excluded, end) if self._all_written else ())
 
     def _relocated(self, rva: int, base: int, data: bytearray) -> bytearray:
+        """Relocates the bytes of a page, and returns them.
+
+        Args:
+            rva: RVA of the page
+            base: canonical address of the image
+            data: bytes of the page, changed in place
+        """
         delta = base - self.image_base
         if not rva:
             data[self._base_at : self._base_at + self._base_size] = (
@@ -255,8 +274,8 @@ class PeImage:
         for block in (block for page in pages for block in self._blocks.get(page, ())):
             for offset, size in relocations.slots(self.read_rva, block) or ():
                 low = block.page + offset - rva
-                near = -size < low < PAGE_SIZE
-                number = self.read_rva(block.page + offset, size) if near else None
+                overlaps = -size < low < PAGE_SIZE
+                number = self.read_rva(block.page + offset, size) if overlaps else None
                 if number is None:
                     continue
                 moved = (int.from_bytes(number, "little") + delta) % (1 << 8 * size)
@@ -265,41 +284,49 @@ class PeImage:
         return data
 
     def _part(self, rva: int) -> Optional[_Part]:
-        """Returns the part that holds an RVA; a part has up to 97 neighbours."""
+        """Returns the part that holds an RVA, None if there is none. An image has at most 97 parts."""
         return next((part for part in self._parts if part.start <= rva < part.end), None)
 
     def _content(self, part: _Part, rva: int, length: int) -> bytes:
-        """Returns bytes of a part, with zeros behind the bytes that the file has of it."""
+        """Returns bytes of a part, with zeros in place of bytes that the file does not have."""
         at = rva - part.start
         count = min(max(part.length - at, 0), length)
         data = self._read(part.offset + at, count) if count else b""
         return data + bytes(length - len(data))
 
     def _at_offset(self, offset: int, length: int) -> Optional[bytes]:
+        """Returns bytes of the headers by their offset in the file, None if they are not complete or too
+        many."""
         if length > MAX_HEADERS or offset + length > self._size:
             return None
         data = self._read(offset, length)
         return data if len(data) == length else None
 
     def _need(self, offset: int, length: int) -> bytes:
+        """Returns bytes of the headers.
+
+        Raises:
+            PeFileError: the file ends before them
+        """
         data = self._at_offset(offset, length)
         if data is None:
             raise PeFileError("ends within its headers")
         return data
 
 
-def _whole(size: int) -> int:
+def _round_to_pages(size: int) -> int:
+    """Returns a size in bytes, rounded up to whole pages."""
     return -(-size // PAGE_SIZE) * PAGE_SIZE
 
 
-def _within(ranges: Sequence[Tuple[int, int]], rva: int) -> List[Tuple[int, int]]:
-    """Returns the parts of some ranges that lie on a page, relative to the start of the page."""
-    cut = ((max(low - rva, 0), min(high - rva, PAGE_SIZE)) for low, high in ranges)
-    return [(low, high) for low, high in cut if low < high]
+def _clip_to_page(ranges: Sequence[Tuple[int, int]], rva: int) -> List[Tuple[int, int]]:
+    """Returns the parts of ranges that lie in the page at an RVA, relative to the start of the page."""
+    clipped = ((max(low - rva, 0), min(high - rva, PAGE_SIZE)) for low, high in ranges)
+    return [(low, high) for low, high in clipped if low < high]
 
 
-def _without(ranges: Sequence[Tuple[int, int]], end: int) -> Ranges:
-    """Returns the ranges from 0 to an end that some ranges leave free."""
+def _subtract(ranges: Sequence[Tuple[int, int]], end: int) -> Ranges:
+    """Returns the rest of the range from 0 to an end after some ranges are removed from it."""
     free, position = [], 0
     for low, high in sorted(ranges):
         if position < min(low, end):

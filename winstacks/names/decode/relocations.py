@@ -1,6 +1,7 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The base relocations of an image: the numbers to which the loader adds when it moves the image.
+"""Reads the base relocations of an image: the places of the addresses that the loader adjusts when it moves
+the image.
 
 Source: Microsoft, "PE Format", "The .reloc Section".
 """
@@ -17,23 +18,29 @@ from .unwindinfo import Bytes, ReadRva
 DIRECTORY_RELOCATIONS = 5
 
 MAX_BLOCKS = 1 << 16
-"""Maximum number of relocation blocks of a file that are read: each covers one page."""
+"""Maximum number of relocation blocks that are read: each covers one page."""
 
 END = -1
-"""Value in place of a page's RVA behind the last block."""
+"""Value in place of a page's RVA that marks the end of the blocks."""
 
 _BLOCK = struct.Struct("<II")
 _SLOTS = {3: 4, 10: 8}
-"""IMAGE_REL_BASED_HIGHLOW and IMAGE_REL_BASED_DIR64: bytes of the number that they relocate."""
+"""Bytes of the address that a relocation adjusts, by its type (IMAGE_REL_BASED_HIGHLOW,
+IMAGE_REL_BASED_DIR64)."""
 _LONGEST = 4 * PAGE_SIZE
-"""More bytes than the block of a page has."""
+"""Maximum bytes of a block: no page needs more."""
 
 Slot = Tuple[int, int]
-"""Offset in the page, and bytes of the number there."""
+"""Offset of an address in its page, and bytes of the address."""
 
 
 def of_image(read: Callable[[int, int], Optional[Bytes]]) -> Iterator[Tuple[int, List[Slot]]]:
-    """Yields (page RVA, relocations) of the readable pages of an image; last END, if all could be read."""
+    """Yields (page RVA, relocations) of the readable blocks of an image. If the blocks can be followed to
+    their end, the last page is END.
+
+    Args:
+        read: reads the image by RVA
+    """
     try:
         rva, size = read_headers(read).directory(DIRECTORY_RELOCATIONS)
     except HeaderError:
@@ -45,8 +52,13 @@ def of_image(read: Callable[[int, int], Optional[Bytes]]) -> Iterator[Tuple[int,
 
 
 class RelocationBlock(NamedTuple):
-    """The relocations of a page: the page's RVA, and where the entries lie; `page` is END behind the last
-    block."""
+    """The place of the relocations of a page.
+
+    Attributes:
+        page: RVA of the page, END for the mark of the end
+        rva: RVA of the entries
+        length: bytes of the entries
+    """
 
     page: int
     rva: int
@@ -54,11 +66,11 @@ class RelocationBlock(NamedTuple):
 
 
 def blocks(read: ReadRva, rva: int, size: int) -> Iterator[RelocationBlock]:
-    """Yields the blocks of relocations; the last one has the page END, if these are all.
+    """Yields the blocks of relocations, then a block with the page END. Without that block, some are missing.
 
     Args:
         read: reads the image by RVA
-        rva, size: the directory of relocations; its size is 0 if there are none
+        rva, size: the directory of relocations; the size is 0 if there are none
     """
     end = rva + size
     for _ in range(MAX_BLOCKS):
@@ -74,7 +86,8 @@ def blocks(read: ReadRva, rva: int, size: int) -> Iterator[RelocationBlock]:
 
 
 def slots(read: ReadRva, block: RelocationBlock) -> Optional[List[Slot]]:
-    """Returns the relocations of a block; None if it cannot be read."""
+    """Returns the relocations of a block, None if it cannot be read. Types that are not in _SLOTS are left
+    out."""
     data = read(block.rva, block.length)
     if data is None:
         return None

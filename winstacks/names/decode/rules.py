@@ -2,17 +2,19 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """Rules for the name of an address in a module, and for how sure the name is.
 
-A name is a label at an RVA. These rules decide which label names an address:
+A label is an RVA with a name, from a PDB or from the exports. These rules decide which label names an
+address:
 
-* If the x64 function table covers the address, it has the start of the function that holds the address. An
-  export names the address only if it is the label at that start. A PDB has labels for more than starts
-  (assembly code has several in one function), so the last label within that piece of code is taken. If the
-  piece has no label, the label at the function's start is taken: code that the compiler moved away from its
-  function keeps the function's name.
-* If no function table covers the address (x86, leaf functions), the last label before it in the same section
-  is taken, unless a function of the table lies between the two. An export is only `nearest` there. So is a
-  PDB label, unless the next label of the section, or the next function of the table, is close enough to
-  be the end of one function: some PDBs lack the symbols of whole stretches of code.
+* If an entry of the x64 function table covers the address, the entry is a piece of a function, and the table
+  shows where the function starts. An export names the address only if it is the label at the start of the
+  piece or of the function. A PDB has labels within functions, too (assembly code has several), so the last
+  label in the piece up to the address names it. If the piece has no such label, the label at the function's
+  start does: a piece that the compiler moved away from its function keeps the function's name.
+* If no entry covers the address (x86, leaf functions), the last label before the address in the same section
+  names it, unless a function of the table lies between the two. The source of such a name is `nearest` for an
+  export. It is `nearest` also for a PDB label, if the next label, the next function of the table and the end
+  of the section are all further away than a function can be long: some PDBs lack the symbols of whole
+  stretches of code.
 
 The offset in a name is negative if a moved piece lies before its function.
 """
@@ -28,20 +30,27 @@ from .pe import Section
 
 MAX_FUNCTION = 0x4000
 """Maximum bytes of a function that no function table bounds. By public symbols the longest function of XP's
-kernel (ntkrnlpa 5.1, x86) has 1FECh bytes, and the longest of wntdll 10.0.16299 has 1E3Dh; where that PDB
-lacks symbols, 229F0h bytes of code lie between two labels."""
+kernel (ntkrnlpa 5.1, x86) has 1FECh bytes, and the longest of wntdll 10.0.16299 has 1E3Dh. In that wntdll,
+229F0h bytes of code lie between two labels where the PDB lacks symbols."""
 
 _FAR = 1 << 32
 """An RVA behind every RVA of an image."""
 
 Label = Tuple[int, str, str]
-"""The label that names an address: its RVA, its name, and its source."""
+"""The label that names an address: its RVA, its name, and the word of the column Source."""
 
 _UNKNOWN: Label = (-1, "", NONE)
+"""Marks a piece of code whose label has not been looked up yet."""
 
 
 def sort_labels(pairs: Iterable[Tuple[int, str]]) -> Tuple[List[int], List[str]]:
-    """Returns (RVA, name) pairs as two lists, sorted by RVA. Each RVA is there once, with its best name."""
+    """Returns the RVAs of labels and their names as two lists, sorted by RVA.
+
+    Each RVA is there once, with its best name (see `_rank`).
+
+    Args:
+        pairs: (RVA, name) of the labels
+    """
     rvas: List[int] = []
     names: List[str] = []
     last = -1
@@ -61,7 +70,8 @@ def _rank(name: str) -> Tuple[int, int, str]:
 
 
 def undecorated(function: Optional[str]) -> str:
-    """Returns the plain name of a function; 32-bit names may begin with `_` or `@` and end with `@8`."""
+    """Returns the plain name of a function: decorated 32-bit names begin with `_` or `@` and may end with
+    `@8`."""
     return (function or "").lstrip("_@").partition("@")[0]
 
 
@@ -71,7 +81,8 @@ class NameTable:
     Args:
         rvas: RVAs of the labels, ascending, each once
         names: names of the labels, in the same order
-        sections: the module's sections, ascending; if empty (unknown), any label reaches any address
+        sections: the module's sections, ascending; if empty (unknown), a label may name an address in another
+            section
         functions: the x64 function table, None if there is none
     """
 
@@ -107,7 +118,7 @@ class NameTable:
         self._pieces: List[Optional[Label]] = [_UNKNOWN] * len(self._begins)
 
     def find_label(self, rva: int) -> Optional[Label]:
-        """Returns the label that names an RVA, or None if none does."""
+        """Returns the label that names an RVA, None if there is none."""
         raise NotImplementedError
 
     def rva_of(self, name: str) -> Optional[int]:
@@ -115,33 +126,40 @@ class NameTable:
         return next((rva for rva, label in zip(self._rvas, self._names) if label == name), None)
 
     def starting(self, *prefixes: str) -> List[Tuple[int, str]]:
-        """Returns (RVA, name) of the labels whose names start with one of several words, by RVA."""
+        """Returns (RVA, name) of the labels whose names start with one of several prefixes, by RVA."""
         pairs = zip(self._rvas, self._names)
         return [(rva, name) for rva, name in pairs if name.startswith(prefixes)]
 
-    def _start(self, piece: int) -> Optional[Label]:
-        """Returns the label of the function to which a piece of code without a label belongs (kept)."""
+    def _function_label(self, piece: int) -> Optional[Label]:
+        """Returns the label of the function to which a piece of code without a label belongs. The result is
+        kept.
+
+        Args:
+            piece: position of the piece in the function table
+        """
         label = self._pieces[piece]
         if label is _UNKNOWN:
             label = None
             if self._functions is not None and self._functions.may_be_moved(piece):
                 primary = self._functions.primary(self._functions.entry(piece))
-                label = None if primary is None else self._exact(primary.begin)
+                label = None if primary is None else self._label_at(primary.begin)
             self._pieces[piece] = label
         return label
 
-    def _exact(self, rva: int) -> Optional[Label]:
+    def _label_at(self, rva: int) -> Optional[Label]:
+        """Returns the label at an RVA, None if there is none."""
         position = bisect_left(self._rvas, rva)
         if position == len(self._rvas) or self._rvas[position] != rva:
             return None
         return (rva, self._names[position], self.SOURCE)
 
     def _nearest(self, rva: int, piece: int) -> Optional[Label]:
-        """Returns the last label before an RVA outside all functions, if no function lies between the two.
+        """Returns the last label up to an RVA that no entry of the function table covers, if no function lies
+        between the two.
 
         Args:
             rva: the RVA
-            piece: position of the last piece of code before the RVA, -1 if there is none
+            piece: position of the last entry before the RVA in the function table, -1 if there is none
         """
         position = bisect_right(self._rvas, rva) - 1
         if position < 0:
@@ -160,7 +178,7 @@ class NameTable:
         return (start, self._names[position], self._source(rva - start, min(ends, default=_FAR) - start))
 
     def _source(self, offset: int, room: int) -> str:
-        """Returns the source of a name: how sure it is that the last label before an RVA names it.
+        """Returns the source of a name outside all functions: whether the label certainly reaches the RVA.
 
         Args:
             offset: bytes from the label to the RVA
@@ -170,7 +188,7 @@ class NameTable:
 
 
 class PdbNames(NameTable):
-    """A PDB's symbols: every label counts, within its function."""
+    """The symbols of a PDB: each label names the addresses up to the next label or the end of the piece."""
 
     __slots__ = ()
 
@@ -181,14 +199,14 @@ class PdbNames(NameTable):
         position = bisect_right(self._rvas, rva) - 1
         if position >= 0 and self._rvas[position] >= self._begins[piece]:
             return (self._rvas[position], self._names[position], PDB)
-        return self._start(piece)
+        return self._function_label(piece)
 
     def _source(self, offset: int, room: int) -> str:
         return PDB if not offset or room <= MAX_FUNCTION else NEAREST
 
 
 class ExportNames(NameTable):
-    """Exports: an export names only the function that starts at it."""
+    """Exports: each export names only the function that starts at it."""
 
     __slots__ = ()
 
@@ -210,7 +228,7 @@ class ExportNames(NameTable):
         if piece < 0 or rva >= self._ends[piece]:
             return self._nearest(rva, piece)
         label = self._pieces[piece]
-        return self._start(piece) if label is _UNKNOWN else label
+        return self._function_label(piece) if label is _UNKNOWN else label
 
     def _source(self, offset: int, room: int) -> str:
         return NEAREST

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""ntdll's record of the modules that a process has unloaded: RTL_UNLOAD_EVENT_TRACE.
+"""Decodes ntdll's record of the modules that a process has unloaded: RTL_UNLOAD_EVENT_TRACE.
 
 `RtlpUnloadEventTrace` is a static array of 16 elements in ntdll's data, used as a ring: an event lies in slot
 Sequence mod 16. `RtlpUnloadEventTraceEx` (Vista and later) points to a ring of 64. The documentation of
@@ -16,15 +16,26 @@ from ...memory.decode.structure import Structure, integers
 from .unwindinfo import Bytes
 
 EVENTS = 16
+"""Elements of RtlpUnloadEventTrace."""
 EVENTS_EX = 64
+"""Elements of RtlpUnloadEventTraceEx."""
 BASE_ALIGNMENT = 0x10000
 MAX_SIZE = 1 << 31
 MIN_NAME = 3
-"""Characters of a name that is not accidental: one such name proves a ring, whatever the others are."""
+"""Least characters of a name that no accidental bytes form: one such name proves a ring, whatever the other
+names are."""
 
 
 class UnloadEvent(NamedTuple):
-    """A module that was at `base` until it was unloaded; a higher `sequence` is a later event."""
+    """A module that was unloaded.
+
+    Attributes:
+        base: canonical address at which it was
+        size: SizeOfImage, bytes
+        sequence: number of the event; later events have higher numbers
+        timestamp: TimeDateStamp of the module
+        name: file name
+    """
 
     base: int
     size: int
@@ -56,7 +67,7 @@ class EventLayout:
         self._name, self._name_end = name.offset, name.offset + name.size
 
     def empty(self, data: Bytes, start: int) -> bool:
-        """Returns whether the element at an offset in data names no module."""
+        """Returns whether the element at an offset in data has no base address, like an unused element."""
         return self._numbers(data, start)[0] == 0
 
     def event(self, data: Bytes, start: int, user_end: int) -> Optional[UnloadEvent]:
@@ -78,15 +89,16 @@ class EventLayout:
 
 
 def read_events(data: Bytes, layout: EventLayout, user_end: int) -> Optional[List[UnloadEvent]]:
-    """Decodes a whole ring; returns None unless every element proves itself.
+    """Returns the events of a whole ring by sequence number, None unless the content proves that it is a
+    ring.
 
-    An element proves itself if it is all zeros or a credible event in the slot of its sequence number. The
-    numbers of the ring must be consecutive, and its slots filled from the first one on. A process chooses the
-    names of its DLLs, so a short or empty name must not hide the ring: it is enough that one name is long, or
-    that every event has a name and a time stamp.
+    Each element must be unused (all zeros) or a credible event in the slot of its sequence number. The
+    sequence numbers must be consecutive, and the slots must be used from the first one on. A process chooses
+    the names of its DLLs, so a short or empty name must not hide the ring: it is enough that one name has
+    MIN_NAME characters, or that every event has a name and a time stamp.
 
     Args:
-        data: the ring: `EVENTS` or `EVENTS_EX` elements
+        data: bytes of the ring: `EVENTS` or `EVENTS_EX` elements
         layout: layout of its elements
         user_end: the first address above the user's half
     """
@@ -112,18 +124,24 @@ def read_events(data: Bytes, layout: EventLayout, user_end: int) -> Optional[Lis
 
 
 def salvage_events(data: Bytes, layout: EventLayout, user_end: int) -> List[UnloadEvent]:
-    """Returns the credible events of a ring whose address is certain, in their order."""
+    """Returns the credible events of a ring whose address is certain, by sequence number.
+
+    Args:
+        data: bytes of the ring
+        layout: layout of its elements
+        user_end: the first address above the user's half
+    """
     starts = range(0, len(data) - layout.size + 1, layout.size)
     events = (layout.event(data, start, user_end) for start in starts if not layout.empty(data, start))
     return sorted((event for event in events if event), key=lambda event: event.sequence)
 
 
 def find_ring(data: memoryview, layouts: Sequence[EventLayout], user_end: int) -> Iterator[int]:
-    """Yields the offsets in a module's data at which the ring `RtlpUnloadEventTrace` proves itself.
+    """Yields the offsets in a module's data at which the content proves the ring `RtlpUnloadEventTrace`.
 
     Args:
-        data: bytes that start at an address aligned to a pointer
-        layouts: the layouts that the elements may have
+        data: bytes of the module; their address is a multiple of the pointer size
+        layouts: possible layouts of the elements
         user_end: the first address above the user's half
     """
     for layout in layouts:

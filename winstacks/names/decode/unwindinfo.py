@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""UNWIND_INFO of x64: how the prologue of a function moved the stack pointer and saved registers.
+"""Reads UNWIND_INFO of x64: how the prologue of a function moved the stack pointer and saved registers.
 
 Source: Microsoft, "x64 exception handling" (struct UNWIND_INFO, struct UNWIND_CODE), for version 1; for
 version 2 (UWOP_EPILOG, since the compilers of Windows 8) the `UWOP_EPILOG` of the public SDK headers and the
@@ -23,8 +23,9 @@ RUNTIME_FUNCTION_SIZE = 12
 LONGEST = 4 + 2 * 255 + 2 + RUNTIME_FUNCTION_SIZE
 """Maximum bytes of an UNWIND_INFO that are read."""
 
-EHANDLER, UHANDLER, CHAININFO = 1, 2, 4
+EHANDLER, UHANDLER, CHAININFO = 1, 2, 4  # bits of Flags
 
+# Operations of unwind codes: UWOP_PUSH_NONVOL and so on.
 PUSH_NONVOL = 0
 ALLOC_LARGE = 1
 ALLOC_SMALL = 2
@@ -61,7 +62,13 @@ class UnwindDataError(Exception):
 
 
 class RuntimeFunction(NamedTuple):
-    """RUNTIME_FUNCTION: the range of RVAs that one piece of code occupies, and the RVA of its UNWIND_INFO."""
+    """RUNTIME_FUNCTION: an entry of the function table, which describes a piece of code.
+
+    Attributes:
+        begin: BeginAddress, RVA of the piece
+        end: EndAddress, RVA behind the piece
+        unwind: UnwindData, RVA of the UNWIND_INFO; with bit 0 set, of another RUNTIME_FUNCTION
+    """
 
     begin: int
     end: int
@@ -69,7 +76,14 @@ class RuntimeFunction(NamedTuple):
 
 
 class Code(NamedTuple):
-    """One unwind code. `value` is its size or displacement, in bytes."""
+    """An unwind code: an action of the prologue.
+
+    Attributes:
+        offset: offset in the prologue behind the instruction, in bytes
+        operation: UnwindOp, one of `OPERATIONS`
+        info: OpInfo, such as a register number
+        value: size or displacement in bytes, 0 if the operation has none
+    """
 
     offset: int
     operation: int
@@ -78,14 +92,30 @@ class Code(NamedTuple):
 
 
 class Epilog(NamedTuple):
-    """A version 2 epilogue (its pops and its return or jump): bytes from its start to the function's end."""
+    """An epilogue (its pops and its return or jump) as version 2 describes it.
+
+    Attributes:
+        distance: bytes from its start to the end of the function
+        size: bytes of the epilogue
+    """
 
     distance: int
     size: int
 
 
 class UnwindInfo(NamedTuple):
-    """A parsed UNWIND_INFO. `frame_register` is 0 if there is none; `frame_offset` is in bytes."""
+    """A parsed UNWIND_INFO.
+
+    Attributes:
+        version: Version, 1 or 2
+        flags: Flags: EHANDLER, UHANDLER, CHAININFO
+        prolog_size: SizeOfProlog, bytes
+        frame_register: number of the frame register, 0 if there is none
+        frame_offset: distance of the frame register from the stack pointer, in bytes
+        codes: unwind codes, the last action of the prologue first; without UWOP_EPILOG
+        epilogs: epilogues (version 2)
+        chained: entry to which this one is chained, None without CHAININFO
+    """
 
     version: int
     flags: int
@@ -98,7 +128,11 @@ class UnwindInfo(NamedTuple):
 
 
 def read_runtime_function(read_rva: ReadRva, rva: int) -> RuntimeFunction:
-    """Reads a RUNTIME_FUNCTION at an RVA; raises UnwindDataError if it is not readable."""
+    """Returns the RUNTIME_FUNCTION at an RVA.
+
+    Raises:
+        UnwindDataError: it is not readable
+    """
     data = read_rva(rva, RUNTIME_FUNCTION_SIZE)
     if data is None:
         raise UnwindDataError(StatusCode.UNWIND_DATA_UNREADABLE)
@@ -106,11 +140,11 @@ def read_runtime_function(read_rva: ReadRva, rva: int) -> RuntimeFunction:
 
 
 def read_unwind_info(read_rva: ReadRva, rva: int) -> UnwindInfo:
-    """Reads and parses the UNWIND_INFO at an RVA: at most 4 + 510 + 12 bytes.
+    """Returns the parsed UNWIND_INFO at an RVA. At most LONGEST bytes are read.
 
     Raises:
-        UnwindDataError: the data is not readable, has a version other than 1 and 2, or has an unknown
-            operation
+        UnwindDataError: the data is not readable, or has an unknown version, an unknown operation or an
+            incomplete code
     """
     head = read_rva(rva, 4)
     if head is None:
@@ -138,7 +172,11 @@ def read_unwind_info(read_rva: ReadRva, rva: int) -> UnwindInfo:
 
 
 def length_of(head: Optional[Bytes]) -> int:
-    """Returns how many bytes of an UNWIND_INFO are read, from its first four bytes (None if missing)."""
+    """Returns how many bytes of an UNWIND_INFO are read.
+
+    Args:
+        head: the first four bytes of the UNWIND_INFO, None if they are missing
+    """
     if head is None:
         return 4
     chained = RUNTIME_FUNCTION_SIZE if head[0] >> 3 & CHAININFO else 0
@@ -146,7 +184,8 @@ def length_of(head: Optional[Bytes]) -> int:
 
 
 def _codes(slots: bytes, version: int) -> Iterator[Code]:
-    """Yields the codes of an array of 16-bit slots, in order: the last action of the prologue comes first.
+    """Yields the codes in an array of 16-bit slots, in their order: the last action of the prologue comes
+    first.
 
     In version 1 the operations 6 and 7 are UWOP_SAVE_XMM and UWOP_SAVE_XMM_FAR with two and three slots. No
     released compiler uses them, and they do not move the stack pointer.
@@ -176,7 +215,8 @@ def _extra_slots(operation: int, info: int, version: int) -> int:
 
 
 def _value(operation: int, info: int, operand: int) -> int:
-    """Returns a code's size or displacement in bytes: the short forms are scaled, the far ones are not."""
+    """Returns a code's size or displacement in bytes: short forms store it divided by 8 or 16, far forms do
+    not."""
     if operation == ALLOC_SMALL:
         return info * 8 + 8
     if operation == SAVE_NONVOL or (operation == ALLOC_LARGE and info == 0):
@@ -187,9 +227,9 @@ def _value(operation: int, info: int, operand: int) -> int:
 def _epilogs(codes: Tuple[Code, ...]) -> Tuple[Epilog, ...]:
     """Returns the epilogues that version 2 codes describe.
 
-    The first code gives the size of all epilogues; bit 0 of its info is set if one epilogue ends where the
-    function ends. Each further code gives the distance of an epilogue's start from the function's end; 0 is
-    padding.
+    The first code gives the size of all epilogues; bit 0 of its info is set if an epilogue is at the end of
+    the function. Each further code gives the distance of an epilogue's start from the function's end; a
+    distance of 0 is padding.
     """
     epilog_codes = [code for code in codes if code.operation == EPILOG]
     if not epilog_codes:

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The version of a module: VS_FIXEDFILEINFO of its resource VS_VERSION_INFO.
+"""Reads the version of a module: VS_FIXEDFILEINFO of its resource VS_VERSION_INFO.
 
 Source: Microsoft, "PE Format" (the resource directory), "VS_VERSIONINFO", "VS_FIXEDFILEINFO" (verrsrc.h).
 """
@@ -20,8 +20,9 @@ SIZE = 52
 """Bytes of a VS_FIXEDFILEINFO."""
 
 MAX_ENTRIES = 0x100
-"""Maximum number of entries of a resource directory that are read: there are some twenty types."""
+"""Maximum number of entries of a resource directory that are read: Windows has some twenty types."""
 _SUBDIRECTORY = 0x80000000
+"""The bit of an entry's target that marks a directory."""
 _DIRECTORY = struct.Struct("<12xHH")
 _ENTRY = struct.Struct("<II")
 _DATA = struct.Struct("<II8x")
@@ -30,30 +31,36 @@ _VALUE = 0x28
 
 
 def read_fixed_file_info(read: ReadRva, headers: Headers) -> Optional[bytes]:
-    """Returns the 52 bytes of VS_FIXEDFILEINFO, None if the module has none or it cannot be read.
+    """Returns the 52 bytes of VS_FIXEDFILEINFO, None if there are none or they cannot be read.
 
     Args:
-        read: (RVA, length) -> bytes, None if any of them is missing
+        read: reads the module by RVA
         headers: headers of the module
     """
     base, size = headers.directory(DIRECTORY_RESOURCE)
-    # Types, then names, then languages: the first version of the first language.
+    # A directory of types leads to a directory of names, and this to languages: the first of each is read.
     target: Optional[int] = _SUBDIRECTORY if size else None
     for number in (RT_VERSION, None, None):
         if target is None or not target & _SUBDIRECTORY:
             return None
         target = _entry(read, base + (target & ~_SUBDIRECTORY), number)
-    row = None if target is None or target & _SUBDIRECTORY else read(base + target, _DATA.size)
-    if row is None:
+    data_entry = None if target is None or target & _SUBDIRECTORY else read(base + target, _DATA.size)
+    if data_entry is None:
         return None
-    rva, length = _DATA.unpack(row)
+    rva, length = _DATA.unpack(data_entry)
     data = read(rva + _VALUE, SIZE) if length >= _VALUE + SIZE else None
     info = bytes(data or b"")
     return info if info[:4] == struct.pack("<I", SIGNATURE) else None
 
 
-def _entry(read: ReadRva, rva: int, number_wanted: Optional[int]) -> Optional[int]:
-    """Returns the target of a directory entry: the entry with a number, or the first; None if unreadable."""
+def _entry(read: ReadRva, rva: int, entry_id: Optional[int]) -> Optional[int]:
+    """Returns the target of an entry of a resource directory, None if it is unreadable or missing.
+
+    Args:
+        read: reads the module by RVA
+        rva: RVA of the directory
+        entry_id: ID of the entry; the first entry if it is None
+    """
     head = read(rva, _DIRECTORY.size)
     if head is None:
         return None
@@ -63,6 +70,6 @@ def _entry(read: ReadRva, rva: int, number_wanted: Optional[int]) -> Optional[in
         if row is None:
             return None
         name, target = _ENTRY.unpack(row)
-        if number_wanted is None or name == number_wanted:
+        if entry_id is None or name == entry_id:
             return int(target)
     return None
