@@ -99,6 +99,24 @@ def test_processors(tmp_path: pathlib.Path) -> None:
     assert shown(live.rows(), "TID", "Status") == [(1004, "running, no saved registers")]
 
 
+def test_no_processor_is_missed_where_none_runs_the_process(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    kernel = make_kernel(cpus=1)
+    for pid in (1000, 2000):
+        thread = kernel.process("app.exe", pid=pid).thread(pid + 4, state=RUNNING)
+    kernel.cpus[0].current(thread)
+    live = LiveImage(kernel, tmp_path)
+    live.rows(processors=True)
+    assert "No processor has saved a context" in caplog.text
+    caplog.clear()
+    kernel.cpus[0].kprcb["ProcessorState.ContextFrame"] = context_of(
+        "x64", 0x10001F, Rip=kernel.base, SegCs=0x10
+    )
+    assert LiveImage(kernel, tmp_path).rows(processors=True, pid=[1000])
+    assert "No processor has saved a context" not in caplog.text
+
+
 def test_processors_whose_context_is_of_another_time(tmp_path: pathlib.Path) -> None:
     """A kernel debugger leaves contexts in memory: one of another stack, and one that no processor has."""
     kernel = make_kernel(cpus=2)

@@ -14,8 +14,9 @@ folder are not followed. Only regular files are opened, and without waiting.
 from __future__ import annotations
 
 import os
+import re
 import stat
-from typing import Dict, Iterator, List, NamedTuple, Sequence, Tuple
+from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..memory.decode.memo import Memo
 
@@ -28,6 +29,8 @@ MAX_FILE = 1 << 31
 MAX_BUILDS = 1 << 8
 """Maximum number of build folders of one name that are tried if the image has no time stamp."""
 
+_BUILD = re.compile(r"[0-9a-f]{8}[0-9a-f]{1,8}\Z")
+"""The name of a build folder in lower case: TimeDateStamp and SizeOfImage."""
 _KEPT = 1 << 10
 """Folders whose listings are kept."""
 _READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
@@ -96,6 +99,8 @@ class _Entry(NamedTuple):
 
 _FOLDER, _FILE, _AWAY, _OTHER = "folder", "file", "link", "other"
 
+_Builds = Sequence[Tuple[int, int]]
+
 _Listing = Dict[str, List[_Entry]]
 """Names by their lower case: Windows ignores case when it compares names."""
 
@@ -116,49 +121,63 @@ class FileFolder:
 
         Args:
             names: file names from the image: only the last component of each counts
-            builds: pairs of TimeDateStamp and SizeOfImage in bytes; if empty, all builds are tried
+            builds: pairs of TimeDateStamp and SizeOfImage in bytes; if empty, all builds are tried. Sizes
+                are compared in whole pages: a loader's list has them rounded, a symbol server does not
         """
-        keys = [f"{stamp:08x}{size:x}" for stamp, size in builds]
+        pages = [(stamp, round_to_pages(size)) for stamp, size in builds]
         for name in dict.fromkeys(map(last_component, names)):
             if not name:
                 continue
-            yield from self._files_in_folder(self._path, name, keys)
+            yield from self._files_in_folder(self._path, name, pages)
             for tier in self._listings[self._path].get(name[:2], ()):
                 if tier.kind == _FOLDER and tier.name.lower() != name:
-                    yield from self._files_in_folder(os.path.join(self._path, tier.name), name, keys)
+                    yield from self._files_in_folder(os.path.join(self._path, tier.name), name, pages)
 
-    def _files_in_folder(self, folder: str, name: str, keys: Sequence[str]) -> Iterator[Candidate]:
+    def _files_in_folder(self, folder: str, name: str, builds: _Builds) -> Iterator[Candidate]:
         """Yields the files with a name in a folder, or in build folders below it.
 
         Args:
             folder: path of the folder
             name: file name in lower case
-            keys: names of build folders in lower case; all if empty
+            builds: pairs of TimeDateStamp and SizeOfImage in whole pages; all builds if empty
         """
         for entry in self._listings[folder].get(name, ()):
             path = os.path.join(folder, entry.name)
             if entry.kind == _FOLDER:
-                yield from self._files_in_builds(path, name, keys)
+                yield from self._files_in_builds(path, name, builds)
             else:
                 yield _candidate(path, entry.kind)
 
-    def _files_in_builds(self, folder: str, name: str, keys: Sequence[str]) -> Iterator[Candidate]:
+    def _files_in_builds(self, folder: str, name: str, builds: _Builds) -> Iterator[Candidate]:
         """Yields the files with a name in the build folders of a symbol server's folder.
 
         Args:
             folder: path of the folder whose name is the file name
             name: file name in lower case
-            keys: names of build folders in lower case; all if empty
+            builds: pairs of TimeDateStamp and SizeOfImage in whole pages; all builds if empty
         """
         listing = self._listings[folder]
-        for key in keys or list(listing)[:MAX_BUILDS]:
-            for build in listing.get(key, ()):
+        keys = [key for key in listing if _build(key) in builds] if builds else list(listing)[:MAX_BUILDS]
+        for key in keys:
+            for build in listing[key]:
                 path = os.path.join(folder, build.name)
                 if build.kind == _AWAY:
                     yield Candidate(path, _LINK)
                 elif build.kind == _FOLDER:
                     for entry in self._listings[path].get(name, ()):
                         yield _candidate(os.path.join(path, entry.name), entry.kind)
+
+
+def _build(name: str) -> Optional[Tuple[int, int]]:
+    """Returns the TimeDateStamp, and the SizeOfImage in whole pages, of a build folder; else None."""
+    if not _BUILD.match(name):
+        return None
+    return int(name[:8], 16), round_to_pages(int(name[8:], 16))
+
+
+def round_to_pages(size: int) -> int:
+    """Returns a size in bytes, rounded up to whole pages."""
+    return -(-size // 0x1000) * 0x1000
 
 
 def last_component(name: str) -> str:

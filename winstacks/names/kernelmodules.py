@@ -19,6 +19,10 @@ from .decode.pe import MAX_IMAGE, HeaderError, read_headers
 from .imagereader import ImageReader
 from .loaderlists import LoaderEntry, module_lists
 
+MAX_PROBES = 1 << 16
+"""The most pages of an image in which headers are looked for below entry points that contradict the list. A
+module that is not found keeps the status `headers contradict the list`."""
+
 
 class Module(NamedTuple):
     """A module in memory.
@@ -75,6 +79,7 @@ class KernelModules:
     def __init__(self, image: Image) -> None:
         self._image = image
         self._session_layers: Optional[List[str]] = None
+        self._probes = MAX_PROBES
 
     def list_modules(self, kernel_start: int) -> Tuple[List[Module], bool]:
         """Returns the modules by address, and whether the list is complete and has no impossible entry.
@@ -126,7 +131,9 @@ class KernelModules:
         if outside:
             # The base may be wrong: look below the entry point for headers with the entry's size.
             last = entry_point // PAGE_SIZE * PAGE_SIZE
-            for candidate in range(last, last - size, -PAGE_SIZE):
+            pages = min(_pages(size), self._probes)
+            for candidate in range(last, last - pages * PAGE_SIZE, -PAGE_SIZE):
+                self._probes -= 1
                 if candidate not in taken and _pages(self._size_at(candidate) or 0) == _pages(size):
                     return candidate, size, status(StatusItem(StatusCode.CONTRADICTED, members=("DllBase",)))
         return base, size, status(StatusCode.HEADERS_CONTRADICT_THE_LIST)

@@ -20,7 +20,7 @@ from ..memory.decode import text
 from ..memory.image import Image
 from .decode.pe import CodeView
 from .decode.peimage import PeFileError, PeImage
-from .filefolders import Candidate, FileFolder
+from .filefolders import Candidate, FileFolder, round_to_pages
 
 vollog = logging.getLogger(__name__)
 
@@ -176,14 +176,9 @@ def _disagreement(file: PeImage, claims: ModuleClaims) -> str:
 
     Either TimeDateStamp and SizeOfImage must equal the values in memory, or the whole RSDS record must.
     """
-    build = file.headers.timestamp, rounded(file.headers.size)
+    build = file.headers.timestamp, round_to_pages(file.headers.size)
     code_view = claims.code_view
     if build in claims.builds or (code_view is not None and file.code_view == code_view):
         return ""
     file_build = f"TimeDateStamp {build[0]:08X} SizeOfImage {build[1]:x}"
     return f"is of another build ({file_build}), the image has {claims.shown}"
-
-
-def rounded(size: int) -> int:
-    """Returns a size in bytes, rounded up to whole pages."""
-    return -(-size // 0x1000) * 0x1000

@@ -23,9 +23,10 @@ from .decode import pe
 from .decode.functiontable import FunctionTable
 from .decode.pe import CodeView, HeaderError
 from .decode.peimage import PeImage
+from .filefolders import round_to_pages
 from .imagereader import ImageReader
 from .loaderlists import LoaderEntry, module_lists
-from .modulefiles import ModuleClaims, module_files, rounded
+from .modulefiles import ModuleClaims, module_files
 
 MAX_KEPT = 1 << 14
 """Maximum number of modules whose files are kept."""
@@ -94,18 +95,18 @@ class FileWitnesses:
     def _claims(self, reader: ImageReader, name: str, entry: Optional[Entry]) -> ModuleClaims:
         """Returns the name and the build of a module by its loader's entry, headers and RSDS record."""
         stamps: Dict[int, None] = {}
-        sizes = {rounded(reader.size): None}
+        sizes = {round_to_pages(reader.size): None}
         code_view = None
         try:
             headers = pe.read_headers(reader.read)
-            stamps[headers.timestamp] = sizes[rounded(headers.size)] = None
+            stamps[headers.timestamp] = sizes[round_to_pages(headers.size)] = None
             code_view = pe.read_codeview(reader.read, headers)
         except HeaderError:
             pass
         if entry is not None:
             details = self._lists.details(*entry)
             code_view = code_view or details.code_view
-            sizes[rounded(entry[1].size)] = None
+            sizes[round_to_pages(entry[1].size)] = None
             if details.stamp:
                 stamps[details.stamp] = None
         names = _KERNELS if name.lower() in (*_KERNELS, "nt") else (name,)

@@ -315,12 +315,10 @@ class TrapStates:
         idle = {thread.processor: thread for thread in self._image.service(threads).list_idle()}
         for processor in self._processors:
             thread = running.get(processor.number)
-            if thread is None and not all_processors:
-                continue
             space, tid = (thread.space, thread.tid) if thread is not None else (self._kernel_space, None)
             state = self._contexts.processor(processor, space, tid)
-            if state is not None:
-                any_context = True
+            any_context = any_context or state is not None
+            if state is not None and (thread is not None or all_processors):
                 current = thread or idle.get(processor.number)
                 yield self._contexts.judged(state, self._possible_stacks(state, processor, current))
         if not any_context:

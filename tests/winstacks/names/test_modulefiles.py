@@ -126,6 +126,20 @@ def test_plain_folders_and_symbol_servers(place: str, tmp_path: pathlib.Path) ->
     assert [(each.path, each.wrong) for each in found] == [(str(path), "")]
 
 
+@pytest.mark.parametrize(
+    ("build", "size"), (("5F5E10001080", 0x2000), ("5F5E10001080", 0x1080), ("5F5E10002000", 0x1080))
+)
+def test_a_build_folder_has_the_exact_size_and_a_list_may_have_it_rounded(
+    build: str, size: int, tmp_path: pathlib.Path
+) -> None:
+    for folder in (build, "5F5E10003080", "5F5E10011080", "notes"):
+        path = tmp_path / "driver.sys" / folder / "driver.sys"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(b"")
+    (match,) = FileFolder(str(tmp_path)).candidates(["driver.sys"], [(STAMP, size)])
+    assert match.path == str(tmp_path / "driver.sys" / build / "driver.sys")
+
+
 @pytest.mark.parametrize("name", ("../outside.dll", "..\\outside.dll", "sub/../../outside.dll"))
 def test_no_name_leads_out_of_the_folder(name: str, tmp_path: pathlib.Path) -> None:
     folder = tmp_path / "files"

@@ -18,7 +18,7 @@ import re
 from typing import Callable, Optional
 
 from ...memory.decode.structure import Structures
-from ...traps.decode.context import MAX_PARAMETERS
+from ...traps.decode.record import MAX_PARAMETERS
 from .frames import Read
 from .registers import Registers32
 

@@ -23,6 +23,7 @@ from ...memory.decode.machine import Machine
 from ...memory.decode.ranges import Extents
 from ...memory.decode.structure import Buffer, Field, Structure, Structures
 from .frame import SAVED, UNSURE, UNWRITTEN, MemberValue
+from .record import MAX_PARAMETERS
 
 _CONTROL, _INTEGER, _SEGMENTS, _FLOATING_POINT, _DEBUG, _EXTENDED = 1, 2, 4, 8, 0x10, 0x20
 _ENCODED = (_CONTROL, _INTEGER, _SEGMENTS, _DEBUG)
@@ -183,8 +184,6 @@ def decode_any(forms: Sequence[ContextLayout], read: Callable[[int], Optional[Bu
 
 NONVOLATILE = ("Rbx", "Rsi", "Rdi", "R12", "R13", "R14", "R15")
 
-MAX_PARAMETERS = 15
-"""EXCEPTION_MAXIMUM_PARAMETERS of winnt.h."""
 _MAX_FLAGS = 0x100
 """ExceptionFlags are lower than this."""
 _MAX_RIP_SHIFT = 2

@@ -66,7 +66,6 @@ class EntryFacts(NamedTuple):
     Attributes:
         handler: name, without module, of the function (such as KiPageFault) into which the return address
             just below the frame leads; empty if unknown
-        dispatcher: name of the function into which the return address just below the exception frame leads
         service_linkage: address of nt!KiServiceLinkage, 0 if unknown
         saves_arguments: whether the kernel has KiSystemCall64Shadow: its system calls always save Rax, Rcx
             and Rdx
@@ -85,7 +84,6 @@ class EntryFacts(NamedTuple):
     """
 
     handler: str = ""
-    dispatcher: str = ""
     service_linkage: int = 0
     saves_arguments: bool = False
     debug_active: Optional[int] = None
