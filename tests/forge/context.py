@@ -70,7 +70,7 @@ def symbol_directory() -> pathlib.Path:
         framework.import_files = functools.partial(_imported, framework.import_files)
         tables = intermed.IntermediateSymbolTable
         setattr(tables, "file_symbol_url", functools.partial(_table_urls, tables.file_symbol_url))  # noqa: B010
-        intermed.json = types.SimpleNamespace(load=lambda stream: _parsed(stream.read()))  # type: ignore[assignment]
+        intermed.json = types.SimpleNamespace(load=lambda stream: _parsed(stream.read()))
     return _home / "symbols"
 
 
@@ -87,7 +87,7 @@ def _import_layers(import_files: Callable[..., Any]) -> Any:
 
 
 def _imported(import_files: Callable[..., Any], package: Any, ignore_errors: bool = False) -> Any:
-    """Imports the files of a package, those of Volatility's layers once: it looks for new ones at each image."""
+    """Imports the files of a package: Volatility's layers once, and not for each image."""
     return _import_layers(import_files) if package is layers else import_files(package, ignore_errors)
 
 
@@ -99,7 +99,7 @@ def _own_tables(find: Callable[..., Iterator[str]], sub_path: str, filename: str
 def _table_urls(
     find: Callable[..., Iterator[str]], sub_path: str, filename: Optional[str] = None
 ) -> Iterator[str]:
-    """Yields where a symbol table is; those of Volatility itself are looked for once."""
+    """Yields where a symbol table is. A table of Volatility itself is looked for once."""
     if filename and sub_path == "windows" and os.sep not in filename:
         yield from _own_tables(find, sub_path, filename)
     else:
