@@ -53,6 +53,8 @@ _ASKED_FOR = (
 )
 """The types that lead to nearly all others which the plugins need."""
 _types: Dict[Tuple[str, bytes], Dict[str, Any]] = {}
+_MOST_TYPES = 12
+"""Of how many kernels types are kept. Those of one take some 10 MB."""
 
 
 def symbol_directory() -> pathlib.Path:
@@ -74,7 +76,7 @@ def symbol_directory() -> pathlib.Path:
     return _home / "symbols"
 
 
-@functools.lru_cache(maxsize=24)
+@functools.lru_cache(maxsize=12)
 def _parsed(text: str) -> Dict[str, Any]:
     """Parses a symbol table: images of one kernel share it, and Volatility changes none."""
     table: Dict[str, Any] = json.loads(text)
@@ -273,6 +275,8 @@ def _share_types(opened: Opened) -> None:
     path = pathlib.Path(urllib.request.url2pathname(urllib.parse.urlparse(url).path))
     key = (name, hashlib.sha256(path.read_bytes()).digest())
     if key not in _types:
+        if len(_types) >= _MOST_TYPES:
+            del _types[next(iter(_types))]
         for kind in _ASKED_FOR:
             if space.has_type(prefix + kind):
                 space.get_type(prefix + kind)
