@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
+import ctypes
 import functools
 import gc
 import logging
@@ -111,7 +113,7 @@ def shared_dir() -> pathlib.Path:
     return SHARED
 
 
-_MORE_BYTES = 300 << 20
+_MORE_BYTES = 200 << 20
 _MORE_BLOCKS = 2_000_000
 """By how much a process may grow before it looks for what it can forget.
 
@@ -137,7 +139,14 @@ def pytest_runtest_logfinish() -> None:
     if blocks > _blocks + _MORE_BLOCKS or process.memory_info().rss > _bytes + _MORE_BYTES:
         remembered.forget()
         gc.collect()
+        _give_back()
         _bytes, _blocks = process.memory_info().rss, sys.getallocatedblocks()
+
+
+def _give_back() -> None:
+    """Returns memory that is free to the system: glibc keeps it for itself, up to the largest need so far."""
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Asks the server of `warm` for a command of Volatility: `ask.py SOCKET ARGUMENTS...` ends as it does.
+"""Asks a server of `warm` for a command: `ask.py SOCKET ARGUMENTS...` is `vol ARGUMENTS...`.
 
 It imports little, so that it starts at once, and nothing of this project: it is run by its path, too.
 """

@@ -12,21 +12,24 @@ import atexit
 import contextlib
 import functools
 import hashlib
+import json
 import os
 import pathlib
 import shutil
 import tempfile
+import types
 import urllib.parse
 import urllib.request
 from typing import Any, Callable, Dict, FrozenSet, Iterator, Optional, Sequence, Tuple
 
 import volatility3.symbols
 from volatility3 import framework, schemas
-from volatility3.framework import automagic, constants, contexts, interfaces, plugins
+from volatility3.framework import automagic, constants, contexts, interfaces, layers, plugins
 from volatility3.framework.automagic.construct_layers import ConstructionMagic
 from volatility3.framework.automagic.symbol_cache import SymbolCacheMagic
 from volatility3.framework.automagic.windows import WindowsIntelStacker
 from volatility3.framework.interfaces.configuration import HierarchicalDict
+from volatility3.framework.symbols import intermed
 from volatility3.plugins.windows import pslist
 
 from . import config
@@ -34,7 +37,24 @@ from .dump import Image
 
 _home: Optional[pathlib.Path] = None
 _listed: FrozenSet[pathlib.Path] = frozenset()
+_ASKED_FOR = (
+    "_EPROCESS",
+    "_TEB",
+    "_KPCR",
+    "_KUSER_SHARED_DATA",
+    "_MMVAD",
+    "_MMVAD_SHORT",
+    "_OBJECT_TYPE",
+    "_OBJECT_HEADER",
+    "_OBJECT_HEADER_CREATOR_INFO",
+    "_OBJECT_HEADER_NAME_INFO",
+    "_FILE_OBJECT",
+    "_POOL_HEADER",
+)
+"""The types that lead to nearly all others which the plugins need."""
 _types: Dict[Tuple[str, bytes], Dict[str, Any]] = {}
+_MOST_TYPES = 12
+"""Of how many kernels types are kept. Those of one take some 10 MB."""
 
 
 def symbol_directory() -> pathlib.Path:
@@ -49,7 +69,43 @@ def symbol_directory() -> pathlib.Path:
         constants.CACHE_PATH = str(_home / "cache")
         volatility3.symbols.__path__ = [str(_home / "symbols"), *constants.SYMBOL_BASEPATHS]
         schemas.validate = functools.partial(_validated, schemas.validate)
+        framework.import_files = functools.partial(_imported, framework.import_files)
+        tables = intermed.IntermediateSymbolTable
+        setattr(tables, "file_symbol_url", functools.partial(_table_urls, tables.file_symbol_url))  # noqa: B010
+        intermed.json = types.SimpleNamespace(load=lambda stream: _parsed(stream.read()))
     return _home / "symbols"
+
+
+@functools.lru_cache(maxsize=12)
+def _parsed(text: str) -> Dict[str, Any]:
+    """Parses a symbol table: images of one kernel share it, and Volatility changes none."""
+    table: Dict[str, Any] = json.loads(text)
+    return table
+
+
+@functools.lru_cache(maxsize=None)
+def _import_layers(import_files: Callable[..., Any]) -> Any:
+    return import_files(layers)
+
+
+def _imported(import_files: Callable[..., Any], package: Any, ignore_errors: bool = False) -> Any:
+    """Imports the files of a package: Volatility's layers once, and not for each image."""
+    return _import_layers(import_files) if package is layers else import_files(package, ignore_errors)
+
+
+@functools.lru_cache(maxsize=None)
+def _own_tables(find: Callable[..., Iterator[str]], sub_path: str, filename: str) -> Tuple[str, ...]:
+    return tuple(find(sub_path, filename))
+
+
+def _table_urls(
+    find: Callable[..., Iterator[str]], sub_path: str, filename: Optional[str] = None
+) -> Iterator[str]:
+    """Yields where a symbol table is. A table of Volatility itself is looked for once."""
+    if filename and sub_path == "windows" and os.sep not in filename:
+        yield from _own_tables(find, sub_path, filename)
+    else:
+        yield from find(sub_path, filename)
 
 
 def _validated(validate: Callable[..., bool], table: Dict[str, Any], use_cache: bool = True) -> bool:
@@ -219,6 +275,10 @@ def _share_types(opened: Opened) -> None:
     path = pathlib.Path(urllib.request.url2pathname(urllib.parse.urlparse(url).path))
     key = (name, hashlib.sha256(path.read_bytes()).digest())
     if key not in _types:
-        space.get_type(prefix + "_EPROCESS")
+        if len(_types) >= _MOST_TYPES:
+            del _types[next(iter(_types))]
+        for kind in _ASKED_FOR:
+            if space.has_type(prefix + kind):
+                space.get_type(prefix + kind)
         _types[key] = {full: kind for full, kind in space._resolved.items() if full.startswith(prefix)}
     space._resolved.update(_types[key])

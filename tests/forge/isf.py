@@ -182,7 +182,7 @@ class Isf:
         return Isf(prune(self.data, roots, symbols))
 
 
-@functools.lru_cache(maxsize=None)
+@functools.lru_cache(maxsize=16)
 def load(path: str | pathlib.Path) -> Isf:
     """Reads an ISF file (.json or .json.xz); loading one takes about 0.2 s, hence the cache."""
     raw = pathlib.Path(path).read_bytes()

@@ -122,7 +122,7 @@ def run(
         cache=cache,
     )
     # The server has imported the plugins of this checkout, and no others.
-    call = warm.run if plugins == PLUGINS else _run
+    call = warm.call if plugins == PLUGINS else _run
     return Result(call(command, environment, str(cwd or symbols), timeout))
 
 

@@ -1,9 +1,10 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""A server that has imported Volatility and all plugins, and forks for each command that `ask` sends.
+"""A server that has imported a program, and forks for each of its commands that `ask` sends.
 
-Each command is Volatility's own, in a process of its own. Only the imports, most of its time, come before.
-The server ends with the process that has started it.
+Each command runs in a process of its own. Only the imports, most of the time of a short command, come before.
+The server ends with the process that has started it. This module is the program `vol` with all plugins, too;
+other programs are modules with the same two functions `load` and `run`.
 """
 
 from __future__ import annotations
@@ -34,34 +35,39 @@ _SERVERS: List["subprocess.Popen[bytes]"] = []
 
 
 @functools.lru_cache(maxsize=None)
-def server() -> str:
-    """Returns the socket of this process's server, which is started at the first call."""
+def server(program: str = __name__) -> str:
+    """Returns the socket of this process's server of a program, which is started at the first call.
+
+    Args:
+        program: name of the module that loads and runs it
+    """
     path = os.path.join(tempfile.mkdtemp(prefix="vol-"), "socket")
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listening.bind(path)
     listening.listen()
-    command = [sys.executable, "-m", __name__, str(listening.fileno())]
+    command = [sys.executable, "-m", __name__, program, str(listening.fileno())]
     _SERVERS.append(subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, pass_fds=[listening.fileno()]))
     listening.close()
     return path
 
 
-def run(
-    command: List[str], environment: Dict[str, str], cwd: str, timeout: float
+def call(
+    command: List[str], environment: Dict[str, str], cwd: str, timeout: float, program: str = __name__
 ) -> "subprocess.CompletedProcess[str]":
     """Runs a command as `subprocess.run` does that captures its output as text.
 
     Args:
-        command: Python, the path of `vol`, its arguments; `--cache-path` is among them
+        command: Python, the path of the program, its arguments
         environment: its environment
         cwd: the folder in which it runs
         timeout: seconds; subprocess.TimeoutExpired after these
+        program: name of the module that loads and runs the program
     """
     with contextlib.ExitStack() as stack:
         out, errors = (stack.enter_context(tempfile.TemporaryFile("r+")) for _ in range(2))
         none = stack.enter_context(open(os.devnull))
         files = [each.fileno() for each in (none, out, errors)]
-        code = ask.Command(server(), command[1:], files, environment, cwd).wait(timeout)
+        code = ask.Command(server(program), command[1:], files, environment, cwd).wait(timeout)
         if code is None:
             raise subprocess.TimeoutExpired(command, timeout)
         out.seek(0)
@@ -76,21 +82,16 @@ class Job:
         self._asked = asked
         self._files = files
 
-    def run(self) -> None:
-        """Does what the program `vol` does."""
-        from volatility3 import cli, schemas
-        from volatility3.framework import constants
-
+    def run(self, program: Any) -> None:
+        """Runs the program with the command's words, files, folder and environment."""
         for number, file in enumerate(self._files):
             os.dup2(file, number)
+            os.close(file)
         os.chdir(self._asked["cwd"])
         os.environ.clear()
         os.environ.update(self._asked["environment"])
         sys.argv = self._asked["argv"]
-        # When this module is imported, it reads what is known to be valid out of the cache.
-        constants.CACHE_PATH = sys.argv[sys.argv.index("--cache-path") + 1]
-        importlib.reload(schemas)
-        cli.main()
+        program.run()
 
 
 def serve(listening: socket.socket) -> Optional[Job]:
@@ -131,9 +132,15 @@ def _reap() -> None:
         return
 
 
-def _import() -> None:
+def load() -> None:
+    """Imports all that `vol` imports."""
     sys.argv = ["vol"]
-    import volatility3.cli
+
+    load_plugins()
+
+
+def load_plugins() -> None:
+    """Imports Volatility and all plugins; rows are checked from here on."""
     import volatility3.plugins
     from volatility3 import framework
     from volatility3.framework import automagic, constants
@@ -144,18 +151,37 @@ def _import() -> None:
     from tests.support import checkedrows
 
     checkedrows.install()
-    gc.freeze()
+
+
+def run() -> None:
+    """Does what the program `vol` does; `--cache-path` is among its words."""
+    from volatility3 import cli
+
+    use_cache(sys.argv[sys.argv.index("--cache-path") + 1])
+    cli.main()
+
+
+def use_cache(folder: str) -> None:
+    """Sets Volatility's cache: when `schemas` is imported, it reads which tables are known to be valid."""
+    from volatility3 import schemas
+    from volatility3.framework import constants
+
+    constants.CACHE_PATH = folder
+    importlib.reload(schemas)
 
 
 def main() -> None:
-    listening = socket.socket(fileno=int(sys.argv[1]))
+    name, file = sys.argv[1:]
+    listening = socket.socket(fileno=int(file))
     path = listening.getsockname()
-    _import()
+    program = importlib.import_module(name)
+    program.load()
+    gc.freeze()
     job = serve(listening)
     if job is None:
         shutil.rmtree(os.path.dirname(path))
     else:
-        job.run()
+        job.run(program)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,8 @@ from stackfleet.child_process import PROGRAM
 from stackfleet.database import Database
 from stackfleet.lake import Lake
 from tests.conftest import ROOT
+from tests.forge import warm
+from tests.support import warmfleet, warmreader
 
 HOOKS = ROOT / "tests" / "support" / "fleethooks"
 COMMAND = (sys.executable, "-m", "stackfleet")
@@ -46,7 +48,17 @@ def fleet(
     variables: Optional[Dict[str, str]] = None,
     command: Tuple[str, ...] = COMMAND,
 ) -> "subprocess.CompletedProcess[str]":
-    """Runs `stackfleet` to its end."""
+    """Runs `stackfleet` to its end.
+
+    Its imports, and those of the processes that read images, are made before where that changes nothing: see
+    `warm`. With variables, plugins of its own, or another command it is started as a user starts it.
+    """
+    if command == COMMAND and not variables and "--plugin-dirs" not in arguments and hasattr(os, "fork"):
+        readers = {warmfleet.READERS: warm.server(warmreader.__name__)}
+        words = ["stackfleet", *map(str, arguments)]
+        return warm.call(
+            [sys.executable, *words], {**environment(), **readers}, str(ROOT), timeout, warmfleet.__name__
+        )
     return subprocess.run(
         [*command, *map(str, arguments)],
         cwd=ROOT,

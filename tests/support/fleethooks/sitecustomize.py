@@ -19,7 +19,8 @@ from collections.abc import Sequence
 _HANG, _WAIT, _EAT = b"HANG", b"WAIT", b"EATS"
 
 
-def _watch() -> None:
+def watch() -> None:
+    """Has files that begin with such a word do what it says."""
     from volatility3.framework.layers import physical
 
     opened = physical.FileLayer.__init__
@@ -66,6 +67,6 @@ def _command() -> Sequence[str]:
 
 
 if any(each.endswith(os.path.join("stackfleet", "begin.py")) for each in _command()):
-    _watch()
+    watch()
     if "STACKFLEET_FULL" in os.environ:
         _fill()

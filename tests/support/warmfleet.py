@@ -1,0 +1,91 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The program `stackfleet` for a server of `warm`. The processes that read its images are forked, too."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import threading
+import types
+from typing import IO, Dict, List, Optional
+
+from tests.forge import ask
+
+READERS = "STACKFLEET_READERS"
+"""The variable with the socket of the server whose program is `warmreader`."""
+
+
+def load() -> None:
+    """Imports all that the commands of `stackfleet` import."""
+    import deltalake
+    import pyarrow.compute
+    import pyarrow.dataset
+    import pyarrow.parquet
+    import rich.table
+
+    import stackfleet.cli
+    import stackfleet.engine
+    import stackfleet.report
+    import stackfleet.task
+
+    used = (deltalake, pyarrow.compute, pyarrow.dataset, pyarrow.parquet, rich.table)
+    assert all(used) and stackfleet.cli and stackfleet.engine and stackfleet.report and stackfleet.task
+
+
+def run() -> None:
+    """Does what the program `stackfleet` does."""
+    from stackfleet import child_process, cli
+
+    readers = os.environ.pop(READERS)
+
+    def start(command: List[str], log: IO[bytes], env: Dict[str, str]) -> Reader:
+        return Reader(readers, command, log, env)
+
+    child_process.subprocess = types.SimpleNamespace(  # type: ignore[assignment]
+        Popen=lambda command, *, stderr, env, **_: start(command, stderr, env),
+        PIPE=subprocess.PIPE,
+        TimeoutExpired=subprocess.TimeoutExpired,
+    )
+    code = cli.main()
+    # DuckDB reports all that is not freed at the end.
+    gc.unfreeze()
+    sys.exit(code)
+
+
+class Reader:
+    """A process that reads an image, with the members of a Popen that `ChildProcess` uses.
+
+    Attributes:
+        pid: its process ID
+        stdin: pipe to it
+        stdout: pipe from it
+        returncode: its exit code, negative for a signal; None while it runs
+    """
+
+    def __init__(self, server: str, command: List[str], log: IO[bytes], env: Dict[str, str]) -> None:
+        its_input, to_it = os.pipe()
+        from_it, its_output = os.pipe()
+        files = [its_input, its_output, log.fileno()]
+        self._command = ask.Command(server, command[1:], files, env, os.getcwd())
+        for file in (its_input, its_output):
+            os.close(file)
+        self.pid = self._command.pid
+        self.stdin, self.stdout = os.fdopen(to_it, "wb"), os.fdopen(from_it, "rb")
+        self.returncode: Optional[int] = None
+        self._code: Optional[int] = None
+        self._waiter = threading.Thread(target=self._wait, daemon=True)
+        self._waiter.start()
+
+    def _wait(self) -> None:
+        self._code = self._command.wait()
+
+    def wait(self, timeout: Optional[float] = None) -> int:
+        """Waits for its end; raises subprocess.TimeoutExpired after so many seconds."""
+        self._waiter.join(timeout)
+        if self._code is None:
+            raise subprocess.TimeoutExpired("a process that reads an image", timeout or 0)
+        self.returncode = self._code
+        return self._code
