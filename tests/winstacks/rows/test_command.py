@@ -18,9 +18,7 @@ from winstacks.rows.grid import Grid, Row
 from winstacks.rows.requested import UNREAD
 from winstacks.stacklist.frames import NOT_THERE, NamedFrame
 
-DOUBTFUL = (
-    "1 more may be what --find and --unbacked ask for: they have frames that cannot be read, or no names"
-)
+DOUBTFUL = "1 more may match --find and --unbacked: they have unreadable frames, or frames without a name"
 
 
 class Plugin:
@@ -170,7 +168,7 @@ def test_a_stack_that_cannot_be_judged_is_counted(caplog: pytest.LogCaptureFixtu
 def test_a_glob_without_a_module_is_tried_with_any(caplog: pytest.LogCaptureFixture) -> None:
     assert run([Thing(1, (NT,))], caplog, find="NtClose") == (
         [1],
-        ["--find 'NtClose' has no '!': it was taken as '*!NtClose' too"],
+        ["--find 'NtClose' has no '!': it was also tried as '*!NtClose' too"],
     )
 
 
