@@ -68,7 +68,7 @@ class FlatCommand(Command[StackRecord, StackRecord]):
 
     table = ""
     things = "stacks"
-    nothing = "No stack is in what is shown"
+    nothing = "No stack is selected"
 
     def __init__(self, plugin: interfaces.plugins.PluginInterface) -> None:
         super().__init__(plugin)
