@@ -95,7 +95,7 @@ def test_the_32_bit_half(opened: Opened) -> None:
 
 def test_a_format_that_there_is_not(opened: Opened) -> None:
     with pytest.raises(
-        exceptions.RenderException, match="--format: there is no elf; there are native, wow64"
+        exceptions.RenderException, match="--format: unknown value elf; choose from native, wow64"
     ):
         opened.construct(minidump.MiniDump, format="elf").run()
 

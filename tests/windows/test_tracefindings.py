@@ -150,9 +150,9 @@ def test_check_and_pid(opened: Opened) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"check": ["unbaked"]}, "--check: there is no unbaked; there are unbacked, "),
-        ({"severity": "worst"}, "--severity: there is no worst; there are high, medium, low"),
-        ({"explain": "unbaked"}, "--explain: there is no unbaked; there are unbacked, "),
+        ({"check": ["unbaked"]}, "--check: unknown value unbaked; choose from unbacked, "),
+        ({"severity": "worst"}, "--severity: unknown value worst; choose from high, medium, low"),
+        ({"explain": "unbaked"}, "--explain: unknown value unbaked; choose from unbacked, "),
     ],
 )
 def test_words_that_there_are_not(options: Dict[str, Any], said: str, opened: Opened) -> None:

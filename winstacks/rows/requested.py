@@ -164,7 +164,7 @@ class RequestedIds:
                 used.append(f"--find '{value}'" + (f" (or '{wider}')" if wider else ""))
             elif value:
                 used.append(f"--{name}")
-        return f"None of the {things} passes {' and '.join(used)}" if used else ""
+        return f"No {things} match {' and '.join(used)}" if used else ""
 
 
 def sentences(lost: Dict[str, List[int]]) -> Iterator[str]:
