@@ -110,7 +110,7 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "images",
         nargs="+",
         metavar="IMAGE",
-        help="memory image, dump, or folder of dumps (*.dmp); images that are done are not read again",
+        help="memory image, dump, or folder of dumps (*.dmp); finished images are not read again",
     )
     run.add_argument(
         "-o",
@@ -121,10 +121,10 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     dask = run.add_argument_group("where it runs")
     dask.add_argument("--workers", type=count, help="number of images read at a time (default: processors)")
     dask.add_argument("--scheduler", help="address of a Dask scheduler: tcp://... or tls://...")
-    limits = run.add_argument_group("limits of an image, whose process is then killed")
+    limits = run.add_argument_group("limits for an image; its process is killed beyond them")
     limits.add_argument("--timeout", type=seconds, help="time limit in seconds, or such as 90m or 2h")
     limits.add_argument("--memory", type=size, help="limit of resident memory, such as 4G")
-    limits.add_argument("--retries", type=int, default=0, help="attempts after one that failed")
+    limits.add_argument("--retries", type=int, default=0, help="number of further attempts after a failure")
     run.add_argument("--retry-failed", action="store_true", help="try failed images of earlier runs again")
     run.add_argument(
         "--verify",
@@ -271,7 +271,7 @@ def _run(options: argparse.Namespace) -> int:
         number = _images(missing, "is", "are")
         print(f"{number} not done. The reasons: stackfleet status {where}", file=sys.stderr)
     if cut:
-        print(f"{_images(cut, 'is', 'are')} cut: stackfleet status {where}", file=sys.stderr)
+        print(f"{_images(cut, 'is', 'are')} truncated: stackfleet status {where}", file=sys.stderr)
     return exits.INCOMPLETE if missing or cut or inputs.unread else exits.DONE
 
 

@@ -89,7 +89,7 @@ def cut_text(truncated: Optional[bool], share: Optional[int]) -> str:
     """
     if not truncated:
         return ""
-    return "the file is cut" if share is None else f"the file is cut: {share} % of it are missing"
+    return "the file is truncated" if share is None else f"the file is truncated: {share} % are missing"
 
 
 def _no_number(text: str) -> None:

@@ -64,7 +64,7 @@ def opened(path: str) -> Any:
     except exceptions.UnsatisfiedException as error:
         unsatisfied = ", ".join(sorted(error.unsatisfied))
         if dump:
-            raise NotOpenedError(f"It begins as {KINDS_OF_DUMPS[dump]} and is none") from error
+            raise NotOpenedError(f"It begins as {KINDS_OF_DUMPS[dump]} and is not one") from error
         raise NotOpenedError(
             f"Volatility finds no Windows kernel of which it has symbols ({unsatisfied})"
         ) from error

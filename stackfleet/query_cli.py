@@ -54,7 +54,7 @@ def add_to(commands: Commands, count: Callable[[str], int]) -> None:  # type: ig
         commands, "findings", _findings, "findings of all images: the worst first, then the rarest"
     )
     findings_command.add_argument(
-        "--severity", choices=SEVERITIES, default=SEVERITIES[-1], help="the least severity"
+        "--severity", choices=SEVERITIES, default=SEVERITIES[-1], help="lowest severity to list"
     )
     findings_command.add_argument(
         "--unchecked", action="store_true", help="also list checks that could not run"
@@ -66,7 +66,7 @@ def add_to(commands: Commands, count: Callable[[str], int]) -> None:  # type: ig
     rare.set_defaults(memory_limit=RARE_MEMORY)
     differ = _command(commands, "diff", _diff, "stacks that are new, gone or changed in count")
     differ.add_argument("first", metavar="A", help="ImageIds, hosts, files or case=NAME, separated by commas")
-    differ.add_argument("second", metavar="B", help="images that are compared with A, in the same form")
+    differ.add_argument("second", metavar="B", help="images to compare with A, in the same form")
     _of_stacks(differ)
 
     _add_export(commands)

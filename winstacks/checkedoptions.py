@@ -74,7 +74,7 @@ def no_folder(path: str) -> str:
 
 def no_glob(text: str) -> str:
     """Returns that a glob is empty; empty for any other."""
-    return "" if text else "it is empty, and takes a glob for Symbol, such as 'nt!Nt*'"
+    return "" if text else "the glob for Symbol is empty; give one such as 'nt!Nt*'"
 
 
 def no_number_of_frames(text: str) -> str:
@@ -83,7 +83,7 @@ def no_number_of_frames(text: str) -> str:
         number = int(str(text), 0)
     except ValueError:
         number = -1
-    return "" if number >= 0 else f"{text!r} is no number of frames, 0 or more"
+    return "" if number >= 0 else f"{text!r} is not a number of frames, 0 or more"
 
 
 class OutputFolderRequirement(interfaces.configuration.RequirementInterface):

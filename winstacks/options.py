@@ -71,8 +71,8 @@ DUMP_MAXIMUM = (1 << 64) - 1
 """The highest address that the layer of a dump can have."""
 
 PARTIAL_DUMPS = {
-    6: "it has the pages of the kernel; those of processes are absent",
-    7: "it has the pages of the kernel; those of processes are absent, or only some of them are there",
+    6: "it has the pages of the kernel; the pages of processes are absent",
+    7: "it has the pages of the kernel; the pages of processes are absent, or incomplete",
 }
 """Memory that a bitmap dump of a kernel lacks, by DumpType (kernel; automatic and active)."""
 
@@ -111,12 +111,12 @@ class DumpRequirement(requirements.TranslationLayerRequirement):
         found = super().unsatisfied(context, config_path)
         kind = begins_as_a_dump(context) if found else ""
         if kind:
-            return _instead(self, config_path, f"the file begins as {KINDS_OF_DUMPS[kind]} and is none")
+            return _instead(self, config_path, f"the file begins as {KINDS_OF_DUMPS[kind]} and is not one")
         if found and context.config.get(_LOCATION, None):
             return _instead(
                 self,
                 config_path,
-                "the file is no dump of one process (MDMP), and no small kernel dump; plugins such as "
+                "the file is neither a dump of one process (MDMP) nor a small kernel dump; plugins such as "
                 "windows.callstacks read images",
             )
         return dict(found)
@@ -243,7 +243,7 @@ def offset() -> interfaces.configuration.RequirementInterface:
     """Returns the option --offset."""
     return requirements.IntRequirement(
         name="offset",
-        description="Virtual or physical address of an _EPROCESS that no list holds",
+        description="Virtual or physical address of an _EPROCESS that is in no list",
         optional=True,
     )
 
@@ -273,7 +273,7 @@ def selecting(things: str) -> List[interfaces.configuration.RequirementInterface
 
 def fetch_symbols() -> interfaces.configuration.RequirementInterface:
     """Returns the option --fetch-symbols."""
-    return switch("fetch_symbols", "Let Volatility download the symbols that it lacks")
+    return switch("fetch_symbols", "Let Volatility download missing symbols")
 
 
 def binaries() -> interfaces.configuration.RequirementInterface:
@@ -294,7 +294,7 @@ def dumping(description: str) -> List[interfaces.configuration.RequirementInterf
 
 def fold() -> interfaces.configuration.RequirementInterface:
     """Returns the option --fold."""
-    return switch("fold", "Show no frame rows, but each stack in one string (column Stack)")
+    return switch("fold", "Show each stack as text in one row (column Stack), without rows of frames")
 
 
 class ColumnsRequirement(requirements.ListRequirement):
@@ -361,7 +361,7 @@ def stack_list(things: str, table: str = "") -> List[interfaces.configuration.Re
         pid(zero_means="the kernel"),
         tid(),
         *selecting(things),
-        switch("carve", "Add freed and orphan traces, and databases that no pointer leads to"),
+        switch("carve", "Add freed and orphan traces, and databases without a pointer to them"),
         switch("scan_stacks", "Add the stacks from trap frames that only a scan of the kernel stacks finds"),
         switch("scan_threads", "Add the threads that only a pool scan finds"),
         switch("processors", "Add the stacks of processors that were idle"),

@@ -95,7 +95,7 @@ def test_the_table_image_says_what_was_read(read: Read) -> None:
 
 def test_what_cannot_be_read_is_said(read: Read) -> None:
     assert read.code != 0
-    assert "It begins as a dump of one process and is none" in read.said
+    assert "It begins as a dump of one process and is not one" in read.said
     assert "arm64" in read.said.lower()
     assert "Traceback" not in read.said
 
@@ -139,14 +139,14 @@ def test_cut_files_are_not_like_whole_ones(read: Read, tmp_path: pathlib.Path) -
     run = ("run", "-o", lake, *read.options)
     done = fleet(*run, *sorted(tmp_path.glob("*.dmp")))
     assert done.returncode == 3
-    assert "3 images are cut" in done.stderr
+    assert "3 images are truncated" in done.stderr
     found = manifests(lake)
     assert {each["status"] for each in found.values()} == {"done"}
     for share in (99, 97, 35):
         said = found[f"{share}.dmp"]
         assert said["truncated"] is True
         assert abs(said["missing_share"] - (100 - share)) <= 1
-        assert said["reason"] == f"the file is cut: {said['missing_share']} % of it are missing"
+        assert said["reason"] == f"the file is truncated: {said['missing_share']} % are missing"
         assert said["reason"] in done.stderr
     whole_manifest = found["whole.dmp"]
     assert (whole_manifest["truncated"], whole_manifest["missing_share"], whole_manifest["reason"]) == (
@@ -155,14 +155,14 @@ def test_cut_files_are_not_like_whole_ones(read: Read, tmp_path: pathlib.Path) -
         "",
     )
     shown = fleet("status", lake, "--format", "csv").stdout.splitlines()
-    assert ["the file is cut" in line for line in shown[1:]] == [True, True, True, False]
+    assert ["the file is truncated" in line for line in shown[1:]] == [True, True, True, False]
     again = fleet(*run, tmp_path / "97.dmp")
-    assert (again.returncode, "1 image is cut" in again.stderr) == (3, True)
+    assert (again.returncode, "1 image is truncated" in again.stderr) == (3, True)
     assert manifests(lake)["97.dmp"]["attempt"] == found["97.dmp"]["attempt"]
     assert fleet(*run, whole).returncode == 0
     # A dump of one process, which was cut in the middle, says so without a share.
     cut_dump = manifests(read.lake)["cut.dmp"]
-    assert (cut_dump["truncated"], cut_dump["reason"]) == (True, "the file is cut")
+    assert (cut_dump["truncated"], cut_dump["reason"]) == (True, "the file is truncated")
     assert manifests(read.lake)["small.dmp"]["truncated"] is False
 
 

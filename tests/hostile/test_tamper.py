@@ -653,7 +653,7 @@ def test_findings_say_which_stacks_were_lost(
         return {pid: evidence for finding, pid, evidence in rows if finding == LOST_STACKS}
 
     assert pid not in lost(target.clean("tracefindings"))
-    assert "not looked at by" in lost(target.run("tracefindings", write(target)))[pid]
+    assert "not examined by" in lost(target.run("tracefindings", write(target)))[pid]
 
 
 def _trap_frame_of_another(target: Target) -> List[Write]:
@@ -756,7 +756,7 @@ def test_a_decoy_database_hides_no_stack_of_a_lock(
         # More than are read: a row says so, and is counted where a filter hides it.
         assert [row["Status"] for row in rows if row["Lock"] is None] == ["one of 10 databases"]
         assert (unbacked_rows, flat) == ([], [])
-        assert caplog.text.count("1 more may be what --find and --unbacked ask for") == 2
+        assert caplog.text.count("1 more may match --find and --unbacked") == 2
 
 
 def test_a_handle_whose_table_cannot_be_read_is_not_checked(target: Target) -> None:

@@ -52,7 +52,7 @@ def test_a_plugin_of_dumps_on_something_else(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "image.raw"
     path.write_bytes(b"PAGEDU64" + bytes(0x20000))
     said = (
-        "the file is no dump of one process (MDMP), and no small kernel dump; plugins such as "
+        "the file is neither a dump of one process (MDMP) nor a small kernel dump; plugins such as "
         "windows.callstacks read images"
     )
     assert reasons(path, callstacks.CallStacks) == {"plugins.CallStacks.primary": said}
@@ -61,7 +61,7 @@ def test_a_plugin_of_dumps_on_something_else(tmp_path: pathlib.Path) -> None:
 def test_a_file_that_only_begins_as_a_dump(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "bad.dmp"
     path.write_bytes(b"MDMP" + bytes(0x2000))
-    said = "the file begins as a dump of one process and is none"
+    said = "the file begins as a dump of one process and is not one"
     assert reasons(path, callstacks.CallStacks) == {"plugins.CallStacks.primary": said}
 
 

@@ -138,9 +138,7 @@ def test_what_the_dump_is(folder: pathlib.Path) -> None:
 def test_findings_say_what_cannot_be_checked(folder: pathlib.Path) -> None:
     rows = [row for _, row in dump(folder, UPDATER).rows(tracefindings.TraceFindings)]
     assert {row["Finding"] for row in rows if row["Status"] != "not checked"} >= {"unbacked"}
-    kernel = [
-        row["Finding"] for row in rows if row["Evidence"] == "a dump of one process has nothing of the kernel"
-    ]
+    kernel = [row["Finding"] for row in rows if row["Evidence"] == "a dump of one process has no kernel data"]
     assert {"hidden", "foreign_handle", "shadow_stack"} <= set(kernel)
 
 

@@ -236,7 +236,7 @@ def test_arm64_is_named_and_refused(tmp_path: pathlib.Path) -> None:
 def test_a_table_of_another_kernel_is_refused(one: Opened, tmp_path: pathlib.Path) -> None:
     table = next(iter(sorted(context.symbol_directory().rglob("ntkrnl*/*.json*"))))
     dump = written(crashed(KERNEL), tmp_path)
-    with pytest.raises(exceptions.RenderException, match="is no table of this dump's kernel"):
+    with pytest.raises(exceptions.RenderException, match="is not a table of this dump's kernel"):
         dump.rows(callstacks.CallStacks, kernel_symbols=str(table))
     with pytest.raises(exceptions.RenderException, match="cannot be read"):
         dump.rows(callstacks.CallStacks, kernel_symbols=str(tmp_path / "none.json"))

@@ -136,7 +136,7 @@ def test_every_stream_of_minidump(written: Written, theirs: Any) -> None:
     assert len(theirs.handles.handles) == entries["HandleDataStream"]
     assert theirs.misc_info.ProcessId == written.dump._native.pid
     assert theirs.sysinfo.BuildNumber == 19041
-    assert "are not in the image: MemoryInfoListStream tells them as reserved" in theirs.comment_a.data
+    assert "are not in the image: MemoryInfoListStream lists them as reserved" in theirs.comment_a.data
     assert theirs.comment_w.data.startswith("custody")
 
 

@@ -215,7 +215,7 @@ def test_columns_are_shown_in_the_order_of_the_option(
 
 @pytest.mark.parametrize("name", ["locks", "traces"])
 def test_an_unknown_column_lists_those_that_there_are(name: str, opened: Opened) -> None:
-    with pytest.raises(exceptions.RenderException, match=r"no column 'Foo'; there are .*Status") as raised:
+    with pytest.raises(exceptions.RenderException, match=r"no column 'Foo'; choose from .*Status") as raised:
         opened.construct(CLASSES[name], columns=["PID,Foo"]).run()
     assert all(column.name in str(raised.value) for column in TABLES[name])
 
@@ -226,7 +226,7 @@ def test_an_unknown_column_is_refused_before_the_image_is_opened(tmp_path: pathl
     missing = tmp_path / "missing.dmp"
     refused = vol.run(missing, "windows.locks", "--columns", "PID,Foo", symbols=tmp_path / "symbols")
     assert refused.returncode == 2
-    assert "argument --columns: there is no column 'Foo'; there are PID, Process" in refused.stderr
+    assert "argument --columns: there is no column 'Foo'; choose from PID, Process" in refused.stderr
 
 
 @pytest.mark.cli

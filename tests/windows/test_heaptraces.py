@@ -120,7 +120,7 @@ def test_xp_with_ust_alone_traces_no_block(
     opened = context.open_image(forged.image(), tmp_path)
     (owner,) = owners(grid.run(opened, heaptraces.HeapTraces))
     assert owner.row["Status"] == ("+ust without +hpc" if silent else "")
-    assert ("wants +hpc (0x40)" in caplog.text) == silent
+    assert ("needs +hpc (0x40)" in caplog.text) == silent
     space = next(node for node in grid.run(opened, gflags.GFlags) if node.row["PID"] == forged.process.pid)
     assert ("+ust without +hpc" in space.row["Status"]) == silent
 

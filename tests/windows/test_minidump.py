@@ -95,7 +95,7 @@ def test_the_32_bit_half(opened: Opened) -> None:
 
 def test_a_format_that_there_is_not(opened: Opened) -> None:
     with pytest.raises(
-        exceptions.RenderException, match="--format: there is no elf; there are native, wow64"
+        exceptions.RenderException, match="--format: unknown value elf; choose from native, wow64"
     ):
         opened.construct(minidump.MiniDump, format="elf").run()
 
@@ -133,7 +133,7 @@ def test_a_file_and_its_custody(tmp_path: pathlib.Path) -> None:
     custody = comments[11]
     for part in (f"--pid {UPDATER}", "evidence.dmp", "SHA-256", "ImageId: i", "winstacks 3.", "updater.exe"):
         assert part in custody
-    assert "Thread 4316: not known and 0 in its CONTEXT: Rcx R8 R9 R10 R11" in comments[10]
+    assert "Thread 4316: unknown and 0 in its CONTEXT: Rcx R8 R9 R10 R11" in comments[10]
 
 
 @pytest.mark.cli

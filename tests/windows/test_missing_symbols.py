@@ -29,7 +29,7 @@ from tests.support.grid import Row
 from tests.support.lacking import MEMBERS, TYPES, Asked, LackingTable, Lost, Run, Said, Site, chosen
 from winstacks.columns.words import CREATE
 
-_OF_SYMBOLS = "Not in the kernel's symbols"
+_OF_SYMBOLS = "Missing from the kernel's symbols"
 """Begins the warnings that name what is lacking."""
 
 _NEEDED = "ObpObjectTypes"

@@ -211,4 +211,4 @@ def test_what_find_cannot_judge_is_counted(
     there = traces(unbacked=options.get("unbacked", False))
     nameless = [each for each in there if any(symbol.startswith("ntdll+") for symbol in each)]
     assert len(nameless) > 0
-    assert f"{len(nameless)} more may be what --find and --unbacked ask for" in caplog.text
+    assert f"{len(nameless)} more may match --find and --unbacked" in caplog.text

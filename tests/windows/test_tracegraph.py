@@ -511,8 +511,8 @@ def test_the_words_of_weight() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"weight": "size"}, "--weight: there is no size; there are count, bytes, threads"),
-        ({"format": ["svg"]}, "--format: there is no svg; there are html, speedscope, folded"),
+        ({"weight": "size"}, "--weight: unknown value size; choose from count, bytes, threads"),
+        ({"format": ["svg"]}, "--format: unknown value svg; choose from html, speedscope, folded"),
         ({"baseline": "/nowhere"}, "The baseline cannot be used: "),
         ({"baseline": __file__.replace(".py", ".none")}, "The baseline cannot be used: "),
     ],

@@ -209,7 +209,7 @@ def test_two_page_directories_of_a_process(tmp_path: pathlib.Path) -> None:
     opened = context.open_image(kernel.image(), tmp_path, "image.raw")
     found = row(opened)
     assert (found["Truncated"] or 0, found["MissingShare"] or 0) == (0, 0)
-    assert "The image is cut" not in found["WarningText"]
+    assert "The image is truncated" not in found["WarningText"]
     said = [space.status or space.remark for space in AddressSpaces.list_spaces(opened.image)]
     assert text(said[-1]) == "page tables of process 1004"
 
@@ -225,7 +225,7 @@ def test_a_crash_dump_that_is_cut(share: float, missing: int, bitmap: int, tmp_p
     assert found["Truncated"] == 1
     assert abs(found["MissingShare"] - missing) <= 1
     assert f"{found['MissingShare']} % of the file missing" in found["Status"]
-    assert "The image is cut" in found["WarningText"]
+    assert "The image is truncated" in found["WarningText"]
 
 
 def test_a_damaged_list_of_processes_is_said(tmp_path: pathlib.Path) -> None:

@@ -171,7 +171,7 @@ def test_kinds_and_threads_are_selected(demo: Opened) -> None:
     one = flattables.stacks(demo, tid=[4320])
     assert one == [row for row in rows if row["TID"] == 4320 or "owned by 4316 4320" in row["Status"]]
     assert {row["Kind"] for row in one} == {"kernel", "user", "lock", "handle"}
-    with pytest.raises(exceptions.RenderException, match="--kinds: there is no fiber; there are kernel"):
+    with pytest.raises(exceptions.RenderException, match="--kinds: unknown value fiber; choose from kernel"):
         flattables.stacks(demo, kinds=["fiber"])
 
 

@@ -24,7 +24,7 @@ class GFlags(interfaces.plugins.PluginInterface):
         return [
             *options.kernel(),
             options.pid(zero_means="the kernel"),
-            options.switch("carve", "Also show databases that no pointer leads to"),
+            options.switch("carve", "Also show databases without a pointer to them"),
             *options.shown("gflags"),
         ]
 

@@ -25,9 +25,9 @@ class Locks(interfaces.plugins.PluginInterface):
         return [
             *options.kernel(),
             options.pid(zero_means="the kernel"),
-            options.switch("held", "Show only locks that are owned (or where that cannot be read)"),
+            options.switch("held", "Show only locks that are owned (or whose owner cannot be read)"),
             options.switch(
-                "contended", "Show only locks that are or were waited for (or where that cannot be read)"
+                "contended", "Show only locks with waiters now or before (or whose waiters cannot be read)"
             ),
             *options.selecting("locks created"),
             *options.dumping("Write the locks of each address space as RTL_PROCESS_LOCKS"),

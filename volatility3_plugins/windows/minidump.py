@@ -28,7 +28,7 @@ class MiniDump(interfaces.plugins.PluginInterface):
             options.word(
                 "format",
                 options.DUMP_FORMATS,
-                "Which half of a WoW64 process: native (64 bits, with the memory of both; the default) or "
+                "Half of a WoW64 process to write: native (64 bits, with the memory of both; the default) or "
                 "wow64 (32 bits)",
                 default="native",
             ),

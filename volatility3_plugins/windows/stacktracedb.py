@@ -28,7 +28,7 @@ class StackTraceDb(interfaces.plugins.PluginInterface):
             *options.selecting("back traces"),
             options.fold(),
             options.switch(
-                "carve", "Also show freed and orphan entries, and databases that no pointer leads to"
+                "carve", "Also show freed and orphan entries, and databases without a pointer to them"
             ),
             *options.dumping("Write each database as RTL_PROCESS_BACKTRACES; show only the database rows"),
             *options.shown("stacktracedb"),

@@ -27,7 +27,7 @@ class TraceGraph(interfaces.plugins.PluginInterface):
             options.word(
                 "weight",
                 options.WEIGHTS,
-                "What a box counts by its width: count (stacks, the default), bytes or threads",
+                "Quantity shown by the width of a box: count (stacks, the default), bytes or threads",
                 default="count",
             ),
             options.words(

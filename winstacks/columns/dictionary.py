@@ -99,55 +99,57 @@ _ALL = (
     Column("VolatilityVersion", STR, "Version of Volatility.", False),
     Column("PluginVersion", STR, "Version of this set of plugins.", False),
     Column("KernelBuild", INT, "Build of the kernel: the low 16 bits of NtBuildNumber."),
-    Column("BuildLab", STR, "NtBuildLab: the build in full; an enablement package leaves it as it was."),
+    Column("BuildLab", STR, "NtBuildLab: the complete build; an enablement package does not change it."),
     Column("Product", STR, "Type of the product.", values=_plain(words.PRODUCTS.values())),
     Column("Processors", INT, "Number of processors."),
-    Column("CaptureTime", TIME, "The kernel's clock; acquisition may have gone on for minutes."),
-    Column("BootTime", TIME, "When Windows was started."),
-    Column("BootTimeSource", STR, "What BootTime is taken from.", values=words.BOOT_TIMES),
+    Column("CaptureTime", TIME, "The kernel's clock; the acquisition may have lasted minutes."),
+    Column("BootTime", TIME, "Time when Windows was started."),
+    Column("BootTimeSource", STR, "Source of BootTime.", values=words.BOOT_TIMES),
     Column("TimeZoneBias", INT, "Minutes to add to local time to get UTC."),
     Column("ComputerName", STR, "Name of the computer in the environment of session 0's processes."),
     Column("Processes", INT, "Number of processes.", False),
-    Column("ProcessesFoundOtherwise", INT, "How many of them the process list does not lead to.", False),
-    Column("ProcessesUnreadable", INT, "Of how many no page table can be read.", False),
-    Column("Threads", INT, "Number of threads; null if no kind of their stacks was asked for."),
-    Column("StacksIncomplete", INT, "How many of these are incomplete; null as Threads."),
+    Column("ProcessesFoundOtherwise", INT, "Number of processes that the process list lacks.", False),
+    Column("ProcessesUnreadable", INT, "Number of processes without a readable page table.", False),
+    Column("Threads", INT, "Number of threads; null if no kind of thread stack was requested."),
+    Column("StacksIncomplete", INT, "Number of thread stacks that are incomplete; null as Threads."),
     Column(
-        "Databases", INT, "Number of stack trace databases and trace logs; null if they were not asked for."
+        "Databases", INT, "Number of stack trace databases and trace logs; null if they were not requested."
     ),
     Column(
         "StacksKnown",
         STR,
-        "Stacks that the image says it had, by kind, as JSON: those that are listed, and those that lists, "
-        "indices and counts know.",
+        "Number of stacks that the image refers to, by kind, as JSON: those that are listed, and those in "
+        "lists, indices and counts.",
         False,
     ),
-    Column("StacksRead", STR, "How many of these are here, by kind, as JSON.", False),
+    Column("StacksRead", STR, "Number of these that were read, by kind, as JSON.", False),
     Column(
         "StructuresAbsent",
         STR,
-        "What was wanted and is not in the image, by the words of Status, as JSON: how many processes, "
-        "threads, lists or stacks say so.",
+        "Structures that are missing from the image, as JSON: by values of Status, the number of "
+        "processes, threads, lists or stacks with the value.",
         False,
     ),
     Column(
-        "Truncated", BOOL, "Whether the file ends before its container or the kernel says; null if none does."
+        "Truncated",
+        BOOL,
+        "Whether the file is shorter than its container or the kernel says; null if neither says it.",
     ),
     Column("MissingShare", INT, "Missing part of the file, in percent, rounded up; null as Truncated."),
-    Column("Warnings", INT, "Number of warnings that were logged.", False),
+    Column("Warnings", INT, "Number of logged warnings.", False),
     Column(
-        "WarningText", STR, "The warnings, each once, with ` | ` between; empty if there are none.", False
+        "WarningText", STR, "The warnings, each once, separated by ` | `; empty if there are none.", False
     ),
-    Column("InputKind", STR, "What the files are.", False, words.INPUT_KINDS),
+    Column("InputKind", STR, "Kind of the files.", False, words.INPUT_KINDS),
     Column(
         "Completeness",
         STR,
-        "How much a dump has of its source; null for other images, which have StacksRead.",
+        "Completeness of a dump; null for other images, which have StacksRead.",
         values=words.COMPLETENESSES,
     ),
-    Column("BugCheckCode", HEX, "Code with which Windows stopped; null where the files are of no crash."),
-    Column("BugCheck", STR, "Name of the bug check; null where the code has none."),
-    Column("BugCheckParameters", STR, "The four parameters of the bug check, with blanks between."),
+    Column("BugCheckCode", HEX, "Code with which Windows stopped; null if the files are not a crash dump."),
+    Column("BugCheck", STR, "Name of the bug check; null if the code has no name."),
+    Column("BugCheckParameters", STR, "The four parameters of the bug check, separated by blanks."),
     # Keys: the process, thread and structure of a row.
     Column(
         "PID", INT, "ID of the process to which the row belongs, 0 for the kernel; null if it is unknown."
@@ -155,28 +157,29 @@ _ALL = (
     Column(
         "Process", STR, "Name of the process that has the PID, `nt` for the kernel; null if it is unknown."
     ),
-    Column("ProcessOffset", ADDRESS, "Address of the _EPROCESS, as `Offset(V)` of windows.pslist has it."),
-    Column("ProcessCreateTime", TIME, "When the process was started."),
+    Column("ProcessOffset", ADDRESS, "Address of the _EPROCESS, equal to `Offset(V)` of windows.pslist."),
+    Column("ProcessCreateTime", TIME, "Time when the process was started."),
     Column(
         "TID",
         INT,
-        "ID of the thread to which the row belongs; of a lock the one that owns it, the first one if several "
-        "do (Status has all); of a handle's event the one that did it.",
+        "ID of the thread to which the row belongs; for a lock its owner, the first one if there are "
+        "several (Status has all); for a handle event the acting thread.",
     ),
-    Column("ThreadCreateTime", TIME, "When the thread whose stack it is was started."),
-    Column("Arch", STR, "Bitness of what the row shows; a WoW64 process has both.", False, words.ARCHES),
+    Column("ThreadCreateTime", TIME, "Time when the thread of the stack was started."),
+    Column("Arch", STR, "Bitness of the data in the row; a WoW64 process has both.", False, words.ARCHES),
     # A stack.
     Column(
         "TraceId",
         STR,
-        "The stack: unique in its image, the same with any options; with ImageId its key in windows.traces.",
+        "Key of the stack: unique in its image, the same with any options; with ImageId the key of "
+        "windows.traces.",
         False,
     ),
-    Column("Kind", STR, "Who remembered the stack.", False, words.KINDS),
+    Column("Kind", STR, "Source of the stack.", False, words.KINDS),
     Column(
         "Owner",
         HEXSTR,
-        "What the stack belongs to: address of the _ETHREAD, database, heap, lock or object, or the handle.",
+        "Owner of the stack: address of the _ETHREAD, database, heap, lock or object, or the handle.",
     ),
     Column(
         "OwnerName", STR, "Type of the lock or heap, layout of the database, type and name of the object."
@@ -184,34 +187,35 @@ _ALL = (
     Column(
         "Count",
         INT,
-        "How often the stack is there: captures, blocks in use, references or equal stacks, else 1; none in "
-        "a row that is no stack.",
+        "Number of times the stack occurs: captures, blocks in use, references or equal stacks, else 1; "
+        "none in a row that is not a stack.",
     ),
     Column(
         "Depth",
         INT,
-        "Number of return addresses; none where it cannot be read, and in a row that is no stack.",
+        "Number of return addresses; none if it cannot be read, and in a row that is not a stack.",
     ),
     Column(
         "BackTraceHash",
         HEX,
-        "Sum of the low 32 bits of the return addresses: what RtlCaptureStackBackTrace returns.",
+        "Sum of the low 32 bits of the return addresses: the hash that RtlCaptureStackBackTrace returns.",
     ),
-    Column("StackKey", STR, "Key of the code in the stack, equal on every machine and at every boot."),
-    Column("ShapeKey", STR, "Key of the modules in the stack, equal for all versions of these."),
-    Column("KeyQuality", STR, "What the keys are worth.", values=words.KEY_QUALITIES),
+    Column("StackKey", STR, "Key of the code in the stack, equal on every machine and after every boot."),
+    Column("ShapeKey", STR, "Key of the modules in the stack, equal for all versions of the modules."),
+    Column("KeyQuality", STR, "Quality of the keys.", values=words.KEY_QUALITIES),
     Column("Unbacked", INT, "Number of frames whose Backing is not `image`, `mapped` or `user`."),
-    Column("Guessed", INT, "Number of frames that are a guess, or were found by way of one."),
+    Column("Guessed", INT, "Number of frames that are guesses, or were found by way of a guess."),
     Column(
         "Stack",
         STR,
-        "The Symbols of the frames, innermost first, with `; ` between; where there is --fold, only with it.",
+        "The Symbols of the frames, innermost first, separated by `; `; in plugins with --fold, only with "
+        "that option.",
     ),
     Column(
         "Modules",
         STR,
-        "Modules and Backings of all frames, innermost first, repeats merged, with `; ` between; those that "
-        "the keys leave out, too.",
+        "Modules and Backings of all frames, innermost first, repeats merged, separated by `; `; including "
+        "frames that the keys leave out.",
     ),
     Column(
         "Incomplete",
@@ -221,58 +225,59 @@ _ALL = (
     ),
     # A frame.
     Column("Frame", INT, "Number of the frame in its stack, 0 for the innermost.", False),
-    Column("Address", ADDRESS, "Address at which the code of the frame goes on: a return address as a rule."),
-    Column("Sp", ADDRESS, "Stack pointer when the code goes on; none where the address was recorded."),
+    Column("Address", ADDRESS, "Address at which the code of the frame continues, usually a return address."),
+    Column("Sp", ADDRESS, "Stack pointer when the code continues; none if the address was recorded."),
     Column("Module", STR, "Name of the module, as in Symbol."),
-    Column("ModulePath", STR, "Path of the module's file, as the loader has it."),
+    Column("ModulePath", STR, "Path of the module's file, according to the loader."),
     Column("ModuleStamp", HEX, "TimeDateStamp of the module."),
     Column("ModuleSize", HEX, "SizeOfImage of the module, rounded up to whole pages of 4096 bytes."),
     Column("Rva", HEX, "Address relative to the base of the module."),
     Column("Function", STR, "Name of the function in Symbol."),
     Column("Displacement", INT, "Bytes from the function's start to the address."),
-    Column("Symbol", STR, "The address in words: module, function and offset, or what else lies there."),
-    Column("Source", STR, "What Symbol is taken from.", values=words.SOURCES),
-    Column("How", STR, "How the address was found.", False, words.HOWS),
-    Column("Backing", STR, "What lies at the address.", values=words.BACKINGS),
-    Column("Protection", STR, "Protection of the memory there, as the VAD has it, such as `PAGE_READWRITE`."),
+    Column("Symbol", STR, "Name of the address: module, function and offset, or the kind of memory there."),
+    Column("Source", STR, "Source of the name in Symbol.", values=words.SOURCES),
+    Column("How", STR, "Method that found the address.", False, words.HOWS),
+    Column("Backing", STR, "Kind of memory at the address.", values=words.BACKINGS),
     Column(
-        "Status", STR, "What is wrong with what the row shows, in fixed words; empty if nothing is.", False
+        "Protection", STR, "Protection of the memory there, according to the VAD, such as `PAGE_READWRITE`."
     ),
+    Column("Status", STR, "Problems of the data in the row, in fixed words; empty if there are none.", False),
     # A file that a plugin wrote.
     Column("File output", STR, "Name of the file that the plugin wrote."),
-    Column("Stacks", INT, "Number of rows of windows.traces that are in the file, or in a part of it."),
+    Column("Stacks", INT, "Number of rows of windows.traces in the file, or in a part of it."),
     Column("Frames", INT, "Number of their frames."),
     Column(
         "Weight",
         INT,
-        "Sum of the weights of the stacks: their Count, or what `--weight` of windows.tracegraph asks for.",
+        "Sum of the weights of the stacks: their Count, or the weight that `--weight` of "
+        "windows.tracegraph names.",
     ),
     # A trace that Windows keeps.
     Column("Database", ADDRESS, "Address of the stack trace database, or of the heap's trace log."),
     Column(
         "Index",
         INT,
-        "Index of the trace in the stack trace database of its address space; 0 where a lock has none.",
+        "Index of the trace in the stack trace database of its address space; 0 for a lock without a trace.",
     ),
     Column("EntryAddress", ADDRESS, "Address of the record that holds the trace."),
-    Column("TraceKind", STR, "Where the trace of heap blocks is kept.", values=words.TRACE_KINDS),
+    Column("TraceKind", STR, "Place where the trace of heap blocks is kept.", values=words.TRACE_KINDS),
     # A database.
-    Column("CommittedMemory", HEX, "Bytes that the database has committed, as its header says."),
-    Column("ReservedMemory", HEX, "Bytes that the database has reserved, as its header says."),
-    Column("Lookups", INT, "Number of captures that looked for their trace in the database."),
-    Column("BackTraces", INT, "Number of traces in the database, as its header says."),
+    Column("CommittedMemory", HEX, "Bytes that the database has committed, according to its header."),
+    Column("ReservedMemory", HEX, "Bytes that the database has reserved, according to its header."),
+    Column("Lookups", INT, "Number of captures that searched the database for their trace."),
+    Column("BackTraces", INT, "Number of traces in the database, according to its header."),
     Column("NtGlobalFlag", HEX, "NtGlobalFlag of the kernel or of the process."),
     Column("Flags", STR, "The bits of NtGlobalFlag by the abbreviations of gflags."),
-    Column("LocatedBy", STR, "How the database was found.", values=words.LOCATIONS),
-    Column("Layout", STR, "Name of the layout that the database has."),
+    Column("LocatedBy", STR, "Method that found the database.", values=words.LOCATIONS),
+    Column("Layout", STR, "Name of the database's layout."),
     Column("Indexed", INT, "Number of live traces with an index."),
-    Column("Chained", INT, "Number of live traces that a hash chain leads to."),
-    Column("Freed", INT, "Number of released traces whose block is still there."),
-    Column("Orphans", INT, "Number of blocks in use that neither the index array nor a chain leads to."),
+    Column("Chained", INT, "Number of live traces in hash chains."),
+    Column("Freed", INT, "Number of released traces whose block still exists."),
+    Column("Orphans", INT, "Number of blocks in use that neither the index array nor a chain reaches."),
     Column(
         "Unindexed",
         INT,
-        "Number of live traces for which nobody asked for an index; only chains lead to them.",
+        "Number of live traces whose index was never requested; only chains lead to them.",
     ),
     Column(
         "Mismatched", INT, "Number of traces that contradict the index array, their chain or their depth."
@@ -287,96 +292,93 @@ _ALL = (
         values={part: words.KINDS[part] for part in words.THREAD_KINDS},
     ),
     Column("State", STR, "Scheduling state of the thread."),
-    Column("WaitReason", STR, "Why the thread waits."),
-    Column("StartAddress", ADDRESS, "Where the thread was started: Win32StartAddress, else StartAddress."),
-    Column("StartSymbol", STR, "StartAddress in words, as in Symbol."),
+    Column("WaitReason", STR, "Reason why the thread waits."),
+    Column("StartAddress", ADDRESS, "Start address of the thread: Win32StartAddress, else StartAddress."),
+    Column("StartSymbol", STR, "Name of StartAddress, as in Symbol."),
     # A register state.
-    Column("Origin", STR, "How the registers were found.", values=words.ORIGINS),
-    Column("TrapFrame", ADDRESS, "Address of the trap frame or context in which the registers were saved."),
-    Column("TrapKind", STR, "What led into the kernel.", values=words.TRAP_KINDS),
+    Column("Origin", STR, "Place where the registers were found.", values=words.ORIGINS),
+    Column("TrapFrame", ADDRESS, "Address of the trap frame or context that has the registers."),
+    Column("TrapKind", STR, "Cause of the entry into the kernel.", values=words.TRAP_KINDS),
     Column("Mode", STR, "The mode that was interrupted.", values=words.MODES),
     Column(
         "Processor",
         STR,
-        "The processor that saved the registers, or on whose own stack they are (`CPU 0 dpc`).",
+        "The processor that saved the registers, or whose own stack has them (`CPU 0 dpc`).",
     ),
     Column("Unsure", STR, "Names of the registers that may not have been saved: their values are unsure."),
-    Column(
-        "NotSaved", STR, "Names of the registers that were not saved, whose columns are therefore absent."
-    ),
+    Column("NotSaved", STR, "Names of the registers that were not saved: their columns are absent."),
     Column("Member", STR, "Name of a member of the structure."),
-    Column("Value", STR, "Value of the member, and what it is worth."),
-    Column("Rip", REGISTER, "Rip (Eip): the address at which the interrupted code goes on; Symbol names it."),
+    Column("Value", STR, "Value of the member, and its validity."),
+    Column(
+        "Rip", REGISTER, "Rip (Eip): the address at which the interrupted code continues; Symbol names it."
+    ),
     *_registers(1, 9, "Register {0}; of 32 bits in an x86 row."),
     *_registers(9, 17, "Register {0}; x86 has none."),
     Column("EFlags", REGISTER, "The flags register."),
     Column("ErrorCode", REGISTER, "The error code of the exception."),
-    Column(
-        "FaultAddress", REGISTER, "The address that a page fault was about (Cr2); not in x86 trap frames."
-    ),
+    Column("FaultAddress", REGISTER, "The address that caused a page fault (Cr2); not in x86 trap frames."),
     *_registers(20, 26, "Segment register {0}."),
-    Column("GsSwap", REGISTER, "Value that the entry kept of the user's Gs base; x86 has none."),
+    Column("GsSwap", REGISTER, "The user's Gs base that the entry saved; x86 has none."),
     Column("PreviousMode", INT, "PreviousMode of the thread before the entry: 0 kernel, 1 user."),
     Column("PreviousIrql", INT, "Interrupt request level before the entry."),
     *_registers(29, 35, "Debug register {0}."),
     Column("MxCsr", REGISTER, "Control and status of SSE."),
     # A lock.
-    Column("Lock", ADDRESS, "Address of the lock; of its debug information where only that is known."),
-    Column("LockType", STR, "What the lock is.", values=words.LOCK_TYPES),
+    Column("Lock", ADDRESS, "Address of the lock, or of its debug information if only that is known."),
+    Column("LockType", STR, "Type of the lock.", values=words.LOCK_TYPES),
     Column(
         "OwningThread",
         ADDRESS,
-        "The owner as the lock has it: address of an _ETHREAD, in a critical section a thread ID.",
+        "The owner as stored in the lock: address of an _ETHREAD, in a critical section a thread ID.",
     ),
-    Column("OwnerRole", STR, "What the thread is to the lock.", values=_plain(words.ROLES)),
+    Column("OwnerRole", STR, "Role of the thread for the lock.", values=_plain(words.ROLES)),
     Column("OwnerPID", INT, "ID of the owner's process."),
     Column("OwnerProcess", STR, "Name of the owner's process."),
     Column("OwnerTID", INT, "ID of the thread that owns the lock, or waits for it."),
-    Column("LockCount", INT, "LockCount as a critical section holds it; how many owners a resource has."),
-    Column("ContentionCount", INT, "How often a thread had to wait for the lock."),
-    Column("EntryCount", INT, "EntryCount as the lock's debug information holds it."),
-    Column("RecursionCount", INT, "How many times the owner has taken the lock."),
+    Column("LockCount", INT, "LockCount of a critical section; number of owners of a resource."),
+    Column("ContentionCount", INT, "Number of times that a thread had to wait for the lock."),
+    Column("EntryCount", INT, "EntryCount in the lock's debug information."),
+    Column("RecursionCount", INT, "Number of times that the owner has taken the lock."),
     Column("NumberOfWaitingShared", INT, "Number of threads that wait for shared ownership."),
     Column("NumberOfWaitingExclusive", INT, "Number of threads that wait for exclusive ownership."),
     Column("Waiters", INT, "Number of threads that wait for the lock, for either kind of ownership."),
     # A handle or an object.
-    Column("Handle", HEX, "The handle, as the process has it."),
-    Column("Event", STR, "What was done with the handle or object.", values=words.EVENTS),
-    Column("Sequence", INT, "Number of the event, which says in which order events happened."),
-    Column("ByPID", INT, "ID of the process that did it."),
-    Column("ByTID", INT, "ID of the thread that did it."),
+    Column("Handle", HEX, "The handle value in the process."),
+    Column("Event", STR, "Operation on the handle or object.", values=words.EVENTS),
+    Column("Sequence", INT, "Number of the event, in the order of the events."),
+    Column("ByPID", INT, "ID of the acting process."),
+    Column("ByTID", INT, "ID of the acting thread."),
     Column("Object", ADDRESS, "Address of the object's body."),
     Column("ObjectType", STR, "Name of the object's type."),
     Column("ObjectName", STR, "Name of the object."),
-    Column("ImageFileName", STR, "Name of the process that made the object, as its trace keeps it."),
+    Column("ImageFileName", STR, "Name of the process that made the object, as stored in the trace."),
     Column("Tag", STR, "Tag under which the reference was taken or dropped."),
     # A heap.
     Column("Heap", ADDRESS, "Address of the heap."),
-    Column("Bytes", INT, "Bytes that the callers asked for in the heap blocks that Count counts."),
-    Column("CountGrowth", INT, "How much more Count is than in the baseline."),
-    Column("BytesGrowth", INT, "How many more Bytes there are than in the baseline."),
-    Column("Block", ADDRESS, "Address of the caller's bytes; of the heap, segment or container itself."),
-    Column("BlockKind", STR, "What Block is.", values=words.BLOCK_KINDS),
-    Column("Size", INT, "Bytes of Block: those that the caller asked for, or all of a heap or segment."),
+    Column("Bytes", INT, "Bytes that the callers requested, for the heap blocks in Count."),
+    Column("CountGrowth", INT, "Increase of Count since the baseline."),
+    Column("BytesGrowth", INT, "Increase of Bytes since the baseline."),
+    Column("Block", ADDRESS, "Address of the caller's bytes, or of the heap, segment or container."),
+    Column("BlockKind", STR, "Kind of Block.", values=words.BLOCK_KINDS),
+    Column("Size", INT, "Bytes of Block: those that the caller requested, or all of a heap or segment."),
     # A finding.
     Column(
-        "Severity", STR, "How much a finding matters: each check fixes it.", values=_plain(words.SEVERITIES)
+        "Severity", STR, "Importance of the finding, fixed by each check.", values=_plain(words.SEVERITIES)
     ),
-    Column(
-        "Confidence", STR, "How sure it is that what Evidence says is so.", values=_plain(words.CONFIDENCES)
-    ),
+    Column("Confidence", STR, "Certainty that Evidence is true.", values=_plain(words.CONFIDENCES)),
     Column(
         "Finding",
         STR,
-        "Name of the check; `lost_stacks`: which stacks of a process no check could look at; `summary`: with "
-        "--summary the line of a process.",
+        "Name of the check; `lost_stacks`: the stacks of a process that no check could examine; `summary`: "
+        "with --summary the row of a process.",
     ),
     Column(
         "Evidence",
         STR,
-        "What a second examiner can check: VAD, page table entry, bytes, lists; or why a check did not run.",
+        "Facts that a second examiner can check: VAD, page table entry, bytes, lists; or the reason why a "
+        "check did not run.",
     ),
-    Column("Innocent", STR, "What else explains the finding in this process."),
+    Column("Innocent", STR, "Harmless explanations of the finding that this process has."),
     Column("Technique", STR, "IDs of MITRE ATT&CK techniques that look like this."),
 )
 

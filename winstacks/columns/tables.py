@@ -177,5 +177,5 @@ def column_named(plugin: str, name: str) -> str:
     """
     known = {column.name.lower(): column.name for column in TABLES[plugin]}
     if name.strip().lower() not in known:
-        raise ValueError(f"there is no column {name.strip()!r}; there are {', '.join(known.values())}")
+        raise ValueError(f"there is no column {name.strip()!r}; choose from {', '.join(known.values())}")
     return known[name.strip().lower()]

@@ -24,8 +24,8 @@ KINDS: Words = {
     WOW64: "a WoW64 thread's stack in 32-bit mode",
     STD: "a stack trace database",
     HEAPLOG: "the trace log that heaps keep since Windows 7",
-    HEAP: "heap blocks by the trace of their allocation, and who made heaps and their segments",
-    LOCK: "who created a lock",
+    HEAP: "heap blocks by the trace of their allocation, and the creators of heaps and segments",
+    LOCK: "the creator of a lock",
     HANDLE: "an event of a handle",
     OBJECT: "an event of a traced object",
 }
@@ -36,26 +36,26 @@ THREAD_KINDS = (KERNEL, USER, WOW64)
 TRAP, UNWIND, LEAF, FRAME_POINTER, SCAN = "trap", "unwind", "leaf", "framepointer", "scan"
 RECORDED, SHADOW = "recorded", "shadow"
 HOWS: Words = {
-    TRAP: "a saved register state holds it",
+    TRAP: "from a saved register state",
     UNWIND: "by the unwind data of the function below",
-    LEAF: "the top of the stack, in a function that keeps nothing there",
+    LEAF: "the top of the stack, in a function that saves no values there",
     FRAME_POINTER: "by the chain of frame pointers",
     SCAN: "a guess: a value on the stack that may be a return address",
     RECORDED: "Windows recorded the address",
 }
 """Ways to find the address of a frame: the words of How."""
-FINDING_HOWS: Words = {**HOWS, SHADOW: "the processor's shadow stack of the thread has the address, too"}
+FINDING_HOWS: Words = {**HOWS, SHADOW: "the thread's shadow stack also has the address"}
 """The words of How in findings: the last one replaces another word."""
 
 PDB, EXPORT, NEAREST, MODULE, UNLOADED, NONE = "pdb", "export", "nearest", "module", "unloaded", "none"
 SOURCES: Words = {
-    PDB: "the last symbol before the address in a symbol table that Volatility has; the function table, the "
-    "next symbol or the end of the section bounds its function",
+    PDB: "the last symbol before the address in a symbol table of Volatility; the function table, the next "
+    "symbol or the end of the section bounds its function",
     EXPORT: "the x64 function table shows that the address is in the function that this export starts",
-    NEAREST: "the last export, or symbol of a PDB with few, before the address in the same section; the end "
-    "of its function is unknown",
+    NEAREST: "the last export, or symbol of a PDB with few symbols, before the address in the same "
+    "section; the end of its function is unknown",
     MODULE: "the module is known, the function's name is not",
-    UNLOADED: "a module that is gone lay there",
+    UNLOADED: "an unloaded module was there",
     NONE: "no name is known",
 }
 """Sources of the name of an address: the words of Source."""
@@ -63,11 +63,11 @@ SOURCES: Words = {
 IMAGE, MAPPED, PRIVATE, UNMAPPED = "image", "mapped", "private", "unmapped"
 BACKINGS: Words = {
     IMAGE: "a module",
-    MAPPED: "a mapped file that no loader list has",
+    MAPPED: "a mapped file that is in no loader list",
     PRIVATE: "process memory that no file backs",
-    UNMAPPED: "nothing",
+    UNMAPPED: "no memory",
     NONE: "a kernel address in no module",
-    UNLOADED: "a module that is gone lay there",
+    UNLOADED: "an unloaded module was there",
     USER: "a user address in a stack of the kernel",
 }
 """Kinds of memory at the address of a frame: the words of Backing."""
@@ -76,8 +76,8 @@ UNBACKED = frozenset((PRIVATE, UNMAPPED, NONE, UNLOADED))
 
 EXACT, PARTIAL, GUESSED = "exact", "partial", "guessed"
 KEY_QUALITIES: Words = {
-    EXACT: "all frames are in the keys with all that is to be known of them",
-    PARTIAL: "the stack is incomplete, or a module is known by its name only or contradicted by its headers",
+    EXACT: "the keys have all frames, with complete data",
+    PARTIAL: "the stack is incomplete, or a module is known only by name or contradicted by its headers",
     GUESSED: "the walk had to guess; frames that a scan of the stack found are left out",
 }
 """Grades of keys: the words of KeyQuality; if two apply, the later one is used."""
@@ -88,7 +88,7 @@ EVENTS: Words = {
     OPEN: "",
     CLOSE: "",
     BAD_REFERENCE: "a handle that was not open",
-    CREATE: "who made the handle or object",
+    CREATE: "the creation of the handle or object",
     REFERENCE: "",
     DEREFERENCE: "",
 }
@@ -101,16 +101,16 @@ MEMORY_IMAGE, PROCESS_DUMP, SMALL_DUMP = "image", "process dump", "small kernel 
 INPUT_KINDS: Words = {
     MEMORY_IMAGE: "the memory of a machine",
     PROCESS_DUMP: "a dump of one process",
-    SMALL_DUMP: "what Windows keeps of a crash in `C:\\Windows\\Minidump`",
+    SMALL_DUMP: "the file that Windows writes for a crash into `C:\\Windows\\Minidump`",
 }
 """Kinds of inputs: the words of InputKind."""
 ALL, SOME, TRUNCATED = "all", "some", "truncated"
 KERNEL_PAGES, ACTIVE_PAGES = "kernel pages", "active pages"
 COMPLETENESSES: Words = {
     ALL: "written with the whole memory of the process",
-    SOME: "written without it: heaps, locks and databases may be missing; a small kernel dump has the stack "
-    "of the thread that crashed and little else",
-    TRUNCATED: "the file ends before what it says is in it",
+    SOME: "written without the whole memory: heaps, locks and databases may be missing; a small kernel "
+    "dump has little more than the stack of the thread that crashed",
+    TRUNCATED: "the file is shorter than its headers say",
     KERNEL_PAGES: "a kernel dump (type 6): pages of processes are absent",
     ACTIVE_PAGES: "an automatic or active dump (type 7): pages of processes are absent or incomplete",
 }
@@ -119,15 +119,15 @@ COMPLETENESSES: Words = {
 BOOT_TIME, INTERRUPT_TIME, SYSTEM_UP_TIME = "KeBootTime", "InterruptTime", "SystemUpTime"
 BOOT_TIMES: Words = {
     BOOT_TIME: "the kernel's variable",
-    INTERRUPT_TIME: "the kernel's clock less the time that it ran",
-    SYSTEM_UP_TIME: "the time of the crash less the time that Windows ran, by a small dump's header",
+    INTERRUPT_TIME: "the kernel's clock minus its running time",
+    SYSTEM_UP_TIME: "the time of the crash minus the uptime, from the header of a small dump",
 }
 """Sources of BootTime: the words of BootTimeSource."""
 
 BY_SYMBOL, BY_SEARCH = "symbol", "search"
 LOCATIONS: Words = {
     BY_SYMBOL: "symbols of the kernel or of ntdll lead to it",
-    BY_SEARCH: "a pointer in ntdll's data leads to what proves to be one",
+    BY_SEARCH: "a pointer in ntdll's data leads to a valid database",
 }
 """Ways to find a database: the words of LocatedBy."""
 
@@ -143,25 +143,25 @@ BLOCK_KINDS: Words = {
     HEAP_SEGMENT: "of an NT heap",
     SEGMENT_HEAP: "",
     PAGE_HEAP: "",
-    CONTAINER: "what the low-fragmentation heap keeps its blocks in",
+    CONTAINER: "holds blocks of the low-fragmentation heap",
     BLOCK: "of an NT heap",
     LFH: "of the low-fragmentation heap",
-    VIRTUAL: "with pages of its own",
+    VIRTUAL: "with its own pages",
     LIGHT: "of light page heap",
     PAGE: "of full page heap",
-    LARGE: "of a segment heap, with pages of its own",
+    LARGE: "of a segment heap, with its own pages",
     SEGMENT: "of a segment heap",
 }
 """Kinds of heaps, their parts, and blocks: the words of BlockKind."""
 
 THREAD, TOP, STACK, PROCESSOR, SAVED = "thread", "top", "stack", "processor", "saved"
 ORIGINS: Words = {
-    THREAD: "KTHREAD.TrapFrame, and the frames to which service frames lead back",
+    THREAD: "KTHREAD.TrapFrame, and the earlier frames that service frames lead to",
     TOP: "the fixed place at the top of a kernel stack",
     STACK: "found by scanning",
     PROCESSOR: "KPRCB.ProcessorState",
     WOW64: "the 32-bit context in the WoW64 CPU area",
-    SAVED: "the input itself keeps them",
+    SAVED: "the input file has them",
 }
 """Sources of registers: the words of Origin."""
 
@@ -174,12 +174,12 @@ TRAP_KINDS: Words = {
 }
 """Causes of an entry into the kernel: the words of TrapKind."""
 
-MODES: Words = {USER: "virtual-8086 mode, too", KERNEL: ""}
+MODES: Words = {USER: "includes virtual-8086 mode", KERNEL: ""}
 """The modes of a processor: the words of Mode."""
 
 RESOURCE, FAST_RESOURCE, CRITICAL_SECTION = "resource", "fast resource", "critical section"
 LOCK_TYPES: Words = {
-    RESOURCE: "ERESOURCE, in a process RTL_RESOURCE",
+    RESOURCE: "ERESOURCE; in a process, RTL_RESOURCE",
     FAST_RESOURCE: "an ERESOURCE with a list of owners, since 17763",
     CRITICAL_SECTION: "RTL_CRITICAL_SECTION",
 }

@@ -29,7 +29,7 @@ from ..tracedb.decode.recorded import NO_STACK
 vollog = logging.getLogger(__name__)
 
 _NOTHING = (
-    "No heap that can be read remembers who allocated its blocks: a process's heaps do when its "
+    "No readable heap records allocation stacks: a process's heaps do if its "
     "NtGlobalFlag has +ust 0x1000 (XP and 2003: +hpc 0x40 as well), or page heap (+hpa 0x2000000) is on "
     "(windows.gflags shows the flags)"
 )

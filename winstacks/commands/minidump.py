@@ -105,8 +105,8 @@ class MiniDump(Command[Process, Process]):
         captured = None if known.clock.capture_time is None else moment(known.clock.capture_time)
         lines = [
             f"Made by windows.minidump of winstacks {VERSION} on Volatility {constants.PACKAGE_VERSION} "
-            "from the image of a machine's memory. Windows did not write it; CommentStreamA says what it "
-            "lacks.",
+            "from the image of a machine's memory. Windows did not write it; CommentStreamA lists the "
+            "missing data.",
             f"Command: {' '.join(map(shlex.quote, sys.argv))}",
             f"Made at: {datetime.datetime.now(datetime.timezone.utc).isoformat(timespec='seconds')}",
             f"ImageId: {known.image_id}",

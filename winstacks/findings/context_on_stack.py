@@ -171,8 +171,8 @@ CHECK = Check(
     "T1497.003, T1055.004",
     (USER, WOW64),
     "A CONTEXT on the stack of a thread has an instruction pointer that is exactly the entry of "
-    "NtContinue, VirtualProtect or an encryption function, or in the padding before it. A thread that "
-    "ran does not leave such a CONTEXT: somebody prepared it.",
+    "NtContinue, VirtualProtect or an encryption function, or in the padding before it. A running "
+    "thread does not leave such a CONTEXT: it was prepared.",
     "high",
     "An exception at the entry of such a function: Windows puts an EXCEPTION_RECORD beside that "
     "CONTEXT, and the check leaves it out.",

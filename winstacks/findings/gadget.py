@@ -15,7 +15,7 @@ from .returns import call_site
 NAME = "gadget"
 
 _THUNK = b"\xff\x25"
-_CALLED = "a call is before the jump, which is a thunk's"
+_CALLED = "a call precedes the jump, which belongs to a thunk"
 _UNREAD = "the code before the jump is not in the image: it may be a call"
 
 

@@ -156,7 +156,7 @@ CHECK = Check(
     "high for a process with threads; medium for a thread, for shared page tables, and for a process "
     "that only a pool scan and a handle of another process show; low for a process without threads, for "
     "a thread that never ran, and where a page of the list is not in the image",
-    "An image is no snapshot: a process or thread that started or ended during acquisition may be on "
+    "An image is not a snapshot: a process or thread that started or ended during acquisition may be on "
     "some lists only. The check leaves out processes that have exited.",
     "Compare windows.pslist, windows.psscan and windows.thrdscan; dump the process by its offset.",
     of_stack=of_thread,

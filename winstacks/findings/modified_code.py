@@ -31,7 +31,7 @@ _SHOWN = 16
 _MAX_SIBLINGS = 8
 
 _PARENT = "InheritedFromUniqueProcessId"
-_ELSEWHERE = "most processes have a hook here, but this one leads into another module than theirs"
+_ELSEWHERE = "most processes have a hook here, but the hook of this process leads into another module"
 _UNPACKED = "the section is writable: programs that unpack themselves write there"
 _BARRIER = "CLR rewrites its write barriers to fit its heap"
 _BARRIERS = ("JIT_WriteBarrier", "JIT_CheckedWriteBarrier", "JIT_ByRefWriteBarrier")

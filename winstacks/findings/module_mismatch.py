@@ -31,7 +31,7 @@ _NO_FILE = "T1055.013"
 _LISTS = (
     (StatusCode.VAD_WITHOUT_FILE, HIGH, "the loader lists a module where no file is mapped", NONE_KNOWN),
     (StatusCode.VAD_OF_ANOTHER_FILE, HIGH, "the loader names another file than the VAD", NONE_KNOWN),
-    (StatusCode.NO_VAD, MEDIUM, "the loader lists a module where no VAD is", "the module was just unloaded"),
+    (StatusCode.NO_VAD, MEDIUM, "the loader lists a module without a VAD", "the module was just unloaded"),
 )
 _LINK = "the file has two names (a hard link): the kernel started it by the name that the loader has"
 _SIZE = StatusItem(StatusCode.CONTRADICTED, members=("SizeOfImage",))

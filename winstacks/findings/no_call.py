@@ -15,7 +15,7 @@ from .returns import call_site
 NAME = "no_call"
 
 _HAND_WRITTEN = (
-    "code written by hand, which may push a return address: the module is no DLL from Windows' folder"
+    "code written by hand, which may push a return address: the module is not a DLL in Windows' folder"
 )
 
 
@@ -36,7 +36,7 @@ CHECK = Check(
     NAME,
     "T1055",
     (USER,),
-    "The code before a return address is no call: somebody else put the frame on the stack. Unwind data "
+    "The code before a return address is not a call, so the frame was made in another way. Unwind data "
     "found the address, and other processes have the same code there.",
     "medium; low in programs and in modules outside Windows' folder, and if missing or changed code "
     "makes the walk unsure",

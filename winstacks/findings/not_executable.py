@@ -13,7 +13,7 @@ from .finding import NONE_KNOWN, Check, Finding, of_place, unbacked_frames
 from .returns import settled
 from .unbacked import UNTOLD, untold
 
-_CRASH = "a jump to data, by which the process is about to crash"
+_CRASH = "a jump to data: the process is about to crash"
 
 
 def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
@@ -51,13 +51,13 @@ CHECK = Check(
     "not_executable",
     "T1027",
     THREAD_KINDS,
-    "A call will return into a page of the process that is not executable now, by its page table entry. "
-    "Code that encrypts itself while it sleeps looks like this.",
+    "A call will return into a page of the process that is not executable now, according to its page "
+    "table entry. Code that encrypts itself while it sleeps looks like this.",
     "high; medium if the thread was interrupted there; low if the process registered a function table "
     "for the range, if a runtime's own list contains the range, if the process's list of function "
     "tables is not in the image, and for frames that a scan found",
     "Runtimes that make their code non-executable while they write to it; a thread that is about to crash.",
-    "Compare the range with the traces of the past: windows.traces --unbacked --pid.",
+    "Compare the range with recorded traces: windows.traces --unbacked --pid.",
     "no stack of a thread could be walked",
     of_stack=check_stack,
     unchecked=unchecked,

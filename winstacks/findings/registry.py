@@ -44,12 +44,12 @@ from .shadow_stack import confirmed
 MAX_FINDINGS = 1 << 16
 """The most findings of one check that are stored."""
 
-_NO_KERNEL = "a dump of one process has nothing of the kernel"
-_SMALL_DUMP = "a small kernel dump has one kernel stack, and not what this check looks at"
+_NO_KERNEL = "a dump of one process has no kernel data"
+_SMALL_DUMP = "a small kernel dump has one kernel stack, and lacks the data that this check reads"
 _NOT_WHOLE = (StatusCode.VADS_INCOMPLETE, StatusCode.MODULE_LIST_INCOMPLETE, StatusCode.FILE_NAME_UNREADABLE)
-_MAY_BE_THERE = "the lists of what lies there are not whole: Status"
+_MAY_BE_THERE = "the lists that cover the address are incomplete: Status"
 
-_SELECTED = "of what --pid selects, "
+_SELECTED = "in the selection of --pid, "
 """Begin of the reasons that are true of the selected processes and not of all."""
 
 _CUT = f"more than {MAX_FINDINGS} findings: the rest is left out"
@@ -250,9 +250,7 @@ class Findings:
                 if kinds.intersection(gathering.check.kinds)
             ]
             if checks:
-                reason = (
-                    f"{list_in_words([stack for _, stack in lost])}; not looked at by {', '.join(checks)}"
-                )
+                reason = f"{list_in_words([stack for _, stack in lost])}; not examined by {', '.join(checks)}"
                 reason += f"; {len(lost)} stacks" if len(lost) > 1 else ""
                 few = f"lost: {len(lost)} of {', '.join(sorted(kinds))}"
                 yield Outcome(None, None, len(lost), ShortText(reason, few), process)

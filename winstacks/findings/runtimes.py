@@ -27,9 +27,7 @@ _V8 = ("v8::", "node::", "Builtins_")
 _COM_DESCRIPTOR = 14
 """IMAGE_DIRECTORY_ENTRY_COM_DESCRIPTOR (winnt.h)."""
 _NEXT, _ON_BOTH_SIDES = "is next to it", "is on both sides of it"
-_BEYOND = (
-    "called it by way of Windows' DLLs, as for a window procedure or another callback: it is further out"
-)
+_BEYOND = "called it through Windows' DLLs, as for a window procedure or another callback: it is further out"
 _NOT_ITS_FILE = (StatusCode.VAD_OF_ANOTHER_FILE, StatusCode.VAD_WITHOUT_FILE, StatusCode.NO_VAD)
 
 

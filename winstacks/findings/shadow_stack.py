@@ -121,7 +121,7 @@ CHECK = Check(
     "The shadow stack, in which the processor keeps return addresses, has another address than the "
     "thread's stack at this frame: the stack was changed.",
     "medium; frames that a scan found are not compared",
-    "An image is no snapshot: if the thread ran during acquisition, its shadow stack is newer than its "
+    "An image is not a snapshot: if the thread ran during acquisition, its shadow stack is newer than its "
     "stack.",
     "Compare the frames with the rows of windows.callstacks --tid; look at both stacks with volshell -w.",
     "no stack of a thread could be walked",

@@ -111,10 +111,10 @@ class PatchedStubs:
         vads = self._names.process.vads
         # A thunk next to the copy may jump on into the sandbox's module.
         if any(vad_at(vads, start) == vad_at(vads, item) for item in patched.way):
-            return explanation + "by way of what lies beside this copy of it"
+            return explanation + "through code beside this copy of the stub"
         known_module = self._names.module_at(target)
         if known_module is not None and self._keeps(known_module, start):
-            return explanation + f"in {known_module.module.file}, which keeps the address of this copy of it"
+            return explanation + f"in {known_module.module.file}, which has the address of this copy"
         return None
 
     def _keeps(self, known_module: KnownModule, address: int) -> bool:

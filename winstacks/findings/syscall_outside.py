@@ -161,7 +161,7 @@ def _bytes(code: bytes) -> str:
 def unchecked(facts: CheckFacts) -> Iterator[str]:
     """Yields that the frames of system calls do not show their origin, if that is so."""
     if facts.image.machine is Machine.I386:
-        yield "with a kernel of 32 bits the frame of a system call does not tell which code made it"
+        yield "in a 32-bit kernel the frame of a system call does not show the code that made it"
 
 
 CHECK = Check(

@@ -148,9 +148,9 @@ CHECK = Check(
     "T1055, T1620",
     THREAD_KINDS,
     "A thread was interrupted in private executable memory, or a call will return there: code that no "
-    "file backs, as injected code is.",
-    "high. medium if a frame of a runtime is next to the code on the stack, or called the code by way "
-    "of Windows' DLLs; also if a runtime is loaded and the stack above the code is not in the image. "
+    "file backs, like injected code.",
+    "high. medium if a frame of a runtime is next to the code on the stack, or called the code "
+    "through Windows' DLLs; also if a runtime is loaded and the stack above the code is not in the image. "
     "low if the code called a runtime, without any guess, and a runtime is above the code, too; if the "
     "process registered a function table for the range, or a runtime's own list contains the range; if "
     "the process's list of function tables is not in the image; for relays of hooks that all processes "

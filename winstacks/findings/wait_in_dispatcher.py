@@ -132,7 +132,7 @@ CHECK = Check(
     "medium; low if the dispatcher was found by a guess or by 32-bit frame pointers, and if the process "
     "registered a function table for the callback",
     "A callback that ends with a jump to the wait leaves no frame; a 32-bit callback without a frame "
-    "pointer may leave none. A callback that waits itself is no finding.",
+    "pointer may leave none. A callback that waits itself is not a finding.",
     "Look at the timers and the other threads of the process; see context_on_stack and history_unbacked.",
     "no thread has a stack in user mode",
     of_stack=check_stack,

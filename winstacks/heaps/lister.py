@@ -284,14 +284,14 @@ class Heaps:
         """Logs the faults that no row shows."""
         who = f"Process {space.pid_text} ({space.arch})"
         if not where.whole:
-            vollog.warning(f"{who}: the VADs cannot be read to their end, the page tables are taken instead")
+            vollog.warning(f"{who}: the VADs cannot be read completely, the page tables are used instead")
         if listed is None:
             vollog.warning(
                 f"{who}: the PEB's list of heaps cannot be read, heaps are found by their signatures"
             )
         if any(has_status(owner.status, StatusCode.UST_WITHOUT_HPC) for owner in contents.owners):
             vollog.warning(
-                f"{who}: its heaps log no allocation: this Windows (XP, 2003) wants +hpc (0x40) besides +ust "
+                f"{who}: its heaps log no allocation: this Windows (XP, 2003) needs +hpc (0x40) besides +ust "
                 "(0x1000), or a debugger that starts the process (0x1070)"
             )
         if contents.lost:

@@ -537,7 +537,7 @@ function locksPart(data, locks) {
     { name: "In", kind: "where lesser", value: (wait) => wait[4] },
   ], (wait) => `${locks.threads[wait[0]]} ${locks.locks[wait[1]]?.text} ${wait[4]}`,
   (wait) => [wait[2], stackOf(wait[0])].filter(Boolean).join("\n\n"));
-  made.append(make("h3", "", "Locks that are held, or that somebody waits for"), held.element,
+  made.append(make("h3", "", "Locks that are held or waited for"), held.element,
     make("h3", "", "Threads that wait for a lock"), waiting.element);
   return { element: made, show: () => { held.show(); waiting.show(); } };
 }

@@ -251,7 +251,7 @@ class SectionLists:
         for tries, link in enumerate(self._pairs(ntdll, both)):
             if tries >= MAX_TRIES:
                 pid = ntdll.space.pid_text
-                vollog.warning(f"Process {pid}: ntdll's data is not usable; the search was given up")
+                vollog.warning(f"Process {pid}: ntdll's data is not usable; the search was stopped")
                 return
             if _linked(link, memory) and (both or _closes(link, memory)):
                 yield link

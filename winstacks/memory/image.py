@@ -259,7 +259,7 @@ class Image:
         """
         if str(what) not in self.lacking and self.table_name:
             self.lacking[str(what)] = None
-            vollog.warning(f"Not in the kernel's symbols, so that rows are missing or say less: {what}")
+            vollog.warning(f"Missing from the kernel's symbols, so rows are missing or incomplete: {what}")
 
     def possible(self, items: Iterable[Item]) -> Iterator[Item]:
         """Yields items until the kernel's symbols lack a needed member: a warning names the member."""

@@ -38,7 +38,7 @@ class UnknownMembers:
     def lines(self) -> Iterator[str]:
         """Yields a line for each member."""
         for (stream, member), count in self._counts.items():
-            yield f"{stream}: {member} is not known and 0 in {count} of its structures"
+            yield f"{stream}: {member} is unknown and 0 in {count} of its structures"
 
 
 def register_lines(threads: Sequence[ThreadRecord]) -> Iterator[str]:
@@ -47,9 +47,9 @@ def register_lines(threads: Sequence[ThreadRecord]) -> Iterator[str]:
         state = thread.states[0]
         tid = thread.info.ThreadId
         if thread.flags is None:
-            yield f"Thread {tid}: no register is known"
+            yield f"Thread {tid}: all registers are unknown"
         elif state.unknown:
-            yield f"Thread {tid}: not known and 0 in its CONTEXT: {' '.join(state.unknown)}"
+            yield f"Thread {tid}: unknown and 0 in its CONTEXT: {' '.join(state.unknown)}"
         if state.unsure:
             yield f"Thread {tid}: perhaps not saved: {' '.join(state.unsure)}"
 
@@ -59,7 +59,7 @@ def memory_lines(absences: Sequence[Absence]) -> Iterator[str]:
     if absences:
         missing = sum(absence.missing for absence in absences)
         yield (
-            f"{missing} bytes in {len(absences)} regions are not in the image: MemoryInfoListStream tells "
+            f"{missing} bytes in {len(absences)} regions are not in the image: MemoryInfoListStream lists "
             "them as reserved, whether they were committed and paged out, or never touched:"
         )
     for absence in absences:
@@ -77,5 +77,5 @@ def within_room(lines: Iterable[str]) -> str:
         else:
             fitting.append(line)
     if more:
-        fitting.append(f"{more} more lines have no room here")
+        fitting.append(f"{more} more lines do not fit here")
     return "\n".join(fitting)

@@ -67,7 +67,9 @@ def kernel_table(
         path = pathlib.Path(named)
         wrong = _wrong(path.resolve().as_uri(), expected, dump.machine.pointer_size)
         if wrong:
-            raise KernelSymbolsError(f"--kernel-symbols: {named} is no table of this dump's kernel: {wrong}")
+            raise KernelSymbolsError(
+                f"--kernel-symbols: {named} is not a table of this dump's kernel: {wrong}"
+            )
         return _loaded(context, config_path, path)
     if len(expected) < _LEAST:
         return ""

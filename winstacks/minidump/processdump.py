@@ -261,10 +261,10 @@ class ProcessDump:
         yield from absences.register_lines(self._records)
         yield from self.lost.lines()
         if self.memory.cut:
-            yield f"From {self.memory.cut:#x} on no memory is listed: there is too much of it"
+            yield f"From {self.memory.cut:#x} on no memory is listed: the limit is reached"
         outside = self._regions.outside()
         if outside:
-            yield f"{outside} bytes are in memory where no VAD is: MemoryInfoListStream tells them as free"
+            yield f"{outside} bytes are in memory where no VAD is: MemoryInfoListStream lists them as free"
         if self.memory.from_sections:
             yield (
                 f"{self.memory.from_sections} bytes of images are pages of their sections, which the process "

@@ -39,7 +39,7 @@ _NAME_SURROGATE = 0x20000000
 """The bit of a reparse tag that marks a link (Microsoft Learn, "Reparse Point Tags"). Tags of cloud folders
 lack the bit."""
 
-_LINK = "is a link, and no link is followed"
+_LINK = "is a link, and links are not followed"
 
 
 class Candidate:
@@ -67,7 +67,7 @@ class Candidate:
         finally:
             os.close(descriptor)
         if not stat.S_ISREG(facts.st_mode):
-            raise OSError(0, "it is no regular file")
+            raise OSError(0, "it is not a regular file")
         if facts.st_size > MAX_FILE:
             raise OSError(0, f"it has {facts.st_size} bytes")
         self._known = _identity(facts)
@@ -192,7 +192,7 @@ def last_component(name: str) -> str:
 
 
 def _candidate(path: str, kind: str) -> Candidate:
-    return Candidate(path, {_FILE: "", _AWAY: _LINK}.get(kind, "is no regular file"))
+    return Candidate(path, {_FILE: "", _AWAY: _LINK}.get(kind, "is not a regular file"))
 
 
 def _list_folder(folder: str) -> _Listing:

@@ -390,9 +390,7 @@ def _scan(image: Image) -> Iterator[int]:
     except SCAN_ERRORS as error:
         vollog.warning(f"No scan for processes, because the kernel's symbols are incomplete: {error}")
     if skipped:
-        vollog.warning(
-            f"{skipped} processes that the scan found are not shown: their addresses are not known"
-        )
+        vollog.warning(f"{skipped} processes that the scan found are not shown: their addresses are unknown")
 
 
 def _virtual(image: Image, process: interfaces.objects.ObjectInterface) -> Optional[int]:

@@ -50,9 +50,7 @@ NO_RECORDS = (
     "minidump.info, callstacks, trapframes, traces, traceframes, traceimage and tracefindings read it"
 )
 _ONLY_SELECTED = "; --pid leaves out all other processes"
-_DOUBTFUL = (
-    "{} more may be what --find and --unbacked ask for: they have frames that cannot be read, or no names"
-)
+_DOUBTFUL = "{} more may match --find and --unbacked: they have unreadable frames, or frames without a name"
 
 
 class Command(Generic[Step, Item]):
@@ -289,7 +287,7 @@ class Command(Generic[Step, Item]):
         wider = self.selection.wider
         if self.matched:
             if self.selection.widened:
-                yield f"--find '{self.selection.find}' has no '!': it was taken as '{wider}' too"
+                yield f"--find '{self.selection.find}' has no '!': it was also tried as '{wider}' too"
         elif in_vain:
             return
         elif self.found:

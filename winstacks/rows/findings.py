@@ -173,7 +173,9 @@ def _check_known(option: str, words: Iterable[str], choices: Collection[str]) ->
     unknown = [word for word in words if word not in choices]
     if unknown:
         listed = ", ".join(choices)
-        raise exceptions.RenderException(f"--{option}: there is no {', '.join(unknown)}; there are {listed}")
+        raise exceptions.RenderException(
+            f"--{option}: unknown value {', '.join(unknown)}; choose from {listed}"
+        )
 
 
 def explained(name: str) -> interfaces.renderers.TreeGrid:

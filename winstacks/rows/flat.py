@@ -45,7 +45,7 @@ def stack_filter(plugin: interfaces.plugins.PluginInterface) -> StackFilter:
     unknown = [kind for kind in kinds if kind not in KINDS]
     if unknown:
         known = ", ".join(KINDS)
-        raise exceptions.RenderException(f"--kinds: there is no {', '.join(unknown)}; there are {known}")
+        raise exceptions.RenderException(f"--kinds: unknown value {', '.join(unknown)}; choose from {known}")
     return StackFilter(
         kinds,
         tuple(config.get("pid") or ()),
@@ -68,7 +68,7 @@ class FlatCommand(Command[StackRecord, StackRecord]):
 
     table = ""
     things = "stacks"
-    nothing = "No stack is in what is shown"
+    nothing = "No stack is selected"
 
     def __init__(self, plugin: interfaces.plugins.PluginInterface) -> None:
         super().__init__(plugin)

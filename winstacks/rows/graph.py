@@ -21,7 +21,9 @@ def chosen(option: str, words: Collection[str], known: Collection[str]) -> None:
     unknown = [word for word in words if word not in known]
     if unknown:
         listed = ", ".join(known)
-        raise exceptions.RenderException(f"--{option}: there is no {', '.join(unknown)}; there are {listed}")
+        raise exceptions.RenderException(
+            f"--{option}: unknown value {', '.join(unknown)}; choose from {listed}"
+        )
 
 
 def tree(plugin: interfaces.plugins.PluginInterface, rows: Iterator[Row]) -> interfaces.renderers.TreeGrid:

@@ -28,7 +28,7 @@ from ..process.threads import Threads
 def check(plugin: interfaces.plugins.PluginInterface) -> None:
     """Raises RenderException, whose text Volatility prints, if an option has no meaning."""
     if plugin.config.get("find") == "":
-        raise exceptions.RenderException("--find is empty: it takes a glob for Symbol, such as 'nt!Nt*'")
+        raise exceptions.RenderException("--find is empty: give a glob for Symbol, such as 'nt!Nt*'")
     for folder in plugin.config.get("binaries") or ():
         if not os.path.isdir(folder):
             raise exceptions.RenderException(f"--binaries: there is no folder '{folder}'")
@@ -104,7 +104,7 @@ _MISSING: Dict[str, Callable[[str], str]] = {
     "index": "There is no back trace with the index {}".format,
     "handle": "There is no event of the handle {}".format,
 }
-UNREAD = "Nothing is found, but some data could not be read: the column Status and the warnings name it"
+UNREAD = "No result, but some data could not be read: the column Status and the warnings name it"
 
 
 class RequestedIds:
@@ -164,7 +164,7 @@ class RequestedIds:
                 used.append(f"--find '{value}'" + (f" (or '{wider}')" if wider else ""))
             elif value:
                 used.append(f"--{name}")
-        return f"None of the {things} passes {' and '.join(used)}" if used else ""
+        return f"No {things} match {' and '.join(used)}" if used else ""
 
 
 def sentences(lost: Dict[str, List[int]]) -> Iterator[str]:

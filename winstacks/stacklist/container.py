@@ -74,8 +74,8 @@ def file_length(image: Image) -> FileLength:
     length = _measure(image)
     if length.missing:
         vollog.warning(
-            f"The image is cut: {length.missing} of the {length.expected} bytes that it should have "
-            f"({length.share} %) are behind its end, and what lay there is missing from all that is shown"
+            f"The image is truncated: {length.missing} of the {length.expected} bytes that it should have "
+            f"({length.share} %) are missing at its end, and the data there is missing from all rows"
         )
     return length
 

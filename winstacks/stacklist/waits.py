@@ -40,7 +40,7 @@ from .stack import StackRecord
 
 ON_STACK = "its address is on the stack of the waiting thread"
 LISTED = "the resource lists the thread"
-EXCLUDED = "it is the only lock there that another thread holds and that somebody waits for"
+EXCLUDED = "it is the only lock there that another thread holds and that has a waiter"
 UNKNOWN = "for which lock is not known"
 SRW_LOCK = "an SRW lock, which keeps no owner"
 SRW_LOCK_AT = "the SRW lock {:#x}, which keeps no owner"

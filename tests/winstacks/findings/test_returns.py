@@ -106,7 +106,7 @@ def test_a_thunk_behind_a_call_is_low(name: str, code: bytes) -> None:
     forged = returning(name, SITE, code)
     (row,) = found(forged.image(), GADGET)
     assert (row["Severity"], row["Confidence"]) == ("low", "possible")
-    assert row["Innocent"].startswith("a call is before the jump")
+    assert row["Innocent"].startswith("a call precedes the jump")
     assert found(forged.image(), NO_CALL) == []
 
 

@@ -260,4 +260,4 @@ def test_a_pico_process_is_low(name: str) -> None:
 def test_on_x86_it_is_not_checked(name: str) -> None:
     rows = answered(FindingImage(name).image(), check=[CHECK])
     assert [(row["Status"], row["Severity"]) for row in rows] == [("not checked", None)]
-    assert rows[0]["Evidence"].startswith("with a kernel of 32 bits the frame ")
+    assert rows[0]["Evidence"].startswith("in a 32-bit kernel the frame ")

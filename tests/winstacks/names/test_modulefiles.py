@@ -166,7 +166,7 @@ def test_what_is_no_file_is_not_opened(tmp_path: pathlib.Path, caplog: pytest.Lo
     os.mkfifo(tmp_path / "library.dll")
     files = GivenFiles([str(tmp_path)])
     assert files.find_file(ModuleClaims(("library.dll",), ((STAMP, 0x6000),))) is None
-    assert "is no regular file" in messages(caplog)[0]
+    assert "is not a regular file" in messages(caplog)[0]
 
 
 def test_a_file_that_changes_gives_nothing_more(tmp_path: pathlib.Path) -> None:
@@ -292,7 +292,7 @@ def test_a_file_that_is_cut_short_is_refused_by_name(
     (tmp_path / "library.dll").write_bytes(_content(kernel)[:0x6800])
     lose(kernel, TABLES)
     assert name_of(kernel, tmp_path / "a", tmp_path).symbol == "library+0x1424"
-    assert "is cut short" in messages(caplog)[0]
+    assert "is truncated" in messages(caplog)[0]
 
 
 def test_a_link_is_refused_by_name(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:

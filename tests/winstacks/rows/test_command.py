@@ -18,9 +18,7 @@ from winstacks.rows.grid import Grid, Row
 from winstacks.rows.requested import UNREAD
 from winstacks.stacklist.frames import NOT_THERE, NamedFrame
 
-DOUBTFUL = (
-    "1 more may be what --find and --unbacked ask for: they have frames that cannot be read, or no names"
-)
+DOUBTFUL = "1 more may match --find and --unbacked: they have unreadable frames, or frames without a name"
 
 
 class Plugin:
@@ -152,14 +150,14 @@ def test_stacks_are_judged_by_their_frames(caplog: pytest.LogCaptureFixture) -> 
     assert run(things, caplog, unbacked=True) == ([3], [])
     assert run(things, caplog, unbacked=True, find="nt!*") == (
         [],
-        ["None of the things passes --find 'nt!*' and --unbacked"],
+        ["No things match --find 'nt!*' and --unbacked"],
     )
 
 
 def test_a_thing_that_no_frame_judges_is_shown(caplog: pytest.LogCaptureFixture) -> None:
     assert run([Thing(1, None)], caplog, find="nt!*") == (
         [1],
-        ["None of the things passes --find 'nt!*'"],
+        ["No things match --find 'nt!*'"],
     )
 
 
@@ -170,14 +168,14 @@ def test_a_stack_that_cannot_be_judged_is_counted(caplog: pytest.LogCaptureFixtu
 def test_a_glob_without_a_module_is_tried_with_any(caplog: pytest.LogCaptureFixture) -> None:
     assert run([Thing(1, (NT,))], caplog, find="NtClose") == (
         [1],
-        ["--find 'NtClose' has no '!': it was taken as '*!NtClose' too"],
+        ["--find 'NtClose' has no '!': it was also tried as '*!NtClose' too"],
     )
 
 
 def test_an_option_of_the_command_leaves_things_out(caplog: pytest.LogCaptureFixture) -> None:
     things = [Thing(1, held=False), Thing(2)]
     assert run(things, caplog, held=True) == ([2], [])
-    assert run(things[:1], caplog, held=True) == ([], ["None of the things passes --held"])
+    assert run(things[:1], caplog, held=True) == ([], ["No things match --held"])
 
 
 def test_things_without_frames_are_nothing_that_find_passes_over(caplog: pytest.LogCaptureFixture) -> None:

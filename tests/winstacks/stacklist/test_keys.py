@@ -123,7 +123,7 @@ def test_trace_ids() -> None:
 
 def test_the_vector_of_the_documentation() -> None:
     page = (ROOT / "docs" / "flat-tables.md").read_text(encoding="utf-8")
-    example = page.partition("Three frames, and what they give:")[2].split("```")[1]
+    example = page.partition("Three frames, with their texts and keys:")[2].split("```")[1]
     text, _, said = example.partition("\n\n")
     parts = [frame(NTDLL, 0x9D7E4), frame(KERNEL32, 0x17034), keys.elsewhere("private")]
     made = keys.stack_keys(parts)

@@ -12,8 +12,8 @@ from enum import Enum
 
 
 class StatusCode(Enum):
-    """All words that a column Status can have. The `{}` of a text is replaced by the number of its `Said` (N
-    below)."""
+    """All words that a column Status can have. The `{}` of a text is replaced by the number of its
+    `StatusItem` (N below)."""
 
     # Statuses are joined for each row: this hash is faster than Enum's, which hashes a text, in Python.
     __hash__ = object.__hash__
@@ -26,8 +26,8 @@ class StatusCode(Enum):
     NOT_CANONICAL = "not canonical"
     """An address that no processor accepts."""
     RUNNING = "running"
-    """The thread ran: its registers are in no memory. The values shown come from its last entry into the
-    kernel."""
+    """The thread was running: its registers are not in memory. The values shown come from its last entry into
+    the kernel."""
     STALE = "stale"
     """Left over: below the stack in use; or a WoW64 context while the trap frame (SegCs 23h) is live; or the
     context of a processor whose stack pointer is on none of its stacks."""
@@ -42,7 +42,7 @@ class StatusCode(Enum):
     LIMIT = "limit"
     """The limit is exceeded; the rest is not read."""
     FREED = "freed"
-    """Released. The data that is still there is shown."""
+    """Released by Windows. The remaining data is shown."""
     HASH = "hash"
     """The data named as a record is not one: the hash of its frames, its depth or its place is wrong."""
     CONTRADICTED = "contradicted: {members}"
@@ -59,10 +59,11 @@ class StatusCode(Enum):
     PROCESS_LIST_DAMAGED = "process list damaged"
     """A process may be missing. The word is in the rows of the kernel, which owns the list."""
     NOT_IN_THE_PROCESS_LIST = "not in the process list"
-    """The list does not lead to the process; another witness does."""
+    """The list lacks the process; another structure (`found by ...`) leads to it."""
     FOUND_BY = "found by {members}"
-    """The witness that knows the process or thread although the list lacks it: PspCidTable, KiProcessorBlock
-    (a processor was executing it), HandleTableListHead (it has a handle table), or the pool scan."""
+    """The structure that leads to the process or thread although the list lacks it: PspCidTable,
+    KiProcessorBlock (a processor was executing it), HandleTableListHead (it has a handle table), or the pool
+    scan."""
     ID_IN_CID_TABLE = "ID {} in PspCidTable"
     """Windows finds the process or thread by this ID; its own structure has another."""
     PAGE_TABLES_OF_PROCESS = "page tables of process {}"
@@ -71,7 +72,7 @@ class StatusCode(Enum):
     FILE_PARTS_UNREADABLE = "{} parts of files unreadable"
     """N parts of the files whose hash is ImageId cannot be read."""
     FILE_CUT = "{} % of the file missing"
-    """The file is shorter than its container, or the kernel, says: N % lie behind its end."""
+    """The file is shorter than its container, or the kernel, says: N % are missing at its end."""
     FILE_NOT_HASHED = "{} files not hashed"
     """N files have no SHA-256: they are not on this machine, or cannot be read."""
     SHARED_DATA_UNREADABLE = "KUSER_SHARED_DATA unreadable"
@@ -90,7 +91,8 @@ class StatusCode(Enum):
     NOT_A_THREAD = "not a thread"
     """The list of threads leads to data that is not a thread."""
     NOT_IN_THE_THREAD_LIST = "not in the thread list"
-    """The list lacks the thread; another witness (`found by ...`) has it, or a pool scan if none is named."""
+    """The list lacks the thread; another structure (`found by ...`) leads to it, or a pool scan if none is
+    named."""
     # Trap frames and contexts.
     NOT_A_TRAP_FRAME = "not a trap frame"
     """The bytes at the address are not a trap frame."""
@@ -106,7 +108,7 @@ class StatusCode(Enum):
     IN_USER_MODE = "in user mode"
     """The thread of a stopped processor was in user mode: it has no kernel part."""
     IN_32_BIT_CODE = "in 32-bit code"
-    """The thread of a stopped processor was in 32-bit code: its 64-bit registers are in no memory."""
+    """The thread of a stopped processor was in 32-bit code: its 64-bit registers are not in memory."""
     EXPANDED = "expanded"
     """The kernel moved the thread to this stack because its stack was too small; no callback lies between."""
     NO_SWITCH_FRAME = "no switch frame"
@@ -146,7 +148,7 @@ class StatusCode(Enum):
     STACK_UNREADABLE = "stack unreadable"
     """The stack is not in the image from here on."""
     CYCLE = "cycle"
-    """The walk came back to a place where it was before, and ends."""
+    """The walk returned to an earlier place, and ended there."""
     TOO_MANY_FRAMES = "too many frames"
     """The stack has more than 1,024 frames; the rest is not walked."""
     HASH_UNSURE = "hash unsure"
@@ -165,7 +167,7 @@ class StatusCode(Enum):
     UNKNOWN_TYPE = "unknown type {}"
     """An event of a type that Windows does not have."""
     BEYOND_THE_RINGS_COUNTER = "beyond the ring's counter"
-    """By the ring's counter this place was never written."""
+    """According to the ring's counter this place was never written."""
     CLIENT_ID_ABOVE_32_BITS = "ClientId above 32 bits"
     """Process and thread IDs have 32 bits: a longer value is not an ID, and is not shown."""
     TABLE_SIZE = "table size"
@@ -268,7 +270,7 @@ class StatusCode(Enum):
     NTDLL_DATA_INCOMPLETE = "ntdll data incomplete"
     """Pages of ntdll's data are not in the image: the pointer may be there."""
     SEARCH_CUT_SHORT = "search cut short"
-    """ntdll's data has too many structures that resemble a database and are none: not all were tried."""
+    """ntdll's data has too many structures that resemble a database but are not one: not all were tried."""
     DATABASE_UNREADABLE = "database unreadable"
     """The database exists but cannot be read."""
     INDEX_AMBIGUOUS = "index ambiguous"
@@ -280,7 +282,7 @@ class StatusCode(Enum):
     """The free list has overwritten the frame."""
     # Locks.
     ADDRESS = "address"
-    """An ERESOURCE has an address in place of the index: the column Address shows it."""
+    """An ERESOURCE has an address instead of the index: the column Address shows it."""
     LIST_BROKEN = "list broken"
     """The row stands for an unknown number of locks: the list cannot be followed from either end."""
     LIST_DAMAGED = "list damaged"
@@ -398,7 +400,7 @@ class StatusCode(Enum):
     FEWER_THAN_THE_STREAM = "fewer than the stream holds: {members}"
     """A count is smaller than its stream has room for: the further entries are not read."""
     STREAMS_MISSING = "streams missing: {members}"
-    """By Flags the writer was asked for these streams, but the directory lacks them."""
+    """Flags requires these streams, but the directory lacks them."""
     TWICE = "given before"
     """Another item of the same kind comes before it, and is used."""
     RANGES_OVERLAP = "{} memory ranges overlap"
@@ -420,7 +422,7 @@ class StatusCode(Enum):
     """The check of this name, or a part of it, could not run; the column Evidence has the reason."""
     # Pictures.
     STACKS_CUT = "stacks cut"
-    """There are more different stacks than are drawn: boxes `…` have the weight of the stacks left out. In
+    """There are more distinct stacks than are drawn: boxes `…` have the weight of the stacks left out. In
     windows.tracereport: there are more threads or heap traces than its lists show."""
     SUM_LIMIT = "sum limit"
     """The weights add up to more than 9007199254740991: the rest is left out."""

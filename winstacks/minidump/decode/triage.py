@@ -103,8 +103,8 @@ class TriageDump:
         if self.header.DumpType != TRIAGE:
             kind = self.header.DumpType
             raise NotAKernelDumpError(
-                f"The crash dump is of type {'unknown' if kind is None else kind}, and no small kernel dump "
-                f"(type {TRIAGE}); plugins such as windows.callstacks read what is larger"
+                f"The crash dump is of type {'unknown' if kind is None else kind}, not a small kernel dump "
+                f"(type {TRIAGE}); plugins such as windows.callstacks read larger dumps"
             )
         tails = (_WIDE_TAIL,) if self.header.wide else _NARROW_TAILS
         data = read(self.header.size, _HEAD.size + max(tail.size for tail in tails))

@@ -103,7 +103,7 @@ class PeImage:
         check_sum: CheckSum, 0 if the linker stored none
 
     Raises:
-        PeFileError: the file is not a PE file, is cut short, or contradicts itself
+        PeFileError: the file is not a PE file, is truncated, or contradicts itself
     """
 
     def __init__(self, read: ReadOffset, size: int, path: str = "") -> None:
@@ -210,7 +210,7 @@ class PeImage:
             length = 0 if not (pointer and raw) else min(raw, _round_to_pages(size))
             if offset + length > self._size:
                 raise PeFileError(
-                    f"is cut short: a section ends at {offset + length:#x}, the file at {self._size:#x}"
+                    f"is truncated: a section ends at {offset + length:#x}, the file at {self._size:#x}"
                 )
             if characteristics & (MEM_WRITE | _MEM_DISCARDABLE):
                 self._unlike.append((rva, rva + size))
