@@ -33,7 +33,7 @@ from .words import Words
 STR, INT, BOOL, HEX, ADDRESS = "str", "int", "bool", "hex", "address"
 REGISTER, HEXSTR, TIME = "register", "hexstr", "time"
 
-SCHEMA = 2
+SCHEMA = 3
 """The version of the flat tables.
 
 It rises when a column goes, or when its meaning, type or nullability changes.
@@ -176,7 +176,8 @@ _ALL = (
     Column(
         "Owner",
         HEXSTR,
-        "What the stack belongs to: address of the _ETHREAD, database, heap, lock or object, or the handle.",
+        "What the stack belongs to: address of the _ETHREAD, database, heap, lock or object, as Volatility's "
+        "columns have it, or the handle.",
     ),
     Column(
         "OwnerName", STR, "Type of the lock or heap, layout of the database, type and name of the object."
@@ -205,7 +206,8 @@ _ALL = (
     Column(
         "Stack",
         STR,
-        "The Symbols of the frames, innermost first, with `; ` between; where there is --fold, only with it.",
+        "The Symbols of the frames, innermost first, with `; ` between; where there is --fold, only with it. "
+        "In text and CSV the address stands behind a Symbol such as `<private>`.",
     ),
     Column(
         "Modules",
