@@ -308,6 +308,17 @@ def test_a_telephone_shows_stacks_in_all_lists(page: Page) -> None:
     )
     letter = 12 * 0.61
     assert len(widths) == 5 and min(widths) > 40 * letter
+    outside = page.run(
+        "[...document.querySelectorAll('.row')].filter((row) => [...row.children].some((each) => {"
+        "const [cell, all] = [each.getBoundingClientRect(), row.getBoundingClientRect()];"
+        "return cell.width && (cell.bottom > all.bottom + 1 || cell.top < all.top - 1);})).length"
+    )
+    assert outside == 0
+    cut = page.run(
+        "[...document.querySelectorAll('#threads .row .where')]"
+        ".filter((each) => each.scrollWidth > each.clientWidth).map((each) => each.innerText)"
+    )
+    assert cut == []
 
 
 def test_findings_are_turned_page_by_page(
