@@ -14,18 +14,21 @@ from winstacks.html.htmlpage import flame_data
 from winstacks.html.lists import MAX_FINDINGS, Frames, PageLists, image_part
 from winstacks.html.prefixes import CUT, MAX_NAMES, REST, PrefixTree
 from winstacks.html.report import check_texts
+from winstacks.memory.decode.machine import Machine
 from winstacks.memory.decode.statuscodes import StatusCode
-from winstacks.memory.decode.text import process_label
+from winstacks.memory.decode.text import process_label, short_of, with_address
 from winstacks.options import CHECKS
 
 from .database import Database
 from .manifests import Manifest
-from .sqltext import quoted
+from .sqltext import one_of, quoted
 
 _SAME = "Shown, Module, Function, Backing, Unread"
 _FRAMES = f"""\
 of_frames AS (
-    SELECT TraceId, Frame, coalesce(Symbol, '<' || string_split(Status, ', ')[1] || '>') AS Shown, Module,
+    SELECT TraceId, Frame,
+           coalesce(CASE WHEN {one_of("Symbol", sorted(words.NAMELESS))} THEN Symbol || ' ' || Address END,
+                    Symbol, '<' || string_split(Status, ', ')[1] || '>') AS Shown, Module,
            Function, Backing, Symbol IS NULL AS Unread,
            How = {quoted(words.SCAN)}
            OR list_contains(string_split(Status, ', '), {quoted(StatusCode.UNSURE.value)}) AS Guess
@@ -35,7 +38,8 @@ of_frames AS (
     FROM (SELECT DISTINCT {_SAME} FROM of_frames)
 )"""
 _DISTINCT = f"WITH {_FRAMES} SELECT * FROM numbered ORDER BY Number LIMIT {MAX_NAMES}"
-"""The distinct frames of an image. For an address that cannot be read its Status is shown."""
+"""The distinct frames of an image. The address stands behind a Symbol that names no module and no file. For
+an address that cannot be read its Status is shown."""
 
 _EQUAL = " AND ".join(f"n.{name} IS NOT DISTINCT FROM f.{name}" for name in _SAME.split(", "))
 _STACKS = f"""\
@@ -74,11 +78,13 @@ class ImagePage:
         Args:
             stack_keys: TraceIds of stacks that `stack` will return later
         """
+        arch = self._database.value("SELECT Arch FROM image LIMIT 1")
         # The table has the order of windows.tracefindings.
         rows = list(self._database.rows(f"{_FINDINGS} IS NOT NULL LIMIT {MAX_FINDINGS}"))
         self._read_stacks({*stack_keys, *(row["TraceId"] for row in rows)})
         for row in rows:
-            finding_card = card(row, self._kept.get(row["TraceId"], ()))
+            frames = self._kept.get(row["TraceId"], ())
+            finding_card = card({**row, "Address": canonical(row["Address"], arch)}, frames)
             self._lists.finding(finding_card, of_check(row["Finding"]))
         for row in self._database.rows(f"{_FINDINGS} IS NULL LIMIT {MAX_FINDINGS}"):
             self._lists.unchecked(row["Finding"], _whose(row) + (row["Evidence"] or ""))
@@ -180,7 +186,7 @@ def card(row: dict[str, Any], frames: Frames) -> dict[str, Any]:
     """Returns the card of a finding.
 
     Args:
-        row: row of `questions.findings`
+        row: row of `questions.findings`; its Address is canonical
         frames: numbers of the frames on the page
     """
     return {
@@ -190,7 +196,7 @@ def card(row: dict[str, Any], frames: Frames) -> dict[str, Any]:
         "process": process_label(row["Process"], row["PID"]),
         "tid": row["TID"],
         "kind": row["Kind"],
-        "symbol": row["Symbol"],
+        "symbol": None if row["Symbol"] is None else short_of(with_address(row["Symbol"], row["Address"])),
         "evidence": row["Evidence"] or "",
         # The evidence of a finding in several stacks states their number.
         "stacks": 1,
@@ -200,6 +206,17 @@ def card(row: dict[str, Any], frames: Frames) -> dict[str, Any]:
         "frames": frames,
         "status": row["Status"] or "",
     }
+
+
+def canonical(address: Optional[int], arch: Optional[str]) -> Optional[int]:
+    """Returns the canonical form of an address of the table of findings, which has Volatility's form.
+
+    Args:
+        address: the address; None if there is none
+        arch: Arch of the image; the address is returned as it is if no machine is called so
+    """
+    found = next((machine for machine in Machine if machine.arch == arch), None)
+    return address if address is None or found is None else found.canonical(address)
 
 
 def of_check(name: str) -> Optional[dict[str, str]]:

@@ -374,6 +374,7 @@ def found(limit: int, places: int, images: int) -> Question:
         "TID",
         "Kind",
         "Frame",
+        "Address",
         "Symbol",
     )
     names = (*named, "Evidence", "Innocent", "Technique", "TraceId", "Status")
@@ -384,7 +385,7 @@ def found(limit: int, places: int, images: int) -> Question:
 SELECT Finding, count(DISTINCT Host) AS Hosts, count(*) AS Number,
        list_sort(list(DISTINCT ImageId))[1:{images}] AS ImageIds,
        min({_WORST}) AS Rank, min({_SUREST}) AS Sure,
-       list(struct_pack({place}, Address := format('{{:#x}}', Address))
+       list(struct_pack({place})
             ORDER BY {_WORST}, {_SUREST}, Host, ImageId, PID, TID, every.Address)[1:{places}] AS Places
 FROM every
 GROUP BY Finding, Same

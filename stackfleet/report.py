@@ -25,7 +25,7 @@ from . import folders, questions
 from .catalogue import DAMAGED
 from .contents import Contents, Damaged
 from .database import Database
-from .imagepage import ImagePage, card, of_check
+from .imagepage import ImagePage, canonical, card, of_check
 from .lake import Lake
 from .manifests import DONE, Manifest
 
@@ -138,6 +138,9 @@ class Report:
                 trace_ids.setdefault(first["ImageId"], set()).add(first["TraceId"])
         stacks = self._write_images(trace_ids)
         for row in rows:
+            for item in row["Places"]:
+                arch = self._hosts.get(item["ImageId"], {}).get("Arch")
+                item["Address"] = canonical(item["Address"], arch)
             first = row["Places"][0]
             frames = self._lists.frames(
                 (text, False, False) for text in stacks.get((first["ImageId"], first["TraceId"]), ())
@@ -160,7 +163,7 @@ class Report:
                 "image": self._link(item["ImageId"]),
                 "where": f"{item['Process']} ({item['PID']})",
                 "tid": item["TID"],
-                "address": item["Address"] or "",
+                "address": "" if item["Address"] is None else f"{item['Address']:#x}",
                 "evidence": item["Evidence"] or "",
             }
             for item in row["Places"]

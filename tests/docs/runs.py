@@ -9,6 +9,7 @@ import functools
 import io
 import os
 import pathlib
+import re
 import shlex
 import subprocess
 import sys
@@ -21,7 +22,9 @@ from tests.support import processdumps, realtruth, smalldumps
 from . import pages
 from .pages import Block
 
-_BANNER = "Volatility 3 Framework"
+_BANNER = re.compile(r"Volatility 3 Framework [\d.]+")
+_QUOTED_BANNER = "Volatility 3 Framework 2.28.2"
+"""Volatility's first line, which has its version: quotes have this one, whichever version runs."""
 REAL = "heaps-of-19044.dmp"
 """The image with heaps that an ntdll of Windows 10 21H2 made; it is built when a command asks for it."""
 _REAL_SET = ROOT / "tests" / "data" / "real_std" / "19044.1766-x64-heap.tar.xz"
@@ -42,8 +45,8 @@ class Runner:
     """The sample image in a folder, and commands that run there.
 
     `vol` is Volatility with the plugins of this checkout, `stackfleet` that of this checkout. They get the
-    options that whoever has run `dev.py demo` has in an alias (docs/sample.md). Programs behind `vol` read
-    all that it prints; quotes leave out the banner, if it is the first line, and warnings.
+    options that whoever has run `dev.py demo` has in an alias (docs/sample.md). Quotes have all lines of the
+    standard output, and none of the standard error.
 
     Args:
         folder: an empty folder
@@ -83,7 +86,7 @@ class Runner:
         self.output = functools.lru_cache(maxsize=None)(self._output)
 
     def _output(self, command: str) -> List[str]:
-        """Returns the lines that a command prints; blank ones around them are left out."""
+        """Returns the lines that a command prints, up to the last one that is not blank."""
         if REAL in command:
             self._build_real()
         for name in processdumps.SAMPLE:
@@ -94,9 +97,10 @@ class Runner:
         done = self._run(["bash", "-c", command])
         if "usage: vol" in done.stderr or "Traceback" in done.stderr:
             raise AssertionError(f"{command}\n{done.stderr}")
-        lines = done.stdout.split("\n")
-        shown = lines[lines[0].startswith(_BANNER) :]
-        return "\n".join(shown).strip("\n").split("\n")
+        return [
+            _QUOTED_BANNER if _BANNER.fullmatch(line) else line
+            for line in done.stdout.rstrip("\n").split("\n")
+        ]
 
     def _build_real(self) -> None:
         path = self.folder / REAL

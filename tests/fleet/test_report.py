@@ -51,7 +51,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
         name = HOSTILE if number == 1 else "app.exe"
         thread = {"Kind": "user", "PID": 8, "Process": name, "TID": 12, "Owner": "0x80"}
         frames = [
-            frame("user:1", 0, "<private>", "private"),
+            frame("user:1", 0, "<private>", "private", Address="0xffffab8009991088"),
             frame("user:1", 1, f"{name}!main+0x20", How="scan"),
             frame("user:1", 2, None, Status="overwritten, unsure"),
         ]
@@ -69,7 +69,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
                 "Finding": "unbacked",
             }
             card.update(PID=8, Process=name, TID=12, Evidence=f"memory of {name}", TraceId="user:1")
-            found.append({**card, "Symbol": "<private>", "Frame": 0})
+            found.append({**card, "Symbol": "<private>", "Address": 0xAB8009991088, "Frame": 0})
         fleetlakes.add(
             made,
             f"i{number}",
@@ -157,8 +157,11 @@ def test_the_first_page_has_all_findings(lake: pathlib.Path, pages: pathlib.Path
     places = [each["image"][0] for card in page["findings"]["cards"] for each in card["places"]]
     assert places == ["image-i1.html", "image-i0.html"]
     last = page["findings"]["cards"][-1]
-    expected = ["! <private>", "? app.exe!main+0x20", "? <overwritten>"]
+    expected = ["! <private> 0xffffab8009991088", "? app.exe!main+0x20", "? <overwritten>"]
     assert pagedata.frames(page, last["frames"]) == expected
+    # Tables of findings have Volatility's form of addresses, pages the canonical one.
+    assert last["symbol"] == "<private> 0xffffab8009991088"
+    assert [each["address"] for each in last["places"]] == ["0xffffab8009991088"]
     assert page["findings"]["unchecked"] == [["hidden", "no threads (3 of 3 images)"]]
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import inspect
 import json
 import pathlib
-from typing import Any, List
+from typing import Any, Iterable, Iterator, List, Set, Tuple
 
 import pytest
 import volatility3.plugins
@@ -20,6 +20,10 @@ from tests.golden.cases import CASES, Case, Keeps
 from tests.golden.compare import MOST_LINES, differences
 from tests.golden.matrix import PLUGINS
 from tests.golden.outputs import Run
+from winstacks.columns.dictionary import ADDRESS, HEXSTR
+from winstacks.columns.tables import TABLES
+from winstacks.columns.words import HANDLE
+from winstacks.memory.decode.machine import Machine
 
 PARAMETERS = [
     pytest.param(name, marks=[pytest.mark.cli, *([pytest.mark.shared] if case.needs else [])])
@@ -40,6 +44,40 @@ def test_outputs(name: str) -> None:
     if old != new:
         said = "\n".join(differences(old, new))
         pytest.fail(f"{said}\nif that is meant: python -m tests.golden update {name}", pytrace=False)
+
+
+def test_the_addresses_of_a_table_have_one_form() -> None:
+    """That of Volatility's columns, and in windows.traceframes the canonical one."""
+    seen: Set[Tuple[str, str]] = set()
+    for name in CASES:
+        for run in outputs.load(outputs.path_of(name)):
+            plugin = run.words.split()[0].rpartition(".")[2]
+            if run.code or plugin not in TABLES:
+                continue
+            for row in _rows(json.loads(line) for line in run.stdout if line.startswith("{")):
+                for column in TABLES[plugin]:
+                    value = row.get(column.name)
+                    if value is None or column.type not in (ADDRESS, HEXSTR) or row.get("Kind") == HANDLE:
+                        continue
+                    address = int(value, 16) if isinstance(value, str) else value
+                    canonical = column.type == HEXSTR and plugin == "traceframes"
+                    machine = Machine.AMD64 if row.get("Arch") != "x86" or address >> 32 else Machine.I386
+                    form = machine.canonical(address) if canonical else Machine.AMD64.masked(address)
+                    assert address == form, (name, run.words, column.name, hex(address))
+                    seen.add((plugin, column.name))
+    assert {
+        ("traces", "Owner"),
+        ("traces", "ProcessOffset"),
+        ("traceframes", "Sp"),
+        ("locks", "Lock"),
+    } <= seen
+
+
+def _rows(rows: Iterable[Any]) -> Iterator[Any]:
+    """Yields rows, and the rows below each."""
+    for row in rows:
+        yield row
+        yield from _rows(row.get("__children", ()))
 
 
 def _run(*rows: object, **others: Any) -> Run:

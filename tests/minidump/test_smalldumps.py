@@ -206,7 +206,7 @@ def test_flat_tables(tmp_path: pathlib.Path) -> None:
     assert (row["CaptureTime"] - row["BootTime"]).total_seconds() == 3600
     assert row["BootTimeSource"] == "SystemUpTime"
     ((_, trace),) = dump.rows(traces.StackTraces)
-    assert (trace["Kind"], trace["Owner"]) == ("kernel", "0xffffa00001234080")
+    assert (trace["Kind"], trace["Owner"]) == ("kernel", "0xa00001234080")
     frames = dump.rows(traceframes.TraceFrames)
     assert [row["ModuleStamp"] for _, row in frames][:1] == [0x61234567]
 

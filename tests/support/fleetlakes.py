@@ -22,7 +22,7 @@ from stackfleet.tablelog import DataFile, TableLog
 Row = Dict[str, Any]
 
 _DEFAULTS: Row = {
-    "Schema": 2,
+    "Schema": 3,
     "Kind": "std",
     "PID": 0,
     "Process": "nt",

@@ -20,7 +20,7 @@ from volatility3.plugins.windows import tracegraph, traces
 from tests.conftest import ROOT
 from tests.forge import context, real_sets, sample, vol
 from tests.forge.context import Opened
-from tests.support import grid, nodemodules, realtruth
+from tests.support import grid, nodemodules, pagedata, realtruth
 from tests.support.browser import Browser, Page
 from winstacks.html import drawing, formats, htmlpage
 from winstacks.html.prefixes import MAX_SUM, PrefixTree
@@ -253,7 +253,7 @@ def test_zoom_flip_and_search(page: Page) -> None:
         "document.querySelector('.found').dataset.touched, document.querySelectorAll('.match')"
         ".length, JSON.parse(document.getElementById('data').textContent).flame.texts.length]), 400))"
     )
-    assert re.match(r"1 name, |2 names, ", found[0])
+    assert re.match(r"3 names, ", found[0])
     assert re.search(r"names?, 1 stack \(\d+\.\d %\), ", found[0]) or "%" in found[0]
     assert int(found[1]) == found[3]
     assert found[2] >= 5
@@ -496,6 +496,31 @@ def test_a_baseline_shows_growth_and_shrinkage(
     assert "shrunk" in kinds["gone!gone"]
     assert opened.faults == []
     opened.close()
+
+
+def test_an_image_is_equal_to_itself(written: Written) -> None:
+    """Also where two names have one text, and where PIDs and addresses are those of this image."""
+    baseline = str(written.folder / "tracegraph.folded")
+    lines = [line.rpartition(" ")[0] for line in pathlib.Path(baseline).read_text().splitlines()]
+    assert any(re.search(r";updater.exe \(4312\);.*;<private> 0x1d2b00002c4$", line) for line in lines)
+    written.run("windows.tracegraph", "--baseline", baseline, output="itself")
+    data = pagedata.data(written.folder / "itself" / "tracegraph.html")["flame"]
+    assert {"updater.exe", "<private>"} <= set(data["texts"])
+    code, found = iter(data["stacks"]), []
+    for _ in code:
+        for _ in range(next(code)):
+            next(code)
+        found.append((next(code), next(code)))
+    assert sum(now for now, _ in found) > 50
+    assert [pair for pair in found if pair[0] != pair[1]] == []
+
+
+def test_addresses_without_a_name_have_boxes_of_their_own(page: Page) -> None:
+    labels = page.run(
+        "[...document.querySelectorAll('.boxes > .unbacked')].map((box) => box.getAttribute('aria-label'))"
+    )
+    assert any(each.startswith("<private> 0x1d2b00002c4, 1 stack, ") for each in labels)
+    assert any(each.startswith("<no-module> 0xffffab8009991088, ") for each in labels)
 
 
 @pytest.fixture(scope="module")

@@ -17,8 +17,10 @@ from volatility3.plugins.windows import tracefindings, traceimage, tracereport, 
 from tests.forge import context, sample, vol
 from tests.support import grid, pagedata
 from tests.support.browser import Browser, Page
+from winstacks.columns.words import NAMELESS
 from winstacks.findings.loststacks import LOST_STACKS
 from winstacks.html import htmlpage
+from winstacks.memory.decode.machine import Machine
 
 Row = Dict[str, Any]
 PARTS = ["findings", "image", "locks", "graph", "threads", "heaps"]
@@ -107,7 +109,7 @@ def test_findings_are_those_of_tracefindings(reported: Reported) -> None:
     cards = reported.data["findings"]["cards"]
     found = [row for row in reported.findings if row["Severity"]]
     assert [(card["severity"], card["check"], card["tid"], card["symbol"]) for card in cards] == [
-        (row["Severity"], row["Finding"], row["TID"], row["Symbol"]) for row in found
+        (row["Severity"], row["Finding"], row["TID"], located(row)) for row in found
     ]
     for card, row in zip(cards, found):
         assert row["Evidence"].startswith(card["evidence"])
@@ -118,6 +120,13 @@ def test_findings_are_those_of_tracefindings(reported: Reported) -> None:
         if not row["Severity"]
     ]
     assert reported.data["findings"]["unchecked"] == unchecked != []
+
+
+def located(row: Dict[str, Any]) -> Any:
+    """Returns the text of a finding's address: the page has no other place for an address without a name."""
+    if row["Symbol"] not in NAMELESS:
+        return row["Symbol"]
+    return f"{row['Symbol']} {Machine.AMD64.canonical(row['Address']):#x}"
 
 
 def process_prefix(row: Dict[str, Any]) -> str:
@@ -169,7 +178,8 @@ def test_the_page_has_its_parts_and_its_links_work(page: Page) -> None:
 
 def test_findings_come_first_with_their_evidence(page: Page, reported: Reported) -> None:
     first = page.run("document.querySelector('.card').innerText")
-    assert first.split()[0] == "high" and "PAGE_EXECUTE_READWRITE" in first and "! <private>" in first
+    assert first.split()[0] == "high" and "PAGE_EXECUTE_READWRITE" in first
+    assert "! <private> 0x1d2b00002c4" in first
     assert page.run("[...document.querySelectorAll('.card')].every((each) => each.open)")
     shown = page.run("document.querySelector('#findings').innerText")
     for card in reported.data["findings"]["cards"]:
@@ -247,6 +257,88 @@ def test_threads_can_be_searched_and_sorted(page: Page, reported: Reported) -> N
     stack = page.run("document.querySelector('#threads pre').innerText")
     assert "spooler!count_jobs+0x1d" in stack and "ntdll!RtlUserThreadStart+0x21" in stack
     assert page.run("document.querySelector('#threads .current').children[1].textContent") == "6208"
+
+
+@pytest.mark.parametrize(
+    ("place", "wanted", "found"),
+    [
+        ("#threads", "RtlEnter*Section+*", "2 of 13"),
+        ("#threads", "spooler!*", "2 of 13"),
+        ("#threads", "<private>", "1 of 13"),
+        ("#threads", "0x1d2b00002c4", "1 of 13"),
+        ("#threads", "[!a-z]*!*", "0 of 13"),
+        ("#heaps", "updater!load_*", "1 of 4"),
+        ("#heaps", "load_settings+0x??", "1 of 4"),
+        ("#locks", "*spooler.exe*6200*", "2 of "),
+        ("#locks", "spool", "2 of "),
+    ],
+)
+def test_lists_take_the_globs_of_find(place: str, wanted: str, found: str, page: Page) -> None:
+    page.run(f"document.querySelector('{place} input').focus()")
+    page.type(wanted)
+    page.run("new Promise((done) => setTimeout(done, 300))")
+    assert page.run(f"document.querySelector('{place} .found').innerText").startswith(found)
+    shown = page.run(f"document.querySelector('{place} .list').querySelectorAll('.row').length")
+    assert str(shown) == found.split()[0]
+    # What has the URL shows the same, and the first page is one step back.
+    page.loaded = False
+    page.run("location.reload()")
+    while not page.loaded:
+        page.run("1")
+    assert page.requests.pop().startswith(page.requests[0])
+    assert page.run(f"document.querySelector('{place} input').value") == wanted
+    assert page.run(f"document.querySelector('{place} .found').innerText").startswith(found)
+
+
+def test_the_key_slash_goes_to_the_search_in_view(page: Page) -> None:
+    for place in ("threads", "graph", "locks"):
+        page.run("document.activeElement.blur()")
+        page.run(f"document.getElementById('{place}').scrollIntoView()")
+        page.key("/")
+        assert page.run("document.activeElement.closest('section').id") == place
+
+
+def test_a_telephone_shows_stacks_in_all_lists(page: Page) -> None:
+    page.size(390, 844)
+    page.run("new Promise((done) => setTimeout(done, 300))")
+    assert page.run("document.documentElement.scrollWidth") <= 390
+    widths = page.run(
+        "[...document.querySelectorAll('.list')].map((list) => list.querySelector('.row .frames'))"
+        ".map((each) => each.getBoundingClientRect().width)"
+    )
+    letter = 12 * 0.61
+    assert len(widths) == 5 and min(widths) > 40 * letter
+    outside = page.run(
+        "[...document.querySelectorAll('.row')].filter((row) => [...row.children].some((each) => {"
+        "const [cell, all] = [each.getBoundingClientRect(), row.getBoundingClientRect()];"
+        "return cell.width && (cell.bottom > all.bottom + 1 || cell.top < all.top - 1);})).length"
+    )
+    assert outside == 0
+    cut = page.run(
+        "[...document.querySelectorAll('#threads .row .where')]"
+        ".filter((each) => each.scrollWidth > each.clientWidth).map((each) => each.innerText)"
+    )
+    assert cut == []
+
+
+def test_findings_are_turned_page_by_page(
+    reported: Reported, browser: Browser, tmp_path: pathlib.Path
+) -> None:
+    data = copy.deepcopy(reported.data)
+    card = data["findings"]["cards"][0]
+    data["findings"]["cards"] = [dict(card, tid=tid) for tid in range(45)]
+    opened = browser.open(written(tmp_path, data))
+    bar = "[...document.querySelectorAll('#findings .bar button')]"
+    assert opened.run(f"{bar}.map((each) => each.innerText)") == ["Previous", "Next"]
+    where = "document.querySelector('#findings .found').innerText"
+    shown = [opened.run(where)]
+    for button in (1, 1, 1, 0, 0, 0):
+        opened.click(f"{bar}[{button}]")
+        shown.append(opened.run(where))
+    pages = ["1 to 20 of 45", "21 to 40 of 45", "41 to 45 of 45"]
+    assert shown == [*pages, pages[2], pages[1], pages[0], pages[0]]
+    assert opened.faults == []
+    opened.close()
 
 
 def test_heaps_are_sorted_by_bytes(page: Page) -> None:

@@ -12,7 +12,7 @@ import pytest
 from tests.forge import context
 from tests.forge.context import Opened
 from tests.forge.locks import Resources
-from tests.support import flattables
+from tests.support import flattables, grid
 from tests.support.tracedkernels import KERNELS, new_kernel, put_database, traces_of
 from winstacks.stacklist import recorded
 
@@ -38,7 +38,7 @@ def shared(name: str, generation: str, folder: pathlib.Path) -> Tuple[Opened, Di
     }
     made.link()
     return context.open_image(kernel.image(), folder), {
-        name: f"{each.address:#x}" for name, each in owned.items()
+        name: f"{grid.masked(each.address):#x}" for name, each in owned.items()
     }
 
 

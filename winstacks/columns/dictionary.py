@@ -33,7 +33,7 @@ from .words import Words
 STR, INT, BOOL, HEX, ADDRESS = "str", "int", "bool", "hex", "address"
 REGISTER, HEXSTR, TIME = "register", "hexstr", "time"
 
-SCHEMA = 2
+SCHEMA = 3
 """The version of the flat tables.
 
 It rises when a column goes, or when its meaning, type or nullability changes.
@@ -179,7 +179,8 @@ _ALL = (
     Column(
         "Owner",
         HEXSTR,
-        "Owner of the stack: address of the _ETHREAD, database, heap, lock or object, or the handle.",
+        "Owner of the stack: address of the _ETHREAD, database, heap, lock or object in the form of "
+        "Volatility's columns, or the handle.",
     ),
     Column(
         "OwnerName", STR, "Type of the lock or heap, layout of the database, type and name of the object."
@@ -209,7 +210,7 @@ _ALL = (
         "Stack",
         STR,
         "The Symbols of the frames, innermost first, separated by `; `; in plugins with --fold, only with "
-        "that option.",
+        "that option. In text and CSV the address stands behind a Symbol such as `<private>`.",
     ),
     Column(
         "Modules",

@@ -73,6 +73,8 @@ BACKINGS: Words = {
 """Kinds of memory at the address of a frame: the words of Backing."""
 UNBACKED = frozenset((PRIVATE, UNMAPPED, NONE, UNLOADED))
 """The words of Backing that --unbacked selects."""
+NAMELESS = frozenset(("<private>", "<unmapped>", "<no-module>", "<rom>", "<user>"))
+"""Values of Symbol that name no module and no file: pages, --brief and text show the address behind them."""
 
 EXACT, PARTIAL, GUESSED = "exact", "partial", "guessed"
 KEY_QUALITIES: Words = {

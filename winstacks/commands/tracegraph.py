@@ -41,7 +41,7 @@ class TraceGraph(FlatCommand):
     def finish(self) -> Iterator[Row]:
         weight, tree = self.config["weight"], self._drawn.tree
         if self._baseline is not None:
-            tree.compare(self._baseline.stacks)
+            tree.compare((formats.comparable(names), weight) for names, weight in self._baseline.stacks)
         limits = (StatusCode.STACKS_CUT if tree.cut else None, StatusCode.SUM_LIMIT if tree.capped else None)
         paths = [file.shown for file in self.image.service(identity).files]
         title = htmlpage.page_title(TITLE, paths)

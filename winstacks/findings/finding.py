@@ -174,7 +174,7 @@ def of_place(
         stack.tid,
         place.number,
         place.address,
-        place.frame.symbol(),
+        place.frame.shown,
         place.how,
         stack.trace_id,
         stack,

@@ -12,6 +12,7 @@ from typing import Dict, List, NamedTuple, Sequence, Set, Tuple
 from ..columns.words import SCAN, THREAD_KINDS
 from ..columns.words import UNLOADED as UNLOADED_BACKING
 from ..memory.decode.memo import Memo
+from ..memory.decode.text import process_name, short_of
 from ..stacklist.frames import MAX_FRAMES, NamedFrame
 from ..stacklist.stack import StackRecord
 from .prefixes import MAX_KEPT, PrefixTree
@@ -43,7 +44,8 @@ class Drawing:
 
     Args:
         weight: a key of WEIGHTS
-        merged: whether processes of one name are merged, as for a comparison with another image
+        merged: whether names lack what another image has otherwise, for a comparison: PIDs, and the addresses
+            of frames in no module and no file
         most: greatest number of names that the tree keeps
 
     Attributes:
@@ -66,7 +68,7 @@ class Drawing:
         known = self.kinds.get(stack.kind, KindFigures())
         if weight:
             space = stack.space
-            process = space.process if self._merged else space.label
+            process = process_name(space.known_name) if self._merged else space.label
             weight = self.tree.add_stack(stack.kind, process, self._names(stack), weight)
         self.kinds[stack.kind] = KindFigures(
             known.stacks + 1, known.frames + len(stack.frames), known.weight + weight
@@ -104,7 +106,7 @@ class Drawing:
     def _name(self, frame: NamedFrame, guessed: bool) -> int:
         details = frame.details
         return self.tree.frame(
-            frame.shown,
+            frame.shown if self._merged else short_of(frame.symbol()),
             details.module,
             details.function,
             readable=frame.name is not None,

@@ -11,7 +11,8 @@ The first two names of a stack are its kind and its process.
 from __future__ import annotations
 
 import json
-from typing import Dict, Iterable, Iterator, List, NamedTuple, Tuple
+import re
+from typing import Dict, Iterable, Iterator, List, NamedTuple, Sequence, Tuple
 
 from .prefixes import LEVELS, PrefixTree
 
@@ -23,6 +24,11 @@ UNITS = {"bytes": "bytes"}
 MAX_LINE = 1 << 20
 MAX_LINES = 1 << 20
 """Greatest number of lines of a folded file, and of characters in a line."""
+
+_PID = re.compile(r" \((?:\d+|unreadable)\)\Z")
+"""The PID behind the name of a process."""
+_ADDRESS = re.compile(r"\A(<[a-z-]+>) 0x[0-9a-f]+\Z")
+"""A name that names no module and no file, and the address behind it."""
 
 _LINE = str.maketrans({";": ":", "\n": " ", "\r": " "})
 
@@ -70,6 +76,16 @@ def read_folded(lines: Iterable[str]) -> Folded:
             continue
         stacks.append((text.split(";"), int(weight)))
     return Folded(stacks, bad, False)
+
+
+def comparable(names: Sequence[str]) -> List[str]:
+    """Returns the names of a folded stack as a drawing of another image has them: see `merged` of `Drawing`.
+
+    Args:
+        names: the names of a stack, outermost first: kind, process, frames
+    """
+    frames = (_ADDRESS.sub(r"\1", name) for name in names[LEVELS:])
+    return [*names[:1], *(_PID.sub("", name) for name in names[1:LEVELS]), *frames]
 
 
 def speedscope(tree: PrefixTree, title: str, weight: str) -> Iterator[str]:

@@ -155,14 +155,18 @@ class PrefixTree:
         return self.add([*levels, *(frames or [self._none])], weight)
 
     def compare(self, stacks: Iterable[Tuple[Sequence[str], int]]) -> None:
-        """Adds the weights of a baseline.
+        """Adds the weights of a baseline, which has the texts of names and not their looks.
 
         Args:
             stacks: texts, outermost first, and weight
         """
         texts: Dict[str, int] = {}
-        for number, box in enumerate(self.boxes):
-            texts.setdefault(box.text, number)
+        firsts = [texts.setdefault(box.text, number) for number, box in enumerate(self.boxes)]
+        looked: Dict[bytes, bytes] = {}
+        for key in self._own:
+            first = array("I", [firsts[number] for number in array("I", key)]).tobytes()
+            if first not in self._own:
+                looked[first] = key
         before = self._before = self._before or {}
         total = sum(before.values())
         for names, weight in stacks:
@@ -174,7 +178,8 @@ class PrefixTree:
                 numbers.append(texts[text])
             weight = min(weight, MAX_SUM - total)
             total += weight
-            self._put(before, numbers, weight)
+            key = array("I", numbers).tobytes()
+            self._put(before, array("I", looked.get(key, key)), weight)
 
     @property
     def compared(self) -> bool:

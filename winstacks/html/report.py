@@ -20,6 +20,7 @@ from ..findings.loststacks import LOST_STACKS
 from ..findings.registry import Outcome
 from ..locks.lock import Lock
 from ..memory.decode.status import text
+from ..memory.decode.text import short_of, with_address
 from ..process.thread import Thread
 from ..stacklist.imagefacts import ImageFacts
 from ..stacklist.stack import StackRecord
@@ -79,7 +80,7 @@ class Report:
         for place, frame in enumerate(stack.frames):
             walked = stack.walked[place] if stack.walked else None
             guess = walked is not None and (walked.how == SCAN or not walked.sure)
-            frames.append((frame.shown, guess, frame.unbacked))
+            frames.append((short_of(frame.symbol()), guess, frame.unbacked))
         return self.lists.frames(frames)
 
     def _thread(self, stack: StackRecord, thread: Thread) -> None:
@@ -110,7 +111,7 @@ class Report:
                 "process": finding.space.label,
                 "tid": finding.tid,
                 "kind": finding.kind,
-                "symbol": finding.symbol,
+                "symbol": finding.symbol and short_of(with_address(finding.symbol, finding.address)),
                 "evidence": finding.evidence,
                 "stacks": outcome.stacks,
                 "innocent": finding.innocent,

@@ -36,7 +36,12 @@ _LONGEST_WORD = 24
 _LEAST_OF_NAME = 20
 """Least width of a name that is wrapped."""
 _OFFSET = r"(?:[+ ]0x[0-9a-fA-F]+)?\Z"
-_ADDRESS = r" (0x[0-9a-f]+)\Z"
+_PARTS = re.compile(r"((?:[^!]*!)?)(.*?)(\+0x[0-9a-fA-F]+)?( 0x[0-9a-f]+)?", re.DOTALL)
+"""Module, function, offset and address of a Symbol; a name without a module is a function here."""
+_WORD = re.compile(r"(?s:.[^A-Z_:]*)")
+"""A word of a function's name, in the middle of which no line is broken."""
+_MOST_LINES = 5
+"""The most pieces of a Symbol that stand in lines of their own."""
 _STATUS = "Status"
 _STACK = "Stack"
 _EVIDENCE = "Evidence"
@@ -71,11 +76,39 @@ def cut_symbol(symbol: str, width: int) -> str:
 
 
 def symbol_lines(symbol: str, width: int) -> str:
-    """Returns a Symbol cut to `width` characters; an address behind it that does not fit has its own line."""
-    place = re.search(_ADDRESS, symbol)
-    if place is None or len(symbol) <= width:
-        return cut_symbol(symbol, width)
-    return f"{cut_symbol(symbol[: place.start()], width)}\n{place.group(1)}"
+    """Returns a Symbol in lines of at most `width` characters.
+
+    It is broken behind the module, before an offset or address, and between the words of a name that is wider
+    than a line. A Symbol of more than `_MOST_LINES` lines is cut.
+    """
+    if len(symbol) <= width:
+        return symbol
+    found = _PARTS.fullmatch(symbol)
+    assert found is not None
+    *named, address = found.groups("")
+    parts = [piece for part in named for piece in _words(part, width)]
+    if len(parts) > _MOST_LINES or max(map(len, parts)) > width:
+        parts = [cut_symbol("".join(named), width)]
+    lines = [""]
+    for part in (*parts, address):
+        if len(lines[-1]) + len(part) <= width:
+            lines[-1] += part
+        else:
+            lines.append(part.lstrip())
+    return "\n".join(filter(None, lines))
+
+
+def _words(name: str, width: int) -> List[str]:
+    """Returns a part of a Symbol, in pieces that begin with a word if it is wider than `width` characters."""
+    if len(name) <= width:
+        return [name] if name else []
+    pieces = [""]
+    for word in re.findall(_WORD, name):
+        if len(pieces[-1]) + len(word) <= width:
+            pieces[-1] += word
+        else:
+            pieces.append(word)
+    return pieces
 
 
 def cut_stack(stack: str, width: int) -> str:
@@ -110,14 +143,34 @@ def cut_stack(stack: str, width: int) -> str:
 
 
 def stack_lines(stack: str, width: int) -> str:
-    """Returns a Stack cut to `width` characters, in two lines if both of its ends do not fit into one."""
-    first, between, rest = stack.partition(STACK_SEPARATOR)
-    last = rest.rpartition(STACK_SEPARATOR)[2]
-    skipped = _SKIPPED if STACK_SEPARATOR in rest else STACK_SEPARATOR
-    if not between or len(stack) <= width or len(first) + len(skipped) + len(last) <= width:
-        return cut_stack(stack, width)
-    end = skipped.rstrip()
-    return f"{cut_symbol(first, width - len(end))}{end}\n{cut_symbol(last, width)}"
+    """Returns a Stack in lines of at most `width` characters.
+
+    What does not fit into one line has up to three frames: the innermost one, the first one of another module
+    (which called what is innermost), and the outermost one.
+    """
+    if len(stack) <= width:
+        return stack
+    frames = stack.split(STACK_SEPARATOR)
+    last = len(frames) - 1
+    caller = next((place for place in range(1, last) if _module(frames[place]) != _module(frames[0])), 0)
+    kept = sorted({0, caller, last})
+    ends = [STACK_SEPARATOR if after == place + 1 else _SKIPPED for place, after in zip(kept, kept[1:])]
+    line = "".join(frames[place] + end for place, end in zip(kept, [*ends, ""]))
+    if len(line) <= width:
+        return line if caller else cut_stack(stack, width)
+    lines = []
+    for place, end in zip(kept, [*ends, ""]):
+        end = end.rstrip()
+        lines.append(symbol_lines(frames[place], width))
+        if len(lines[-1].rpartition("\n")[2]) + len(end) > width:
+            lines[-1] = symbol_lines(frames[place], width - len(end))
+        lines[-1] += end
+    return "\n".join(lines)
+
+
+def _module(symbol: str) -> str:
+    """Returns the module of a Symbol, or what names its place."""
+    return re.split(r"[!+ ]", symbol, maxsplit=1)[0]
 
 
 def name_lines(name: str, width: int) -> str:

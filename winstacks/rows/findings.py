@@ -13,7 +13,7 @@ from ..findings.loststacks import LOST_STACKS
 from ..findings.registry import Outcome, agreement, check_named
 from ..memory.decode.status import status, text
 from ..memory.decode.statuscodes import StatusCode
-from ..memory.decode.text import ShortText
+from ..memory.decode.text import ShortText, with_address
 from ..memory.image import Image
 from ..options import CHECKS, SEVERITIES
 from ..stacklist.imagefacts import identity
@@ -128,10 +128,9 @@ def with_count(evidence: str, stacks: int) -> str:
 
 
 def _symbol(image: Image, finding: Finding) -> object:
-    symbol = finding.symbol
-    if isinstance(symbol, ShortText) and finding.address is not None:
-        return ShortText(symbol, f"{symbol} {image.machine.masked(finding.address):#x}")
-    return given(symbol)
+    if finding.symbol is None or finding.address is None:
+        return given(finding.symbol)
+    return with_address(finding.symbol, image.machine.masked(finding.address))
 
 
 def _address(image: Image, address: Optional[int]) -> object:

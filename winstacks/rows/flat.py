@@ -20,6 +20,7 @@ from ..stacklist.tables import FRAME, FlatTables, Values, image_values, json_lin
 from ..stacklist.traces import StackCollector
 from . import requested
 from .command import Command
+from .frames import stack_cell
 from .grid import NOT_APPLICABLE, NOT_AVAILABLE, TYPES, UNREADABLE, Hex, Row, grid_of, typed
 from .plugin import OutputFile, columns_tree, shown_columns
 
@@ -149,6 +150,7 @@ class FlatCells:
         columns = FLAT[table]
         self._absent = [_ABSENT.get(column.name, absent) for column in columns]
         self._hex = [place for place, column in enumerate(columns) if TYPES[column.type] is Hex]
+        self._stack = [place for place, column in enumerate(columns) if column.name == "Stack"]
 
     def row(self, values: Values) -> Row:
         """Returns a row of the grid."""
@@ -161,6 +163,10 @@ class FlatCells:
             value = values[place - first] if place >= first else None
             if value is not None:
                 cells[place - first] = Hex(value)
+        for place in self._stack:
+            stack = values[place - first]
+            if isinstance(stack, str):
+                cells[place - first] = stack_cell(stack)
         return cells
 
 

@@ -11,8 +11,17 @@ from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
 from ..memory.decode.status import status, text
 from ..memory.decode.statuscodes import StatusCode
+from ..memory.decode.text import ShortText
 from ..stacklist.frames import LINKED_OVER, MAX_FRAMES, NamedFrame, stack_text
 from .grid import NOT_APPLICABLE, UNPARSABLE, UNREADABLE, Cells, Grid, Hex, Row
+
+
+class StackCell(ShortText):
+    """A column Stack: text renderers and csv show the short form, json and jsonl the value."""
+
+    def __format__(self, form: str) -> str:
+        return format(self.short, form)
+
 
 FrameCells = Tuple[object, object, object, object, str]
 """Address, Symbol, Source, Backing and Status of a frame."""
@@ -96,4 +105,9 @@ def folded(frames: Collection[NamedFrame], fold: bool = True, mask: int = -1) ->
         fold: whether there is --fold
         mask: bits of an address that are shown
     """
-    return stack_text(frames, mask) if fold and frames else NOT_APPLICABLE
+    return stack_cell(stack_text(frames, mask)) if fold and frames else NOT_APPLICABLE
+
+
+def stack_cell(stack: str) -> str:
+    """Returns the cell Stack of a text of frames; see `StackCell`."""
+    return StackCell(stack, stack.short) if isinstance(stack, ShortText) else stack

@@ -15,11 +15,11 @@ from operator import attrgetter
 from typing import Callable, Collection, Dict, Iterable, List, NamedTuple, Optional
 
 from ..columns.dictionary import STACK_SEPARATOR
-from ..columns.words import IMAGE, NONE, PRIVATE, UNBACKED, UNMAPPED, USER
+from ..columns.words import IMAGE, UNBACKED
 from ..memory.decode.memo import Memo
 from ..memory.decode.status import Status, StatusItem, status
 from ..memory.decode.statuscodes import StatusCode
-from ..memory.decode.text import ShortText, short_of
+from ..memory.decode.text import ShortText, short_of, with_address
 from ..memory.image import AddressSpace
 from ..names.places import FUZZY
 from ..names.symbolizer import AddressNamer, Name, Symbolizer
@@ -34,8 +34,6 @@ MAX_FRAMES = 1 << 17
 800."""
 
 _shown = attrgetter("shown")
-_NAMELESS = frozenset((PRIVATE, UNMAPPED, NONE, USER))
-"""Backings of addresses that lie in no module and no file."""
 
 _DOUBTS = (
     StatusItem(StatusCode.VAD_OF_ANOTHER_FILE),
@@ -116,19 +114,12 @@ class NamedFrame:
         self._details: Optional[FrameDetails] = None
 
     def symbol(self, mask: int = -1) -> str:
-        """Returns the column Symbol of a frame with a name.
-
-        The short form of a name that says of no module or file (`<private>`) has the address, as
-        `<private> 0x1d2b00002c4`.
+        """Returns the column Symbol of a frame with a name; see `with_address` for its short form.
 
         Args:
             mask: bits of the address that are shown
         """
-        if self.name is None or self.address is None:
-            return self.shown
-        if self.name.source != NONE or self.name.backing not in _NAMELESS:
-            return self.shown
-        return ShortText(self.shown, f"{self.shown} {self.address & mask:#x}")
+        return with_address(self.shown, None if self.address is None else self.address & mask)
 
     @property
     def details(self) -> FrameDetails:

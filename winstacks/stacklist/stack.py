@@ -17,7 +17,7 @@ from ..stacks.decode.frames import Frame
 from ..traps.state import TrapState
 from .decode import keys
 from .decode.keys import StackKeys
-from .frames import UNCERTAIN, NamedFrame, stack_text
+from .frames import UNCERTAIN, NamedFrame
 
 _NOTHING_THERE = (StatusCode.IN_USER_MODE, StatusCode.IN_32_BIT_CODE, StatusCode.UNTRACED)
 """Status words of a thread or half of a process that has no stack of this kind."""
@@ -160,11 +160,6 @@ class StackRecord(NamedTuple):
     def unbacked(self) -> Optional[int]:
         """The number of frames that `--unbacked` looks for; None without frames."""
         return sum(map(_unbacked, self.frames)) if self.frames else None
-
-    @property
-    def text(self) -> Optional[str]:
-        """The column Stack."""
-        return stack_text(self.frames) if self.frames else None
 
     def modules(self, made: Optional[StackKeys]) -> Optional[str]:
         """Returns the column Modules.

@@ -17,7 +17,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from ..columns.dictionary import SCHEMA, TIME, Column
 from ..columns.tables import FRAMES, IMAGE
-from ..columns.words import EXACT, RECORDED
+from ..columns.words import EXACT, HANDLE, RECORDED
 from ..memory.decode.memo import Memo
 from ..memory.decode.status import Status, status, text
 from ..memory.decode.statuscodes import StatusCode
@@ -25,7 +25,7 @@ from ..memory.decode.text import moment
 from ..memory.image import Image
 from ..process.processlist import create_time
 from ..stacks.decode.frames import Frame
-from .frames import MAX_FRAMES, NamedFrame
+from .frames import MAX_FRAMES, NamedFrame, stack_text
 from .imagefacts import ImageFacts, identity
 from .stack import StackRecord
 
@@ -69,7 +69,7 @@ class FlatTables:
             stack.tid,
             started,
             space.arch,
-            _hexadecimal(stack.owner),
+            _hexadecimal(self._owner(stack)),
             stack.owner_name,
             stack.event,
             stack.counted,
@@ -81,7 +81,7 @@ class FlatTables:
             None if keys is None else keys.quality,
             stack.unbacked,
             stack.guessed,
-            stack.text,
+            stack_text(stack.frames, self._image.machine.address_mask) if stack.frames else None,
             stack.modules(keys),
             stack.incomplete,
             self._texts[stack.status if exact else status(stack.status, stack.doubts)],
@@ -135,6 +135,12 @@ class FlatTables:
 
     def _tail(self, frame: NamedFrame) -> str:
         return json_line(FRAMES[FRAME + 1 :], self.frame(frame))[len("{") :]
+
+    def _owner(self, stack: StackRecord) -> Optional[int]:
+        """Returns Owner of a stack: an address in the form of Volatility's columns, or a handle as it is."""
+        if stack.owner is None or stack.kind == HANDLE:
+            return stack.owner
+        return self._image.machine.masked(stack.owner)
 
     def _process(self, eprocess: int) -> Tuple[Optional[int], _Time]:
         """Returns ProcessOffset and ProcessCreateTime of a process."""

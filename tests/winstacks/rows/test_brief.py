@@ -174,7 +174,57 @@ def test_the_ends_of_a_stack_are_whole_if_each_fits_a_line(frames: List[str], wi
     if len(frames[0]) + len("; …;") <= width:
         assert lines[0].startswith(frames[0])
     if len(lines) > 1 and len(frames[-1]) <= width:
-        assert lines[1] == frames[-1]
+        assert lines[-1] == frames[-1]
+
+
+@given(st.one_of(SYMBOLS, st.builds("{} {:#x}".format, SYMBOLS, st.integers(0, (1 << 64) - 1))), WIDTHS)
+def test_a_symbol_is_cut_only_if_a_part_of_it_fits_no_line(symbol: str, width: int) -> None:
+    module, bang, rest = symbol.rpartition("!")
+    lines = symbol_lines(symbol, width).split("\n")
+    if max(len(module) + len(bang), len(rest)) <= width:
+        assert "".join(lines).replace(" ", "") == symbol.replace(" ", "")
+    assert max(map(len, lines)) <= max(width, 18)
+
+
+def test_the_caller_in_another_module_is_shown() -> None:
+    frames = [
+        "ntdll!NtWaitForSingleObject+0x14",
+        "ntdll!RtlEnterCriticalSection+0x62",
+        "spooler!count_jobs+0x1d",
+    ]
+    frames += ["spooler!rotate_log+0x38", "ntdll!RtlUserThreadStart+0x21"]
+    stack = "; ".join(frames)
+    assert stack_lines(stack, len(stack)) == stack
+    assert stack_lines(stack, 100) == f"{frames[0]}; …; {frames[2]}; …; {frames[-1]}"
+    assert stack_lines(stack, 50).split("\n") == [f"{frames[0]}; …;", f"{frames[2]}; …;", frames[-1]]
+    alone = "; ".join(
+        ["nt!KiSwapContext+0x20", "nt!KiSwapThread+0x20", *["nt!A"] * 9, "nt!KiSystemCall64+0x20"]
+    )
+    assert stack_lines(alone, 70) == cut_stack(alone, 70)
+
+
+@pytest.mark.parametrize(
+    ("width", "shown"),
+    [
+        (40, ["ntdll!RtlInitializeCriticalSectionEx", "+0x5d; …;", "ntdll!RtlUserThreadStart+0x21"]),
+        (35, ["ntdll!", "RtlInitializeCriticalSectionEx", "+0x5d; …;", "ntdll!RtlUserThreadStart+0x21"]),
+        (
+            20,
+            [
+                "ntdll!RtlInitialize",
+                "CriticalSectionEx",
+                "+0x5d; …;",
+                "ntdll!",
+                "RtlUserThreadStart",
+                "+0x21",
+            ],
+        ),
+        (12, ["…!…+0x5d; …;", "ntdll!", "RtlUser", "ThreadStart", "+0x21"]),
+    ],
+)
+def test_the_ends_of_a_stack_are_broken_between_their_parts(width: int, shown: List[str]) -> None:
+    stack = "ntdll!RtlInitializeCriticalSectionEx+0x5d; ntdll!A; ntdll!RtlUserThreadStart+0x21"
+    assert stack_lines(stack, width).split("\n") == shown
 
 
 def test_a_name_is_wrapped_between_its_parts() -> None:

@@ -12,6 +12,8 @@ import datetime
 import re
 from typing import Optional
 
+from ...columns.words import NAMELESS
+
 MAX_LENGTH = 255
 """Characters that Windows' file systems allow in one part of a path."""
 _FOREIGN = re.compile(r"\W")
@@ -60,7 +62,12 @@ def cell(name: str, limit: int = MAX_NAME) -> str:
 
 def process_label(name: Optional[str], pid: Optional[int]) -> str:
     """Returns a process as text, `updater.exe (4312)`; None stands for a value that is not in the image."""
-    return f"{'unreadable' if name is None else name} ({'unreadable' if pid is None else pid})"
+    return f"{process_name(name)} ({'unreadable' if pid is None else pid})"
+
+
+def process_name(name: Optional[str]) -> str:
+    """Returns the name of a process as text; None stands for a name that is not in the image."""
+    return "unreadable" if name is None else name
 
 
 def _visible(character: str) -> str:
@@ -91,6 +98,18 @@ class ShortText(str):
 def short_of(text: str) -> str:
     """Returns the short form of a text, or the text if it has none."""
     return text.short if isinstance(text, ShortText) else text
+
+
+def with_address(symbol: str, address: Optional[int]) -> str:
+    """Returns a Symbol; one of NAMELESS gets a short form with the address, as `<private> 0x1d2b00002c4`.
+
+    Args:
+        symbol: the value of the column
+        address: the address in the form that is shown; None if it is unknown
+    """
+    if address is None or symbol not in NAMELESS:
+        return symbol
+    return ShortText(symbol, f"{symbol} {address:#x}")
 
 
 _EPOCH = datetime.datetime(1601, 1, 1, tzinfo=datetime.timezone.utc)
