@@ -12,6 +12,7 @@ from .agreement import StoredTable
 from .entries import Entry
 from .layout import KEYS, TABLES_FOLDER
 from .manifests import Manifest
+from .tablelog import DataFile
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,8 +66,13 @@ class Contents:
         if table not in self._files:
             stored = self.stored[table]
             names: set[str] = set()
+            last: list[DataFile] = []
             for manifest in self._with_tables():
-                names.update(file.name for file in stored.where(self.entries[manifest["image_id"]]))
+                found = stored.where(self.entries[manifest["image_id"]])
+                # Most images are in the file of the image before.
+                if found is not last:
+                    names.update(file.name for file in found)
+                    last = found
             self._files[table] = sorted(
                 f"{TABLES_FOLDER}/{table}/{name}" for name in names if name not in stored.faults
             )
