@@ -175,7 +175,7 @@ class Report:
         """Returns the data of a card about the hosts with the same finding.
 
         Args:
-            row: row of `questions.found`
+            row: row of `findings.found`
         """
         places = [
             {
