@@ -12,7 +12,7 @@ from typing import Any, Callable, Optional
 
 from . import folders, provenance
 from .entries import Entry
-from .layout import KEYS, TABLES_FOLDER, file_name
+from .layout import KEYS, TABLES_FOLDER, file_name, table_name
 from .manifests import Manifest
 from .tablelog import DataFile, LogError, TableLog
 
@@ -57,6 +57,7 @@ class StoredTable:
             self.foreign = log.foreign
         except (LogError, OSError) as error:
             self._reason = f"{TABLES_FOLDER}/{name}: its log cannot be read: {error}"
+        self._in_batches = [file for file in self.files.values() if file.name.startswith(BATCH)]
         for file in self.files.values():
             self._say(file.name, self._size_differs(file))
 
@@ -69,21 +70,25 @@ class StoredTable:
         batch = self._batches.get(entry.batch, []) if entry.batch else []
         if self.name == KEYS:
             return batch
+        if len(batch) == 1 and batch[0].first <= entry.image_id <= batch[0].last:
+            return batch
         # A run that was killed between two commits has not recorded its batch.
-        among = batch or [file for file in self.files.values() if file.name.startswith(BATCH)]
-        return [file for file in among if file.first <= entry.image_id <= file.last]
+        return [file for file in batch or self._in_batches if file.first <= entry.image_id <= file.last]
 
     def fault(self, entry: Entry, manifest: Manifest) -> str:
         """Returns in words what is wrong with the rows of an image; empty if nothing is."""
-        expected = manifest["tables"][self.name]
         files = self.where(entry)
+        if files and entry.batch and not self.faults and self.rows is None:
+            return ""
+        expected = manifest["tables"][self.name]
         own = "" if entry.batch else file_name(entry.image_id, entry.attempt)
         single = bool(files) and files[0].name == own
         if self.name == KEYS and not single:
             # Keys can be counted anew.
             return ""
         if not files:
-            return self._reason or f"{expected['file']}: it is not in the log of its table"
+            own_path = table_name(self.name, entry.image_id, entry.attempt)
+            return self._reason or f"{own_path}: it is not in the log of its table"
         for file in files:
             if file.name in self.faults:
                 return f"{TABLES_FOLDER}/{self.name}/{file.name}: {self.faults[file.name]}"
@@ -91,7 +96,8 @@ class StoredTable:
             expected["rows"],
             expected.get("bytes", files[0].size),
         ):
-            return f"{expected['file']}: its rows or bytes are other than those in the manifest"
+            own_path = table_name(self.name, entry.image_id, entry.attempt)
+            return f"{own_path}: its rows or bytes are other than those in the manifest"
         if self.rows is not None:
             rows = self.rows[entry.image_id, entry.attempt]
             if rows != expected["rows"]:

@@ -160,11 +160,17 @@ def _forget(options: argparse.Namespace) -> int:
     lake, run = Lake(options.lake), f"stackfleet-{uuid.uuid4().hex}"
     with lake.alone():
         _mend(lake)
-        removed = forget(lake, options.images, run)
-        lake.record(run, {**_asked(), "forgotten": removed})
-    for image_id, called in removed.items():
+        forgotten = forget(lake, options.images, run)
+        lake.record(run, {**_asked(), "forgotten": forgotten.names})
+    for image_id, called in forgotten.names.items():
         print(f"{image_id} is forgotten: {called}")
-    return exits.DONE
+    for file in forgotten.unreadable:
+        print(
+            f"stackfleet: {file} is damaged, and may still have rows of forgotten images. It is removed when "
+            "its other images are forgotten or read again",
+            file=sys.stderr,
+        )
+    return exits.INCOMPLETE if forgotten.unreadable else exits.DONE
 
 
 def _add_compact(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -175,13 +181,14 @@ def _add_compact(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def _compact(options: argparse.Namespace) -> int:
-    from .merging import merge
+    from .merging import merge, shorten_logs
 
     lake, run = Lake(options.lake), f"stackfleet-{uuid.uuid4().hex}"
     with lake.alone():
         _mend(lake)
         lake.record(run, _asked())
         merged = merge(lake, run, everything=True)
+        shorten_logs(lake)
     print(_images(merged.images, "has", "have") + " been merged")
     _name_unmerged(merged.damaged)
     return exits.INCOMPLETE if merged.damaged else exits.DONE

@@ -5,13 +5,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Optional
 
 from .agreement import StoredTable
 from .entries import Entry
 from .layout import KEYS, TABLES_FOLDER
 from .manifests import Manifest
+from .tablelog import DataFile
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,29 +41,42 @@ class Contents:
     """The contents of a lake.
 
     Attributes:
-        manifests: manifests of the images whose tables are sound, by ImageId in ascending order
+        manifests: manifests of the images whose tables are sound, by ImageId in ascending order; see `whole`
         damaged: the damaged images
         stored: tables by name
         entries: entries of the catalogue, by ImageId
+        whole: whether manifests are whole; if not, they have the members of `summary.of_summary`
     """
 
     manifests: list[Manifest]
     damaged: list[Damaged]
     stored: Mapping[str, StoredTable]
     entries: Mapping[str, Entry]
+    whole: bool = True
+    _files: dict[str, list[str]] = dataclasses.field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
-    def only(self, manifest: Manifest) -> Contents:
-        """Returns the same contents with one image only."""
-        return dataclasses.replace(self, manifests=[manifest], damaged=[])
+    def only(self, manifests: Sequence[Manifest]) -> Contents:
+        """Returns the same contents with some of the images only."""
+        return dataclasses.replace(self, manifests=list(manifests), damaged=[])
 
     def files(self, table: str) -> list[str]:
         """Returns the files with rows of the images, as paths below the lake."""
-        stored, names = self.stored[table], set()
-        for manifest in self._with_tables():
-            for file in stored.where(self.entries[manifest["image_id"]]):
-                if file.name not in stored.faults:
-                    names.add(f"{TABLES_FOLDER}/{table}/{file.name}")
-        return sorted(names)
+        if table not in self._files:
+            stored = self.stored[table]
+            names: set[str] = set()
+            last: list[DataFile] = []
+            for manifest in self._with_tables():
+                found = stored.where(self.entries[manifest["image_id"]])
+                # Most images are in the file of the image before.
+                if found is not last:
+                    names.update(file.name for file in found)
+                    last = found
+            self._files[table] = sorted(
+                f"{TABLES_FOLDER}/{table}/{name}" for name in names if name not in stored.faults
+            )
+        return self._files[table]
 
     def attempts(self, table: str) -> list[tuple[str, str]]:
         """Returns (ImageId, attempt) of the rows that count; empty if the files contain no other rows."""

@@ -19,6 +19,7 @@ from . import folders
 from .entries import Entry
 from .layout import MANIFEST, RUNS, manifest_file
 from .manifests import MOST_BYTES, Manifest, ManifestError, is_image_id, parsed, written
+from .summary import summary
 
 _END = ".json"
 
@@ -95,7 +96,8 @@ def entries(lake: pathlib.Path) -> list[Entry]:
     for image_id in image_ids(lake):
         with contextlib.suppress(ManifestError):
             data = _data(lake, image_id)
-            found.append(Entry(image_id, parsed(data, image_id)["attempt"], "", data.decode()))
+            manifest = parsed(data, image_id)
+            found.append(Entry(image_id, manifest["attempt"], "", data.decode(), summary(manifest)))
     return found
 
 

@@ -157,8 +157,8 @@ class Database:
         if not self.images:
             return []
         counted = self.contents.counted
-        wanted_tables = {name for name in TABLES if _mentions(sql, (name,))}
-        hosts = _mentions(sql, ("hosts",)) or (KEYS in wanted_tables and not counted)
+        wanted_tables = {name for name in TABLES if mentions(sql, (name,))}
+        hosts = mentions(sql, ("hosts",)) or (KEYS in wanted_tables and not counted)
         wanted_tables |= {IMAGE} if hosts else set()
         wanted_tables |= {TRACES} if KEYS in wanted_tables and not counted else set()
         statements = [SIGNED, UNSIGNED, HALF]
@@ -170,7 +170,7 @@ class Database:
 
     def reads_tables(self, sql: str) -> bool:
         """Returns whether a query may read a table, and not only the manifests."""
-        return self.images > 0 and _mentions(sql, (*TABLES, "hosts"))
+        return self.images > 0 and mentions(sql, (*TABLES, "hosts"))
 
     def _view(self, name: str) -> str:
         if name not in self._views:
@@ -182,7 +182,7 @@ class Database:
     def script(self, sql: str) -> str:
         """Returns a query with the views that it needs, to run in DuckDB's own command line."""
         statements = [*self._settings]
-        if _mentions(sql, (MANIFESTS,)):
+        if mentions(sql, (MANIFESTS,)):
             statements.append(catalogue.view(str(self._folder), self.contents))
         return "".join(f"{statement};\n" for statement in (*statements, *self.views(sql), sql))
 
@@ -228,10 +228,10 @@ class Database:
         return self.table(sql).column(0)[0].as_py()
 
     def _relation(self, sql: str) -> Any:
-        if not self.images and not _mentions(sql, (MANIFESTS,)):
+        if not self.images and not mentions(sql, (MANIFESTS,)):
             raise LakeError(f"{self._folder}: no image of this lake is done (stackfleet status shows why)")
         try:
-            if _mentions(sql, (MANIFESTS,)):
+            if mentions(sql, (MANIFESTS,)):
                 self._connection.register(MANIFESTS, catalogue.table(self.contents))
             for statement in self.views(sql):
                 if statement not in self._made:
@@ -271,6 +271,6 @@ def _counting(attempts: Sequence[tuple[str, str]]) -> str:
     return f" SEMI JOIN (VALUES {pairs}) AS counted(ImageId, Attempt) USING (ImageId, Attempt)"
 
 
-def _mentions(sql: str, names: Iterable[str]) -> bool:
+def mentions(sql: str, names: Iterable[str]) -> bool:
     """Returns whether a query may mention a view."""
     return re.search(rf"\b({'|'.join(names)})\b", sql, re.IGNORECASE) is not None

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The catalogue of a lake: the attempt that counts for each image, and its manifest.
+"""The catalogue of a lake: the attempt that counts for each image, its manifest, and a summary of this.
 
 A row that no entry names is never shown, so that replacing an entry replaces an image, in one step and in all
 tables.
@@ -8,17 +8,24 @@ tables.
 
 from __future__ import annotations
 
+import json
 import pathlib
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from . import folders
 from .layout import CATALOGUE, TABLES_FOLDER
 from .manifests import Manifest, written
+from .summary import FIELDS, Summary, arrays, summaries, summary
 from .tablelog import DataFile, LogError, TableLog
 
-_NAMES = ("ImageId", "Attempt", "Batch", "Manifest")
+_MANIFEST = "Manifest"
+_NAMES = ("ImageId", "Attempt", "Batch")
+_SCHEMA = pa.schema([*((name, pa.string()) for name in (*_NAMES, _MANIFEST)), *FIELDS])
 MOST_FILES = 32
 """The most files of the catalogue before they are merged."""
 MOST_ENTRIES = 1 << 22
@@ -33,18 +40,21 @@ class Entry(NamedTuple):
         image_id: the image
         attempt: the attempt that counts; empty if the image failed
         batch: name of the files of many images with its rows; empty if each table has a file of the attempt
-        manifest: the text of its manifest
+        manifest: the text of its manifest; empty if texts were not read
+        summary: the members of the manifest that have columns of their own
     """
 
     image_id: str
     attempt: str
     batch: str
     manifest: str
+    summary: Summary
 
 
 def entry(manifest: Manifest) -> Entry:
     """Returns the entry for the manifest of a new attempt."""
-    return Entry(manifest["image_id"], manifest["attempt"], "", written(manifest).decode())
+    text = written(manifest).decode()
+    return Entry(manifest["image_id"], manifest["attempt"], "", text, summary(json.loads(text)))
 
 
 class Entries:
@@ -52,13 +62,14 @@ class Entries:
 
     Args:
         lake: the folder of the lake
+        texts: whether the texts of manifests are read; only then can entries be put
 
     Raises:
         LogError: the catalogue cannot be read
     """
 
-    def __init__(self, lake: pathlib.Path) -> None:
-        self._lake = lake
+    def __init__(self, lake: pathlib.Path, texts: bool = True) -> None:
+        self._lake, self._texts = lake, texts
         self._log = TableLog(lake, CATALOGUE)
         self._files = self._log.load()
         self.by_id: dict[str, Entry] = {}
@@ -76,6 +87,7 @@ class Entries:
         Raises:
             LogError, OSError: the catalogue cannot be written
         """
+        assert self._texts
         new = {item.image_id: item for item in add}
         removed = set(remove)
         replaced = any(item in self.by_id for item in (*new, *removed))
@@ -85,7 +97,7 @@ class Entries:
         rows = self.by_id if whole else new
         old = self._files if whole else []
         written_files = [self._write(rows)] if rows else []
-        self._log.commit(_schema(), written_files, old)
+        self._log.commit(_SCHEMA, written_files, old)
         self._files = [*(() if whole else self._files), *written_files]
         for item in old:
             folders.remove(self._lake, TABLES_FOLDER, CATALOGUE, item.name)
@@ -98,10 +110,8 @@ class Entries:
         ]
 
     def _read(self, file: DataFile) -> list[Entry]:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
         where = f"{TABLES_FOLDER}/{CATALOGUE}/{file.name}"
+        names = [name for name in _SCHEMA.names if self._texts or name != _MANIFEST]
         try:
             if folders.size(self._lake, TABLES_FOLDER, CATALOGUE, file.name) != file.size:
                 raise LogError(f"{where} has not the bytes that its log says")
@@ -110,28 +120,32 @@ class Entries:
                 size = sum(opened.metadata.row_group(group).total_byte_size for group in groups)
                 if opened.metadata.num_rows > MOST_ENTRIES or size > MOST_BYTES:
                     raise LogError(f"{where} has more than this program reads")
-                table = opened.read(list(_NAMES))
+                if not set(names) <= set(opened.schema_arrow.names):
+                    raise LogError(f"{where} does not have the columns of a catalogue")
+                table = opened.read(names).select(names)
+            if any(table.schema.field(name).type != pa.string() for name in _NAMES):
+                raise LogError(f"{where} has columns of other types")
+            return _entries(table.cast(pa.schema([_SCHEMA.field(name) for name in names])))
         except (pa.ArrowException, OSError, ValueError) as error:
             raise LogError(f"{where} cannot be read ({type(error).__name__})") from error
-        if any(table.schema.field(name).type != pa.string() for name in _NAMES):
-            raise LogError(f"{where} has columns of other types")
-        columns = [[group or "" for group in table.column(name).to_pylist()] for name in _NAMES]
-        return list(map(Entry, *columns))
 
     def _write(self, entries: Mapping[str, Entry]) -> DataFile:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
         folder = folders.make_folder(self._lake, TABLES_FOLDER, CATALOGUE)
         names = sorted(entries)
         columns = [pa.array([entries[name][place] for name in names], pa.string()) for place in range(4)]
+        columns += arrays([entries[name].summary for name in names])
         path = folder / f"entries.{uuid.uuid4().hex}.parquet"
-        pq.write_table(pa.table(columns, schema=_schema()), path, compression="zstd")
+        pq.write_table(pa.table(columns, schema=_SCHEMA), path, compression="zstd")
         folders.sync(path)
         return DataFile(path.name, path.stat().st_size, len(names), names[0], names[-1])
 
 
-def _schema() -> Any:
-    import pyarrow as pa
+def _entries(table: Any) -> list[Entry]:
+    """Returns the entries of a table with the columns of the catalogue, or all but the manifests."""
 
-    return pa.schema([(name, pa.string()) for name in _NAMES])
+    def texts(name: str) -> Sequence[str]:
+        return [text or "" for text in table.column(name).to_pylist()]
+
+    manifests = texts(_MANIFEST) if _MANIFEST in table.column_names else [""] * table.num_rows
+    found = summaries([table.column(field.name) for field in FIELDS])
+    return list(map(Entry, *map(texts, _NAMES), manifests, found))

@@ -1,10 +1,13 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The page of one image of a lake, from its tables. It needs the plugins, which define its format."""
+"""The pages of images of a lake, from its tables. They need the plugins, which define their format."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import dataclasses
+import itertools
+import operator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Optional
 
 from winstacks.columns import tables, words
@@ -20,90 +23,160 @@ from winstacks.memory.decode.text import process_label, short_of, with_address
 from winstacks.options import CHECKS
 
 from .database import Database
+from .layout import FRAMES, TRACES
 from .manifests import Manifest
 from .sqltext import one_of, quoted
 
 _SAME = "Shown, Module, Function, Backing, Unread"
-_FRAMES = f"""\
+OF_FRAMES = f"""\
 of_frames AS (
-    SELECT TraceId, Frame,
+    SELECT ImageId, TraceId, Frame,
            coalesce(CASE WHEN {one_of("Symbol", sorted(words.NAMELESS))} THEN Symbol || ' ' || Address END,
-                    Symbol, '<' || string_split(Status, ', ')[1] || '>') AS Shown, Module,
-           Function, Backing, Symbol IS NULL AS Unread,
+                    Symbol, '<' || string_split(Status, ', ')[1] || '>') AS Shown,
+           Module, Function, Backing, Symbol IS NULL AS Unread,
            How = {quoted(words.SCAN)}
            OR list_contains(string_split(Status, ', '), {quoted(StatusCode.UNSURE.value)}) AS Guess
     FROM frames
-), numbered AS (
-    SELECT row_number() OVER (ORDER BY {_SAME}) - 1 AS Number, *
-    FROM (SELECT DISTINCT {_SAME} FROM of_frames)
 )"""
-_DISTINCT = f"WITH {_FRAMES} SELECT * FROM numbered ORDER BY Number LIMIT {MAX_NAMES}"
-"""The distinct frames of an image. The address stands behind a Symbol that names no module and no file. For
-an address that cannot be read its Status is shown."""
+"""Frames as pages show them: the address behind a Symbol that names no module and no file, and the Status in
+the place of a name that cannot be read."""
+
+_FRAMES = f"""\
+{OF_FRAMES}, numbered AS (
+    SELECT row_number() OVER (PARTITION BY ImageId ORDER BY {_SAME}) - 1 AS Number, *
+    FROM (SELECT DISTINCT ImageId, {_SAME} FROM of_frames)
+)"""
+_DISTINCT = f"WITH {_FRAMES} SELECT * FROM numbered WHERE Number < {MAX_NAMES} ORDER BY ImageId, Number"
+"""The distinct frames of each image."""
 
 _EQUAL = " AND ".join(f"n.{name} IS NOT DISTINCT FROM f.{name}" for name in _SAME.split(", "))
 _STACKS = f"""\
 WITH {_FRAMES}, of_trace AS (
-    SELECT f.TraceId, list(2 * Number + Guess::BIGINT ORDER BY Frame) AS Frames
-    FROM of_frames f JOIN numbered n ON {_EQUAL}
-    GROUP BY f.TraceId
+    SELECT f.ImageId, f.TraceId, list(2 * Number + Guess::BIGINT ORDER BY Frame) AS Frames
+    FROM of_frames f JOIN numbered n ON n.ImageId = f.ImageId AND {_EQUAL}
+    GROUP BY f.ImageId, f.TraceId
 )
-SELECT Kind, PID, Process, TID, Owner, Count, Bytes, Unbacked, Status, TraceId, Frames
-FROM traces LEFT JOIN of_trace USING (TraceId)
-ORDER BY Kind, Process, PID, TID, TraceId"""
+SELECT ImageId, Kind, PID, Process, TID, Owner, Count, Bytes, Unbacked, Status, TraceId, Frames
+FROM traces LEFT JOIN of_trace USING (ImageId, TraceId)
+ORDER BY ImageId, Kind, Process, PID, TID, TraceId"""
 """Each stack with its frames, innermost first: twice the number of the distinct frame, plus 1 for a guess."""
 
+MOST_ROWS = 1 << 17
+"""The most stacks and frames of images that are read together, unless one image has more."""
 
-_FINDINGS = "SELECT * FROM findings WHERE Severity"
+Row = dict[str, Any]
 
 
-class ImagePage:
+def together(manifests: Iterable[Manifest]) -> Iterator[list[Manifest]]:
+    """Yields images that are read together: many small images cost one query, as a large one does."""
+    chunk: list[Manifest] = []
+    rows = 0
+    for manifest in manifests:
+        more = sum(manifest["tables"][table]["rows"] for table in (TRACES, FRAMES))
+        if chunk and rows + more > MOST_ROWS:
+            yield chunk
+            chunk, rows = [], 0
+        chunk.append(manifest)
+        rows += more
+    if chunk:
+        yield chunk
+
+
+def image_pages(database: Database, manifests: Sequence[Manifest]) -> Iterator[tuple[Manifest, Row]]:
+    """Yields each image with the parts of its page.
+
+    Args:
+        database: views of these images alone
+        manifests: the manifests of the images
+    """
+    by_id = {manifest["image_id"]: _ImageRows() for manifest in manifests}
+    # A file may have rows of an image that is not among these, or of none.
+    other = _ImageRows()
+    for row in database.rows("SELECT * FROM image"):
+        by_id.get(row["ImageId"], other).image = row
+    # The table has the order of windows.tracefindings.
+    for row in database.rows("SELECT * FROM findings"):
+        by_id.get(row["ImageId"], other).add_finding(row)
+    for row in database.rows(_DISTINCT):
+        by_id.get(row["ImageId"], other).frames.append(row)
+    stacks = itertools.groupby(database.rows(_STACKS), key=operator.itemgetter("ImageId"))
+    image_id, rows = next(stacks, _NO_STACKS)
+    for manifest in sorted(manifests, key=operator.itemgetter("image_id")):
+        while image_id is not None and image_id < manifest["image_id"]:
+            image_id, rows = next(stacks, _NO_STACKS)
+        own = rows if image_id == manifest["image_id"] else ()
+        yield manifest, _ImagePage(manifest, by_id.pop(manifest["image_id"])).data(own)
+
+
+_NO_STACKS: tuple[Optional[str], Iterable[Row]] = (None, ())
+
+
+@dataclasses.dataclass
+class _ImageRows:
+    """The rows of an image, without its stacks.
+
+    Attributes:
+        image: row of the table `image`
+        findings, unchecked: first findings, and first checks that could not run, in the order of the table
+        total: number of findings
+        frames: distinct frames
+    """
+
+    image: Row = dataclasses.field(default_factory=dict)
+    findings: list[Row] = dataclasses.field(default_factory=list)
+    unchecked: list[Row] = dataclasses.field(default_factory=list)
+    total: int = 0
+    frames: list[Row] = dataclasses.field(default_factory=list)
+
+    def add_finding(self, row: Row) -> None:
+        """Adds a row of the table `findings`."""
+        checked = row["Severity"] is not None
+        self.total += checked
+        rows = self.findings if checked else self.unchecked
+        if len(rows) < MAX_FINDINGS:
+            rows.append(row)
+
+
+class _ImagePage:
     """The content of an image's page.
 
     Args:
-        database: views of this image alone
         manifest: the manifest of the image
+        rows: rows of the image
     """
 
-    def __init__(self, database: Database, manifest: Manifest) -> None:
-        self._database = database
-        self._manifest = manifest
+    def __init__(self, manifest: Manifest, rows: _ImageRows) -> None:
+        self._manifest, self._rows = manifest, rows
         self._lists = PageLists()
         self._tree = PrefixTree()
         self._kept: dict[str, Frames] = {}
 
-    def data(self, stack_keys: Collection[str] = ()) -> dict[str, Any]:
+    def data(self, stacks: Iterable[Row]) -> Row:
         """Returns the parts of the page.
 
         Args:
-            stack_keys: TraceIds of stacks that `stack` will return later
+            stacks: the rows of the image's stacks
         """
-        arch = self._database.value("SELECT Arch FROM image LIMIT 1")
-        # The table has the order of windows.tracefindings.
-        rows = list(self._database.rows(f"{_FINDINGS} IS NOT NULL LIMIT {MAX_FINDINGS}"))
-        self._read_stacks({*stack_keys, *(row["TraceId"] for row in rows)})
-        for row in rows:
+        rows = self._rows
+        self._read_stacks(stacks, {row["TraceId"] for row in rows.findings})
+        arch = rows.image.get("Arch")
+        for row in rows.findings:
             frames = self._kept.get(row["TraceId"], ())
             finding_card = card({**row, "Address": canonical(row["Address"], arch)}, frames)
             self._lists.finding(finding_card, of_check(row["Finding"]))
-        for row in self._database.rows(f"{_FINDINGS} IS NULL LIMIT {MAX_FINDINGS}"):
+        for row in rows.unchecked:
             self._lists.unchecked(row["Finding"], _whose(row) + (row["Evidence"] or ""))
-        total = self._database.value("SELECT count(Severity) FROM findings")
         return {
             "image": self._image(),
-            "findings": self._lists.findings(total),
+            "findings": self._lists.findings(rows.total),
             "flame": flame_data(self._tree, "stacks"),
             **self._lists.data(),
         }
 
-    def stack(self, trace_id: str) -> list[str]:
-        """Returns the frames of a stack whose TraceId was passed to `data`, innermost first."""
-        return self._lists.texts(self._kept.get(trace_id, ()))
-
-    def _image(self) -> dict[str, Any]:
-        (row,) = self._database.rows("SELECT * FROM image LIMIT 1")
-        part = image_part([row[column.name] for column in tables.IMAGE])
-        manifest = self._manifest
+    def _image(self) -> Row:
+        row, manifest = self._rows.image, self._manifest
+        # Somebody else's lake may have a table without the image.
+        part = image_part([row[column.name] for column in tables.IMAGE]) if row else dict(_NOTHING)
         custody = [
             ("Path", manifest["path"], "Where the image lay when it was read."),
             ("Case", manifest["case"], "What --case said."),
@@ -113,12 +186,11 @@ class ImagePage:
         part["rows"] = [[name, text, meaning] for name, text, meaning in custody if text] + part["rows"]
         return part
 
-    def _read_stacks(self, stack_keys: Collection[str]) -> None:
+    def _read_stacks(self, stacks: Iterable[Row], stack_keys: Collection[str]) -> None:
         """Reads all stacks, and keeps the frames of the requested ones by TraceId."""
-        lists, tree = self._lists, self._tree
-        frames = list(self._database.rows(_DISTINCT))
+        lists, tree, frames = self._lists, self._tree, self._rows.frames
         names: dict[int, int] = {}
-        for row in self._database.rows(_STACKS):
+        for row in stacks:
             places = row["Frames"] or []
             process = process_label(row["Process"], row["PID"])
             if row["Count"]:
@@ -148,7 +220,7 @@ class ImagePage:
             if row["TraceId"] in stack_keys:
                 self._kept[row["TraceId"]] = self._shown(frames, places) if shown is None else shown
 
-    def _name(self, frames: list[dict[str, Any]], place: int) -> int:
+    def _name(self, frames: list[Row], place: int) -> int:
         number, guessed = divmod(place, 2)
         if number >= len(frames):
             return self._tree.name(CUT, look=REST)
@@ -163,7 +235,7 @@ class ImagePage:
             guessed=bool(guessed),
         )
 
-    def _shown(self, frames: list[dict[str, Any]], places: list[int]) -> Frames:
+    def _shown(self, frames: list[Row], places: list[int]) -> Frames:
         shown = []
         for place in places:
             number, guessed = divmod(place, 2)
@@ -173,6 +245,9 @@ class ImagePage:
                 frame = frames[number]
                 shown.append((frame["Shown"], bool(guessed), frame["Backing"] in words.UNBACKED))
         return self._lists.frames(shown)
+
+
+_NOTHING: Row = {"rows": [], "complete": [], "warnings": []}
 
 
 def _whose(row: Mapping[str, Any]) -> str:
@@ -186,7 +261,7 @@ def card(row: dict[str, Any], frames: Frames) -> dict[str, Any]:
     """Returns the card of a finding.
 
     Args:
-        row: row of `questions.findings`; its Address is canonical
+        row: row of `findings.findings`; its Address is canonical
         frames: numbers of the frames on the page
     """
     return {
@@ -215,8 +290,8 @@ def canonical(address: Optional[int], arch: Optional[str]) -> Optional[int]:
         address: the address; None if there is none
         arch: Arch of the image; the address is returned as it is if no machine is called so
     """
-    found = next((machine for machine in Machine if machine.arch == arch), None)
-    return address if address is None or found is None else found.canonical(address)
+    machine = next((machine for machine in Machine if machine.arch == arch), None)
+    return address if address is None or machine is None else machine.canonical(address)
 
 
 def of_check(name: str) -> Optional[dict[str, str]]:

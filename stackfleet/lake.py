@@ -35,6 +35,7 @@ from .layout import (
     table_name,
 )
 from .manifests import DONE, Manifest, ManifestError, is_image_id, parsed
+from .summary import of_summary, summary
 from .tablelog import DataFile, LogError, TableLog
 
 _LOCK = "lock"
@@ -86,17 +87,20 @@ class Lake:
         for path in (self.folder, self.folder.parent):
             folders.sync(path)
 
-    def contents(self, depth: Depth = Depth.SIZE) -> Contents:
+    def contents(self, depth: Depth = Depth.SIZE, whole: bool = True) -> Contents:
         """Returns the contents of the lake.
 
         Args:
             depth: how closely the files of images are compared with their manifests
+            whole: whether manifests are read whole, as they always are with Depth.CONTENT; if not, they have
+                the members of `of_summary`
 
         Raises:
             LakeError: the catalogue cannot be read
         """
+        whole = whole or depth >= Depth.CONTENT
         try:
-            entries = Entries(self.folder).by_id
+            entries = Entries(self.folder, whole).by_id
         except (LogError, OSError) as error:
             raise LakeError(
                 f"{self.folder}: its catalogue cannot be read: {error} (stackfleet run rebuilds it)"
@@ -106,12 +110,7 @@ class Lake:
         damaged: list[Damaged] = []
         for image_id in sorted(entries):
             try:
-                if not is_image_id(image_id):
-                    raise ManifestError("its name is no ImageId")
-                manifest = parsed(entries[image_id].manifest.encode(), image_id)
-                if manifest["attempt"] != entries[image_id].attempt:
-                    raise ManifestError("its attempt is another than that in the catalogue")
-                parsed_manifests.append(manifest)
+                parsed_manifests.append(_manifest(entries[image_id], whole))
             except ManifestError as error:
                 damaged.append(Damaged(_shown(image_id), f"manifest: {error}"))
         if depth > Depth.SIZE:
@@ -135,7 +134,7 @@ class Lake:
                 for foreign in table.foreign:
                     fault = "the log of this table names a file that is none of its own"
                     damaged.append(Damaged(_shown(f"{TABLES_FOLDER}/{name}: {foreign}"), fault))
-        return Contents(sound, damaged, stored, entries)
+        return Contents(sound, damaged, stored, entries, whole)
 
     def manifests(self) -> list[Manifest]:
         """Returns the manifests of the images with sound tables; see `contents`."""
@@ -376,6 +375,24 @@ class Lake:
             item["file"]: item["sha256"] for manifest in manifests for item in manifest["tables"].values()
         }
         return {**digests, **custody.batch_digests(self.folder)}
+
+
+def _manifest(at: Entry, whole: bool) -> Manifest:
+    """Returns the manifest of an entry, or the members that its summary has.
+
+    Raises:
+        ManifestError: the entry is invalid, or its parts disagree
+    """
+    if not is_image_id(at.image_id):
+        raise ManifestError("its name is no ImageId")
+    if not whole:
+        return of_summary(at.image_id, at.attempt, at.summary)
+    manifest = parsed(at.manifest.encode(), at.image_id)
+    if manifest["attempt"] != at.attempt:
+        raise ManifestError("its attempt is another than that in the catalogue")
+    if summary(manifest) != at.summary:
+        raise ManifestError("the columns of the catalogue say something else")
+    return manifest
 
 
 def unopened(path: str) -> str:

@@ -8,7 +8,7 @@ import datetime
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Callable, Optional
 
 from .layout import IMAGE, TABLES, table_name
@@ -57,22 +57,40 @@ def parsed(data: bytes, image_id: str) -> Manifest:
     version = content.get("manifest")
     if type(version) is int and version != MANIFEST_VERSION:
         raise ManifestError(f"it has version {version}, and not {MANIFEST_VERSION}")
-    manifest: Manifest = {**content, **{name: content.get(name, _LATER[name]) for name in _LATER}}
-    for name, fits in _FORMS.items():
-        if name not in manifest:
-            raise ManifestError(f"it does not say {name}")
-        if not fits(manifest[name]):
-            raise ManifestError(f"{name} is not of the form that it has in manifests")
+    manifest: Manifest = {**content, **{name: content.get(name, LATER[name]) for name in LATER}}
+    check(manifest, _FORMS)
     if manifest["image_id"] != image_id:
         raise ManifestError("image_id is another than that in its name")
-    if set(manifest["tables"]) != (set(TABLES) if manifest["status"] == DONE else set()):
-        raise ManifestError("tables are not those of an image of this status")
-    if manifest["tables"] and manifest["tables"][IMAGE]["rows"] != 1:
-        raise ManifestError("the table image has not one row")
+    check_tables(manifest)
     for name, entry in manifest["tables"].items():
         if entry["file"] != table_name(name, image_id, manifest["attempt"]):
             raise ManifestError(f"the file of the table {name} is not that of its attempt")
     return manifest
+
+
+def check(manifest: Manifest, names: Iterable[str]) -> None:
+    """Checks members of a manifest.
+
+    Args:
+        manifest: the manifest
+        names: names of the members
+
+    Raises:
+        ManifestError: a member is absent, or does not have its form
+    """
+    for name in names:
+        if name not in manifest:
+            raise ManifestError(f"it does not say {name}")
+        if not _FORMS[name](manifest[name]):
+            raise ManifestError(f"{name} is not of the form that it has in manifests")
+
+
+def check_tables(manifest: Manifest) -> None:
+    """Checks that a manifest has the tables of an image of its status; raises ManifestError."""
+    if set(manifest["tables"]) != (set(TABLES) if manifest["status"] == DONE else set()):
+        raise ManifestError("tables are not those of an image of this status")
+    if manifest["tables"] and manifest["tables"][IMAGE]["rows"] != 1:
+        raise ManifestError("the table image has not one row")
 
 
 def written(manifest: Manifest) -> bytes:
@@ -182,5 +200,5 @@ _FORMS: dict[str, Fits] = {
 }
 """The form of each value. Further values, which only people read, may be anything."""
 
-_LATER: dict[str, Any] = {"replaces": [], "truncated": None, "missing_share": None}
+LATER: dict[str, Any] = {"replaces": [], "truncated": None, "missing_share": None}
 """Members that the first manifests lacked, and their default values."""

@@ -28,7 +28,7 @@ from .columns import fitted, stored
 from .contents import Contents, Damaged
 from .entries import Entries
 from .lake import Lake, LakeError
-from .layout import KEYS, TABLES, TABLES_FOLDER, file_name
+from .layout import CATALOGUE, KEYS, TABLES, TABLES_FOLDER, file_name
 from .manifests import Manifest
 from .sqltext import parquet_rows, quoted, sql_list
 from .tablelog import DataFile, LogError, TableLog
@@ -69,7 +69,7 @@ def merge(lake: Lake, run: str, everything: bool = False, least: int = MOST_SING
         LakeError: the lake cannot be written, or a file of a batch cannot be read
     """
     try:
-        contents = lake.contents()
+        contents = lake.contents(whole=False)
         if _chosen(contents, everything, least) is None:
             return Merged(0, contents.damaged)
         contents = _without_altered(lake.folder, lake.contents(Depth.FORM))
@@ -95,6 +95,21 @@ def merge(lake: Lake, run: str, everything: bool = False, least: int = MOST_SING
         raise LakeError(f"{lake.folder}: its tables cannot be made one: {error}") from error
     lake.clean()
     return Merged(len(chosen), contents.damaged)
+
+
+def shorten_logs(lake: Lake) -> None:
+    """Replaces the commits of each log by a checkpoint: there is one for each image that was added.
+
+    Raises:
+        LakeError: a log cannot be written
+    """
+    for table in (*TABLES, CATALOGUE):
+        try:
+            TableLog(lake.folder, table).shorten()
+        except (LogError, OSError) as error:
+            raise LakeError(
+                f"{lake.folder}: the log of the table {table} cannot be written: {error}"
+            ) from error
 
 
 def _without_altered(lake: pathlib.Path, contents: Contents) -> Contents:
@@ -130,7 +145,8 @@ def _chosen(contents: Contents, everything: bool, least: int) -> Optional[list[M
     for manifest in done:
         batches.setdefault(contents.entries[manifest["image_id"]].batch, []).append(manifest)
     batches.pop("", None)
-    hurt = {contents.entries[manifest.image_id].batch for manifest in contents.damaged if manifest.manifest}
+    damaged = (contents.entries.get(image.image_id) for image in contents.damaged)
+    hurt = {entry.batch for entry in damaged if entry is not None}
     mixed = {name for name in batches if name not in hurt and _is_mixed(contents, name, batches[name])}
     whole = {name for name in batches if name not in hurt}
     if everything:

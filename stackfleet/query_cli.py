@@ -6,23 +6,27 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import fnmatch
 import os
+import re
 import sys
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, Callable, Optional
 
 from winstacks.columns.dictionary import SCHEMA
 from winstacks.columns.words import KINDS, SEVERITIES
 
-from . import exits, output, questions
+from . import exits, findings, output, questions
 from .agreement import Depth
+from .catalogue import MANIFESTS
 from .contents import Contents
-from .database import Database, SqlError
+from .database import Database, SqlError, mentions
 from .export import LINES, Export
 from .job import Reading
 from .lake import Lake, LakeError
 from .layout import TABLES, TRACES
+from .manifests import DONE
 from .planning import WrongUseError, folders
 from .questions import KEYS, Question
 
@@ -57,6 +61,20 @@ def add_to(commands: Commands, count: Callable[[str], int]) -> None:  # type: ig
         "--severity", choices=SEVERITIES, default=SEVERITIES[-1], help="lowest severity to list"
     )
     findings_command.add_argument(
+        "--check", action="append", default=[], metavar="GLOB", help="only these checks; can be repeated"
+    )
+    findings_command.add_argument(
+        "--host",
+        action="append",
+        default=[],
+        metavar="GLOB",
+        help="only findings on these hosts: name of the computer, path or name of the file, ImageId; can be "
+        "repeated",
+    )
+    findings_command.add_argument(
+        "--each", action="store_true", help="a row for each host and process, and not one for equal findings"
+    )
+    findings_command.add_argument(
         "--unchecked", action="store_true", help="also list checks that could not run"
     )
     rare = _command(commands, "rare", _rare, "stacks that few hosts have, the rarest first")
@@ -85,6 +103,12 @@ def _add_report(commands: Commands) -> None:  # type: ignore[valid-type]
         default="stackfleet-report",
         help="file of the first page, or folder of all pages (default: %(default)s)",
     )
+    command.add_argument(
+        "--images",
+        metavar="IMAGES",
+        help="images with pages of their own: all, or ImageIds, hosts, files or case=NAME, separated by "
+        f"commas (default: the {questions.MOST_PAGES} with the worst findings)",
+    )
     command.add_argument("--memory-limit", metavar="SIZE", help="memory limit of DuckDB, such as 4GB")
     command.add_argument("--plugin-dirs", default="", help="folders of plugins, separated by ;")
 
@@ -103,17 +127,30 @@ def _report(options: argparse.Namespace) -> int:
     where, lake = place(options.output), Lake(options.lake)
 
     def write(contents: Contents) -> None:
-        report = Report(lake, where, options.memory_limit, contents)
+        with Database(lake, options.memory_limit, contents=contents) as database:
+            chosen = _chosen(database, options.images)
+        report = Report(lake, where, options.memory_limit, contents, chosen)
         report.write()
         with Database(lake, options.memory_limit, contents=contents) as database:
             _name_versions(database)
-        print(f"{where.first}: images: {report.images} done, {report.failed} failed")
+        without = report.images - len(report.paged)
+        more = f"; {without:,} without pages of their own (--images)" if without else ""
+        print(f"{where.first}: images: {report.images} done, {report.failed} failed{more}")
 
     try:
         # Pages use many columns of many types: all of these must be readable.
         return _of_whole_images(lake, write, Depth.FORM)
     except OSError as error:
         raise WrongUseError(f"{error.filename or where.first} cannot be written: {error.strerror}") from error
+
+
+def _chosen(database: Database, images: Optional[str]) -> Optional[list[str]]:
+    """Returns the ImageIds of --images; None if there is no such option."""
+    if images is None:
+        return None
+    if images == "all":
+        return [item["image_id"] for item in database.contents.manifests if item["status"] == DONE]
+    return group(database, images)
 
 
 def _add_export(commands: Commands) -> None:  # type: ignore[valid-type]
@@ -145,7 +182,11 @@ def _export(options: argparse.Namespace) -> int:
 
 
 def _of_whole_images(
-    lake: Lake, run: Callable[[Contents], None], depth: Depth = Depth.SIZE, again: bool = True
+    lake: Lake,
+    run: Callable[[Contents], None],
+    depth: Depth = Depth.SIZE,
+    again: bool = True,
+    manifests: bool = False,
 ) -> int:
     """Queries a lake without its damaged images, and names these; returns the exit code.
 
@@ -155,11 +196,12 @@ def _of_whole_images(
         depth: how closely images are compared with their manifests
         again: whether to search for damaged images after an error that files may have caused, and to repeat
             without them
+        manifests: whether the query needs whole manifests
 
     Raises:
         WrongUseError: DuckDB rejects the query
     """
-    contents = lake.contents(depth)
+    contents = lake.contents(depth, manifests)
     while True:
         try:
             run(contents)
@@ -203,7 +245,7 @@ def _more_damaged(lake: Lake, contents: Contents, depth: Depth) -> Optional[tupl
     """Returns the contents of a lake after a closer check; None if this finds no more damage."""
     for closer in Depth:
         if closer > depth:
-            closer_contents = lake.contents(closer)
+            closer_contents = lake.contents(closer, contents.whole)
             if len(closer_contents.damaged) > len(contents.damaged):
                 return closer_contents, closer
     return None
@@ -240,7 +282,9 @@ def _add_kind(command: argparse.ArgumentParser) -> None:
 
 
 def _answer(options: argparse.Namespace, run: Callable[[argparse.Namespace, Database], Question]) -> int:
-    lake = Lake(options.lake)
+    lake, query = Lake(options.lake), getattr(options, "sql", "")
+    if query == "-":
+        options.sql = query = sys.stdin.read()
 
     def write(contents: Contents) -> None:
         with Database(lake, options.memory_limit, contents=contents) as database:
@@ -257,7 +301,9 @@ def _answer(options: argparse.Namespace, run: Callable[[argparse.Namespace, Data
             with opened(options.output) as stream:
                 output.write(table, options.format, stream)
 
-    return _of_whole_images(lake, write, Depth.CONTENT if getattr(options, "verify", False) else Depth.SIZE)
+    depth = Depth.CONTENT if getattr(options, "verify", False) else Depth.SIZE
+    # Only a query of the user's own may ask for members of manifests that the catalogue has no columns for.
+    return _of_whole_images(lake, write, depth, manifests=mentions(query, (MANIFESTS,)))
 
 
 @contextlib.contextmanager
@@ -297,11 +343,53 @@ def _status(options: argparse.Namespace, database: Database) -> Question:
 
 
 def _sql(options: argparse.Namespace, database: Database) -> Question:
-    return Question(sys.stdin.read() if options.sql == "-" else options.sql)
+    return Question(options.sql)
 
 
 def _findings(options: argparse.Namespace, database: Database) -> Question:
-    return questions.findings(options.severity, options.unchecked)
+    checks = images = None
+    if options.check:
+        from winstacks.options import CHECKS
+
+        known = database.table("SELECT DISTINCT Finding FROM findings").column(0).to_pylist()
+        names = {name: [name] for name in (*CHECKS, *sorted(set(known) - {*CHECKS, None}))}
+        checks = matching("--check", options.check, names)
+    if options.host:
+        images = matching("--host", options.host, _names_of_images(database))
+    return findings.findings(options.severity, options.unchecked, checks, images, options.each)
+
+
+def _names_of_images(database: Database) -> dict[str, list[str]]:
+    """Returns the names by which images are chosen: those of the host first. By ImageId."""
+    rows = database.rows(
+        "SELECT ImageId, Host, path, parse_filename(path) AS File "
+        "FROM hosts JOIN manifests ON image_id = ImageId ORDER BY Host, File"
+    )
+    return {row["ImageId"]: [row["Host"], row["File"], row["path"], row["ImageId"]] for row in rows}
+
+
+def matching(option: str, globs: Sequence[str], names: Mapping[str, Sequence[str]]) -> list[str]:
+    """Returns the things one of whose names matches one of some globs; case does not matter.
+
+    Args:
+        option: the option with the globs
+        globs: the globs
+        names: names of each thing; an error has the first of them
+
+    Raises:
+        WrongUseError: a glob matches nothing
+    """
+    chosen: dict[str, None] = {}
+    for glob in globs:
+        matches = re.compile(fnmatch.translate(glob), re.IGNORECASE).match
+        found = [thing for thing, called in names.items() if any(map(matches, called))]
+        if not found:
+            first = list(dict.fromkeys(called[0] for called in names.values()))
+            more = f" and {len(first) - MOST_NAMED:,} more" if len(first) > MOST_NAMED else ""
+            choices = ", ".join(map(output.visible, first[:MOST_NAMED])) + more
+            raise WrongUseError(f"{option} {glob} matches nothing. Choose from: {choices}")
+        chosen.update(dict.fromkeys(found))
+    return list(chosen)
 
 
 def _rare(options: argparse.Namespace, database: Database) -> Question:

@@ -1,13 +1,13 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The queries of a lake, in SQL: rare stacks, differences, findings, and the state of images."""
+"""The queries of a lake, in SQL: rare stacks, differences, and the state of images. See `findings`, too."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
 
-from winstacks.columns.words import CONFIDENCES, EXACT, SEVERITIES
+from winstacks.columns.words import EXACT
 
 from .sqltext import one_of, quoted
 
@@ -16,6 +16,10 @@ CRASH_KEYS = ("Driver", "BugCheck")
 """Columns that distinguish crashes, in addition to their stacks."""
 LEAST_HOSTS = 5
 """The fewest hosts with the same versions of modules among which a stack can be called rare."""
+
+MOST_PAGES = 256
+"""The most images with pages of their own in a report that does not choose them: those with the worst
+findings."""
 
 SURE = f"KeyQuality = {quoted(EXACT)} AND NOT Incomplete"
 """The condition for stacks whose keys can be compared."""
@@ -57,7 +61,10 @@ def rare(by: str, kinds: Sequence[str], max_hosts: int, limit: int, images: int,
     # On a tie, stacks with code outside any file come first, and then keys in the order of their text: halves
     # of keys are signed.
     order = "Comparable DESC, Hosts / Among, Outside DESC, Among DESC"
-    few = _FEW.format(high=high, low=low, where=where, max_hosts=max_hosts, spread=_spread(max_hosts))
+    held = "NOT MATERIALIZED" if by == KEYS[0] else "MATERIALIZED"
+    few = _FEW.format(
+        high=high, low=low, where=where, max_hosts=max_hosts, spread=_spread(max_hosts), held=held
+    )
     among = (_AMONG if by == KEYS[0] else _AMONG_SHAPES).format(
         most=max(images, 1), high=high, low=low, where=where, limit=limit, least=LEAST_HOSTS
     )
@@ -96,23 +103,24 @@ _BITS = 62
 
 _FEW = """\
 candidates AS MATERIALIZED (
-    SELECT {high} AS High, {low} AS Low, count(*) AS Number, min(HostKey) AS First, max(HostKey) AS Last,
-           max(Unbacked) > 0 AS Outside, min(ModuleSet) AS ModuleSet
+    SELECT {high} AS High, {low} AS Low, max(Unbacked) > 0 AS Outside, min(ModuleSet) AS ModuleSet,
+           CASE WHEN min(HostKey) = max(HostKey) THEN 1 WHEN count(*) = 2 THEN 2 END::UTINYINT AS Known
     FROM keys WHERE {where} GROUP BY {high}, {low}
     HAVING {spread}
 ), counted AS MATERIALIZED (
     SELECT High, Low, count(DISTINCT HostKey) AS Hosts
-    FROM keys JOIN (SELECT High, Low FROM candidates WHERE First <> Last AND Number > 2)
-              ON {high} = High AND {low} = Low
+    FROM keys JOIN (SELECT High, Low FROM candidates WHERE Known IS NULL) ON {high} = High AND {low} = Low
     WHERE {where} GROUP BY High, Low
-), few AS MATERIALIZED (
-    SELECT High, Low, CASE WHEN First = Last THEN 1 ELSE 2 END AS Hosts, Outside, ModuleSet
-    FROM candidates WHERE First = Last OR (Number = 2 AND {max_hosts} > 1)
+), few AS {held} (
+    SELECT High, Low, Known::BIGINT AS Hosts, Outside, ModuleSet FROM candidates WHERE Known <= {max_hosts}
     UNION ALL
     SELECT High, Low, Hosts, Outside, ModuleSet FROM candidates JOIN counted USING (High, Low)
     WHERE Hosts <= {max_hosts}
 )"""
-"""Keys on few hosts. Hosts are counted only for keys with more than two rows, on more than one host."""
+"""Keys on few hosts. Hosts are counted only for keys with more than two rows, on more than one host.
+
+There are as many candidates as there are rare keys, so they are held once, in few bytes each.
+"""
 
 _MEMBERS = """\
 most AS MATERIALIZED (
@@ -158,7 +166,11 @@ the versions of all hosts first.
 """
 
 _AMONG = (
-    _MEMBERS.replace("{sets}", "few")
+    """\
+sets AS MATERIALIZED (
+    SELECT DISTINCT ModuleSet FROM candidates
+), """
+    + _MEMBERS.replace("{sets}", "sets")
     + """, among AS MATERIALIZED (
     SELECT ModuleSet, bit_count(Bits)::BIGINT AS Among FROM whole
     UNION ALL
@@ -335,89 +347,6 @@ WHERE status = 'done' AND (starts_with(image_id, {text}) OR Host = upper({text})
 ORDER BY image_id"""
 
 
-_WORST = f"list_position({list(SEVERITIES)}, Severity)"
-_SUREST = f"list_position({list(CONFIDENCES)}, Confidence)"
-
-
-def _every(where: str) -> str:
-    """Returns the part of a query with all findings. Equal findings on several hosts have equal Same.
-
-    Findings without a stack key are equal if check, symbol and process name are.
-    """
-    return f"""\
-every AS (
-    SELECT *, regexp_replace(Symbol, '[+]0x[0-9a-f]+$', '') AS Function,
-           coalesce(StackKey, concat_ws(' ', Process, Function)) AS Same
-    FROM findings JOIN hosts USING (ImageId)
-    WHERE {where}
-)"""
-
-
-def found(limit: int, places: int, images: int) -> Question:
-    """Returns the findings in all images, one row for equal findings on several hosts.
-
-    The rows have the order of `findings`. Places holds findings of the row, the worst first. `left_out`
-    counts rows.
-
-    Args:
-        limit: number of rows
-        places: number of findings listed in a row
-        images: number of ImageIds listed in a row
-    """
-    named = (
-        "Severity",
-        "Confidence",
-        "Finding",
-        "ImageId",
-        "PID",
-        "Process",
-        "TID",
-        "Kind",
-        "Frame",
-        "Address",
-        "Symbol",
-    )
-    names = (*named, "Evidence", "Innocent", "Technique", "TraceId", "Status")
-    place = ", ".join(f"{name} := {name}" for name in names)
-    every = f"WITH {_every('Severity IS NOT NULL')}"
-    sql = f"""\
-{every}
-SELECT Finding, count(DISTINCT Host) AS Hosts, count(*) AS Number,
-       list_sort(list(DISTINCT ImageId))[1:{images}] AS ImageIds,
-       min({_WORST}) AS Rank, min({_SUREST}) AS Sure,
-       list(struct_pack({place})
-            ORDER BY {_WORST}, {_SUREST}, Host, ImageId, PID, TID, every.Address)[1:{places}] AS Places
-FROM every
-GROUP BY Finding, Same
-ORDER BY Rank, Hosts, Sure, Finding, Same
-LIMIT {limit}"""
-    return Question(sql, f"{every} SELECT count(*) FROM (SELECT DISTINCT Finding, Same FROM every)")
-
-
-def findings(severity: str, unchecked: bool) -> Question:
-    """Returns the findings in all images: the worst first; on a tie, those on the fewest hosts.
-
-    Args:
-        severity: the least severity
-        unchecked: whether checks that could not run are listed, at the end
-    """
-    severities = SEVERITIES[: SEVERITIES.index(severity) + 1]
-    where = one_of("Severity", severities) + (" OR Severity IS NULL" if unchecked else "")
-    sql = f"""\
-WITH {_every(where)}, spread AS (
-    SELECT Finding, Same, count(DISTINCT Host) AS Hosts FROM every GROUP BY ALL
-)
-SELECT Severity, Confidence, Finding, Hosts, Host, PID, Process, TID, Kind, Frame,
-       format('{{:#x}}', every.Address) AS Address, Symbol, How, Evidence, Innocent, Technique, StackKey,
-       TraceId, ImageId, Status
-FROM every JOIN spread USING (Finding, Same)
-ORDER BY {_WORST} NULLS LAST, Hosts, {_SUREST}, Finding, Host, ImageId, PID, TID, every.Address"""
-    if unchecked:
-        return Question(sql)
-    said = "{} checks could not run on an image (--unchecked lists them)"
-    return Question(sql, "SELECT count(*) FROM findings WHERE Severity IS NULL", said)
-
-
 def status() -> Question:
     """Returns the state of each image, failed images first, then cut ones.
 
@@ -425,11 +354,9 @@ def status() -> Question:
     """
     return Question(
         """\
-SELECT status AS Status, path AS Path, image_id AS ImageId, reason AS Reason,
-       coalesce(list_sum([each.rows for each in map_values(tables)]), 0)::BIGINT AS Rows,
+SELECT status AS Status, path AS Path, image_id AS ImageId, reason AS Reason, "rows" AS "Rows",
        seconds AS Seconds, memory // 1048576 AS MiB, warnings AS Warnings, "exit" AS Exit, started AS Started,
-       ended AS Ended, "case" AS "Case", note AS Note, identity.compared AS SameIdAs, copies AS Copies,
-       ReplacedBy
+       ended AS Ended, "case" AS "Case", note AS Note, same_id_as AS SameIdAs, copies AS Copies, ReplacedBy
 FROM manifests LEFT JOIN (
     SELECT each AS image_id, list_sort(list(image_id)) AS ReplacedBy
     FROM (SELECT image_id, unnest(replaces) AS each FROM manifests) GROUP BY each

@@ -13,21 +13,22 @@ import os
 import pathlib
 import urllib.parse
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple, Optional
 
 from winstacks.columns.dictionary import STACK_SEPARATOR
-from winstacks.columns.words import SEVERITIES
+from winstacks.columns.words import SEVERITIES, UNBACKED
 from winstacks.html.htmlpage import page
-from winstacks.html.lists import MAX_FINDINGS, PageLists
+from winstacks.html.lists import MAX_FINDINGS, Frames, PageLists
 
-from . import folders, questions
+from . import findings, folders, questions
 from .catalogue import DAMAGED
 from .contents import Contents, Damaged
 from .database import Database
-from .imagepage import ImagePage, canonical, card, of_check
+from .imagepage import OF_FRAMES, canonical, card, image_pages, of_check, together
 from .lake import Lake
 from .manifests import DONE, Manifest
+from .sqltext import quoted
 
 MAX_RARE = 1 << 10
 MAX_IMAGES = 1 << 14
@@ -76,9 +77,11 @@ class Report:
         where: paths of the pages
         memory: memory limit of DuckDB; see `Database`
         contents: images of the lake; None for all
+        chosen: ImageIds of the images with pages of their own; None for the questions.MOST_PAGES worst
 
     Attributes:
         images, failed: number of images, and of failed images, which include the damaged ones
+        paged: ImageIds of the images with pages of their own
     """
 
     def __init__(
@@ -87,6 +90,7 @@ class Report:
         where: Place,
         memory: Optional[str] = None,
         contents: Optional[Contents] = None,
+        chosen: Optional[Collection[str]] = None,
     ) -> None:
         self._lake, self._where, self._memory = lake, where, memory
         self._contents = lake.contents() if contents is None else contents
@@ -96,6 +100,8 @@ class Report:
         self._by_id = {manifest["image_id"]: manifest for manifest in self._manifests}
         self._lists = PageLists()
         self._hosts: dict[str, dict[str, Any]] = {}
+        self._chosen = chosen
+        self.paged: set[str] = set()
         self.images = sum(manifest["status"] == DONE for manifest in self._manifests)
         self.failed = len(self._manifests) + len(self._contents.damaged) - self.images
 
@@ -113,13 +119,14 @@ class Report:
         parts: dict[str, Any] = {}
         if self.images:
             with Database(self._lake, self._memory, contents=self._contents) as database:
+                self._read_hosts(database)
+                self.paged = set(self._worst_images() if self._chosen is None else self._chosen)
                 parts = self._of_all(database)
-        else:
-            self._write_images({})
+            self._write_images()
         data = {"lake": self._images_part(), **parts, "texts": self._lists.data()["texts"]}
         _write(self._where.first, "Stacks of many images", data)
 
-    def _of_all(self, database: Database) -> dict[str, Any]:
+    def _read_hosts(self, database: Database) -> None:
         for row in database.rows(
             "SELECT ImageId, Host, CaptureTime, KernelBuild, Arch FROM image JOIN hosts USING (ImageId)"
         ):
@@ -129,22 +136,23 @@ class Report:
             severities.setdefault(row["ImageId"], {})[row["Severity"]] = row["Count"]
         for image_id, host in self._hosts.items():
             host["Severities"] = severities.get(image_id, {})
-        question = questions.found(MAX_FINDINGS, MAX_PLACES, MAX_NAMES)
+
+    def _worst_images(self) -> list[str]:
+        """Returns the ImageIds of the images with the worst findings."""
+        done = [manifest for manifest in self._manifests if manifest["status"] == DONE]
+        done.sort(key=lambda manifest: _worst(self._image(manifest)))
+        return [manifest["image_id"] for manifest in done[: questions.MOST_PAGES]]
+
+    def _of_all(self, database: Database) -> dict[str, Any]:
+        question = findings.found(MAX_FINDINGS, MAX_PLACES, MAX_NAMES)
         rows = list(database.rows(question.sql))
-        trace_ids: dict[str, set[str]] = {}
-        for row in rows:
-            first = row["Places"][0]
-            if first["TraceId"] is not None:
-                trace_ids.setdefault(first["ImageId"], set()).add(first["TraceId"])
-        stacks = self._write_images(trace_ids)
+        stacks = self._stacks(database, [row["Places"][0] for row in rows])
         for row in rows:
             for item in row["Places"]:
                 arch = self._hosts.get(item["ImageId"], {}).get("Arch")
                 item["Address"] = canonical(item["Address"], arch)
             first = row["Places"][0]
-            frames = self._lists.frames(
-                (text, False, False) for text in stacks.get((first["ImageId"], first["TraceId"]), ())
-            )
+            frames = stacks.get((first["ImageId"], first["TraceId"]), ())
             self._lists.finding({**card(first, frames), **self._spread(row)}, of_check(row["Finding"]))
         for row in database.rows(_unchecked()):
             evidence = f"{row['Evidence']} ({row['Images']} of {self.images} images)"
@@ -152,11 +160,25 @@ class Report:
         total = database.value(question.left_out)
         return {"findings": self._lists.findings(total), "rare": self._rare_part(database)}
 
+    def _stacks(
+        self, database: Database, places: Iterable[Mapping[str, Any]]
+    ) -> dict[tuple[str, str], Frames]:
+        """Returns the frames of the stacks of findings, by ImageId and TraceId."""
+        keys = dict.fromkeys((item["ImageId"], item["TraceId"]) for item in places if item["TraceId"])
+        if not keys:
+            return {}
+        pairs = ", ".join(f"({quoted(image_id)}, {quoted(trace_id)})" for image_id, trace_id in keys)
+        stacks: dict[tuple[str, str], list[tuple[str, bool, bool]]] = {}
+        for row in database.rows(_STACKS.format(pairs=pairs)):
+            stack = stacks.setdefault((row["ImageId"], row["TraceId"]), [])
+            stack.append((row["Shown"], bool(row["Guess"]), row["Backing"] in UNBACKED))
+        return {key: self._lists.frames(stack) for key, stack in stacks.items()}
+
     def _spread(self, row: dict[str, Any]) -> dict[str, Any]:
         """Returns the data of a card about the hosts with the same finding.
 
         Args:
-            row: row of `questions.found`
+            row: row of `findings.found`
         """
         places = [
             {
@@ -171,37 +193,35 @@ class Report:
         names = list(map(self._called, row["ImageIds"]))
         return {"hosts": row["Hosts"], "number": row["Number"], "names": names, "places": places}
 
-    def _write_images(self, keys_by_image: Mapping[str, set[str]]) -> dict[tuple[str, str], list[str]]:
-        """Writes the pages of images; returns the frames of the stacks in findings.
-
-        Args:
-            keys_by_image: TraceIds of these stacks, by ImageId
-        """
-        frames_by_stack: dict[tuple[str, str], list[str]] = {}
+    def _write_images(self) -> None:
+        """Writes the pages of images."""
         back = [self._address(self._where.folder, self._where.first), "All images"]
+        paged = [manifest for manifest in self._contents.manifests if manifest["image_id"] in self.paged]
         with Database(self._lake, self._memory, contents=self._contents) as database:
-            for manifest in self._manifests:
-                if manifest["status"] != DONE:
-                    continue
-                image_id = manifest["image_id"]
-                database.narrow(self._contents.only(manifest))
-                page = ImagePage(database, manifest)
-                data = {"up": back, **page.data(keys_by_image.get(image_id, ()))}
-                for trace_id in keys_by_image.get(image_id, ()):
-                    frames_by_stack[image_id, trace_id] = page.stack(trace_id)
-                _write(self._page(image_id), f"Stacks of {self._called(image_id)}", data)
-        return frames_by_stack
+            for manifests in together(paged):
+                database.narrow(self._contents.only(manifests))
+                for manifest, parts in image_pages(database, manifests):
+                    image_id = manifest["image_id"]
+                    _write(self._page(image_id), f"Stacks of {self._called(image_id)}", {"up": back, **parts})
 
     def _images_part(self) -> dict[str, Any]:
         """Returns the list of images: failed images first, then the worst findings."""
         images = sorted(
             [*map(self._image, self._manifests), *map(_damaged, self._contents.damaged)], key=_worst
         )
+        notes = []
+        if len(self.paged) < self.images:
+            which = "that --images chose" if self._chosen is not None else "with the worst findings"
+            notes.append(
+                f"{len(self.paged):,} of {self.images:,} images have pages of their own: those {which}. "
+                "The option --images of stackfleet report chooses others, or all."
+            )
         return {
             "images": images[:MAX_IMAGES],
             "done": self.images,
             "failed": self.failed,
             "hosts": len({host["Host"] for host in self._hosts.values()}),
+            "notes": notes,
         }
 
     def _image(self, manifest: Manifest) -> dict[str, Any]:
@@ -218,7 +238,7 @@ class Report:
             "taken": "" if capture_time is None else capture_time.strftime("%Y-%m-%d %H:%M:%S"),
             "windows": f"{host['KernelBuild'] or '?'} {host['Arch']}" if host else "",
             "found": [severities.get(severity, 0) for severity in SEVERITIES],
-            "page": self._link(image_id) if host else None,
+            "page": self._link(image_id) if host and image_id in self.paged else None,
         }
 
     def _rare_part(self, database: Database) -> dict[str, Any]:
@@ -251,10 +271,11 @@ class Report:
     def _link(self, image_id: str) -> list[str]:
         """Returns the address of an image's page, and the text of a link to it.
 
-        A table may have rows of an image that is not in the lake: then the link leads to the list.
+        For an image without a page the link leads to the list. A table may also have rows of an image that is
+        not in the lake.
         """
-        if image_id not in self._by_id:
-            return ["#lake", image_id]
+        if image_id not in self.paged or image_id not in self._by_id:
+            return ["#lake", self._called(image_id)]
         return [self._address(self._where.first.parent, self._page(image_id)), self._called(image_id)]
 
     def _called(self, image_id: str) -> str:
@@ -276,6 +297,15 @@ class Report:
         """Returns the address of a page, relative to the folder of the page that links to it."""
         path = pathlib.Path(os.path.relpath(target, folder)).as_posix()
         return urllib.parse.quote(path, safe="/")
+
+
+_STACKS = f"""\
+WITH {OF_FRAMES}
+SELECT ImageId, TraceId, Shown, Guess, Backing
+FROM of_frames SEMI JOIN (VALUES {{pairs}}) AS wanted(ImageId, TraceId) USING (ImageId, TraceId)
+WHERE Frame < {MAX_FRAMES}
+ORDER BY ImageId, TraceId, Frame"""
+"""The frames of some stacks, innermost first."""
 
 
 def _unchecked() -> str:
@@ -306,7 +336,7 @@ def _damaged(image: Damaged) -> dict[str, Any]:
         "reason": image.reason,
         "taken": "",
         "windows": "",
-        "found": [0] * len(questions.SEVERITIES),
+        "found": [0] * len(SEVERITIES),
         "page": None,
     }
 

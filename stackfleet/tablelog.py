@@ -25,8 +25,14 @@ MOST_BYTES = 1 << 30
 
 _ENTRY = re.compile(r"(\d{20})(\.json|\.checkpoint(\.\d{10}\.\d{10})?\.parquet)|_last_checkpoint|\d{20}\.crc")
 _FILE = re.compile(r"[A-Za-z0-9]{1,64}\.[A-Za-z0-9-]{1,64}\.parquet")
+_COMMIT = re.compile(r"\d{20}\.json")
 _READER, _WRITER = 1, 2
 """The protocol version of tables without any later feature, such as files that list deleted rows."""
+
+
+_SETTINGS = {"delta.enableExpiredLogCleanup": "false", "delta.logRetentionDuration": "interval 0 seconds"}
+"""Commits are removed only when `shorten` is called, and then all of them. By itself Delta's writer removes
+old ones before the checkpoint that replaces them is on the disk."""
 
 
 class LogError(Exception):
@@ -119,11 +125,9 @@ class TableLog:
         folders.make_folder(self._lake, *self._names)
         now = int(time.time() * 1000)
         try:
-            opened, form = self._opened(), Schema.from_arrow(schema)
-            for name in self._torn:
-                folders.remove(self._lake, *self._names, LOG, name)
+            opened, form = self._writable(), Schema.from_arrow(schema)
             if opened is None:
-                opened = DeltaTable.create(str(self.folder), form)
+                opened = DeltaTable.create(str(self.folder), form, configuration=_SETTINGS)
             # Other readers take the columns from the log, which an earlier version may have begun.
             known = {field.name for field in opened.schema().fields}
             new = [item for item in form.fields if item.name not in known]
@@ -136,12 +140,47 @@ class TableLog:
             opened.create_write_transaction(actions, "append", form)
         except _errors() as error:
             raise LogError(_first_line(error)) from error
+        self._sync()
+
+    def shorten(self) -> None:
+        """Replaces all commits by one checkpoint, which is on the disk before they are removed.
+
+        Raises:
+            LogError: the log cannot be read or written
+            OSError: the log's folder cannot be synced
+        """
+        try:
+            opened = self._writable()
+            if opened is None or len(folders.sizes(self._lake, *self._names, LOG, form=_COMMIT)) < 2:
+                return
+            if not _SETTINGS.items() <= opened.metadata().configuration.items():
+                opened.alter.set_table_properties(_SETTINGS)
+                opened = self._opened()
+                assert opened is not None
+            opened.create_checkpoint()
+            self._sync()
+            opened.cleanup_metadata()
+        except _errors() as error:
+            raise LogError(_first_line(error)) from error
+        self._sync()
+
+    def _sync(self) -> None:
+        """Returns when the newest files of the log, and their folders, are on the disk."""
         log = folders.folder(self._lake, *self._names, LOG)
         assert log is not None
         for name in sorted(path.name for path in log.iterdir())[-3:]:
             folders.sync(log / name)
         for item in (log, log.parent, log.parent.parent):
             folders.sync(item)
+
+    def _writable(self) -> Optional[Any]:
+        """Returns the table as `_opened` does, after torn commits were removed."""
+        opened = self._opened()
+        if self._torn:
+            for name in self._torn:
+                folders.remove(self._lake, *self._names, LOG, name)
+            opened = self._opened()
+        return opened
 
     def _opened(self) -> Optional[Any]:
         """Returns the table opened with Delta's reader; None if there is none."""

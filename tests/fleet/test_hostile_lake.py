@@ -8,7 +8,7 @@ import json
 import os
 import pathlib
 import shutil
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Optional
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,7 +17,9 @@ import pytest
 from stackfleet import provenance
 from stackfleet.entries import Entries
 from stackfleet.lake import Lake
-from stackfleet.layout import table_file
+from stackfleet.layout import TABLES, table_file
+from stackfleet.summary import FIELDS
+from stackfleet.tablelog import TableLog
 from tests.support import fleetlakes
 from tests.support.fleetimages import Fleet
 from tests.support.fleetrun import called, fleet
@@ -70,6 +72,17 @@ class Attack:
         entries = Entries(self.lake)
         made = entries.by_id["i1"]._replace(image_id=image_id, manifest=text)
         entries.put([made], ["i1"] if image_id != "i1" else [])
+
+    def set_column(self, name: str, value: object) -> None:
+        """Lets a column of the catalogue say something else of `i1`; its manifest stays."""
+        place = [field.name for field in FIELDS].index(name)
+        entries = Entries(self.lake)
+        known = entries.by_id["i1"]
+        entries.put([known._replace(summary=(*known.summary[:place], value, *known.summary[place + 1 :]))])
+
+    def set_rows(self, **counts: Optional[int]) -> None:
+        (*_, rows) = Entries(self.lake).by_id["i1"].summary
+        self.set_column("Rows", tuple({**dict(zip(TABLES, rows)), **counts}.values()))
 
     def set_table(self, **values: Any) -> None:
         tables = json.loads(self.path.read_text())["tables"]
@@ -168,6 +181,25 @@ LEFT_OUT: Dict[str, Change] = {
 }
 """What is left out by every question. The other image is shown as if nothing were."""
 
+COLUMNS: Dict[str, Change] = {
+    "another status": lambda a: a.set_column("Status", "good"),
+    "the status of a failed image": lambda a: a.set_column("Status", "failed"),
+    "no status": lambda a: a.set_column("Status", None),
+    "no path": lambda a: a.set_column("Path", None),
+    "no list": lambda a: a.set_column("Copies", None),
+    "a list without texts": lambda a: a.set_column("Replaces", [None]),
+    "another image with a path": lambda a: a.set_column("Replaces", ["../../other/i1"]),
+    "no time": lambda a: a.set_column("Started", "yesterday"),
+    "endless": lambda a: a.set_column("Seconds", float("inf")),
+    "memory below 0": lambda a: a.set_column("Memory", -1),
+    "no rows": lambda a: a.set_column("Rows", None),
+    "rows below 0": lambda a: a.set_rows(traces=-1),
+    "other rows than the log": lambda a: a.set_rows(traces=2),
+    "rows of a table that is not said": lambda a: a.set_rows(frames=None),
+    "two rows of an image": lambda a: a.set_rows(image=2),
+}
+"""Columns of the catalogue that are not of the form of their manifest's members."""
+
 LOGS: Dict[str, Change] = {
     "a link as a log": lambda a: a.replace(a.log(), link_to(a.other / "tables" / "traces" / "_delta_log")),
     "a link as a table's folder": lambda a: a.replace(a.log().parent, link_to(a.other / "tables" / "traces")),
@@ -227,10 +259,49 @@ def rows(*arguments: object) -> List[Dict[str, Any]]:
 
 @pytest.mark.parametrize("name", LEFT_OUT)
 def test_an_attack_harms_its_own_image_only(name: str, attack: Attack) -> None:
+    """A query of manifests reads them whole."""
     LEFT_OUT[name](attack)
-    found = rows("sql", attack.lake, "SELECT Stack, * EXCLUDE (Stack) FROM traces")
+    query = "SELECT Stack, * EXCLUDE (Stack) FROM traces WHERE ImageId IN (SELECT image_id FROM manifests)"
+    found = rows("sql", attack.lake, query)
     assert [row["Stack"] for row in found] == ["stack of i2"]
     assert attack.others() == attack.before
+
+
+@pytest.mark.parametrize(
+    "query", ["FROM traces", "FROM traces WHERE ImageId IN (SELECT image_id FROM manifests)"]
+)
+@pytest.mark.parametrize("name", COLUMNS)
+def test_columns_of_the_catalogue_harm_their_own_image_only(name: str, query: str, attack: Attack) -> None:
+    COLUMNS[name](attack)
+    assert [row["Stack"] for row in rows("sql", attack.lake, query)] == ["stack of i2"]
+
+
+def test_columns_that_are_not_those_of_the_manifest_are_found_when_asked(attack: Attack) -> None:
+    attack.set_column("Path", "/other")
+    assert called("status", attack.lake).returncode == 0
+    (first, *_) = rows("status", attack.lake, "--verify")
+    assert (first["ImageId"], first["Status"]) == ("i1", "damaged")
+    assert "columns" in first["Reason"]
+
+
+@pytest.mark.parametrize("columns", [["ImageId", "Attempt", "Batch", "Manifest"], ["ImageId"]])
+def test_a_catalogue_of_other_columns_is_refused_and_made_anew(columns: List[str], attack: Attack) -> None:
+    entries = Entries(attack.lake)
+    entries.put([entries.by_id["i1"]])
+    (path,) = (attack.lake / "tables" / "manifests").glob("*.parquet")
+    pq.write_table(pq.read_table(path).select(columns), path)
+    log = TableLog(attack.lake, "manifests")
+    (old,) = log.load()
+    new = path.with_name("entries.other.parquet")
+    path.rename(new)
+    log.commit(
+        pa.schema([("ImageId", pa.string())]), [old._replace(name=new.name, size=new.stat().st_size)], [old]
+    )
+    done = called("status", attack.lake)
+    assert done.returncode == 2 and "stackfleet run rebuilds it" in done.stderr
+    lake = Lake(str(attack.lake))
+    assert lake.mend() == ["manifests"]
+    assert [item["image_id"] for item in lake.contents().manifests] == ["i1", "i2"]
 
 
 @pytest.mark.parametrize("table", ["traces", "manifests"])
@@ -249,10 +320,10 @@ def test_a_log_leads_nowhere(name: str, table: str, attack: Attack, monkeypatch:
     assert attack.others() == attack.before
 
 
-@pytest.mark.parametrize("name", ["a log that leads out of the lake", "a table that is cut", "a list"])
+@pytest.mark.parametrize("name", ["a log that leads out of the lake", "a table that is cut", "rows below 0"])
 @pytest.mark.parametrize("command", ["rare", "findings", "status"])
 def test_every_question_leaves_it_out(command: str, name: str, attack: Attack) -> None:
-    LEFT_OUT[name](attack)
+    {**LEFT_OUT, **COLUMNS}[name](attack)
     found = rows(command, attack.lake, *(["--verify"] if command == "status" else []))
     if command == "status":
         assert {("i1", "damaged"), ("i2", "done")} <= {(row["ImageId"], row["Status"]) for row in found}
@@ -330,6 +401,8 @@ def test_altered_rows_are_found_when_asked(attack: Attack) -> None:
     rows_said = rows("status", attack.lake, "--verify")
     assert "SHA-256" in rows_said[0]["Reason"]
     attack.set_table(rows=7, sha256=provenance.sha256(path))
+    assert "columns of the catalogue" in rows("status", attack.lake, "--verify")[0]["Reason"]
+    attack.set_rows(traces=7)
     assert "rows or bytes" in rows("status", attack.lake)[0]["Reason"]
 
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import random
@@ -18,6 +19,7 @@ from stackfleet import keys, merging, questions
 from stackfleet.agreement import Depth
 from stackfleet.columns import to_stored
 from stackfleet.database import Database
+from stackfleet.entries import Entries
 from stackfleet.forgetting import forget
 from stackfleet.lake import Lake, LakeError
 from stackfleet.layout import KEYS, TABLES, table_file
@@ -179,12 +181,62 @@ def test_keys_are_counted_anew_where_their_table_is_damaged(lake: Lake) -> None:
 def test_what_is_forgotten_is_in_no_file(lake: Lake) -> None:
     merge(lake, "run", everything=True)
     with lake.alone():
-        assert set(forget(lake, ["i03", "i07.raw"], "forget")) == {"i03", "i07"}
+        forgotten = forget(lake, ["i03", "i07.raw"], "forget")
+        assert (set(forgotten.names), forgotten.unreadable) == ({"i03", "i07"}, [])
     for table in TABLES:
         for name in files(lake, table):
             there = pq.read_table(lake.folder / "tables" / table / name).column("ImageId").to_pylist()
             assert {"i03", "i07"}.isdisjoint(there)
     assert len(lake.contents(Depth.CONTENT).manifests) == HOSTS - 1
+    assert not lake.contents(Depth.CONTENT).damaged
+
+
+def image_ids(lake: Lake, table: str) -> Set[str]:
+    """The images with rows in any file of a table that can be read."""
+    found: Set[str] = set()
+    for name in files(lake, table):
+        with contextlib.suppress(pa.ArrowInvalid):
+            path = lake.folder / "tables" / table / name
+            found.update(pq.read_table(path).column("ImageId").to_pylist())
+    return found
+
+
+def test_what_is_forgotten_of_a_damaged_batch_is_in_no_file_that_can_be_read(lake: Lake) -> None:
+    """A batch of which a file is damaged stays, as other images need it."""
+    merge(lake, "run", everything=True)
+    (batch,) = files(lake)
+    os.truncate(lake.folder / "tables" / "traces" / batch, 100)
+    others = {f"i{number:02}" for number in range(HOSTS)} - {"i03"}
+    done = called("forget", lake.folder, "i03")
+    assert (done.returncode, done.stdout) == (3, "i03 is forgotten: /images/i03.raw\n")
+    assert f"tables/traces/{batch} is damaged, and may still have rows" in done.stderr
+    for table in ("image", "modules", KEYS):
+        assert image_ids(lake, table) == others
+    assert {each.image_id for each in lake.contents(Depth.CONTENT).damaged} == others
+    assert {"SHA-256" in each.reason for each in lake.contents(Depth.CONTENT).damaged} == {False}
+    done = called("forget", lake.folder, *sorted(others))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [image_ids(lake, table) for table in TABLES] == [set()] * len(TABLES)
+    assert not files(lake)
+
+
+def test_what_is_forgotten_beside_a_damaged_manifest_is_in_no_file(lake: Lake) -> None:
+    merge(lake, "run", everything=True)
+    entries = Entries(lake.folder)
+    entries.put([entries.by_id["i05"]._replace(manifest="{}")])
+    assert forget(lake, ["i03"], "forget").unreadable == []
+    for table in TABLES:
+        assert "i03" not in image_ids(lake, table)
+    assert "i05" in image_ids(lake, "traces")
+
+
+def test_compact_shortens_logs(lake: Lake) -> None:
+    before = answers(lake)
+    assert called("compact", lake.folder).returncode == 0
+    for table in (*TABLES, "manifests"):
+        assert len(list((lake.folder / "tables" / table / "_delta_log").glob("*.json"))) == 1
+    assert answers(lake) == before
+    fleetlakes.add(lake, "i99", host="pc-99")
     assert not lake.contents(Depth.CONTENT).damaged
 
 

@@ -62,7 +62,7 @@ def test_the_plant_is_among_the_first_ten_of_what_is_rare(night: Night) -> None:
 
 
 def test_what_was_found_comes_worst_and_rarest_first(night: Night) -> None:
-    shown = fleet("findings", night.lake, "--format", "jsonl", "--severity", "high")
+    shown = fleet("findings", night.lake, "--each", "--format", "jsonl", "--severity", "high")
     rows = [json.loads(line) for line in shown.stdout.splitlines()]
     assert night.planted.host in [row["Host"] for row in rows if row["Finding"] == "kernel_no_module"]
     assert [row["Hosts"] for row in rows] == sorted(row["Hosts"] for row in rows)

@@ -8,7 +8,7 @@ import csv
 import io
 import json
 import pathlib
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 import duckdb
 import pyarrow.parquet as pq
@@ -16,9 +16,10 @@ import pytest
 
 from stackfleet.entries import Entries, Entry
 from stackfleet.lake import Lake
+from stackfleet.summary import FIELDS
 from tests.support import fleetlakes
 from tests.support.fleetimages import Fleet, Machine, new_fleet
-from tests.support.fleetrun import fleet
+from tests.support.fleetrun import called, fleet
 
 Row = Dict[str, Any]
 
@@ -120,7 +121,7 @@ def test_rare_can_be_asked_for_less_and_more(lake: pathlib.Path) -> None:
 
 
 def test_findings_come_worst_and_rarest_first(lake: pathlib.Path) -> None:
-    rows = ask("findings", lake)
+    rows = ask("findings", lake, "--each")
     assert [(row["Severity"], row["Finding"], row["Hosts"]) for row in rows[:2]] == [
         ("high", "unbacked", 1),
         ("high", "unbacked", 8),
@@ -128,8 +129,68 @@ def test_findings_come_worst_and_rarest_first(lake: pathlib.Path) -> None:
     assert rows[-1]["Finding"] == "start_mismatch"
     assert len(rows) == 10
     assert "8 checks could not run" in fleet("findings", lake).stderr
-    assert len(ask("findings", lake, "--severity", "high")) == 9
-    assert ask("findings", lake, "--unchecked")[-1]["Finding"] == "hidden"
+    assert len(ask("findings", lake, "--each", "--severity", "high")) == 9
+    assert ask("findings", lake, "--each", "--unchecked")[-1]["Finding"] == "hidden"
+
+
+def test_equal_findings_are_one_row_with_their_hosts(lake: pathlib.Path) -> None:
+    rows = ask("findings", lake)
+    assert [(row["Severity"], row["Finding"], row["Hosts"], row["Number"]) for row in rows] == [
+        ("high", "unbacked", 1, 1),
+        ("high", "unbacked", 8, 8),
+        ("medium", "start_mismatch", 1, 1),
+    ]
+    assert [row["Hostnames"] for row in rows[::2]] == [["PC-4"], ["PC-4"]]
+    # An image that does not record its computer is called by its ImageId, and by its file.
+    assert rows[1]["Hostnames"][-1] == "i7" and rows[1]["Files"][-1] == "i7.raw"
+    assert ask("findings", lake, "--unchecked")[-1]["Hosts"] == 8
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--check", "START_*"], [("start_mismatch", 1, ["PC-4"])]),
+        (["--check", "start_*", "--check", "gadget"], [("start_mismatch", 1, ["PC-4"])]),
+        # How many hosts of the lake have it does not change.
+        (["--host", "pc-2"], [("unbacked", 8, ["PC-2"])]),
+        (["--host", "pc-[23]", "--host", "i7.raw"], [("unbacked", 8, ["PC-2", "PC-3", "i7"])]),
+        (
+            ["--host", "/images/i4.raw", "--check", "unbacked"],
+            [("unbacked", 1, ["PC-4"]), ("unbacked", 8, ["PC-4"])],
+        ),
+        (["--host", "PC-4", "--severity", "high"], [("unbacked", 1, ["PC-4"]), ("unbacked", 8, ["PC-4"])]),
+        (["--host", "pc-0", "--check", "start_mismatch"], []),
+    ],
+)
+def test_findings_are_chosen_by_check_and_host(
+    arguments: List[str], expected: List[Any], lake: pathlib.Path
+) -> None:
+    done = called("findings", lake, *arguments, "--format", "jsonl")
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(row["Finding"], row["Hosts"], row["Hostnames"]) for row in rows] == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--check", "nosuch"], ("--check nosuch", "unbacked", "start_mismatch", "shadow_stack")),
+        (["--host", "pc-4", "--host", "nobody*"], ("--host nobody*", "PC-0", "PC-6", "i7")),
+    ],
+)
+def test_a_check_or_host_that_is_unknown_is_answered_by_those_there_are(
+    arguments: List[str], said: Tuple[str, ...], lake: pathlib.Path
+) -> None:
+    done = called("findings", lake, *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert all(word in done.stderr for word in said), done.stderr
+
+
+def test_a_query_of_standard_input(lake: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may ask for members of manifests that the catalogue has no columns for."""
+    query = "SELECT count(*) AS n, min(size) AS s, sum(rows) > 0 AS r FROM manifests"
+    monkeypatch.setattr("sys.stdin", io.StringIO(query))
+    assert called("sql", lake, "-", "--format", "csv").stdout.splitlines() == ["n,s,r", "10,1,True"]
 
 
 def test_status_has_the_failed_first(lake: pathlib.Path) -> None:
@@ -188,9 +249,11 @@ def test_a_lake_without_a_done_image(tmp_path: pathlib.Path) -> None:
 
 def test_a_damaged_manifest_is_named(tmp_path: pathlib.Path) -> None:
     made = fleetlakes.new_lake(tmp_path / "lake")
-    Entries(made.folder).put([Entry("i1", "attempt", "", "{")])
-    done = fleet("rare", made.folder)
+    Entries(made.folder).put([Entry("i1", "attempt", "", "{", (None,) * len(FIELDS))])
+    done = called("rare", made.folder)
     assert done.returncode == 2
+    assert "left out: i1: manifest: status is not of the form" in done.stderr
+    done = called("status", made.folder, "--verify")
     assert "left out: i1: manifest: it cannot be read (JSONDecodeError)" in done.stderr
 
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 import json
 import pathlib
 import urllib.parse
-from typing import Any, Dict, Iterator, List
+from typing import Any, Dict, Iterator, List, Set
 
 import pytest
 from volatility3.plugins.windows import tracereport
 
+from stackfleet import imagepage, questions, report
+from stackfleet.lake import Lake
 from tests.forge import context, sample, vol
 from tests.support import fleetlakes, grid, pagedata
 from tests.support.browser import Browser
@@ -358,9 +360,57 @@ def test_cards_are_found_by_severity_check_and_host(company: pathlib.Path, brows
 
 
 def test_addresses_are_hexadecimal(company: pathlib.Path) -> None:
-    rows = ask("findings", company / "lake")
+    rows = ask("findings", company / "lake", "--each")
     assert rows[0]["Address"] == "0xffff80000000101d"
-    assert [row["Address"] for row in rows[1:]] == sorted(row["Address"] for row in rows[1:])
+    addresses = [row["Address"] for row in rows[1:]]
+    assert addresses == sorted(addresses)
+    assert ask("findings", company / "lake")[1]["Addresses"] == addresses[:8]
+
+
+def names(folder: pathlib.Path) -> Set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def links(folder: pathlib.Path) -> Set[str]:
+    """Where the places of findings lead."""
+    page = pagedata.data(folder / "index.html")
+    return {each["image"][0] for card in page["findings"]["cards"] for each in card["places"]}
+
+
+def test_pages_of_images_are_chosen(company: pathlib.Path, tmp_path: pathlib.Path, browser: Browser) -> None:
+    done = fleet("report", company / "lake", "-o", tmp_path, "--images", "PC07,i29.raw")
+    assert done.stdout.endswith("images: 30 done, 0 failed; 28 without pages of their own (--images)\n")
+    assert names(tmp_path) == {"index.html", "image-i07.html", "image-i29.html"}
+    assert links(tmp_path) == {"#lake", "image-i07.html", "image-i29.html"}
+    opened = browser.open(tmp_path / "index.html")
+    text = opened.run("document.querySelector('#lake').innerText")
+    assert "2 of 30 images have pages of their own: those that --images chose." in text
+    assert opened.faults == []
+    opened.close()
+    done = fleet("report", company / "lake", "-o", tmp_path, "--images", "nobody")
+    assert done.returncode == 2 and "nobody names no image" in done.stderr
+    done = fleet("report", company / "lake", "-o", tmp_path / "all", "--images", "all")
+    assert len(names(tmp_path / "all")) == 31 and "#lake" not in links(tmp_path / "all")
+
+
+def test_images_with_the_worst_findings_have_pages(
+    company: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(questions, "MOST_PAGES", 2)
+    report.Report(Lake(str(company / "lake")), report.place(str(tmp_path))).write()
+    assert names(tmp_path) == {"index.html", "image-i29.html", "image-i00.html"}
+    (note,) = pagedata.data(tmp_path / "index.html")["lake"]["notes"]
+    assert note.startswith("2 of 30 images have pages of their own: those with the worst findings.")
+
+
+def test_images_that_are_read_together_keep_their_own_rows(
+    lake: pathlib.Path, pages: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(imagepage, "MOST_ROWS", 1)
+    report.Report(Lake(str(lake)), report.place(str(tmp_path))).write()
+    assert names(tmp_path) == names(pages)
+    for path in pages.iterdir():
+        assert path.read_text() == (tmp_path / path.name).read_text()
 
 
 def test_a_lake_of_failures_has_a_page(tmp_path: pathlib.Path, browser: Browser) -> None:

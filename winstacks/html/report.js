@@ -83,7 +83,7 @@ const MOST_FRAMES = 1100;
  *
  * @typedef {object} Data
  * @property {Link} [up]
- * @property {{images: FleetImage[], done: number, failed: number, hosts: number}} [lake]
+ * @property {{images: FleetImage[], done: number, failed: number, hosts: number, notes: string[]}} [lake]
  * @property {{stacks: RareStack[], notes: string[]}} [rare]
  * @property {{rows: [string, string, string][], complete: [string, number, number][], warnings: string[]}} [image]
  * @property {Findings} [findings]
@@ -199,7 +199,8 @@ function lakePart(lake) {
   const said = `${some(lake.done, "image")} of ${some(lake.hosts, "host")} ${lake.done === 1 ? "is" : "are"} done, ${count(lake.failed)} failed.`;
   const made = make("div", "", make("p", "", said));
   const more = lake.done + lake.failed - lake.images.length;
-  if (more) made.append(make("p", "note", `${some(more, "more image")} with fewer findings ${more === 1 ? "has a page and is" : "have pages and are"} not in the list.`));
+  if (more) made.append(make("p", "note", `${some(more, "more image")} with fewer findings ${more === 1 ? "is" : "are"} not in the list.`));
+  for (const each of lake.notes) made.append(make("p", "note", each));
   const found = ["High", "Medium", "Low"].map((name, place) =>
     ({ name, kind: place ? "number lesser" : "number", value: (/** @type {FleetImage} */ image) => image.found[place] ?? 0 }));
   const list = table("Images", lake.images, [
