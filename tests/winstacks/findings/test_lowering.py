@@ -89,7 +89,25 @@ def wide(*files: str) -> Tuple[Host64, Program, int]:
 
 def beside_a_runtime(write: bool) -> Image:
     host, made, base = wide("mpengine.dll")
-    made.interrupted("main", *(["mpengine!DTContext::Run"] if write else []), Private(base))
+    made.waits("main", *(["mpengine!DTContext::Run"] if write else []), Private(base), WAIT_EX)
+    return host.kernel.image()
+
+
+def interrupted_below_a_runtime(write: bool) -> Image:
+    host, made, base = wide("mpengine.dll")
+    called = "mpengine!DTContext::Run" if write else "kernelbase!WaitForSingleObjectEx"
+    made.interrupted("main", called, at=base + JITTED.rva)
+    return host.kernel.image()
+
+
+def leaf_below_registered_code(write: bool) -> Image:
+    host, made, base = wide("clr.dll")
+    managed = made.jitted()
+    made.register((managed, managed + 0x2000))
+    if write:
+        made.interrupted("main", Private(managed), at=base + JITTED.rva)
+    else:
+        made.interrupted("main", Private(managed), Private(base))
     return host.kernel.image()
 
 
@@ -253,6 +271,8 @@ ATTACKS: Dict[str, Tuple[str, Callable[[bool], Image]]] = {
     "the list of function tables": ("unbacked", list_of_tables),
     "a range in CLR's list": ("unbacked", clr_range),
     "the runtime's frame beside it": ("unbacked", beside_a_runtime),
+    "interrupted below a runtime": ("unbacked", interrupted_below_a_runtime),
+    "a leaf below registered code": ("unbacked", leaf_below_registered_code),
     "the stack above is lost": ("unbacked", lost_stack),
     "the way to the frame is a guess": ("unbacked", guessed_way),
     "a call of Windows through another module": ("unbacked", by_way_of_a_module),
