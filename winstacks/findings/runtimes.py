@@ -49,6 +49,17 @@ _BEYOND = (
 )
 _INTERRUPTED = "called it, and was called from where threads begin; the thread was interrupted there"
 _LEAF = "called it; the thread was interrupted there, before the code used the stack"
+_UNKNOWN = (
+    "is next to it on the stack; its module's exports, which would show a runtime, are not in the image"
+)
+_LOST_EXPORTS = (
+    *(StatusCode.HEADERS_UNREADABLE, StatusCode.EXPORTS_UNREADABLE, StatusCode.EXPORTS_INCOMPLETE),
+)
+_SCANNED = (
+    *(StatusCode.FRAME_REGISTER_UNKNOWN, StatusCode.UNWIND_DATA_UNREADABLE),
+    *(StatusCode.CODE_UNREADABLE, StatusCode.NO_FUNCTION_TABLE),
+)
+"""Reasons for a scan above a function that are no fault of the stack."""
 _NOT_ITS_FILE = (StatusCode.VAD_OF_ANOTHER_FILE, StatusCode.VAD_WITHOUT_FILE, StatusCode.NO_VAD)
 
 
@@ -56,7 +67,8 @@ class RuntimeNeighbour(NamedTuple):
     """The frame of a runtime next to a frame in memory that no file backs.
 
     Attributes:
-        place: the frame of the runtime, or another frame in such memory with a registered function table
+        place: the frame of the runtime, or of a module that may contain one, or another frame in such memory
+            with a registered function table
         within: whether both sides of the code are accounted for: the code called a runtime, without any
             guess, or was interrupted, and a runtime is further out on the stack
         where: the position of the runtime's frame, in words
@@ -69,6 +81,8 @@ class RuntimeNeighbour(NamedTuple):
     @property
     def describe(self) -> str:
         """The text for Innocent."""
+        if self.where == _UNKNOWN:
+            return f"{self.place.name.symbol} {self.where}"
         return f"code that a runtime made: {self.place.name.symbol} {self.where}"
 
 
@@ -96,7 +110,9 @@ def runtime_neighbour(stack: StackRecord, place: FramePlace, facts: CheckFacts) 
     if caller is not None and facts.runtimes(stack.space) and facts.code_range(stack.space, caller.at):
         leaf = _is_leaf(stack, place)
         return RuntimeNeighbour(caller, leaf, _LEAF if leaf else _NEXT)
-    return None if called_back is None else RuntimeNeighbour(called_back, False, _BEYOND)
+    if called_back is not None:
+        return RuntimeNeighbour(called_back, False, _BEYOND)
+    return RuntimeNeighbour(outer, False, _UNKNOWN) if outer and _may_contain(stack, outer, facts) else None
 
 
 def _was_interrupted(stack: StackRecord, place: FramePlace, outer: FramePlace, facts: CheckFacts) -> bool:
@@ -104,19 +120,21 @@ def _was_interrupted(stack: StackRecord, place: FramePlace, outer: FramePlace, f
 
     From that function on the walk must lead to where threads begin, through no other memory that no file
     backs; more frames may lie in the same range of memory as the code. A scan may find a frame above such
-    code, which has no unwind data, and above functions whose frame register the code has changed.
+    code, which has no unwind data, above functions whose frame register the code has changed, and where
+    unwind data are not in the image.
     """
-    if place.number or place.how != TRAP or not ends_in_ground(stack):
+    below, vad = place_of(stack, 0), facts.vad(stack.space, place.at)
+    if below is None or below.how != TRAP or vad is None or not ends_in_ground(stack):
         return False
-    vad, below = facts.vad(stack.space, place.at), place
-    may_scan = has_status(stack.status, StatusCode.FRAME_REGISTER_UNKNOWN)
-    if vad is None:
-        return False
-    for number in range(1, len(stack.frames)):
+    may_scan = has_status(stack.status, *_SCANNED)
+    for number in range(len(stack.frames)):
         frame = place_of(stack, number)
         if frame is None:
             return False
-        if frame.name.backing != IMAGE and not _belongs(stack, frame, vad, facts):
+        if frame.name.backing == IMAGE:
+            if number <= place.number:
+                return False
+        elif not _belongs(stack, frame, vad, facts):
             return False
         guessed = number > outer.number and frame.how == SCAN and below.name.backing == IMAGE
         if guessed and not may_scan:
@@ -180,6 +198,17 @@ def _of_module(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> bool
         return True
     managed = image.headers is not None and image.headers.directory(_COM_DESCRIPTOR)[0]
     return bool(managed and facts.runtimes(stack.space, CLR))
+
+
+def _may_contain(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> bool:
+    """Returns whether a runtime may be linked into a frame's module, the exports of which are not here.
+
+    DLLs of Windows' folder that are runtimes have their names.
+    """
+    known_module = facts.namer(stack.space).module_at(place.at)
+    if known_module is None or place.name.backing != IMAGE or facts.of_windows_dll(stack.space, place.at):
+        return False
+    return has_status(known_module.image.status, *_LOST_EXPORTS)
 
 
 def _contains_runtime(known_module: KnownModule) -> bool:

@@ -150,7 +150,8 @@ CHECK = Check(
     "A thread was interrupted in private executable memory, or a call will return there: code that no "
     "file backs, as injected code is.",
     "high. medium if a frame of a runtime is next to the code on the stack, or called the code by way "
-    "of Windows' DLLs; also if a runtime is loaded and the stack above the code is not in the image. "
+    "of Windows' DLLs; also if a runtime is loaded and the stack above the code is not in the image, and "
+    "if the exports of the module next to it are not in the image, which would show a runtime. "
     "low if a runtime is above the code, and the code called a runtime, without any guess, or was "
     "interrupted on a stack that leads from there to where threads begin; if registered code called it "
     "and it was interrupted before it used the stack; if the process registered a function table for the "
