@@ -21,7 +21,7 @@ from . import planting
 from .machines import MACHINES
 from .techniques import all_techniques
 
-ALARMS = {"desktop": 3, "server": 0}
+ALARMS = {"desktop": 2, "server": 0}
 """The most findings above `low` where nothing is wrong."""
 FOUND = 0.95
 """The least share of techniques, of those that stacks can show, that give a finding above `low`."""

@@ -260,10 +260,10 @@ def _put(space: Space, string: Obj, text: str) -> None:
     string["Length"], string["MaximumLength"], string["Buffer"] = len(data), len(data), place
 
 
-def hypercall(host: Host64) -> None:
+def hypercall(host: Host64, code: bytes = (b"\x0f\x01\xc1\xc3" * 4).ljust(0x1000, b"\x90")) -> None:
     """A thread of the kernel that was interrupted in the hypercall page: vmcall, ret, and nothing else."""
     page = host.kernel.space.reserve(0x1000)
-    host.kernel.space.write(page, (b"\x0f\x01\xc1\xc3" * 4).ljust(0x1000, b"\x90"))
+    host.kernel.space.write(page, code)
     thread = host.kernel.system.thread(host.number(), teb=False)
     stack = Stack64(host.kernel.space, thread.stack_base).start()
     host.descend(stack, ("KiStartSystemThread", "PspSystemThreadStartup", "KeBalanceSetManager"))

@@ -98,6 +98,12 @@ def test_the_summary_has_one_line_for_each_process_at_the_top(opened: Opened) ->
     assert shown[len(lines) :] == rows(opened)
     assert [(row["PID"], row["Severity"]) for row in lines] == [(4312, "high"), (0, "high")]
     assert lines[0]["Evidence"].endswith("3 checks agree: unbacked, history_unbacked, foreign_handle")
+    assert lines[1]["Evidence"] == "2 findings; 1 check: kernel_no_module"
+
+
+def test_the_summary_counts_what_is_shown(opened: Opened) -> None:
+    lines = [row for row in rows(opened, summary=True, severity="high") if row["Finding"] == "summary"]
+    assert [row["Evidence"] for row in lines][1:] == ["1 finding; 1 check: kernel_no_module"]
 
 
 def test_a_low_finding_says_what_made_it_so() -> None:

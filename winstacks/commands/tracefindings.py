@@ -48,7 +48,7 @@ class TraceFindings(Command[StackRecord, StackRecord]):
     def finish(self) -> Iterator[Row]:
         found = self._findings.found()
         if self.option("summary"):
-            yield from rows.summary(self.image, found)
+            yield from rows.summary(self.image, found, self._severities)
         yield from rows.rows(self.image, found, self._severities)
 
     def run(self) -> interfaces.renderers.TreeGrid:

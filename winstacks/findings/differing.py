@@ -9,12 +9,20 @@ from typing import Sequence, Set, Tuple
 from ..memory.decode.pagetable import PAGE_SIZE
 
 _CHUNK = 64
+_TO_MEMORY = ((0x81, 0xF8), (0x80, 0xB8), (0xC6, 0x80))
+"""cmp register, imm32; cmp byte ptr [register+disp32], imm8; mov byte ptr [register+disp32], imm8: opcode,
+and ModRM byte without the register."""
 _OPERANDS = (
     *((bytes((rex, 0xB8 | register)), 8) for rex in (0x48, 0x49) for register in range(8)),
-    *((b"\xff\x25\0\0\0\0", 8), (b"\xe9", 4), (b"\xe8", 4), (b"\x68", 4)),
+    *((b"\xff\x25\0\0\0\0", 8), (b"\xff\x25", 4), (b"\xff\x15", 4), (b"\xc7\x44\x24\x04", 4)),
+    *((b"\xe9", 4), (b"\xe8", 4), (b"\x68", 4), (b"\x3d", 4)),
+    *((bytes((opcode, mode | register)), 4) for opcode, mode in _TO_MEMORY for register in range(8)),
+    *((bytes((0xB8 | register,)), 4) for register in range(8)),
 )
-"""Opcodes of jumps, calls and loads, and the bytes of their operands: mov register, imm64; jmp through the 8
-bytes behind it; jmp and call rel32; push imm32 (Intel's manual, volume 2)."""
+"""Opcodes of jumps, calls, loads, stores and comparisons, and the bytes of their operands: mov register,
+imm64; jmp through the 8 bytes behind it; jmp and call through memory; mov [rsp+4], imm32, which completes a
+pushed address; jmp and call rel32; push imm32; cmp eax, imm32; those of _TO_MEMORY; mov register, imm32
+(Intel's manual, volume 2)."""
 
 Ranges = Tuple[Tuple[int, int], ...]
 """(start, end) of addresses, ascending and disjoint; `end` exclusive."""

@@ -55,7 +55,7 @@ translates the code that it examines. V8 is usually linked into the program."""
 
 PROGRAMS = (
     *("chrome", "msedge", "libcef", "electron", "node", "libnode", "xul", "qt5webenginecore"),
-    *("qt6webenginecore", "libglesv2", "edgehtml", "jscript9", "nw"),
+    *("qt6webenginecore", "libglesv2", "edgehtml", "jscript9", "nw", "deno", "bun"),
 )
 """Modules that may contain a runtime, in addition to RUNTIMES."""
 

@@ -13,6 +13,7 @@ from ..memory.image import AddressSpace
 from ..names.decode.pe import HeaderError, read_headers
 from ..process.processlist import process_member
 from ..stacklist.stack import StackRecord
+from .barriers import is_write_barrier
 from .copies import NO_IMAGE, Comparison, Mapping, SectionCopies
 from .differing import Ranges
 from .facts import CheckFacts
@@ -78,7 +79,7 @@ def _judged(space: AddressSpace, place: FramePlace, facts: CheckFacts) -> Option
         return _led_elsewhere(space, entry, comparison, facts)
     entry = comparison.ranges[0][0] if entry is None else entry
     severity, innocent = _explained(space, entry, comparison.ranges, facts)
-    if severity == HIGH and _is_barrier(place):
+    if severity == HIGH and _is_barrier(space, place, comparison.ranges, facts):
         severity, innocent = LOW, _BARRIER
     if severity == HIGH and not comparison.others and not comparison.file:
         severity, innocent = _by_the_section(space, comparison.ranges[0][0], innocent, facts)
@@ -87,10 +88,15 @@ def _judged(space: AddressSpace, place: FramePlace, facts: CheckFacts) -> Option
     return _Judged(severity, innocent, entry, comparison)
 
 
-def _is_barrier(place: FramePlace) -> bool:
-    """Returns whether a function is a write barrier, which CLR rewrites while it runs."""
+def _is_barrier(space: AddressSpace, place: FramePlace, changed: Ranges, facts: CheckFacts) -> bool:
+    """Returns whether a function is a write barrier, which CLR rewrites while it runs.
+
+    Its name shows that or, without symbols, its code.
+    """
     function, module = place.frame.details.function or "", place.frame.details.module or ""
-    return function.startswith(_BARRIERS) and module.lower() in _CLR
+    if module.lower() not in _CLR:
+        return False
+    return function.startswith(_BARRIERS) or is_write_barrier(_reader(space, facts), changed, space.machine)
 
 
 def _by_the_section(space: AddressSpace, at: int, innocent: str, facts: CheckFacts) -> Tuple[str, str]:

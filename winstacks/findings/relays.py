@@ -119,7 +119,14 @@ class Hooked:
         mapping = facts.copies.mapping(space, entry)
         mappings = [] if mapping is None else facts.copies.others(mapping)[:MAX_OTHERS]
         base = 0 if mapping is None else mapping.vad.start
-        self._entries = [(item.space, item.vad.start + entry - base) for item in mappings]
+        # A hook of the 32-bit half is compared with the 32-bit halves of others.
+        self._entries = [
+            (
+                item.space._replace(machine=space.machine, wow64=space.wow64),
+                item.vad.start + entry - base,
+            )
+            for item in mappings
+        ]
         sets = (served(other, start, facts) for other, start in self._entries)
         theirs = [item for item in sets if item is not None]
         self.alike = sum(bool(item & self.mine) for item in theirs)

@@ -68,9 +68,9 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     thread = stack.thread
     if thread is None or stack.status or not stack.walked or thread.state == TERMINATED:
         return
-    may_be_ground = _in_ground_module(stack)
-    if may_be_ground and _is_ground(stack.frames[-1].details.function, stack.kind):
+    if ends_in_ground(stack):
         return
+    may_be_ground = _in_ground_module(stack)
     if not all(frame.sure for frame in stack.walked):
         return
     *_, place = unbacked_frames(stack)
@@ -89,6 +89,15 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     evidence += facts.memory(stack.space, place.address)
     confidence = POSSIBLE if severity == LOW else LIKELY
     yield of_place(stack, place, severity, confidence, evidence, innocent, stack.trace_id)
+
+
+def ends_in_ground(stack: StackRecord) -> bool:
+    """Returns whether the outermost frame of a stack is in a function in which threads begin."""
+    return (
+        bool(stack.frames)
+        and _in_ground_module(stack)
+        and _is_ground(stack.frames[-1].details.function, stack.kind)
+    )
 
 
 def _is_ground(function: Optional[str], kind: str) -> bool:

@@ -32,17 +32,18 @@ _FOUND = FINDINGS.maker(*FINDINGS.names)
 _BETWEEN = "; "
 
 
-def summary(image: Image, found: Iterable[Outcome]) -> Iterator[Row]:
+def summary(image: Image, found: Iterable[Outcome], severity: Collection[str] = ()) -> Iterator[Row]:
     """Yields a row for each process with findings, the worst first.
 
     Args:
         image: the image
         found: the outcomes, in the order of their rows
+        severity: the severities to count; empty for all
     """
     image_id = image.service(identity).image_id
     shown: Dict[Tuple[str, int], List[Outcome]] = {}
     for outcome in found:
-        if outcome.finding is not None:
+        if outcome.finding is not None and (not severity or outcome.finding.severity in severity):
             shown.setdefault((outcome.finding.space.layer_name, outcome.finding.space.eprocess), []).append(
                 outcome
             )
@@ -50,8 +51,9 @@ def summary(image: Image, found: Iterable[Outcome]) -> Iterator[Row]:
         worst = outcomes[0].finding
         assert worst is not None
         space, above = worst.space, agreement(outcomes)
-        evidence = f"{len(outcomes)} findings; "
-        evidence += f"{len(above)} checks agree: {', '.join(above)}" if above else "none above low"
+        evidence = "1 finding; " if len(outcomes) == 1 else f"{len(outcomes)} findings; "
+        agree = "1 check" if len(above) == 1 else f"{len(above)} checks agree"
+        evidence += f"{agree}: {', '.join(above)}" if above else "none above low"
         offset = _address(image, space.eprocess or None)
         row = (
             image_id,

@@ -33,6 +33,7 @@ class Cpu86(Cpu[Registers32]):
             scene.may_execute,
             scene.functions,
             scene.find_dispatcher,
+            scene.own_copy,
         )
 
     def registers(self, state: TrapState) -> Registers32:

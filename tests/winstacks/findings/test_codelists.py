@@ -80,7 +80,7 @@ def test_the_code_range_of_v8(listed: int, severity: str) -> None:
     made = host.program("node.exe", functions=functions)
     base = made.jitted(0x4000, EXECUTE_READWRITE)
     forged.v8(made, base, listed)
-    made.interrupted("main", "v8::Execution::Call", Private(base))
+    made.waits("main", "v8::Execution::Call", Private(base), WAIT_EX)
     assert [row["Severity"] for row in found(host.kernel.image(), "unbacked")] == [severity]
 
 

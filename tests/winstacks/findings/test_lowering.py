@@ -89,7 +89,41 @@ def wide(*files: str) -> Tuple[Host64, Program, int]:
 
 def beside_a_runtime(write: bool) -> Image:
     host, made, base = wide("mpengine.dll")
-    made.interrupted("main", *(["mpengine!DTContext::Run"] if write else []), Private(base))
+    made.waits("main", *(["mpengine!DTContext::Run"] if write else []), Private(base), WAIT_EX)
+    return host.kernel.image()
+
+
+def interrupted_below_a_runtime(write: bool) -> Image:
+    host, made, base = wide("mpengine.dll")
+    called = "mpengine!DTContext::Run" if write else "kernelbase!WaitForSingleObjectEx"
+    made.interrupted("main", called, at=base + JITTED.rva)
+    return host.kernel.image()
+
+
+def lost_exports(write: bool) -> Image:
+    host, made, base = wide()
+    module = made.load("vendor.dll", functions="Run", path=VENDOR)
+    made.waits("main", "vendor!Run", Private(base), WAIT_EX)
+    image = host.kernel.image()
+    if write:
+        headers = made.process.space.read_int(module.base + 0x3C, 4)
+        exports = module.base + made.process.space.read_int(module.base + headers + 0x88, 4)
+        made.process.space.write(exports, bytes(8))
+        made.process.space.set_state(exports - exports % PAGE, PAGE, State.PAGEFILE)
+        assert module.section is not None
+        rva = exports - module.base
+        module.section.set_state(rva - rva % PAGE, PAGE, State.PAGEFILE)
+    return image
+
+
+def leaf_below_registered_code(write: bool) -> Image:
+    host, made, base = wide("clr.dll")
+    managed = made.jitted()
+    made.register((managed, managed + 0x2000))
+    if write:
+        made.interrupted("main", Private(managed), at=base + JITTED.rva)
+    else:
+        made.interrupted("main", Private(managed), Private(base))
     return host.kernel.image()
 
 
@@ -253,6 +287,9 @@ ATTACKS: Dict[str, Tuple[str, Callable[[bool], Image]]] = {
     "the list of function tables": ("unbacked", list_of_tables),
     "a range in CLR's list": ("unbacked", clr_range),
     "the runtime's frame beside it": ("unbacked", beside_a_runtime),
+    "the exports of the caller are lost": ("unbacked", lost_exports),
+    "interrupted below a runtime": ("unbacked", interrupted_below_a_runtime),
+    "a leaf below registered code": ("unbacked", leaf_below_registered_code),
     "the stack above is lost": ("unbacked", lost_stack),
     "the way to the frame is a guess": ("unbacked", guessed_way),
     "a call of Windows through another module": ("unbacked", by_way_of_a_module),

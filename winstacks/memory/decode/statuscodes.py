@@ -125,7 +125,8 @@ class StatusCode(Enum):
     CODE_AND_UNWIND_DATA_DIFFER = "code and unwind data differ"
     """The walk followed the code; the caller is unsure if the process has changed the code."""
     NOT_BEHIND_A_CALL = "not behind a call"
-    """x64: the unwound value is not a return address. It is unsure, and so are all frames after it."""
+    """The value is not a return address. It is unsure, and so are all frames after it, unless unmodified code
+    of Windows returns there."""
     NO_FUNCTION_TABLE = "no function table"
     """The module has no function table: the walk had to guess."""
     NO_UNWIND_DATA = "no unwind data"

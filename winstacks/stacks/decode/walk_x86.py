@@ -24,12 +24,14 @@ from .frames import (
     FindDispatcher,
     FindImage,
     MayExecute,
+    OwnCopy,
     Read,
     UnwindError,
     UserTransition,
     find_no_dispatcher,
     lengths,
     may_execute_anywhere,
+    shared,
 )
 from .functions_x86 import Functions
 from .registers import Registers32
@@ -69,6 +71,7 @@ class Walker32(Walker[Registers32]):
         may_execute: returns whether an address outside all modules may be code
         functions: the functions of the address space, as analysed so far
         find_dispatcher: finds the dispatchers of ntdll
+        own_copy: returns whether the process has changed the module code at an address
     """
 
     slot_size = 4
@@ -82,11 +85,13 @@ class Walker32(Walker[Registers32]):
         may_execute: MayExecute = may_execute_anywhere,
         functions: Optional[Functions] = None,
         find_dispatcher: FindDispatcher = find_no_dispatcher,
+        own_copy: OwnCopy = shared,
     ) -> None:
         super().__init__(find_image, read, may_execute)
         trap_frame = types["_KTRAP_FRAME"]
         self._contexts = Contexts(types, read, self._is_code)
         self._find_dispatcher = find_dispatcher
+        self._own_copy = own_copy
         self._functions = functions or Functions(read)
         self._trap_frames = trap_frames
         self._mark, self._esp = trap_frame.offset("DbgArgMark"), trap_frame.offset("HardwareEsp")
@@ -120,6 +125,7 @@ class Walker32(Walker[Registers32]):
             chained = self._by_chain(registers, interrupted)
         except UnwindError:
             exact = self._without_chain(registers, interrupted)
+            exact = exact or (None if interrupted else self._out_of_windows(registers))
             if exact is None:
                 raise
             return exact
@@ -361,6 +367,26 @@ class Walker32(Walker[Registers32]):
         doubt = StatusCode.FRAME_POINTER_UNSURE if callee is None else None
         above = Registers32(address, bp + 2 * self.slot_size, saved, exact=False, callee=callee)
         return WalkStep(above, FRAME_POINTER, doubt=doubt, lasting=False)
+
+    def _out_of_windows(self, registers: Registers32) -> Optional[WalkStep[Registers32]]:
+        """Takes the return address above the saved frame pointer if it leads out of unmodified Windows code.
+
+        Its code shows that it has set up its frame: the caller pushed the address, whatever is there.
+        """
+        ip, bp = registers.ip, registers.bp
+        image = self._find_image(ip - 1)
+        known = image is not None and image.windows and not self._own_copy(ip)
+        if not known or bp is None or bp < registers.sp or bp % self.slot_size:
+            return None
+        own = self._functions.containing(ip)
+        saved, address = self.read_stack(bp), self.read_stack(bp + self.slot_size)
+        if own is None or own.place.ebp not in _CHAINED or saved is None or not address:
+            return None
+        if self._find_image(address - 1) is not None or self._read(address - 1, 1) is None:
+            return None
+        remark = StatusCode.NOT_BEHIND_A_CALL if self.is_behind_call(address) is False else None
+        above = Registers32(address, bp + 2 * self.slot_size, saved, exact=False)
+        return WalkStep(above, FRAME_POINTER, remark=remark)
 
     def _trap(self, address: int) -> Optional[WalkStep[Registers32]]:
         """Steps to the code that a trap frame interrupted; None if there is no trap frame at the address."""

@@ -40,6 +40,7 @@ class Scene:
         self.private: Dict[int, bytes] = {}
         self.data: List[int] = []
         self.dispatcher = ""
+        self.windows = self.changed = False
         for number in range(16):
             begin = 0x1000 + 0x100 * number
             self.memory[begin - 2 : begin + 3] = b"\xcc\xcc\x55\x8b\xec"
@@ -71,7 +72,7 @@ class Scene:
         end: int = HIGH,
         stacks: Tuple[Tuple[int, int], ...] = ((LOW, HIGH),),
     ) -> StackWalk:
-        image = CodeImage(BASE, SIZE, self.read_rva, None, ((0x1000, 0x3000),))
+        image = CodeImage(BASE, SIZE, self.read_rva, None, ((0x1000, 0x3000),), self.windows)
         data = bytearray(HIGH - LOW)
         for address, value in self.stack.items():
             struct.pack_into("<I", data, address - LOW, value)
@@ -87,7 +88,11 @@ class Scene:
         def may_execute(address: int) -> bool:
             return address // 0x1000 not in self.data
 
-        walker = Walker32(find_image, read, TYPES, known, may_execute, find_dispatcher=self.find_dispatcher)
+        walker = Walker32(
+            *(find_image, read, TYPES, known, may_execute),
+            find_dispatcher=self.find_dispatcher,
+            own_copy=lambda _: self.changed,
+        )
         return walker.walk(registers, interrupted, stacks)
 
 
@@ -168,6 +173,28 @@ def test_a_scan_finds_trap_frames_by_their_mark() -> None:
     scene = Scene().trap_frame(SP + 0x40, at(3) + 1, SP + 0x200).put(SP + 0x200, 0, 0)
     walk = scene.walk(Registers32(at(1), SP, None))
     assert (walk.frames[1].address, walk.frames[1].how, walk.frames[1].sure) == (at(3) + 1, "trap", False)
+
+
+def left(code: bytes = b"", windows: bool = True, changed: bool = False, to: int = 0x20000040) -> StackWalk:
+    """The walk from function 1 of a module, from which the frame pointer leads to memory of none."""
+    scene = Scene().put(SP + 0x20, SP + 0x40, to).put(SP + 0x40, SP + 0x60, at(3)).put(SP + 0x60, 0, 0)
+    scene.private = {0x20000000: code.rjust(0x40, b"\x5a").ljust(0x80, b"\x5a")}
+    scene.data = [0x20000]
+    scene.windows, scene.changed = windows, changed
+    return scene.walk(Registers32(at(1), SP, SP + 0x20))
+
+
+def test_windows_returns_to_what_may_not_be_executed() -> None:
+    """Its code shows that the frame is set up: what lies above the saved frame pointer was pushed."""
+    for code, gaps in ((b"", [StatusCode.NOT_BEHIND_A_CALL]), (b"\xe8\0\1\0\0", [])):
+        walk = left(code)
+        assert told(walk)[1] == (0x20000040, "framepointer", True)
+        assert [gap for gap in walk.gaps if gap == StatusCode.NOT_BEHIND_A_CALL] == gaps
+
+
+def test_other_code_that_leads_there_is_doubted() -> None:
+    for walk in (left(windows=False), left(changed=True), left(to=at(9) + 1)):
+        assert told(walk)[1:] == [(at(3), "scan", False)]
 
 
 def test_cycles_missing_pages_and_the_end_of_the_stack() -> None:
