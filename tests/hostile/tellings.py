@@ -50,6 +50,7 @@ RESOURCE = ("_FAST_*", "_ERESOURCE.*", "_OWNER_ENTRY.*", "nt.ExpSystemResourcesL
 SECTION = ("_RTL_CRITICAL_SECTION*", "_LIST_ENTRY.*", "_PEB*.FastPebLock", "_PEB*.LoaderLock")
 VADS = ("_MMVAD*", "_EPROCESS.Vad*", "_MM_AVL*", "_SUBSECTION.*", "_CONTROL_AREA.*", "_FILE_OBJECT.*")
 MODULES = ("_KLDR_DATA_TABLE_ENTRY.*", "_LDR_DATA_TABLE_ENTRY*", "nt.PsLoadedModuleList*", "_PEB_LDR_DATA*")
+UNLOADED = ("_UNLOADED*", "nt.Mm*Unloaded*")
 CREATORS = ("*.CreatorBackTraceIndex*", "*.Address")
 
 NAMES: Dict[StatusCode, Tuple[str, ...]] = {
@@ -230,7 +231,7 @@ NAMES: Dict[StatusCode, Tuple[str, ...]] = {
     StatusCode.NOT_IN_THE_MODULE_LIST: MODULES,
     StatusCode.HEADERS_CONTRADICT_THE_LIST: MODULES,
     StatusCode.IN_NO_MODULE_LIST: MODULES,
-    StatusCode.OVERLAPS_AN_UNLOADED_MODULE: ("_UNLOADED*", "nt.Mm*Unloaded*"),
+    StatusCode.OVERLAPS_AN_UNLOADED_MODULE: UNLOADED,
     StatusCode.MODULE_LIST_INCOMPLETE: MODULES,
     StatusCode.VADS_INCOMPLETE: VADS,
     StatusCode.FILE_NAME_UNREADABLE: VADS,
@@ -260,7 +261,7 @@ WARNINGS: Tuple[Tuple[str, Tuple[str, ...]], ...] = (
     ("^process list damaged", PROCESS_LIST),
     (": no database$", DATABASE),
     ("^The thread list of process", THREAD_LIST),
-    ("^contradicted: MmUnloadedDrivers", ("nt.Mm*Unloaded*",)),
+    ("^contradicted: MmUnloadedDrivers", UNLOADED),
     ("^The kernel's list of modules is broken", MODULES),
     ("of KiProcessorBlock repeat the KPRCB", PROCESSORS),
     ("claims another stack as its", ("_KPRCB.*",)),
@@ -287,6 +288,7 @@ EVIDENCE: Tuple[Tuple[str, Tuple[str, ...]], ...] = (
 CONTRADICTS: Dict[str, Tuple[str, ...]] = {
     "ActiveEntries": RESOURCE,
     "Cid.UniqueProcess": (*IDS, "_ETHREAD.Tcb.Process", "_ETHREAD.ThreadsProcess"),
+    "MmUnloadedDrivers": UNLOADED,
     "ObjectTable": HANDLE_TABLE,
     "ObpObjectTable": OBJECT_TRACES,
     "ProcessHeaps": HEAP,

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Dict, NamedTuple, Optional
 
 from ..memory.decode import text
@@ -29,7 +30,8 @@ class ThreadOwner(NamedTuple):
         pid: the process's ID; None if it cannot be read
         process: the name of the process; None if it cannot be read
         status: `contradicted` if the process ID in the thread differs from the ID of the process to which the
-            thread points; then `pid` is the ID of that process
+            thread points; then `pid` is the ID of that process. Or if the thread points to no process, and
+            PspCidTable has one with that ID; then `process` is the name of that process
     """
 
     tid: int
@@ -49,6 +51,7 @@ class ThreadIds:
         self._tid = None if thread is None else image.needed_member("_ETHREAD", "Cid.UniqueThread")
         self._pid = None if thread is None else image.needed_member("_ETHREAD", "Cid.UniqueProcess")
         self._process = None if thread is None else thread.first_member(*PROCESS_OF_THREAD)
+        self._pointer = next((name for name in PROCESS_OF_THREAD if thread and thread.has(name)), "")
         self._name = None if process is None else process.first_member("ImageFileName")
         self._own = None if process is None else process.first_member("UniqueProcessId")
         self._ids = image.service(CidTable)
@@ -71,14 +74,23 @@ class ThreadIds:
             return None
         pid = None if self._pid is None else identifier(self._memory.member(ethread, self._pid))
         process = None if self._process is None else self._memory.member(ethread, self._process)
-        if not process:
+        eprocess = self._machine.canonical(process) if process else 0
+        process_id = self._process_id(eprocess) if eprocess else None
+        true = self._by_id.get(pid) if pid is not None and process_id is None else None
+        if true not in (None, eprocess) and process is not None:
+            contradiction = status(StatusItem(StatusCode.CONTRADICTED, members=(self._pointer,)))
+            return ThreadOwner(tid, pid, self._process_name(true or 0), contradiction)
+        if not eprocess:
             return ThreadOwner(tid, pid, None)
-        eprocess = self._machine.canonical(process)
-        process_id = self._process_id(eprocess)
         if process_id is None or pid is None or process_id == pid:
             return ThreadOwner(tid, pid, self._process_name(eprocess))
         contradiction = status(StatusItem(StatusCode.CONTRADICTED, members=("Cid.UniqueProcess",)))
         return ThreadOwner(tid, process_id, self._process_name(eprocess), contradiction)
+
+    @functools.cached_property
+    def _by_id(self) -> Dict[int, int]:
+        """The _EPROCESS of each ID in PspCidTable."""
+        return {pid: eprocess for eprocess, pid in self._ids.processes.items()}
 
     def _process_id(self, eprocess: int) -> Optional[int]:
         """Returns the ID by which Windows finds a process, or else the ID in the process's own structure."""
