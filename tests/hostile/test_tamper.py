@@ -132,10 +132,14 @@ def _heap_header(size: int) -> Callable[[Target], List[Write]]:
     return write
 
 
-def _processes_of_threads(target: Target) -> List[Write]:
-    """Writes 0 to the pointers of all threads to their processes."""
-    threads = [thread.ethread for process in target.kernel.processes for thread in process.threads]
-    return [target.at(thread.at("Tcb.Process"), 0) for thread in threads]
+def _threads(path: str, value: int) -> Callable[[Target], List[Write]]:
+    """Returns a write to a pointer of all threads."""
+
+    def write(target: Target) -> List[Write]:
+        threads = [thread.ethread for process in target.kernel.processes for thread in process.threads]
+        return [target.at(thread.at(path), value) for thread in threads]
+
+    return write
 
 
 def _saved(member: str) -> Callable[[Target], List[Write]]:
@@ -389,9 +393,16 @@ SILENCERS: Dict[str, Silencer] = {
         lambda target: [target.at(_ring(target) + _info(target, "CurrentStackIndex"), 0, 4)],
         *("handletraces", {}, "beyond the ring's counter", False),
     ),
-    "the process of the owners of locks": Silencer(
-        _processes_of_threads, "locks", {}, "contradicted: Tcb.Process"
-    ),
+    **{
+        f"{path} of the owners of locks is {value:#x}": Silencer(
+            _threads(path, value), "locks", {}, word, path != "Cid.UniqueThread"
+        )
+        for path, value, word in (
+            ("Tcb.Process", 0, "contradicted: Tcb.Process"),
+            ("Cid.UniqueProcess", NONSENSE, "contradicted: Cid.UniqueProcess"),
+            ("Cid.UniqueThread", 0, "in PspCidTable"),
+        )
+    },
     "the handle of an event": Silencer(
         lambda target: [target.at(_ring_event(target, 4) + _event(target, "Handle"), 0x5550)],
         *("handletraces", {"leaks": True}, "no longer open", False),

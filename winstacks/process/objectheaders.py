@@ -123,13 +123,14 @@ class ObjectNames:
         if not distance:
             return None, _UNREADABLE if distance is None else NOTHING
         start = header - distance + self._types[_NAME].offset("Name.Length")
-        length, room = (self._memory.number(start + at, 2) for at in (0, 2))
-        buffer = self._memory.pointer(start + self._memory.pointer_size)
-        if length is None or room is None or buffer is None:
+        size = self._memory.pointer_size
+        data = self._memory.read(start, 2 * size)
+        if data is None:
             return None, _UNREADABLE
-        if length % 2 or length > room or bool(length) != bool(buffer):
+        length, room = int.from_bytes(data[:2], "little"), int.from_bytes(data[2:4], "little")
+        if length % 2 or length > room or bool(length) != any(data[size:]):
             return None, _CONTRADICTED
-        name = self._string(start)
+        name = self._memory.unicode_string(data, MAX_NAME)
         return name, NOTHING if name is not None else _UNREADABLE
 
     def _distance(self, info_mask: int) -> int:
