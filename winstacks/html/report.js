@@ -44,7 +44,7 @@ const MOST_FRAMES = 1100;
  * @property {string} status
  *
  * @typedef {object} Locks
- * @property {{text: string, process: string, waiters: number | null, holders: number[], status: string}[]} locks
+ * @property {{text: string, process: string, waiters: number, holders: number[], status: string}[]} locks
  * @property {number} more
  * @property {string[]} threads
  * @property {[number, number, string, boolean, string][]} waits thread, lock (-1: not known), how, sure, function
@@ -172,7 +172,7 @@ function table(label, things, columns, text, stack, links = () => []) {
       const sign = down ? -1 : 1;
       shown.sort((a, b) => {
         const [one, other] = [value(/** @type {T} */ (things[a])), value(/** @type {T} */ (things[b]))];
-        return sign * (typeof one === "number" && typeof other === "number" ? one - other : String(one).localeCompare(String(other)));
+        return sign * (typeof one === "number" ? one - Number(other) : one.localeCompare(String(other)));
       });
       for (const each of head.children) each.removeAttribute("aria-pressed");
       press.setAttribute("aria-pressed", "true");
@@ -521,13 +521,13 @@ function locksPart(data, locks) {
   const held = table("Locks", locks.locks, [
     { name: "Lock", kind: "where wide", value: (lock) => lock.text },
     { name: "Held by", kind: "frames", value: (lock) => names(lock.holders) },
-    { name: "Waiters", kind: "number", value: (lock) => lock.waiters ?? "unknown" },
+    { name: "Waiters", kind: "number", value: (lock) => lock.waiters },
     { name: "Waiting threads", kind: "frames lesser", value: waiters },
     { name: "Status", kind: "where lesser", value: (lock) => lock.status },
   ], (lock) => `${lock.text} ${names(lock.holders)} ${waiters(lock)} ${lock.status}`, (lock) => {
     const known = waitsOf(lock);
     const texts = known.map(([thread, , how]) => [`${locks.threads[thread]} waits: ${how}`, stackOf(thread)].filter(Boolean).join("\n"));
-    const unknown = (lock.waiters ?? 0) - known.length;
+    const unknown = lock.waiters - known.length;
     if (unknown > 0) texts.push(`${some(unknown, known.length ? "more waiting thread" : "waiting thread")}: not known which`);
     return texts.join("\n\n");
   });
