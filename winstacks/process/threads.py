@@ -295,7 +295,7 @@ class KernelThreads:
             faults = status(faults, self._doubts(process, ethread, values, processor))
         values["tid"] = ids.identifier(values["tid"])
         if not values["tid"] and ethread:
-            # No thread but those of Idle has the ID 0, and PspCidTable has none of these.
+            # Only the threads of Idle have the ID 0, and PspCidTable has none of these.
             known = self._ids.unread.get(ethread, values["tid"])
             values["tid"] = self._ids.threads.get(ethread, known)
         if values["create_time"] is not None:
