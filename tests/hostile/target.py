@@ -8,6 +8,7 @@ of the time.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import pathlib
 from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
@@ -199,9 +200,15 @@ def answer_of(opened: context.Opened, plugin: plugins.Plugin, options: Dict[str,
 def _once(members: Iterable[Member]) -> Iterator[Member]:
     """Yields what was read at each place, which several layers may map, once and with all of its names."""
     held: Dict[Tuple[Optional[int], int], List[Member]] = {}
+    within: Dict[int, List[Member]] = {}
     for member in members:
         held.setdefault((member.place, member.size), []).append(member)
+        within.setdefault(member.place or 0, []).append(member)
     for first, *others in held.values():
+        # A search reads members of other structures together, or takes them for parts of longer ones.
+        place = first.place or 0
+        parts = itertools.chain.from_iterable(within.get(at, ()) for at in range(place, place + first.size))
+        others += [each for each in parts if each.structure not in ("", first.structure)]
         names = dict.fromkeys(name for each in (first, *others) for name in each.names)
         yield first._replace(others=tuple(name for name in names if name != first.name))
 

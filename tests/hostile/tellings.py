@@ -50,6 +50,7 @@ RESOURCE = ("_FAST_*", "_ERESOURCE.*", "_OWNER_ENTRY.*", "nt.ExpSystemResourcesL
 SECTION = ("_RTL_CRITICAL_SECTION*", "_LIST_ENTRY.*", "_PEB*.FastPebLock", "_PEB*.LoaderLock")
 VADS = ("_MMVAD*", "_EPROCESS.Vad*", "_MM_AVL*", "_SUBSECTION.*", "_CONTROL_AREA.*", "_FILE_OBJECT.*")
 MODULES = ("_KLDR_DATA_TABLE_ENTRY.*", "_LDR_DATA_TABLE_ENTRY*", "nt.PsLoadedModuleList*", "_PEB_LDR_DATA*")
+UNLOADED = ("_UNLOADED*", "nt.Mm*Unloaded*")
 CREATORS = ("*.CreatorBackTraceIndex*", "*.Address")
 
 NAMES: Dict[StatusCode, Tuple[str, ...]] = {
@@ -93,7 +94,7 @@ NAMES: Dict[StatusCode, Tuple[str, ...]] = {
     StatusCode.IN_32_BIT_CODE: (),
     StatusCode.EXPANDED: (),
     StatusCode.NO_SWITCH_FRAME: STACK,
-    StatusCode.NO_SAVED_REGISTERS: (*STACK, *FRAMES, "_TEB*.TlsSlots*"),
+    StatusCode.NO_SAVED_REGISTERS: (*STACK, *FRAMES, "_TEB*.TlsSlots*", "_ETHREAD.Tcb.Teb"),
     StatusCode.STACK_LIMITS_UNKNOWN: ("_TEB*.NtTib*", "_NT_TIB.*", "_ETHREAD.Tcb.Teb", *FRAMES),
     StatusCode.CODE_UNREADABLE: (*FRAMES, *STACK),
     StatusCode.CODE_IN_NO_MODULE: (*FRAMES, *MODULES, *STACK),
@@ -230,7 +231,7 @@ NAMES: Dict[StatusCode, Tuple[str, ...]] = {
     StatusCode.NOT_IN_THE_MODULE_LIST: MODULES,
     StatusCode.HEADERS_CONTRADICT_THE_LIST: MODULES,
     StatusCode.IN_NO_MODULE_LIST: MODULES,
-    StatusCode.OVERLAPS_AN_UNLOADED_MODULE: ("_UNLOADED*", "nt.Mm*Unloaded*"),
+    StatusCode.OVERLAPS_AN_UNLOADED_MODULE: UNLOADED,
     StatusCode.MODULE_LIST_INCOMPLETE: MODULES,
     StatusCode.VADS_INCOMPLETE: VADS,
     StatusCode.FILE_NAME_UNREADABLE: VADS,
@@ -260,7 +261,7 @@ WARNINGS: Tuple[Tuple[str, Tuple[str, ...]], ...] = (
     ("^process list damaged", PROCESS_LIST),
     (": no database$", DATABASE),
     ("^The thread list of process", THREAD_LIST),
-    ("^contradicted: MmUnloadedDrivers", ("nt.Mm*Unloaded*",)),
+    ("^contradicted: MmUnloadedDrivers", UNLOADED),
     ("^The kernel's list of modules is broken", MODULES),
     ("of KiProcessorBlock repeat the KPRCB", PROCESSORS),
     ("claims another stack as its", ("_KPRCB.*",)),
@@ -287,8 +288,10 @@ EVIDENCE: Tuple[Tuple[str, Tuple[str, ...]], ...] = (
 CONTRADICTS: Dict[str, Tuple[str, ...]] = {
     "ActiveEntries": RESOURCE,
     "Cid.UniqueProcess": (*IDS, "_ETHREAD.Tcb.Process", "_ETHREAD.ThreadsProcess"),
+    "MmUnloadedDrivers": UNLOADED,
     "ObjectTable": HANDLE_TABLE,
     "ObpObjectTable": OBJECT_TRACES,
+    "Peb": ("nt.MmHighestUserAddress",),
     "ProcessHeaps": HEAP,
     "TraceCount": HEAPLOG,
     "VadRoot": VADS,

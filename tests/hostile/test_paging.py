@@ -4,11 +4,14 @@
 
 from __future__ import annotations
 
-from typing import Iterator
+import collections
+from typing import Any, Counter, Iterator, List
 
 import pytest
 
 from tests.hostile.paging import PATTERNS, Paging, rows, shares
+from winstacks.locks.sectionlists import SectionLists
+from winstacks.memory.image import AddressSpace
 
 
 @pytest.fixture(scope="module")
@@ -24,6 +27,31 @@ def test_a_lost_stack_has_a_row_that_says_so(paging: Paging) -> None:
     assert len(lost) > 100
     assert [each for each in silent if each["Kind"] != "lock"] == []
     assert len(silent) <= len(lost) // 50
+
+
+def test_the_lists_of_a_space_are_searched_once(paging: Paging, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a process has lost its list, and others are asked where theirs begins."""
+    searched: Counter[AddressSpace] = collections.Counter()
+    asked: List[Any] = []
+    search, usual_head = SectionLists._search, SectionLists._usual_head
+
+    def count(lists: SectionLists, space: AddressSpace, *rest: Any) -> Any:
+        searched[space] += 1
+        return search(lists, space, *rest)
+
+    def ask(lists: SectionLists, half: Any) -> int:
+        asked.append(half)
+        return usual_head(lists, half)
+
+    monkeypatch.setattr(SectionLists, "_search", count)
+    monkeypatch.setattr(SectionLists, "_usual_head", ask)
+    for seed, share in enumerate(shares(PATTERNS)):
+        searched.clear()
+        paging.run("locks", paging.holes(seed, share))
+        assert set(searched.values()) <= {1}
+        if asked:
+            break
+    assert asked and len(searched) > 1
 
 
 def test_0_is_never_unknown(paging: Paging) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Tuple
 import pytest
 from volatility3.plugins.windows import gflags, locks, stacktracedb, traces
 
-from tests.forge import context, heap_layouts, kernels, sample, sampleheaps, sampleowners
+from tests.forge import context, heap_layouts, kernels, sample, sampleheaps, sampleowners, std_layouts
 from tests.forge.kernel import Kernel
 from tests.forge.locks import Sections
 from tests.forge.paging import State
@@ -121,6 +121,27 @@ def _injected(path: str, value: Callable[[int], int]) -> Callable[[Target], List
     return write
 
 
+def _heap_header(size: int) -> Callable[[Target], List[Write]]:
+    """Returns a write over the bytes before a block of the updater's heap: its second header, or both."""
+
+    def write(target: Target) -> List[Write]:
+        answer, space = target.clean("heaptraces", blocks=True), _updater(target).space
+        user = min(each for each in answer.column("Block") if each and each > sampleheaps.HEAP + 0x1000)
+        return [(space.physical(user - size), bytes([0x41]) * size)]
+
+    return write
+
+
+def _threads(path: str, value: int) -> Callable[[Target], List[Write]]:
+    """Returns a write to a pointer of all threads."""
+
+    def write(target: Target) -> List[Write]:
+        threads = [thread.ethread for process in target.kernel.processes for thread in process.threads]
+        return [target.at(thread.at(path), value) for thread in threads]
+
+    return write
+
+
 def _saved(member: str) -> Callable[[Target], List[Write]]:
     """Returns a write of 0 to a register in the frame of the same thread."""
 
@@ -175,6 +196,16 @@ def _vpns(target: Target) -> List[Write]:
     return writes
 
 
+def _unloaded(place: int, value: int) -> Callable[[Target], List[Write]]:
+    """Returns a write to a member of the first unloaded driver of an x64 kernel."""
+
+    def write(target: Target) -> List[Write]:
+        space = target.kernel.space
+        return [target.at(space.read_int(target.kernel.symbol("MmUnloadedDrivers")) + place, value)]
+
+    return write
+
+
 def _heap_record(target: Target) -> List[Write]:
     """Changes the innermost frame of a record of the heap's trace log."""
     answer, space = target.clean("heaptraces"), _updater(target).space
@@ -189,7 +220,37 @@ def _heap_record(target: Target) -> List[Write]:
     return [(space.physical(at), (frame + 0x10).to_bytes(8, "little"))]
 
 
+def _length(structure: str, value: int) -> Callable[[Target], List[Write]]:
+    """Returns a write to the Length of the names of all objects or types that windows.handletraces reads."""
+
+    def write(target: Target) -> List[Write]:
+        names = (f"{structure}.Name.Length", f"{structure}.Name.Length[0]")
+        members = [each for each in target.read("handletraces").members if each.name in names]
+        assert members
+        return [(each.place or 0, value.to_bytes(2, "little")) for each in members]
+
+    return write
+
+
 SILENCERS: Dict[str, Silencer] = {
+    **{
+        f"Length of a name is {value:#x}": Silencer(
+            _length("_OBJECT_HEADER_NAME_INFO", value), "handletraces", {}, "contradicted: Name", False
+        )
+        for value in (0, 3, 0x4141)
+    },
+    **{
+        f"Length of a type's name is {value:#x}": Silencer(
+            _length("_OBJECT_TYPE", value), "handletraces", {}, "object type unknown", False
+        )
+        for value in (0, 2, 0x4141)
+    },
+    **{
+        f"{path} of an unloaded driver": Silencer(
+            _unloaded(place, NONSENSE), "stacktracedb", {}, "contradicted: MmUnloadedDrivers", False
+        )
+        for path, place in (("StartAddress", 0x10), ("EndAddress", 0x18))
+    },
     **{
         f"{path} of the injected thread, {plugin}": Silencer(
             _injected(path, change), plugin, {}, "no saved registers", False
@@ -328,6 +389,20 @@ SILENCERS: Dict[str, Silencer] = {
         lambda target: [target.at(_ring(target) + _info(target, "CurrentStackIndex"), 0x10005, 4)],
         *("handletraces", {}, "contradicted: CurrentStackIndex", False),
     ),
+    "CurrentStackIndex is 0": Silencer(
+        lambda target: [target.at(_ring(target) + _info(target, "CurrentStackIndex"), 0, 4)],
+        *("handletraces", {}, "beyond the ring's counter", False),
+    ),
+    **{
+        f"{path} of the owners of locks is {value:#x}": Silencer(
+            _threads(path, value), "locks", {}, word, path != "Cid.UniqueThread"
+        )
+        for path, value, word in (
+            ("Tcb.Process", 0, "contradicted: Tcb.Process"),
+            ("Cid.UniqueProcess", NONSENSE, "contradicted: Cid.UniqueProcess"),
+            ("Cid.UniqueThread", 0, "in PspCidTable"),
+        )
+    },
     "the handle of an event": Silencer(
         lambda target: [target.at(_ring_event(target, 4) + _event(target, "Handle"), 0x5550)],
         *("handletraces", {"leaks": True}, "no longer open", False),
@@ -588,6 +663,40 @@ def test_a_database_beside_the_real_one(tmp_path: pathlib.Path) -> None:
     assert len(rows) == 2 + 8
 
 
+@pytest.mark.parametrize("members", [("CommitBase",), ("NumberOfBuckets", "CommitBase")])
+def test_a_decoy_hides_no_database_whose_header_was_damaged(
+    tmp_path: pathlib.Path, members: Tuple[str, ...]
+) -> None:
+    """The decoy proves itself, and the entries of the real database agree with what is left of its header."""
+    known = kernels.load("win10-x64")
+    kernel = Kernel(known.table, **known.options())
+    app = kernel.process("app.exe", pid=1000, nt_global_flag=0x1000)
+    ntdll = app.module("ntdll.dll", data=0x2000)
+    private = 0x1D0F0000000
+    app.region(private, size=0x1000)
+    made = []
+    for number in range(2):
+        database = Std("6.1", "x64", 0x1D2A0000000 + number * 0x10000000)
+        for trace in range(8):
+            inner = ntdll.base + 0x1000 if number else private
+            database.log([inner + 0x10 * trace, ntdll.base + 0x1500])
+        sample.write(app, database)
+        app.space.write_int(ntdll.base + 0x7300 + 0x40 * number, database.base)
+        made.append(database)
+    real, decoy = made
+    for member in members:
+        offset, size = std_layouts.layout("6.1", "x64").fields[member]
+        app.space.write_int(real.base + offset, 0, size)
+    opened = context.open_image(kernel.image(), tmp_path)
+    rows = [node.row for node in grid.run(opened, stacktracedb.StackTraceDb, pid=[1000])]
+    heads = {row["Database"]: row["Status"] for row in rows if row["CommittedMemory"] is not None}
+    assert heads == {
+        decoy.base: "one of 2 databases",
+        real.base: f"one of 2 databases, header: {' '.join(members)}",
+    }
+    assert sum(row["Unbacked"] or 0 for row in rows) == 8
+
+
 def test_an_image_cut_in_the_middle_says_so(target: Target) -> None:
     cut = target.at(target.kernel.processes[2].eprocess.address, 0)[0] & ~0xFFF
     for plugin in ("trapframes", "heaptraces", "gflags"):
@@ -641,6 +750,8 @@ def _others(answer: Answer) -> set[Tuple[Any, ...]]:
         (_member("process", "Pcb.DirectoryTableBase", 0), 4312),
         (lambda target: [target.at(target.kernel.symbol("RtlpStackTraceDatabase"), 0)], 0),
         (_heap_record, 4312),
+        (_heap_header(0x20), 4312),
+        (_heap_header(0x40), 4312),
     ],
 )
 def test_findings_say_which_stacks_were_lost(

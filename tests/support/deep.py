@@ -70,7 +70,7 @@ FIRST: Dict[str, int] = {
     "tests/windows/test_smeared.py::test_what_ends_meanwhile_is_said_to_disagree": 16,
     "tests/windows/test_stacktracedb_layouts.py::test_every_layout_in_every_place": 6,
     "tests/windows/test_stacktracedb_real.py::test_every_set_comes_back_exactly": 6,
-    "tests/windows/test_tampered_copies.py::test_unwind_data_that_one_process_changed_takes_no_frame_elsewhere": 1,
+    "tests/windows/test_tampered_copies.py::test_unwind_data_that_one_process_changed_takes_no_frame_elsewhere": 1,  # noqa: E501
     "tests/windows/test_tracefindings.py::test_vol_shows_the_implant_and_the_driver_at_the_top": 1,
     "tests/windows/test_tracefindings_clean.py::test_every_situation_is_there": 2,
     "tests/windows/test_tracefindings_clean.py::test_nothing_is_found_above_low": 4,
@@ -82,15 +82,15 @@ FIRST: Dict[str, int] = {
     "tests/windows/test_traces_real.py::test_carving_adds_and_changes_nothing": 1,
     "tests/windows/test_traces_real.py::test_every_set": 2,
     "tests/windows/test_traces_real.py::test_every_set_with_all_options": 1,
-    "tests/windows/test_traces_recorded.py::test_who_created_an_object_does_not_depend_on_the_processes_wanted": 2,
+    "tests/windows/test_traces_recorded.py::test_who_created_an_object_does_not_depend_on_the_processes_wanted": 2,  # noqa: E501
     "tests/windows/test_trapframes.py::test_every_kind_with_real_tables": 4,
     "tests/windows/test_trapframes_real.py::test_every_frame": 1,
     "tests/winstacks/findings/test_kernel.py::test_a_process_that_only_a_scan_and_a_handle_show": 6,
     "tests/winstacks/findings/test_kernel.py::test_what_only_a_scan_finds": 2,
     "tests/winstacks/findings/test_module_mismatch.py::test_images_of_dot_net": 8,
     "tests/winstacks/findings/test_unbacked.py::test_function_tables_that_were_changed": 10,
-    "tests/winstacks/findings/test_wait_in_dispatcher.py::test_with_32_bits_a_callback_that_waits_is_silent": 6,
-    "tests/winstacks/findings/test_wait_in_dispatcher.py::test_with_32_bits_a_wait_that_the_chain_leads_from_is_low": 3,
+    "tests/winstacks/findings/test_wait_in_dispatcher.py::test_with_32_bits_a_callback_that_waits_is_silent": 6,  # noqa: E501
+    "tests/winstacks/findings/test_wait_in_dispatcher.py::test_with_32_bits_a_wait_that_the_chain_leads_from_is_low": 3,  # noqa: E501
     "tests/winstacks/names/decode/test_peimage.py::test_headers_pdb_and_checksum_are_as_pefile_reads_them": 1,
     "tests/winstacks/names/decode/test_peimage.py::test_pages_are_as_pefile_maps_them": 2,
     "tests/winstacks/names/decode/test_peimage.py::test_pages_of_a_moved_program_are_as_pefile_maps_them": 1,

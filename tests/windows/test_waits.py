@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
+import collections
 import pathlib
 import random
-from typing import Any, Dict, List, Set, Tuple
+from typing import Any, Counter, Dict, List, Set, Tuple
 
 import pytest
 from volatility3.plugins.minidump import tracereport as dump_report
@@ -27,6 +28,9 @@ from tests.support.deadlockimages import (
     Scenario,
 )
 from tests.support.processdumps import OpenedDump, dump_of
+from winstacks.locks import resources
+from winstacks.locks.criticalsections import CriticalSections
+from winstacks.memory.image import AddressSpace
 from winstacks.stacklist import lockwaiters
 from winstacks.stacklist.decode.waitgraph import cycles
 
@@ -130,6 +134,42 @@ def test_no_stack_is_walked_if_no_lock_has_a_waiter(
     monkeypatch.setattr(lockwaiters.Waits, "add_stack", None)
     rows = [node.row for node in grid.run(opened, lock_plugin.Locks, pid=[5120])]
     assert rows and not any(row["Waiters"] for row in rows)
+
+
+def test_the_locks_of_a_space_are_listed_once(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second list would take each resource for one that overlaps another, and end after some of these."""
+    monkeypatch.setattr(resources, "MAX_OVERLAPS", 0)
+    listed: Counter[AddressSpace] = collections.Counter()
+
+    def count(owner: Any, name: str) -> None:
+        made = getattr(owner, name)
+
+        def counted(lister: Any, space: AddressSpace) -> Any:
+            listed[space] += 1
+            return made(lister, space)
+
+        monkeypatch.setattr(owner, name, counted)
+
+    count(CriticalSections, "list_sections")
+    count(resources.Resources, "list_resources")
+    made = deadlockimages.build(DEADLOCK)
+    opened = context.open_image(made.image, tmp_path)
+    assert {tid for _, tid in waiting(opened)} == {tid for tid, lock in DEADLOCK.waits.items() if lock}
+    assert set(listed.values()) == {1}
+    listed.clear()
+    grid.rendered(opened, tracereport.TraceReport, tmp_path)
+    assert set(listed.values()) == {1}
+
+
+def test_resources_are_the_same_in_a_second_list(tmp_path: pathlib.Path) -> None:
+    opened = context.open_image(deadlockimages.build(DEADLOCK).image, tmp_path)
+    image = opened.image
+    lister = resources.Resources(image)
+    first, second = (list(lister.list_resources(image.kernel)) for _ in range(2))
+    assert first
+    assert first == second
 
 
 def test_who_may_wait_for_one_of_two_locks_is_in_no_cycle(tmp_path: pathlib.Path) -> None:

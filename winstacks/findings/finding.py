@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import Callable, Hashable, Iterator, NamedTuple, Optional, Tuple
 
 from ..columns.words import LOW, POSSIBLE, RECORDED, SCAN
-from ..memory.decode.status import NOTHING, Status, text
+from ..memory.decode.status import NOTHING, Status, status, text
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.text import ShortText
 from ..memory.image import AddressSpace
 from ..names.places import Name
@@ -22,6 +23,12 @@ from .facts import CheckFacts
 
 NONE_KNOWN = "nothing known in this process"
 """The text of Innocent if nothing else in the process explains a finding."""
+
+_DOUBTS = (
+    *(StatusCode.CONTRADICTED, StatusCode.ID_IN_CID_TABLE, StatusCode.BEYOND_THE_RINGS_COUNTER),
+    *(StatusCode.ONE_OF_DATABASES, StatusCode.HASH, StatusCode.DAMAGED),
+)
+"""Words of a stack's Status that a finding has, too: two structures disagree."""
 
 
 class Finding(NamedTuple):
@@ -179,8 +186,13 @@ def of_place(
         stack.trace_id,
         stack,
         "",
-        place.frame.details.status,
+        status(place.frame.details.status, _doubts(stack)),
     )
+
+
+def _doubts(stack: StackRecord) -> Status:
+    """Returns what is contradicted about a stack: all that is made of it is in doubt."""
+    return tuple(item for item in stack.status if item.code in _DOUBTS)
 
 
 def _guess(stack: StackRecord, place: FramePlace) -> str:
@@ -214,4 +226,5 @@ def of_thread(
         symbol,
         trace_id=stack.trace_id,
         stack=stack,
+        status=_doubts(stack),
     )

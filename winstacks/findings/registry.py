@@ -215,7 +215,7 @@ class Findings:
 
         Callers that list the stacks themselves call this for each stack, and then `end` once.
         """
-        if stack.is_lost:
+        if stack.is_lost or stack.hides_others:
             self._facts.lost.add(stack)
         for gathering in self._running:
             if stack.kind in gathering.check.kinds:

@@ -25,6 +25,7 @@ from ..memory.decode.status import has_status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace
 from ..process.processlist import process_member
+from ..process.vads import regions
 from ..stacklist.stack import StackRecord
 from .facts import CheckFacts
 from .finding import NONE_KNOWN, Check, Finding, FramePlace, of_place, place_of, unbacked_frames
@@ -121,9 +122,15 @@ def explained_at(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> Tu
 
 
 def _called(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> Optional[str]:
-    """Returns the file of a module outside Windows' folder that private code called, or None."""
+    """Returns the file of a module outside Windows' folder that private code called, or None.
+
+    A module whose folder cannot be read may be Windows' own.
+    """
     inner = place_of(stack, place.number - 1) if place.number and not place.guessed else None
     if inner is None or inner.name.backing != IMAGE or facts.of_windows(stack.space, inner.at):
+        return None
+    vad = facts.vad(stack.space, inner.at)
+    if vad is not None and not facts.image.service(regions).file_name(vad.control_area):
         return None
     known_module = facts.namer(stack.space).module_at(inner.at)
     return None if known_module is None else known_module.module.file

@@ -252,7 +252,7 @@ class HandleRings:
                 status(
                     ring_status,
                     None if event.type in _EVENTS else StatusItem(StatusCode.UNKNOWN_TYPE, event.type),
-                    StatusCode.BEYOND_THE_RINGS_COUNTER if event.sequence < 0 else None,
+                    StatusCode.BEYOND_THE_RINGS_COUNTER if event.sequence <= 0 else None,
                     StatusCode.CLIENT_ID_ABOVE_32_BITS if wide else None,
                 ),
                 RecordedStack(RING, 0, 0, event.frames, NOTHING, len(event.frames) >= decoder.max_depth),

@@ -147,7 +147,7 @@ def locks_part(graph: WaitGraph) -> Dict[str, Any]:
             {
                 "text": lock_text(listed_lock),
                 "process": listed_lock.space.label,
-                "waiters": (listed_lock.waiting_shared or 0) + (listed_lock.waiting_exclusive or 0),
+                "waiters": "unknown" if listed_lock.waiters is None else listed_lock.waiters,
                 "holders": [thread(holder) for holder in graph.holders[key]],
                 "status": text(listed_lock.status),
             }

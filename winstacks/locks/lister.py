@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from ..columns import words
 from ..memory.decode.status import has_status, status
@@ -24,6 +24,36 @@ from .resources import Resources
 vollog = logging.getLogger(__name__)
 
 
+MAX_KEPT = 1 << 16
+"""The most locks that are kept: if a list brings more, all lists before it are forgotten."""
+
+
+class KnownLocks:
+    """The locks of each address space, listed once; made as `image.service(KnownLocks)`."""
+
+    def __init__(self, _: Image) -> None:
+        self._lists: Dict[AddressSpace, Tuple[Listed, ...]] = {}
+        self._room = MAX_KEPT
+
+    def of_space(
+        self, space: AddressSpace, make: Callable[[AddressSpace], Iterable[Listed]]
+    ) -> Tuple[Listed, ...]:
+        """Returns the locks of an address space.
+
+        Args:
+            space: the address space
+            make: lists its locks, if they are not known yet
+        """
+        if space not in self._lists:
+            listed = tuple(make(space))
+            if len(listed) > self._room:
+                self._lists.clear()
+                self._room = MAX_KEPT
+            self._lists[space] = listed
+            self._room -= len(listed)
+        return self._lists[space]
+
+
 class LockLister:
     """Lists ERESOURCEs and critical sections.
 
@@ -34,6 +64,7 @@ class LockLister:
 
     def __init__(self, image: Image, databases: Databases) -> None:
         super().__init__()
+        self._known = image.service(KnownLocks)
         self._resources: Optional[Resources] = None
         try:
             self._resources = Resources(image)
@@ -48,7 +79,13 @@ class LockLister:
         self._kernel_reports_index = ring is not None and ring.has("TableSize")
 
     def list_locks(self, space: AddressSpace) -> Iterator[Listed]:
-        """Yields the locks of the kernel or of one half of a process, and a LockGap for unreadable ones."""
+        """Yields the locks of the kernel or of one half of a process, and a LockGap for unreadable ones.
+
+        The locks of a space are listed once for all listers of an image.
+        """
+        yield from self._known.of_space(space, self._list)
+
+    def _list(self, space: AddressSpace) -> Iterator[Listed]:
         if space.remark:
             yield LockGap(space, space.remark)
         if space.status:

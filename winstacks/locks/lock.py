@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Optional, Tuple, Union
 
+from ..columns.words import CRITICAL_SECTION
 from ..memory.decode.status import NOTHING, Status, has_status, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace
@@ -70,6 +71,18 @@ class Lock(NamedTuple):
     status: Status = NOTHING
     debug_info: Optional[int] = None
     stack: RecordedStack = NO_STACK
+
+    @property
+    def waiters(self) -> Optional[int]:
+        """Number of threads that wait for the lock, as its members count them; None if unknown.
+
+        A critical section has no shared waiters.
+        """
+        if self.type == CRITICAL_SECTION:
+            return self.waiting_exclusive
+        if self.waiting_shared is None or self.waiting_exclusive is None:
+            return None
+        return self.waiting_shared + self.waiting_exclusive
 
     @property
     def joined_status(self) -> Status:

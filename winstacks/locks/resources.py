@@ -115,8 +115,12 @@ class Resources:
         self._layout = ResourceLayout(image.types, image.pointer_size)
         for name in self._layout.lacking:
             image.lacks(name)
-        self._claims = bulk.PhysicalClaims(image.layer)
-        self._places = bulk.PhysicalClaims(image.layer)
+        self._forget()
+
+    def _forget(self) -> None:
+        """Forgets what an earlier list claimed."""
+        self._claims = bulk.PhysicalClaims(self._image.layer)
+        self._places = bulk.PhysicalClaims(self._image.layer)
         self._overlaps = 0
         self._entries_left = MAX_ENTRIES
 
@@ -126,6 +130,7 @@ class Resources:
         Args:
             space: the kernel's address space
         """
+        self._forget()
         head = self._image.needed(LIST_SYMBOL)
         if head is None:
             yield LockGap(space, status(StatusCode.LIST_NOT_FOUND))

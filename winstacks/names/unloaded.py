@@ -45,6 +45,10 @@ class Unloaded(NamedTuple):
     name: str
 
 
+_UnloadedAt = Tuple[int, Unloaded]
+"""The time at which a driver was unloaded, and the driver."""
+
+
 class UnloadedModules(Protocol):
     """Lists the modules that were unloaded, the latest first."""
 
@@ -89,7 +93,9 @@ class RememberedModules:
 
     def drivers(self, kernel_start: int) -> Tuple[List[Unloaded], bool]:
         """Returns the drivers that the kernel recorded as unloaded, the latest first, and whether the list
-        can be relied on: False if it is missing or empty although drivers were unloaded.
+        has as many as were unloaded.
+
+        MmLastUnloadedDriver is the number of the next element of the ring: all elements before it are used.
 
         Args:
             kernel_start: the first kernel address; ranges below it are rejected
@@ -101,15 +107,16 @@ class RememberedModules:
         symbol = image.needed("MmUnloadedDrivers")
         memory = image.memory(image.kernel)
         array = None if symbol is None else memory.pointer(symbol)
-        drivers = self.ring_of_drivers(array, kernel_start) if array else []
+        ring = self._elements(array, kernel_start) if array else [None] * DRIVERS
         last = image.symbol("MmLastUnloadedDriver")
-        whole = bool(drivers) or last is None or not memory.number(last, 4)
-        if not whole:
+        used = 0 if last is None else min(memory.number(last, 4) or 0, DRIVERS)
+        lost = ring[:used].count(None)
+        if lost:
             vollog.warning(
-                "contradicted: MmUnloadedDrivers: MmLastUnloadedDriver says that drivers "
-                "were unloaded, but the image has no list of them"
+                f"contradicted: MmUnloadedDrivers: by MmLastUnloadedDriver it has at least {used} drivers; "
+                f"{lost} of them cannot be read"
             )
-        return drivers, whole
+        return _latest_first(ring), not lost
 
     def ring_of_drivers(self, array: int, kernel_start: int) -> List[Unloaded]:
         """Returns the drivers in the ring of _UNLOADED_DRIVERS at an address, the latest first.
@@ -118,22 +125,26 @@ class RememberedModules:
             array: canonical address of the ring
             kernel_start: the first kernel address; ranges below it are rejected
         """
+        return _latest_first(self._elements(array, kernel_start))
+
+    def _elements(self, array: int, kernel_start: int) -> List[Optional[_UnloadedAt]]:
+        """Returns the elements of the ring at an address; None for one that is absent, unused or invalid."""
         image = self._image
         memory = image.memory(image.kernel)
         driver = image.process_types(image.machine)["_UNLOADED_DRIVERS"]
         name = driver.offset("Name")
         values = driver.reader("StartAddress", "EndAddress", "CurrentTime")
-        timed_drivers: List[Tuple[int, Unloaded]] = []
+        drivers: List[Optional[_UnloadedAt]] = []
         extents = memory.load(array, DRIVERS * driver.size)
         for index in range(DRIVERS):
             data = extents.read(array + index * driver.size, driver.size)
-            if data is None:
+            start, end, time = (0, 0, 0) if data is None else values(data, 0)
+            if data is None or not kernel_start <= start < end <= start + MAX_DRIVER:
+                drivers.append(None)
                 continue
-            start, end, time = values(data, 0)
-            if kernel_start <= start < end <= start + MAX_DRIVER:
-                label = memory.unicode_string(bytes(data[name:]), MAX_NAME)
-                timed_drivers.append((time, Unloaded(start, end, label or "")))
-        return [unloaded for _, unloaded in sorted(timed_drivers, key=lambda pair: pair[0], reverse=True)]
+            label = memory.unicode_string(bytes(data[name:]), MAX_NAME)
+            drivers.append((time, Unloaded(start, end, label or "")))
+        return drivers
 
     def dlls(
         self, reader: ImageReader, machine: Machine, index: ModuleIndex, user_end: int
@@ -193,6 +204,12 @@ class RememberedModules:
                 if events:
                     return events
         return []
+
+
+def _latest_first(ring: List[Optional[_UnloadedAt]]) -> List[Unloaded]:
+    """Returns the drivers in a ring."""
+    known = [item for item in ring if item is not None]
+    return [unloaded for _, unloaded in sorted(known, key=lambda item: item[0], reverse=True)]
 
 
 def _candidates(

@@ -28,6 +28,13 @@ lower bit lies nearer to the header."""
 
 MAX_NAME = 0x1000
 
+_Named = Tuple[Optional[str], Status]
+"""A name, None if the object has none or it cannot be read, and the reason why it, or a part of it, is
+missing."""
+
+_UNREADABLE = status(StatusCode.OBJECT_UNREADABLE)
+_CONTRADICTED = status(StatusItem(StatusCode.CONTRADICTED, members=("Name",)))
+
 
 class ObjectNames:
     """Reads the names of objects. Objects of a type have no names if the symbols lack a needed member.
@@ -44,8 +51,8 @@ class ObjectNames:
         self._info_mask = self._types[_HEADER].first_member("InfoMask")
         self._name_offset = self._types[_HEADER].first_member("NameInfoOffset")
 
-    def name(self, kind: str, body: int, info_mask: Optional[int] = None) -> Optional[str]:
-        """Returns the name of an object, None if the object has none or the name cannot be read.
+    def name(self, kind: str, body: int, info_mask: Optional[int] = None) -> _Named:
+        """Returns the name of an object, and why it is missing.
 
         Args:
             kind: name of the object's type
@@ -54,62 +61,77 @@ class ObjectNames:
         """
         try:
             if kind == "Process":
-                name = self._process(body)
+                name, why = self._process(body)
             elif kind == "Thread":
-                name = self._thread(body)
+                name, why = self._thread(body)
             elif kind == "File":
-                name = self._file(body)
+                name, why = self._file(body)
             elif kind == "Key":
-                name = self._key(body)
+                name, why = self._key(body)
             else:
-                name = self._named(body, info_mask)
+                name, why = self._named(body, info_mask)
         except MissingMemberError as error:
             self._image.lacks(error)
-            name = None
-        return text.cell(name, MAX_NAME) if name else None
+            name, why = None, NOTHING
+        return text.cell(name, MAX_NAME) if name else None, why
 
-    def _process(self, body: int) -> Optional[str]:
+    def _process(self, body: int) -> _Named:
         eprocess = self._types["_EPROCESS"]
         image_name = eprocess.field("ImageFileName")
         name = self._memory.read(body + image_name.offset, image_name.size)
         pid = self._integer(body, eprocess.field("UniqueProcessId"))
         if name is None or pid is None:
-            return None
-        return f"{name.split(bytes(1))[0].decode('latin-1')} Pid {pid}"
+            return None, _UNREADABLE
+        return f"{name.split(bytes(1))[0].decode('latin-1')} Pid {pid}", NOTHING
 
-    def _thread(self, body: int) -> Optional[str]:
+    def _thread(self, body: int) -> _Named:
         ethread = self._types["_ETHREAD"]
         tid = self._integer(body, ethread.field("Cid.UniqueThread"))
         pid = self._integer(body, ethread.field("Cid.UniqueProcess"))
-        return None if tid is None or pid is None else f"Tid {tid} Pid {pid}"
+        return (None, _UNREADABLE) if tid is None or pid is None else (f"Tid {tid} Pid {pid}", NOTHING)
 
-    def _file(self, body: int) -> Optional[str]:
+    def _file(self, body: int) -> _Named:
         file = self._types["_FILE_OBJECT"]
-        path = self._string(body + file.offset("FileName.Length")) or ""
+        path = self._string(body + file.offset("FileName.Length"))
         device = self._integer(body, file.field("DeviceObject"))
-        on = self._named(device, None) if device else None
-        return (f"\\Device\\{on}" if on else "") + path
+        on, why = self._named(device, None) if device else (None, NOTHING)
+        unread = path is None or device is None
+        return (f"\\Device\\{on}" if on else "") + (path or ""), why or (_UNREADABLE if unread else NOTHING)
 
-    def _key(self, body: int) -> Optional[str]:
+    def _key(self, body: int) -> _Named:
         key = self._image.object_at("_CM_KEY_BODY", body)
         try:
             name = key.get_full_key_name()
-        except (exceptions.InvalidAddressException, AttributeError):
+        except exceptions.InvalidAddressException:
+            return None, _UNREADABLE
+        except AttributeError:
             # Volatility reads members by names that some versions of Windows lack.
-            return None
-        return str(name) if name else None
+            return None, NOTHING
+        return str(name) if name else None, NOTHING
 
-    def _named(self, body: int, info_mask: Optional[int]) -> Optional[str]:
-        """Returns the name that the object manager stores before the header."""
+    def _named(self, body: int, info_mask: Optional[int]) -> _Named:
+        """Returns the name that the object manager stores before the header.
+
+        It never stores an empty name in a buffer, nor one that is longer than the buffer.
+        """
         header = body - self._body
         if self._name_offset is not None:
             distance = self._integer(header, self._name_offset)
         else:
             mask = self._integer(header, self._info_mask) if info_mask is None else info_mask
-            distance = self._distance(mask or 0)
+            distance = None if mask is None else self._distance(mask)
         if not distance:
-            return None
-        return self._string(header - distance + self._types[_NAME].offset("Name.Length"))
+            return None, _UNREADABLE if distance is None else NOTHING
+        start = header - distance + self._types[_NAME].offset("Name.Length")
+        size = self._memory.pointer_size
+        data = self._memory.read(start, 2 * size)
+        if data is None:
+            return None, _UNREADABLE
+        length, room = int.from_bytes(data[:2], "little"), int.from_bytes(data[2:4], "little")
+        if length % 2 or length > room or bool(length) != any(data[size:]):
+            return None, _CONTRADICTED
+        name = self._memory.unicode_string(data, MAX_NAME)
+        return name, NOTHING if name is not None else _UNREADABLE
 
     def _distance(self, info_mask: int) -> int:
         """Returns the distance of the name information before the header, 0 if there is none."""
@@ -236,13 +258,16 @@ class Objects:
             return ObjectInfo(body, None, None, status(StatusCode.OBJECT_UNREADABLE))
         kind, wrong = self._type_of(header, data), NOTHING
         known = self._known_type(body) if kind not in _LISTED_TYPES else kind
-        if kind is not None and known not in (None, kind):
+        if kind is None:
+            kind = known
+        elif known not in (None, kind):
             member = "Type" if self._type is not None else "TypeIndex"
             kind, wrong = known, status(StatusItem(StatusCode.CONTRADICTED, members=(member,)))
         if kind is None:
             return ObjectInfo(body, None, None, status(StatusCode.OBJECT_TYPE_UNKNOWN))
         mask = self._info_mask.value_in(data) if self._info_mask else None
-        return ObjectInfo(body, kind, self._names.name(kind, body, mask), wrong)
+        name, why = self._names.name(kind, body, mask)
+        return ObjectInfo(body, kind, name, wrong + why)
 
     def _known_type(self, body: int) -> Optional[str]:
         """Returns the type of an object that the list of processes or PspCidTable has; None for others."""
@@ -284,6 +309,7 @@ class Objects:
                 if address_field is None
                 else self._memory.read(address_field, 2 * self._memory.pointer_size)
             )
-            name = self._memory.unicode_string(data, _MAX_TYPE_NAME) if data else None
+            whole = data is not None and self._memory.ends_text(data)
+            name = self._memory.unicode_string(data, _MAX_TYPE_NAME) if data and whole else None
             self._type_names[address] = text.cell(name) if name and name.isprintable() else None
         return self._type_names[address]

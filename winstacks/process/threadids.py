@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from typing import Dict, NamedTuple, Optional
+import functools
+from typing import Dict, NamedTuple, Optional, Tuple
 
 from ..memory.decode import text
 from ..memory.decode.status import NOTHING, Status, StatusItem, status
@@ -25,17 +26,23 @@ class ThreadOwner(NamedTuple):
     """A thread and its process, as the thread itself names them.
 
     Attributes:
-        tid: the thread's ID
+        tid: the thread's ID, by which Windows finds the thread
         pid: the process's ID; None if it cannot be read
         process: the name of the process; None if it cannot be read
         status: `contradicted` if the process ID in the thread differs from the ID of the process to which the
-            thread points; then `pid` is the ID of that process
+            thread points; then `pid` is the ID of that process. Or if the thread points to no process, and
+            PspCidTable has one with that ID; then `process` is the name of that process
+            `ID … in PspCidTable` if the thread has another ID there, which is `tid` then
     """
 
     tid: int
     pid: Optional[int]
     process: Optional[str]
     status: Status = NOTHING
+
+
+def _contradicted(member: str) -> Status:
+    return status(StatusItem(StatusCode.CONTRADICTED, members=(member,)))
 
 
 class ThreadIds:
@@ -49,6 +56,7 @@ class ThreadIds:
         self._tid = None if thread is None else image.needed_member("_ETHREAD", "Cid.UniqueThread")
         self._pid = None if thread is None else image.needed_member("_ETHREAD", "Cid.UniqueProcess")
         self._process = None if thread is None else thread.first_member(*PROCESS_OF_THREAD)
+        self._pointer = next((name for name in PROCESS_OF_THREAD if thread and thread.has(name)), "")
         self._name = None if process is None else process.first_member("ImageFileName")
         self._own = None if process is None else process.first_member("UniqueProcessId")
         self._ids = image.service(CidTable)
@@ -66,19 +74,31 @@ class ThreadIds:
         kind = self._memory.member(ethread, self._type)
         if kind is None or kind & ~LOCK_BIT != THREAD_OBJECT:
             return None
-        tid = identifier(self._memory.member(ethread, self._tid))
+        own_id = identifier(self._memory.member(ethread, self._tid))
+        tid = self._ids.threads.get(ethread, own_id)
         if tid is None:
             return None
-        pid = None if self._pid is None else identifier(self._memory.member(ethread, self._pid))
+        doubt = NOTHING if tid == own_id else status(StatusItem(StatusCode.ID_IN_CID_TABLE, tid))
+        pid, eprocess, why = self._process_of(ethread)
+        return ThreadOwner(tid, pid, self._process_name(eprocess) if eprocess else None, doubt + why)
+
+    def _process_of(self, ethread: int) -> Tuple[Optional[int], int, Status]:
+        """Returns ID and _EPROCESS of a thread's process, 0 if unknown, and what contradicts the thread."""
+        stored = None if self._pid is None else self._memory.member(ethread, self._pid)
         process = None if self._process is None else self._memory.member(ethread, self._process)
-        if not process:
-            return ThreadOwner(tid, pid, None)
-        eprocess = self._machine.canonical(process)
-        process_id = self._process_id(eprocess)
-        if process_id is None or pid is None or process_id == pid:
-            return ThreadOwner(tid, pid, self._process_name(eprocess))
-        contradiction = status(StatusItem(StatusCode.CONTRADICTED, members=("Cid.UniqueProcess",)))
-        return ThreadOwner(tid, process_id, self._process_name(eprocess), contradiction)
+        pid, eprocess = identifier(stored), self._machine.canonical(process) if process else 0
+        process_id = self._process_id(eprocess) if eprocess else None
+        if process_id is not None:
+            wrong = stored is not None and stored != process_id
+            return process_id, eprocess, _contradicted("Cid.UniqueProcess") if wrong else NOTHING
+        known = self._by_id.get(pid, eprocess) if pid is not None else eprocess
+        wrong = process is not None and known != eprocess
+        return pid, known, _contradicted(self._pointer) if wrong else NOTHING
+
+    @functools.cached_property
+    def _by_id(self) -> Dict[int, int]:
+        """The _EPROCESS of each ID in PspCidTable."""
+        return {pid: eprocess for eprocess, pid in self._ids.processes.items()}
 
     def _process_id(self, eprocess: int) -> Optional[int]:
         """Returns the ID by which Windows finds a process, or else the ID in the process's own structure."""

@@ -294,8 +294,10 @@ class KernelThreads:
         if not absent and not has_status(faults, StatusCode.NOT_A_THREAD):
             faults = status(faults, self._doubts(process, ethread, values, processor))
         values["tid"] = ids.identifier(values["tid"])
-        if values["tid"] is None and ethread:
-            values["tid"] = self._ids.threads.get(ethread, self._ids.unread.get(ethread))
+        if not values["tid"] and ethread:
+            # Only the threads of Idle have the ID 0, and PspCidTable has none of these.
+            known = self._ids.unread.get(ethread, values["tid"])
+            values["tid"] = self._ids.threads.get(ethread, known)
         if values["create_time"] is not None:
             values["create_time"] >>= self._time_shift
         members: Dict[str, Any] = {name: values[name] for name in Thread._fields if name in values}

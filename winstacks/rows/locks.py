@@ -134,14 +134,7 @@ def _counts(lock: Lock) -> Cells:
     entry, recursion = known(lock.entry_count), known(lock.recursion_count)
     shared, exclusive = known(lock.waiting_shared), known(lock.waiting_exclusive)
     if lock.space.kernel:
-        return NOT_APPLICABLE, NOT_APPLICABLE, shared, exclusive, _waiters(lock)
-    if lock.type == CRITICAL_SECTION:
-        return entry, recursion, NOT_APPLICABLE, exclusive, exclusive
-    return entry, recursion, shared, exclusive, _waiters(lock)
-
-
-def _waiters(lock: Lock) -> object:
-    """Returns the cell Waiters of a lock that can be shared."""
-    if lock.waiting_shared is None or lock.waiting_exclusive is None:
-        return UNREADABLE
-    return lock.waiting_shared + lock.waiting_exclusive
+        entry = recursion = NOT_APPLICABLE
+    elif lock.type == CRITICAL_SECTION:
+        shared = NOT_APPLICABLE
+    return entry, recursion, shared, exclusive, known(lock.waiters)

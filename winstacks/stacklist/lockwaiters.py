@@ -23,7 +23,7 @@ from ..names.symbolizer import Symbolizer
 from .frames import NamedFrames
 from .stack import StackFilter
 from .traces import StackCollector
-from .waits import LockKey, Wait, Waits, lock_key, waiters
+from .waits import LockKey, Wait, Waits, lock_key
 
 _PROCESSES = 16
 """The most processes whose waiting threads are stored."""
@@ -53,7 +53,7 @@ class LockWaiters:
 
     def of_lock(self, lock: Lock) -> List[Wait]:
         """Returns the threads whose stacks show that they wait for a lock, without those that it lists."""
-        if lock.address is None or not waiters(lock):
+        if lock.address is None or not lock.waiters:
             return []
         return self._found[lock.space].waits.get(lock_key(lock), [])
 
@@ -67,7 +67,7 @@ class LockWaiters:
             lock: the lock
             found: the waiting threads that `of_lock` returned
         """
-        if lock.address is None or lock.space.kernel or waiters(lock) <= len(found):
+        if lock.address is None or lock.space.kernel or (lock.waiters or 0) <= len(found):
             return NOTHING
         return self._found[lock.space].lost
 

@@ -188,6 +188,13 @@ class StackRecord(NamedTuple):
         return not self.frames and has_status(self.status, StatusCode.HASH)
 
     @property
+    def hides_others(self) -> bool:
+        """Whether stacks of heap blocks may be lost that the row does not count: no header, or a damaged one,
+        leads to them."""
+        damaged = not self.frames and has_status(self.status, StatusCode.DAMAGED)
+        return damaged or has_status(self.status, StatusCode.BYTES_UNREAD)
+
+    @property
     def missing(self) -> int:
         """The number of missing stacks for which the row stands, by their counts: at least one."""
         counted = (item.number or 0 for item in self.status if item.code in _NUMBERS and self.counted is None)

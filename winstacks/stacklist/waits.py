@@ -218,7 +218,7 @@ class Waits:
             for lock in self._image.possible(lister.list_locks(space)):
                 if isinstance(lock, LockGap):
                     gaps += 1
-                elif lock.address is not None and (lock.held or waiters(lock)):
+                elif lock.address is not None and (lock.held or lock.waiters):
                     if len(graph.locks) + len(space_locks) < MAX_LOCKS:
                         space_locks[lock.address] = lock
                     else:
@@ -277,10 +277,10 @@ class Waits:
         on_stack = [address for address in self._on_stack(waiting) if address in space_locks]
         named = [address for address in possible if address in on_stack]
         if len(named) > 1:
-            named = [address for address in named if waiters(space_locks[address])]
+            named = [address for address in named if space_locks[address].waiters]
         if len(named) == 1:
             return Wait(waiting, waiting.key, (place, named[0]), ON_STACK, waiting.sure)
-        awaited = [address for address in possible if waiters(space_locks[address])]
+        awaited = [address for address in possible if space_locks[address].waiters]
         if not named and len(awaited) == 1:
             return Wait(waiting, waiting.key, (place, awaited[0]), EXCLUDED, False)
         return Wait(waiting, waiting.key, None, UNKNOWN, False)
@@ -329,11 +329,6 @@ def _way(waiting: Waiting) -> Tuple[int, str, str]:
 def lock_key(lock: Lock) -> LockKey:
     """Returns the key of a lock."""
     return _place(lock.space), lock.address
-
-
-def waiters(lock: Lock) -> int:
-    """Returns the number of threads that wait for a lock, as its members count them."""
-    return (lock.waiting_shared or 0) + (lock.waiting_exclusive or 0)
 
 
 def _holders(lock: Lock, names: Dict[ThreadKey, str]) -> Iterator[ThreadKey]:

@@ -224,16 +224,13 @@ class Databases:
         data, missing = self.ntdlls.data(ntdll)
         words, statuses = self._search.words(space, kind, ntdll.base, ntdll.size, data)
         hits, nearly = self._search.prove_words(words, kind, reader, layouts)
-        if not hits and requested and kind == STD:
+        if requested and kind == STD:
             reserved = self._reserved_starts(space)
             nearly += [(rva, value) for rva, value in words.items() if value in reserved]
         if kind == STD:
             nearly += [(rva, words[rva]) for rva in self._search.known(space, kind) if rva in words]
-        for rva, value in nearly if not hits else ():
-            proof = databasesearch.recovered(reader, value, layouts)
-            if proof is not None:
-                hits.append(databasesearch.SearchHit(rva, value, proof))
-                break
+        # A database without fault may be a decoy beside the real one, whose header was damaged.
+        hits += self._search.recover_words(nearly, {hit.address for hit in hits}, reader, layouts)
         if not hits:
             unreadable = kind == HEAPLOG and requested and self._leads_to_unproven_log(space, words.values())
             obstacle = (

@@ -9,7 +9,7 @@ with the rest of the header.
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from ..columns.words import HEAPLOG, STD
 from ..memory.decode.memory import Reader
@@ -147,6 +147,27 @@ class Search:
                 nearly.append((rva, value))
         hits.sort(key=lambda pair: pair[0], reverse=True)
         return [hit for _, hit in hits], nearly
+
+    @staticmethod
+    def recover_words(
+        words: Iterable[Tuple[int, int]], known: Set[int], reader: Reader, layouts: Layouts
+    ) -> Iterator[SearchHit]:
+        """Yields the pointers to databases whose header is damaged and whose entries agree with it.
+
+        Args:
+            words: RVA and value of the words that may point to one
+            known: addresses of databases that need no second look
+            reader: reads the process
+            layouts: layouts for its bitness
+        """
+        tried = set(known)
+        for rva, value in words:
+            if value in tried:
+                continue
+            tried.add(value)
+            proof = recovered(reader, value, layouts)
+            if proof is not None:
+                yield SearchHit(rva, value, proof)
 
 
 def logs_in(starts: Iterable[int], reader: Reader, layouts: Layouts) -> Tuple[List[int], Status]:

@@ -4,15 +4,20 @@
 
 from __future__ import annotations
 
+from typing import Iterator
+
 from tests.support import bare
-from winstacks.columns.words import CRITICAL_SECTION
+from winstacks.columns.words import CRITICAL_SECTION, RESOURCE
+from winstacks.html.report import locks_part
 from winstacks.locks.decode import criticalsection
-from winstacks.locks.lister import LockLister
+from winstacks.locks.lister import MAX_KEPT, KnownLocks, LockLister
 from winstacks.locks.lock import Lock, LockGap, damaged
 from winstacks.memory.decode.status import status, text
 from winstacks.memory.decode.statuscodes import StatusCode
+from winstacks.memory.image import AddressSpace
 from winstacks.names.moduleindex import ModuleIndexes
 from winstacks.names.pdbsymbols import PdbSymbols
+from winstacks.stacklist.waits import WaitGraph
 from winstacks.tracedb.finder import Databases
 
 
@@ -38,6 +43,36 @@ def test_a_gap_has_no_record() -> None:
     known = Lock(space, 0x1000, CRITICAL_SECTION)
     records = criticalsection.decode(lister().buffer(space, [gap, known, gap]), 8)
     assert [each.address for each in records] == [0x1000]
+
+
+def test_an_unknown_number_of_waiters_is_not_0() -> None:
+    space = bare.image(8).kernel
+    resource, section = Lock(space, 0x1000, RESOURCE), Lock(space, 0x2000, CRITICAL_SECTION)
+    assert (resource.waiters, section.waiters) == (None, None)
+    assert resource._replace(waiting_exclusive=2).waiters is None
+    assert resource._replace(waiting_shared=0, waiting_exclusive=2).waiters == 2
+    # A critical section has no shared waiters.
+    assert section._replace(waiting_exclusive=2).waiters == 2
+
+
+def test_the_report_has_no_number_for_unknown_waiters() -> None:
+    held = Lock(bare.image(8).kernel, 0x1000, RESOURCE, held=True)
+    graph = WaitGraph({(0, 0x1000): held}, {(0, 0x1000): ()}, [], [], {}, 0, False)
+    assert [each["waiters"] for each in locks_part(graph)["locks"]] == ["unknown"]
+
+
+def test_the_most_locks_are_kept() -> None:
+    image = bare.image(8)
+    known, made = KnownLocks(image), []
+
+    def make(space: AddressSpace) -> Iterator[Lock]:
+        made.append(space.pid)
+        return iter([Lock(space, 0x1000, RESOURCE)] * (MAX_KEPT if space.pid == 8 else 1))
+
+    spaces = [image.kernel._replace(pid=pid) for pid in (4, 8)]
+    for pid in (0, 0, 1, 1, 0):
+        assert {each.space for each in known.of_space(spaces[pid], make)} == {spaces[pid]}
+    assert made == [4, 8, 4]
 
 
 def test_a_wrong_link_is_said_after_the_rest() -> None:

@@ -21,7 +21,16 @@ from .block import UNKNOWN_SIZE, UNPROVEN, Block, TraceGroup, TraceGroups, sized
 from .blockstack import Traces
 from .layout import HeapLayouts, PageHeapLayout, SegmentHeapLayout
 from .ntblocks import LostBlocks, heap_blocks
-from .ntheap import Heap, disjoint, logs_no_block, lost_heap, names_heap, read_heap
+from .ntheap import (
+    Heap,
+    claims_heap,
+    disjoint,
+    is_signed,
+    logs_no_block,
+    lost_heap,
+    names_heap,
+    read_heap,
+)
 from .pageheap import PageHeapRoot, UnreadNode, nodes, other_roots, read_root
 from .segmentheap import (
     NOT_READ,
@@ -35,7 +44,8 @@ _MAX_ROOTS = 0x1000
 
 
 class FoundHeaps(NamedTuple):
-    """The heaps of a process. `unread` are listed addresses at which no heap was recognised."""
+    """The heaps of a process. `unread` are listed addresses at which no heap was recognised, and segments
+    that belong to no heap."""
 
     nt: Tuple[Heap, ...]
     segment: Tuple[SegmentHeap, ...]
@@ -68,8 +78,8 @@ def find_heaps(
         listed: addresses of heaps in the PEB's list
         ranges: (start, end) of private memory, at whose beginning further heaps and segments may lie
     """
-    named = _segments(memory, layouts, ranges)
     addresses = list(dict.fromkeys([*listed, *(start for start, _ in ranges)]))
+    named = _segments(memory, layouts, ranges, set(addresses))
     nt: List[Heap] = []
     segment: List[SegmentHeap] = []
     for address in addresses:
@@ -89,23 +99,38 @@ def find_heaps(
             # Its segments name it, and its own beginning is not present.
             nt.append(lost_heap(memory, address, range_ends.get(address, address), layout, list(segments)))
     heap_addresses |= {heap.address for heap in nt}
-    unread = tuple(address for address in dict.fromkeys(listed) if address not in heap_addresses)
+    lost = [*listed, *_stray(memory, layouts, ranges, nt)]
+    unread = tuple(address for address in dict.fromkeys(lost) if address not in heap_addresses)
     return FoundHeaps(tuple(disjoint(nt)), tuple(segment), tuple(page), unread)
 
 
-def _segments(memory: Memory, layouts: HeapLayouts, ranges: Sequence[Range]) -> Dict[int, Dict[int, int]]:
+def _segments(
+    memory: Memory, layouts: HeapLayouts, ranges: Sequence[Range], known: Collection[int]
+) -> Dict[int, Dict[int, int]]:
     """Returns the segments at the beginning of memory ranges, by the heap that they name.
 
-    Each comes with the number of the first layout that reads it as a segment.
+    Each comes with the number of the first layout that reads it as a segment. A segment whose signature is
+    damaged is one if it names a heap at one of the known addresses.
     """
     segments: Dict[int, Dict[int, int]] = {}
     for start, _ in ranges:
         for number, layout in enumerate(layouts.nt):
             heap = memory.member(start, layout.segment_heap)
-            if heap and names_heap(memory, start, heap, layout):
+            claims = claims_heap if heap in known else names_heap
+            if heap and claims(memory, start, heap, layout):
                 segments.setdefault(heap, {})[start] = number
                 break
     return segments
+
+
+def _stray(
+    memory: Memory, layouts: HeapLayouts, ranges: Sequence[Range], heaps: Sequence[Heap]
+) -> Iterator[int]:
+    """Yields the beginnings of memory ranges with the signature of a segment that belongs to no heap."""
+    segments = {segment.address for heap in heaps for segment in heap.segments}
+    for start, _ in ranges:
+        if start not in segments and any(is_signed(memory, start, layout) for layout in layouts.nt):
+            yield start
 
 
 def _segment_heap(

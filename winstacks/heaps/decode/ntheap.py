@@ -105,7 +105,7 @@ def read_heap(
             with which its lists and segments agree; without such a layout, the first that its signatures
             confirm
         candidates: addresses that may be segments, such as the starts of the process's VADs: segments that
-            name this heap are added to those on its list
+            name this heap are added to those on its list, also if their signature is damaged
     """
     damaged: Optional[Heap] = None
     for layout in generations:
@@ -177,9 +177,19 @@ def disjoint(heaps: Sequence[Heap]) -> List[Heap]:
 
 def names_heap(memory: Memory, segment: int, heap: int, layout: HeapLayout) -> bool:
     """Returns whether a segment is at an address and names a heap as its own."""
-    if memory.member(segment, layout.segment_signature) != SEGMENT_SIGNATURE:
+    return is_signed(memory, segment, layout) and memory.member(segment, layout.segment_heap) == heap
+
+
+def claims_heap(memory: Memory, segment: int, heap: int, layout: HeapLayout) -> bool:
+    """Returns whether a segment names a heap as its own, and its signature or its BaseAddress is right."""
+    if memory.member(segment, layout.segment_heap) != heap:
         return False
-    return memory.member(segment, layout.segment_heap) == heap
+    return is_signed(memory, segment, layout) or memory.member(segment, layout.segment_base) == segment
+
+
+def is_signed(memory: Memory, segment: int, layout: HeapLayout) -> bool:
+    """Returns whether an address has the signature of a segment."""
+    return memory.member(segment, layout.segment_signature) == SEGMENT_SIGNATURE
 
 
 def read_segment(memory: Memory, address: int, layout: HeapLayout) -> Optional[HeapSegment]:
@@ -207,7 +217,7 @@ def read_segment(memory: Memory, address: int, layout: HeapLayout) -> Optional[H
         creator=memory.member(address, layout.segment_creator) or 0,
         uncommitted=tuple(sorted(item for item in ranges if first <= item[0] < item[1] <= end)),
         descriptors=frozenset(descriptors),
-        damaged=not (sane and complete),
+        damaged=not (sane and complete and is_signed(memory, address, layout)),
     )
 
 
@@ -225,7 +235,7 @@ def _heap(memory: Memory, address: int, layout: HeapLayout, candidates: Sequence
     virtual = walk(address + layout.virtual_blocks.offset, memory.links)
     segment_addresses = dict.fromkeys(addresses)
     segment_addresses.update(
-        dict.fromkeys(candidate for candidate in candidates if names_heap(memory, candidate, address, layout))
+        dict.fromkeys(each for each in candidates if claims_heap(memory, each, address, layout))
     )
     segments = [read_segment(memory, candidate, layout) for candidate in segment_addresses]
     return Heap(

@@ -125,6 +125,18 @@ class Memory:
         text = self.read(int.from_bytes(data[start : 2 * start], "little"), length) if length else b""
         return None if text is None else text.decode("utf-16-le", "replace")
 
+    def ends_text(self, data: bytes) -> bool:
+        """Returns whether nothing contradicts the Length of a UNICODE_STRING, from the structure's bytes.
+
+        It is even and at most MaximumLength; if the buffer has room behind the text, 0 is there
+        (RtlCopyUnicodeString). Not for strings that Windows makes longer or shorter in place.
+        """
+        length, room = int.from_bytes(data[:2], "little"), int.from_bytes(data[2:4], "little")
+        if length % 2 or length > room:
+            return False
+        start = int.from_bytes(data[self.pointer_size : 2 * self.pointer_size], "little")
+        return room < length + 2 or self.number(start + length, 2) in (0, None)
+
     def load(self, start: int, length: int) -> Extents:
         """Returns the present parts of a range, and does not keep them."""
         return self._windows.reader(start, length)

@@ -94,6 +94,31 @@ def test_what_is_left_of_a_heap_without_its_beginning(arch: str) -> None:
 
 
 @pytest.mark.parametrize("arch", ARCHES)
+@pytest.mark.parametrize("member", ["segment_signature", "segment_heap"])
+def test_a_segment_off_its_list_whose_header_is_damaged(arch: str, member: str) -> None:
+    """What is left of its header leads to its blocks, or at least to a row."""
+    records, heap = Records(arch), new_heap(f"6.2-{arch}")
+    heap.segment(0x100000)
+    user = heap.extended(50, records.add())
+    heap.regions()
+    heap.ring(BASE + heap.layout.segments, [BASE + (heap.layout.segment_links or 0)])
+    place = getattr(heaptypes.layouts(arch).nt[0], member)
+    runs = []
+    for address, data in heap.held():
+        held = bytearray(data)
+        if address == 0x100000:
+            held[place.offset : place.offset + place.size] = bytes(place.size)
+        runs.append((address, bytes(held)))
+    read = contents(arch, runs + records.runs(), [BASE])
+    owners = [(each.kind, each.address, text(each.status)) for each in read.owners]
+    if member == "segment_signature":
+        assert owners == [("heap", BASE, ""), ("heap segment", 0x100000, "damaged")]
+        assert [block.user for group in read.groups for block in group.blocks] == [user]
+    else:
+        assert owners == [("heap", BASE, ""), ("heap", 0x100000, "unreadable")]
+
+
+@pytest.mark.parametrize("arch", ARCHES)
 def test_owners_say_what_they_are(arch: str) -> None:
     heap = new_heap(f"6.2-{arch}", creator=0, segment_creator=3)
     heap.segment(0x100000, creator=4)
