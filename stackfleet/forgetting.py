@@ -25,7 +25,7 @@ from .tablelog import DataFile, LogError, TableLog
 
 
 class Forgotten(NamedTuple):
-    """What was removed.
+    """The result of a removal.
 
     Attributes:
         names: names of the images by ImageId

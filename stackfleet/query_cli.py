@@ -360,7 +360,7 @@ def _findings(options: argparse.Namespace, database: Database) -> Question:
 
 
 def _names_of_images(database: Database) -> dict[str, list[str]]:
-    """Returns the names by which images are chosen: those of the host first. By ImageId."""
+    """Returns, by ImageId, the names by which images are chosen, the names of the host first."""
     rows = database.rows(
         "SELECT ImageId, Host, path, parse_filename(path) AS File "
         "FROM hosts JOIN manifests ON image_id = ImageId ORDER BY Host, File"

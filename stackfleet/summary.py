@@ -34,7 +34,7 @@ _MEMBERS: dict[str, tuple[str, Any]] = {
     "Started": ("started", _TEXT),
     "Ended": ("ended", _TEXT),
 }
-"""Members and Arrow types of columns whose values are those of the manifest."""
+"""Members of the manifest that are columns, with their Arrow types."""
 
 SAME_ID_AS, ROWS = "SameIdAs", "Rows"
 

@@ -201,7 +201,7 @@ def _of_module(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> bool
 
 
 def _may_contain(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> bool:
-    """Returns whether a runtime may be linked into a frame's module, the exports of which are not here.
+    """Returns whether a frame's module may contain a runtime, because its exports are not in the image.
 
     DLLs of Windows' folder that are runtimes have their names.
     """

@@ -107,7 +107,8 @@ class RememberedModules:
         symbol = image.needed("MmUnloadedDrivers")
         memory = image.memory(image.kernel)
         array = None if symbol is None else memory.pointer(symbol)
-        ring = self._elements(array, kernel_start) if array else [None] * DRIVERS
+        ring: List[Optional[_UnloadedAt]] = []
+        ring += self._elements(array, kernel_start) if array else DRIVERS * [None]
         last = image.symbol("MmLastUnloadedDriver")
         used = 0 if last is None else min(memory.number(last, 4) or 0, DRIVERS)
         lost = ring[:used].count(None)

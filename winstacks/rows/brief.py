@@ -39,7 +39,7 @@ _OFFSET = r"(?:[+ ]0x[0-9a-fA-F]+)?\Z"
 _PARTS = re.compile(r"((?:[^!]*!)?)(.*?)(\+0x[0-9a-fA-F]+)?( 0x[0-9a-f]+)?", re.DOTALL)
 """Module, function, offset and address of a Symbol; a name without a module is a function here."""
 _WORD = re.compile(r"(?s:.[^A-Z_:]*)")
-"""A word of a function's name, in the middle of which no line is broken."""
+"""A word of a function's name. No line breaks within it."""
 _MOST_LINES = 5
 """The most pieces of a Symbol that stand in lines of their own."""
 _STATUS = "Status"
