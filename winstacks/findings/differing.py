@@ -21,7 +21,7 @@ _OPERANDS = (
 )
 """Opcodes of jumps, calls, loads, stores and comparisons, and the bytes of their operands: mov register,
 imm64; jmp through the 8 bytes behind it; jmp and call through memory; mov [rsp+4], imm32, which completes a
-pushed address; jmp and call rel32; push imm32; cmp eax, imm32; those of _TO_MEMORY; mov register, imm32
+pushed address; jmp and call rel32; push imm32; cmp eax, imm32; the forms in _TO_MEMORY; mov register, imm32
 (Intel's manual, volume 2)."""
 
 Ranges = Tuple[Tuple[int, int], ...]
