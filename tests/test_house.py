@@ -415,9 +415,9 @@ def test_a_word_of_a_column_is_defined_once() -> None:
 def _texts(value: Optional[ast.expr]) -> Iterator[str]:
     """Yields the texts that are a value, or the elements of one."""
     elements = value.elts if isinstance(value, (ast.Tuple, ast.Set, ast.List)) else [value]
-    for each in elements:
-        if isinstance(each, ast.Constant) and isinstance(each.value, str):
-            yield each.value
+    for element in elements:
+        if isinstance(element, ast.Constant) and isinstance(element.value, str):
+            yield element.value
 
 
 def _is_check(node: ast.stmt) -> bool:

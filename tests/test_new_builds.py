@@ -138,7 +138,9 @@ def contents_of(arch: str, regions: List[Tuple[int, bytes]], listed: List[int]) 
 
 
 def shown(contents: HeapContents) -> List[Tuple[int, int, bool]]:
-    return sorted((each.user, each.size, each.freed) for group in contents.groups for each in group.blocks)
+    return sorted(
+        (block.user, block.size, block.freed) for group in contents.groups for block in group.blocks
+    )
 
 
 @pytest.mark.parametrize("arch", ARCHES)
@@ -298,10 +300,10 @@ def test_unload(arch: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPat
     old = unload_trace(gone, 8 * size)
     length = len(old) // unloadevents.EVENTS
     elements = (old[start : start + length] for start in range(0, len(old), length))
-    for expected, data in ((0, b"".join(bytes(SHIFT) + each for each in elements)), (1, old)):
+    for expected, data in ((0, b"".join(bytes(SHIFT) + element for element in elements)), (1, old)):
         held = memoryview(bytes(0x100) + data + b"\x11" * 0x400)
         assert list(unloadevents.find_ring(held, layouts, 0x80000000)) == [0x100]
-        sized = [(held[0x100 : 0x100 + 16 * each.size], each) for each in layouts]
+        sized = [(held[0x100 : 0x100 + 16 * layout.size], layout) for layout in layouts]
         rings = [unloadevents.read_events(ring, each, 0x80000000) for ring, each in sized]
         assert [ring is not None for ring in rings] == [number == expected for number in range(3)]
         assert [event.name for event in rings[expected] or ()] == [each.name for each in gone[4:]]

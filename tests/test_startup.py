@@ -62,7 +62,7 @@ def test_a_plugin_imports_the_library_when_it_runs(path: pathlib.Path) -> None:
     """At module level it has the finder alone, from where every plugin folder of ours finds it."""
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.Import):
-            assert not [each.name for each in node.names if each.name.startswith(winstacks_library.NAME)]
+            assert not [name.name for name in node.names if name.name.startswith(winstacks_library.NAME)]
         elif isinstance(node, ast.ImportFrom):
             assert not node.level
             assert not str(node.module).startswith(winstacks_library.NAME)
@@ -495,7 +495,7 @@ def test_a_process_of_stackfleet_takes_the_copy_of_its_parent(tmp_path: pathlib.
             check=False,
         )
         assert done.returncode == 0, done.stderr
-        assert all(pathlib.Path(each).parents[1].name == expected for each in done.stdout.split())
+        assert all(pathlib.Path(word).parents[1].name == expected for word in done.stdout.split())
 
 
 def test_windows_paths_differ_in_case_only(monkeypatch: pytest.MonkeyPatch) -> None:

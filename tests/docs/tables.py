@@ -90,11 +90,11 @@ def plugin(name: str) -> type:
     folder = "windows" if name in plugin_names() else "minidump"
     module = importlib.import_module(f"volatility3.plugins.{folder}.{name}")
     found = [
-        each
-        for each in vars(module).values()
-        if inspect.isclass(each)
-        and issubclass(each, interfaces.plugins.PluginInterface)
-        and each.__module__ == module.__name__
+        attribute
+        for attribute in vars(module).values()
+        if inspect.isclass(attribute)
+        and issubclass(attribute, interfaces.plugins.PluginInterface)
+        and attribute.__module__ == module.__name__
     ]
     (only,) = found
     return only
@@ -199,19 +199,19 @@ def _duckdb(name: str) -> List[str]:
 
 def _options(name: str) -> List[str]:
     rows = []
-    for each in plugin(name).get_requirements():  # type: ignore[attr-defined]
-        if isinstance(each, _NO_OPTIONS):
+    for requirement in plugin(name).get_requirements():  # type: ignore[attr-defined]
+        if isinstance(requirement, _NO_OPTIONS):
             continue
-        option = f"--{each.name.replace('_', '-')}"
+        option = f"--{requirement.name.replace('_', '-')}"
         takes = ""
-        if isinstance(each, requirements.ChoiceRequirement):
-            takes = f" {'|'.join(each.choices)}"
-        elif isinstance(each, requirements.ListRequirement):
-            takes = " N ..." if each.element_type is int else " TEXT ..."
-        elif isinstance(each, interfaces.configuration.SimpleTypeRequirement):
-            kind = each.instance_type
+        if isinstance(requirement, requirements.ChoiceRequirement):
+            takes = f" {'|'.join(requirement.choices)}"
+        elif isinstance(requirement, requirements.ListRequirement):
+            takes = " N ..." if requirement.element_type is int else " TEXT ..."
+        elif isinstance(requirement, interfaces.configuration.SimpleTypeRequirement):
+            kind = requirement.instance_type
             takes = "" if kind is bool else " N" if issubclass(kind, int) else " TEXT"
-        rows.append([f"`{option}{takes}`", each.description])
+        rows.append([f"`{option}{takes}`", requirement.description])
     return _table(["option", "what it does"], rows)
 
 

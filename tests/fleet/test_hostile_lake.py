@@ -101,7 +101,7 @@ class Attack:
     def commit(self, *actions: Dict[str, Any], name: str = "traces") -> None:
         """Adds a commit to the log of a table: lines of JSON, whatever they say."""
         number = len(list(self.log(name).glob("*.json")))
-        lines = "".join(f"{json.dumps(each)}\n" for each in actions)
+        lines = "".join(f"{json.dumps(action)}\n" for action in actions)
         (self.log(name) / f"{number:020}.json").write_text(lines)
 
     def name_instead(self, path: str, **more: Any) -> None:

@@ -114,7 +114,7 @@ def test_answers_stay(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(merging, "GROUP_ROWS", 30)
     assert merge(lake, "run").images == 0
     assert merge(lake, "run", least=HOSTS).images == HOSTS
-    assert len(files(lake)) > 2 and all(each.startswith("batch") for each in files(lake))
+    assert len(files(lake)) > 2 and all(file.startswith("batch") for file in files(lake))
     assert answers(lake) == before
     fleetlakes.add(lake, "i05more", host="pc-x")
     known = answers(lake)
@@ -269,10 +269,10 @@ def test_another_attempt_takes_the_place_of_rows_in_a_batch(lake: Lake) -> None:
 def test_a_batch_that_is_damaged_is_named_and_stays(lake: Lake) -> None:
     merge(lake, "run", everything=True)
     fleetlakes.add(lake, "i99", host="pc-99")
-    (name,) = [each for each in files(lake) if each.startswith("batch")]
+    (name,) = [file for file in files(lake) if file.startswith("batch")]
     os.truncate(lake.folder / "tables" / "traces" / name, 100)
     contents = lake.contents()
-    assert [each["image_id"] for each in contents.manifests if each["tables"]] == ["i99"]
+    assert [manifest["image_id"] for manifest in contents.manifests if manifest["tables"]] == ["i99"]
     assert len(contents.damaged) == HOSTS
     done = called("compact", lake.folder)
     assert (done.returncode, done.stderr.count("left as it is")) == (3, HOSTS)

@@ -27,24 +27,26 @@ def test_every_image_ends_in_a_manifest(night: Night) -> None:
 
 
 def test_a_manifest_names_its_files(night: Night) -> None:
-    for each in manifests(night.lake).values():
-        assert (each["case"], each["note"]) == ("night", "a test")
-        asked = json.loads((night.lake / "runs" / f"{each['run']}.json").read_text(encoding="utf-8"))
+    for manifest in manifests(night.lake).values():
+        assert (manifest["case"], manifest["note"]) == ("night", "a test")
+        asked = json.loads((night.lake / "runs" / f"{manifest['run']}.json").read_text(encoding="utf-8"))
         assert "--case" in asked["command"]
-        assert {"stackfleet", "volatility3", "plugins", "pyarrow"} <= each["versions"].keys()
-        assert each["started"] < each["ended"]
-        assert each["memory"] > 0
-        if each["status"] == "done":
-            assert each["exit"] == "0"
-            for table in each["tables"].values():
+        assert {"stackfleet", "volatility3", "plugins", "pyarrow"} <= manifest["versions"].keys()
+        assert manifest["started"] < manifest["ended"]
+        assert manifest["memory"] > 0
+        if manifest["status"] == "done":
+            assert manifest["exit"] == "0"
+            for table in manifest["tables"].values():
                 content = (night.lake / table["file"]).read_bytes()
                 assert hashlib.sha256(content).hexdigest() == table["sha256"]
         else:
-            assert each["tables"] == {}
+            assert manifest["tables"] == {}
 
 
 def test_nothing_else_is_in_the_lake(night: Night) -> None:
-    named = {table["file"] for each in manifests(night.lake).values() for table in each["tables"].values()}
+    named = {
+        table["file"] for manifest in manifests(night.lake).values() for table in manifest["tables"].values()
+    }
     there = {path.relative_to(night.lake).as_posix() for path in night.lake.rglob("*.parquet")}
     assert {each for each in there if not each.startswith("tables/manifests/")} == named
 

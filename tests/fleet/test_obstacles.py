@@ -62,7 +62,7 @@ def test_one_wrong_path_does_not_keep_others_from_being_read(
     assert (
         "not UTF-8" if wrong == NOT_UTF8 else "is not a file" if wrong == "empty" else "cannot be read"
     ) in done.stderr
-    assert [each["status"] for each in manifests(lake).values()] == ["done"]
+    assert [manifest["status"] for manifest in manifests(lake).values()] == ["done"]
     status = fleet("status", lake)
     assert (status.returncode, status.stderr) == (0, "")
     (path,) = (lake / "runs").glob("*.json")
@@ -84,7 +84,7 @@ def test_the_command_line_is_kept_once(image: pathlib.Path, few: Fleet, tmp_path
 
 def test_wrong_paths_alone_leave_no_lake(tmp_path: pathlib.Path) -> None:
     for arguments in (["nowhere.dmp"], ["nowhere.dmp", "neither.dmp"], [NOT_UTF8], [""]):
-        done = fleet("run", *(tmp_path / each for each in arguments), "-o", tmp_path / "lake")
+        done = fleet("run", *(tmp_path / argument for argument in arguments), "-o", tmp_path / "lake")
         assert done.returncode == 2, done.stderr
         assert "Traceback" not in done.stderr
         assert not (tmp_path / "lake").exists()
@@ -100,7 +100,7 @@ def test_a_run_that_cannot_begin_leaves_no_lake(
     lake.mkdir()
     (lake / "note.txt").write_text("mine")
     done = fleet("run", image, "-o", lake, *few.options, "--scheduler", "tcp://127.0.0.1:9")
-    assert (done.returncode, [each.name for each in lake.iterdir()]) == (2, ["note.txt"])
+    assert (done.returncode, [path.name for path in lake.iterdir()]) == (2, ["note.txt"])
 
 
 def test_a_lake_that_cannot_be_written(image: pathlib.Path, few: Fleet, tmp_path: pathlib.Path) -> None:
@@ -192,7 +192,7 @@ def test_a_replaced_image_is_named_and_can_be_forgotten(
         f"{image} has new content. The rows of its old content, {old}, stay until: "
         f"stackfleet forget {lake} {old}" in done.stderr
     )
-    new = {each["image_id"] for each in manifests(lake).values()} - {old}
+    new = {manifest["image_id"] for manifest in manifests(lake).values()} - {old}
     assert len(list((lake / "manifest").glob("*.json"))) == 3
     said = [json.loads(line) for line in fleet("status", lake, "--format", "jsonl").stdout.splitlines()]
     by_id = {each["ImageId"]: each["ReplacedBy"] for each in said}
@@ -264,7 +264,7 @@ def test_a_wrong_word_is_answered_by_the_right_ones(
 ) -> None:
     lake = tmp_path / "lake"
     assert fleet("run", few.paths[0], "-o", lake, *few.options).returncode == 0
-    done = fleet(*(str(lake) if each == "LAKE" else each for each in arguments))
+    done = fleet(*(str(lake) if argument == "LAKE" else argument for argument in arguments))
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert all(word in done.stderr for word in said), done.stderr

@@ -43,7 +43,9 @@ def test_without_its_extra_it_says_what_is_missing() -> None:
 
 
 def test_nothing_listens_but_to_this_machine() -> None:
-    before = {each.laddr for each in psutil.Process().net_connections() if each.status == "LISTEN"}
+    before = {
+        connection.laddr for connection in psutil.Process().net_connections() if connection.status == "LISTEN"
+    }
     with connected(None, 1):
         here = {each.laddr for each in psutil.Process().net_connections() if each.status == "LISTEN"}
     assert {address.ip for address in here - before} <= {"127.0.0.1"}

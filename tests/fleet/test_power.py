@@ -127,7 +127,7 @@ def test_files_and_folders_are_on_the_disk_before_a_manifest_names_them(
     assert after[0] == str(made.manifests_folder)
     logs = [each for each in after if each.endswith(".json")]
     assert logs[-1].startswith(str(made.folder / "tables" / "manifests" / "_delta_log"))
-    assert {pathlib.Path(each).parents[1].name for each in logs} == {*TABLES, "manifests"}
+    assert {pathlib.Path(log).parents[1].name for log in logs} == {*TABLES, "manifests"}
 
 
 def test_what_was_kept_before_a_run_was_killed_is_taken_over(tmp_path: pathlib.Path) -> None:
@@ -139,5 +139,5 @@ def test_what_was_kept_before_a_run_was_killed_is_taken_over(tmp_path: pathlib.P
     made.keep(lost)
     (made.folder / lost["tables"]["traces"]["file"]).unlink()
     made.take_over()
-    assert [each["image_id"] for each in made.contents().manifests] == ["i1", "i2"]
+    assert [manifest["image_id"] for manifest in made.contents().manifests] == ["i1", "i2"]
     assert not made.contents().damaged

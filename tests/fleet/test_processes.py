@@ -63,7 +63,9 @@ def reading(image: pathlib.Path) -> bool:
     for pid in children():
         try:
             process = psutil.Process(pid)
-            if PROGRAM in process.cmdline() and str(image) in [each.path for each in process.open_files()]:
+            if PROGRAM in process.cmdline() and str(image) in [
+                open_file.path for open_file in process.open_files()
+            ]:
                 return True
         except psutil.Error:
             continue

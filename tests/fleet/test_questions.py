@@ -208,7 +208,7 @@ def test_the_sql_that_is_shown_gives_the_same_rows(command: List[str], lake: pat
     arguments = [command[0], lake, *pair, *command[1:]]
     shown = fleet(*arguments, "--show-sql")
     with duckdb.connect() as connection:
-        *before, query = [each for each in shown.stdout.split(";\n") if each.strip()]
+        *before, query = [word for word in shown.stdout.split(";\n") if word.strip()]
         for statement in before:
             connection.execute(statement)
         # A time with a zone would need another package in Python.

@@ -203,7 +203,7 @@ def test_pages_lead_to_each_other(pages: pathlib.Path, browser: Browser) -> None
     opened = browser.open(pages / "index.html")
     assert opened.run(IDS) == ["lake", "findings", "rare"]
     leads = [urllib.parse.urlsplit(each) for each in opened.run(LINKS)]
-    assert {urllib.parse.unquote(each.path) for each in leads} >= {
+    assert {urllib.parse.unquote(lead.path) for lead in leads} >= {
         str(pages / f"image-i{number}.html") for number in (0, 1)
     }
     assert all(pathlib.Path(urllib.parse.unquote(each.path)).is_file() for each in leads)
@@ -216,7 +216,7 @@ def test_pages_lead_to_each_other(pages: pathlib.Path, browser: Browser) -> None
     opened.follow("document.querySelector('main > p a')")
     assert opened.run("location.pathname.split('/').pop()") == "index.html"
     assert opened.faults == []
-    assert all(each.startswith("file://") for each in opened.requests)
+    assert all(request.startswith("file://") for request in opened.requests)
     opened.close()
 
 
@@ -248,7 +248,7 @@ def test_one_file_has_its_pages_beside_it(
 ) -> None:
     first = tmp_path / "a #1 100%.html"
     reported(lake, first)
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["a #1 100%-images", "a #1 100%.html"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a #1 100%-images", "a #1 100%.html"]
     opened = browser.open(first)
     opened.follow("document.querySelector('.card dd a')")
     assert opened.run("location.pathname.split('/').pop()") == "image-i1.html"
@@ -445,7 +445,7 @@ def test_a_link_with_the_name_of_a_page_is_not_followed(lake: pathlib.Path, tmp_
     assert theirs.read_text() == "kept"
     for name in ("index.html", "image-i1.html"):
         assert not (out / name).is_symlink() and "<!doctype html>" in (out / name).read_text().lower()
-    assert not [each for each in out.iterdir() if each.name.startswith(".")]
+    assert not [path for path in out.iterdir() if path.name.startswith(".")]
 
 
 def test_a_link_in_the_place_of_the_folder_of_pages_is_refused(

@@ -195,7 +195,7 @@ def test_an_image_whose_file_was_moved_is_not_taken_for_a_copy(few: Fleet, tmp_p
 )
 def test_wrong_use(arguments: list[str], said: str, few: Fleet, tmp_path: pathlib.Path) -> None:
     words = {"IMAGE": few.paths[0], "LAKE": str(tmp_path / "lake")}
-    done = fleet(*(words.get(each, each) for each in arguments))
+    done = fleet(*(words.get(argument, argument) for argument in arguments))
     assert done.returncode == 2, done.stderr
     assert said in done.stderr
     assert "Traceback" not in done.stderr

@@ -69,7 +69,7 @@ def unsigned(column: Any, kind: Any) -> Any:
     values = column.to_pylist()
     if pa.types.is_list(kind):
         return pa.array([[number % (1 << 64) for number in each] for each in values], kind)
-    return pa.array([None if each is None else each % (1 << 64) for each in values], kind)
+    return pa.array([None if value is None else value % (1 << 64) for value in values], kind)
 
 
 def of_plugin(opened: Opened, table: str) -> List[Dict[str, Any]]:

@@ -145,6 +145,6 @@ def test_a_version_whose_rows_cannot_be_read_takes_its_own_image_only(
 def test_a_run_into_such_a_lake(lake: pathlib.Path, few: Fleet) -> None:
     ran = fleet("run", few.paths[0], "-o", lake, *few.options)
     assert ran.returncode == 0, ran.stderr
-    assert [each["status"] for each in manifests(lake).values()] == ["done"] * 4
+    assert [manifest["status"] for manifest in manifests(lake).values()] == ["done"] * 4
     done = called("sql", lake, "SELECT DISTINCT Schema FROM image ORDER BY 1", "--format", "csv")
     assert (done.returncode, done.stdout.split()) == (0, ["Schema", "1", "3"]), done.stderr

@@ -102,7 +102,7 @@ class HandleTable:
         offsets = [
             isf.place("_HANDLE_TABLE_ENTRY", name) for name in ("ObjectPointerBits", "GrantedAccessBits")
         ]
-        (pointer, _), (granted, _) = [each.bits or (0, 0) for each in offsets]
+        (pointer, _), (granted, _) = [offset.bits or (0, 0) for offset in offsets]
         size = isf.size("_HANDLE_TABLE_ENTRY")
         # The first entry of each page is of no handle.
         per_page = PAGE // size - 1

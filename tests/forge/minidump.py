@@ -96,11 +96,11 @@ class Writer:
 
     def threads(self, threads: Sequence[WrittenThread]) -> None:
         rows = b""
-        for each in threads:
-            start, stack = each.stack
-            at, context = (self.put(stack) if stack else 0), self.put(each.context)
-            rows += struct.pack("<IIII", each.tid, each.suspended, 32, 0)
-            rows += struct.pack("<QQIIII", each.teb, start, len(stack), at, len(each.context), context)
+        for thread in threads:
+            start, stack = thread.stack
+            at, context = (self.put(stack) if stack else 0), self.put(thread.context)
+            rows += struct.pack("<IIII", thread.tid, thread.suspended, 32, 0)
+            rows += struct.pack("<QQIIII", thread.teb, start, len(stack), at, len(thread.context), context)
         self.stream(3, struct.pack("<I", len(threads)) + rows)
 
     def thread_infos(self, rows: Sequence[Tuple[int, ...]]) -> None:
@@ -113,22 +113,22 @@ class Writer:
 
     def modules(self, modules: Sequence[Module], padded: bool = False) -> None:
         rows = b""
-        for each in modules:
-            name, record = self.string(each.path), b""
-            if each.pdb is not None:
-                guid, age, pdb = each.pdb
+        for module in modules:
+            name, record = self.string(module.path), b""
+            if module.pdb is not None:
+                guid, age, pdb = module.pdb
                 record = b"RSDS" + uuid.UUID(guid).bytes_le + struct.pack("<I", age) + pdb.encode() + b"\0"
-            major, minor, build, private = each.version
+            major, minor, build, private = module.version
             words = (minor, major, private, build)
-            rows += struct.pack("<QIIII", each.base, each.size, 0, each.stamp, name)
+            rows += struct.pack("<QIIII", module.base, module.size, 0, module.stamp, name)
             rows += struct.pack("<II8H28x", 0xFEEF04BD, 0x10000, *words, *words)
             rows += struct.pack("<IIIIQQ", len(record), self.put(record) if record else 0, 0, 0, 0, 0)
         self.stream(4, struct.pack("<I", len(modules)) + bytes(4 * padded) + rows)
 
     def unloaded_modules(self, modules: Sequence[Module]) -> None:
         rows = b"".join(
-            struct.pack("<QIIII", each.base, each.size, 0, each.stamp, self.string(each.path))
-            for each in modules
+            struct.pack("<QIIII", module.base, module.size, 0, module.stamp, self.string(module.path))
+            for module in modules
         )
         self.stream(14, struct.pack("<III", 12, 24, len(modules)) + rows)
 

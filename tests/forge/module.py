@@ -188,7 +188,7 @@ def section_of(name: str, base: int, path: str, spec: Spec, sections: Sections) 
 
 
 def _section(sections: Sections, path: str, pe: Pe) -> Optional[ImageSection]:
-    starts = {0, *(each.rva for each in pe.sections if 0 < each.rva < pe.size)}
+    starts = {0, *(section.rva for section in pe.sections if 0 < section.rva < pe.size)}
     return sections.of(path, pe.size, sorted(starts))
 
 

@@ -25,7 +25,7 @@ def add(updater: Process, injected: int) -> None:
         injected: where the code in private memory is
     """
     program, kernel32, ntdll = (
-        next(each for each in updater.modules if each.name == name)
+        next(module for module in updater.modules if module.name == name)
         for name in ("updater.exe", "KERNEL32.DLL", "ntdll.dll")
     )
     ground = [kernel32.at("BaseThreadInitThunk") + 0x14, ntdll.at("RtlUserThreadStart") + 0x21]

@@ -203,10 +203,10 @@ class SmallDump:
     def unloaded(self, drivers: Sequence[Driver]) -> None:
         """Adds the drivers that were unloaded."""
         data = struct.pack("<" + self._word, len(drivers))
-        for each in drivers:
-            name = each.name.encode("utf-16-le")[:24]
+        for driver in drivers:
+            name = driver.name.encode("utf-16-le")[:24]
             form = "<HH4xQ24sQQ" if self.wide else "<HHI24sII"
-            data += struct.pack(form, len(name), 24, 0, name, each.base, each.base + each.size)
+            data += struct.pack(form, len(name), 24, 0, name, driver.base, driver.base + driver.size)
         self.put("UnloadedDriversOffset", data)
 
     def block(self, address: int, data: bytes) -> None:

@@ -226,7 +226,7 @@ def test_real_versions(shared_dir: pathlib.Path) -> None:
 def test_layouts_are_the_real_ones(shared_dir: pathlib.Path, name: str, real: str) -> None:
     theirs = kernels.real(_real_tables(shared_dir)[real]).table
     table = kernels.load(name).table
-    assert {each for each in OUR_TYPES if theirs.has_type(each)} == {
+    assert {our_type for our_type in OUR_TYPES if theirs.has_type(our_type)} == {
         each for each in OUR_TYPES if table.has_type(each)
     }
     for type_name in OUR_TYPES:
@@ -241,7 +241,7 @@ def test_windows_10_x86_layouts_are_ntdlls(shared_dir: pathlib.Path) -> None:
     folder = shared_dir / "isf" / "symbols" / "windows" / "wntdll.pdb"
     theirs = kernels.real(next(folder.iterdir())).table
     table = kernels.load("win10-x86").table
-    shared = [each for each in OUR_TYPES if theirs.has_type(each)]
+    shared = [our_type for our_type in OUR_TYPES if theirs.has_type(our_type)]
     assert len(shared) >= 50
     for type_name in shared:
         _same(table, theirs, type_name)

@@ -55,8 +55,8 @@ def test_headers(image: pefile.PE) -> None:
 
 def test_exports(image: pefile.PE) -> None:
     seen = {
-        each.ordinal: (each.name, each.address, each.forwarder)
-        for each in image.DIRECTORY_ENTRY_EXPORT.symbols
+        symbol.ordinal: (symbol.name, symbol.address, symbol.forwarder)
+        for symbol in image.DIRECTORY_ENTRY_EXPORT.symbols
     }
     assert seen[2] == (None, 0x1210, None)
     assert seen[7] == (None, 0x1200, None)
@@ -98,8 +98,8 @@ def test_kernel_image(name: str) -> None:
         if kernel.space.holds(kernel.base + rva):
             image[rva : rva + 0x1000] = kernel.space.read(kernel.base + rva, 0x1000)
     parsed = pefile.PE(data=bytes(image))
-    exports = {each.name.decode(): each.address for each in parsed.DIRECTORY_ENTRY_EXPORT.symbols}
-    assert exports == {each: known.table.symbol(each) for each in known.exports}
+    exports = {symbol.name.decode(): symbol.address for symbol in parsed.DIRECTORY_ENTRY_EXPORT.symbols}
+    assert exports == {export: known.table.symbol(export) for export in known.exports}
     assert parsed.DIRECTORY_ENTRY_DEBUG[0].entry.PdbFileName.rstrip(b"\0").decode() == known.table.pdb
     assert len(getattr(parsed, "DIRECTORY_ENTRY_EXCEPTION", [])) == len(functions)
     ends = [section.VirtualAddress + section.Misc_VirtualSize for section in parsed.sections]

@@ -184,9 +184,9 @@ def test_heap_trace_log(path: pathlib.Path) -> None:
     assert made[: 2 * size] == written[: 2 * size]
     heads = slice(2, None, 2)
     assert struct.unpack(f"<804{code}", made)[heads] == struct.unpack(f"<804{code}", written)[heads]
-    for each in log.records():
-        data = log.record_bytes(each)
-        assert data == _memory(real, each.va, len(data))
+    for record in log.records():
+        data = log.record_bytes(record)
+        assert data == _memory(real, record.va, len(data))
 
 
 def _records(real: RealSet, address: int) -> List[Tuple[int, List[int]]]:
@@ -198,8 +198,8 @@ def _records(real: RealSet, address: int) -> List[Tuple[int, List[int]]]:
         return sorted((each["va"], each["frames"]) for each in told)
     # The last one stands at the head of its chain.
     read = [
-        (each.address, [frame or 0 for frame in each.frames])
-        for each in stddata.open_log(real, address).traces()
+        (trace.address, [frame or 0 for frame in trace.frames])
+        for trace in stddata.open_log(real, address).traces()
     ]
     return read[::-1]
 

@@ -108,4 +108,4 @@ def words_of(words: str, folder: pathlib.Path) -> List[str]:
 
 def every(options: Dict[str, Tuple[str, ...]]) -> Tuple[str, ...]:
     """Each plugin without options, then with each of these."""
-    return (*PLUGINS, *(f"{plugin} {each}" for plugin, words in options.items() for each in words))
+    return (*PLUGINS, *(f"{plugin} {word}" for plugin, words in options.items() for word in words))

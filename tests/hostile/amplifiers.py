@@ -191,7 +191,7 @@ def repeating_pool_table() -> Image:
     length = ring.trace_db - ring.address + ring.size * ring.entry_size
     entries = [struct.pack("<QIIQ", ring.address + PAGE * number, 0, 0, length) for number in range(341)]
     start = kernel.space.reserve(size << 20)
-    kernel.space.write(start, b"".join(each.ljust(size, b"\0") for each in entries).ljust(2 * PAGE, b"\0"))
+    kernel.space.write(start, b"".join(entry.ljust(size, b"\0") for entry in entries).ljust(2 * PAGE, b"\0"))
     for number, address in enumerate(range(start + 2 * PAGE, start + (size << 20), PAGE)):
         kernel.space.map_frame(address, kernel.space, start + number % 2 * PAGE)
     kernel.set("PoolBigPageTable", start)

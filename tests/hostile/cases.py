@@ -49,7 +49,7 @@ class Case(NamedTuple):
     @property
     def key(self) -> str:
         """What stays the same of the case when the plugins read other members, too."""
-        places = " ".join(f"{each.name}@{each.address:x}" for each in self.members)
+        places = " ".join(f"{member.name}@{member.address:x}" for member in self.members)
         return f"{self.plugin} {places} {self.kind}"
 
 
@@ -104,7 +104,7 @@ def _single(
     before = target.data[place : place + size]
     own = member.start | 0xFFFF << 48 if target.kernel.bits == 64 and member.start >> 47 & 1 else member.start
     others = [each.place or 0 for each in alike] + [place + size]
-    values = [target.data[each : each + size] for each in others]
+    values = [target.data[other : other + size] for other in others]
     neighbour = next((each for each in values if each != before and len(each) == size), before)
     mask = (1 << 8 * size) - 1
     known: Dict[str, bytes] = {

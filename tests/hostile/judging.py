@@ -97,7 +97,7 @@ def _verdict(clean: Answer, got: Answer, case: Case, owner: Owner, read: Read) -
     if any(_counted(clean, got, column, member) for column in COUNTS for member in case.members):
         return Verdict(SAID)
     alone = owner.pid is None or not any(is_of(got.columns, row, owner) for row in there)
-    if alone and any(warned_of(each, member) for each in warnings for member in case.members):
+    if alone and any(warned_of(warning, member) for warning in warnings for member in case.members):
         return Verdict(SAID)
     elsewhere = words(new, got) - words(lost, clean)
     if warnings or elsewhere:

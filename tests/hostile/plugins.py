@@ -46,13 +46,13 @@ def full_name(plugin: Plugin) -> str:
 def options(plugin: Plugin, chance: random.Random) -> Options:
     """Returns some of a plugin's options, each now and then, never the one that uses the network."""
     chosen: Options = {}
-    for each in plugin.get_requirements():
-        if each.name == _NETWORK or chance.random() < 0.5:
+    for requirement in plugin.get_requirements():
+        if requirement.name == _NETWORK or chance.random() < 0.5:
             continue
-        if isinstance(each, requirements.BooleanRequirement):
-            chosen[each.name] = True
-        elif isinstance(each, requirements.StringRequirement) and chance.random() < 0.3:
-            chosen[each.name] = chance.choice(_GLOBS)
+        if isinstance(requirement, requirements.BooleanRequirement):
+            chosen[requirement.name] = True
+        elif isinstance(requirement, requirements.StringRequirement) and chance.random() < 0.3:
+            chosen[requirement.name] = chance.choice(_GLOBS)
     return {name: value for name, value in chosen.items() if name not in _WORDS}
 
 
@@ -60,15 +60,15 @@ def switches(plugin: Plugin) -> Options:
     """Returns all switches of a plugin that only add to what it prints, set."""
     narrowing = {"unbacked", "dump", "fold", "held", "contended", "leaks", "summary", _NETWORK}
     return {
-        each.name: True
-        for each in plugin.get_requirements()
-        if isinstance(each, requirements.BooleanRequirement) and each.name not in narrowing
+        requirement.name: True
+        for requirement in plugin.get_requirements()
+        if isinstance(requirement, requirements.BooleanRequirement) and requirement.name not in narrowing
     }
 
 
 def has(plugin: Plugin, name: str) -> bool:
     """Returns whether a plugin has an option."""
-    return any(each.name == name for each in plugin.get_requirements())
+    return any(requirement.name == name for requirement in plugin.get_requirements())
 
 
 def arguments(chosen: Options) -> List[str]:

@@ -125,15 +125,15 @@ def main(arguments: List[str]) -> int:
     ]
     figures: Dict[str, Counter[str]] = collections.defaultdict(collections.Counter)
     for results in forking.spread(parts, chosen.jobs):
-        for each in results:
-            if isinstance(each, forking.Violation):
-                print(each.what)
+        for result in results:
+            if isinstance(result, forking.Violation):
+                print(result.what)
                 return 1
-            for title in (f"{each.image} {each.case.plugin}", "all"):
-                figures[title][each.verdict.word] += 1
-                figures[title]["others changed"] += bool(each.verdict.harmed)
+            for title in (f"{result.image} {result.case.plugin}", "all"):
+                figures[title][result.verdict.word] += 1
+                figures[title]["others changed"] += bool(result.verdict.harmed)
             if chosen.show:
-                for line in _shown(each):
+                for line in _shown(result):
                     print(line, flush=True)
     for title in sorted(figures):
         print(

@@ -208,7 +208,7 @@ def _once(members: Iterable[Member]) -> Iterator[Member]:
         # A search reads members of other structures together, or takes them for parts of longer ones.
         place = first.place or 0
         parts = itertools.chain.from_iterable(within.get(at, ()) for at in range(place, place + first.size))
-        others += [each for each in parts if each.structure not in ("", first.structure)]
+        others += [part for part in parts if part.structure not in ("", first.structure)]
         names = dict.fromkeys(name for each in (first, *others) for name in each.names)
         yield first._replace(others=tuple(name for name in names if name != first.name))
 

@@ -379,12 +379,12 @@ def _is_part(name: str, path: str) -> bool:
 
 def warned_of(text: str, member: Member) -> bool:
     """Returns whether a warning names the structure of a member."""
-    return matches(member, [each for part, names in WARNINGS if re.search(part, text) for each in names])
+    return matches(member, [name for part, names in WARNINGS if re.search(part, text) for name in names])
 
 
 def shown_of(evidence: str, member: Member) -> bool:
     """Returns whether the Evidence of a row names the structure of a member."""
-    return matches(member, [each for part, names in EVIDENCE if part in evidence for each in names])
+    return matches(member, [name for part, names in EVIDENCE if part in evidence for name in names])
 
 
 def makes_rows(plugin: str, member: Member) -> bool:

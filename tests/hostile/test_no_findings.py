@@ -66,9 +66,12 @@ def test_where_pages_are_missing(name: str, seed: int, tmp_path: pathlib.Path) -
         threads = [forged.waiting(1004, interrupted=False), forged.waiting(1008, interrupted=True)]
     image, chance = forged.kernel.image(), random.Random(f"{name} {seed}")
     missing = 0
-    stacks = [range(each.stack_limit, each.stack_base, PAGE) for each in threads]
+    stacks = [range(thread.stack_limit, thread.stack_base, PAGE) for thread in threads]
     for space, addresses in (
-        (forged.app.space, [each for each in forged.app.space.own_pages() if each != SHARED_DATA]),
+        (
+            forged.app.space,
+            [own_page for own_page in forged.app.space.own_pages() if own_page != SHARED_DATA],
+        ),
         (forged.kernel.space, [address for stack in stacks for address in stack]),
     ):
         for address in addresses:

@@ -86,7 +86,9 @@ def _untold(made: Attack, case: Case) -> bool:
 def test_what_is_silent_cannot_be_told(name: str, samples: Samples) -> None:
     made = samples(name).attack
     found = [
-        each for each in samples(name).results if each.verdict.word in SILENT and not _untold(made, each.case)
+        result
+        for result in samples(name).results
+        if result.verdict.word in SILENT and not _untold(made, result.case)
     ]
     assert not [
         f"{each.verdict.word}: {each.case.plugin} {each.case.name} {each.case.kind}" for each in found
@@ -97,8 +99,8 @@ def test_what_is_silent_cannot_be_told(name: str, samples: Samples) -> None:
 def test_nobody_else_is_harmed(name: str, samples: Samples) -> None:
     """Whose memory is written to loses or changes rows, nobody else."""
     found = [
-        (each.case.plugin, each.case.name, each.case.kind, each.verdict.harmed)
-        for each in samples(name).results
+        (result.case.plugin, result.case.name, result.case.kind, result.verdict.harmed)
+        for result in samples(name).results
     ]
     assert not [each for each in found if each[-1]]
 
@@ -110,7 +112,7 @@ def test_the_sample_tries_what_matters(name: str, samples: Samples) -> None:
     assert len(found) == RUNS // len(BUILDERS)
     # XP has no traces of objects: windows.objecttraces ends at once there, and has four members of thousands.
     cases = samples(name).attack.cases
-    known = collections.Counter(each.plugin for each in cases)
+    known = collections.Counter(case.plugin for case in cases)
     assert set(known) == set(samples(name).attack.target.names) - {SLOW}
     often = {plugin for plugin, count in known.items() if count > len(cases) / len(found)}
     assert often <= {each.case.plugin for each in found}
@@ -124,13 +126,13 @@ def test_every_list_is_tried_in_pairs(name: str, samples: Samples) -> None:
     made = samples(name).attack
     # A node of which no more is known than that it is one may be the last that leads anywhere.
     links = {
-        each.name
+        member.name
         for read in made.read.values()
-        for each in read.members
-        if each.path.endswith("Flink") and not cases.is_empty(made.target, each)
+        for member in read.members
+        if member.path.endswith("Flink") and not cases.is_empty(made.target, member)
     } - {"_LIST_ENTRY.Flink"}
     assert links
-    assert links <= {each.name for each in made.cases if each.kind == UNLINKED}
+    assert links <= {case.name for case in made.cases if case.kind == UNLINKED}
 
 
 @pytest.mark.parametrize("name", IMAGES)
@@ -161,10 +163,10 @@ def test_each_way_of_reading_is_noted(samples: Samples) -> None:
 def test_what_cannot_be_told_is_read(samples: Samples) -> None:
     """An entry of SECURITY.md names a member that some plugin reads, and what was looked for."""
     members = [
-        each
+        member
         for name in ("win10-x64", "xp-x86")
         for read in samples(name).attack.read.values()
-        for each in read.members
+        for member in read.members
     ]
     known = untold.known()
     assert known

@@ -105,7 +105,7 @@ def _root_of(number: int) -> Callable[[Target], int]:
 
 
 def _driver_links(target: Target) -> int:
-    entry = next(each.entry for each in target.kernel.modules if each.name == "tcpip.sys")
+    entry = next(module.entry for module in target.kernel.modules if module.name == "tcpip.sys")
     assert entry is not None
     return entry.at("InLoadOrderLinks")
 
@@ -169,7 +169,7 @@ def _type_of_a_file(target: Target) -> List[Write]:
     """Gives the process that the updater opened the type of the file that it opened."""
     answer, space = target.clean("handletraces"), target.kernel.space
     bodies = dict(zip(answer.column("ObjectType"), answer.column("Object")))
-    place, body = (target.kernel.isf.place("_OBJECT_HEADER", each) for each in ("TypeIndex", "Body"))
+    place, body = (target.kernel.isf.place("_OBJECT_HEADER", name) for name in ("TypeIndex", "Body"))
     file, process = ((bodies[kind] | 0xFFFF << 48) - body.offset for kind in ("File", "Process"))
     # The index is mixed with the second byte of the header's address.
     kind = space.read_int(file + place.offset, 1) ^ (file >> 8 ^ process >> 8) & 0xFF
@@ -494,21 +494,21 @@ def _traced(target: Target, path: str, value: int) -> List[Write]:
 
 
 def _driver(target: Target, path: str, value: int) -> List[Write]:
-    entry = next(each.entry for each in target.kernel.modules if each.name == "tcpip.sys")
+    entry = next(module.entry for module in target.kernel.modules if module.name == "tcpip.sys")
     assert entry is not None
     return [target.at(entry.at(path), value)]
 
 
 def _section_list(target: Target) -> int:
     return (
-        next(each.base for each in _updater(target).modules if each.name == "ntdll.dll")
+        next(module.base for module in _updater(target).modules if module.name == "ntdll.dll")
         + sampleowners.LIST_RVA
     )
 
 
 def _ntdll(target: Target, rva: int, value: int) -> List[Write]:
     updater = _updater(target)
-    ntdll = next(each for each in updater.modules if each.name == "ntdll.dll")
+    ntdll = next(module for module in updater.modules if module.name == "ntdll.dll")
     return [target.at(ntdll.base + rva, value, 8, updater)]
 
 
@@ -527,7 +527,7 @@ def test_it_is_said(target: Target, name: str) -> None:
 def test_one_skipped_driver_is_not_accused(target: Target) -> None:
     """Flink of the driver before it leads past it; its own links and the Blink behind it are as they were."""
     space = target.kernel.space
-    entry = next(each.entry for each in target.kernel.modules if each.name == "tcpip.sys")
+    entry = next(module.entry for module in target.kernel.modules if module.name == "tcpip.sys")
     assert entry is not None
     after, before = (space.read_int(entry.at(f"InLoadOrderLinks.{name}")) for name in ("Flink", "Blink"))
     clean = target.clean("stacktracedb", unbacked=True)
@@ -577,10 +577,10 @@ def test_a_header_of_a_heap_that_swallows_its_neighbour(target: Target) -> None:
         value = code(header)
         return bool(value & 0xFFFF) and not (value ^ value >> 8 ^ value >> 16 ^ value >> 24) & 0xFF
 
-    header = next(each for each in range(blocks[0] - 0x10, blocks[0] - 0x80, -0x10) if sound(each))
+    header = next(number for number in range(blocks[0] - 0x10, blocks[0] - 0x80, -0x10) if sound(number))
     value = code(header)
     behind = header + 16 * (value & 0xFFFF)
-    (swallowed,) = (each for each in blocks if behind < each < behind + 16 * (code(behind) & 0xFFFF))
+    (swallowed,) = (block for block in blocks if behind < block < behind + 16 * (code(behind) & 0xFFFF))
     whole = (value & 0xFFFF) + (code(behind) & 0xFFFF)
     flags = value >> 16 & 0xFF
     tag = whole & 0xFF ^ whole >> 8 ^ flags

@@ -145,4 +145,4 @@ def test_the_words_of_damage_are_not_ordinary(tmp_path: pathlib.Path) -> None:
     kernel.process("app.exe", pid=1000)
     image = kernel.image()
     kernel.space.write_int(kernel.symbol("PsActiveProcessHead"), 0)
-    assert any("PROCESS_LIST_DAMAGED" in each for each in alarms(image, tmp_path))
+    assert any("PROCESS_LIST_DAMAGED" in alarm for alarm in alarms(image, tmp_path))

@@ -100,7 +100,7 @@ class Damager:
     def __init__(self, subject: Subject, base: Base, chance: random.Random) -> None:
         self._tables = subject.tables()
         self._chance = chance
-        leaves = [each for each in base.reads if each[0] // pages.PAGE * pages.PAGE not in self._tables.pages]
+        leaves = [read for read in base.reads if read[0] // pages.PAGE * pages.PAGE not in self._tables.pages]
         # A plugin that has nothing to read here is hit anywhere.
         self._leaves = leaves or [(page, page + pages.PAGE) for page in sorted(self._tables.maps)]
         self._used = list(_used(subject.data, leaves))

@@ -37,8 +37,11 @@ CPU_SECONDS = 120
 def renderers() -> Tuple[str, ...]:
     """The renderers that this Volatility has, of those that are tried."""
     framework.import_files(volatility3.plugins, True)
-    known = {each.name.lower() for each in framework.class_subclasses(text_renderer.CLIRenderer)}
-    return tuple(each for each in _CANDIDATES if each in known)
+    known = {
+        class_subclass.name.lower()
+        for class_subclass in framework.class_subclasses(text_renderer.CLIRenderer)
+    }
+    return tuple(candidate for candidate in _CANDIDATES if candidate in known)
 
 
 class Done(NamedTuple):

@@ -204,7 +204,7 @@ BUILDERS: Dict[str, Build] = {
 def real_trap_frames(build: str, shared_dir: pathlib.Path) -> Iterator[Tuple[str, Kernel]]:
     """Yields (label, kernel with it on a stack) of real frames: the first user and the first kernel one."""
     frames = real_trapframes.load(shared_dir, build)
-    for mode in dict.fromkeys(each.mode for each in frames):
+    for mode in dict.fromkeys(frame.mode for frame in frames):
         real = next(each for each in frames if each.mode == mode)
         kernel, pointer, active = test_trapframes_real.kernel_of(build, frames)
         kernel.space.write(real.stack_address, real.stack)

@@ -44,7 +44,7 @@ class Entry(NamedTuple):
     def names(self, member: Member) -> bool:
         """Returns whether this is about a member; about both links of a list if it names the list."""
         names = (*member.names, *(re.sub(r"\.[FB]link$", "", each) for each in member.names))
-        return any(fnmatch.fnmatchcase(each, self.name) for each in names)
+        return any(fnmatch.fnmatchcase(name, self.name) for name in names)
 
 
 def entries(text: str) -> List[Entry]:
@@ -56,7 +56,7 @@ def entries(text: str) -> List[Entry]:
     section = text[text.index(TITLE) :].split("\n## ")[0]
     made = []
     for line in section.splitlines():
-        cells = [each.strip() for each in line.strip().strip("|").split("|")]
+        cells = [word.strip() for word in line.strip().strip("|").split("|")]
         for span in _SPAN.findall(cells[0]) if line.startswith("| `") and len(cells) == 2 else ():
             name, _, kind = span.partition(" ")
             made.append(Entry(name, kind, cells[1]))

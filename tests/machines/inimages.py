@@ -66,7 +66,7 @@ def unhooked(host: Host64) -> Process:
     """The product's hooks are taken out of ntdll: all others have them."""
     made = victim(host)
     place = made.at("ntdll!NtCreateFile")
-    other = next(each for each in host.programs if each is not made and each.process.user)
+    other = next(program for program in host.programs if program is not made and program.process.user)
     section = other.modules["ntdll"][1].options["contents"]
     rva = place - made.modules["ntdll"][0].base
     made.process.space.write(place, section[rva])

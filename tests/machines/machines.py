@@ -136,8 +136,8 @@ def lose(host: Host64, seed: int, share: float = MISSING, spared: Collection[Pro
             continue
         pages = [
             (kernel, page)
-            for each in process.threads
-            for page in range(each.stack_limit, each.stack_base, PAGE)
+            for thread in process.threads
+            for page in range(thread.stack_limit, thread.stack_base, PAGE)
         ]
         if process.space is not kernel:
             pages += [(process.space, page) for page in process.space.own_pages() if page != SHARED_DATA]

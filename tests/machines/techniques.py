@@ -41,4 +41,6 @@ def all_techniques() -> List[Technique]:
     """Returns every technique: those in memory of their own, in images, asleep, in calls, in the kernel."""
     from . import asleep, calls, inimages, inkernel, ownmemory
 
-    return [each for room in (ownmemory, inimages, asleep, calls, inkernel) for each in room.TECHNIQUES]
+    return [
+        technique for room in (ownmemory, inimages, asleep, calls, inkernel) for technique in room.TECHNIQUES
+    ]

@@ -23,12 +23,12 @@ DOCS = pathlib.Path(__file__).parents[2] / "docs" / "tracefindings.md"
 def test_there_are_fifty_techniques_and_each_has_a_source() -> None:
     assert len(TECHNIQUES) >= 50
     assert len({each.name for each in TECHNIQUES}) == len(TECHNIQUES)
-    for each in TECHNIQUES:
-        assert re.search(r"\b(19|20)\d\d\b|\bT1\d\d\d\b", each.source), each.name
+    for technique in TECHNIQUES:
+        assert re.search(r"\b(19|20)\d\d\b|\bT1\d\d\d\b", technique.source), technique.name
 
 
 def test_the_page_has_their_number() -> None:
-    shown = sum(each.shown for each in TECHNIQUES)
+    shown = sum(technique.shown for technique in TECHNIQUES)
     number = f"{len(TECHNIQUES)} published techniques (stacks can show {shown} of them)"
     assert number in DOCS.read_text(encoding="utf-8")
 

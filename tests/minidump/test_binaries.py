@@ -55,7 +55,7 @@ def frames(rows: List[Row]) -> List[Tuple[Any, ...]]:
 
 
 def helpful(caplog: pytest.LogCaptureFixture) -> List[str]:
-    return [each.message for each in caplog.records if "would help" in each.message]
+    return [record.message for record in caplog.records if "would help" in record.message]
 
 
 def test_files_make_the_stacks_of_a_small_dump_those_of_a_full_one(
@@ -98,6 +98,6 @@ def test_small_dumps_of_windows_say_which_files_would_help(
     form = r".*: (\S+) TimeDateStamp [0-9A-F]{8} SizeOfImage [0-9a-f]+ PDB \S+\.pdb [0-9A-F]{32}-\d+"
     files = [re.fullmatch(form, each) for each in named]
     assert all(files)
-    stems = {each[1].rpartition(".")[0].lower() for each in files if each}
+    stems = {file[1].rpartition(".")[0].lower() for file in files if file}
     walked = {row["Symbol"].partition("+")[0].lower() for depth, row in rows if depth}
     assert {each for each in walked if "<" not in each and "!" not in each} <= stems

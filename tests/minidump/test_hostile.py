@@ -87,7 +87,7 @@ def test_a_write_costs_no_run(
         except (exceptions.RenderException, exceptions.UnsatisfiedException):
             continue
         assert len(rows) < 2000, name
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["written.dmp"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["written.dmp"]
 
 
 def test_no_name_is_followed(data: bytes, tmp_path: pathlib.Path) -> None:

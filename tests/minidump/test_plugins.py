@@ -217,7 +217,7 @@ def test_info_in_few_columns(opened: Opened, tmp_path: pathlib.Path, capsys: Any
     made.writer.comment("procdump -ma updater.exe " * 40)
     (tmp_path / "info.dmp").write_bytes(made.writer.bytes())
     whole = OpenedDump(tmp_path / "info.dmp").construct(info.Info).run()
-    assert [(each.name, each.type) for each in whole.columns] == typed(TABLES["info"])
+    assert [(column.name, column.type) for column in whole.columns] == typed(TABLES["info"])
     few = OpenedDump(tmp_path / "info.dmp").rows(info.Info, brief=True)
     assert [*few[0][1]] == [*BRIEF["info"]]
     everything = OpenedDump(tmp_path / "info.dmp").rows(info.Info)

@@ -63,7 +63,7 @@ def test_a_write_costs_no_run(tmp_path: pathlib.Path, wide: bool, number: int) -
         except (exceptions.RenderException, exceptions.UnsatisfiedException):
             continue
         assert len(rows) < 1000, plugin
-    assert [each.name for each in tmp_path.iterdir()] == ["small.dmp"]
+    assert [path.name for path in tmp_path.iterdir()] == ["small.dmp"]
 
 
 def first(file: pathlib.Path, plugin: Any) -> Any:

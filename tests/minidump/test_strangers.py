@@ -118,17 +118,17 @@ def test_memory_and_modules_of_udmp_parser(written: Written) -> None:
         assert bytes(parser.ReadMemory(start, len(data)) or ()) == data
     modules = {base: (each.SizeOfImage, each.ModuleName) for base, each in parser.Modules().items()}
     expected = {
-        each.module.BaseOfImage: (each.module.SizeOfImage, each.module.ModuleName)
-        for each in written.dump._modules.modules()
+        module.module.BaseOfImage: (module.module.SizeOfImage, module.module.ModuleName)
+        for module in written.dump._modules.modules()
     }
     assert modules == expected != {}
 
 
 def test_every_stream_of_minidump(written: Written, theirs: Any) -> None:
     """No stream but ours is passed over, and its lists are as long as ours."""
-    named = {each.StreamType.name for each in theirs.directories}
+    named = {directory.StreamType.name for directory in theirs.directories}
     assert named == {each.name for each in written.dump.streams if not each.name.startswith("Winstacks")}
-    entries = {each.name: each.entries for each in written.dump.streams}
+    entries = {stream.name: stream.entries for stream in written.dump.streams}
     assert len(theirs.threads.threads) == entries["ThreadListStream"]
     assert len(theirs.thread_info.infos) == entries["ThreadInfoListStream"]
     assert len(theirs.modules.modules) == entries["ModuleListStream"]
@@ -160,9 +160,9 @@ def test_registers_and_modules_of_lldb(written: Written) -> None:
             expected.update({f"r{number}": values.get(f"R{number}", 0) for number in range(8, 16)})
         assert {name: thread.registers[name] for name in expected} == expected
     printed = debug(written.path, ["image list"])["image list"]
-    for each in written.dump._modules.modules():
-        assert f"{each.module.BaseOfImage:#018x} {each.module.ModuleName}" in printed or (
-            f"{each.module.BaseOfImage:#010x} {each.module.ModuleName}" in printed
+    for module in written.dump._modules.modules():
+        assert f"{module.module.BaseOfImage:#018x} {module.module.ModuleName}" in printed or (
+            f"{module.module.BaseOfImage:#010x} {module.module.ModuleName}" in printed
         )
 
 
@@ -265,7 +265,7 @@ def test_a_process_of_a_system_that_nobody_here_forged(tmp_path: pathlib.Path) -
         theirs = [int(each, 16) for each in re.findall(r"frame #\d+: (0x[0-9a-f]+)", printed[command])]
         assert theirs[0] == frames[0]
         assert len(theirs) > 1
-        assert theirs == [each for each in frames if each in theirs]
+        assert theirs == [frame for frame in frames if frame in theirs]
 
 
 def _addresses(row: Dict[str, Any]) -> List[int]:

@@ -45,7 +45,7 @@ class CallbackImage86(StackImage86):
         types = self.kernel.isf
         self.call_user_mode = Routine(types.symbol("KiCallUserMode"), alloc=0)
         controls = ("_KSTACK_CONTROL", "_KERNEL_STACK_CONTROL")
-        self._control = next((each for each in controls if types.has_type(each)), "")
+        self._control = next((control for control in controls if types.has_type(control)), "")
         self.chained = not self._control
         self.memory: List[Memory] = []
         self.callouts: List[int] = []

@@ -249,7 +249,7 @@ class StackImage:
     def expect(
         self, thread: Thread, part: str, stack: Stack64, ip: int = 0, sp: int = 0, status: str = ""
     ) -> None:
-        frames = [(each.address, each.sp, each.how) for each in reversed(stack.frames)]
+        frames = [(frame.address, frame.sp, frame.how) for frame in reversed(stack.frames)]
         # How an address was found is told by the frame below it: the innermost one was saved.
         if ip:
             frames.insert(0, (ip, sp, "trap"))

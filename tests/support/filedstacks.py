@@ -92,7 +92,7 @@ def _stacks(image: Image, folder: pathlib.Path, files: Sequence[pathlib.Path] = 
     folder.mkdir(parents=True)
     opened = context.open_image(image, folder)
     if files:
-        given: ModuleFiles = GivenFiles([str(each) for each in files])
+        given: ModuleFiles = GivenFiles([str(file) for file in files])
         opened.image.provide(module_files, given)
     symbolizer = Symbolizer(opened.image)
     sure: Dict[Frame, str] = {}

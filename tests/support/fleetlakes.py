@@ -81,7 +81,9 @@ def keep(lake: Lake, image_id: str, **tables: Any) -> Row:
         paths[name].parent.mkdir(parents=True, exist_ok=True)
         given = tables.get(name, [])
         if name == KEYS:
-            made = [dict(zip(SCHEMAS[KEYS].names, each)) for each in key_rows(paths[TRACES], paths[IMAGE])]
+            made = [
+                dict(zip(SCHEMAS[KEYS].names, key_row)) for key_row in key_rows(paths[TRACES], paths[IMAGE])
+            ]
             table = pa.table(made[0], schema=SCHEMAS[KEYS]) if made else SCHEMAS[KEYS].empty_table()
         else:
             table = given if isinstance(given, pa.Table) else arrow(name, image_id, given)

@@ -70,7 +70,7 @@ def read(
 
 
 def traced(blocks: Iterable[Block]) -> Dict[int, Tuple[int, RecordedStack, str]]:
-    return {each.user: (each.size, each.trace, each.form) for each in blocks if each.trace is not None}
+    return {block.user: (block.size, block.trace, block.form) for block in blocks if block.trace is not None}
 
 
 def without(runs: Runs, start: int, end: int) -> Runs:

@@ -71,9 +71,11 @@ class Run(NamedTuple):
         """The plugin's class."""
         module = importlib.import_module(f"volatility3.plugins.windows.{self.plugin}")
         (found,) = (
-            each
-            for each in vars(module).values()
-            if isinstance(each, type) and each.__module__ == module.__name__ and hasattr(each, "run")
+            attribute
+            for attribute in vars(module).values()
+            if isinstance(attribute, type)
+            and attribute.__module__ == module.__name__
+            and hasattr(attribute, "run")
         )
         return found
 
@@ -92,7 +94,7 @@ Site = Tuple[CodeType, ...]
 Asked = Dict[Lost, FrozenSet[Site]]
 """What is asked for, and where."""
 
-_OURS = tuple(str(pathlib.Path(winstacks.__file__).parent / each) + os.sep for each in _PACKAGES)
+_OURS = tuple(str(pathlib.Path(winstacks.__file__).parent / package) + os.sep for package in _PACKAGES)
 
 DEPTH = 3
 """Functions of a site."""

@@ -28,7 +28,7 @@ def made_once() -> Iterator[None]:
         pool_constraints: List[poolscanner.PoolConstraint],
         **options: Any,
     ) -> Iterator[Any]:
-        wanted = tuple(repr(sorted(vars(each).items())) for each in pool_constraints)
+        wanted = tuple(repr(sorted(vars(pool_constraint).items())) for pool_constraint in pool_constraints)
         place = (id(context), kernel_module_name, layer_name, symbol_table)
         key = (*place, wanted, repr(sorted(options.items())))
         if key in found:

@@ -15,7 +15,9 @@ def caches() -> List[Any]:
     for name, module in list(sys.modules.items()):
         if name.startswith("volatility3."):
             values = list(vars(module).values())
-            inner = (each for value in values if isinstance(value, type) for each in vars(value).values())
+            inner = (
+                attribute for value in values if isinstance(value, type) for attribute in vars(value).values()
+            )
             for value in (*values, *inner):
                 each = getattr(value, "__func__", value)  # that of a class method
                 if isinstance(each, functools._lru_cache_wrapper):
@@ -25,5 +27,5 @@ def caches() -> List[Any]:
 
 def forget() -> None:
     """Empties them."""
-    for each in caches():
-        each.cache_clear()
+    for cach in caches():
+        cach.cache_clear()

@@ -54,7 +54,7 @@ ENTRIES = {case: std.entries() for case, std in STDS.items()}
 def victim(damaged: Damaged) -> Entry:
     """A numbered trace in the middle, deep enough to be cut."""
     entries = ENTRIES[damaged.std.layout.name, damaged.std.arch, damaged.std.layout.kernel]
-    return next(each for each in entries[COUNT // 3 :] if each.depth > 8)
+    return next(entry for entry in entries[COUNT // 3 :] if entry.depth > 8)
 
 
 def touching(std: Std, low: int, high: int) -> int:

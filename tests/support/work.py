@@ -42,7 +42,7 @@ def calls(function: Callable[[], Any]) -> Tuple[Any, int]:
     """Calls a function; returns what it returns, and how many calls it takes."""
     profile = cProfile.Profile(subcalls=False)
     value = profile.runcall(function)
-    return value, sum(each.callcount for each in profile.getstats())
+    return value, sum(getstat.callcount for getstat in profile.getstats())
 
 
 def pages(function: Callable[[], Any]) -> Tuple[Any, int]:

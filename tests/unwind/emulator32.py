@@ -67,7 +67,7 @@ class Machine32:
             left: Esp -> what the kernel puts below it
         """
         self.callers.append(ip)
-        self._stopped.append([self.cpu.reg_read(each) for each in _REGISTERS])
+        self._stopped.append([self.cpu.reg_read(register) for register in _REGISTERS])
         sp = self.cpu.reg_read(x86.UC_X86_REG_ESP)
         data = left(sp)
         self.cpu.mem_write(sp - len(data), data)

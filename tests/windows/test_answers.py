@@ -39,7 +39,7 @@ def said(opened: Opened, name: str, caplog: pytest.LogCaptureFixture, **options:
     caplog.clear()
     with caplog.at_level(logging.WARNING):
         grid.run(opened, CLASSES[name], **options)
-    return [each.getMessage() for each in caplog.records if each.name == CLASSES[name].__module__]
+    return [record.getMessage() for record in caplog.records if record.name == CLASSES[name].__module__]
 
 
 @pytest.mark.parametrize("name", WITH_PID)
@@ -93,7 +93,7 @@ def test_a_glob_without_a_module_is_tried_with_any(opened: Opened, caplog: pytes
     (answer,) = said(opened, "stacktracedb", caplog, find="NtCreateFile*")
     assert answer == "--find 'NtCreateFile*' has no '!': it was also tried as '*!NtCreateFile*' too"
     rows = [
-        grid.run(opened, CLASSES["stacktracedb"], find=each) for each in ("NtCreateFile*", "*!NtCreateFile*")
+        grid.run(opened, CLASSES["stacktracedb"], find=name) for name in ("NtCreateFile*", "*!NtCreateFile*")
     ]
     assert rows[0] == rows[1]
     assert said(opened, "stacktracedb", caplog, find="nt!NtCreateFile*") == []

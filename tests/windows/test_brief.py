@@ -238,7 +238,7 @@ def test_the_command_line(tmp_path: pathlib.Path) -> None:
     lines = [line for line in table.stdout.splitlines() if " | " in line]
     rows_shown = [line for line in lines if line.startswith("*")]
     assert table.returncode == 0, table.stderr
-    assert [each.strip() for each in lines[0].split("|")] == ["", *BRIEF["callstacks"]]
+    assert [word.strip() for word in lines[0].split("|")] == ["", *BRIEF["callstacks"]]
     assert max(map(len, lines)) <= WIDTH
     rows = vol.run(file, *options, symbols=symbols).flat
     assert len(rows) == len(rows_shown)

@@ -88,7 +88,7 @@ def test_x64_user_stacks_go_on_below_the_dispatchers(name: str, tmp_path: pathli
     """The slot of SegCs in the machine frames that the kernel leaves on user stacks holds what lay there."""
     made = StackImage(name)
     for number, cs in enumerate((0, 0x33, 0x10, 0x7FEF5A5A5A33)):
-        for place, through in enumerate([*([each] for each in DISPATCHERS), [*DISPATCHERS] * 2]):
+        for place, through in enumerate([*([dispatcher] for dispatcher in DISPATCHERS), [*DISPATCHERS] * 2]):
             made.dispatched(1004 + 0x40 * number + 4 * place, through, cs)
     assert [how for _, _, how in made.expected[1016, "user"].frames].count("trap") == 7
     check(made, context.open_image(made.kernel.image(), tmp_path))
@@ -110,7 +110,7 @@ def test_both_halves_of_wow64_go_on_below_the_dispatchers(name: str, tmp_path: p
     made.simulating()
     wow = Wow64Threads(made)
     for number, cs in enumerate((0, 0x33, 0x23, 0x7FEF5A5A5A33)):
-        for place, native in enumerate([*([each] for each in DISPATCHERS), [*DISPATCHERS] * 2]):
+        for place, native in enumerate([*([dispatcher] for dispatcher in DISPATCHERS), [*DISPATCHERS] * 2]):
             tid = 1004 + 0x10 * number + 4 * place
             wow.beside(made.dispatched(tid, native, cs), ("", EXCEPTION, APC, EXCEPTION)[place])
     modules = {made.modules[each].base for each in ("wow64", "wow64cpu")}

@@ -35,7 +35,9 @@ def test_a_thread_that_has_never_run(name: str, tmp_path: pathlib.Path) -> None:
     place = thread.kthread["KernelStack"]
     kernel.space.write_int(place + switch.offset("Return"), start)
     stack, frames = by_key(stacks(context.open_image(kernel.image(), tmp_path)))[TID, "kernel"]
-    assert [(each["Address"], each["How"], each["Status"]) for each in frames] == [(start & MASK, "trap", "")]
+    assert [(frame["Address"], frame["How"], frame["Status"]) for frame in frames] == [
+        (start & MASK, "trap", "")
+    ]
     if isinstance(image, StackImage86):
         assert frames[0]["Symbol"] == "nt!KiThreadStartup"
     assert not stack["Status"]

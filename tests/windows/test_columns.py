@@ -85,7 +85,7 @@ def test_brief_columns_are_columns_of_the_table() -> None:
 
 @pytest.mark.parametrize("name", sorted(CLASSES))
 def test_a_plugin_has_the_columns_of_the_dictionary(name: str, opened: Opened) -> None:
-    shown = [(each.name, each.type) for each in opened.construct(CLASSES[name]).run().columns]
+    shown = [(column.name, column.type) for column in opened.construct(CLASSES[name]).run().columns]
     assert shown == [(each, TYPES[COLUMNS[each].type]) for each in PLUGINS[name]]
     assert {"PID", "Process", "Status"} <= set(PLUGINS[name])
     assert ("Arch" in PLUGINS[name]) == (name != "tracefindings"), "a finding is of a process"

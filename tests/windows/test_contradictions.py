@@ -54,7 +54,7 @@ def test_where_a_driver_may_have_been_is_said(target: Target) -> None:
     assert gone
     said = [(got.column("Symbol")[at], got.column("Status")[at]) for at in gone]
     assert set(said) == {("<no-module>", "contradicted: MmUnloadedDrivers")}
-    assert any("MmUnloadedDrivers" in each for each in got.warnings)
+    assert any("MmUnloadedDrivers" in warning for warning in got.warnings)
 
 
 @pytest.mark.parametrize(("name", "generation"), KERNELS)
@@ -73,14 +73,14 @@ def test_where_a_driver_may_have_been_is_said_of_every_kernel(
     assert "contradicted" not in " ".join(filter(None, clean.column("Status")))
     assert got.column("Symbol")[place] == "<no-module>"
     assert got.column("Status")[place] == "contradicted: MmUnloadedDrivers"
-    assert any("MmUnloadedDrivers" in each for each in got.warnings)
+    assert any("MmUnloadedDrivers" in warning for warning in got.warnings)
     unbacked = made.run("stacktracedb", [made.at(kernel.symbol("MmUnloadedDrivers"), 0)], unbacked=True)
     assert grid.masked(start + 0x10) in unbacked.column("Address")
 
 
 def test_a_log_of_a_heap_to_which_no_pointer_leads(target: Target) -> None:
     updater = target.kernel.processes[1]
-    ntdll = next(each for each in updater.modules if each.name == "ntdll.dll")
+    ntdll = next(module for module in updater.modules if module.name == "ntdll.dll")
     place = ntdll.base + sampleheaps.LOG_POINTER_RVA
     clean = target.clean("stacktracedb", pid=[4312])
     got = target.run("stacktracedb", [target.at(place, 0, 8, updater)], pid=[4312])

@@ -110,7 +110,7 @@ def counted(nodes: List[Node]) -> Dict[str, int]:
     words = [set(node.row["Status"].split(", ")) for node in nodes]
     live = [node for node, said in zip(nodes, words) if not said & {"freed", "orphan"}]
     return {
-        "Freed": sum("freed" in each for each in words),
+        "Freed": sum("freed" in word for word in words),
         "Orphans": sum("orphan" in each for each in words),
         "Unindexed": sum("unindexed" in each for each in words),
         "Mismatched": sum(bool(each & {"index", "bucket", "depth"}) for each in words),
@@ -125,7 +125,7 @@ def counted(nodes: List[Node]) -> Dict[str, int]:
 
 def warned(messages: List[str], what: str) -> Dict[Tuple[int, str], int]:
     """The numbers of which a warning speaks, by process ID and architecture."""
-    said = [re.match(r"Process (\d+) \((\w+)\), std at \w+: (\d+) " + what, each) for each in messages]
+    said = [re.match(r"Process (\d+) \((\w+)\), std at \w+: (\d+) " + what, message) for message in messages]
     return {(int(each[1]), each[2]): int(each[3]) for each in said if each}
 
 
@@ -192,5 +192,5 @@ def test_a_database_that_is_whole_is_fully_chained(tmp_path: pathlib.Path) -> No
         std = plan.make(KERNEL_PLACES[64])
         entries = std.entries()
         assert row["Chained"] == len(entries)
-        assert row["Indexed"] == sum(bool(each.index) for each in entries)
+        assert row["Indexed"] == sum(bool(entry.index) for entry in entries)
         assert (row["Freed"], row["Mismatched"], row["Orphans"]) == (len(std.freed()), 0, 0)

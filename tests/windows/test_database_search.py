@@ -176,8 +176,8 @@ def test_orphans_are_counted(tmp_path: pathlib.Path) -> None:
     opened = scene.open(tmp_path)
     (node,) = (node for node in grid.run(opened, gflags.GFlags) if node.row["PID"] == 1000)
     assert node.children[0]["Orphans"] == 1
-    words = [each.row["Status"].split(", ") for each in traces(opened, 1000, carve=True)]
-    assert sum("orphan" in each for each in words) == 1
+    words = [trace.row["Status"].split(", ") for trace in traces(opened, 1000, carve=True)]
+    assert sum("orphan" in word for word in words) == 1
 
 
 def test_slots_that_lead_nowhere_are_counted_without_end(

@@ -70,7 +70,7 @@ def test_every_table_is_looked_for(tmp_path: pathlib.Path, monkeypatch: pytest.M
     """Of a kind with several generations one is enough: the others are of other Windows."""
     own = tables._BESIDE[0]
     files = sorted(own.glob("*.json"))
-    kinds = {re.sub(r"-[0-9.]+-", "-", each.stem) for each in files}
+    kinds = {re.sub(r"-[0-9.]+-", "-", file.stem) for file in files}
     assert kinds == {f"{kind}-{arch}" for kind in tables.KINDS for arch in ("x64", "x86")}
     for kind in kinds:
         folder = tmp_path / kind
@@ -121,8 +121,8 @@ def test_a_file_that_cannot_be_written_costs_no_row(
         dumped.populate(lambda node, _: rows.append(dict(zip(names, node.values))), None)
     outputs = [row["File output"] for row in rows if isinstance(row["File output"], str)]
     assert outputs and set(outputs) == {"Error outputting file"}
-    errors = [each.getMessage() for each in caplog.records if each.levelno == logging.ERROR]
-    assert errors and all("cannot be written: No space left on device" in each for each in errors)
+    errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    assert errors and all("cannot be written: No space left on device" in error for error in errors)
 
 
 WRONG = {
@@ -196,4 +196,4 @@ def test_a_full_disk_makes_the_command_fail(command: str, file: str, tmp_path: p
     assert f"{out / file} cannot be written: File too large" in done.stderr
     assert "Traceback" not in done.stderr
     assert "Error outputting file" in done.stdout
-    assert not [each.name for each in out.iterdir() if each.name == file or each.suffix == ".vol3"]
+    assert not [path.name for path in out.iterdir() if path.name == file or path.suffix == ".vol3"]

@@ -100,7 +100,7 @@ def agree(caplog: pytest.LogCaptureFixture, counts: List[int], plans: List[Plan]
         words = [set(node.row["Status"].split(", ")) for node in listed]
         assert (row["Kind"], row["Layout"], row["Indexed"], row["Freed"]) == ("heaplog", "heaplog", 0, 0)
         assert row["Chained"] == len(listed)
-        assert row["Mismatched"] == sum(bool(each & {"bucket", "depth"}) for each in words)
+        assert row["Mismatched"] == sum(bool(word & {"bucket", "depth"}) for word in words)
         assert row["UnreadableBytes"] == lost.get(place, 0)
         plan = plans[(row["PID"] - 1000) // 4]
         if not (plan.changed or plan.lost):

@@ -48,7 +48,9 @@ def test_a_log_of_a_32_bit_half(made: Tuple[HeapImage, pathlib.Path, pathlib.Pat
     log = umdh.parse((made[2] / "umdh.1000.x86.log").read_text(encoding="utf-8").splitlines())
     forged = made[0]
     assert sorted(log.traces.values()) == sorted(tuple(forged.stack(number)) for number in range(3))
-    assert [(heap.heap, sum(each.size for each in heap.allocations)) for heap in log.heaps] == [(HEAP, 435)]
+    assert [(heap.heap, sum(allocation.size for allocation in heap.allocations)) for heap in log.heaps] == [
+        (HEAP, 435)
+    ]
     assert {(module.base, module.size) for module in log.modules} == {
         (module.base, module.size) for module in (forged.app, forged.ntdll)
     }

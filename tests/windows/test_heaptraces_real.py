@@ -123,7 +123,7 @@ def test_the_dump_is_a_umdh_log_that_adds_up(path: pathlib.Path, tmp_path: pathl
     assert data.count(b"\n") == data.count(b"\r\n")
     log = umdh.parse(data.decode().splitlines())
     assert "".join(umdh.write(log)).encode() == data
-    allocations = [each for heap in log.heaps for each in heap.allocations]
+    allocations = [allocation for heap in log.heaps for allocation in heap.allocations]
     assert sum(each.size for each in allocations) == sum(row["Bytes"] for row in _groups(rows))
     written = {each.address: (each.size, log.traces[each.trace]) for each in allocations}
     for block in real.truth["heap"]["blocks"]:

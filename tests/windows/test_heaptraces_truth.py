@@ -108,7 +108,7 @@ def check_log(data: bytes, rows: List[Row], truth: Dict[str, Any]) -> None:
     """Compares a UMDH log with what is true of the heaps, and with the sums of the rows."""
     log = umdh.parse(data.decode().splitlines())
     assert "".join(umdh.write(log)).encode() == data
-    allocations = [each for heap in log.heaps for each in heap.allocations]
+    allocations = [allocation for heap in log.heaps for allocation in heap.allocations]
     written = {each.address: (each.size, _masked(list(log.traces[each.trace]))) for each in allocations}
     assert len(written) == len(allocations)
     told = [*truth["heap"]["blocks"], *truth["heap"]["ntdll_blocks"]]

@@ -30,9 +30,9 @@ def head_of(real: real_sets.RealSet) -> int:
     size, code = real.pointer_size, "<Q" if real.pointer_size == 8 else "<I"
 
     def pointer(address: int) -> int:
-        for each in real.regions:
-            if each.va <= address < each.va + len(each.data):
-                return int(struct.unpack_from(code, each.data, address - each.va)[0])
+        for region in real.regions:
+            if region.va <= address < region.va + len(region.data):
+                return int(struct.unpack_from(code, region.data, address - region.va)[0])
         return 0
 
     # _RTL_CRITICAL_SECTION.DebugInfo, _RTL_CRITICAL_SECTION_DEBUG.ProcessLocksList: two pointers in.

@@ -126,7 +126,7 @@ def test_a_file_and_its_custody(tmp_path: pathlib.Path) -> None:
     (file,) = out.iterdir()
     assert row["File output"] == file.name
     dump = read(file)
-    assert (dump.status, [each for each in dump.streams if each.status]) == ((), [])
+    assert (dump.status, [stream for stream in dump.streams if stream.status]) == ((), [])
     ranges, said = memory_ranges(dump)
     assert (sum(each.length for each in ranges), said) == (int(row["Value"]), ())
     comments = {kind: text for kind, text, _ in system.comments(dump)}
@@ -156,7 +156,7 @@ def test_memory_regions_tell_what_is_not_in_the_image_as_reserved(
     assert said == ()
     assert infos[0].BaseAddress == 0
     ranges, _ = memory_ranges(dump)
-    committed = [(each.BaseAddress, each.RegionSize) for each in infos if each.State == 0x1000]
+    committed = [(info.BaseAddress, info.RegionSize) for info in infos if info.State == 0x1000]
     pages = {start + at for start, _, size in ranges for at in range(0, size, 0x1000)}
     told = {start + at for start, size in committed for at in range(0, size, 0x1000)}
     assert told == pages

@@ -65,7 +65,7 @@ def test_a_scan_that_cannot_run_costs_nothing_else(
     caplog.clear()
     found = [node.row for node in grid.run(opened, plugin, **options)]
     said = {record.getMessage() for record in caplog.records}
-    assert {f"No scan for {each}: the kernel's symbols lack {_NEEDED}" for each in things} <= said
+    assert {f"No scan for {thing}: the kernel's symbols lack {_NEEDED}" for thing in things} <= said
     if plugin is not tracefindings.TraceFindings:
         assert found == without
 
@@ -216,7 +216,7 @@ _OF_RESOURCES = (
 def _without(known: Known, plugin: str, members: Sequence[str]) -> Iterator[List[Row]]:
     """Yields the rows of a plugin without each of some members that it asks for, which a warning names."""
     (run,) = (each for each in RUNS if each.plugin == plugin)
-    wanted = [lost for lost in (Lost(MEMBERS, each) for each in members) if lost in known.asked[run]]
+    wanted = [lost for lost in (Lost(MEMBERS, member) for member in members) if lost in known.asked[run]]
     assert wanted
     for lost in wanted:
         with known.table.without(lost):

@@ -55,7 +55,7 @@ def test_an_address_that_leads_to_no_process_is_said(
     for offset in (1 << 46, 0x1000):
         with caplog.at_level(logging.WARNING):
             assert pids(case.opened, plugin, offset=offset) == set()
-        said += [each.getMessage() for each in caplog.records if "_EPROCESS" in each.getMessage()]
+        said += [record.getMessage() for record in caplog.records if "_EPROCESS" in record.getMessage()]
         caplog.clear()
     assert said == [
         "There is no _EPROCESS at 0x400000000000, virtual or physical",

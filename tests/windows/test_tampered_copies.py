@@ -89,7 +89,7 @@ def test_who_changed_unwind_data_is_told(tmp_path: pathlib.Path) -> None:
 def shared() -> Kernel:
     """The sample with one more process, which has its own copies of what it shares, and changed them."""
     kernel = sample.build()
-    updater = next(each for each in kernel.processes if each.name == "updater.exe")
+    updater = next(process for process in kernel.processes if process.name == "updater.exe")
     evil = kernel.process("evil.exe", pid=4100, session=1, nt_global_flag=0x1000)
     for module in updater.modules:
         options = {"ntdll.dll": sample.NTDLL, "KERNEL32.DLL": sample.KERNEL32, "updater.exe": sample.UPDATER}
@@ -159,7 +159,7 @@ def test_the_order_of_processes_changes_no_row(orders: List[context.Opened], plu
 
 @pytest.mark.parametrize("plugin", PLUGINS)
 def test_a_process_alone_has_the_same_rows(orders: List[context.Opened], plugin: str) -> None:
-    if "pid" not in {each.name for each in PLUGINS[plugin][0].get_requirements()}:
+    if "pid" not in {requirement.name for requirement in PLUGINS[plugin][0].get_requirements()}:
         pytest.skip("the plugin has no --pid")
     every = shown(orders[0], plugin)
     for pid in (0, 4, 4312, 5120, 4100):
@@ -170,7 +170,7 @@ def test_a_process_alone_has_the_same_rows(orders: List[context.Opened], plugin:
 def test_a_page_of_no_other_process_is_taken(tmp_path: pathlib.Path) -> None:
     """The section has lost its unwind data, one process has its own: the other says what is missing."""
     made = stacks("win10-x64", None)
-    evil = next(each for each in made.kernel.processes if each.pid == EVIL)
+    evil = next(process for process in made.kernel.processes if process.pid == EVIL)
     ntdll = made.modules["ntdll"]
     evil.space.write(ntdll.base + UNWIND_DATA + 0x700, b"own")
     made.kernel.processes.sort(key=lambda each: each is not evil)

@@ -53,12 +53,12 @@ def test_every_situation_is_there(name: str, built: Dict[str, Built]) -> None:
     shown: Dict[Tuple[int, int, str], List[str]] = {}
     for node in grid.run(opened, traces.StackTraces):
         row = node.row
-        names = [each.rpartition("+")[0] or each for each in (row["Stack"] or "").split("; ")]
+        names = [word.rpartition("+")[0] or word for word in (row["Stack"] or "").split("; ")]
         shown.setdefault((row["PID"], row["TID"], row["Kind"]), []).extend(names)
     for situation, stacks in clean.shows.items():
-        for each in stacks:
-            found = iter(shown[each.pid, each.tid, each.kind])
-            assert all(function in found for function in each.functions), (situation, each)
+        for stack in stacks:
+            found = iter(shown[stack.pid, stack.tid, stack.kind])
+            assert all(function in found for function in stack.functions), (situation, stack)
 
 
 def test_there_are_sixty_processes(built: Dict[str, Built]) -> None:

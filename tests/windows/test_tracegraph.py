@@ -141,7 +141,7 @@ def test_the_weight_may_be_bytes_or_threads(written: Written) -> None:
     assert sum(row["Weight"] for row in rows) == wanted > 1000
     rows = written.run("windows.tracegraph", "--weight", "threads", output="threads")
     threads = {(row["Kind"], row["Owner"]) for row in written.traces if row["TID"] and row["Count"]}
-    threads = {each for each in threads if each[0] in ("kernel", "user", "wow64")}
+    threads = {thread for thread in threads if thread[0] in ("kernel", "user", "wow64")}
     assert sum(row["Weight"] for row in rows) == len(threads) > 5
 
 
@@ -354,13 +354,13 @@ def test_the_search_filters_the_list_and_takes_globs(page: Page) -> None:
         page.run("document.querySelector('input[type=search]').value = ''")
         page.type(text)
         found = wait(page, "document.querySelector('.found').innerText")
-        assert int(found.split()[0]) == sum(bool(re.fullmatch(glob, each.lower())) for each in names), text
+        assert int(found.split()[0]) == sum(bool(re.fullmatch(glob, name.lower())) for name in names), text
         numbers.append(page.run(listed))
         shown = page.run(
             "[...document.querySelectorAll('.flamegraph .row .frames')].map((each) => each.innerText)"
         )
         assert all(re.search(glob.strip("(.*!)?"), each.lower()) for each in shown if " … " not in each)
-    first, second, none = (int(each.split()[0]) for each in numbers)
+    first, second, none = (int(number.split()[0]) for number in numbers)
     assert 0 < first < everything and 0 < second < everything and none == 0
     assert f"{first} of {everything} different stacks" in numbers[0]
 
@@ -519,7 +519,7 @@ def test_addresses_without_a_name_have_boxes_of_their_own(page: Page) -> None:
     labels = page.run(
         "[...document.querySelectorAll('.boxes > .unbacked')].map((box) => box.getAttribute('aria-label'))"
     )
-    assert any(each.startswith("<private> 0x1d2b00002c4, 1 stack, ") for each in labels)
+    assert any(label.startswith("<private> 0x1d2b00002c4, 1 stack, ") for label in labels)
     assert any(each.startswith("<no-module> 0xffffab8009991088, ") for each in labels)
 
 

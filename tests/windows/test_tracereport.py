@@ -57,7 +57,7 @@ def page(reported: Reported, browser: Browser) -> Iterator[Page]:
     opened = browser.open(reported.path)
     yield opened
     assert opened.faults == []
-    assert {each.partition("#")[0] for each in opened.requests} == {reported.path.as_uri()}
+    assert {request.partition("#")[0] for request in opened.requests} == {reported.path.as_uri()}
     opened.close()
 
 
@@ -147,7 +147,7 @@ def test_the_image_is_that_of_traceimage(reported: Reported) -> None:
 
 def test_the_rows_add_up_to_the_stacks(reported: Reported) -> None:
     for row in reported.rows:
-        here = [each for each in reported.traces if each["Kind"] == row["Kind"]]
+        here = [trace for trace in reported.traces if trace["Kind"] == row["Kind"]]
         assert row["Stacks"] == len(here)
         assert row["Weight"] == sum(each["Count"] or 0 for each in here)
     assert len(reported.rows) == 9
@@ -460,7 +460,7 @@ def test_the_policy_stops_what_is_put_in_later(page: Page) -> None:
         "document.body.insertAdjacentHTML('beforeend', '<p id=late style=\"color: rgb(1, 2, 3)\">x</p>')"
     )
     assert page.run("getComputedStyle(document.getElementById('late')).color") != "rgb(1, 2, 3)"
-    assert len(page.faults) == 2 and all("Content Security Policy" in each for each in page.faults)
+    assert len(page.faults) == 2 and all("Content Security Policy" in fault for fault in page.faults)
     page.faults.clear()
 
 

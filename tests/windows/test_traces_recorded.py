@@ -170,6 +170,6 @@ def test_events_are_told_apart_object_by_object(
     rows = flattables.stacks(opened_image(kernel, tmp_path), kinds=["object"])
     events = [row["TraceId"] for row in rows if row["Event"]]
     assert len(events) == len(set(events)) == 24
-    assert sum(each.endswith("~2") for each in events) == 9
+    assert sum(event.endswith("~2") for event in events) == 9
     assert sum("~~2" in each for each in events) == 4
     assert max(len(each._seen) for each in kept) <= 4

@@ -61,7 +61,7 @@ def test_stacks(opened: Opened, pid: int) -> None:
     symbolizer = Symbolizer(plain.image)
     found = list(StackLister.list_stacks(plain.image, symbolizer))
     assert [(each.thread.tid, each.part) for each in found] == [
-        (each.thread.tid, each.part) for each in plain.stacks
+        (stack.thread.tid, stack.part) for stack in plain.stacks
     ]
     names = Symbolizer(opened.image)
     for known, each in zip(plain.stacks, found):
@@ -84,7 +84,7 @@ def test_nothing_of_a_kernel_is_there(opened: Opened) -> None:
     assert (image.base, image.table_name, image.types.first_structure("_EPROCESS")) == (0, "", None)
     assert image.types.first_structure("_ETHREAD") is None
     assert image.symbol("PsActiveProcessHead") is None
-    assert [each.kernel for each in AddressSpaces.list_spaces(image)] == [False]
+    assert [space.kernel for space in AddressSpaces.list_spaces(image)] == [False]
 
 
 def test_an_image_without_a_kernel_and_without_a_provider_has_nothing(opened: Opened) -> None:

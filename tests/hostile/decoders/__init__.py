@@ -17,7 +17,9 @@ __all__ = ["Target", "groups", "targets"]
 def groups() -> Dict[str, Dict[str, Target]]:
     """Returns the targets by name, by what they decode."""
     parts = (databases, dumps, heaps, modules, owners, stacks)
-    return {part.__name__.rpartition(".")[2]: {each.name: each for each in part.targets()} for part in parts}
+    return {
+        part.__name__.rpartition(".")[2]: {target.name: target for target in part.targets()} for part in parts
+    }
 
 
 def targets() -> Dict[str, Target]:

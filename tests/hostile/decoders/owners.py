@@ -76,7 +76,8 @@ def _locks(size: int, data: bytes, whole: bytes) -> None:
 
 def _lock_seeds(size: int) -> List[bytes]:
     records = [
-        criticalsection.LockRecord(0x1000 * each, 1, each, 4, -1, 5, 6, -1, 7, 8) for each in range(1, 9)
+        criticalsection.LockRecord(0x1000 * number, 1, number, 4, -1, 5, 6, -1, 7, 8)
+        for number in range(1, 9)
     ]
     return [criticalsection.encode(records, size)]
 

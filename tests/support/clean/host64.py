@@ -111,7 +111,7 @@ class Host64:
         known = kernels.load(name)
         self.name = name
         self.later = name != "win7-x64"
-        names = sorted(known.table.symbol(each) for each in known.table.symbols)
+        names = sorted(known.table.symbol(symbol) for symbol in known.table.symbols)
         self.routines: Dict[str, Routine] = {}
         for each, routine in _KERNEL.items():
             rva = known.table.symbol(each)

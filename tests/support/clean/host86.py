@@ -46,7 +46,7 @@ class Host86:
         self.later = name != "win7-x86"
         self.architecture = X86_OLD if known.table.has("_KTRAP_FRAME", "DbgArgPointer") else X86_BLUE
         self.routines: Dict[str, Routine] = {each: Routine(known.table.symbol(each)) for each in _KERNEL}
-        names = sorted(known.table.symbol(each) for each in known.table.symbols)
+        names = sorted(known.table.symbol(symbol) for symbol in known.table.symbols)
         code = {}
         for each, routine in self.routines.items():
             room = next((other for other in names if other > routine.rva), routine.rva + 0x80) - routine.rva
@@ -85,7 +85,7 @@ class Host86:
             4,
             thread.tid,
             "kernel",
-            (*(f"nt!{each}" for each in reversed(functions)), "nt!PspSystemThreadStartup"),
+            (*(f"nt!{function}" for function in reversed(functions)), "nt!PspSystemThreadStartup"),
         )
 
 

@@ -42,7 +42,9 @@ def build(name: str) -> Clean:
     """Puts every situation of a kernel into one image."""
     if name in host86.NARROW:
         narrow = host86.Host86(name)
-        return Clean(narrow.kernel, {each.__name__: each(narrow) for each in host86.SITUATIONS})
+        return Clean(
+            narrow.kernel, {situation.__name__: situation(narrow) for situation in host86.SITUATIONS}
+        )
     host = Host64(name)
     return Clean(host.kernel, {each.__name__: each(host) for each in SITUATIONS_64})
 
@@ -64,11 +66,13 @@ def lose_pages(clean: Clean, seed: int, share: float = 0.3, of_files: bool = Fal
     clean.kernel.image()
     kernel = clean.kernel.space
     for process in clean.kernel.processes:
-        stacks = [page for each in process.threads for page in range(each.stack_limit, each.stack_base, PAGE)]
+        stacks = [
+            page for thread in process.threads for page in range(thread.stack_limit, thread.stack_base, PAGE)
+        ]
         own = (
             []
             if process.space is kernel
-            else [each for each in process.space.own_pages() if each != SHARED_DATA]
+            else [own_page for own_page in process.space.own_pages() if own_page != SHARED_DATA]
         )
         if of_files:
             places = [(module.base, module.base + module.size) for module in process.all()]
@@ -83,7 +87,7 @@ def lose_pages(clean: Clean, seed: int, share: float = 0.3, of_files: bool = Fal
         (each.space, vad) for each in clean.kernel.processes for vad in each.vads if vad.section is not None
     ]
     for section in clean.kernel.sections:
-        for rva in [each for each in sorted(section.frames) if chance.random() < share]:
+        for rva in [frame for frame in sorted(section.frames) if chance.random() < share]:
             for space, vad in views:
                 if vad.section is section and space.shares(vad.start + rva):
                     space.set_state(vad.start + rva, PAGE, State.MISSING)

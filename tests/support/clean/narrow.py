@@ -59,7 +59,7 @@ def library32(file: str, functions: str = "") -> Library32:
     names = functions.split() or _NAMES.get(stem, FUNCTIONS.get(stem, "")).split()
     stubs = STUBS.get("win32u" if stem == "user32" else stem, "").split()
     routines = {name.lstrip("."): Routine(FIRST + STEP * place) for place, name in enumerate(names)}
-    contents = {each.rva: code_of(each) for each in routines.values()}
+    contents = {routine.rva: code_of(routine) for routine in routines.values()}
     if "KiFastSystemCallRet" in routines:
         contents[routines["KiFastSystemCallRet"].rva] = b"\xc3" + b"\xcc" * (SIZE - 1)
     start = -(-(FIRST + STEP * len(names)) // 0x100) * 0x100

@@ -121,7 +121,11 @@ def _variables(pid: int) -> Dict[str, int]:
     base = int(library[0].partition("-")[0], 16)
     listed = subprocess.run(["nm", "-D", library[-1]], stdout=subprocess.PIPE, check=True, text=True).stdout
     symbols = (line.partition("@")[0].split() for line in listed.splitlines())
-    return {each[2]: base + int(each[0], 16) for each in symbols if len(each) == 3 and each[2] in VARIABLES}
+    return {
+        symbol[2]: base + int(symbol[0], 16)
+        for symbol in symbols
+        if len(symbol) == 3 and symbol[2] in VARIABLES
+    }
 
 
 def test_the_code_cache_of_a_real_jvm(jvm: int) -> None:

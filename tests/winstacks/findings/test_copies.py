@@ -52,7 +52,7 @@ def compared(kernel: Kernel, folder: pathlib.Path, *places: Tuple[int, int, int]
 
 
 def change(kernel: Kernel, pid: int, address: int, data: bytes) -> None:
-    next(each for each in kernel.processes if each.pid == pid).space.write(address, data)
+    next(process for process in kernel.processes if process.pid == pid).space.write(address, data)
 
 
 @pytest.mark.parametrize("name", FULL)

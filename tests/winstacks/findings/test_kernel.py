@@ -28,7 +28,7 @@ def recorded(name: str, *addresses: int, gone: bool = False) -> Kernel:
     kernel = new_kernel(name)
     if gone:
         kernel.unloaded("gone.sys", kernel.base + AWAY, kernel.base + AWAY + 0x4000)
-    put_database(kernel, "6.1", [tuple(kernel.base + each for each in addresses)])
+    put_database(kernel, "6.1", [tuple(kernel.base + address for address in addresses)])
     return kernel
 
 
@@ -156,7 +156,7 @@ def processes(name: str) -> Kernel:
 
 
 def process_of(kernel: Kernel, pid: int) -> Process:
-    return next(each for each in kernel.processes if each.pid == pid)
+    return next(process for process in kernel.processes if process.pid == pid)
 
 
 def unlink(kernel: Kernel, links: int) -> None:

@@ -114,7 +114,7 @@ def test_a_member_that_the_symbols_lost_is_named(member: str, tmp_path: pathlib.
     table = LackingTable(context.open_image(forged.image(), tmp_path))
     with table.without(Lost(MEMBERS, member)):
         said = table.run(Run("tracefindings", (("check", [CHECK]),)), tmp_path / "out")
-    assert any(member.rpartition(".")[2] in each for each in said.warnings)
+    assert any(member.rpartition(".")[2] in warning for warning in said.warnings)
 
 
 @pytest.mark.parametrize("name", WITH_USER)

@@ -96,8 +96,8 @@ def test_the_same_where_the_file_has_lost_that_page(beside: int, rva: int, sever
     others = [forged.beside(f"other{number}.exe", 2000 + 4 * number) for number in range(beside)]
     kernelbase = forged.stacks.modules["kernelbase"]
     _hooked(forged, rva)
-    for each in others:
-        each.space.write(kernelbase.base + WAIT_EX.rva + 0x200, b"\xe9\5\6\7\x08")
+    for other in others:
+        other.space.write(kernelbase.base + WAIT_EX.rva + 0x200, b"\xe9\5\6\7\x08")
     forged.returns_to(PRIVATE + 0x20)
     image = forged.image()
     assert kernelbase.section is not None

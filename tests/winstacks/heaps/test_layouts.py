@@ -99,7 +99,7 @@ def test_layout_that_is_tried_first(kernel: str, wow64: bool, name: str, tmp_pat
         process.wow64()
     opened = context.open_image(made.image(), tmp_path)
     spaces = AddressSpaces.list_spaces(opened.image, [1000])
-    found = next(each for each in spaces if each.wow64 == wow64)
+    found = next(space for space in spaces if space.wow64 == wow64)
     arch = found.arch
     types = lister.load_layouts(opened.image, found.machine)
     assert places(types.nt[0], name) == places(heaptypes.heap(name), name)
@@ -148,7 +148,7 @@ def test_a_new_build_is_a_new_table(tmp_path: pathlib.Path, monkeypatch: pytest.
     assert [(heap.address, heap.creator, heap.damaged) for heap in found.nt] == [(0x50000, 9, False)]
     traces = Traces(memory, heaptypes.LOG["x64"], heaptypes.ENTRY["x64"])
     blocks = list(heap_blocks(memory, found.nt[0], traces, types.page))
-    assert [(each.user, each.size, each.trace) for each in blocks if isinstance(each, Block)] == [
+    assert [(block.user, block.size, block.trace) for block in blocks if isinstance(block, Block)] == [
         (user, 100, records.trace(record))
     ]
     # Without the table there is no heap to be told.

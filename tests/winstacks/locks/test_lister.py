@@ -42,7 +42,7 @@ def test_a_gap_has_no_record() -> None:
     gap = LockGap(space, status(StatusCode.LIST_BROKEN))
     known = Lock(space, 0x1000, CRITICAL_SECTION)
     records = criticalsection.decode(lister().buffer(space, [gap, known, gap]), 8)
-    assert [each.address for each in records] == [0x1000]
+    assert [record.address for record in records] == [0x1000]
 
 
 def test_an_unknown_number_of_waiters_is_not_0() -> None:

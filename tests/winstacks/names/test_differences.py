@@ -45,7 +45,7 @@ class Shared:
 
     def differences(self, rva: int, length: int) -> Tuple[Tuple[int, int], ...]:
         pages = range(rva - rva % PAGE_SIZE, rva + length, PAGE_SIZE)
-        found = [each for page in pages for each in self._pages.differences(self.load, page)]
+        found = [difference for page in pages for difference in self._pages.differences(self.load, page)]
         return tuple((low, high) for low, high in found if low < rva + length and high > rva)
 
 

@@ -82,7 +82,7 @@ def name_of(
 
 
 def messages(caplog: pytest.LogCaptureFixture) -> List[str]:
-    return [each.message for each in caplog.records if "library.dll" in each.message]
+    return [record.message for record in caplog.records if "library.dll" in record.message]
 
 
 # Where a file is.
@@ -326,5 +326,5 @@ def test_warnings_are_bounded_and_each_is_said_once(caplog: pytest.LogCaptureFix
     for number in range(100):
         for _ in range(2):
             files.lacks(ModuleClaims((f"library.dll{number}",), ((number, 0x1000),)))
-    levels = [each.levelname for each in caplog.records]
+    levels = [record.levelname for record in caplog.records]
     assert (levels.count("WARNING"), levels.count("INFO")) == (32, 68)

@@ -48,7 +48,9 @@ def test_a_kernel_address_that_is_mapped_to_a_rom_area(
         kernel.space.tables.map(page + 0x1000 * (frame - 0xBF), frame)
     start = page - 0xBF000
     below, first, used, last, above, unmapped = named(
-        kernel, tmp_path, *(start + each for each in (0xBFFFF, 0xC0000, 0xCA21D, 0xFFFFF, 0x100000, 0xD0000))
+        kernel,
+        tmp_path,
+        *(start + number for number in (0xBFFFF, 0xC0000, 0xCA21D, 0xFFFFF, 0x100000, 0xD0000)),
     )
     assert [first, used, last] == [ROM] * 3
     assert [below, above, unmapped] == [NO_MODULE] * 3

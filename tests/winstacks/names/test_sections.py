@@ -236,8 +236,10 @@ def test_a_process_has_a_budget_of_its_own(tmp_path: pathlib.Path, own: bool) ->
     opened = context.open_image(kernel.image(), tmp_path)
     symbolizer = Symbolizer(opened.image)
     spaces = {space.pid: space for space in AddressSpaces.list_spaces(opened.image)}
-    sources = [symbolizer.for_space(spaces[1000]).name(each.base + 0x1801) for each in modules]
-    incomplete = [StatusCode.EXPORTS_INCOMPLETE in {said.code for said in each.status} for each in sources]
+    sources = [symbolizer.for_space(spaces[1000]).name(module.base + 0x1801) for module in modules]
+    incomplete = [
+        StatusCode.EXPORTS_INCOMPLETE in {said.code for said in source.status} for source in sources
+    ]
     assert incomplete == [False, False, False, own, own]
     assert [each.source for each in sources[:3]] == ["nearest"] * 3
     assert [each.source for each in sources[4:]] == ["module" if own else "nearest"]

@@ -53,7 +53,7 @@ def names(image: Image, folder: pathlib.Path, pid: int) -> AddressNamer:
 
 def unname_file(kernel: Kernel, process: Process, start: int) -> None:
     """Makes the section at an address one that the page file backs."""
-    node = next(each.node for each in process.vads if each.start == start)
+    node = next(vad.node for vad in process.vads if vad.start == start)
     assert node is not None
     area = node["ControlArea"] if node.has("ControlArea") else node["Subsection"]
     if not node.has("ControlArea"):
@@ -102,7 +102,7 @@ def test_vads_that_are_paged_out_make_unmapped_unsure(kernel: Kernel, tmp_path: 
     image = kernel.image()
     node = process.vads[-1].node
     assert node is not None
-    tree = [each.node.address for each in process.vads if each.node is not None]
+    tree = [vad.node.address for vad in process.vads if vad.node is not None]
     assert len(tree) > 2
     kernel.space.write_int(node.address - (0xC if wide(kernel) else 4), 0x6C697645, 4)  # its pool tag
     assert names(image, tmp_path, 1000).name(NOWHERE) == places.VADS_INCOMPLETE
@@ -111,7 +111,7 @@ def test_vads_that_are_paged_out_make_unmapped_unsure(kernel: Kernel, tmp_path: 
 def test_a_vad_tree_with_a_cycle(kernel: Kernel, tmp_path: pathlib.Path) -> None:
     process, ntdll = app(kernel)
     image = kernel.image()
-    nodes = [each.node for each in process.vads if each.node is not None]
+    nodes = [vad.node for vad in process.vads if vad.node is not None]
     for node in nodes:
         for names_of in (("Core.VadNode.Left", "VadNode.Left", "LeftChild"),):
             node.first(names_of, nodes[0].address)
@@ -276,7 +276,7 @@ def test_only_the_names_of_the_last_processes_are_kept(
 def test_a_vad_that_is_paged_out(kernel: Kernel, tmp_path: pathlib.Path) -> None:
     process, ntdll = app(kernel)
     image = kernel.image()
-    nodes = [each.node for each in process.vads if each.node is not None]
+    nodes = [vad.node for vad in process.vads if vad.node is not None]
     unreadable = kernel.space.reserve(0x1000)
     for node in nodes[1:]:
         node.first(("Core.VadNode.Left", "VadNode.Left", "LeftChild"), unreadable + 0x20)
@@ -341,7 +341,7 @@ def test_a_module_that_its_vad_cuts_says_so(kernel: Kernel, tmp_path: pathlib.Pa
     """Whatever kind of VAD it is: here one of the image, and one of other memory that begins before it."""
     process, ntdll = app(kernel)
     if not image_vad:
-        process.vads = [each for each in process.vads if each.start != ntdll.base]
+        process.vads = [vad for vad in process.vads if vad.start != ntdll.base]
         process.vads.append(Vad(ntdll.base - 0x10000, ntdll.size + 0x10000))
     image = kernel.image()
     assert ntdll.entry is not None

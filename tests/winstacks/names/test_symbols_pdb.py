@@ -113,7 +113,7 @@ def test_the_first_missing_table_is_a_warning(
     assert first.message.startswith(f"No symbols for wntdll.pdb {PDB.guid}-2: ")
     assert "-v" in first.message
     assert "--fetch-symbols" in first.message
-    assert [(each.levelno, each.message) for each in others] == [
+    assert [(other.levelno, other.message) for other in others] == [
         (logging.INFO, f"No symbols for wntdll.pdb {PDB.guid}-{age}") for age in (3, 4)
     ]
 
@@ -123,7 +123,7 @@ def test_who_fetches_is_not_told_to(
 ) -> None:
     assert PdbSymbols(bare.image(), fetch_symbols=True, advise=True).find_symbols(PDB) is None
     assert downloads
-    assert not [each for each in caplog.records if each.levelno >= logging.WARNING]
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
 def test_fetching_is_left_to_volatility(

@@ -161,7 +161,7 @@ def test_segments_that_go_in_a_circle(tmp_path: pathlib.Path) -> None:
     first, second = listed(opened)
     assert len(list(stacks.segments(first))) == 1 < MAX_SEGMENTS
     # Where the pages of a stack end is where its limit is.
-    assert [(each.base, each.limit) for each in stacks.segments(second)] == [
+    assert [(segment.base, segment.limit) for segment in stacks.segments(second)] == [
         (wild.stack_base, wild.stack_limit)
     ]
     assert text(second.status) == "contradicted: StackLimit"

@@ -114,7 +114,7 @@ def run(
     """Returns the numbers of the things that are shown, and the warnings."""
     caplog.clear()
     rows: List[Any] = list(Things(Plugin(**config), {"a": things}).generate())
-    assert {(each.name, each.levelname) for each in caplog.records} <= {(__name__, "WARNING")}
+    assert {(record.name, record.levelname) for record in caplog.records} <= {(__name__, "WARNING")}
     return [row[1][0] for row in rows], [each.getMessage() for each in caplog.records]
 
 

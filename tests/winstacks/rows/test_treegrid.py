@@ -52,7 +52,7 @@ def test_renderers_print_the_same(renderer: Any, rows: List[Any]) -> None:
 def _nodes(grid: interfaces.renderers.TreeGrid) -> Iterator[Tuple[Any, ...]]:
     every: List[Any] = grid.visit(None, lambda node, found: [*found, node], [])
     for node in every:
-        children = [each.path for each in grid.children(node)]
+        children = [child.path for child in grid.children(node)]
         parent = node.parent.path if node.parent else None
         yield node.path, node.path_depth, node.values, node.asdict(), parent, children, len(node)
         assert [each.path for each in node[0:]] == children

@@ -64,9 +64,9 @@ def test_a_clock_behind_the_objects_of_its_image(
     opened = context.open_image(kernel(clock, exited).image(), tmp_path, "image.raw")
     with caplog.at_level(logging.WARNING):
         found = image_status(opened)
-    messages = [each.getMessage() for each in caplog.records if "clock" in each.getMessage()]
+    messages = [record.getMessage() for record in caplog.records if "clock" in record.getMessage()]
     assert found == ("contradicted: CaptureTime" if contradiction else "")
-    assert len(messages) == bool(contradiction) and all(contradiction in each for each in messages)
+    assert len(messages) == bool(contradiction) and all(contradiction in message for message in messages)
 
 
 @pytest.mark.parametrize("clock", [MADE - 1, MADE])

@@ -71,7 +71,9 @@ VECTORS = [
 
 
 @pytest.mark.parametrize(
-    ("parts", "text", "modules", "quality"), [each[1:] for each in VECTORS], ids=[each[0] for each in VECTORS]
+    ("parts", "text", "modules", "quality"),
+    [vector[1:] for vector in VECTORS],
+    ids=[each[0] for each in VECTORS],
 )
 def test_vectors(parts: List[KeyPart], text: str, modules: str, quality: str) -> None:
     made = keys.stack_keys(parts)

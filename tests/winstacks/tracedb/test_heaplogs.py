@@ -28,7 +28,9 @@ def logs(image: Image) -> List[Tuple[str, int, str]]:
     """Bitness, address and how it was found, of each log of the process."""
     finder = Databases(image, ModuleIndexes(image, PdbSymbols(image)))
     found = [
-        each for space in AddressSpaces.list_spaces(image, [PID]) for each in finder.find_databases(space)
+        database
+        for space in AddressSpaces.list_spaces(image, [PID])
+        for database in finder.find_databases(space)
     ]
     return [(each.space.arch, each.address, each.located_by) for each in found if each.kind == HEAPLOG]
 

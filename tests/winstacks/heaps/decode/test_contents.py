@@ -110,7 +110,7 @@ def test_a_segment_off_its_list_whose_header_is_damaged(arch: str, member: str) 
             held[place.offset : place.offset + place.size] = bytes(place.size)
         runs.append((address, bytes(held)))
     read = contents(arch, runs + records.runs(), [BASE])
-    owners = [(each.kind, each.address, text(each.status)) for each in read.owners]
+    owners = [(owner.kind, owner.address, text(owner.status)) for owner in read.owners]
     if member == "segment_signature":
         assert owners == [("heap", BASE, ""), ("heap segment", 0x100000, "damaged")]
         assert [block.user for group in read.groups for block in group.blocks] == [user]
@@ -127,7 +127,7 @@ def test_owners_say_what_they_are(arch: str) -> None:
     segment = segmentheaps.SegmentHeap(0x700000, arch)
     segment.segment(0x800000)
     read = contents(arch, heap.regions() + page.regions() + segment.regions(), [BASE, 0x300000, 0x66000])
-    assert [(each.kind, each.heap, each.address, text(each.status)) for each in read.owners] == [
+    assert [(owner.kind, owner.heap, owner.address, text(owner.status)) for owner in read.owners] == [
         ("heap", BASE, BASE, ""),
         ("heap segment", BASE, 0x100000, ""),
         ("segment heap", 0x700000, 0x700000, "unlisted, not-read"),

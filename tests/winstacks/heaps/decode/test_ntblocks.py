@@ -36,7 +36,7 @@ def test_blocks_of_one_heap(form: str) -> None:
     truth[user] = (0x100123, records.trace(record), "virtual")
     blocks, lost, found = read(form, heap.regions() + records.runs())
     assert traced(blocks) == truth
-    assert (found.creator, [each.creator for each in found.segments]) == (9, [7])
+    assert (found.creator, [segment.creator for segment in found.segments]) == (9, [7])
     assert [block.std_index for block in blocks if block.form == "virtual"] == [7]
     assert [each.size for each in blocks if each.trace is None] == [1, 7, 8, 0x21, 0x1000, 0x5DC]
     assert not lost

@@ -114,7 +114,7 @@ def test_blocks_of_the_low_fragmentation_heap_in_a_page_that_is_not_present(form
     headers = [header for header in gone if start <= header + heap.layout.unit - 1 < start + PAGE]
     assert headers and [(each.start, each.end) for each in lost] == [(each, each + 0x60) for each in headers]
     assert {user for user, header in zip(users, gone) if header not in headers} <= {
-        each.user for each in blocks
+        block.user for block in blocks
     }
 
 
@@ -323,6 +323,6 @@ def test_a_block_that_reaches_over_its_neighbours_hides_none(form: str) -> None:
     _resize(heap, first, 3 * (users[2] - users[1]), form)
     blocks, lost, _ = read(form, heap.regions() + records.runs())
     # A second call of `regions` adds a block for the heap itself.
-    assert {each[:4] for each in clean} <= {each[:4] for each in blocks}
+    assert {each[:4] for each in clean} <= {block[:4] for block in blocks}
     # An empty range makes the heap say that it is damaged.
     assert [(each.start, each.end) for each in lost] == [(first + 3 * (users[2] - users[1]),) * 2]

@@ -49,7 +49,7 @@ def _read(name: str, path: pathlib.Path) -> Tuple[Block, ...]:
     arch = real.truth["arch"]
     memory = _memory(real)
     entries = real.truth["entries"]
-    stored = [RecordedStack("std", each["va"], each["index"], tuple(each["frames"])) for each in entries]
+    stored = [RecordedStack("std", entry["va"], entry["index"], tuple(entry["frames"])) for entry in entries]
     traces = Traces(memory, heaptypes.LOG[arch], heaptypes.ENTRY[arch], lambda: stored)
     types = heaptypes.layouts(arch)
     private = [(start, start + size) for start, size in real.truth["vads"]]

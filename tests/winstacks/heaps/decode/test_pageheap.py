@@ -134,7 +134,7 @@ def test_light_page_heap(arch: str, freed: bool) -> None:
     assert found is not None
     items = heap_blocks(memory, found, traces, [heaptypes.page_heap(arch)])
     blocks = [item for item in items if isinstance(item, Block)]
-    assert [(each.user, each.size, each.form, each.freed, each.trace) for each in blocks] == [
+    assert [(block.user, block.size, block.form, block.freed, block.trace) for block in blocks] == [
         (outer + heaptypes.page_heap(arch).information_size, 123, LIGHT, freed, known),
         (plain, 50, "block", False, None),
     ]
@@ -152,7 +152,7 @@ def test_what_only_looks_like_light_page_heap(arch: str) -> None:
     assert found is not None
     items = heap_blocks(memory, found, traces, [heaptypes.page_heap(arch)])
     blocks = [item for item in items if isinstance(item, Block)]
-    assert [(each.user, each.form, each.trace) for each in blocks] == [
+    assert [(block.user, block.form, block.trace) for block in blocks] == [
         (user, "block", None) for user in users
     ]
 
@@ -165,7 +165,7 @@ def test_an_entry_of_no_known_database(arch: str) -> None:
     entry = (
         bytes(pointer)
         + b"\x01\x08\0\0\x2a\0\x03\0"
-        + b"".join(each.to_bytes(pointer, "little") for each in frames)
+        + b"".join(frame.to_bytes(pointer, "little") for frame in frames)
     )
     memory = Memory.over(Extents([(ENTRY, entry)]), pointer)
     traces = Traces(memory, heaptypes.LOG[arch], heaptypes.ENTRY[arch])

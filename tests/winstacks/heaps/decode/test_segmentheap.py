@@ -45,11 +45,11 @@ def test_large_blocks(arch: str, tail: int) -> None:
     records, heap = Records(arch), segmentheaps.SegmentHeap(BASE, arch, flags=segmentheaps.CAPTURE | tail)
     named = [records.add() for _ in range(4)]
     sizes = (0x54321, 0x20000, 0x1FFFF, 0x30008)
-    users = [heap.large(0x1000000 * (each + 1), sizes[each], named[each]) for each in range(4)]
+    users = [heap.large(0x1000000 * (number + 1), sizes[number], named[number]) for number in range(4)]
     unnamed = heap.large(0x8000000, 0x21000)
     found, blocks, _ = read(arch, heap.regions() + records.runs())
     assert not found.damaged
-    assert {(each.user, each.size, each.trace) for each in blocks} == {
+    assert {(block.user, block.size, block.trace) for block in blocks} == {
         *((user, size, records.trace(record)) for user, size, record in zip(users, sizes, named)),
         (unnamed, 0x21000, None),
     }
@@ -66,7 +66,7 @@ def test_the_extra_of_a_32_bit_block(tail: int, unit: int) -> None:
     for number, (size, record) in enumerate(zip(sizes, named)):
         heap.large(0x1000000 * (number + 1), size, record, unit)
     _, blocks, _ = read("x86", heap.regions() + records.runs())
-    assert {each.size: each.trace for each in blocks} == dict(zip(sizes, map(records.trace, named)))
+    assert {block.size: block.trace for block in blocks} == dict(zip(sizes, map(records.trace, named)))
 
 
 @pytest.mark.parametrize("arch", ARCHES)
@@ -132,8 +132,8 @@ def test_what_is_kept_in_an_unknown_way_is_not_read(arch: str) -> None:
 @pytest.mark.parametrize("arch", ARCHES)
 def test_circles_and_wild_numbers(arch: str) -> None:
     heap = segmentheaps.SegmentHeap(BASE, arch)
-    for each in range(3):
-        heap.large(0x1000000 * (each + 1), 0x20000)
+    for number in range(3):
+        heap.large(0x1000000 * (number + 1), 0x20000)
     regions = dict(heap.regions())
     form, data = heap.form, bytearray(regions[BASE])
     root = 0x1000 + form.large_size
@@ -142,7 +142,7 @@ def test_circles_and_wild_numbers(arch: str) -> None:
     data[at : at + 2 * form.pointer] = b"\xff" * form.pointer + bytes(form.pointer)
     regions[BASE] = bytes(data)
     _, blocks, _ = read(arch, list(regions.items()))
-    assert [text(each.status) for each in blocks].count("damaged") == 1
+    assert [text(block.status) for block in blocks].count("damaged") == 1
     assert len(blocks) == 3
 
 
@@ -175,5 +175,5 @@ def test_any_blocks_come_back(arch: str, tail: int, sizes: List[Tuple[int, bool]
     found, blocks, traces = read(arch, heap.regions() + records.runs())
     assert not found.damaged
     assert len(blocks) == len(sizes)
-    assert {(each.user, each.size, each.trace) for each in blocks} == wanted
+    assert {(block.user, block.size, block.trace) for block in blocks} == wanted
     assert [trace.address for trace in traces] == [record for _, record in named]

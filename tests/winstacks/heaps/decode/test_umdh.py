@@ -140,7 +140,7 @@ def test_no_path_forges_a_log(paths: List[str]) -> None:
     modules = tuple(UmdhModule(0x400000 + number, 0x1000, path) for number, path in enumerate(paths))
     data = "".join(umdh.write(LOG._replace(modules=modules))).encode("utf-8")
     read = umdh.parse(data.decode("utf-8").splitlines())
-    assert [each[:2] for each in read.modules] == [each[:2] for each in modules]
+    assert [module[:2] for module in read.modules] == [each[:2] for each in modules]
     assert (read.heaps, read.traces) == (LOG.heaps, LOG.traces)
     assert [each.path for each in read.modules] == [each.written for each in modules]
     assert "".join(umdh.write(read)).encode("utf-8") == data

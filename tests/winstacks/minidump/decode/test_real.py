@@ -89,9 +89,9 @@ def _their_registers(machine: Machine, context: Any) -> Dict[str, int]:
 
 def test_header_and_streams(real: Real) -> None:
     assert real.dump.status == NOTHING
-    assert [each for each in real.dump.streams if each.status] == []
-    theirs = [each.StreamType for each in real.theirs.directories]
-    known = [getattr(each, "value", each) for each in theirs]
+    assert [stream for stream in real.dump.streams if stream.status] == []
+    theirs = [directory.StreamType for directory in real.theirs.directories]
+    known = [getattr(their, "value", their) for their in theirs]
     assert {each.StreamType for each in real.dump.streams} >= {each for each in known if each}
 
 
@@ -137,7 +137,7 @@ def test_every_module(real: Real) -> None:
         (each.BaseOfImage, each.SizeOfImage, each.TimeDateStamp, each.ModuleName) for each in found
     ]
     theirs = real.theirs.modules.modules
-    assert ours == [(each.baseaddress, each.size, each.timestamp, each.name) for each in theirs]
+    assert ours == [(their.baseaddress, their.size, their.timestamp, their.name) for their in theirs]
     udmp = real.udmp.Modules().values()
     assert sorted(ours) == sorted(
         (each.BaseOfImage, each.SizeOfImage, each.TimeDateStamp, each.ModuleName) for each in udmp
@@ -154,7 +154,7 @@ def test_all_memory(real: Real) -> None:
     found, said = memory.memory_ranges(real.dump)
     theirs = real.theirs.memory_segments.memory_segments
     assert [tuple(each) for each in found] == sorted(
-        (each.start_virtual_address, each.start_file_address, each.size) for each in theirs
+        (their.start_virtual_address, their.start_file_address, their.size) for their in theirs
     )
     assert said == NOTHING
 
@@ -182,14 +182,14 @@ def test_lists_that_one_file_has(real: Real) -> None:
     assert (said_regions, said_handles, said_gone) == (NOTHING, NOTHING, NOTHING)
     if crashpad:
         theirs = real.theirs.memory_info.infos
-        assert [(each.BaseAddress, each.RegionSize) for each in regions] == [
-            (each.BaseAddress, each.RegionSize) for each in theirs
+        assert [(region.BaseAddress, region.RegionSize) for region in regions] == [
+            (their.BaseAddress, their.RegionSize) for their in theirs
         ]
         assert [(each.Handle, each.TypeName) for each in opened] == [
-            (each.Handle, each.TypeName) for each in real.theirs.handles.handles
+            (handle.Handle, handle.TypeName) for handle in real.theirs.handles.handles
         ]
         assert [each.ModuleName for each in gone] == [
-            each.name for each in real.theirs.unloaded_modules.modules
+            module.name for module in real.theirs.unloaded_modules.modules
         ]
 
 
@@ -202,6 +202,6 @@ def test_a_file_cut_anywhere_has_a_part_of_what_it_had(real: Real) -> None:
         found, said = memory.memory_ranges(part)
         assert {each.start for each in found} <= {each.start for each in whole}
         lost = found != whole
-        assert lost <= bool(said or part.status or any(each.status for each in part.streams))
+        assert lost <= bool(said or part.status or any(stream.status for stream in part.streams))
         for each in threads.thread_list(part)[0]:
             threads.context(part, each.ThreadContext)

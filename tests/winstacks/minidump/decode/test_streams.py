@@ -91,7 +91,7 @@ def damaged(offset: int, data: bytes) -> Minidump:
 def test_all_streams() -> None:
     dump = dump_of(full())
     assert (dump.status, dump.flags, dump.version) == (NOTHING, 2, 0)
-    assert [each for each in dump.streams if each.status] == []
+    assert [stream for stream in dump.streams if stream.status] == []
     assert dump.streams[-2].name == "0x47670001"
     read = [list_(dump) for list_ in LISTS]
     assert [said for _, said in read] == [NOTHING] * len(LISTS)
@@ -214,7 +214,7 @@ def test_a_header_that_is_no_header(kind: int, size: int) -> None:
 @pytest.mark.parametrize("size", [0, 3])
 def test_a_stream_that_is_too_short(kind: int, size: int) -> None:
     """Lists say so; of a structure None is returned, though the directory has its stream."""
-    place = [each.StreamType for each in dump_of(full()).streams].index(kind)
+    place = [stream.StreamType for stream in dump_of(full()).streams].index(kind)
     dump = damaged(32 + 12 * place + 4, struct.pack("<I", size))
     broken = [list_(dump) for list_ in LISTS]
     missing = [record(dump) for record in RECORDS].count(None)
@@ -232,7 +232,7 @@ def test_streams_that_overlap_and_repeat() -> None:
     writer = Writer()
     at = writer.stream(3, struct.pack("<I", 0))
     writer.streams += [(3, 4, at), (10, 4, 0), (11, 8, 1 << 31)]
-    said = [each.status for each in dump_of(writer.bytes()).streams]
+    said = [stream.status for stream in dump_of(writer.bytes()).streams]
     assert said == [
         NOTHING,
         status(StatusCode.OVERLAP, StatusCode.TWICE),
@@ -310,7 +310,7 @@ def test_a_sparse_file_of_60_gb_costs_what_is_asked_for() -> None:
     front = bytearray(full()[:-8192])
     count = (60 << 30) >> 28
     rows = b"".join(struct.pack("<QQ", (number + 1) << 30, 1 << 28) for number in range(count))
-    place = [each.StreamType for each in dump_of(full()).streams].index(9)
+    place = [stream.StreamType for stream in dump_of(full()).streams].index(9)
     start = len(front)
     front += struct.pack("<QQ", count, start + 16 + len(rows)) + rows
     struct.pack_into("<II", front, 32 + 12 * place + 4, 16 + len(rows), start)

@@ -161,7 +161,7 @@ def whole() -> bytes:
         for n in range(3)
     ]
     writer.modules(modules)
-    writer.unloaded_modules([each._replace(base=each.base + 0x50000) for each in modules])
+    writer.unloaded_modules([module._replace(base=module.base + 0x50000) for module in modules])
     listed, _ = threads.thread_list(dump_of(writer.bytes()))
     rows = [(each.StartOfMemoryRange, *each.Stack) for each in listed]
     writer.stream(5, struct.pack("<I", 3) + b"".join(struct.pack("<QII", *row) for row in rows))
@@ -188,7 +188,7 @@ def _values(data: bytes, offset: int, size: int, step: int) -> Iterator[bytes]:
     near = data[offset + step : offset + step + size] if step else b""
     most = (1 << 8 * size) - 1
     numbers = {0, most, most >> 1, value + 8, value - 8, value + 1, value - 1, value * 2}
-    found = {(each & most).to_bytes(size, "little") for each in numbers} | ({near} if near else set())
+    found = {(number & most).to_bytes(size, "little") for number in numbers} | ({near} if near else set())
     yield from sorted(found - {data[offset : offset + size]})
 
 
@@ -223,7 +223,7 @@ def decoded(data: bytes) -> Tuple[List[Any], List[Status]]:
         dump = dump_of(data)
     except NotAMinidumpError as error:
         return [], [(str(error),)]  # type: ignore[list-item]
-    said: List[Status] = [dump.status, *(each.status for each in dump.streams)]
+    said: List[Status] = [dump.status, *(stream.status for stream in dump.streams)]
     found: List[Any] = []
     for list_ in LISTS:
         rows, wrong = list_(dump)

@@ -275,7 +275,7 @@ def test_x86_entries_may_be_aligned_to_eight_bytes() -> None:
     made.first = 8
     made.drivers([Driver("ntoskrnl.exe", KERNEL[False], 0x800000), Driver("a.sys", 0x8F000000, 0x1000)])
     drivers, said = list_drivers(opened(made.file()))
-    assert [(each.name, each.DllBase) for each in drivers] == [
+    assert [(driver.name, driver.DllBase) for driver in drivers] == [
         ("ntoskrnl.exe", KERNEL[False]),
         ("a.sys", 0x8F000000),
     ]

@@ -22,7 +22,7 @@ def test_headers(bits: int, machine: int) -> None:
     image = pe(bits, exports={"A": 0x1000})
     headers = peimage.read_headers(flat(image).read)
     assert (headers.machine, headers.timestamp, headers.size) == (machine, TIMESTAMP, image.size)
-    assert [(each.name, each.start, each.end) for each in headers.sections] == [
+    assert [(section.name, section.start, section.end) for section in headers.sections] == [
         (".text", 0x1000, 0x5000),
         (".rdata", 0x5000, 0x7000),
         (".data", 0x7000, 0x8000),

@@ -85,7 +85,7 @@ def test_headers_pdb_and_checksum_are_as_pefile_reads_them(path: pathlib.Path) -
     assert file.check_sum == theirs.OPTIONAL_HEADER.CheckSum
     assert file.content_sum() == theirs.generate_checksum()
     records = [each.entry for each in getattr(theirs, "DIRECTORY_ENTRY_DEBUG", ()) if each.entry]
-    pdbs = [each for each in records if hasattr(each, "PdbFileName")]
+    pdbs = [record for record in records if hasattr(record, "PdbFileName")]
     assert (file.code_view is not None) == bool(pdbs)
     if file.code_view is not None:
         assert file.code_view.age == pdbs[0].Age

@@ -155,7 +155,7 @@ def test_a_label_never_crosses_a_function_or_a_section(labels: Dict[int, str], r
     start, name, source = found
     assert labels.get(start, "a") == name
     holding: List[Tuple[int, int, int]] = (
-        [each for each in FUNCTIONS if each[0] <= rva < each[1]] if x64 else []
+        [function for function in FUNCTIONS if function[0] <= rva < function[1]] if x64 else []
     )
     if holding:
         assert source == "export"

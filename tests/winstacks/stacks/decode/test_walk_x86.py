@@ -269,7 +269,7 @@ def test_the_context_of_an_exception() -> None:
 
 def test_what_does_not_prove_itself_is_no_context() -> None:
     doubtful = [(at(4), "framepointer", False), (at(5), "framepointer", True)]
-    flags, ip, cs, eflags, sp = (CONTEXT + each for each in (0, 0xB8, 0xBC, 0xC0, 0xC4))
+    flags, ip, cs, eflags, sp = (CONTEXT + number for number in (0, 0xB8, 0xBC, 0xC0, 0xC4))
     pairs = [
         *((flags, 0), (flags, 0x12345678), (flags, 0x10002), (flags, 0x10003), (flags, 0x10001F)),
         *((sp, HIGH + 0x1000), (sp, LOW - 4), (sp, SP), (sp, INTERRUPTED - 4), (sp, 0)),

@@ -56,7 +56,9 @@ def _statuses(damage: Damage, case: Tuple[str, str, bool] = ("6.1", "x64", False
     damage(damaged)
     database = stddata.open_regions(damaged.regions(), damaged.std.base, damaged.std.arch)
     plain = (0, status.UNINDEXED)
-    return {each.address: status.text(each.status) for each in database.traces() if each.status not in plain}
+    return {
+        trace.address: status.text(trace.status) for trace in database.traces() if trace.status not in plain
+    }
 
 
 class TestStatus:

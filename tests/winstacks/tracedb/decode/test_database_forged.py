@@ -56,7 +56,7 @@ class TestEveryLayout:
         layout = stddata.of(arch).backtraces()
         data = b"".join(backtraces.encode(database.buffer(), database.records(), layout))
         _, records = backtraces.decode(data, layout)
-        assert [(each.trace_index, each.trace_count, each.frames()) for each in records] == [
+        assert [(record.trace_index, record.trace_count, record.frames()) for record in records] == [
             (entry.index, entry.count, entry.frames) for entry in std.entries()
         ]
 

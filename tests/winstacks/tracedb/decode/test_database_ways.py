@@ -36,7 +36,9 @@ def unlinked(std: Std, regions: Regions) -> Regions:
 def whole(traces: List[Trace]) -> Set[Tuple[object, ...]]:
     """What identifies the traces that are all present."""
     return {
-        (each.address, each.depth, each.frames) for each in traces if None not in each.frames and each.depth
+        (trace.address, trace.depth, trace.frames)
+        for trace in traces
+        if None not in trace.frames and trace.depth
     }
 
 

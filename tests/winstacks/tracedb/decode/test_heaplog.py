@@ -34,7 +34,7 @@ def shown(log: heaplog.HeapLog) -> List[Tuple[Any, ...]]:
 
 
 def expected(records: List[Record]) -> List[Tuple[Any, ...]]:
-    return sorted((each.va, each.hash, each.bucket, each.depth, each.frames) for each in records)
+    return sorted((record.va, record.hash, record.bucket, record.depth, record.frames) for record in records)
 
 
 def forged(arch: str, count: int = 900) -> ForgedLog:
@@ -50,7 +50,7 @@ def _frames_in_the_log(real: real_sets.RealSet) -> List[Tuple[int, ...]]:
     # Where the trace lies in the block itself, the log has none of it: the second heap of that set.
     inline = heap["heaps"][1]["heap"] if real.name.endswith("-inline") else None
     blocks = [*heap["blocks"], *heap.get("ntdll_blocks", []), *heap.get("containers", [])]
-    return [tuple(each["frames"]) for each in blocks if each["heap"] != inline]
+    return [tuple(block["frames"]) for block in blocks if block["heap"] != inline]
 
 
 @pytest.mark.parametrize("path", stddata.heap_cases())
@@ -74,7 +74,7 @@ class TestRealLog:
             assert set(_frames_in_the_log(real)) <= set(frames)
             # The log keeps what is gone, too: whose it was the truth does not tell, but it was code.
             places = [*real.truth["modules"], real.truth["module"]]
-            ranges = [range(each["base"], each["base"] + each["size"]) for each in places]
+            ranges = [range(place["base"], place["base"] + place["size"]) for place in places]
             for frame in {frame for row in frames for frame in row}:
                 assert any(frame in each for each in ranges)
         assert log.trace_count == len(shown(log)) == log.figures().chained
@@ -123,7 +123,7 @@ class TestForgedLog:
 
     def test_chain_cycle_loses_the_rest_of_one_chain(self, arch: str) -> None:
         log = forged(arch)
-        chained = [each for each in log.records() if each.next]
+        chained = [record for record in log.records() if record.next]
         victim = chained[0]
         rest = [each for each in log.records() if each.bucket == victim.bucket]
         after = rest[rest.index(victim) + 1 :]

@@ -42,9 +42,9 @@ def test_holes_keep_the_numbers_apart() -> None:
 )
 def test_cut(entries: List[List[Optional[int]]], left: List[List[Optional[int]]]) -> None:
     slots, first = [], 1
-    for each in entries:
-        slots.append(Slots(first, (0x40,) * len(each)))
-        first += len(each) + 3
+    for entry in entries:
+        slots.append(Slots(first, (0x40,) * len(entry)))
+        first += len(entry) + 3
     truncate(slots, entries)
     assert entries == left
-    assert [len(each.pointers) for each in slots] == [len(each) for each in left]
+    assert [len(slot.pointers) for slot in slots] == [len(each) for each in left]
