@@ -47,7 +47,7 @@ def lines(folder: pathlib.Path) -> List[Line]:
 def _grown(folder: pathlib.Path, series: Series) -> List[Line]:
     sizes = [series.smallest, 10 * series.smallest, 100 * series.smallest]
     runs = [_net(series.make(folder, size), series.command) for size in sizes]
-    seconds, memory = ([each[part] for each in runs] for part in (0, 1))
+    seconds, memory = ([run[part] for run in runs] for part in (0, 1))
     what = f"`{series.command}`, {', '.join(f'{size:,}' for size in sizes)} {series.unit}"
     return [
         Line(what, "exponent of time", _exponent(seconds), 1.05, AT_MOST, _figures(seconds, "s")),

@@ -141,7 +141,7 @@ def _filled(table: str, rows: Any) -> Any:
         else pa.nulls(rows.num_rows, field.type)
         for field in SCHEMAS[table]
     ]
-    columns = [each.chunk(0) if isinstance(each, pa.ChunkedArray) else each for each in columns]
+    columns = [column.chunk(0) if isinstance(column, pa.ChunkedArray) else column for column in columns]
     return pa.record_batch(columns, schema=SCHEMAS[table])
 
 

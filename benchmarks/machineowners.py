@@ -97,7 +97,7 @@ class Owners:
     def handles(self, count: int, objects: int) -> None:
         """Opens handles to objects of some kinds, to threads and to processes."""
         headers = [header for kind in _KINDS for header in self._objects(*kind, objects // len(_KINDS))]
-        headers += [header_of(each.ethread) for each in self._threads]
+        headers += [header_of(thread.ethread) for thread in self._threads]
         headers += [header_of(each.eprocess) for each in self._processes]
         for number, process in enumerate(self._processes):
             table = HandleTable(process, 1)
@@ -119,7 +119,7 @@ class Owners:
     def _kernel_traces(self) -> List[Tuple[int, ...]]:
         """Stacks of eight frames in drivers."""
         sites = [
-            module.base + 0x101D + 0x80 * each for module in self._kernel.modules[1:] for each in range(8)
+            module.base + 0x101D + 0x80 * number for module in self._kernel.modules[1:] for number in range(8)
         ]
         return [tuple(self._random.choices(sites, k=8)) for _ in range(_KERNEL_TRACES)]
 

@@ -40,7 +40,7 @@ def lines(folder: pathlib.Path) -> List[Line]:
     )
     ours, theirs = costs[: len(OURS)], costs[len(OURS) :]
     all_ours, all_theirs = (sum(each.seconds for each in group) for group in (ours, theirs))
-    named = "`, `".join(each.split(".")[1] for each in THEIRS)
+    named = "`, `".join(their.split(".")[1] for their in THEIRS)
     found = [
         Line(
             "to make the machine of 32 GB, raw and as a crash dump",

@@ -42,21 +42,21 @@ def connected(scheduler: Optional[str], workers: int) -> Iterator[distributed.Cl
     Raises:
         WrongUseError: there is no such scheduler
     """
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as contexts:
         if scheduler is not None:
             try:
                 client = distributed.Client(scheduler, timeout=CONNECT)
             except (OSError, ValueError, TypeError) as error:
                 raise WrongUseError(f"--scheduler {scheduler}: {error}") from error
-            yield held.enter_context(client)
+            yield contexts.enter_context(client)
             return
-        held.enter_context(
+        contexts.enter_context(
             dask.config.set(
                 {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []},
             )
         )
-        cluster = held.enter_context(_embedded(workers))
-        yield held.enter_context(distributed.Client(cluster))
+        cluster = contexts.enter_context(_embedded(workers))
+        yield contexts.enter_context(distributed.Client(cluster))
 
 
 def _embedded(workers: int) -> distributed.LocalCluster:

@@ -132,9 +132,9 @@ GROUP BY Finding, Same, Hosts
 ORDER BY min(Rank) NULLS LAST, Hosts, min(Sure), Finding, Same"""
     if unchecked:
         return Question(sql)
-    said = "{} checks could not run on an image (--unchecked lists them)"
+    note = "{} checks could not run on an image (--unchecked lists them)"
     left_out = f"SELECT count(*) FROM findings WHERE Severity IS NULL AND {of_checks} AND {of_images}"
-    return Question(sql, left_out, said)
+    return Question(sql, left_out, note)
 
 
 def _first(column: str) -> str:

@@ -113,10 +113,10 @@ def _without(lake: Lake, table: str, file: DataFile, image_ids: Collection[str])
             return file
         with pq.ParquetWriter(path, stored(table), compression="zstd") as writer:
             for old in source.iter_batches(GROUP_ROWS):
-                kept = fitted(table, old)
-                kept = kept.filter(pc.invert(pc.is_in(kept.column("ImageId"), removed)))
-                rows += kept.num_rows
-                writer.write_batch(kept)
+                rest = fitted(table, old)
+                rest = rest.filter(pc.invert(pc.is_in(rest.column("ImageId"), removed)))
+                rows += rest.num_rows
+                writer.write_batch(rest)
     folders.sync(path)
     return DataFile(path.name, path.stat().st_size, rows, file.first, file.last)
 

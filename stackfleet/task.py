@@ -102,8 +102,8 @@ def run_at(job: Job, place: TaskPlace) -> Report:
     attempt = f"{started[:19].replace(':', '')}-{uuid.uuid4().hex[:12]}"
     place.tell({"path": job.path, "state": "started"})
     differs = provenance.difference(job.path, job.size, job.probe)
-    with contextlib.ExitStack() as held:
-        identities = Identities(job, lake, lambda name, tick: held.enter_context(place.lock(name, tick)))
+    with contextlib.ExitStack() as contexts:
+        identities = Identities(job, lake, lambda name, tick: contexts.enter_context(place.lock(name, tick)))
         if differs:
             outcome = Outcome(reason=f"worker {place.name}: {differs}", final=True)
         else:

@@ -103,8 +103,8 @@ class OutputFolderRequirement(interfaces.configuration.RequirementInterface):
     def unsatisfied(
         self, context: interfaces.context.ContextInterface, config_path: str
     ) -> Dict[str, interfaces.configuration.RequirementInterface]:
-        wanted = interfaces.configuration.path_join(config_path, self._switch)
-        if not self._switch or context.config.get(wanted, False):
+        path = interfaces.configuration.path_join(config_path, self._switch)
+        if not self._switch or context.config.get(path, False):
             line = _command_line()
             error = "" if line is None else output_folder_error(line.file_handler_class_factory())
             if error:

@@ -165,8 +165,8 @@ def brief_columns(plugin: str, options: Container[str]) -> Tuple[str, ...]:
         options: names of the options that are given
     """
     ways = BRIEF_WITH.get(plugin, {})
-    kept = next((ways[option] for option in ways if option in options), BRIEF.get(plugin, ()))
-    return tuple("Stack" if name == "Symbol" and "fold" in options else name for name in kept)
+    columns = next((ways[option] for option in ways if option in options), BRIEF.get(plugin, ()))
+    return tuple("Stack" if name == "Symbol" and "fold" in options else name for name in columns)
 
 
 def column_named(plugin: str, name: str) -> str:

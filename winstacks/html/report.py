@@ -177,10 +177,10 @@ def locks_part(graph: WaitGraph) -> Dict[str, Any]:
     }
 
 
-def lock_text(each: Lock) -> str:
+def lock_text(lock: Lock) -> str:
     """Returns the text for a lock."""
-    where = "" if each.space.kernel else f" of {each.space.label}"
-    return f"{each.type} {each.address or 0:#x}{where}"
+    where = "" if lock.space.kernel else f" of {lock.space.label}"
+    return f"{lock.type} {lock.address or 0:#x}{where}"
 
 
 def thread_text(key: ThreadKey, names: Dict[ThreadKey, str]) -> str:
@@ -195,9 +195,9 @@ def _sentence(graph: WaitGraph, cycle: Sequence[Any]) -> str:
     steps = []
     for number, step in enumerate(cycle):
         following = cycle[(number + 1) % len(cycle)].thread
-        held = "it holds itself" if len(cycle) == 1 else f"{thread_text(following, graph.names)} holds"
+        owner_text = "it holds itself" if len(cycle) == 1 else f"{thread_text(following, graph.names)} holds"
         lock = lock_text(graph.locks[step.lock])
-        steps.append(f"{thread_text(step.thread, graph.names)} waits for {lock}, which {held}")
+        steps.append(f"{thread_text(step.thread, graph.names)} waits for {lock}, which {owner_text}")
     sure = all(known[step.thread].sure for step in cycle)
     hows = "; ".join(sorted({known[step.thread].how for step in cycle}))
     begin = "Deadlock" if sure else "Deadlock, by inference"

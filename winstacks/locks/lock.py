@@ -108,6 +108,6 @@ class LockGap(NamedTuple):
 Listed = Union[Lock, LockGap]
 
 
-def damaged(each: Listed) -> Listed:
+def damaged(item: Listed) -> Listed:
     """Returns a lock or gap with the status that one of its links is wrong, although no lock is missing."""
-    return each._replace(status=status(each.status, StatusCode.LIST_DAMAGED))
+    return item._replace(status=status(item.status, StatusCode.LIST_DAMAGED))

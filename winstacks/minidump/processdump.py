@@ -122,8 +122,8 @@ class ProcessDump:
         self.lost.add("SystemInfoStream", self._system.lost)
         self.lost.add("MiscInfoStream", self._system.lost_of_process)
         named = any(record.name is not None for record in self._records)
-        kept = any(record.kept for record in self._records)
-        needless = {"ThreadNamesStream": not named, "WinstacksTrapFrameListStream": not kept}
+        has_kept = any(record.kept for record in self._records)
+        needless = {"ThreadNamesStream": not named, "WinstacksTrapFrameListStream": not has_kept}
         names = [name for name in _STREAMS if not needless.get(name, False)]
         self._draft = Draft(self._system.stamp, _FLAGS, names)
         self._put_system()

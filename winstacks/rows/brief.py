@@ -153,13 +153,13 @@ def stack_lines(stack: str, width: int) -> str:
     frames = stack.split(STACK_SEPARATOR)
     last = len(frames) - 1
     caller = next((place for place in range(1, last) if _module(frames[place]) != _module(frames[0])), 0)
-    kept = sorted({0, caller, last})
-    ends = [STACK_SEPARATOR if after == place + 1 else _SKIPPED for place, after in zip(kept, kept[1:])]
-    line = "".join(frames[place] + end for place, end in zip(kept, [*ends, ""]))
+    numbers = sorted({0, caller, last})
+    ends = [STACK_SEPARATOR if after == place + 1 else _SKIPPED for place, after in zip(numbers, numbers[1:])]
+    line = "".join(frames[place] + end for place, end in zip(numbers, [*ends, ""]))
     if len(line) <= width:
         return line if caller else cut_stack(stack, width)
     lines = []
-    for place, end in zip(kept, [*ends, ""]):
+    for place, end in zip(numbers, [*ends, ""]):
         end = end.rstrip()
         lines.append(symbol_lines(frames[place], width))
         if len(lines[-1].rpartition("\n")[2]) + len(end) > width:
@@ -340,8 +340,8 @@ def _divide(columns: Sequence[str], widths: Sequence[_Width], rooms: Dict[str, _
     """
     room = WIDTH - depth - _BETWEEN * len(columns)
     least: Dict[str, int] = {}
-    wanted = dict(zip(columns, widths))
-    for name, width in wanted.items():
+    widest = dict(zip(columns, widths))
+    for name, width in widest.items():
         if name in _CUT:
             least[name] = min(width.text, _LEAST)
         elif name in _NAMES:
@@ -356,7 +356,7 @@ def _divide(columns: Sequence[str], widths: Sequence[_Width], rooms: Dict[str, _
     room -= sum(least.values())
     for ways in (_CUT, _NAMES, _WRAPPED):
         group = [name for name in columns if name in ways]
-        for name, part in zip(group, shares([wanted[name].text - least[name] for name in group], room)):
+        for name, part in zip(group, shares([widest[name].text - least[name] for name in group], room)):
             rooms[name].width = least[name] + part
             room -= part
 

@@ -52,28 +52,28 @@ class LockRows:
         return self._gap(known(gap.space.pid), known(gap.space.known_name), gap.space.arch, text(gap.status))
 
     def lock(
-        self, each: Lock, frames: Sequence[NamedFrame], file_output: str, waits: Iterable[Wait] = ()
+        self, lock: Lock, frames: Sequence[NamedFrame], file_output: str, waits: Iterable[Wait] = ()
     ) -> Iterator[Row]:
         """Returns the rows of a lock, of its owners, of the threads that wait, and of its creator's frames.
 
         Args:
-            each: the lock
+            lock: the lock
             frames: frames of its creator
             file_output: the cell File output
             waits: the waiting threads whose stacks show it
         """
-        absent = NOT_APPLICABLE if each.owning_thread == 0 else UNREADABLE
-        key = self._key(each)
+        absent = NOT_APPLICABLE if lock.owning_thread == 0 else UNREADABLE
+        key = self._key(lock)
         cells = (
-            self._address(each.owning_thread),
-            *_owner(each.owner, absent),
-            text(each.joined_status),
-            known(each.lock_count),
-            known(each.contention_count),
-            *_counts(each),
+            self._address(lock.owning_thread),
+            *_owner(lock.owner, absent),
+            text(lock.joined_status),
+            known(lock.lock_count),
+            known(lock.contention_count),
+            *_counts(lock),
             file_output,
         )
-        owners = ((1, self._owned(key, owner)) for owner in each.owners)
+        owners = ((1, self._owned(key, owner)) for owner in lock.owners)
         waiting = itertools.chain.from_iterable(self._waiting(key, wait) for wait in waits)
         return self._rows.rows(key, cells, frames, itertools.chain(owners, waiting))
 

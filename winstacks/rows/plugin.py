@@ -71,8 +71,8 @@ def shown_columns(plugin: interfaces.plugins.PluginInterface, table: str) -> Seq
         ]
     except ValueError as error:
         raise exceptions.RenderException(f"--columns: {error}") from error
-    given = {name for name in _ASKING if plugin.config.get(name)}
-    return list(dict.fromkeys(named)) or (brief_columns(table, given) if "brief" in given else ())
+    options = {name for name in _ASKING if plugin.config.get(name)}
+    return list(dict.fromkeys(named)) or (brief_columns(table, options) if "brief" in options else ())
 
 
 def columns_tree(

@@ -156,11 +156,11 @@ class FlagRows:
             text(row_status),
         )
 
-    def database(self, each: Database, opened: Optional[Opened]) -> Cells:
+    def database(self, database: Database, opened: Optional[Opened]) -> Cells:
         """Returns the row of a database.
 
         Args:
-            each: the database
+            database: the database
             opened: content of the database, None if it cannot be opened
         """
         figures: Cells = (UNPARSABLE,) * len(_FIGURES)
@@ -176,14 +176,14 @@ class FlagRows:
                 counted.orphans,
             )
         return self._database(
-            known(each.space.pid),
-            known(each.space.known_name),
-            each.space.arch,
-            each.kind,
-            Hex(self._image.machine.masked(each.address)),
-            each.located_by,
-            each.layout or UNPARSABLE,
-            text(status(each.status, None if opened is None else opened.status)),
+            known(database.space.pid),
+            known(database.space.known_name),
+            database.space.arch,
+            database.kind,
+            Hex(self._image.machine.masked(database.address)),
+            database.located_by,
+            database.layout or UNPARSABLE,
+            text(status(database.status, None if opened is None else opened.status)),
             *figures,
         )
 

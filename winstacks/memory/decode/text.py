@@ -90,9 +90,9 @@ class ShortText(str):
     short: str
 
     def __new__(cls, text: str, short: str = "") -> ShortText:
-        made = super().__new__(cls, text)
-        made.short = short or text
-        return made
+        text_form = super().__new__(cls, text)
+        text_form.short = short or text
+        return text_form
 
 
 def short_of(text: str) -> str:

@@ -219,8 +219,8 @@ def process_vm_counters(dump: Minidump) -> Optional[ProcessVmCounters]:
     members, faults = read
     flags = members[1]
     parts = ((_VIRTUAL_SIZE, 11, 13), (_EX, 13, 14), (_EX2, 14, 16), (_JOB, 16, 21))
-    given = [member if flags & flag else None for flag, low, high in parts for member in members[low:high]]
-    return ProcessVmCounters._make((*members[:11], *given, faults))
+    present = [member if flags & flag else None for flag, low, high in parts for member in members[low:high]]
+    return ProcessVmCounters._make((*members[:11], *present, faults))
 
 
 def system_memory_info(dump: Minidump) -> Optional[SystemMemoryInfo]:

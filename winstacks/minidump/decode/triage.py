@@ -161,9 +161,9 @@ class TriageDump:
             The part; its offset is 0 if the dump has none of this name.
         """
         member = f"{name}Offset"
-        offset, given = self._offset(member), self.member(member)
+        offset, value = self._offset(member), self.member(member)
         if not offset:
-            wrong = StatusItem(StatusCode.HEADER, None, (member,)) if given else None
+            wrong = StatusItem(StatusCode.HEADER, None, (member,)) if value else None
             return Part(name, 0, 0, b"", status(wrong))
         if size is None:
             size = next((start for start in self._starts if start > offset), self.size) - offset
@@ -262,7 +262,7 @@ def memory_ranges(dump: TriageDump, more: Iterable[MemoryRange] = ()) -> Tuple[L
         more: structures whose addresses come from other structures
     """
     listed, faults = dump.listed_memory()
-    kept, beyond = [], 0
+    blocks, beyond = [], 0
     for candidate in listed:
         length = (
             max(min(candidate.length, dump.size - candidate.offset), 0)
@@ -272,12 +272,12 @@ def memory_ranges(dump: TriageDump, more: Iterable[MemoryRange] = ()) -> Tuple[L
         beyond += candidate.length - length
         length = min(length, MAX_ADDRESS - candidate.start)
         if length > 0:
-            kept.append(candidate._replace(length=length))
+            blocks.append(candidate._replace(length=length))
     apart, shared = disjoint(
-        [*kept, *(candidate for candidate in more if candidate.length > 0)], by_file=True
+        [*blocks, *(candidate for candidate in more if candidate.length > 0)], by_file=True
     )
     found, _ = disjoint(apart, by_file=False)
-    lost = sum(not _covered(found, candidate) for candidate in kept) if shared else 0
+    lost = sum(not _covered(found, candidate) for candidate in blocks) if shared else 0
     return found, status(
         faults,
         StatusItem(StatusCode.BEYOND_THE_FILE, beyond) if beyond else None,
