@@ -175,7 +175,10 @@ ANSWERS = {
             *("page not in memory; 2 stacks", "the kernel's code: there is no second copy of it"),
         ],
     ),
-    "traces": ((), ["<private> 0x1d2b00002c4; …; ntdll!RtlUserThreadStart+0x21"]),
+    "traces": (
+        (),
+        ["<private> 0x1d2b00002c4; KERNEL32!BaseThreadInitThunk+0x14; ntdll!RtlUserThreadStart+0x21"],
+    ),
     "traceframes": ((), ["<no-module> 0xffffab8009991088"]),
     "traceimage": ((), ["19041", "13"]),
 }
