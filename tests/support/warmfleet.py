@@ -37,8 +37,10 @@ def load() -> None:
 
 def run() -> None:
     """Does what the program `stackfleet` does."""
-    from stackfleet import child_process, cli
+    from stackfleet import child_process, cli, engine
 
+    # Where no scheduler answers, a command waits as long as this.
+    engine.CONNECT = 4
     readers = os.environ.pop(READERS)
 
     def start(command: List[str], log: IO[bytes], env: Dict[str, str]) -> Reader:
