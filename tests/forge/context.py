@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import copy
 import functools
 import hashlib
 import json
@@ -161,6 +162,15 @@ class Opened:
 
         grid.populate(visit, None)
         return rows
+
+
+def table_of(opened: Opened) -> Dict[str, Any]:
+    """Returns the parsed table of the kernel's symbols, which other images do not share from here on."""
+    name = opened.context.modules[opened.kernel].symbol_table_name
+    version: Any = getattr(opened.context.symbol_space[name], "_delegate")  # noqa: B009
+    table: Dict[str, Any] = copy.deepcopy(version._json_object)
+    version._json_object = table
+    return table
 
 
 def open_image(image: Image, directory: pathlib.Path, name: str = "image.dmp") -> Opened:

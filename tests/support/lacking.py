@@ -38,7 +38,7 @@ from volatility3.framework.objects import templates
 from volatility3.framework.symbols import SymbolSpace
 
 import winstacks
-from tests.forge.context import Opened
+from tests.forge.context import Opened, table_of
 from tests.support import grid
 from tests.support.grid import Row
 
@@ -154,7 +154,7 @@ class LackingTable:
     def __init__(self, opened: Opened) -> None:
         self._opened = opened
         self._name = opened.context.modules[opened.kernel].symbol_table_name
-        self._data = opened.context.symbol_space[self._name]._delegate._json_object
+        self._data = table_of(opened)
         self._runs = 0
         # Where pages lie depends on no symbol. Scans of the kernel's memory ask for all of them.
         opened.layer.mapping = _remembering(opened.layer.mapping)

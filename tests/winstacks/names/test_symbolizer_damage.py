@@ -404,8 +404,7 @@ def test_a_kernel_table_without_vads(
     kernel = Kernel(known.table, **known.options())
     _, ntdll = app(kernel)
     opened = context.open_image(kernel.image(), tmp_path)
-    table = opened.context.symbol_space[opened.context.modules[opened.kernel].symbol_table_name]
-    user_types = table._delegate._json_object["user_types"]
+    user_types = context.table_of(opened)["user_types"]
     type_name, _, member = missing.partition(".")
     if member:
         del user_types[type_name]["fields"][member]
