@@ -227,6 +227,13 @@ class Page:
         while not self.loaded:
             self._browser._take()
 
+    def reload(self) -> None:
+        """Loads the page again, from the address that it has now, and waits until it is loaded."""
+        self.loaded = False
+        self.ask("Page.reload")
+        while not self.loaded:
+            self._browser._take()
+
     def middle(self, code: str) -> Tuple[float, float]:
         """Returns the middle of an element in the page's view, to which it scrolls."""
         place = self.run(

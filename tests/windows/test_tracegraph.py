@@ -330,10 +330,7 @@ def test_the_view_is_in_the_url_and_back_returns(page: Page) -> None:
     found = page.run("document.querySelector('.found').innerText")
     zoomed = page.run(detail)
     # What has the URL shows the same, in a page that is loaded anew.
-    page.loaded = False
-    page.run("location.reload()")
-    while not page.loaded:
-        page.run("1")
+    page.reload()
     assert page.requests.pop().startswith(page.requests[0])
     assert wait(page, "document.querySelector('.found').innerText") == found
     assert page.run(detail) == zoomed
