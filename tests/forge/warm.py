@@ -135,7 +135,7 @@ def _reap() -> None:
 def load() -> None:
     """Imports all that `vol` imports."""
     sys.argv = ["vol"]
-
+    importlib.import_module("volatility3.cli")
     load_plugins()
 
 

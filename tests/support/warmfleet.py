@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 import subprocess
 import sys
@@ -18,21 +19,16 @@ READERS = "STACKFLEET_READERS"
 """The variable with the socket of the server whose program is `warmreader`."""
 
 
+_IMPORTED = (
+    *("deltalake", "pyarrow.compute", "pyarrow.dataset", "pyarrow.parquet", "rich.table"),
+    *("stackfleet.cli", "stackfleet.engine", "stackfleet.report", "stackfleet.task"),
+)
+
+
 def load() -> None:
     """Imports all that the commands of `stackfleet` import."""
-    import deltalake
-    import pyarrow.compute
-    import pyarrow.dataset
-    import pyarrow.parquet
-    import rich.table
-
-    import stackfleet.cli
-    import stackfleet.engine
-    import stackfleet.report
-    import stackfleet.task
-
-    used = (deltalake, pyarrow.compute, pyarrow.dataset, pyarrow.parquet, rich.table)
-    assert all(used) and stackfleet.cli and stackfleet.engine and stackfleet.report and stackfleet.task
+    for name in _IMPORTED:
+        importlib.import_module(name)
 
 
 def run() -> None:

@@ -4,22 +4,19 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 
+from stackfleet import child
 from tests.forge import warm
 
 
 def load() -> None:
     """Imports all that such a process imports."""
     warm.load_plugins()
-    import stackfleet.child
-    import stackfleet.opening
-    import stackfleet.reading
-    import stackfleet.versions
-    import stackfleet.writer
-
-    assert stackfleet.opening and stackfleet.reading and stackfleet.versions and stackfleet.writer
-    use_cache = stackfleet.child.use_cache
+    for name in ("opening", "reading", "versions", "writer"):
+        importlib.import_module(f"stackfleet.{name}")
+    use_cache = child.use_cache
 
     def used(folder: "str | None", lake: str) -> None:
         from volatility3.framework import constants
@@ -27,7 +24,7 @@ def load() -> None:
         use_cache(folder, lake)
         warm.use_cache(constants.CACHE_PATH)
 
-    stackfleet.child.use_cache = used
+    child.use_cache = used
     from tests.support.fleethooks import sitecustomize
 
     sitecustomize.watch()
@@ -35,7 +32,5 @@ def load() -> None:
 
 def run() -> None:
     """Does what `begin.py` does."""
-    from stackfleet import child
-
     os.setsid()
     child.main()
