@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pathlib
 import struct
-from typing import Dict
+from typing import Dict, List, Optional
 
 import pytest
 
@@ -21,7 +21,7 @@ from tests.forge.vad import Vad
 from tests.support.namedimage import GONE_DLL, NOWHERE, PRIVATE, spec
 from winstacks.memory.decode.status import NOTHING, StatusItem, status, text
 from winstacks.memory.decode.statuscodes import StatusCode
-from winstacks.names import places
+from winstacks.names import kernelmodules, places
 from winstacks.names import symbolizer as symbolizer_module
 from winstacks.names.kernelmodules import KernelModules
 from winstacks.names.symbolizer import AddressNamer, Symbolizer
@@ -394,6 +394,29 @@ def test_an_entry_of_the_kernels_list_that_no_module_can_have(
     assert found.name(driver.base + 0x1020)[::2] == BY_HEADERS
     assert found.name(driver.base - 0x1000) == places.LIST_INCOMPLETE
     assert "The kernel's list of modules is broken" in caplog.text
+
+
+def test_entry_points_outside_their_modules_cost_no_more_than_is_allowed(
+    kernel: Kernel, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drivers = [kernel.module(f"driver{number}.sys", **spec(wide(kernel))) for number in range(4)]
+    image = kernel.image()
+    for driver in drivers:
+        assert driver.entry is not None
+        driver.entry["SizeOfImage"] = 0x7FFFF000
+        driver.entry["EntryPoint"] = driver.base - 0x1000
+    probes: List[int] = []
+    size_at = KernelModules._size_at
+
+    def counted(self: KernelModules, base: int) -> Optional[int]:
+        probes.append(base)
+        return size_at(self, base)
+
+    monkeypatch.setattr(kernelmodules, "MAX_PROBES", 100)
+    monkeypatch.setattr(KernelModules, "_size_at", counted)
+    found = names(image, tmp_path, 0)
+    assert text(found.name(drivers[0].base + 0x1020).status)
+    assert 100 <= len(probes) < 200
 
 
 @pytest.mark.parametrize("missing", ["_MMVAD_SHORT", "_CONTROL_AREA", "_EPROCESS.VadRoot"])
