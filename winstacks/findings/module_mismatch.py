@@ -11,6 +11,7 @@ import functools
 from typing import Callable, Iterator, NamedTuple, Optional, Tuple
 
 from ..columns.words import HIGH, LIKELY, LOW, MEDIUM, USER, WOW64
+from ..memory.decode.pagetable import round_to_pages
 from ..memory.decode.status import Status, StatusItem, has_status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image
@@ -18,7 +19,6 @@ from ..names.decode.pe import HeaderError, Headers, read_headers
 from ..names.imagereader import ImageReader
 from ..process.regions import Region
 from ..process.vads import regions
-from ..stacklist.decode import keys
 from ..stacklist.modules import ModuleIdentities
 from ..stacklist.stack import StackRecord
 from .facts import CheckFacts
@@ -120,7 +120,7 @@ def _is_linked(space: AddressSpace, place: FramePlace, vad: Optional[Region], fa
 
 def _of_headers(headers: Headers, vad: Region, facts: CheckFacts) -> Optional[Reason]:
     """Compares the headers in a process with its VAD, and with the headers in the image section."""
-    room, size = vad.end - vad.start, keys.rounded(headers.size)
+    room, size = vad.end - vad.start, round_to_pages(headers.size)
     true = facts.image.service(ModuleIdentities).of_section(vad)
     if true is not None and true != (headers.timestamp, size):
         claim = f"the headers say TimeDateStamp {headers.timestamp:#x} SizeOfImage {size:#x}"

@@ -19,6 +19,7 @@ import stat
 from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..memory.decode.memo import Memo
+from ..memory.decode.pagetable import round_to_pages
 
 MAX_ENTRIES = 1 << 16
 """Maximum number of names that are read of one folder."""
@@ -173,11 +174,6 @@ def _build(name: str) -> Optional[Tuple[int, int]]:
     if not _BUILD.match(name):
         return None
     return int(name[:8], 16), round_to_pages(int(name[8:], 16))
-
-
-def round_to_pages(size: int) -> int:
-    """Returns a size in bytes, rounded up to whole pages."""
-    return -(-size // 0x1000) * 0x1000
 
 
 def last_component(name: str) -> str:

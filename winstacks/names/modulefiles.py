@@ -17,10 +17,11 @@ import logging
 from typing import Dict, NamedTuple, Optional, Sequence, Set, Tuple
 
 from ..memory.decode import text
+from ..memory.decode.pagetable import round_to_pages
 from ..memory.image import Image
 from .decode.pe import CodeView
 from .decode.peimage import PeFileError, PeImage
-from .filefolders import Candidate, FileFolder, round_to_pages
+from .filefolders import Candidate, FileFolder
 
 vollog = logging.getLogger(__name__)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Iterator, List, NamedTuple, Optional, Tuple
 
 from ..memory.decode import text
+from ..memory.decode.pagetable import round_to_pages
 from ..memory.decode.ranges import Extents
 from ..memory.image import AddressSpace, Image
 from ..process.regions import Region
@@ -22,7 +23,6 @@ from .witness import FileWitnesses
 NAME = "ntdll.dll"
 """Name of the file, in lower case."""
 
-_PAGE = 0x1000
 MAX_IMAGE = 0x1000000
 """16 MB, several times the size of any ntdll: the limit for a size that may be forged."""
 
@@ -152,7 +152,7 @@ def _writable(headers: Optional[pe.Headers], size: int) -> List[Tuple[int, int]]
     if headers is None or not headers.sections:
         return [(0, size)]
     ranges = [(part.start, part.end) for part in headers.sections if part.characteristics & pe.MEM_WRITE]
-    ends = [-(-part.end // _PAGE) * _PAGE for part in headers.sections]
+    ends = [round_to_pages(part.end) for part in headers.sections]
     starts = [*(part.start for part in headers.sections[1:]), size]
     ranges += [(end, start) for end, start in zip(ends, starts) if end < start]
     return [(start, end - start) for start, end in sorted(ranges)]

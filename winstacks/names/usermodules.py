@@ -10,7 +10,7 @@ from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from ..memory.decode import text
 from ..memory.decode.machine import Machine
-from ..memory.decode.pagetable import PAGE_SIZE
+from ..memory.decode.pagetable import round_to_pages
 from ..memory.decode.status import NOTHING, Status, StatusItem, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image
@@ -158,7 +158,7 @@ def _module_size(entry: LoaderEntry, vads: Sequence[Region]) -> Tuple[int, Statu
     if vad is None:
         return entry.size, NOTHING
     room = vad.end - entry.base
-    rounded = -(-entry.size // PAGE_SIZE) * PAGE_SIZE
+    rounded = round_to_pages(entry.size)
     if rounded == room or (rounded < room and not (vad.image and vad.start == entry.base)):
         return min(entry.size, room), NOTHING
     return room, status(StatusItem(StatusCode.CONTRADICTED, members=("SizeOfImage",)))

@@ -15,7 +15,7 @@ from __future__ import annotations
 import random
 from typing import Dict, List, Optional, Tuple, Union
 
-from ..memory.decode.pagetable import PAGE_SIZE
+from ..memory.decode.pagetable import PAGE_SIZE, round_to_pages
 from ..memory.decode.status import NOTHING, Status, StatusItem, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image
@@ -23,7 +23,6 @@ from .decode import pe
 from .decode.functiontable import FunctionTable
 from .decode.pe import CodeView, HeaderError
 from .decode.peimage import PeImage
-from .filefolders import round_to_pages
 from .imagereader import ImageReader
 from .loaderlists import LoaderEntry, module_lists
 from .modulefiles import ModuleClaims, module_files

@@ -18,6 +18,7 @@ import functools
 from typing import Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from ..memory.decode import text
+from ..memory.decode.pagetable import round_to_pages
 from ..memory.decode.status import NOTHING, Status, StatusItem, has_status, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image
@@ -31,7 +32,6 @@ from ..process.regions import Region
 from ..process.sections import ImageSections
 from ..process.spaces import AddressSpaces
 from ..process.vads import regions
-from .decode import keys
 from .imagefiles import MAX_PATH
 
 MAX_SECTIONS = 1 << 14
@@ -104,7 +104,7 @@ class ModuleIdentities:
             reader = ImageReader(self._image, "", vad.start, vad.end - vad.start, view, pristine=True)
             try:
                 headers = pe.read_headers(reader.read)
-                self._of_sections[key] = headers.timestamp, keys.rounded(headers.size)
+                self._of_sections[key] = headers.timestamp, round_to_pages(headers.size)
             except HeaderError:
                 self._of_sections[key] = None
         return self._of_sections[key]
@@ -135,7 +135,7 @@ class ModuleIdentities:
             for area, entry in _images(entries, sorted(self._vads.list_regions(space)[0])):
                 stamp = self.lists.details(space, entry).stamp
                 if stamp:
-                    builds.setdefault(area, set()).add((stamp, keys.rounded(entry.size)))
+                    builds.setdefault(area, set()).add((stamp, round_to_pages(entry.size)))
         return builds
 
 
@@ -184,9 +184,9 @@ class SpaceModules:
             space, entry = loader_entry
             stamp, raw, _ = self._identities.lists.details(space, entry)
             path = None if raw is None else text.cell(raw, MAX_PATH)
-            size = keys.rounded(entry.size)
+            size = round_to_pages(entry.size)
         true_stamp, true_size, module_status = self._true(known, vad, bool(stamp))
-        room = keys.rounded(known.module.size)
+        room = round_to_pages(known.module.size)
         if process is not None and vad is None and size is not None and size > room:
             # The VAD there maps no image, or not its beginning. No module is larger than its mapping.
             true_size = room
@@ -223,7 +223,7 @@ class SpaceModules:
         headers = known.image.headers
         room = None if vad is None else vad.end - vad.start
         if headers is not None:
-            return headers.timestamp, room or keys.rounded(headers.size), NOTHING
+            return headers.timestamp, room or round_to_pages(headers.size), NOTHING
         build = None if vad is None or stamped else self._identities.elsewhere(vad)
         if build is not None:
             return (*build, status(StatusCode.KNOWN_FROM_ANOTHER_PROCESS))

@@ -20,6 +20,13 @@ PRESENT = 0x01
 LARGE = 0x80
 TRANSITION = 1 << 11
 PROTOTYPE = 1 << 10
+
+
+def round_to_pages(size: int) -> int:
+    """Returns a size in bytes, rounded up to whole pages."""
+    return -(-size // PAGE_SIZE) * PAGE_SIZE
+
+
 _NO_EXECUTE = 63
 _WRITABLE = 1 << 1 | 1 << 11
 """Write in a present entry: bit 1, or bit 11 on systems that may have several processors."""

@@ -20,7 +20,7 @@ import struct
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ...memory.decode.memo import Memo
-from ...memory.decode.pagetable import PAGE_SIZE
+from ...memory.decode.pagetable import PAGE_SIZE, round_to_pages
 from . import loaderwrites, relocations
 from .pe import MEM_WRITE, CodeView, HeaderError, Headers, read_codeview, read_headers
 from .relocations import RelocationBlock
@@ -200,26 +200,26 @@ class PeImage:
             PeFileError: the file ends before a section does, or sections overlap
         """
         self._unlike: List[Tuple[int, int]] = []
-        parts = [_Part(0, _round_to_pages(self._head), self._head, 0, self._head)]
+        parts = [_Part(0, round_to_pages(self._head), self._head, 0, self._head)]
         end = self.headers.size
         for virtual, rva, raw, pointer, characteristics in self._table:
             size = min(virtual or raw, end - rva)
             if size <= 0:
                 continue
             offset = rva if self._flat else pointer & -_SECTION_SECTOR
-            length = 0 if not (pointer and raw) else min(raw, _round_to_pages(size))
+            length = 0 if not (pointer and raw) else min(raw, round_to_pages(size))
             if offset + length > self._size:
                 raise PeFileError(
                     f"is truncated: a section ends at {offset + length:#x}, the file at {self._size:#x}"
                 )
             if characteristics & (MEM_WRITE | _MEM_DISCARDABLE):
                 self._unlike.append((rva, rva + size))
-            parts.append(_Part(rva, rva + _round_to_pages(size), size, offset, length))
+            parts.append(_Part(rva, rva + round_to_pages(size), size, offset, length))
         parts.sort()
         if self._flat:
             # Such an image is mapped in one piece, which may end before its last page does.
             size = min(end, self._size)
-            return [_Part(0, _round_to_pages(size), size, 0, size)]
+            return [_Part(0, round_to_pages(size), size, 0, size)]
         if any(one.end > other.start or other.start % PAGE_SIZE for one, other in zip(parts, parts[1:])):
             raise PeFileError("has sections that overlap")
         return parts
@@ -312,11 +312,6 @@ class PeImage:
         if data is None:
             raise PeFileError("ends within its headers")
         return data
-
-
-def _round_to_pages(size: int) -> int:
-    """Returns a size in bytes, rounded up to whole pages."""
-    return -(-size // PAGE_SIZE) * PAGE_SIZE
 
 
 def _clip_to_page(ranges: Sequence[Tuple[int, int]], rva: int) -> List[Tuple[int, int]]:

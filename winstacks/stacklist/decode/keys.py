@@ -34,7 +34,7 @@ from typing import Iterable, NamedTuple, Optional, Sequence
 
 from ...columns.dictionary import STACK_SEPARATOR
 from ...columns.words import EXACT, GUESSED, PARTIAL
-from ...memory.decode.pagetable import PAGE_SIZE
+from ...memory.decode.pagetable import round_to_pages
 
 _BYTES = 16
 
@@ -77,7 +77,8 @@ def in_module(
     name = name.lower()
     if stamp is None or size is None:
         return KeyPart(f"{name},,,{rva:08x}\n", name, False)
-    return KeyPart(f"{name},{stamp:08x},{rounded(size):08x},{rva:08x}\n", name, not doubted)
+    # The kernel rounds SizeOfImage of drivers, the loader does not.
+    return KeyPart(f"{name},{stamp:08x},{round_to_pages(size):08x},{rva:08x}\n", name, not doubted)
 
 
 def elsewhere(place: str, whole: bool = True) -> KeyPart:
@@ -92,11 +93,6 @@ def elsewhere(place: str, whole: bool = True) -> KeyPart:
 
 UNREADABLE = KeyPart("<unreadable>\n", "<unreadable>", False)
 """The key part of a frame whose address is not in the image."""
-
-
-def rounded(size: int) -> int:
-    """Returns a SizeOfImage in whole pages: the kernel rounds sizes of drivers, the loader rounds none."""
-    return -(-size // PAGE_SIZE) * PAGE_SIZE
 
 
 def stack_keys(
