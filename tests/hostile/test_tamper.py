@@ -13,6 +13,7 @@ from volatility3.plugins.windows import gflags, locks, stacktracedb, traces
 from tests.forge import context, heap_layouts, kernels, sample, sampleheaps, sampleowners, std_layouts
 from tests.forge.kernel import Kernel
 from tests.forge.locks import Sections
+from tests.forge.module import Module
 from tests.forge.paging import State
 from tests.forge.process import Process
 from tests.forge.std import Std
@@ -663,17 +664,23 @@ def test_a_database_beside_the_real_one(tmp_path: pathlib.Path) -> None:
     assert len(rows) == 2 + 8
 
 
-@pytest.mark.parametrize("members", [("CommitBase",), ("NumberOfBuckets", "CommitBase")])
-def test_a_decoy_hides_no_database_whose_header_was_damaged(
-    tmp_path: pathlib.Path, members: Tuple[str, ...]
-) -> None:
-    """The decoy proves itself, and the entries of the real database agree with what is left of its header."""
+def _with_private_code() -> Tuple[Kernel, Process, Module, int]:
+    """A process whose flags ask for a database, its ntdll, and the address of a private range."""
     known = kernels.load("win10-x64")
     kernel = Kernel(known.table, **known.options())
     app = kernel.process("app.exe", pid=1000, nt_global_flag=0x1000)
     ntdll = app.module("ntdll.dll", data=0x2000)
     private = 0x1D0F0000000
     app.region(private, size=0x1000)
+    return kernel, app, ntdll, private
+
+
+@pytest.mark.parametrize("members", [("CommitBase",), ("NumberOfBuckets", "CommitBase")])
+def test_a_decoy_hides_no_database_whose_header_was_damaged(
+    tmp_path: pathlib.Path, members: Tuple[str, ...]
+) -> None:
+    """The decoy proves itself, and the entries of the real database agree with what is left of its header."""
+    kernel, app, ntdll, private = _with_private_code()
     made = []
     for number in range(2):
         database = Std("6.1", "x64", 0x1D2A0000000 + number * 0x10000000)
@@ -837,12 +844,7 @@ def test_a_decoy_database_hides_no_stack_of_a_lock(
     tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture, decoys: int
 ) -> None:
     """The index of a lock is looked up in all databases: what one has passes --unbacked, or is counted."""
-    known = kernels.load("win10-x64")
-    kernel = Kernel(known.table, **known.options())
-    app = kernel.process("app.exe", pid=1000, nt_global_flag=0x1000)
-    ntdll = app.module("ntdll.dll", data=0x2000)
-    private = 0x1D0F0000000
-    app.region(private, size=0x1000)
+    kernel, app, ntdll, private = _with_private_code()
     for number in range(decoys + 1):
         # Decoys have more traces than the real database, and so are tried first.
         database = Std("6.1", "x64", 0x1D2A0000000 + number * 0x10000000)

@@ -39,11 +39,8 @@ def run() -> None:
     engine.CONNECT = 4
     readers = os.environ.pop(READERS)
 
-    def start(command: List[str], log: IO[bytes], env: Dict[str, str]) -> Reader:
-        return Reader(readers, command, log, env)
-
     child_process.subprocess = types.SimpleNamespace(  # type: ignore[assignment]
-        Popen=lambda command, *, stderr, env, **_: start(command, stderr, env),
+        Popen=lambda command, *, stderr, env, **_: Reader(readers, command, stderr, env),
         PIPE=subprocess.PIPE,
         TimeoutExpired=subprocess.TimeoutExpired,
     )

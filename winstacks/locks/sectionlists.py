@@ -236,15 +236,15 @@ class SectionLists:
     def _usual_head(self, half: Tuple[Machine, int]) -> int:
         """Returns the RVA of the head in most processes of a machine and a size of ntdll, 0 if unknown."""
         found: Counter[int] = collections.Counter()
-        spaces = (each for each in AddressSpaces.list_spaces(self._image) if each.machine is half[0])
-        peers = [(each, self.memory(each)) for each in spaces if each.peb and each.layer_name]
+        spaces = (space for space in AddressSpaces.list_spaces(self._image) if space.machine is half[0])
+        peers = [(space, self.memory(space)) for space in spaces if space.peb and space.layer_name]
         peers = [(space, memory) for space, memory in peers if self._wanted(space, memory)]
         peers.sort(key=lambda peer: (peer[0].pid or 0, peer[0].eprocess))
         for space, memory in peers[:MAX_PEERS]:
             ntdll = self._ntdlls.find_ntdll(space)
             if ntdll is not None and ntdll.size == half[1]:
                 lists = self.find_heads(space, ntdll, memory)[:1]
-                found.update(each.link - ntdll.base for each in lists if each.is_head)
+                found.update(head.link - ntdll.base for head in lists if head.is_head)
         return max(found, key=lambda rva: (found[rva], -rva), default=0)
 
     def _wanted(self, space: AddressSpace, memory: SectionMemory) -> bool:

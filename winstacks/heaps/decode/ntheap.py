@@ -234,9 +234,8 @@ def _heap(memory: Memory, address: int, layout: HeapLayout, candidates: Sequence
     addresses, complete = _segment_addresses(memory, address, layout)
     virtual = walk(address + layout.virtual_blocks.offset, memory.links)
     segment_addresses = dict.fromkeys(addresses)
-    segment_addresses.update(
-        dict.fromkeys(each for each in candidates if claims_heap(memory, each, address, layout))
-    )
+    claiming = (candidate for candidate in candidates if claims_heap(memory, candidate, address, layout))
+    segment_addresses.update(dict.fromkeys(claiming))
     segments = [read_segment(memory, candidate, layout) for candidate in segment_addresses]
     return Heap(
         address=address,
