@@ -42,9 +42,12 @@ checkedrows.install()
 # To look through opened images for garbage as often as Python does takes a tenth of the time.
 gc.set_threshold(50_000, 20, 20)
 
-# How long an example takes depends on what else the machine does.
-hypothesis.settings.register_profile("untimed", deadline=None)
-hypothesis.settings.load_profile("untimed")
+
+def pytest_configure(config: pytest.Config) -> None:
+    deep.configure(config.option.markexpr)
+    # How long an example takes depends on what else the machine does.
+    hypothesis.settings.register_profile("untimed", deadline=None, max_examples=deep.rounds(100))
+    hypothesis.settings.load_profile("untimed")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -94,11 +97,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_sessionfinish() -> None:
-    """Lets Python free what was frozen, and writes what `dev.py coverage` has measured so far.
+    """Takes all that is left out of pytest's last searches for garbage, and writes what was measured so far.
 
-    A worker that takes long to end is killed.
+    That is for `dev.py coverage`: a worker that takes long to end is killed.
     """
-    gc.unfreeze()
+    remembered.forget()
+    gc.freeze()
+    atexit.register(gc.unfreeze)
     module = sys.modules.get("coverage")
     measuring = module.Coverage.current() if module else None
     if measuring is not None:
@@ -138,9 +143,26 @@ def pytest_runtest_logfinish() -> None:
     _blocks = min(_blocks or blocks, blocks)
     if blocks > _blocks + _MORE_BLOCKS or process.memory_info().rss > _bytes + _MORE_BYTES:
         remembered.forget()
-        gc.collect()
+        _collect()
         _give_back()
         _bytes, _blocks = process.memory_info().rss, sys.getallocatedblocks()
+
+
+_EACH = 4
+_collections = 0
+
+
+def _collect() -> None:
+    """Searches for garbage among what is new since the last search, each fourth time among all.
+
+    Most of what a search leaves stays long: parsed symbol tables, images that the tests of a module share.
+    """
+    global _collections
+    _collections += 1
+    if not _collections % _EACH:
+        gc.unfreeze()
+    gc.collect()
+    gc.freeze()
 
 
 def _give_back() -> None:

@@ -33,7 +33,9 @@ from volatility3.framework.interfaces.configuration import HierarchicalDict
 from volatility3.framework.symbols import intermed
 from volatility3.plugins.windows import pslist
 
-from . import config
+from winstacks.memory import tables as own_tables
+
+from . import config, opener
 from .dump import Image
 
 _home: Optional[pathlib.Path] = None
@@ -74,14 +76,46 @@ def symbol_directory() -> pathlib.Path:
         tables = intermed.IntermediateSymbolTable
         setattr(tables, "file_symbol_url", functools.partial(_table_urls, tables.file_symbol_url))  # noqa: B010
         intermed.json = types.SimpleNamespace(load=lambda stream: _parsed(stream.read()))
+        opener.share()
+        own_tables._structure = functools.partial(_structure, own_tables._structure)
     return _home / "symbols"
 
 
-@functools.lru_cache(maxsize=12)
-def _parsed(text: str) -> Dict[str, Any]:
-    """Parses a symbol table: images of one kernel share it, and Volatility changes none."""
-    table: Dict[str, Any] = json.loads(text)
-    return table
+class _Table(Dict[str, Any]):
+    """A symbol table that images of one kernel share, as Volatility changes none.
+
+    Attributes:
+        fields: where members lie, by structure and path, as far as images have asked
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(json.loads(text))
+        self.fields: Dict[Tuple[str, str], Any] = {}
+
+
+_parsed = functools.lru_cache(maxsize=12)(_Table)
+
+
+def _structure(make: Callable[..., Any], context: Any, table: str, tell: Any, name: str) -> Any:
+    """Makes a structure of a table. Volatility's way to a member is long: images of one kernel go it once."""
+    structure = make(context, table, tell, name)
+    content = _content(context, table) if structure is not None else None
+    if isinstance(content, _Table):
+        fields, look_up = content.fields, structure._lookup
+
+        def shared(path: str) -> Any:
+            field = fields.get((name, path)) or look_up(path)
+            if field is not None:
+                fields[name, path] = field
+            return field
+
+        structure._lookup = shared
+    return structure
+
+
+def _content(context: Any, table: str) -> Any:
+    """Returns the content of a symbol table; None for one of another kind than files have."""
+    return getattr(getattr(context.symbol_space[table], "_delegate", None), "_json_object", None)
 
 
 @functools.lru_cache(maxsize=None)
@@ -168,7 +202,7 @@ def table_of(opened: Opened) -> Dict[str, Any]:
     """Returns the parsed table of the kernel's symbols, which other images do not share from here on."""
     name = opened.context.modules[opened.kernel].symbol_table_name
     version: Any = getattr(opened.context.symbol_space[name], "_delegate")  # noqa: B009
-    table: Dict[str, Any] = copy.deepcopy(version._json_object)
+    table: Dict[str, Any] = copy.deepcopy(dict(version._json_object))
     version._json_object = table
     return table
 

@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import copy
 import functools
+import hashlib
 import json
 import lzma
+import marshal
 import pathlib
 import re
 from typing import Iterable, NamedTuple
@@ -158,7 +160,7 @@ class Isf:
         """Writes the table (packed if the name ends in .xz): the same bytes for the same table."""
         path = pathlib.Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(self.data, sort_keys=True, separators=(",", ":")).encode()
+        text = _text(self.data)
         path.write_bytes(lzma.compress(text, preset=1) if path.suffix == ".xz" else text)
         return path
 
@@ -180,6 +182,21 @@ class Isf:
         table does not have are ignored, since Windows versions differ.
         """
         return Isf(prune(self.data, roots, symbols))
+
+
+_MOST_TEXTS = 16
+_texts: dict[bytes, bytes] = {}
+"""The last tables that were saved, by a digest of their contents: most images of a run have one of few."""
+
+
+def _text(data: Json) -> bytes:
+    """Returns a table as JSON. A digest takes a quarter of the time that the text does."""
+    digest = hashlib.sha256(marshal.dumps(data, 2)).digest()
+    if digest not in _texts:
+        if len(_texts) >= _MOST_TEXTS:
+            del _texts[next(iter(_texts))]
+        _texts[digest] = json.dumps(data, sort_keys=True, separators=(",", ":")).encode()
+    return _texts[digest]
 
 
 @functools.lru_cache(maxsize=16)

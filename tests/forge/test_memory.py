@@ -31,6 +31,7 @@ from tests.forge.paging import State
 from tests.forge.phys import PAGE, PhysicalMemory
 from tests.forge.space import Space
 from tests.forge.vad import EXECUTE_READWRITE
+from tests.support.deep import rounds
 
 USER = 0x10000000
 KERNEL = {64: 0xFFFFA80000100000, 32: 0xA8100000}
@@ -286,7 +287,7 @@ def test_text(scratch: Kernel) -> None:
     st.lists(st.tuples(st.integers(0, 5 * PAGE), st.binary(min_size=1, max_size=2 * PAGE)), max_size=8),
     st.sampled_from([None, 1]),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=rounds(40), deadline=None)
 def test_space_behaves_like_flat_memory(writes: list[tuple[int, bytes]], shuffle: int | None) -> None:
     space = Space(PhysicalMemory(shuffle), 64, 0x1000000, 0x2000000)
     base = 0xFFFF800000000000 - 4 * PAGE

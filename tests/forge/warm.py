@@ -16,6 +16,7 @@ import importlib
 import json
 import os
 import pathlib
+import pkgutil
 import select
 import shutil
 import socket
@@ -151,6 +152,24 @@ def load_plugins() -> None:
     from tests.support import checkedrows
 
     checkedrows.install()
+    load_library()
+
+
+def load_library() -> None:
+    """Imports what the plugins import of the library when they run, and opens a file as Volatility does."""
+    from volatility3.framework.layers import resources
+
+    from winstacks import commands
+    from winstacks.findings import registry
+
+    from . import opener
+
+    for module in pkgutil.iter_modules(commands.__path__):
+        importlib.import_module(f"{commands.__name__}.{module.name}")
+    for name in registry.CHECKS:
+        registry.check_named(name)
+    opener.share()
+    resources.ResourceAccessor().open(pathlib.Path(__file__).as_uri()).close()
 
 
 def run() -> None:

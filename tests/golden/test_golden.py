@@ -46,6 +46,19 @@ def test_outputs(name: str) -> None:
         pytest.fail(f"{said}\nif that is meant: python -m tests.golden update {name}", pytrace=False)
 
 
+@pytest.mark.cli
+def test_outputs_of_each_plugin() -> None:
+    """By default: the sample, and each plugin without options."""
+    name = "sample-win10-x64"
+    case = CASES[name]
+    runs = tuple(words for words in case.runs if words in PLUGINS)
+    assert len(runs) == len(PLUGINS)
+    old = [run for run in outputs.load(outputs.path_of(name)) if run.words in runs]
+    new = outputs.record(case._replace(runs=runs))
+    if old != new:
+        pytest.fail("\n".join(differences(old, new)), pytrace=False)
+
+
 def test_the_addresses_of_a_table_have_one_form() -> None:
     """That of Volatility's columns, and in windows.traceframes the canonical one."""
     seen: Set[Tuple[str, str]] = set()

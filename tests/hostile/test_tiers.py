@@ -13,9 +13,10 @@ import pytest
 from tests.conftest import ROOT
 from tests.hostile import decoders, tier1, tier2, tier3
 from tests.hostile.forking import Violation
+from tests.support.deep import rounds
 
 SEED = "fixed"
-DECODER_RUNS = 30
+DECODER_RUNS = rounds(30, 8)
 """Of each decoder."""
 PLUGIN_RUNS = 5
 """On each of some images."""

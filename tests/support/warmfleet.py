@@ -20,7 +20,7 @@ READERS = "STACKFLEET_READERS"
 
 
 _IMPORTED = (
-    *("deltalake", "pyarrow.compute", "pyarrow.dataset", "pyarrow.parquet", "rich.table"),
+    *("deltalake", "pandas", "pyarrow.compute", "pyarrow.dataset", "pyarrow.parquet", "rich.table"),
     *("stackfleet.cli", "stackfleet.engine", "stackfleet.report", "stackfleet.task"),
 )
 
@@ -36,7 +36,7 @@ def run() -> None:
     from stackfleet import child_process, cli, engine
 
     # Where no scheduler answers, a command waits as long as this.
-    engine.CONNECT = 4
+    engine.CONNECT = 2
     readers = os.environ.pop(READERS)
 
     child_process.subprocess = types.SimpleNamespace(  # type: ignore[assignment]

@@ -10,12 +10,15 @@ import os
 from stackfleet import child
 from tests.forge import warm
 
+_MODULES = ("opening", "reading", "versions", "writer")
+
 
 def load() -> None:
     """Imports all that such a process imports."""
     warm.load_plugins()
-    for name in ("opening", "reading", "versions", "writer"):
-        importlib.import_module(f"stackfleet.{name}")
+    # PyArrow imports pandas with the first array.
+    for name in ("pandas", "pyarrow.dataset", *map("stackfleet.{}".format, _MODULES)):
+        importlib.import_module(name)
     use_cache = child.use_cache
 
     def used(folder: "str | None", lake: str) -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.forge import lfh
 from tests.forge.heaps import PAGE, prefix
 from tests.support import heaptypes
+from tests.support.deep import rounds
 from tests.support.heapforms import BASE, MODERN, OLD, Records, new_heap, read, traced
 from winstacks.heaps.decode.ntheap import read_heap
 from winstacks.memory.decode.memory import Memory
@@ -178,7 +179,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=rounds(40), deadline=None)
 @given(st.sampled_from(MODERN), STEPS)
 def test_any_sequence_of_blocks(form: str, steps: List[Tuple[str, int]]) -> None:
     records, heap = Records(form), new_heap(form, pages=32)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.forge import lfh
 from tests.forge.heaps import PAGE, NtHeap
 from tests.support import heaptypes
+from tests.support.deep import rounds
 from tests.support.heapforms import BASE, LOG, MODERN, OLD, Records, new_heap, read, traced, without
 from winstacks.columns.words import CONTAINER
 from winstacks.heaps.decode.block import UNKNOWN_SIZE
@@ -274,7 +275,7 @@ def test_old_heaps_go_on_behind_damage(form: str) -> None:
     assert {block.user for block in blocks} >= set(users) - {users[30]}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=rounds(60), deadline=None)
 @given(
     st.sampled_from([*MODERN, *OLD]),
     st.lists(st.tuples(st.integers(0, 0x2FFF), st.integers(0, 255)), max_size=60),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.forge import heap_layouts, heaps, pageheaps
 from tests.support import heaptypes
+from tests.support.deep import rounds
 from winstacks.columns.words import LIGHT
 from winstacks.heaps.decode.block import Block
 from winstacks.heaps.decode.blockstack import Traces
@@ -181,7 +182,7 @@ def test_an_entry_of_no_known_database(arch: str) -> None:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=rounds(60), deadline=None)
 @given(
     st.sampled_from(ARCHES),
     st.lists(st.tuples(st.integers(0x1000, 0x2FFF), st.integers(0, 255)), max_size=40),
@@ -203,7 +204,7 @@ def test_any_damage_is_survived(arch: str, damage: List[Tuple[int, int]]) -> Non
         other_roots(memory, root)
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=rounds(40), deadline=None, derandomize=True)
 @given(
     st.sampled_from(ARCHES),
     st.lists(st.tuples(st.integers(1, 0x1000), st.integers(0, 0xFFFF), st.booleans()), max_size=60),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.forge import segmentheaps
 from tests.support import heaptypes
+from tests.support.deep import rounds
 from tests.support.heapforms import Records
 from winstacks.heaps.decode.block import Block
 from winstacks.heaps.decode.blockstack import Traces
@@ -154,7 +155,7 @@ def test_only_a_segment_heap_is_one(arch: str) -> None:
     assert read_segment_heap(memory, BASE, heaptypes.segment_heap(arch)) is None
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=rounds(40), deadline=None, derandomize=True)
 @given(
     st.sampled_from(ARCHES),
     st.sampled_from([0, segmentheaps.TAIL]),

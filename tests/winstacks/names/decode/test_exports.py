@@ -9,6 +9,7 @@ import struct
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.deep import rounds
 from tests.support.flatimage import Flat, flat, pe
 from winstacks.memory.decode.status import NOTHING, status
 from winstacks.memory.decode.statuscodes import StatusCode
@@ -113,7 +114,7 @@ NAMES = st.text("abcXYZ09_?@$", min_size=1, max_size=30)
 RVAS = st.integers(0x1000, 0x1FFF)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=rounds(60), deadline=None, derandomize=True)
 @given(
     st.sampled_from([32, 64]),
     st.dictionaries(NAMES, RVAS, max_size=40),

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.deep import rounds
 from winstacks.memory.decode.pagetable import PAGE_SIZE
 from winstacks.names.decode import loaderwrites, relocations
 from winstacks.names.decode.pe import MEM_WRITE, Headers, Section
@@ -134,7 +135,7 @@ def test_relocations_that_break_off_refuse_the_file(path: pathlib.Path) -> None:
 _changes = st.lists(st.tuples(st.integers(0, 0x5FF), st.integers(0, 255)), min_size=1, max_size=12)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=rounds(150), deadline=None)
 @given(changes=_changes, number=st.integers(0, len(PROGRAMS) - 1), size=st.none() | st.integers(0, 1 << 18))
 def test_a_damaged_file_is_refused_or_mapped(
     changes: List[Tuple[int, int]], number: int, size: Optional[int]

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tests.forge.unloaded import UnloadedDll, unload_trace
 from tests.support import bare
+from tests.support.deep import rounds
 from winstacks.names.decode import unloadevents
 
 USER_END = {8: 1 << 47, 4: 0x80000000}
@@ -139,7 +140,7 @@ EVENTS = st.lists(
 )
 
 
-@settings(max_examples=80, deadline=None, derandomize=True)
+@settings(max_examples=rounds(80), deadline=None, derandomize=True)
 @given(EVENTS, st.sampled_from(KINDS), st.integers(0, 64))
 def test_any_unloads_come_back(events: List[UnloadedDll], kind: Tuple[int, bool, int], before: int) -> None:
     pointer_size, old, position = kind

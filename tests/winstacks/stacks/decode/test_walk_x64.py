@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.deep import rounds
 from winstacks.memory.decode.ranges import Extents
 from winstacks.memory.decode.statuscodes import StatusCode
 from winstacks.names.decode.functiontable import FunctionTable
@@ -134,7 +135,7 @@ INFOS = tuple(
 """Pushes, allocations, saved registers of both kinds, frame registers, a machine frame, what saves Rsp."""
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=rounds(400), deadline=None)
 @given(
     infos=st.lists(st.sampled_from(INFOS), min_size=1, max_size=5),
     values=st.lists(st.integers(0, 15), max_size=60),
@@ -434,7 +435,7 @@ INFO = st.builds(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=rounds(300), deadline=None)
 @given(
     st.lists(st.binary(max_size=48) | INFO, min_size=1, max_size=8),
     st.lists(

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support import traplayouts
+from tests.support.deep import rounds
 from winstacks.memory.decode.ranges import Extents
 from winstacks.memory.decode.statuscodes import StatusCode
 from winstacks.stacks.decode import dispatchers_x86
@@ -327,7 +328,7 @@ VALUES = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=rounds(300), deadline=None)
 @given(
     st.lists(VALUES, max_size=96),
     st.lists(st.tuples(st.integers(0, 0x2000), st.binary(max_size=16)), max_size=6),

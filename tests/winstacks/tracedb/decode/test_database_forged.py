@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.forge.std import Std
 from tests.forge.std_layouts import ALL
 from tests.support import stddata
+from tests.support.deep import rounds
 from winstacks.tracedb.decode import backtraces, status
 from winstacks.tracedb.decode import database as stdwalk
 from winstacks.tracedb.decode import proof as stdproof
@@ -152,7 +153,7 @@ def _frames(arch: str) -> st.SearchStrategy[List[int]]:
     return st.lists(st.one_of(st.integers(0, top), st.sampled_from([0, 1, top])), min_size=1, max_size=40)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=rounds(200), deadline=None)
 @given(case=st.sampled_from(ALL), buckets=st.integers(1, 40), data=st.data())
 def test_what_is_logged_comes_back(case: Tuple[str, str, bool], buckets: int, data: st.DataObject) -> None:
     name, arch, kernel = case

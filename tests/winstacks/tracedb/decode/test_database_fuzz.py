@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tests.forge.std import Std
 from tests.forge.std_layouts import ALL
 from tests.support import stddata, work
+from tests.support.deep import rounds
 from winstacks.memory.decode import status as words_of
 from winstacks.tracedb.decode import backtraces, status
 from winstacks.tracedb.decode import database as stdwalk
@@ -91,7 +92,7 @@ def changes(draw: st.DrawFn) -> Changes:
     return Changes(case, made, draw(st.sets(st.integers(0, 8), max_size=2)))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=rounds(200), deadline=None)
 @given(changes())
 def test_damaged_databases(made: Changes) -> None:
     _, calls = work.calls(lambda: check(made))
@@ -137,7 +138,7 @@ def agree(database: stdwalk.StdDatabase) -> None:
             assert trace.bucket == trace.hash % database.header.bucket_count
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=rounds(150), deadline=None)
 @given(data=st.binary(max_size=0x3000), arch=st.sampled_from(["x64", "x86"]), repeat=st.integers(1, 30))
 def test_any_bytes(data: bytes, arch: str, repeat: int) -> None:
     reader = stddata.reader_of([(0x100000, data * repeat)])

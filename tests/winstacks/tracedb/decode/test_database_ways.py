@@ -10,6 +10,7 @@ from hypothesis import given, settings
 
 from tests.forge.std import Std
 from tests.support import stddata, stdrandom
+from tests.support.deep import rounds
 from tests.support.stdrandom import PAGE, Plan, Regions
 from winstacks.tracedb.decode import backtraces
 from winstacks.tracedb.decode import database as stdwalk
@@ -50,7 +51,7 @@ def read_again(database: stdwalk.StdDatabase, arch: str) -> Tuple[Buffer, List[B
     )
 
 
-@settings(max_examples=120, deadline=None, derandomize=True)
+@settings(max_examples=rounds(120), deadline=None, derandomize=True)
 @given(stdrandom.plans(lost=3, pages=(1, 30)))
 def test_carving_finds_every_entry_that_indexing_does(plan: Plan) -> None:
     """Whatever the traces are and whichever pages are lost: buckets and index array are not needed."""
@@ -62,7 +63,7 @@ def test_carving_finds_every_entry_that_indexing_does(plan: Plan) -> None:
     assert indexed - whole(list(carved.traces(carve=True))) == set()
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=rounds(100), deadline=None, derandomize=True)
 @given(stdrandom.plans(lost=3, pages=(1, 30)))
 def test_a_dump_that_is_read_again_holds_the_traces(plan: Plan) -> None:
     """Every numbered trace that is all present, and besides these only what was released."""
@@ -82,7 +83,7 @@ def test_a_dump_that_is_read_again_holds_the_traces(plan: Plan) -> None:
         assert record.depth == 0 or record.trace_index in listed or not record.trace_count
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=rounds(60), deadline=None, derandomize=True)
 @given(stdrandom.plans(lost=2, words=8, pages=(1, 30)))
 def test_a_dump_of_altered_memory_holds_the_traces_without_fault(plan: Plan) -> None:
     std = plan.make(BASE)

@@ -16,6 +16,7 @@ from tests.forge import real_sets
 from tests.forge.heaplog import HeapLog as ForgedLog
 from tests.forge.heaplog import Record
 from tests.support import stddata
+from tests.support.deep import rounds
 from winstacks.memory.decode import status as words_of
 from winstacks.tracedb.decode import heaplog
 from winstacks.tracedb.decode.status import text
@@ -168,7 +169,7 @@ def _patched(regions: Dict[int, bytes], va: int, data: bytes) -> Dict[int, bytes
     return {**regions, page: bytes(memory)}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=rounds(150), deadline=None)
 @given(
     arch=st.sampled_from(ARCHS),
     changes=st.lists(
@@ -189,7 +190,7 @@ def test_mutations_never_raise(arch: str, changes: List[Tuple[int, int, bytes]],
     assert words_of.text(read.status).isprintable()
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=rounds(60), deadline=None, derandomize=True)
 @given(
     arch=st.sampled_from(ARCHS),
     traces=st.lists(st.lists(st.integers(1, 0xFFFFFFFF), min_size=1, max_size=40), max_size=60),

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from tests.forge import std_bytes
 from tests.forge.std import Std
 from tests.support import stddata, stdrandom
+from tests.support.deep import rounds
 from tests.support.stdrandom import Plan, Regions
 from winstacks.memory.decode.memory import Reader
 from winstacks.memory.decode.ranges import Extents
@@ -29,7 +30,7 @@ def opened(regions: Regions, arch: str) -> Tuple[Reader, Header]:
     return reader, header
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=rounds(60), deadline=None, derandomize=True)
 @given(stdrandom.plans())
 def test_what_is_sound_is_found(plan: Plan) -> None:
     std = plan.make(BASE)
@@ -41,7 +42,7 @@ def test_what_is_sound_is_found(plan: Plan) -> None:
             assert picker.traces([trace.trace_index]) == [trace]
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=rounds(200), deadline=None, derandomize=True)
 @given(stdrandom.plans(words=12, lost=3))
 def test_what_is_not_is_left_to_the_whole(plan: Plan) -> None:
     """Whatever the damage is: either the plain trace of the listing, or nothing is said."""

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.forge import kernels
 from tests.support import real_trapframes, traplayouts
+from tests.support.deep import rounds
 
 X64, X86 = traplayouts.context("x64"), traplayouts.context("x86")
 FORMS = {"x64": X64, "x86": X86}
@@ -81,7 +82,7 @@ def test_any_bytes(data: bytes, arch: str) -> None:
     assert found is None or len(data) >= FORMS[arch].size
 
 
-@settings(max_examples=80, deadline=None, derandomize=True)
+@settings(max_examples=rounds(80), deadline=None, derandomize=True)
 @given(
     arch=st.sampled_from(["x64", "x86"]),
     parts=st.sets(st.sampled_from([1, 2, 4, 8, 0x10, 0x20]), min_size=1),

@@ -15,6 +15,7 @@ from tests.forge import trapentries as entries
 from tests.forge.code import RBP, RBX, RSI, Routine, trap_handler
 from tests.forge.trapentries import X64, X86_BLUE, X86_OLD, Entry
 from tests.support import traplayouts
+from tests.support.deep import rounds
 from tests.support.trapsets import (
     FILLS,
     KERNEL_64,
@@ -92,7 +93,7 @@ def test_every_kind_over_every_fill(architecture: str, fill: bytes) -> None:
         check(architecture, entry, filled(fill))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=rounds(60), deadline=None)
 @given(
     data=st.binary(min_size=0x190, max_size=0x190),
     architecture=st.sampled_from([X64, X86_OLD, X86_BLUE]),
@@ -115,7 +116,7 @@ def test_every_kind_is_found_on_a_stack(architecture: str) -> None:
             assert form.accepts(address, forged.data, bounds) == marked, entry
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=rounds(300), deadline=None)
 @given(
     data=st.binary(min_size=0x190, max_size=0x190),
     name=st.sampled_from([name for names in TABLES.values() for name in names]),
