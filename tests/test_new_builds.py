@@ -237,7 +237,7 @@ def test_process(arch: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPa
     for shift in (SHIFT, 0):
         image = bare.image(size, process(arch, shift))
         space = AddressSpace(1000, "app.exe", bare.MACHINES[size], "bare", peb=PEB)
-        entries, complete = LoaderLists(image).of_process(space)
+        entries, complete = LoaderLists(image).process_modules(space)
         assert [(entry.base, entry.size, entry.name) for entry in entries] == [(BASE, SIZE, "app.exe")]
         assert complete
         assert globalflag.read(image, space) == FLAGS

@@ -32,7 +32,7 @@ from tests.support.writtendumps import (
 from winstacks.memory import bulk
 from winstacks.memory.decode.machine import Machine
 from winstacks.minidump.processdump import ProcessDump
-from winstacks.traps.state import context_forms
+from winstacks.traps.state import context_layouts
 
 UPDATER, LEGACY, SPOOLER = 4312, 5120, 6200
 CASES = ((UPDATER, Machine.AMD64), (LEGACY, Machine.AMD64), (LEGACY, Machine.I386), (SPOOLER, Machine.AMD64))
@@ -74,7 +74,7 @@ def theirs(written: Written) -> Any:
 
 def registers(written: Written) -> Iterator[Tuple[int, Dict[str, int]]]:
     """Yields the registers of each thread as the image has them; what is not known is 0."""
-    forms = context_forms(written.opened.image, written.machine)
+    forms = context_layouts(written.opened.image, written.machine)
     for _, record in written.dump.threads:
         assert record is not None
         found = forms[0].decode(record.context)

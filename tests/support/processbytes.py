@@ -74,7 +74,7 @@ class PlainProcess:
         self._vads = Vads(known)
         self._regions = self._vads.list_regions(halves[0])[0]
         self._lists = LoaderLists(known)
-        self._entries = {half.machine: self._lists.of_process(half) for half in halves}
+        self._entries = {half.machine: self._lists.process_modules(half) for half in halves}
         self._halves = {half.machine: half for half in halves}
         listed = StackLister.list_stacks(known, Symbolizer(known), [pid])
         self.stacks = [stack for stack in listed if stack.part in ("user", "wow64") and stack.frames]
@@ -126,10 +126,10 @@ class PlainProcess:
 
     # What `module_lists` gives.
 
-    def of_kernel(self) -> LoaderList:
+    def kernel_modules(self) -> LoaderList:
         return [], True
 
-    def of_process(self, space: AddressSpace) -> LoaderList:
+    def process_modules(self, space: AddressSpace) -> LoaderList:
         return self._entries[space.machine]
 
     def details(self, space: AddressSpace, entry: LoaderEntry) -> LoaderDetails:

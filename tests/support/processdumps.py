@@ -109,7 +109,7 @@ class Dumped:
     def _modules(self) -> Iterator[Module]:
         lists = LoaderLists(self._image)
         for half in self._halves:
-            for entry in lists.of_process(half)[0]:
+            for entry in lists.process_modules(half)[0]:
                 found = lists.details(half, entry)
                 yield Module(entry.base, entry.size, found.stamp or 0, found.path or entry.name)
 

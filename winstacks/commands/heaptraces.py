@@ -110,10 +110,10 @@ class HeapTraces(Command[AddressSpace, HeapItem]):
         if contents.status:
             yield HeapItem(step, contents.status)
         if contents.owners or contents.groups:
-            for entry in self._held(step, contents):
+            for entry in self._list_entries(step, contents):
                 yield HeapItem(step, entry)
 
-    def _held(
+    def _list_entries(
         self, space: AddressSpace, contents: HeapContents
     ) -> Iterator[Union[HeapOwnerItem, Allocated, FreedGroup]]:
         modules: Tuple[umdh.UmdhModule, ...] = ()
@@ -147,7 +147,7 @@ class HeapTraces(Command[AddressSpace, HeapItem]):
             return named.stack(held.frames)
         assert isinstance(held, (HeapOwnerItem, Allocated))
         trace = held.owner.trace if isinstance(held, HeapOwnerItem) else held.group.trace
-        return named.recorded(trace or NO_STACK)
+        return named.name_recorded(trace or NO_STACK)
 
     def rows(self, item: HeapItem, frames: Sequence[NamedFrame]) -> Iterator[Row]:
         space, held, rows = item.space, item.content, self._rows

@@ -88,7 +88,7 @@ def _hooks(space: AddressSpace, facts: CheckFacts) -> Iterator[Tuple[int, int]]:
     for module in _HOOKED:
         for known_module in names.modules(module):
             # The function table still has most functions if the page with the exports is not in memory.
-            labels = {rva for rva, _ in known_module.image.names.starting("")[:_MOST_FUNCTIONS]}
+            labels = {rva for rva, _ in known_module.image.names.labels_with_prefix("")[:_MOST_FUNCTIONS]}
             table = known_module.image.functions
             begins = () if table is None else table.ranges[0][:_MOST_FUNCTIONS]
             for rva in sorted(labels.union(begins)):

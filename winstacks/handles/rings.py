@@ -164,7 +164,7 @@ class HandleRings:
         A ring is longer than a page, and all such blocks of the pool are in that list.
         """
         image = self._image
-        table, count = image.needed("PoolBigPageTable"), image.needed("PoolBigPageTableSize")
+        table, count = image.require_symbol("PoolBigPageTable"), image.require_symbol("PoolBigPageTableSize")
         if table is None or count is None:
             return
         block = image.types["_POOL_TRACKER_BIG_PAGES"]
@@ -211,9 +211,9 @@ class HandleRings:
         if decoder.is_ahead(self._memory, start, current, size):
             yield gap_event(space, StatusItem(StatusCode.CONTRADICTED, members=("CurrentStackIndex",)))
         held = self._memory.load(start, size * decoder.entry_size)
-        yield from self._tell(space, table, decoder.events(held, start, current, size))
+        yield from self._events_of_handles(space, table, decoder.events(held, start, current, size))
 
-    def _tell(
+    def _events_of_handles(
         self, space: AddressSpace, table: HandleTable, events: Iterator[Union[HandleTrace, int]]
     ) -> Iterator[HandleEvent]:
         """Goes back in time: the first open event of a handle opened the present handle."""

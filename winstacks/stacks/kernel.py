@@ -80,18 +80,18 @@ class KernelWalks:
         self._user_stacks = image.service(UserStacks)
         self._walkers = walkers
         self._cpu = walkers.cpus.for_machine(image.machine)
-        self._callee = image.needed("KiCallUserMode") or 0
+        self._callee = image.require_symbol("KiCallUserMode") or 0
         self._saved = self._cpu.saved(self._kernel.layout.structure)
         self.tells_registers = self._cpu.tells_registers
 
     def states(self, thread: Thread, scan: bool = False) -> List[TrapState]:
         """Returns the trap frames of a thread (and its 32-bit state), beginning with the current one."""
-        return list(self._frames.of_thread(thread, scan))
+        return list(self._frames.thread_states(thread, scan))
 
     def context(self, thread: Thread) -> Optional[TrapState]:
         """Returns the registers that the processor of a running thread saved when it was stopped, or None.
 
-        The status names the reasons to doubt them (see `TrapContexts.judged`).
+        The status names the reasons to doubt them (see `TrapContexts.with_doubts`).
         """
         processor = self._processors.get(-1 if thread.processor is None else thread.processor)
         if processor is None:
@@ -100,9 +100,9 @@ class KernelWalks:
         if state is None:
             return None
         if state.mode == USER:
-            return self._contexts.judged(state, self._user_stacks.all_limits(thread) or None)
+            return self._contexts.with_doubts(state, self._user_stacks.all_limits(thread) or None)
         stacks = [(segment.limit, segment.base) for segment in self._stacks.segments(thread)]
-        return self._contexts.judged(state, stacks + _of_processor(processor))
+        return self._contexts.with_doubts(state, stacks + _of_processor(processor))
 
     def saved(self, state: TrapState) -> int:
         """Returns the address by which walks identify a trap frame: on x64 the address of its machine

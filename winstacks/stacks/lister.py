@@ -105,9 +105,9 @@ class StackLister:
         """
         finder = cls(image, symbolizer)
         for thread in Threads.list_threads(image, pids, offset, tids):
-            yield from finder.of_thread(thread)
+            yield from finder.thread_stacks(thread)
 
-    def of_thread(self, thread: Thread) -> Iterator[CallStack]:
+    def thread_stacks(self, thread: Thread) -> Iterator[CallStack]:
         """Yields the stacks of one thread."""
         if thread.unusable:
             yield CallStack(thread, KERNEL, thread.space, (), thread.status)

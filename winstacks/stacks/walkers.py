@@ -52,7 +52,7 @@ class Cpus:
 
     def __init__(self, image: Image) -> None:
         self._image = image
-        self._made: Dict[Machine, AnyCpu] = {}
+        self._cpus: Dict[Machine, AnyCpu] = {}
 
     def for_machine(self, machine: Machine) -> AnyCpu:
         """Returns the processor, or the mode of a processor, for a machine.
@@ -60,9 +60,9 @@ class Cpus:
         Raises:
             tables.MissingTableError: our table of the machine's structures is missing
         """
-        if machine not in self._made:
-            self._made[machine] = _CPUS[machine](self._image)
-        return self._made[machine]
+        if machine not in self._cpus:
+            self._cpus[machine] = _CPUS[machine](self._image)
+        return self._cpus[machine]
 
 
 class StackWalkers:
@@ -160,11 +160,11 @@ class _Modules:
         self._images: Dict[int, CodeImage] = {}
         self._witnesses = image.service(FileWitnesses)
         self._lacking: Set[int] = set()
-        self._made = image.service(dynamic_tables).list_tables(space)
-        spans = flatten([(table.start, table.end, number) for number, table in enumerate(self._made)])
+        self._tables = image.service(dynamic_tables).list_tables(space)
+        spans = flatten([(table.start, table.end, number) for number, table in enumerate(self._tables)])
         self._spans = sorted(spans)
         self._starts = [low for low, _, _ in self._spans]
-        self._made_images: Dict[int, CodeImage] = {}
+        self._table_images: Dict[int, CodeImage] = {}
         self._same: Dict[int, bool] = {}
 
     def find_code(self, address: int) -> Optional[CodeImage]:
@@ -172,13 +172,13 @@ class _Modules:
         does."""
         known_module = self._names.module_at(address)
         if known_module is None:
-            return self._find_made(address)
+            return self._find_dynamic(address)
         base = known_module.module.base
         if base not in self._images:
             self._images[base] = self._code_image(known_module)
         return self._images[base]
 
-    def _find_made(self, address: int) -> Optional[CodeImage]:
+    def _find_dynamic(self, address: int) -> Optional[CodeImage]:
         """Returns the code generated at run time whose function table covers an address, or None.
 
         Generated code without an entry is a stub: unlike the gaps between the functions of a module, it need
@@ -188,13 +188,13 @@ class _Modules:
         if place < 0 or address >= self._spans[place][1]:
             return None
         number = self._spans[place][2]
-        if number not in self._made_images:
-            self._made_images[number] = self._made_image(self._made[number])
-        image = self._made_images[number]
+        if number not in self._table_images:
+            self._table_images[number] = self._table_image(self._tables[number])
+        image = self._table_images[number]
         has_entry = image.table is not None and image.table.find_entry(address - image.base) is not None
         return image if has_entry else None
 
-    def _made_image(self, dynamic_table: DynamicTable) -> CodeImage:
+    def _table_image(self, dynamic_table: DynamicTable) -> CodeImage:
         read_rva = ImageReader(self._image, str(self._layer.name), dynamic_table.base, END_OF_IMAGE).read
         table = FunctionTable.from_bytes(dynamic_table.entries, read_rva)
         return CodeImage(dynamic_table.base, END_OF_IMAGE, read_rva, table)

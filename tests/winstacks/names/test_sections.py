@@ -251,7 +251,7 @@ def test_what_a_process_has_alone_goes_with_it(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many processes have changed long export tables: what is kept is that of the last few."""
-    monkeypatch.setattr(symbolizer, "MAX_HELD", 6 * TABLE)
+    monkeypatch.setattr(symbolizer, "MAX_UNSHARED_EXPORTS", 6 * TABLE)
     known = kernels.load("win10-x64")
     kernel = Kernel(known.table, **known.options())
     quiet = kernel.process("quiet.exe", pid=1000)
@@ -273,7 +273,7 @@ def test_what_a_process_has_alone_goes_with_it(
                 made.for_space(space).name(module.base + 0x1801)
         most = max(most, sum(made.indexes.exports_held(layer_name) for layer_name, _ in made._names))
         # The untouched process has none alone, each other 3 * TABLE; the last one is kept in any case.
-        assert len(made._names) <= 1 + symbolizer.MAX_HELD // (3 * TABLE) + 1
+        assert len(made._names) <= 1 + symbolizer.MAX_UNSHARED_EXPORTS // (3 * TABLE) + 1
     assert 3 * TABLE <= most <= 9 * TABLE
     assert sum(each.weight for each in made.indexes._shared.values()) <= len(modules) * TABLE + 1000
     assert made.for_space(spaces[1000]).name(BASE + 0x1024) == before == found()

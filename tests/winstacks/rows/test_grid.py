@@ -71,8 +71,12 @@ def test_what_makes_a_row_is_compiled_once() -> None:
 
 
 def test_absent_values() -> None:
-    assert (grid.given(None), grid.given(0), grid.given("")) == (NOT_APPLICABLE, 0, "")
-    assert (grid.known(None), grid.known(0)) == (grid.UNREADABLE, 0)
+    assert (grid.or_not_applicable(None), grid.or_not_applicable(0), grid.or_not_applicable("")) == (
+        NOT_APPLICABLE,
+        0,
+        "",
+    )
+    assert (grid.or_unreadable(None), grid.or_unreadable(0)) == (grid.UNREADABLE, 0)
 
 
 @pytest.mark.parametrize("own", GRIDS)

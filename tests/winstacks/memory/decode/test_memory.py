@@ -143,7 +143,7 @@ def test_what_is_kept_is_bounded() -> None:
         return Extents([(start, bytes(16))])
 
     memory = Memory(ReadWindows(read, WINDOW), 8)
-    for number in range(memories.MAX_HELD // WINDOW + 1):
+    for number in range(memories.MAX_WINDOW_BYTES // WINDOW + 1):
         assert memory.read(number * WINDOW, 16) is not None
     assert memory.read(0, 16) is not None
     assert reader.asked.count(0) == 2
