@@ -190,8 +190,8 @@ class HandleRings:
         """Returns the ID of the process that made most of a ring's last events, 0 if none is readable."""
         decoder, start = self._decoder, ring + self._decoder.trace_db
         current, _, _ = decoder.header(self._memory.read(ring, decoder.trace_db) or b"")
-        held = self._memory.load(start, slots * decoder.entry_size)
-        events = decoder.events(held, start, current, slots)
+        data = self._memory.load(start, slots * decoder.entry_size)
+        events = decoder.events(data, start, current, slots)
         traces = [event for event in events if isinstance(event, HandleTrace)]
         pids = collections.Counter(trace.unique_process for trace in traces[:LAST_EVENTS])
         return pids.most_common(1)[0][0] if pids else KERNEL_PID
@@ -210,8 +210,8 @@ class HandleRings:
             yield gap_event(space, ring_status or StatusCode.TABLE_SIZE)
         if decoder.is_ahead(self._memory, start, current, size):
             yield gap_event(space, StatusItem(StatusCode.CONTRADICTED, members=("CurrentStackIndex",)))
-        held = self._memory.load(start, size * decoder.entry_size)
-        yield from self._events_of_handles(space, table, decoder.events(held, start, current, size))
+        data = self._memory.load(start, size * decoder.entry_size)
+        yield from self._events_of_handles(space, table, decoder.events(data, start, current, size))
 
     def _events_of_handles(
         self, space: AddressSpace, table: HandleTable, events: Iterator[Union[HandleTrace, int]]

@@ -208,9 +208,9 @@ def _log_addresses(memory: Extents, start: int, width: int) -> Iterator[int]:
                 yield low + skip + step * number
 
 
-def may_be_log(held: Extents, address: int, layouts: Iterable[HeapLogLayout]) -> bool:
+def may_be_log(memory: Extents, address: int, layouts: Iterable[HeapLogLayout]) -> bool:
     """Returns whether a log of one of several layouts may begin at an address of memory that was read."""
-    return any(_may_be_log(held, address, layout) for layout in layouts)
+    return any(_may_be_log(memory, address, layout) for layout in layouts)
 
 
 def _may_be_log(memory: Extents, address: int, layout: HeapLogLayout) -> bool:

@@ -203,7 +203,7 @@ class TrapReader:
     def read(
         self,
         address: int,
-        held: Extents,
+        memory: Extents,
         strict: bool = True,
         entry_facts: EntryFacts = NO_FACTS,
         space: Optional[AddressSpace] = None,
@@ -212,14 +212,14 @@ class TrapReader:
 
         Args:
             address: expected address of the frame (canonical)
-            held: memory around it
+            memory: memory around it
             strict: whether the bytes must pass all tests (`accepts`); False if a pointer leads to the frame,
                 so that a weaker test is enough (`plausible`)
             entry_facts: facts about this frame from the thread (debug_active, chained, system_call)
             space: address space of the thread's process, None if there is none
         """
         layout = self.kernel.layout
-        view = held.read(address, layout.size)
+        view = memory.read(address, layout.size)
         if view is None:
             return TrapReading(None, False)
         data = bytes(view)
@@ -227,7 +227,7 @@ class TrapReader:
             layout.accepts(address, data, self.kernel.bounds) if strict else layout.plausible(address, data)
         ):
             return TrapReading(None, True)
-        handler = self._pointer_at(held, address - self._memory.pointer_size)
+        handler = self._pointer_at(memory, address - self._memory.pointer_size)
         facts = self.kernel.facts._replace(
             handler=self.kernel.function(handler),
             stored_registers=self.kernel.stored_registers(handler),
@@ -238,24 +238,24 @@ class TrapReader:
         )
         frame = layout.decode(address, data, facts)
         members = list(layout.list_members(frame, data)) if self._members else []
-        exception_frame = self._exception_frame(frame, held)
+        exception_frame = self._exception_frame(frame, memory)
         if exception_frame is not None:
             frame = _with_nonvolatile(frame, exception_frame)
             if self._members:
                 members += self._nonvolatile(exception_frame)
         return TrapReading(frame, True, layout.previous(frame, data), tuple(members))
 
-    def scan(self, held: Extents, start: int, end: int, taken: List[int]) -> Iterator[int]:
+    def scan(self, memory: Extents, start: int, end: int, taken: List[int]) -> Iterator[int]:
         """Yields the addresses of the frames in a range that share no bytes with known frames.
 
         Args:
-            held: memory of the range
+            memory: memory of the range
             start: first address of the range
             end: address behind the range
             taken: addresses of known frames; receives the addresses that are yielded
         """
         layout = self.kernel.layout
-        for address in layout.scan(held, start, end, self.kernel.bounds):
+        for address in layout.scan(memory, start, end, self.kernel.bounds):
             if layout.overlaps(address, taken):
                 if address not in taken:
                     vollog.info(f"What looks like a trap frame at {address:#x} overlaps another")

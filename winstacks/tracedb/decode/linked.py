@@ -325,9 +325,9 @@ def in_order(blocks: Blocks, heads: Sequence[Heads]) -> Optional[List[int]]:
     addresses, links = blocks.addresses, blocks.chains
     upwards = next((link > address for address, link in zip(addresses, links) if link), True)
     entry_buckets: List[int] = []
-    take = pending.pop
+    pop = pending.pop
     for address, link in zip(addresses, links) if upwards else zip(reversed(addresses), reversed(links)):
-        bucket = take(address, -1)
+        bucket = pop(address, -1)
         entry_buckets.append(bucket)
         if bucket >= 0:
             pending[link] = bucket

@@ -2,8 +2,8 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """A recorded stack: the form in which locks, handles, objects and heap blocks get their stacks.
 
-The traces of a whole database are `anomalies.Trace`s, which also describe the entry. `recorded_stack` converts
-a trace to a recorded stack.
+The traces of a whole database are `anomalies.Trace`s, which also describe the entry. `recorded_stack` makes a
+recorded stack of a trace.
 """
 
 from __future__ import annotations
