@@ -33,7 +33,12 @@ class Cpu64(Cpu[Registers]):
         """Returns the walker for stacks in an address space."""
         machine_frames = {address: saved for address, saved in traps.items() if saved is not None}
         return Walker64(
-            scene.find, scene.memory.read, machine_frames, scene.may_execute, scene.own_copy, scene.sites
+            scene.find_image,
+            scene.memory.read,
+            machine_frames,
+            scene.may_execute,
+            scene.own_copy,
+            scene.sites,
         )
 
     def registers(self, state: TrapState) -> Registers:

@@ -26,7 +26,7 @@ class Cpu86(Cpu[Registers32]):
     def walker(self, scene: WalkContext, traps: Traps) -> Walker32:
         """Returns the walker for stacks in an address space."""
         return Walker32(
-            scene.find,
+            scene.find_image,
             scene.memory.read,
             self.types,
             traps,

@@ -66,14 +66,14 @@ class WalkContext:
 
     def __init__(
         self,
-        find: FindImage,
+        find_image: FindImage,
         memory: Memory,
         may_execute: MayExecute,
         own_copy: OwnCopy = shared,
         find_dispatcher: FindDispatcher = find_no_dispatcher,
         read_code: Optional[Read] = None,
     ) -> None:
-        self.find = find
+        self.find_image = find_image
         self.memory = memory
         self.may_execute = may_execute
         self.own_copy = own_copy
