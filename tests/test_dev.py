@@ -71,8 +71,8 @@ def test_an_older_python_is_told_what_is_needed(version: str) -> None:
     older = python(version)
     shown = subprocess.run([older, str(DEV), "demo"], stderr=subprocess.PIPE, check=False)
     assert shown.returncode == 1
-    (said,) = shown.stderr.decode().splitlines()
-    assert said.startswith(f"dev.py needs Python 3.9 or newer; this is Python {version}")
+    (line,) = shown.stderr.decode().splitlines()
+    assert line.startswith(f"dev.py needs Python 3.9 or newer; this is Python {version}")
 
 
 def test_no_ensurepip(tmp_path: pathlib.Path) -> None:
@@ -163,8 +163,11 @@ def test_paths_are_short_where_the_user_is(tmp_path: pathlib.Path) -> None:
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Dict[str, pathlib.Path]:
     folder = tmp_path_factory.mktemp("sample")
-    made = sample.build().image()
-    return {"file": made.save(folder / "sample.dmp"), "symbols": made.install(folder / "symbols")}
+    forged_image = sample.build().image()
+    return {
+        "file": forged_image.save(folder / "sample.dmp"),
+        "symbols": forged_image.install(folder / "symbols"),
+    }
 
 
 @pytest.mark.cli

@@ -119,10 +119,10 @@ def test_a_wheel_is_refused_in_one_sentence_and_metadata_are_not(tmp_path: pathl
     wheel = setup_py(site, "--quiet", "bdist_wheel", "-d", str(tmp_path / "wheels"))
     assert wheel.returncode == 1
     assert not (tmp_path / "wheels").exists()
-    (said,) = [line for line in wheel.stderr.splitlines() if "editable" in line]
-    assert "`vol -p volatility3_plugins`" in said
-    assert "vol.json" in said
-    assert "plugin_dirs" in said
+    (reported_line,) = [line for line in wheel.stderr.splitlines() if "editable" in line]
+    assert "`vol -p volatility3_plugins`" in reported_line
+    assert "vol.json" in reported_line
+    assert "plugin_dirs" in reported_line
     assert "Traceback" not in wheel.stderr
     metadata = setup_py(site, "--quiet", "dist_info", "-o", str(tmp_path))
     assert metadata.returncode == 0, metadata.stderr

@@ -66,7 +66,7 @@ def test_a_plugin_imports_the_library_when_it_runs(path: pathlib.Path) -> None:
         elif isinstance(node, ast.ImportFrom):
             assert not node.level
             assert not str(node.module).startswith(winstacks_library.NAME)
-            if any(each.name == FINDER.stem for each in node.names):
+            if any(name.name == FINDER.stem for name in node.names):
                 assert node.module == "volatility3.plugins.windows"
 
 
@@ -144,8 +144,8 @@ def ours(modules: Dict[str, str], tree: pathlib.Path) -> List[str]:
 @pytest.mark.cli
 @pytest.mark.parametrize("arguments", [["-h"], ["windows.pslist", "-h"], ["windows.gflags", "-h"]])
 def test_a_start_imports_the_plugins_the_finder_and_the_options(tree: Copy, arguments: List[str]) -> None:
-    wanted = [*NAMES, "volatility3.plugins.windows.winstacks_library", *START]
-    assert ours(imported(tree, *arguments), tree.folder) == sorted(wanted)
+    expected = [*NAMES, "volatility3.plugins.windows.winstacks_library", *START]
+    assert ours(imported(tree, *arguments), tree.folder) == sorted(expected)
 
 
 @pytest.mark.cli

@@ -236,9 +236,9 @@ def test_blocks_keep_their_marks_and_commands() -> None:
 
 
 def test_vol_json_in_readme_is_json() -> None:
-    said = re.search(r"`(\{\"plugin_dirs\".*?\})`", pages.read(ROOT / "README.md"))
-    assert said
-    assert json.loads(said.group(1))
+    match = re.search(r"`(\{\"plugin_dirs\".*?\})`", pages.read(ROOT / "README.md"))
+    assert match
+    assert json.loads(match.group(1))
 
 
 def test_the_figures_of_trap_frames_are_those_of_the_tests() -> None:
@@ -278,8 +278,8 @@ def unknown_numbers(section: str) -> List[str]:
             continue
         for line in block.lines:
             if line.startswith(("$ ", "      --")):
-                asked = (number for found in _NUMBERS.findall(line) for number in found.split())
-                unknown += [number for number in asked if number not in shown]
+                requests = (number for found in _NUMBERS.findall(line) for number in found.split())
+                unknown += [number for number in requests if number not in shown]
             else:
                 shown.update(re.findall(r"\b(?:0x)?[0-9a-f]+\b", line))
     return unknown

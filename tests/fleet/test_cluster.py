@@ -77,9 +77,9 @@ class Cluster:
         return (self._folder / "log").read_text(errors="replace")
 
     def end(self) -> None:
-        for each in (self.scheduler, *self.workers):
-            kill(each.pid)
-            each.wait()
+        for process in (self.scheduler, *self.workers):
+            kill(process.pid)
+            process.wait()
         self._log.close()
 
     def _address(self) -> Optional[str]:
@@ -100,11 +100,11 @@ class Cluster:
 
 @pytest.fixture
 def cluster(tmp_path: pathlib.Path) -> Iterator[Cluster]:
-    made = Cluster(tmp_path)
+    new_cluster = Cluster(tmp_path)
     try:
-        yield made
+        yield new_cluster
     finally:
-        made.end()
+        new_cluster.end()
 
 
 @pytest.fixture(scope="module")
@@ -212,7 +212,9 @@ def test_a_worker_of_another_version_that_joins_later_gets_no_work(
     assert "stackfleet 99." in said
     found = manifests(lake)
     assert len(found) == NUMBER + 2
-    assert not [each for each in found.values() if each["versions"]["stackfleet"].startswith("99.")]
+    assert not [
+        manifest for manifest in found.values() if manifest["versions"]["stackfleet"].startswith("99.")
+    ]
 
 
 def test_a_result_that_goes_with_its_scheduler_is_unfinished() -> None:

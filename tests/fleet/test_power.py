@@ -119,13 +119,13 @@ def test_files_and_folders_are_on_the_disk_before_a_manifest_names_them(
     fleetlakes.add(made, "i1")
     tables, after = said[: said.index("replaced")], said[said.index("replaced") + 1 :]
     known = json.loads((made.manifests_folder / "i1.json").read_text())
-    for each in known["tables"].values():
-        path = made.folder / each["file"]
+    for table in known["tables"].values():
+        path = made.folder / table["file"]
         assert {str(path), str(path.parent), str(path.parent.parent), str(made.folder)} <= set(tables)
-        assert each["bytes"] == path.stat().st_size
+        assert table["bytes"] == path.stat().st_size
     # The catalogue comes last: before it, all files that it leads to and all other logs are on the disk.
     assert after[0] == str(made.manifests_folder)
-    logs = [each for each in after if each.endswith(".json")]
+    logs = [text for text in after if text.endswith(".json")]
     assert logs[-1].startswith(str(made.folder / "tables" / "manifests" / "_delta_log"))
     assert {pathlib.Path(log).parents[1].name for log in logs} == {*TABLES, "manifests"}
 

@@ -84,9 +84,9 @@ def test_a_redo_that_fails_leaves_what_is_done(
     again = ["run", image, "-o", mine, *few.options, "--carve"]
     assert fleet(*again, variables={"STACKFLEET_FULL": "1"}).returncode == 3
     assert rows(mine, "traces") == expected
-    said = fleet("status", mine, "--format", "csv").stdout
-    assert "No space left" in said, said
-    assert said.count(image) == 2
+    stdout = fleet("status", mine, "--format", "csv").stdout
+    assert "No space left" in stdout, stdout
+    assert stdout.count(image) == 2
     assert "1 image has failed before" in fleet(*again).stderr
     assert fleet(*again, "--retry-failed").returncode == 0
     assert fleet("status", mine, "--format", "csv").stdout.count(image) == 1
@@ -160,12 +160,12 @@ def test_two_images_that_differ_in_one_page_that_was_not_sampled(few: Fleet, tmp
     assert done.returncode == 0, done.stderr
     found = manifests(lake)
     assert len(found) == 2
-    (renamed,) = [each for each in found.values() if each["identity"] is not None]
-    (first,) = [each for each in found.values() if each["identity"] is None]
+    (renamed,) = [manifest for manifest in found.values() if manifest["identity"] is not None]
+    (first,) = [manifest for manifest in found.values() if manifest["identity"] is None]
     assert renamed["identity"]["own"] == first["image_id"] != renamed["image_id"]
     assert renamed["identity"]["of"] == first["path"]
     assert "unequal" in renamed["identity"]["compared"]
-    assert {row[0] for row in rows(lake, "image")} == {each["image_id"] for each in found.values()}
+    assert {row[0] for row in rows(lake, "image")} == {manifest["image_id"] for manifest in found.values()}
     assert len({row[0] for row in rows(lake, "traces")}) == 2
 
 

@@ -112,8 +112,8 @@ def run(command: List[str], where: pathlib.Path, cache: pathlib.Path) -> None:
     done = subprocess.run(
         command, stderr=subprocess.PIPE, text=True, env=environment, cwd=where, check=False, errors="replace"
     )
-    said = [line for line in done.stderr.splitlines() if line.strip() and not line.startswith(NO_WARNING)]
-    print("".join(f"! {line}\n" for line in said), end="", flush=True)
+    lines = [line for line in done.stderr.splitlines() if line.strip() and not line.startswith(NO_WARNING)]
+    print("".join(f"! {line}\n" for line in lines), end="", flush=True)
     if done.returncode:
         raise SystemExit(f"This command ended with {done.returncode}.")
 

@@ -214,8 +214,8 @@ class Kernel:
             links = [table.at("HandleTableList") for table in self.handle_tables]
             ring(self.space, [self.symbol("HandleTableListHead"), *links])
         self.pool.finish()
-        modules = self.modules + [each for process in self.processes for each in process.all()]
-        tables = [each.symbols for each in modules if each.symbols is not None]
+        modules = self.modules + [item for process in self.processes for item in process.all()]
+        tables = [module.symbols for module in modules if module.symbols is not None]
         return Image(self, tables)
 
     def _list(self, module: Module) -> Module:

@@ -60,11 +60,11 @@ def shared_owner_table() -> Image:
     """Ten thousand resources with one table of 4096 owners between them."""
     kernel = _kernel()
     thread = kernel.system.thread(100)
-    made = Resources(kernel)
-    first = made.add(active=1, table=[(thread.ethread.address, 1)] * 4095)
+    resources = Resources(kernel)
+    first = resources.add(active=1, table=[(thread.ethread.address, 1)] * 4095)
     for _ in range(10_000):
-        made.add(active=1)["OwnerTable"] = first["OwnerTable"]
-    made.link()
+        resources.add(active=1)["OwnerTable"] = first["OwnerTable"]
+    resources.link()
     return kernel.image()
 
 
@@ -117,7 +117,7 @@ def aliased_function_table() -> Image:
     kernel.space.write_int(header + 0x88 + 3 * 8, table, 4)
     kernel.space.write_int(header + 0x88 + 3 * 8 + 4, 0x2000000, 4)
     entries = b"".join(
-        struct.pack("<III", 12 * each, 12 * each + 12, 0x5000) for each in range(2 * PAGE // 12)
+        struct.pack("<III", 12 * number, 12 * number + 12, 0x5000) for number in range(2 * PAGE // 12)
     )
     kernel.space.write(driver.base + table, entries[: 2 * PAGE])
     for number, rva in enumerate(range(table + 2 * PAGE, table + 0x2000000, PAGE)):
@@ -221,9 +221,9 @@ def handles_of_many_processes() -> Image:
     """Four hundred events of a ring, by eighteen processes in turn, each of which has a thousand VADs."""
     kernel = _kernel()
     made = [kernel.process(f"p{number}.exe", pid=1000 + 4 * number) for number in range(18)]
-    for each in made:
+    for process in made:
         for number in range(1000):
-            each.vads.append(Vad(0x10000000 + 0x20000 * number, PAGE))
+            process.vads.append(Vad(0x10000000 + 0x20000 * number, PAGE))
     table = HandleTable(made[0])
     table.add(0x84, named(kernel, "_KEVENT", "Event"))
     table.finish()
@@ -306,10 +306,10 @@ def vad_root_per_process() -> Image:
     others = [kernel.process(f"p{number}.exe", pid=2000 + 4 * number) for number in range(100)]
     image = kernel.image()
     nodes = [vad.node for vad in app.vads if vad.node is not None]
-    for node, following in zip(nodes, [*(each.address for each in nodes[1:]), 0]):
+    for node, following in zip(nodes, [*(node.address for node in nodes[1:]), 0]):
         node["VadNode.Left"], node["VadNode.Right"] = 0, following
-    for each, root in zip([app, *others], nodes):
-        each.eprocess["VadRoot.Root"] = root.address
+    for item, root in zip([app, *others], nodes):
+        item.eprocess["VadRoot.Root"] = root.address
     return image
 
 

@@ -21,5 +21,5 @@ def test_amplifier(name: str, tmp_path: pathlib.Path) -> None:
     done, said, error = amplified.count()
     assert not error, error
     cut = AMPLIFIERS[name].cut
-    assert not cut or any(cut in each for each in said), said
+    assert not cut or any(cut in item for item in said), said
     assert MOST[AMPLIFIERS[name].plugin].exceeded(done, amplified.size) == []

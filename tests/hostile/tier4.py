@@ -29,8 +29,8 @@ class Amplified:
         image = self._made.build()
         self._opened = context.open_raw(image, folder)
         self.size = sum(path.stat().st_size for path in folder.iterdir()) // work.PAGE
-        wanted = f"windows.{self._made.plugin}"
-        self._plugin = next(each for each in plugins.discover() if plugins.full_name(each) == wanted)
+        expected = f"windows.{self._made.plugin}"
+        self._plugin = next(item for item in plugins.discover() if plugins.full_name(item) == expected)
 
     def count(self) -> Tuple[Work, Set[str], str]:
         """Returns what a run does, what its warnings and Status cells say, and what went wrong with it."""

@@ -55,10 +55,10 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Opened:
 @pytest.fixture(scope="module")
 def folder(opened: Opened, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     """The dumps of all processes, by their IDs."""
-    made = tmp_path_factory.mktemp("dumps")
+    new_folder = tmp_path_factory.mktemp("dumps")
     for pid in PIDS:
-        (made / f"{pid}.dmp").write_bytes(dump_of(opened, pid))
-    return made
+        (new_folder / f"{pid}.dmp").write_bytes(dump_of(opened, pid))
+    return new_folder
 
 
 def dump(folder: pathlib.Path, pid: int) -> OpenedDump:

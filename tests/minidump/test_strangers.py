@@ -127,7 +127,9 @@ def test_memory_and_modules_of_udmp_parser(written: Written) -> None:
 def test_every_stream_of_minidump(written: Written, theirs: Any) -> None:
     """No stream but ours is passed over, and its lists are as long as ours."""
     named = {directory.StreamType.name for directory in theirs.directories}
-    assert named == {each.name for each in written.dump.streams if not each.name.startswith("Winstacks")}
+    assert named == {
+        stream.name for stream in written.dump.streams if not stream.name.startswith("Winstacks")
+    }
     entries = {stream.name: stream.entries for stream in written.dump.streams}
     assert len(theirs.threads.threads) == entries["ThreadListStream"]
     assert len(theirs.thread_info.infos) == entries["ThreadInfoListStream"]
@@ -168,7 +170,7 @@ def test_registers_and_modules_of_lldb(written: Written) -> None:
 
 @needs_lldb
 def test_memory_of_lldb(written: Written, tmp_path: pathlib.Path) -> None:
-    ranges = [each for each in memory(written) if each[1]]
+    ranges = [item for item in memory(written) if item[1]]
     commands = [
         f"memory read --force --binary --outfile {tmp_path / str(number)} --count {len(data)} {start:#x}"
         for number, (start, data) in enumerate(ranges)
@@ -228,15 +230,15 @@ def test_whole_stacks_of_lldb(tmp_path: pathlib.Path) -> None:
     written = write_dump(opened, process_of(opened, 1000), tmp_path / "store.dmp")
     files_of = tmp_path / "modules"
     files_of.mkdir()
-    for each in (app, ntdll, kernel32):
-        data = bytearray(each.size)
-        found = bulk.read_extents(opened.image.context, written._native.layer_name, each.base, each.size)
+    for item in (app, ntdll, kernel32):
+        data = bytearray(item.size)
+        found = bulk.read_extents(opened.image.context, written._native.layer_name, item.base, item.size)
         for start, run in found.runs:
-            data[start - each.base : start - each.base + len(run)] = run
-        (files_of / each.name).write_bytes(data)
+            data[start - item.base : start - item.base + len(run)] = run
+        (files_of / item.name).write_bytes(data)
     before = [f"settings set target.exec-search-paths {files_of}"]
     threads: List[DebuggedThread] = debugged_threads(tmp_path / "store.dmp", 2, before)
-    assert [each.frames for each in threads] == expected
+    assert [thread.frames for thread in threads] == expected
 
 
 @pytest.mark.shared
@@ -262,7 +264,7 @@ def test_a_process_of_a_system_that_nobody_here_forged(tmp_path: pathlib.Path) -
     commands = [f"thread backtrace {number}" for number in (1, 2, 3)]
     printed = debug(file, commands)
     for command, frames in zip(commands, expected):
-        theirs = [int(each, 16) for each in re.findall(r"frame #\d+: (0x[0-9a-f]+)", printed[command])]
+        theirs = [int(item, 16) for item in re.findall(r"frame #\d+: (0x[0-9a-f]+)", printed[command])]
         assert theirs[0] == frames[0]
         assert len(theirs) > 1
         assert theirs == [frame for frame in frames if frame in theirs]

@@ -68,9 +68,9 @@ class Opened:
     def told(self, plugin: Any, **options: Any) -> List[str]:
         """Returns what a plugin tells the progress callback."""
         said: List[str] = []
-        made = self._opened.construct(plugin, **options)
-        made._progress_callback = lambda _, text: said.append(text)
-        made.run().populate()
+        new_plugin = self._opened.construct(plugin, **options)
+        new_plugin._progress_callback = lambda _, text: said.append(text)
+        new_plugin.run().populate()
         return said
 
 

@@ -100,7 +100,7 @@ def test_a_line_has_at_most_120_characters(
 
 
 def flat(rows: List[Any]) -> List[Any]:
-    return [each for row in rows for each in [row, *flat(row["__children"])]]
+    return [item for row in rows for item in [row, *flat(row["__children"])]]
 
 
 @pytest.mark.parametrize(("name", "options"), OPTIONS, ids=str)

@@ -33,9 +33,9 @@ def test_the_owner_of_a_lock_is_the_process_to_which_the_thread_points(
 ) -> None:
     kernel = new_kernel(name)
     thread = kernel.process("app.exe", pid=1000).thread(1004)
-    made = Resources(kernel)
-    made.add(active=1, exclusive=thread)
-    made.link()
+    resources = Resources(kernel)
+    resources.add(active=1, exclusive=thread)
+    resources.link()
     if path:
         thread.ethread[path] = 4
     opened = context.open_image(kernel.image(), tmp_path)
@@ -85,7 +85,7 @@ def test_a_log_of_a_heap_to_which_no_pointer_leads(target: Target) -> None:
     clean = target.clean("stacktracedb", pid=[4312])
     got = target.run("stacktracedb", [target.at(place, 0, 8, updater)], pid=[4312])
     assert len(got.rows) == len(clean.rows)
-    word = [said for said in got.column("Status") if said == "no pointer"]
+    word = [value for value in got.column("Status") if value == "no pointer"]
     assert len(word) == 1 and "no pointer" not in clean.column("Status")
     rows = target.run("gflags", [target.at(place, 0, 8, updater)], pid=[4312])
     kinds = dict(zip(rows.column("Kind"), rows.column("Status")))
@@ -138,15 +138,15 @@ def _vads(image: Any) -> Dict[int, int]:
     from winstacks.process.spaces import AddressSpaces
 
     read = image.service(vads.Vads)
-    found = {each.pid or 0: each for each in AddressSpaces.list_spaces(image) if (each.pid or 0) >= 1000}
+    found = {space.pid or 0: space for space in AddressSpaces.list_spaces(image) if (space.pid or 0) >= 1000}
     return {pid: len(read.list_regions(space)[0]) for pid, space in found.items()}
 
 
 def test_nothing_is_said_of_what_agrees(target: Target) -> None:
     for plugin in (gflags.GFlags, locks.Locks, stacktracedb.StackTraceDb):
         name = plugin.__module__.rsplit(".", 1)[-1]
-        said = target.clean(name).column("Status")
-        assert not [each for each in said if each and ("contradicted" in each or "no pointer" in each)]
+        values = target.clean(name).column("Status")
+        assert not [item for item in values if item and ("contradicted" in item or "no pointer" in item)]
 
 
 @pytest.mark.parametrize(

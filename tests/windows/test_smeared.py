@@ -92,7 +92,7 @@ def thread_alive(target: Target) -> List[Write]:
 
 
 CAPTURES: Dict[str, Callable[[Target], List[Write]]] = {
-    each.__name__: each for each in (process_exited, process_alive, thread_exited, thread_alive)
+    function.__name__: function for function in (process_exited, process_alive, thread_exited, thread_alive)
 }
 
 
@@ -104,7 +104,7 @@ def test_what_ends_meanwhile_is_said_to_disagree(target: Target, name: str, plug
     got = target.run(plugin, CAPTURES[name](target), **options)
     assert _tells(clean, got)
     said = [*filter(None, got.column("Status")), *got.warnings]
-    assert not [each for each in said if ACCUSING.search(each)]
+    assert not [item for item in said if ACCUSING.search(item)]
     pid = target.kernel.processes[1].pid
     assert _others(clean, pid) == _others(got, pid)
 

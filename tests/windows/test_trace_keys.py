@@ -288,7 +288,7 @@ def test_a_module_that_is_larger_than_what_is_mapped(plain: Dict[str, Any], tmp_
     machine = Machine()
     machine.remember()
     base = machine.modules["kernelbase"].base
-    (vad,) = (each for each in machine.app.vads if each.start == base)
+    (vad,) = (vad for vad in machine.app.vads if vad.start == base)
     # The file is mapped as data.
     vad.image, vad.section, vad.size = False, None, 0x2000
     row, frames = of_kind(opened_image(machine, tmp_path / "lie"), "std")

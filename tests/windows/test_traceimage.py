@@ -80,7 +80,7 @@ def test_every_windows(name: str, tmp_path: pathlib.Path) -> None:
     opened = context.open_image(kernel.image(), tmp_path)
     found = row(opened)
     (file,) = json.loads(found["Files"])
-    path = next(each for each in tmp_path.iterdir() if each.name.startswith("image."))
+    path = next(path for path in tmp_path.iterdir() if path.name.startswith("image."))
     assert file == {"path": str(path), "size": path.stat().st_size, "sha256": None}
     build = kernel.version[2]
     expected = {
@@ -157,7 +157,7 @@ def test_nothing_there_and_nothing_readable_differ(tmp_path: pathlib.Path) -> No
         folder.mkdir()
         opened = context.open_image(kernel.image(), folder)
         rows = [each for _, each in opened.rows(traces.StackTraces)]
-        assert not any(isinstance(each["Depth"], int) and each["Depth"] for each in rows)
+        assert not any(isinstance(row["Depth"], int) and row["Depth"] for row in rows)
         found.append(row(opened))
     nothing, unreadable = found
     assert (nothing["Threads"], nothing["Stacks"], nothing["StacksIncomplete"]) == (0, 0, 0)

@@ -149,12 +149,12 @@ def test_the_rows_add_up_to_the_stacks(reported: Reported) -> None:
     for row in reported.rows:
         here = [trace for trace in reported.traces if trace["Kind"] == row["Kind"]]
         assert row["Stacks"] == len(here)
-        assert row["Weight"] == sum(each["Count"] or 0 for each in here)
+        assert row["Weight"] == sum(row["Count"] or 0 for row in here)
     assert len(reported.rows) == 9
     heaps = sorted((row["Bytes"] for row in reported.traces if row["Bytes"]), reverse=True)
     assert [heap[0] for heap in reported.data["heaps"]] == heaps
     threads = [row for row in reported.traces if row["Kind"] in ("kernel", "user", "wow64")]
-    assert [(each["kind"], each["tid"]) for each in reported.data["threads"]] == [
+    assert [(thread["kind"], thread["tid"]) for thread in reported.data["threads"]] == [
         (row["Kind"], row["TID"]) for row in threads
     ]
 
@@ -188,8 +188,8 @@ def test_findings_come_first_with_their_evidence(page: Page, reported: Reported)
 
 
 def test_the_deadlock_is_drawn_and_said(page: Page) -> None:
-    said = page.run("document.querySelector('.deadlock').innerText")
-    assert said.startswith(
+    text = page.run("document.querySelector('.deadlock').innerText")
+    assert text.startswith(
         "Deadlock, by inference: thread 6204 of spooler.exe (6200) waits for critical section"
     )
     assert page.run("document.querySelectorAll('svg rect.cycle').length") == 4
@@ -342,7 +342,7 @@ def test_heaps_are_sorted_by_bytes(page: Page) -> None:
     shown = page.run(
         "[...document.querySelectorAll('#heaps .row')].map((row) => row.children[0].textContent)"
     )
-    figures = [int(each.replace(",", "")) for each in shown]
+    figures = [int(text.replace(",", "")) for text in shown]
     assert figures == sorted(figures, reverse=True) and figures[0] == 98304
 
 
@@ -415,7 +415,7 @@ def hostile(value: Any) -> Any:
     if isinstance(value, str):
         return HOSTILE if value not in KEPT else value
     if isinstance(value, list):
-        return [hostile(each) for each in value]
+        return [hostile(item) for item in value]
     if isinstance(value, dict):
         return {key: hostile(each) for key, each in value.items()}
     return value

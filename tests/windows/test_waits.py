@@ -66,7 +66,7 @@ def test_a_deadlock_of_two_sections_and_a_resource_is_named(tmp_path: pathlib.Pa
     }
     assert known(found) == {str(tid): names[lock] for tid, lock in DEADLOCK.waits.items() if lock}
     (cycle,) = found["cycles"]
-    assert [found["threads"][each].split()[1] for each in cycle["threads"]] in rotations(
+    assert [found["threads"][thread].split()[1] for thread in cycle["threads"]] in rotations(
         [FIRST, SECOND, THIRD]
     )
     assert len(set(cycle["locks"])) == 3

@@ -82,9 +82,9 @@ def _sections(made: Narrow, owner: str, ranges: List[Tuple[int, int]]) -> None:
     space.write_int(made.modules["clr"][0].base + DATA_RVA + 0x40, following)
 
 
-def v8(made: Program, base: int, size: int) -> None:
+def v8(program: Program, base: int, size: int) -> None:
     """V8: the variable leads to a CodeRange: a virtual table, address and size."""
-    space = made.process.space
+    space = program.process.space
     cage = space.allocate(0x80)
     space.write(cage, struct.pack("<QQQ", 0x1234, base, size))
-    space.write_int(made.at(V8_VARIABLE), cage, 8)
+    space.write_int(program.at(V8_VARIABLE), cage, 8)

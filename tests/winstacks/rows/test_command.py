@@ -115,7 +115,7 @@ def run(
     caplog.clear()
     rows: List[Any] = list(Things(Plugin(**config), {"a": things}).generate())
     assert {(record.name, record.levelname) for record in caplog.records} <= {(__name__, "WARNING")}
-    return [row[1][0] for row in rows], [each.getMessage() for each in caplog.records]
+    return [row[1][0] for row in rows], [record.getMessage() for record in caplog.records]
 
 
 NT, APP, PRIVATE = frame("nt!NtClose"), frame("app!Run"), frame("<private>", "private")

@@ -39,8 +39,8 @@ def test_a_row_has_its_cells_where_their_columns_are(count: int) -> None:
 
 
 def test_a_name_may_have_a_space() -> None:
-    made = OTHER.maker("File output", "Symbol")
-    assert made("a.bin", "nt") == (NOT_APPLICABLE, NOT_APPLICABLE, "nt", NOT_APPLICABLE, "a.bin")
+    maker = OTHER.maker("File output", "Symbol")
+    assert maker("a.bin", "nt") == (NOT_APPLICABLE, NOT_APPLICABLE, "nt", NOT_APPLICABLE, "a.bin")
 
 
 @pytest.mark.parametrize("names", [("PID", "TID"), ("PID", "PID"), ("pid",)])

@@ -65,9 +65,9 @@ def cells(grid: Grid, row: Any) -> Dict[str, Any]:
     return dict(zip(grid.names, row))
 
 
-def state(said: Status, tid: Optional[int] = None, **registers: int) -> Dict[str, Any]:
+def state(row_status: Status, tid: Optional[int] = None, **registers: int) -> Dict[str, Any]:
     """The row of a trap frame."""
-    found = TrapState(SPACE, tid, THREAD, 0x1000, "", "", registers, (), "", said)
+    found = TrapState(SPACE, tid, THREAD, 0x1000, "", "", registers, (), "", row_status)
     return cells(traps.GRID, traps.TrapRows(_standing(Image())).row(found))
 
 

@@ -91,8 +91,8 @@ def test_the_ring_yields_what_it_still_holds_newest_first(
 ) -> None:
     slots = filled(events, size, layout)
     memory = Extents([(BASE, b"".join(slots))])
-    wanted = [trace(number, event, size, layout) for number, event in enumerate(events, 1)]
-    assert list(layout.events(memory, BASE, len(events), size)) == wanted[::-1][:size]
+    expected = [trace(number, event, size, layout) for number, event in enumerate(events, 1)]
+    assert list(layout.events(memory, BASE, len(events), size)) == expected[::-1][:size]
 
 
 @given(EVENTS, st.sets(st.integers(0, 7)), st.sampled_from(LAYOUTS))

@@ -53,7 +53,7 @@ def test_large_blocks(arch: str, tail: int) -> None:
         *((user, size, records.trace(record)) for user, size, record in zip(users, sizes, named)),
         (unnamed, 0x21000, None),
     }
-    assert all((each.size + each.overhead) % 0x1000 == 0 for each in blocks)
+    assert all((block.size + block.overhead) % 0x1000 == 0 for block in blocks)
 
 
 @pytest.mark.parametrize("tail", [0, segmentheaps.TAIL])
@@ -163,11 +163,11 @@ def test_only_a_segment_heap_is_one(arch: str) -> None:
 )
 def test_any_blocks_come_back(arch: str, tail: int, sizes: List[Tuple[int, bool]], places: Set[int]) -> None:
     records, heap = Records(arch), segmentheaps.SegmentHeap(BASE, arch, flags=segmentheaps.CAPTURE | tail)
-    wanted = set()
+    expected = set()
     for number, (size, traced) in enumerate(sizes):
         record = records.add() if traced else 0
         user = heap.large(0x1000000 * (number + 1), size, record)
-        wanted.add((user, size, records.trace(record) if record else None))
+        expected.add((user, size, records.trace(record) if record else None))
     heap.segment(0x800000)
     named = [(0x800000 + 0x100 * place, records.add()) for place in sorted(places)]
     for address, record in named:
@@ -175,5 +175,5 @@ def test_any_blocks_come_back(arch: str, tail: int, sizes: List[Tuple[int, bool]
     found, blocks, traces = read(arch, heap.regions() + records.runs())
     assert not found.damaged
     assert len(blocks) == len(sizes)
-    assert {(block.user, block.size, block.trace) for block in blocks} == wanted
+    assert {(block.user, block.size, block.trace) for block in blocks} == expected
     assert [trace.address for trace in traces] == [record for _, record in named]

@@ -121,7 +121,7 @@ def test_all_streams() -> None:
     assert (module.ModuleName, module.FileVersion) == ("C:\\app\\app.exe", "10.0.19041.1")
     assert module.code_view == CodeView(GUID, 2, "app.pdb")
     assert modules.unloaded_module_list(dump)[0][0].ModuleName == "C:\\app\\app.exe"
-    assert [each[:3] for each in handles.handle_data(dump)[0]] == [(4, "File", "\\x"), (8, "Event", None)]
+    assert [item[:3] for item in handles.handle_data(dump)[0]] == [(4, "File", "\\x"), (8, "Event", None)]
     (operation,) = handles.handle_operation_list(dump)[0]
     assert (operation.ReturnAddresses, operation.status) == ((0x11, 0x22), NOTHING)
     assert handles.token_info_list(dump)[0] == [(8, 8, 0x44)]
@@ -130,7 +130,11 @@ def test_all_streams() -> None:
     assert dump.read(table.Entries.Rva, 12) == struct.pack("<III", 0, 8, 4)
     assert system.comments(dump) == ((10, "procdump -ma", NOTHING), (11, "weit", NOTHING))
     ranges = memory.memory_ranges(dump)[0]
-    assert [(each.start, each.length) for each in ranges] == [(0x2000, 64), (0x10000, 4096), (0x30000, 4096)]
+    assert [(piece.start, piece.length) for piece in ranges] == [
+        (0x2000, 64),
+        (0x10000, 4096),
+        (0x30000, 4096),
+    ]
     assert dump.read(ranges[2].offset, 4096) == PAGE
 
 
@@ -156,7 +160,7 @@ def test_each_version_of_misc_info(size: int) -> None:
     misc = system.misc_info(dump_of(bytes(data)))
     assert misc is not None
     given_ = [misc.ProcessId, misc.ProcessorMaxMhz, misc.Bias, misc.BuildString, misc.ProcessCookie]
-    assert [each is not None for each in given_] == [size >= end for end in (24, 44, 232, 832, 1364)]
+    assert [item is not None for item in given_] == [size >= end for end in (24, 44, 232, 832, 1364)]
     assert misc.status == NOTHING
 
 
@@ -218,14 +222,18 @@ def test_a_stream_that_is_too_short(kind: int, size: int) -> None:
     dump = damaged(32 + 12 * place + 4, struct.pack("<I", size))
     broken = [list_(dump) for list_ in LISTS]
     missing = [record(dump) for record in RECORDS].count(None)
-    assert missing + sum(StatusCode.UNREADABLE in [each.code for each in said] for _, said in broken) == 1
+    assert (
+        missing
+        + sum(StatusCode.UNREADABLE in [status_item.code for status_item in said] for _, said in broken)
+        == 1
+    )
 
 
 def test_an_array_may_be_aligned() -> None:
     writer = Writer()
     writer.modules([MODULE], padded=True)
     found, said = modules.module_list(dump_of(writer.bytes()))
-    assert ([each.BaseOfImage for each in found], said) == ([MODULE.base], NOTHING)
+    assert ([module.BaseOfImage for module in found], said) == ([MODULE.base], NOTHING)
 
 
 def test_streams_that_overlap_and_repeat() -> None:
@@ -257,7 +265,7 @@ def _ranges(*rows: Tuple[int, int, int]) -> Tuple[List[MemoryRange], Status, int
     packed = b"".join(struct.pack("<QII", start, size, at + offset) for start, size, offset in rows)
     writer.stream(5, struct.pack("<I", len(rows)) + packed)
     found, said = memory.memory_ranges(dump_of(writer.bytes()))
-    return [each._replace(offset=each.offset - at) for each in found], said, at
+    return [member._replace(offset=member.offset - at) for member in found], said, at
 
 
 def test_ranges_that_share_addresses() -> None:

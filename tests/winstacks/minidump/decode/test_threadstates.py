@@ -29,8 +29,8 @@ def dump_of(writer: Writer) -> Minidump:
 def written(count: int = 2, entry_size: int = 32) -> Writer:
     """A dump with all three streams, by the declarations of docs/windows-minidump.md."""
     writer = Writer()
-    name, said = writer.string("app.exe"), writer.string("running, contradicted: Cid.UniqueProcess")
-    rows = struct.pack("<IHBBQQII", 8, AMD64, 2, 0xFF, 1 << 5 | 1 << 30, 1 << 1, said, 1)
+    name, string = writer.string("app.exe"), writer.string("running, contradicted: Cid.UniqueProcess")
+    rows = struct.pack("<IHBBQQII", 8, AMD64, 2, 0xFF, 1 << 5 | 1 << 30, 1 << 1, string, 1)
     rows += struct.pack("<IHBBQQII", 12, AMD64, 0xFF, 6, 0, 0, 0, 0)
     writer.stream(
         THREADS, struct.pack("<6I3Q", 48, entry_size, count, 9, name, 0, 4096, 0x1000, 0x2000) + rows

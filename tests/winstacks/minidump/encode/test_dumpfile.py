@@ -55,7 +55,7 @@ def test_a_stack_beyond_4_gb_has_no_rva() -> None:
     assert (thread.Stack.Rva, thread.Stack.DataSize, said) == (0, 0x1010, NOTHING)
     stacks = [MemoryRange(thread.StartOfMemoryRange, thread.Stack.Rva, thread.Stack.DataSize)]
     ranges, said = memory.memory_ranges(dump, stacks)
-    assert [(each.start, each.length) for each in ranges] == [(0x10000, 0x1000), (0x20000000, HUGE)]
+    assert [(piece.start, piece.length) for piece in ranges] == [(0x10000, 0x1000), (0x20000000, HUGE)]
     assert said == NOTHING
 
 
@@ -64,7 +64,7 @@ def test_a_stack_without_an_rva_is_not_taken_from_the_header() -> None:
     head = drafted(array.array("Q", (0x10000, 0x1000)), HUGE)
     dump = read_as(head, len(head) + 0x1000)
     ranges, _ = memory.memory_ranges(dump, [MemoryRange(0x20000FF0, 0, 0x1010)])
-    assert [each.start for each in ranges] == [0x10000]
+    assert [piece.start for piece in ranges] == [0x10000]
 
 
 def test_equal_strings_are_written_once() -> None:

@@ -59,11 +59,11 @@ def variants(architecture: str, data: bytes) -> Iterator[bytes]:
     form = FORMS[architecture]
 
     def changed(**values: int) -> bytes:
-        made = bytearray(data)
+        new_data = bytearray(data)
         for name, value in values.items():
             offset, size = form.members[name][:2]
-            made[offset : offset + size] = value.to_bytes(size, "little")
-        return bytes(made)
+            new_data[offset : offset + size] = value.to_bytes(size, "little")
+        return bytes(new_data)
 
     yield data
     if architecture == X64:
@@ -150,7 +150,7 @@ def calls_that_make_unsure(module: ModuleType) -> Iterator[Tuple[str, int, int]]
     path = str(module.__file__)
     for node in ast.walk(ast.parse(pathlib.Path(path).read_text())):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "set_validity":
-            named = {each.id for each in ast.walk(node.args[1]) if isinstance(each, ast.Name)}
+            named = {item.id for item in ast.walk(node.args[1]) if isinstance(item, ast.Name)}
             if named & {"UNSURE", "REUSED_UNSURE"}:
                 yield path, node.lineno, node.end_lineno or node.lineno
 
