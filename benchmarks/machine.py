@@ -50,9 +50,9 @@ _LEAST_MEMORY = 1 << 30
 _FEW = 500
 
 ROUTINES = tuple(
-    dataclasses.replace(each, rva=0x1080 + 0x80 * (4 * copy + number))
+    dataclasses.replace(routine, rva=0x1080 + 0x80 * (4 * copy + number))
     for copy in range(6)
-    for number, each in enumerate(stacks.ROUTINES)
+    for number, routine in enumerate(stacks.ROUTINES)
 )
 """The functions of a library that are on stacks."""
 
@@ -205,7 +205,7 @@ def _ntdll(files: Files) -> File:
     named = {
         "NtWait": STUB.rva,
         "RtlUserThreadStart": USER_START.rva,
-        **{name: each.rva for name, each in DISPATCHERS.items()},
+        **{name: routine.rva for name, routine in DISPATCHERS.items()},
         "RtlGetFunctionTableListHead": _GETTER,
     }
     return files.add(

@@ -136,8 +136,8 @@ def test_an_editable_wheel_maps_the_library_and_lays_nothing_into_volatility(
     """It is all that it can do, also where Volatility is editable: then it is no danger."""
     before = {path.name for path in ROOT.iterdir()}
     site = fill(tmp_path / "site", volatility)
-    made = setup_py(site, "--quiet", "editable_wheel", "-d", str(tmp_path / "wheels"))
-    assert made.returncode == 0, made.stderr
+    result = setup_py(site, "--quiet", "editable_wheel", "-d", str(tmp_path / "wheels"))
+    assert result.returncode == 0, result.stderr
     (wheel,) = (tmp_path / "wheels").glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         names = [name for name in archive.namelist() if ".dist-info/" not in name]

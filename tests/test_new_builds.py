@@ -306,7 +306,7 @@ def test_unload(arch: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPat
         held = memoryview(bytes(0x100) + data + b"\x11" * 0x400)
         assert list(unloadevents.find_ring(held, layouts, 0x80000000)) == [0x100]
         sized = [(held[0x100 : 0x100 + 16 * layout.size], layout) for layout in layouts]
-        rings = [unloadevents.read_events(ring, each, 0x80000000) for ring, each in sized]
+        rings = [unloadevents.read_events(ring, layout, 0x80000000) for ring, layout in sized]
         assert [ring is not None for ring in rings] == [number == expected for number in range(3)]
         assert [event.name for event in rings[expected] or ()] == [member.name for member in gone[4:]]
 

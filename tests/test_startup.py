@@ -158,7 +158,7 @@ volatility3.plugins.__path__ = [{str(tree.plugins)!r}, *constants.PLUGINS_PATH]
 framework.import_files(volatility3.plugins, True)
 names = framework.list_plugins()
 import sys
-print([each for each in sys.modules if each.startswith("winstacks")])
+print([name for name in sys.modules if name.startswith("winstacks")])
 print("windows.gflags.GFlags" in names, {str(tree.folder)!r} in sys.path)
 """
     assert tree.vol(code=code).stdout.splitlines() == [str(START), "True False"]

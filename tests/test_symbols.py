@@ -51,7 +51,7 @@ def made(folder: pathlib.Path, text: str, head: str = HEAD) -> Dict[str, Dict[st
     """The tables of a text, by the part of their names behind the kind."""
     (folder / "basic.h").write_bytes((isf.FOLDER / "basic.h").read_bytes())
     (folder / "kind.h").write_text(head + text, encoding="utf-8")
-    return {name[5:-5]: json.loads(each) for name, each in isf.make(folder).items()}
+    return {name[5:-5]: json.loads(text) for name, text in isf.make(folder).items()}
 
 
 def test_the_tables_of_the_tree_are_what_the_texts_make() -> None:
@@ -71,7 +71,7 @@ def test_every_member_lies_where_the_text_says(tmp_path: pathlib.Path) -> None:
         ["_INNER", "_OUTER", "_NEW", "_LIST_ENTRY"],
         ["_INNER", "_OUTER", "_NEW", "_LIST_ENTRY"],
     ]
-    outer = {name: each["_OUTER"]["fields"] for name, each in types.items()}
+    outer = {name: type_["_OUTER"]["fields"] for name, type_ in types.items()}
     assert [item["_OUTER"]["size"] for item in types.values()] == [0x20, 0x40, 0x40]
     assert [row["Moved"]["offset"] for row in outer.values()] == [0x14, 0x24, 0x28]
     assert ["High" in item for item in outer.values()] == [True, True, False]

@@ -209,7 +209,7 @@ def test_the_site_has_all_pages() -> None:
 
 
 def test_what_a_page_loads_from_the_network_is_found(tmp_path: pathlib.Path) -> None:
-    made: Dict[str, str] = {
+    texts: Dict[str, str] = {
         "font.html": '<link rel="stylesheet" href="https://fonts.example/css">',
         "script.html": '<script src="//cdn.example/a.js"></script>',
         "style.css": "@font-face { src: url('https://fonts.example/a.woff') }",
@@ -218,7 +218,7 @@ def test_what_a_page_loads_from_the_network_is_found(tmp_path: pathlib.Path) -> 
         "harmless.html": '<a href="https://a.example/">a</a><link rel="canonical" href="https://a.example/">',
         "own.html": '<script src="../a.js"></script><img src="b.png">',
     }
-    for file, text in made.items():
+    for file, text in texts.items():
         (tmp_path / file).write_text(text)
     found = {line.split(":")[0] for line in site.fetched(tmp_path)}
     assert found == {"font.html", "script.html", "style.css", "inner.html", "image.html"}

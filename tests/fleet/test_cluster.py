@@ -109,11 +109,11 @@ def cluster(tmp_path: pathlib.Path) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory: pytest.TempPathFactory) -> Fleet:
-    made = new_fleet(tmp_path_factory.mktemp("images") / "images")
+    fleet_images = new_fleet(tmp_path_factory.mktemp("images") / "images")
     for number in range(NUMBER):
-        made.add(Machine(number, own=5, paging=number))
-    made.ready()
-    return made
+        fleet_images.add(Machine(number, own=5, paging=number))
+    fleet_images.ready()
+    return fleet_images
 
 
 @pytest.fixture(scope="module")
@@ -160,7 +160,7 @@ def test_the_second_run_does_only_what_was_unfinished(
         assert client.wait(60) == (3 if victim == "scheduler" else -signal.SIGKILL)
     # A task whose process had ended may still have been writing its manifest.
     time.sleep(2)
-    done = {name: each["attempt"] for name, each in manifests(lake).items()}
+    done = {name: manifest["attempt"] for name, manifest in manifests(lake).items()}
     assert 0 < len(done) < NUMBER
     again = fleet("run", *images.paths, "-o", lake, *images.options)
     assert again.returncode == 0, again.stderr

@@ -64,7 +64,11 @@ def _of_another_machine(data: bytes) -> bytes:
 
 def names(read: Read) -> Dict[str, str]:
     """The names of the files by their ImageIds."""
-    return {each["image_id"]: name for name, each in manifests(read.lake).items() if "image_id" in each}
+    return {
+        manifest["image_id"]: name
+        for name, manifest in manifests(read.lake).items()
+        if "image_id" in manifest
+    }
 
 
 def rows(lake: pathlib.Path, table: str) -> List[Dict[str, Any]]:

@@ -70,8 +70,8 @@ class Attack:
     def set_text(self, text: str, image_id: str = "i1") -> None:
         self.path.write_text(text)
         entries = Entries(self.lake)
-        made = entries.by_id["i1"]._replace(image_id=image_id, manifest=text)
-        entries.put([made], ["i1"] if image_id != "i1" else [])
+        altered = entries.by_id["i1"]._replace(image_id=image_id, manifest=text)
+        entries.put([altered], ["i1"] if image_id != "i1" else [])
 
     def set_column(self, name: str, value: object) -> None:
         """Lets a column of the catalogue say something else of `i1`; its manifest stays."""

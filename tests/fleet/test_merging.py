@@ -254,9 +254,9 @@ def test_another_attempt_takes_the_place_of_rows_in_a_batch(lake: Lake) -> None:
         empty = pa.record_batch(
             [pa.array([], column.type) for column in merging.stored(table)], merging.stored(table)
         )
-        made = empty if batch is None else to_stored(table, batch, "second")
-        pq.write_table(pa.Table.from_batches([made]), path)
-        rows[table] = made.num_rows
+        merged_table = empty if batch is None else to_stored(table, batch, "second")
+        pq.write_table(pa.Table.from_batches([merged_table]), path)
+        rows[table] = merged_table.num_rows
     lake.publish({**known, "attempt": "second", "tables": lake.tables("i04", "second", rows)})
     for _ in range(2):
         after = answers(lake)

@@ -15,7 +15,7 @@ def test_every_image_ends_in_a_manifest(night: Night) -> None:
     found = manifests(night.lake)
     assert len(found) == IMAGES
     assert night.code == 3
-    failed = {name: each["reason"] for name, each in found.items() if each["status"] == "failed"}
+    failed = {name: manifest["reason"] for name, manifest in found.items() if manifest["status"] == "failed"}
     assert "--timeout" in failed.pop("hangs.raw")
     assert "--memory" in failed.pop("eats.raw")
     for number in range(len(night.bad) - 2):

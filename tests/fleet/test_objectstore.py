@@ -60,12 +60,12 @@ def store(
     """An empty bucket; copies of lakes go to a folder of the test."""
     for name, value in {**server, "XDG_CACHE_HOME": str(tmp_path / "copies")}.items():
         monkeypatch.setenv(name, value)
-    made = fs.S3FileSystem(
+    store = fs.S3FileSystem(
         endpoint_override=server["AWS_ENDPOINT_URL"], allow_bucket_creation=True, allow_bucket_deletion=True
     )
-    made.create_dir("bucket")
-    yield made
-    made.delete_dir("bucket")
+    store.create_dir("bucket")
+    yield store
+    store.delete_dir("bucket")
 
 
 def rows(*arguments: object) -> List[Dict[str, Any]]:

@@ -197,7 +197,7 @@ def test_a_replaced_image_is_named_and_can_be_forgotten(
     said = [json.loads(line) for line in fleet("status", lake, "--format", "jsonl").stdout.splitlines()]
     by_id = {row["ImageId"]: row["ReplacedBy"] for row in said}
     assert by_id[old] is not None and set(by_id[old]) < new
-    assert all(each is None for image_id, each in by_id.items() if image_id != old)
+    assert all(manifest is None for image_id, manifest in by_id.items() if image_id != old)
     assert fleet("forget", lake, "nobody").returncode == 2
     assert len(list((lake / "manifest").glob("*.json"))) == 3
     gone = fleet("forget", lake, old)

@@ -270,13 +270,13 @@ def test_a_group_may_be_named_in_many_ways(lake: pathlib.Path) -> None:
 @pytest.fixture(scope="module")
 def reboots(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     """A machine before and after a reboot, with other bases, other pages and a plant."""
-    made: Fleet = new_fleet(tmp_path_factory.mktemp("reboots") / "images")
+    images: Fleet = new_fleet(tmp_path_factory.mktemp("reboots") / "images")
     before = Machine(1, own=5)
-    made.add(before, "before")
-    made.add(Machine(1, own=5, boot=3, planted=True), "after")
-    made.ready()
-    lake = made.folder / "lake"
-    assert fleet("run", *made.paths, "-o", lake, *made.options).returncode == 0
+    images.add(before, "before")
+    images.add(Machine(1, own=5, boot=3, planted=True), "after")
+    images.ready()
+    lake = images.folder / "lake"
+    assert fleet("run", *images.paths, "-o", lake, *images.options).returncode == 0
     assert len(Lake(str(lake)).manifests()) == 2
     return lake
 

@@ -141,11 +141,11 @@ def cards(page: Row) -> List[Row]:
     """The findings. Tables say in Evidence in how many stacks something was seen."""
     found = []
     for card in page["findings"]["cards"]:
-        made = {**card, "frames": pagedata.frames(page, card["frames"])}
-        seen = made.pop("stacks")
+        expected = {**card, "frames": pagedata.frames(page, card["frames"])}
+        seen = expected.pop("stacks")
         if seen > 1:
-            made["evidence"] += f"; {seen} stacks"
-        found.append(made)
+            expected["evidence"] += f"; {seen} stacks"
+        found.append(expected)
     return found
 
 

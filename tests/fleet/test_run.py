@@ -28,10 +28,10 @@ Manifests = Dict[str, Dict[str, Any]]
 @pytest.fixture(scope="module")
 def lake(few: Fleet, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     """A lake of three images."""
-    made = tmp_path_factory.mktemp("lake") / "lake"
-    done = fleet("run", *few.paths, "-o", made, *few.options)
+    lake_folder = tmp_path_factory.mktemp("lake") / "lake"
+    done = fleet("run", *few.paths, "-o", lake_folder, *few.options)
     assert done.returncode == 0, done.stderr
-    return made
+    return lake_folder
 
 
 def copy(lake: pathlib.Path, tmp_path: pathlib.Path) -> pathlib.Path:
@@ -39,7 +39,7 @@ def copy(lake: pathlib.Path, tmp_path: pathlib.Path) -> pathlib.Path:
 
 
 def attempts(found: Manifests) -> Dict[str, str]:
-    return {name: each["attempt"] for name, each in found.items()}
+    return {name: manifest["attempt"] for name, manifest in found.items()}
 
 
 def test_done_images_are_passed_over(few: Fleet, lake: pathlib.Path) -> None:

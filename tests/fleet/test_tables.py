@@ -56,13 +56,13 @@ def read(paths: Dict[str, pathlib.Path], table: str) -> Any:
     """A table as a question sees it."""
     found = pq.ParquetFile(paths[table]).read()
     assert found.schema.equals(stored(table))
-    made = [
+    columns = [
         found.column(column.name).cast(column.type, safe=False).combine_chunks()
         if "uint64" not in str(column.type)
         else unsigned(found.column(column.name).combine_chunks(), column.type)
         for column in SCHEMAS[table]
     ]
-    return pa.table(made, schema=SCHEMAS[table])
+    return pa.table(columns, schema=SCHEMAS[table])
 
 
 def unsigned(column: Any, kind: Any) -> Any:

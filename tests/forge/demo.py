@@ -132,8 +132,8 @@ def write_dumps(file: pathlib.Path, folder: pathlib.Path) -> None:
 
 def main(folder: pathlib.Path, where: pathlib.Path) -> None:
     """Makes the image in a folder and prints what each command gives."""
-    made = "a crash dump of Windows 10 x64, a small one, and dumps of two of its processes"
-    print(f"Building {made}, in {short(folder, where)} ...", end="", flush=True)
+    description = "a crash dump of Windows 10 x64, a small one, and dumps of two of its processes"
+    print(f"Building {description}, in {short(folder, where)} ...", end="", flush=True)
     # What the writer of the dumps warns of is the sample's: the commands below show it.
     logging.getLogger("winstacks").addHandler(logging.NullHandler())
     start = time.monotonic()

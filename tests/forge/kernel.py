@@ -205,7 +205,7 @@ class Kernel:
         for section in self.sections:
             section.finish()
         links = [process.eprocess.at("ActiveProcessLinks") for process in self.processes]
-        listed = [link for link, each in zip(links, self.processes) if each.listed]
+        listed = [link for link, process in zip(links, self.processes) if process.listed]
         ring(self.space, [self.symbol("PsActiveProcessHead"), *listed])
         if self.isf.has_type("_HANDLE_TABLE") and "PspCidTable" in self.isf.symbols:
             self.cid = self.cid or CidTable(self)

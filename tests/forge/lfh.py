@@ -66,7 +66,7 @@ def add(heap: NtHeap, form: str, stride: int, expected: Sequence[Wanted], paddin
     heap.put(blocks, pointer, subsegment)
     heap.put(blocks + numbers.signature, 4, SIGNATURE)
     return [
-        _block(heap, blocks + head + number * stride, stride, each) for number, each in enumerate(expected)
+        _block(heap, blocks + head + number * stride, stride, block) for number, block in enumerate(expected)
     ]
 
 

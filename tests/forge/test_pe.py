@@ -137,7 +137,7 @@ def test_volatility_resolves_exports_and_symbols(name: str, tmp_path: pathlib.Pa
         found, _ = symbols.find_symbols(
             opened.context, "tests", expected, collect(opened.context, opened.kernel, expected)
         )
-        return [(str(each), int(address)) for each, address in found[module]]
+        return [(str(name), int(address)) for name, address in found[module]]
 
     assert resolve("driver.sys", "Send", symbols.get_kernel_modules) == [("Send", driver.at("Send") & mask)]
     for symbol in ("LdrpInner", "NtClose"):

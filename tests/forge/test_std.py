@@ -155,10 +155,10 @@ def test_blocks_and_index_array_where_blocks_were_used_again(name: str, shared_d
     for entry in sorted(real.truth["entries"] + real.truth["freed"], key=lambda entry: entry["va"]):
         block_depth = struct.unpack("<H", _memory(real, entry["va"] + real.pointer_size, 2))[0] >> 11
         std.log([entry["va"] + number for number in range(block_depth + 1)], number=False)
-    made = {block.va: block for block in std.blocks}
+    blocks = {block.va: block for block in std.blocks}
     numbered = sorted((entry["index"], entry["va"]) for entry in real.truth["entries"] + real.truth["freed"])
     for _, va in numbered:
-        std.number(made[va].frames)
+        std.number(blocks[va].frames)
     regions = std.regions()
     upper = max(regions)
     written = next(region.data for region in real.regions if region.va == upper)

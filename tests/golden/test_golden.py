@@ -171,10 +171,10 @@ def test_runs_are_kept_as_they_are(tmp_path: pathlib.Path) -> None:
 def test_update_and_check(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    made = [_run(ROW)]
+    runs = [_run(ROW)]
 
     def record(case: Case) -> List[Run]:
-        return made
+        return runs
 
     monkeypatch.setattr(outputs, "DATA", tmp_path)
     monkeypatch.setattr(outputs, "record", record)
@@ -183,7 +183,7 @@ def test_update_and_check(
     assert "1 of 1 cases changed" in capsys.readouterr().out
     assert command.main(["check", "smeared"]) == 0
     assert "nothing changed" in capsys.readouterr().out
-    made = [_run(dict(ROW, PID=4))]
+    runs = [_run(dict(ROW, PID=4))]
     assert command.main(["check", "smeared"]) == 1
     assert "row 0 PID: 4312 -> 4" in capsys.readouterr().out
 

@@ -130,15 +130,15 @@ def shared_exports() -> Image:
     """Two hundred modules that share the pages of one directory of 65536 exports of 4 KB names."""
     kernel = _kernel()
     count, arrays = 0x10000, 0x100000
-    made = [kernel.module(f"m{number}.sys", size=0x400000, exports={"a": 0x1000}) for number in range(200)]
-    first = made[0]
+    modules = [kernel.module(f"m{number}.sys", size=0x400000, exports={"a": 0x1000}) for number in range(200)]
+    first = modules[0]
     functions, names, places = arrays + PAGE, arrays + 0x41000, arrays + 0x81000
     kernel.space.write(first.base + arrays, b"x" * 0xFFF + b"\0")
     kernel.space.write(first.base + functions, struct.pack("<I", 0x1010) * count)
     kernel.space.write(first.base + names, struct.pack("<I", arrays) * count)
     ordinals = b"".join(struct.pack("<H", number) for number in range(count))
     kernel.space.write(first.base + places, ordinals)
-    for module in made:
+    for module in modules:
         header = module.base + kernel.space.read_int(module.base + 0x3C, 4)
         kernel.space.write_int(header + 0x88, 0x5800, 4)
         kernel.space.write_int(header + 0x8C, 40, 4)
@@ -146,7 +146,7 @@ def shared_exports() -> Image:
         kernel.space.write(module.base + 0x5800, struct.pack("<10I", *words))
         for rva in range(arrays, places + 0x20000, PAGE) if module is not first else ():
             kernel.space.map_frame(module.base + rva, kernel.space, first.base + rva)
-    put_database(kernel, "6.1", [(module.base + 0x1010,) for module in made])
+    put_database(kernel, "6.1", [(module.base + 0x1010,) for module in modules])
     return kernel.image()
 
 

@@ -82,7 +82,7 @@ def perform(opened: Opened, plugin: Plugin, options: Options) -> Outcome:
 def renderers() -> List[Any]:
     """Returns the renderers of the command line."""
     found = framework.class_subclasses(text_renderer.CLIRenderer)
-    return sorted(found, key=lambda each: str(each.name))
+    return sorted(found, key=lambda path: str(path.name))
 
 
 def _handler(folder: pathlib.Path) -> Any:

@@ -72,19 +72,21 @@ def cases(target: Target, plugin: str, most: int) -> Cases:
     groups: Dict[Tuple[str, str, int], List[Member]] = collections.defaultdict(list)
     for member in read.members:
         groups[member.structure, member.path, member.size].append(member)
-    made = []
+    cases = []
     for (structure, _, _), found in groups.items():
         step = max(len(found) // (most if structure else WORDS), 1)
         for number, member in enumerate(found[::step]):
             alike = found[number * step + 1 : number * step + 4] if structure else []
-            made += [Case(plugin, (member,), kind, writes) for kind, writes in _single(target, member, alike)]
+            cases += [
+                Case(plugin, (member,), kind, writes) for kind, writes in _single(target, member, alike)
+            ]
     for pairs in (_links(target, read.members), _counts(target, read.members)):
         by_name: Dict[Tuple[str, ...], List[Case]] = collections.defaultdict(list)
         for members, kind, writes in pairs:
             by_name[(kind, *(member.name for member in members))].append(Case(plugin, members, kind, writes))
         for item in by_name.values():
-            made += item[:: max(len(item) // most, 1)]
-    return Cases(made, read)
+            cases += item[:: max(len(item) // most, 1)]
+    return Cases(cases, read)
 
 
 Made = Iterator[Tuple[Tuple[Member, ...], str, Tuple[Write, ...]]]

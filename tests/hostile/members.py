@@ -82,9 +82,9 @@ class Notes:
 
     @property
     def members(self) -> List[Member]:
-        made = [[self._named(item) for item in member.values()] for member in self._members.values()]
-        blinks = {(piece.structure, piece.path, piece.start) for item in made for piece in item}
-        return [_joined([_forward(item, blinks) for item in element]) for element in made]
+        groups = [[self._named(item) for item in member.values()] for member in self._members.values()]
+        blinks = {(piece.structure, piece.path, piece.start) for item in groups for piece in item}
+        return [_joined([_forward(item, blinks) for item in element]) for element in groups]
 
     def add(self, member: Member) -> None:
         """Notes a member; one with a name goes before a bare word at the same place."""
@@ -168,7 +168,7 @@ def _forward(member: Member, known: Set[Tuple[str, str, int]]) -> Member:
 
 def _joined(members: List[Member]) -> Member:
     """Returns the member of several names at one place: the first of a structure, with the other names."""
-    ordered = sorted(members, key=lambda each: not each.structure)
+    ordered = sorted(members, key=lambda member: not member.structure)
     names = dict.fromkeys(member.name for member in ordered[1:] if member.structure)
     return ordered[0]._replace(others=tuple(name for name in names if name != ordered[0].name))
 
@@ -197,9 +197,9 @@ class _Offset(int):
 
     @classmethod
     def of(cls, value: int, structure: str, path: str, notes: Notes) -> _Offset:
-        made = cls(value)
-        made.structure, made.path, made.notes = structure, path, notes
-        return made
+        instance = cls(value)
+        instance.structure, instance.path, instance.notes = structure, path, notes
+        return instance
 
     def __add__(self, other: Any) -> Any:
         if isinstance(other, _Offset):

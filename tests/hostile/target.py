@@ -98,7 +98,7 @@ class Target:
         self.data = image.save(folder / "image.raw").read_bytes()
         self._below = self.opened.layer.config["memory_layer"]
         found = {plugins.full_name(item).rsplit(".", 1)[-1]: item for item in plugins.discover()}
-        self._plugins = {name: each for name, each in found.items() if name in (*BRIEF, *FLAT)}
+        self._plugins = {name: plugin for name, plugin in found.items() if name in (*BRIEF, *FLAT)}
         self._own = set(self.opened.context.layers)
         self._clean: Dict[Tuple[str, str], Answer] = {}
         self._physical = memory.install(self.opened, self.data)

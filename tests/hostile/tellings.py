@@ -348,11 +348,11 @@ def of_status(text: str) -> Tuple[Telling, ...]:
 @functools.lru_cache(None)
 def _patterns() -> Tuple[Tuple[StatusCode, "re.Pattern[str]"], ...]:
     """Returns the words, those without a number first."""
-    made = []
-    for word in sorted(StatusCode, key=lambda each: "{" in each.value):
+    patterns = []
+    for word in sorted(StatusCode, key=lambda code: "{" in code.value):
         text = re.escape(word.value).replace(r"\{\}", "-?[0-9]+").replace(r"\{members\}", r"(?P<members>.+)")
-        made.append((word, re.compile(text)))
-    return tuple(made)
+        patterns.append((word, re.compile(text)))
+    return tuple(patterns)
 
 
 def named_by(telling: Telling, member: Member, requests: Collection[Tuple[str, str]]) -> bool:

@@ -75,8 +75,8 @@ def test_a_name_that_changes_is_not_exact(paging: Paging) -> None:
 
 def test_a_page_that_is_absent_makes_no_high_finding(paging: Paging) -> None:
     def found(holes: frozenset[int]) -> set[tuple[object, ...]]:
-        made = rows(paging.run("tracefindings", holes))
-        return {(row["Finding"], row["PID"]) for row in made if row["Severity"] == "high"}
+        found = rows(paging.run("tracefindings", holes))
+        return {(row["Finding"], row["PID"]) for row in found if row["Severity"] == "high"}
 
     before = found(frozenset())
     for seed, share in enumerate(shares(6)):

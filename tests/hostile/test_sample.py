@@ -64,7 +64,7 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> Samples:
     return functools.lru_cache(None)(lambda name: Sample(name, tmp_path_factory.mktemp(name)))
 
 
-def _untold(made: Attack, case: Case) -> bool:
+def _untold(attack: Attack, case: Case) -> bool:
     """Returns whether SECURITY.md says that a case cannot be told.
 
     Of two members that are written to at once one may mean nothing but itself; then the other alone, which
@@ -79,7 +79,7 @@ def _untold(made: Attack, case: Case) -> bool:
     if len(case.members) < 2 or not any(item.names(member) for item in alone for member in case.members[1:]):
         return False
     first = Case(case.plugin, case.members[:1], "zero", case.writes[:1])
-    return bool(judging.judge(made.target, first, made.read[case.plugin]).word == UNCHANGED)
+    return bool(judging.judge(attack.target, first, attack.read[case.plugin]).word == UNCHANGED)
 
 
 @pytest.mark.parametrize("name", IMAGES)

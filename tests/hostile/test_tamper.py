@@ -649,18 +649,18 @@ def test_a_database_beside_the_real_one(tmp_path: pathlib.Path) -> None:
     kernel = Kernel(known.table, **known.options())
     app = kernel.process("app.exe", pid=1000, nt_global_flag=0x1000)
     ntdll = app.module("ntdll.dll", data=0x2000)
-    made = []
+    entries = []
     for number, most in enumerate((2, 6)):
         database = Std("6.1", "x64", 0x1D2A0000000 + number * 0x10000000)
         for trace in range(most):
             database.log([ntdll.base + 0x1000 + 0x10 * trace, ntdll.base + 0x1500])
         sample.write(app, database)
         app.space.write_int(ntdll.base + 0x7300 + 0x40 * number, database.base)
-        made.append(database)
+        entries.append(database)
     opened = context.open_image(kernel.image(), tmp_path)
     rows = [node.row for node in grid.run(opened, stacktracedb.StackTraceDb, pid=[1000])]
     heads = [(row["Database"], row["Status"]) for row in rows if row["CommittedMemory"] is not None]
-    assert heads == [(module.base, "one of 2 databases") for module in reversed(made)]
+    assert heads == [(module.base, "one of 2 databases") for module in reversed(entries)]
     assert len(rows) == 2 + 8
 
 

@@ -126,7 +126,7 @@ def attack(target: Target, seed: str, number: int) -> List[Violation]:
         if result.megabytes > whole.megabytes + MORE_MEGABYTES:
             wrong.append(f"took {result.megabytes:.0f} MB, undamaged {whole.megabytes:.0f} MB")
     found = [(item, False) for item in wrong] + [(item, True) for item in slow]
-    return [Violation(number, f"{title}: {each}", is_slow) for each, is_slow in found]
+    return [Violation(number, f"{title}: {violation}", is_slow) for violation, is_slow in found]
 
 
 def parts(seed: str, numbers: Sequence[int]) -> List[Callable[[], List[Violation]]]:

@@ -32,8 +32,8 @@ from tests.windows import test_trapframes_real
 from .subjects import BUILDERS as SUBJECTS
 from .subjects import Build
 
-X64 = tuple(name for name, each in KERNELS.items() if each.arch == "x64")
-X86 = tuple(name for name, each in KERNELS.items() if each.arch == "x86")
+X64 = tuple(name for name, kernel in KERNELS.items() if kernel.arch == "x64")
+X86 = tuple(name for name, kernel in KERNELS.items() if kernel.arch == "x86")
 HPA = 0x02000000
 UST = 0x1000
 

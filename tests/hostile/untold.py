@@ -54,13 +54,13 @@ def entries(text: str) -> List[Entry]:
         ValueError: when the page has no such section
     """
     section = text[text.index(TITLE) :].split("\n## ")[0]
-    made = []
+    entries = []
     for line in section.splitlines():
         cells = [word.strip() for word in line.strip().strip("|").split("|")]
         for span in _SPAN.findall(cells[0]) if line.startswith("| `") and len(cells) == 2 else ():
             name, _, kind = span.partition(" ")
-            made.append(Entry(name, kind, cells[1]))
-    return made
+            entries.append(Entry(name, kind, cells[1]))
+    return entries
 
 
 def known() -> List[Entry]:

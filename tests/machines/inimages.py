@@ -83,12 +83,12 @@ def _mapped(program: Program) -> Program:
 
 def phantom(host: Host64) -> Process:
     """A DLL from a transaction that was rolled back: its file has no name any more."""
-    made = _mapped(victim(host))
-    made.waits("main", "rare!Paint", WAIT_EX)
-    section = made.modules["rare"][0].section
+    program = _mapped(victim(host))
+    program.waits("main", "rare!Paint", WAIT_EX)
+    section = program.modules["rare"][0].section
     assert section is not None
     host.kernel.file(section.path).text("FileName", "")
-    return made.process
+    return program.process
 
 
 def ghost(host: Host64) -> Process:

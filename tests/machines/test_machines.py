@@ -33,7 +33,7 @@ def test_the_page_has_their_number() -> None:
     assert number in DOCS.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("technique", [TECHNIQUES[0], TECHNIQUES[-2]], ids=lambda each: each.name)
+@pytest.mark.parametrize("technique", [TECHNIQUES[0], TECHNIQUES[-2]], ids=lambda technique: technique.name)
 def test_a_planted_technique_is_found(technique: Technique) -> None:
     """In a machine of one process more."""
     host = Host64(machines.KERNEL)

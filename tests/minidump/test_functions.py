@@ -37,9 +37,9 @@ def stack(path: pathlib.Path) -> List[Row]:
 def written(
     opened: Opened, path: pathlib.Path, tables: Sequence[Tuple[int, int, int, Entries]], record: bytes
 ) -> pathlib.Path:
-    made = Dumped(opened, UPDATER, more=[(RECORDS, record.ljust(16, b"\0"))])
-    made.writer.function_tables(tables)
-    path.write_bytes(made.writer.bytes())
+    dumped = Dumped(opened, UPDATER, more=[(RECORDS, record.ljust(16, b"\0"))])
+    dumped.writer.function_tables(tables)
+    path.write_bytes(dumped.writer.bytes())
     return path
 
 

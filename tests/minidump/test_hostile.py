@@ -52,10 +52,10 @@ def _places(data: bytes) -> Iterator[Tuple[int, int]]:
 
 
 def _writes(data: bytes) -> List[Tuple[int, bytes]]:
-    made = [
+    writes = [
         (offset, value.to_bytes(8, "little")[:size]) for offset, size in _places(data) for value in VALUES
     ]
-    return sorted(made, key=lambda write: hashlib.sha256(repr(write).encode()).digest())[:WRITES]
+    return sorted(writes, key=lambda write: hashlib.sha256(repr(write).encode()).digest())[:WRITES]
 
 
 def _links(data: bytes) -> List[Tuple[int, bytes]]:

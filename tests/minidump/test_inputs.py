@@ -40,7 +40,7 @@ def reasons(path: pathlib.Path, plugin: Any) -> Dict[str, str]:
     """Returns what Volatility prints of requirements that are not met."""
     with pytest.raises(exceptions.UnsatisfiedException) as caught:
         OpenedDump(path).construct(plugin)
-    return {name: str(each.description) for name, each in caught.value.unsatisfied.items()}
+    return {name: str(requirement.description) for name, requirement in caught.value.unsatisfied.items()}
 
 
 def test_a_plugin_of_images_on_a_dump(dump: pathlib.Path) -> None:

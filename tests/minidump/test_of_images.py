@@ -97,8 +97,8 @@ def test_rows_are_those_of_the_image(
         if not process.space.layer_name or not process.space.peb:
             continue
         compared += 1
-        made = write_dump(opened, process, path)
-        assert made.memory.unread == 0
+        dump = write_dump(opened, process, path)
+        assert dump.memory.unread == 0
         for of_dump, of_image, options in PLUGINS:
             expected = shown(opened.rows(of_image, pid=[process.space.pid], **options))
             found = shown(OpenedDump(path).rows(of_dump, **options))

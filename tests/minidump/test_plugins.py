@@ -167,13 +167,13 @@ def test_without_full_memory(opened: Opened, tmp_path: pathlib.Path) -> None:
 
 
 def test_handle_operations(opened: Opened, tmp_path: pathlib.Path) -> None:
-    made = Dumped(opened, UPDATER)
+    dumped = Dumped(opened, UPDATER)
     frames = (0x7FE00041234, 0x7FE00045678)
-    made.writer.handle_operations(
+    dumped.writer.handle_operations(
         [(4, UPDATER, 4316, 1, frames), (8, UPDATER, 4316, 1, frames), (8, UPDATER, 4320, 2, frames)]
     )
-    made.writer.handles([(4, "File", "\\Device\\x"), (8, "Event", "")])
-    (tmp_path / "handles.dmp").write_bytes(made.writer.bytes())
+    dumped.writer.handles([(4, "File", "\\Device\\x"), (8, "Event", "")])
+    (tmp_path / "handles.dmp").write_bytes(dumped.writer.bytes())
     rows = OpenedDump(tmp_path / "handles.dmp").rows(handletraces.HandleTraces)
     events = [row for depth, row in rows if not depth]
     assert [(row["Handle"], row["Event"], row["ByTID"]) for row in events] == [

@@ -116,7 +116,7 @@ def test_memory_and_modules_of_udmp_parser(written: Written) -> None:
     assert parser.Parse(written.path)
     for start, data in memory(written):
         assert bytes(parser.ReadMemory(start, len(data)) or ()) == data
-    modules = {base: (each.SizeOfImage, each.ModuleName) for base, each in parser.Modules().items()}
+    modules = {base: (module.SizeOfImage, module.ModuleName) for base, module in parser.Modules().items()}
     expected = {
         module.module.BaseOfImage: (module.module.SizeOfImage, module.module.ModuleName)
         for module in written.dump._modules.modules()
@@ -250,8 +250,8 @@ def test_a_process_of_a_system_that_nobody_here_forged(tmp_path: pathlib.Path) -
     LLDB goes by frame pointers alone: it finds no frame that the image's walk has not, in the same order.
     """
     path, symbols = images.reactos("ros-idle")(tmp_path)
-    made = vol.run(path, "windows.minidump", "--dump", "--pid", "76", symbols=symbols, cwd=tmp_path)
-    (row,) = made.rows
+    result = vol.run(path, "windows.minidump", "--dump", "--pid", "76", symbols=symbols, cwd=tmp_path)
+    (row,) = result.rows
     file = tmp_path / row["File output"]
     assert MinidumpFile.parse(str(file)).peb.command_line == "\\SystemRoot\\System32\\smss.exe"
     walked = vol.run(path, "windows.callstacks", "--pid", "76", symbols=symbols).rows

@@ -148,9 +148,9 @@ class CallbackImage(StackImage):
         if shared:
             initial = (stack.sp - 0x100 & ~0xF) - self.control(0).size
             return self._controlled(here.base, here.limit, initial)
-        made = self._new()
-        self._link(made, here, stack.sp)
-        return made
+        memory = self._new()
+        self._link(memory, here, stack.sp)
+        return memory
 
     def _link(self, memory: Memory, here: Memory, sp: int) -> None:
         control = self.control(memory.initial)

@@ -119,9 +119,9 @@ class CallbackImage86(StackImage86):
             self.memory.append(here._replace(initial=stack.sp & ~0xF))
             return self.memory[-1]
         self.callouts.append(stack.sp)
-        made = self._new()
-        self._link(made, here, stack.sp)["PreviousTrapFrame"] = trap_frame
-        return made
+        memory = self._new()
+        self._link(memory, here, stack.sp)["PreviousTrapFrame"] = trap_frame
+        return memory
 
     def _link(self, memory: Memory, here: Memory, sp: int) -> Obj:
         control = self.control(memory.initial)

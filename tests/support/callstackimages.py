@@ -142,20 +142,20 @@ class StackImage:
         stub["contents"][GETTER_RVA] = (
             b"\x48\x8d\x05" + struct.pack("<i", HEAD_RVA - GETTER_RVA - 7) + b"\xc3"
         )
-        made = {"app": process.module("stacks.exe", dll=False, **module_options([MAIN], 0x5800, 64))}
+        modules = {"app": process.module("stacks.exe", dll=False, **module_options([MAIN], 0x5800, 64))}
         exports = {
             "NtWait": STUB.rva,
             "RtlUserThreadStart": USER_START.rva,
-            **{name: each.rva for name, each in DISPATCHERS.items()},
+            **{name: routine.rva for name, routine in DISPATCHERS.items()},
         }
         exports["RtlGetFunctionTableListHead"] = GETTER_RVA
-        made["ntdll"] = process.module("ntdll.dll", exports=exports, **stub)
-        head = made["ntdll"].base + HEAD_RVA
+        modules["ntdll"] = process.module("ntdll.dll", exports=exports, **stub)
+        head = modules["ntdll"].base + HEAD_RVA
         process.space.write(head, struct.pack("<QQ", head, head))
-        made["kernelbase"] = process.module(
+        modules["kernelbase"] = process.module(
             "kernelbase.dll", exports={"WaitEx": WAIT_EX.rva}, **module_options([WAIT_EX], 0x5800, 64)
         )
-        return made
+        return modules
 
     def simulating(self) -> None:
         """Has threads call the kernel as a 32-bit program does: through WoW64's own 64-bit modules."""

@@ -66,7 +66,7 @@ def user_modules(owner: Any) -> Dict[str, Module]:
         rva = DISPATCHERS[name].rva
         stub["contents"][rva] = begin + stub["contents"][rva][len(begin) :]
     exports = {"NtWait": STUB.rva, "RtlUserThreadStart": USER_START.rva, "RtlDispatch": RTL_DISPATCH.rva}
-    exports.update((name, each.rva) for name, each in DISPATCHERS.items())
+    exports.update((name, routine.rva) for name, routine in DISPATCHERS.items())
     # Behind the call of the stub of a system call the arguments are popped.
     stub["contents"][STUB.rva + 0x20] = RET_12
     return {

@@ -79,7 +79,9 @@ class DeadlockImage(NamedTuple):
 def build(scenario: Scenario) -> DeadlockImage:
     """Builds an image."""
     known = kernels.load("win10-x64")
-    placed = [dataclasses.replace(each, rva=known.table.symbol(name)) for name, each in _ROUTINES.items()]
+    placed = [
+        dataclasses.replace(routine, rva=known.table.symbol(name)) for name, routine in _ROUTINES.items()
+    ]
     kernel = Kernel(known.table, **{**known.options(), **module_options(placed, _UNWIND, 64)})
     process = kernel.process("spooler.exe", pid=PID, session=1)
     process.module("spooler.exe", dll=False, **sample.SPOOLER.options())

@@ -81,10 +81,10 @@ def keep(lake: Lake, image_id: str, **tables: Any) -> Row:
         paths[name].parent.mkdir(parents=True, exist_ok=True)
         given = tables.get(name, [])
         if name == KEYS:
-            made = [
+            batches = [
                 dict(zip(SCHEMAS[KEYS].names, key_row)) for key_row in key_rows(paths[TRACES], paths[IMAGE])
             ]
-            table = pa.table(made[0], schema=SCHEMAS[KEYS]) if made else SCHEMAS[KEYS].empty_table()
+            table = pa.table(batches[0], schema=SCHEMAS[KEYS]) if batches else SCHEMAS[KEYS].empty_table()
         else:
             table = given if isinstance(given, pa.Table) else arrow(name, image_id, given)
         write(paths[name], name, table)

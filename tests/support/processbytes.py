@@ -96,8 +96,8 @@ class PlainProcess:
                 data += run
         context.add_layer(physical.BufferDataLayer(context, "file", "file", bytes(data)))
         context.config[interfaces.configuration.path_join("layer", "base_layer")] = "file"
-        made = type("ProcessLayer", (PagesLayer,), {"pieces": sorted(pieces)})
-        context.add_layer(made(context, "layer", LAYER))
+        layer_class = type("ProcessLayer", (PagesLayer,), {"pieces": sorted(pieces)})
+        context.add_layer(layer_class(context, "layer", LAYER))
         return Image.of_layer(context, LAYER, space.machine, "tests")
 
     # What `spaces` gives.
@@ -201,6 +201,6 @@ class StandIn:
 
 def cells(command: Type[Command], image: Image, **config: Any) -> List[Tuple[int, Tuple]]:
     """Returns the rows that a command makes of an image, by the cells of each."""
-    made: Any = command(StandIn(config))
-    made.image = image
-    return [(depth, tuple(row)) for depth, row in made.generate()]
+    stand_in: Any = command(StandIn(config))
+    stand_in.image = image
+    return [(depth, tuple(row)) for depth, row in stand_in.generate()]

@@ -40,13 +40,13 @@ PAGES = (1, 2, 0x10, 0x20, 4, 8, 0x40, 0x80)
 
 def _all_regions(used: Sequence[Info]) -> List[Info]:
     """Returns regions and what is free between them, as VirtualQuery tells of both."""
-    made: List[Info] = []
+    infos: List[Info] = []
     for item in sorted(used):
-        end = made[-1][0] + made[-1][3] if made else 0
+        end = infos[-1][0] + infos[-1][3] if infos else 0
         if end < item[0]:
-            made.append((end, 0, 0, item[0] - end, FREE, NOACCESS, 0))
-        made.append(item)
-    return made
+            infos.append((end, 0, 0, item[0] - end, FREE, NOACCESS, 0))
+        infos.append(item)
+    return infos
 
 
 class Dumped:

@@ -99,10 +99,10 @@ def small_dump_of(opened: Opened, tid: int, code: int = CODE, **options: object)
     dump.stack(low, bytes(memory.read(low, high - low) or b""))
     _structures(image, thread, dump)
     modules, _ = image.service(KernelModules).list_modules(0)
-    ordered = sorted(modules, key=lambda each: each.base != image.base)
+    ordered = sorted(modules, key=lambda module: module.base != image.base)
     dump.drivers([Driver(f"\\SystemRoot\\{module.file}", module.base, module.size) for module in ordered])
-    for each in modules:
-        for start, data in memory.pages(each.base, each.end):
+    for module in modules:
+        for start, data in memory.pages(module.base, module.end):
             dump.block(start, bytes(data))
     symbols = ("PsLoadedModuleList", "PsActiveProcessHead", "KdDebuggerDataBlock")
     known = {name: image.symbol(name) for name in symbols}

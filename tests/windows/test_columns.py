@@ -73,7 +73,9 @@ def test_every_column_has_a_meaning_and_a_table() -> None:
         assert column.name == name and column.type in TYPES, name
         meaning = column.meaning
         assert meaning.endswith(".") and meaning[0].isupper() and meaning.isprintable(), name
-        assert not any(said.endswith(".") or not said.isprintable() for said in column.values.values()), name
+        assert not any(value.endswith(".") or not value.isprintable() for value in column.values.values()), (
+            name
+        )
     twice = collections.Counter(
         column.meaning for column in COLUMNS.values() if column.type != dictionary.REGISTER
     )
@@ -112,7 +114,7 @@ def test_one_thing_has_one_name() -> None:
             assert whole or name in ("trapframes", "tracefindings", *OF_DUMPS), name
 
 
-@pytest.mark.parametrize(("name", "options"), OPTIONS, ids=lambda each: str(each))
+@pytest.mark.parametrize(("name", "options"), OPTIONS, ids=lambda value: str(value))
 def test_keys_repeat_and_nothing_else_does(name: str, options: Dict[str, Any], opened: Opened) -> None:
     below = 0
     for node in grid.run(opened, CLASSES[name], **options):

@@ -65,16 +65,16 @@ def test_where_a_driver_may_have_been_is_said_of_every_kernel(
     start = kernel.base + 0x8000000
     kernel.unloaded("gone.sys", start, start + 0x8000)
     put_database(kernel, generation, [(start + 0x10, kernel.symbol("NtClose") + 4)])
-    made = Target(kernel, tmp_path)
-    clean = made.clean("stacktracedb")
-    got = made.run("stacktracedb", [made.at(kernel.symbol("MmUnloadedDrivers"), 0)])
+    target = Target(kernel, tmp_path)
+    clean = target.clean("stacktracedb")
+    got = target.run("stacktracedb", [target.at(kernel.symbol("MmUnloadedDrivers"), 0)])
     symbols = clean.column("Symbol")
     (place,) = (at for at, symbol in enumerate(symbols) if "<unloaded:gone" in (symbol or ""))
     assert "contradicted" not in " ".join(filter(None, clean.column("Status")))
     assert got.column("Symbol")[place] == "<no-module>"
     assert got.column("Status")[place] == "contradicted: MmUnloadedDrivers"
     assert any("MmUnloadedDrivers" in warning for warning in got.warnings)
-    unbacked = made.run("stacktracedb", [made.at(kernel.symbol("MmUnloadedDrivers"), 0)], unbacked=True)
+    unbacked = target.run("stacktracedb", [target.at(kernel.symbol("MmUnloadedDrivers"), 0)], unbacked=True)
     assert grid.masked(start + 0x10) in unbacked.column("Address")
 
 

@@ -104,12 +104,12 @@ def test_a_heap_whose_beginning_is_gone(kernel: str, wow64: bool, tmp_path: path
     forged.put(heap.regions(), HEAP)
     forged.process.space.set_state(HEAP, PAGE, State.PAGEFILE)
     found = forged.run(tmp_path, blocks=True)
-    made, segment = owners(found)
+    forged_heap, segment = owners(found)
     assert (segment.row["BlockKind"], segment.row["Status"]) == ("heap segment", "")
     # Where the heap's own blocks begin was in the page, too: its headers cannot be decoded.
     unread = 16 * PAGE
-    match = re.fullmatch(r"unreadable, damaged, (\d+) bytes unread", made.row["Status"])
-    assert made.row["BlockKind"] == "heap" and match and PAGE < int(match.group(1)) <= unread
+    match = re.fullmatch(r"unreadable, damaged, (\d+) bytes unread", forged_heap.row["Status"])
+    assert forged_heap.row["BlockKind"] == "heap" and match and PAGE < int(match.group(1)) <= unread
     rows = blocks(found)
     assert len(rows) > 150
     assert apart in rows

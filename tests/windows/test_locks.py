@@ -210,16 +210,18 @@ def damaged(tmp_path: pathlib.Path, *damage: Tuple[int, str]) -> List[Tuple[Any,
         kernel_resources.add()
     kernel_resources.link()
     for place, how in damage:
-        each = kernel_resources.made[place]
+        reported_resource = kernel_resources.made[place]
         if how == "gone":
-            kernel.space.set_state(each.address, each.size, State.PAGEFILE)
+            kernel.space.set_state(reported_resource.address, reported_resource.size, State.PAGEFILE)
         elif how == "cycle":
-            each["SystemResourcesList.Flink"] = kernel_resources.made[place - 1].at("SystemResourcesList")
+            reported_resource["SystemResourcesList.Flink"] = kernel_resources.made[place - 1].at(
+                "SystemResourcesList"
+            )
         else:
             wild = 0x4141414141414140 if how == "Flink" else 0xFFFFF80041414140
-            each[f"SystemResourcesList.{how}"] = wild
+            reported_resource[f"SystemResourcesList.{how}"] = wild
     opened = context.open_image(kernel.image(), tmp_path)
-    places = {grid.masked(each.address): place for place, each in enumerate(kernel_resources.made)}
+    places = {grid.masked(resource.address): place for place, resource in enumerate(kernel_resources.made)}
     found = grid.run(opened, locks.Locks, pid=[0])
     return [(places.get(node.row["Lock"]), node.row["Status"]) for node in found]
 
@@ -277,7 +279,7 @@ def test_a_section_that_is_unlinked_on_one_side_is_listed(
     found = grid.run(context.open_image(kernel.image(), tmp_path), locks.Locks, pid=[1000])
     statuses = ["list damaged", "", ""] if how == 0 else ["", "", "list damaged"]
     assert [(node.row["Lock"], node.row["Status"]) for node in found] == [
-        (each.address, status) for each, status in zip(made.made, statuses)
+        (resource.address, status) for resource, status in zip(made.made, statuses)
     ]
 
 

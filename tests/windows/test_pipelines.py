@@ -99,12 +99,12 @@ class Checker:
     """
 
     def __init__(self, table: str) -> None:
-        made = jsonschemas.make(table)
+        schema = jsonschemas.make(table)
         self._whole = jsonschema.Draft202012Validator(
-            {**made, "properties": {name: {} for name in made["properties"]}}
+            {**schema, "properties": {name: {} for name in schema["properties"]}}
         )
         self._columns = {
-            name: jsonschema.Draft202012Validator(column) for name, column in made["properties"].items()
+            name: jsonschema.Draft202012Validator(column) for name, column in schema["properties"].items()
         }
         self._known: Set[str] = set()
 

@@ -55,7 +55,7 @@ def stacks(name: str, evil_first: Optional[bool]) -> StackImage:
             address = module.base + UNWIND_DATA
             evil.space.write(address + 4, bytes(byte ^ 0x51 for byte in evil.space.read(address + 4, 2)))
     if evil_first:
-        image.kernel.processes.sort(key=lambda each: each is not evil)
+        image.kernel.processes.sort(key=lambda process: process is not evil)
     return image
 
 
@@ -169,15 +169,15 @@ def test_a_process_alone_has_the_same_rows(orders: List[context.Opened], plugin:
 
 def test_a_page_of_no_other_process_is_taken(tmp_path: pathlib.Path) -> None:
     """The section has lost its unwind data, one process has its own: the other says what is missing."""
-    made = stacks("win10-x64", None)
-    evil = next(process for process in made.kernel.processes if process.pid == EVIL)
-    ntdll = made.modules["ntdll"]
+    image = stacks("win10-x64", None)
+    evil = next(process for process in image.kernel.processes if process.pid == EVIL)
+    ntdll = image.modules["ntdll"]
     evil.space.write(ntdll.base + UNWIND_DATA + 0x700, b"own")
-    made.kernel.processes.sort(key=lambda each: each is not evil)
-    made.app.space.set_state(ntdll.base + UNWIND_DATA, 0x1000, State.PROTOTYPE)
+    image.kernel.processes.sort(key=lambda process: process is not evil)
+    image.app.space.set_state(ntdll.base + UNWIND_DATA, 0x1000, State.PROTOTYPE)
     assert ntdll.section is not None
     ntdll.section.set_state(UNWIND_DATA & ~0xFFF, 0x1000, State.PAGEFILE)
-    found = rows_of(tmp_path, made, PID)
+    found = rows_of(tmp_path, image, PID)
     (user,) = (row for row in found if row["Part"] == "user" and row["Frame"] is None)
     assert "unwind data unreadable" in user["Status"]
 

@@ -156,7 +156,7 @@ def test_nothing_there_and_nothing_readable_differ(tmp_path: pathlib.Path) -> No
         folder = tmp_path / name
         folder.mkdir()
         opened = context.open_image(kernel.image(), folder)
-        rows = [each for _, each in opened.rows(traces.StackTraces)]
+        rows = [row for _, row in opened.rows(traces.StackTraces)]
         assert not any(isinstance(row["Depth"], int) and row["Depth"] for row in rows)
         found.append(row(opened))
     nothing, unreadable = found

@@ -223,7 +223,7 @@ def test_waiters_that_are_not_known_are_counted(page: Page, reported: Reported) 
         for number in range(len(locks["locks"]))
     }
     number, lock = next(
-        (number, each) for number, each in enumerate(locks["locks"]) if each["waiters"] > len(known[number])
+        (number, lock) for number, lock in enumerate(locks["locks"]) if lock["waiters"] > len(known[number])
     )
     page.click(f"document.querySelectorAll('#locks .list')[0].querySelectorAll('.row')[{number}]")
     below = page.run("document.querySelector('#locks .stack').innerText")
@@ -417,7 +417,7 @@ def hostile(value: Any) -> Any:
     if isinstance(value, list):
         return [hostile(item) for item in value]
     if isinstance(value, dict):
-        return {key: hostile(each) for key, each in value.items()}
+        return {key: hostile(item) for key, item in value.items()}
     return value
 
 
@@ -440,7 +440,7 @@ def test_a_page_may_have_some_parts_only(
     reported: Reported, browser: Browser, tmp_path: pathlib.Path
 ) -> None:
     for parts in ({"image"}, {"findings", "texts"}, {"locks"}, {"threads", "texts"}, set()):
-        data = {name: each for name, each in reported.data.items() if name in parts}
+        data = {name: part for name, part in reported.data.items() if name in parts}
         opened = browser.open(written(tmp_path, data))
         assert opened.faults == []
         assert opened.run("document.querySelectorAll('section').length") == len(parts - {"texts"})

@@ -38,7 +38,7 @@ def shared(name: str, generation: str, folder: pathlib.Path) -> Tuple[Opened, Di
     }
     resources.link()
     return context.open_image(kernel.image(), folder), {
-        name: f"{grid.masked(each.address):#x}" for name, each in owned.items()
+        name: f"{grid.masked(owner.address):#x}" for name, owner in owned.items()
     }
 
 

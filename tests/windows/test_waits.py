@@ -39,12 +39,12 @@ DEADLOCK = Scenario()
 
 def locks(scenario: Scenario, folder: pathlib.Path) -> Tuple[Dict[str, Any], Dict[str, int]]:
     """What the report says of the locks of an image, and where they are."""
-    made = deadlockimages.build(scenario)
-    opened = context.open_image(made.image, folder)
+    image = deadlockimages.build(scenario)
+    opened = context.open_image(image.image, folder)
     grid.rendered(opened, tracereport.TraceReport, folder)
     data = pagedata.data(folder / "tracereport.html")
     found: Dict[str, Any] = data["locks"]
-    return found, made.places
+    return found, image.places
 
 
 def known(found: Dict[str, Any]) -> Dict[str, str]:
@@ -101,11 +101,11 @@ def waiting(opened: context.Opened, **options: Any) -> Dict[Tuple[int, int], Lis
 
 
 def test_windows_locks_shows_the_stacks_of_the_threads_that_wait(tmp_path: pathlib.Path) -> None:
-    made = deadlockimages.build(DEADLOCK)
-    opened = context.open_image(made.image, tmp_path)
+    image = deadlockimages.build(DEADLOCK)
+    opened = context.open_image(image.image, tmp_path)
     found = waiting(opened)
     assert set(found) == {
-        (grid.masked(made.places[str(lock)]), tid) for tid, lock in DEADLOCK.waits.items() if lock
+        (grid.masked(image.places[str(lock)]), tid) for tid, lock in DEADLOCK.waits.items() if lock
     }
     for first, *frames in found.values():
         assert (first["OwnerPID"], first["OwnerProcess"], first["Status"]) == (PID, "spooler.exe", "")

@@ -26,13 +26,13 @@ _EXPORTED = {
 """Of 32 bits: a VMStructEntry has typeName, fieldName, typeString, isStatic, offset (8 bytes) and address."""
 
 
-def _table(made: Narrow, rows: List[Tuple[str, str, int, int]]) -> None:
+def _table(narrow: Narrow, rows: List[Tuple[str, str, int, int]]) -> None:
     """Writes gHotSpotVMStructs: (type, member, offset, address) of each row."""
-    space = made.space
+    space = narrow.space
     for name, value in _EXPORTED.items():
-        space.write_int(made.at(f"jvm!gHotSpotVMStructEntry{name}"), value, 8)
+        space.write_int(narrow.at(f"jvm!gHotSpotVMStructEntry{name}"), value, 8)
     table = space.allocate(32 * (len(rows) + 1))
-    space.write_int(made.at("jvm!gHotSpotVMStructs"), table)
+    space.write_int(narrow.at("jvm!gHotSpotVMStructs"), table)
     for number, (kind, member, offset, address) in enumerate(rows):
         texts = []
         for text in (kind, member):

@@ -147,9 +147,9 @@ class Host64:
 
     def driver(self, file: str, functions: str) -> None:
         """A driver with functions."""
-        made = libraries.library(file, self.later, 0, functions)
-        module = self.kernel.module(file, **made.options)
-        self.drivers[file.rpartition(".")[0]] = module, made
+        library = libraries.library(file, self.later, 0, functions)
+        module = self.kernel.module(file, **library.options)
+        self.drivers[file.rpartition(".")[0]] = module, library
 
     def frame(self, name: str) -> Tuple[int, Routine]:
         """Where a function of the kernel or of a driver lies: its module's base, and its frame."""

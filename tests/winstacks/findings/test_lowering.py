@@ -337,6 +337,6 @@ def test_each_row_of_the_page_is_tried() -> None:
 
 @pytest.mark.parametrize("rule", ATTACKS)
 def test_one_write(rule: str) -> None:
-    (expected,) = (severities for each, severities, _ in rows_of_the_page() if each == rule)
+    (expected,) = (severities for name, severities, _ in rows_of_the_page() if name == rule)
     check, forge = ATTACKS[rule]
     assert f"{worst(forge(False), check)} to {worst(forge(True), check)}" == expected

@@ -150,7 +150,7 @@ def test_a_shadow_stack_of_user_mode_confirms_what_other_checks_find(agrees: boo
     forged.private()
     forged.returns_to(RETURNS)
     main = forged.app.modules[0]
-    place = next(at for at, each in enumerate(frames) if main.base <= each < main.base + main.size)
+    place = next(at for at, address in enumerate(frames) if main.base <= address < main.base + main.size)
     user_shadow(forged, [*frames[:place], RETURNS, *frames[place + 1 :]] if agrees else frames)
     (row,) = found(forged.image(), "unbacked")
     assert (row["Address"], row["How"]) == (RETURNS, how)

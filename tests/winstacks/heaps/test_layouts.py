@@ -105,7 +105,7 @@ def test_layout_that_is_tried_first(kernel: str, wow64: bool, name: str, tmp_pat
     assert places(types.nt[0], name) == places(heaptypes.heap(name), name)
     ours = types.nt[0 if wow64 else 1 :]
     names = [f"{item}-{arch}" for item in heaptypes.GENERATIONS[arch]]
-    assert [places(each, name) for each, name in zip(ours, names)] == [
+    assert [places(layout, name) for layout, name in zip(ours, names)] == [
         places(heaptypes.heap(name), name) for name in names
     ]
     assert len(ours) == len(names)

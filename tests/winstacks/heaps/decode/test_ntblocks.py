@@ -85,9 +85,9 @@ def test_low_fragmentation_heap(form: str, padding: int) -> None:
     after = heap.extended(77, held[1])
     blocks, lost, _ = read(form, heap.regions() + records.runs())
     truth = {
-        user: (each.size, records.trace(each.record), "lfh")
-        for user, each in zip(users, expected)
-        if each.record
+        user: (reported_block.size, records.trace(reported_block.record), "lfh")
+        for user, reported_block in zip(users, expected)
+        if reported_block.record
     }
     truth[after] = (77, records.trace(held[1]), "block")
     assert traced(blocks) == truth

@@ -73,7 +73,7 @@ def test_one_wrong_element_is_no_ring(offset: int, value: bytes) -> None:
 def renamed(count: int, names: Dict[int, str], timestamp: int) -> List[UnloadedDll]:
     """So many DLLs, some of them with other names."""
     made = [dll._replace(timestamp=timestamp) for dll in dlls(count)]
-    return [each._replace(name=names.get(number, each.name)) for number, each in enumerate(made)]
+    return [event._replace(name=names.get(number, event.name)) for number, event in enumerate(made)]
 
 
 @pytest.mark.parametrize("pointer_size, old, position", KINDS)
