@@ -66,13 +66,13 @@ def repacked(archive: pathlib.Path, changes: Dict[str, bytes], without: str = ""
 
 def test_what_an_archive_lacks_has_changed_or_added_is_named(archive: pathlib.Path) -> None:
     assert contents.differences(ROOT, [archive]) == []
-    for changes, without, said in (
+    for changes, without, difference in (
         ({"winstacks/options.py": b""}, "", "winstacks/options.py is not that of the tree"),
         ({}, "winstacks/options.py", "winstacks/options.py is missing"),
         ({"winstacks/more.py": b""}, "", "winstacks/more.py is not in the tree"),
     ):
         (found,) = contents.differences(ROOT, [repacked(archive, changes, without)])
-        assert found == f"again.zip: {NAME}/{said}"
+        assert found == f"again.zip: {NAME}/{difference}"
 
 
 def test_the_readme_of_the_folder_names_each_plugin(archive: pathlib.Path, tmp_path: pathlib.Path) -> None:

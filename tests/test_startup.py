@@ -166,7 +166,7 @@ print("windows.gflags.GFlags" in names, {str(tree.folder)!r} in sys.path)
 
 @pytest.mark.cli
 @pytest.mark.parametrize(
-    ("damage", "said"),
+    ("damage", "message"),
     [
         (
             lambda library: (library / "__init__.py").write_text("def"),
@@ -186,10 +186,10 @@ print("windows.gflags.GFlags" in names, {str(tree.folder)!r} in sys.path)
     ],
 )
 def test_a_library_that_cannot_be_used_is_said_in_a_sentence(
-    tree: Copy, damage: Callable[[pathlib.Path], object], said: str
+    tree: Copy, damage: Callable[[pathlib.Path], object], message: str
 ) -> None:
     damage(tree.library)
-    sentence = tree.is_refused(said)
+    sentence = tree.is_refused(message)
     assert any(word in sentence for word in ("install", "take both"))
 
 

@@ -96,7 +96,7 @@ def test_a_table_says_where_it_is_known_from(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("struct _X {\n    sizeof @4;\n", "kind.h:9: the text ends within _X"),
         ("struct _X\n", "kind.h:8: not understood: struct _X"),
@@ -127,10 +127,10 @@ def test_a_table_says_where_it_is_known_from(tmp_path: pathlib.Path) -> None:
         ('source book = "once more";\n', 'kind.h:8: declared twice: source book = "once more";'),
     ],
 )
-def test_a_wrong_text_is_refused(text: str, said: str, tmp_path: pathlib.Path) -> None:
+def test_a_wrong_text_is_refused(text: str, message: str, tmp_path: pathlib.Path) -> None:
     with pytest.raises(isf.DeclarationError) as caught:
         made(tmp_path, text, HEAD.lstrip("\n") + "\n")
-    assert str(caught.value) == said
+    assert str(caught.value) == message
 
 
 def test_a_text_without_builds_is_refused(tmp_path: pathlib.Path) -> None:

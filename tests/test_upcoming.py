@@ -52,6 +52,6 @@ def test_an_unmet_version_is_said_as_volatility_says_it() -> None:
     unmet = version_requirement.unsatisfied(context, "plugins.GFlags")
     assert unmet
     (path,) = unmet
-    said = f"Unsatisfied requirement {path}: {unmet[path].description}"
-    (broken,) = upcoming.broken(said)
+    message = f"Unsatisfied requirement {path}: {unmet[path].description}"
+    (broken,) = upcoming.broken(message)
     assert broken.startswith("Version 99.0.0 dependency on ") and "PsList" in broken

@@ -154,11 +154,11 @@ def test_each_plugin_has_a_page_with_its_columns_options_and_words(plugin: str) 
 
 @pytest.mark.parametrize("plugin", PLUGINS)
 def test_what_is_said_of_a_column_is_said_of_one_that_is_there(plugin: str) -> None:
-    said: Set[str] = set()
+    explained: Set[str] = set()
     for line in pages.prose(pages.read(ROOT / "docs" / tables.page(plugin))):
         item = _ITEM.match(line)
-        said.update(re.findall(r"\*\*(\w+)\*\*", item.group(1)) if item else ())
-    assert said <= set(tables.column_names(plugin))
+        explained.update(re.findall(r"\*\*(\w+)\*\*", item.group(1)) if item else ())
+    assert explained <= set(tables.column_names(plugin))
 
 
 def test_every_word_of_status_has_a_meaning_and_stands_on_a_page() -> None:

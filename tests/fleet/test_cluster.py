@@ -206,10 +206,10 @@ def test_a_worker_of_another_version_that_joins_later_gets_no_work(
         late = cluster.worker(other_version(tmp_path / "other"))
         cluster.workers.append(late)
         late.wait(60)
-        _, said = client.communicate(timeout=200)
+        _, errors = client.communicate(timeout=200)
     assert client.returncode == 3
-    assert "refused: worker tcp://127.0.0.1:" in said
-    assert "stackfleet 99." in said
+    assert "refused: worker tcp://127.0.0.1:" in errors
+    assert "stackfleet 99." in errors
     found = manifests(lake)
     assert len(found) == NUMBER + 2
     assert not [

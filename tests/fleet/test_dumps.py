@@ -187,10 +187,10 @@ def test_files_of_modules_reach_the_tables(read: Read, tmp_path: pathlib.Path) -
     options = ("--cache-path", read.folder / "cache", "--offline", "--workers", 1, "--binaries", files)
     done = fleet("run", read.folder / "small.dmp", "-o", tmp_path / "lake", *options)
     assert done.returncode == 0, done.stderr
-    said = [row["Status"] or "" for row in rows(tmp_path / "lake", "frames")]
-    assert sum("from the file" in item for item in said) > len(said) // 2
+    statuses = [row["Status"] or "" for row in rows(tmp_path / "lake", "frames")]
+    assert sum("from the file" in item for item in statuses) > len(statuses) // 2
     without = [row["Status"] or "" for row in of(read, "frames", "small.dmp")]
-    assert len(without) < len(said)
+    assert len(without) < len(statuses)
     assert not any("from the file" in item for item in without)
     assert Reading().digest() == Reading(binaries=()).digest() != Reading(binaries=(str(files),)).digest()
 

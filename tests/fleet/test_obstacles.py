@@ -242,13 +242,13 @@ def test_what_a_copy_still_has_is_not_replaced(
 
 @pytest.mark.parametrize("command", [[], ["run"], ["rare"], ["status"], ["report"], ["forget"]])
 def test_help_names_the_exit_codes(command: "list[str]") -> None:
-    said = " ".join(fleet(*command, "--help").stdout.split())
-    assert "Exit codes: 0 every image is done" in said
-    assert all(f"; {code} " in said for code in (2, 3, 130))
+    output = " ".join(fleet(*command, "--help").stdout.split())
+    assert "Exit codes: 0 every image is done" in output
+    assert all(f"; {code} " in output for code in (2, 3, 130))
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "messages"),
     [
         (["rare", "LAKE", "--kind", "nosuch"], ("nosuch", "std", "handle")),
         (["diff", "LAKE", "a", "b", "--kind", "nosuch"], ("nosuch", "std", "handle")),
@@ -260,11 +260,11 @@ def test_help_names_the_exit_codes(command: "list[str]") -> None:
     ],
 )
 def test_a_wrong_word_is_answered_by_the_right_ones(
-    arguments: "list[str]", said: "tuple[str, ...]", few: Fleet, tmp_path: pathlib.Path
+    arguments: "list[str]", messages: "tuple[str, ...]", few: Fleet, tmp_path: pathlib.Path
 ) -> None:
     lake = tmp_path / "lake"
     assert fleet("run", few.paths[0], "-o", lake, *few.options).returncode == 0
     done = fleet(*(str(lake) if argument == "LAKE" else argument for argument in arguments))
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
-    assert all(word in done.stderr for word in said), done.stderr
+    assert all(word in done.stderr for word in messages), done.stderr

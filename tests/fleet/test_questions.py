@@ -174,18 +174,18 @@ def test_findings_are_chosen_by_check_and_host(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "messages"),
     [
         (["--check", "nosuch"], ("--check nosuch", "unbacked", "start_mismatch", "shadow_stack")),
         (["--host", "pc-4", "--host", "nobody*"], ("--host nobody*", "PC-0", "PC-6", "i7")),
     ],
 )
 def test_a_check_or_host_that_is_unknown_is_answered_by_those_there_are(
-    arguments: List[str], said: Tuple[str, ...], lake: pathlib.Path
+    arguments: List[str], messages: Tuple[str, ...], lake: pathlib.Path
 ) -> None:
     done = called("findings", lake, *arguments)
     assert (done.returncode, done.stdout) == (2, "")
-    assert all(word in done.stderr for word in said), done.stderr
+    assert all(word in done.stderr for word in messages), done.stderr
 
 
 def test_a_query_of_standard_input(lake: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -179,7 +179,7 @@ def test_an_image_whose_file_was_moved_is_not_taken_for_a_copy(few: Fleet, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["run", "IMAGE", "-o", "ftp://bucket/lake"], "ftp://bucket/lake: a lake lies in a folder"),
         (["run", "/nowhere/a.dmp", "-o", "LAKE"], "/nowhere/a.dmp cannot be read"),
@@ -193,11 +193,11 @@ def test_an_image_whose_file_was_moved_is_not_taken_for_a_copy(few: Fleet, tmp_p
         ([], "COMMAND"),
     ],
 )
-def test_wrong_use(arguments: list[str], said: str, few: Fleet, tmp_path: pathlib.Path) -> None:
+def test_wrong_use(arguments: list[str], message: str, few: Fleet, tmp_path: pathlib.Path) -> None:
     words = {"IMAGE": few.paths[0], "LAKE": str(tmp_path / "lake")}
     done = fleet(*(words.get(argument, argument) for argument in arguments))
     assert done.returncode == 2, done.stderr
-    assert said in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -121,20 +121,20 @@ def test_other_readers_see_the_columns_of_all_versions(lake: pathlib.Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("table", "change", "said"),
+    ("table", "change", "message"),
     [
         ("traces", without_kind, "it lacks the column Kind"),
         ("keys", with_named_hosts, "the type of HostKey is string instead of int64"),
     ],
 )
 def test_a_version_whose_rows_cannot_be_read_takes_its_own_image_only(
-    table: str, change: Change, said: str, lake: pathlib.Path
+    table: str, change: Change, message: str, lake: pathlib.Path
 ) -> None:
     rewrite(lake, table, change)
     done = called("rare", lake, "--format", "csv")
     assert done.returncode == 3
     assert f"left out: /images/old.raw (old): tables/{table}/old.attempt.parquet: " in done.stderr
-    assert said in done.stderr
+    assert message in done.stderr
     assert done.stdout.count("PC-") == 2
     # The others become a batch, and it stays as it is.
     merged = merge(Lake(str(lake)), "run", everything=True)

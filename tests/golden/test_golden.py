@@ -42,8 +42,8 @@ def test_outputs(name: str) -> None:
     assert old, f"nothing is kept of {name}: python -m tests.golden update {name}"
     new = outputs.record(CASES[name])
     if old != new:
-        said = "\n".join(differences(old, new))
-        pytest.fail(f"{said}\nif that is meant: python -m tests.golden update {name}", pytrace=False)
+        output = "\n".join(differences(old, new))
+        pytest.fail(f"{output}\nif that is meant: python -m tests.golden update {name}", pytrace=False)
 
 
 def test_the_addresses_of_a_table_have_one_form() -> None:
@@ -113,7 +113,7 @@ def test_a_planted_cell_is_found_in_what_is_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("new", "said"),
+    ("new", "messages"),
     [
         (_run(ROW, code=1), ["exit code 0 -> 1"]),
         (_run(ROW, stderr=["WARNING: One"]), ["messages:", "-WARNING: None", "+WARNING: One"]),
@@ -123,8 +123,8 @@ def test_a_planted_cell_is_found_in_what_is_kept() -> None:
         (_run(dict(reversed(ROW.items()))), ["row 0: the order of the cells"]),
     ],
 )
-def test_each_part_is_compared(new: Run, said: List[str]) -> None:
-    assert differences([_run(ROW)], [new]) == ["= windows.locks", *said]
+def test_each_part_is_compared(new: Run, messages: List[str]) -> None:
+    assert differences([_run(ROW)], [new]) == ["= windows.locks", *messages]
 
 
 def test_a_row_that_is_gone_and_a_run_that_is_gone_are_told() -> None:

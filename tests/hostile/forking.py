@@ -86,8 +86,8 @@ def call(function: Callable[[], Any], cpu_seconds: int = CPU_SECONDS) -> Report:
         receiver.close()
         if received is not None:
             return Report(received[0], "", *received[1:])
-        said = pathlib.Path(errors.name).read_text("utf-8", "replace")
-    return Report(None, said or f"the process ended with {child.exitcode}", 0.0, 0.0)
+        output = pathlib.Path(errors.name).read_text("utf-8", "replace")
+    return Report(None, output or f"the process ended with {child.exitcode}", 0.0, 0.0)
 
 
 def spread(parts: Sequence[Callable[[], List[Any]]], jobs: int) -> Iterator[List[Any]]:

@@ -88,8 +88,8 @@ def _verdict(clean: Answer, got: Answer, case: Case, owner: Owner, read: Read) -
         return Verdict(UNCHANGED)
     concerned = _Concern(clean, case, owner)
     there = concerned.only(after)
-    said = words(concerned.only(new), got) - words(concerned.only(lost), clean)
-    if any(named_by(item, member, read.asked) for item in said for member in case.members):
+    message = words(concerned.only(new), got) - words(concerned.only(lost), clean)
+    if any(named_by(item, member, read.asked) for item in message for member in case.members):
         return Verdict(SAID)
     evidence = _evidence(concerned.only(new), got) - _evidence(concerned.only(lost), clean)
     if any(shown_of(item, member) for item in evidence for member in case.members):

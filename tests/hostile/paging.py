@@ -95,9 +95,9 @@ class Paging:
         before, after = rows(self.target.clean("traces")), rows(self.run("traces", self.holes(seed, share)))
         there = collections.Counter(map(_stack, after))
         lost = [row for row in before if row["Stack"] and not there[_stack(row)]]
-        said = set(_said(after, {row["TraceId"]: row["Status"] for row in before}))
+        statuses = set(_said(after, {row["TraceId"]: row["Status"] for row in before}))
         present = {row["ProcessOffset"] for row in after}
-        return Pattern(lost, [item for item in lost if not _is_said(item, said, present)])
+        return Pattern(lost, [item for item in lost if not _is_said(item, statuses, present)])
 
     def _tables(self) -> Iterator[int]:
         """Yields the numbers of the pages that are page tables."""

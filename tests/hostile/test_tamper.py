@@ -618,8 +618,8 @@ def test_a_list_of_sections_beside_the_real_one(tmp_path: pathlib.Path) -> None:
     assert app.peb is not None
     app.peb["LoaderLock"] = real.made[0].address
     opened = context.open_image(kernel.image(), tmp_path)
-    said = {node.row["Lock"]: node.row["Status"] for node in grid.run(opened, locks.Locks, pid=[1000])}
-    assert said == {
+    statuses = {node.row["Lock"]: node.row["Status"] for node in grid.run(opened, locks.Locks, pid=[1000])}
+    assert statuses == {
         **{entry.address: "" for entry in real.made},
         **{entry.address: "on another list" for entry in planted.made},
     }
@@ -726,8 +726,8 @@ def test_no_image_of_the_forge_is_accused(target: Target) -> None:
     )
     for plugin in target.names:
         answer = target.clean(plugin)
-        said = [*answer.column("Status"), *answer.warnings]
-        assert not [item for item in said if any(word in (item or "") for word in accusing)]
+        statuses = [*answer.column("Status"), *answer.warnings]
+        assert not [item for item in statuses if any(word in (item or "") for word in accusing)]
 
 
 def _bare(answer: Answer) -> set[Tuple[Any, ...]]:
@@ -880,8 +880,8 @@ def test_a_handle_whose_table_cannot_be_read_is_not_checked(target: Target) -> N
     clean = target.clean("tracefindings")
     assert 4312 in {pid for name, pid in zip(clean.column("Finding"), clean.column("PID")) if name == FOREIGN}
     rows = zip(*map(got.column, ("Finding", "PID", "Evidence")))
-    said = "the handle table, which has the rights of handles, cannot be read: updater.exe"
-    assert [(pid, evidence) for name, pid, evidence in rows if name == FOREIGN] == [(None, said)]
+    message = "the handle table, which has the rights of handles, cannot be read: updater.exe"
+    assert [(pid, evidence) for name, pid, evidence in rows if name == FOREIGN] == [(None, message)]
 
 
 @pytest.mark.parametrize("value", [0, NONSENSE])

@@ -91,10 +91,12 @@ def _alarms(opened: Opened, scan_processes: bool) -> Set[str]:
             continue
         options = {**plugins.switches(plugin), "scan_processes": scan_processes}
         answer = answer_of(opened, plugin, options)
-        for said in filter(None, answer.column("Status") if answer.place("Status") is not None else ()):
+        for status_text in filter(
+            None, answer.column("Status") if answer.place("Status") is not None else ()
+        ):
             found |= {
                 f"{name}: {status_item}"
-                for status_item in tellings.of_status(said)
+                for status_item in tellings.of_status(status_text)
                 if status_item.word not in ORDINARY
             }
         for warning in answer.warnings:

@@ -145,9 +145,9 @@ def test_findings_say_what_cannot_be_checked(folder: pathlib.Path) -> None:
 def test_the_thread_of_an_exception_is_marked(opened: Opened, tmp_path: pathlib.Path) -> None:
     (tmp_path / "raised.dmp").write_bytes(dump_of(opened, UPDATER, raised=4316))
     rows = OpenedDump(tmp_path / "raised.dmp").rows(callstacks.CallStacks)
-    said = {row["TID"]: row["Status"] for depth, row in rows if not depth}
-    assert said[4316] == "exception 0xc0000005"
-    assert "exception" not in said[4320] + said[4324]
+    statuses = {row["TID"]: row["Status"] for depth, row in rows if not depth}
+    assert statuses[4316] == "exception 0xc0000005"
+    assert "exception" not in statuses[4320] + statuses[4324]
 
 
 def test_without_full_memory(opened: Opened, tmp_path: pathlib.Path) -> None:

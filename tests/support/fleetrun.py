@@ -81,18 +81,18 @@ class Ran:
 
 def called(*arguments: object, seconds: int = 60) -> Ran:
     """Runs `stackfleet` in this process, which is ended if it takes longer."""
-    out, said = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.TextIOWrapper(io.BytesIO(), "utf-8")
+    out, errors = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.TextIOWrapper(io.BytesIO(), "utf-8")
     if hasattr(signal, "alarm"):
         signal.alarm(seconds)
     try:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(said):
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
             code = cli.main(list(map(str, arguments)))
     finally:
         if hasattr(signal, "alarm"):
             signal.alarm(0)
     out.flush()
-    said.flush()
-    return Ran(code, *(item.buffer.getvalue().decode() for item in (out, said)))
+    errors.flush()
+    return Ran(code, *(item.buffer.getvalue().decode() for item in (out, errors)))
 
 
 @contextlib.contextmanager

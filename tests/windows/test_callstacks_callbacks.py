@@ -184,8 +184,10 @@ def test_an_older_stack_that_is_paged_out(name: str, tmp_path: pathlib.Path) -> 
         # The frame of the callback is on it: that there is one is known, and no more.
         check_lost(found, 2, "unreadable")
     else:
-        said = [(part, found[1004, part][0]["Status"], found[1004, part][1]) for _, part in list(found)[2:]]
-        assert said == [
+        statuses = [
+            (part, found[1004, part][0]["Status"], found[1004, part][1]) for _, part in list(found)[2:]
+        ]
+        assert statuses == [
             ("kernel 2", "no saved registers, stack unreadable", []),
             ("user 2", "unreadable", []),
             ("kernel 3", "unreadable", []),

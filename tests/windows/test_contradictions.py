@@ -52,8 +52,8 @@ def test_where_a_driver_may_have_been_is_said(target: Target) -> None:
     assert len(got.rows) == len(clean.rows)
     gone = [at for at, symbol in enumerate(clean.column("Symbol")) if "<unloaded:" in (symbol or "")]
     assert gone
-    said = [(got.column("Symbol")[at], got.column("Status")[at]) for at in gone]
-    assert set(said) == {("<no-module>", "contradicted: MmUnloadedDrivers")}
+    statuses = [(got.column("Symbol")[at], got.column("Status")[at]) for at in gone]
+    assert set(statuses) == {("<no-module>", "contradicted: MmUnloadedDrivers")}
     assert any("MmUnloadedDrivers" in warning for warning in got.warnings)
 
 

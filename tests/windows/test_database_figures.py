@@ -108,7 +108,7 @@ def listings(opened: Opened) -> Tuple[Dict[Key, Row], Dict[Key, List[Node]]]:
 def counted(nodes: List[Node]) -> Dict[str, int]:
     """The figures of a database, counted from its rows."""
     words = [set(node.row["Status"].split(", ")) for node in nodes]
-    live = [node for node, said in zip(nodes, words) if not said & {"freed", "orphan"}]
+    live = [node for node, flags in zip(nodes, words) if not flags & {"freed", "orphan"}]
     return {
         "Freed": sum("freed" in word for word in words),
         "Orphans": sum("orphan" in word for word in words),
@@ -125,8 +125,10 @@ def counted(nodes: List[Node]) -> Dict[str, int]:
 
 def warned(messages: List[str], what: str) -> Dict[Tuple[int, str], int]:
     """The numbers of which a warning speaks, by process ID and architecture."""
-    said = [re.match(r"Process (\d+) \((\w+)\), std at \w+: (\d+) " + what, message) for message in messages]
-    return {(int(item[1]), item[2]): int(item[3]) for item in said if item}
+    matches = [
+        re.match(r"Process (\d+) \((\w+)\), std at \w+: (\d+) " + what, message) for message in messages
+    ]
+    return {(int(item[1]), item[2]): int(item[3]) for item in matches if item}
 
 
 def check_dump(data: bytes, arch: str, head: Row, nodes: List[Node]) -> None:

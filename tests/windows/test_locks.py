@@ -210,16 +210,16 @@ def damaged(tmp_path: pathlib.Path, *damage: Tuple[int, str]) -> List[Tuple[Any,
         kernel_resources.add()
     kernel_resources.link()
     for place, how in damage:
-        reported_resource = kernel_resources.made[place]
+        damaged_entry = kernel_resources.made[place]
         if how == "gone":
-            kernel.space.set_state(reported_resource.address, reported_resource.size, State.PAGEFILE)
+            kernel.space.set_state(damaged_entry.address, damaged_entry.size, State.PAGEFILE)
         elif how == "cycle":
-            reported_resource["SystemResourcesList.Flink"] = kernel_resources.made[place - 1].at(
+            damaged_entry["SystemResourcesList.Flink"] = kernel_resources.made[place - 1].at(
                 "SystemResourcesList"
             )
         else:
             wild = 0x4141414141414140 if how == "Flink" else 0xFFFFF80041414140
-            reported_resource[f"SystemResourcesList.{how}"] = wild
+            damaged_entry[f"SystemResourcesList.{how}"] = wild
     opened = context.open_image(kernel.image(), tmp_path)
     places = {grid.masked(resource.address): place for place, resource in enumerate(kernel_resources.made)}
     found = grid.run(opened, locks.Locks, pid=[0])
@@ -268,18 +268,18 @@ def test_a_wrong_link_of_the_head_has_a_row(how: int, tmp_path: pathlib.Path) ->
 def test_a_section_that_is_unlinked_on_one_side_is_listed(
     how: int, symbols: bool, tmp_path: pathlib.Path
 ) -> None:
-    kernel, app, made, indices, _ = new_process("win7-x64", symbols)
+    kernel, app, sections, indices, _ = new_process("win7-x64", symbols)
     for index in indices:
-        made.add(index=index)
-    made.link()
-    first, _, last = made.made
+        sections.add(index=index)
+    sections.link()
+    first, _, last = sections.made
     # The one before no longer leads to the second section, or the one behind no longer leads back.
     ends = (last.link, first.link)
     app.space.write_int((first.link, last.link)[how] + 8 * how, ends[how])
     found = grid.run(context.open_image(kernel.image(), tmp_path), locks.Locks, pid=[1000])
     statuses = ["list damaged", "", ""] if how == 0 else ["", "", "list damaged"]
     assert [(node.row["Lock"], node.row["Status"]) for node in found] == [
-        (resource.address, status) for resource, status in zip(made.made, statuses)
+        (resource.address, status) for resource, status in zip(sections.made, statuses)
     ]
 
 
@@ -334,13 +334,13 @@ SPACES = [
 @pytest.mark.parametrize("symbols", [True, False], ids=["symbols", "search"])
 @pytest.mark.parametrize(("name", "wow64"), SPACES)
 def test_sections_of_every_form(name: str, wow64: bool, symbols: bool, tmp_path: pathlib.Path) -> None:
-    kernel, _, made, indices, ntdll = new_process(name, symbols, wow64)
-    free = made.add(index=indices[0])
-    entry = made.add(
+    kernel, _, sections, indices, ntdll = new_process(name, symbols, wow64)
+    free = sections.add(index=indices[0])
+    entry = sections.add(
         index=indices[1], lock_count=-22, recursion_count=2, owning_thread=1004, entries=7, contention=9
     )
-    old = made.add(index=indices[2], lock_count=2, recursion_count=1, owning_thread=1008)
-    made.link()
+    old = sections.add(index=indices[2], lock_count=2, recursion_count=1, owning_thread=1008)
+    sections.link()
     opened = context.open_image(kernel.image(), tmp_path)
     found = grid.run(opened, locks.Locks, pid=[1000])
     arch = "x86" if wow64 or kernel.bits == 32 else "x64"
@@ -372,9 +372,9 @@ def test_sections_of_every_form(name: str, wow64: bool, symbols: bool, tmp_path:
 
 def test_the_index_has_32_bits_since_vista_and_16_before(tmp_path: pathlib.Path) -> None:
     for name, index in (("xp-x86", 0x0002), ("win7-x86", 0x10002)):
-        kernel, _, made, _, _ = new_process(name, True)
-        made.add(index=0x10002)
-        made.link()
+        kernel, _, sections, _, _ = new_process(name, True)
+        sections.add(index=0x10002)
+        sections.link()
         folder = tmp_path / name
         folder.mkdir()
         (node,) = grid.run(context.open_image(kernel.image(), folder), locks.Locks, pid=[1000])
@@ -382,12 +382,12 @@ def test_the_index_has_32_bits_since_vista_and_16_before(tmp_path: pathlib.Path)
 
 
 def test_held_and_contended(tmp_path: pathlib.Path) -> None:
-    kernel, _, made, _, _ = new_process("win10-x64", False)
-    made.add()
-    entry = made.add(lock_count=-2, recursion_count=1, owning_thread=1004)
-    contended = made.add(contention=1)
-    gone = made.add(apart=True)
-    made.link()
+    kernel, _, sections, _, _ = new_process("win10-x64", False)
+    sections.add()
+    entry = sections.add(lock_count=-2, recursion_count=1, owning_thread=1004)
+    contended = sections.add(contention=1)
+    gone = sections.add(apart=True)
+    sections.link()
     kernel.processes[-1].space.set_state(gone.address, 0x80, State.PAGEFILE)
     opened = context.open_image(kernel.image(), tmp_path)
 
@@ -400,20 +400,20 @@ def test_held_and_contended(tmp_path: pathlib.Path) -> None:
 
 
 def test_memory_that_is_gone_and_sections_that_do_not_point_back(tmp_path: pathlib.Path) -> None:
-    kernel, app, made, indices, _ = new_process("win7-x64", False)
-    made.add(index=indices[0])
-    gone = made.add(index=indices[1], entries=4, apart=True)
-    moved = made.add(index=indices[2])
-    lost = made.add(index=indices[0], apart=True)
-    last = made.add(index=indices[1])
-    made.link()
+    kernel, app, sections, indices, _ = new_process("win7-x64", False)
+    sections.add(index=indices[0])
+    gone = sections.add(index=indices[1], entries=4, apart=True)
+    moved = sections.add(index=indices[2])
+    lost = sections.add(index=indices[0], apart=True)
+    last = sections.add(index=indices[1])
+    sections.link()
     app.space.set_state(gone.address, 0x80, State.PAGEFILE)
     app.space.write_int(moved.address, 0x4000)
     app.space.set_state(lost.debug, 0x40, State.PAGEFILE)
     opened = context.open_image(kernel.image(), tmp_path)
     found = grid.run(opened, locks.Locks, pid=[1000])
     assert [(node.row["Lock"], node.row["LockCount"], node.row["Status"]) for node in found] == [
-        (made.made[0].address, -1, ""),
+        (sections.made[0].address, -1, ""),
         (gone.address, None, "unreadable"),
         (moved.address, None, "section does not point back, index may be stale"),
         (lost.debug, None, "debug information unreadable"),
@@ -424,15 +424,15 @@ def test_memory_that_is_gone_and_sections_that_do_not_point_back(tmp_path: pathl
 
 
 def test_a_freed_trace_says_so(tmp_path: pathlib.Path) -> None:
-    kernel, app, made, _, ntdll = new_process("win10-x64", True, traces=0)
+    kernel, app, sections, _, ntdll = new_process("win10-x64", True, traces=0)
     std = Std("6.1", "x64", 0x20000000, reserve=0x100000)
     frames = tuple(ntdll.base + 0x1000 + n for n in range(4))
     index = std.log(frames)
     std.release(frames)
     for address, data in std.regions().items():
         app.space.write(address, data)
-    made.add(index=index)
-    made.link()
+    sections.add(index=index)
+    sections.link()
     opened = context.open_image(kernel.image(), tmp_path)
     (node,) = grid.run(opened, locks.Locks, pid=[1000])
     assert node.row["Status"] == "freed"
@@ -441,14 +441,14 @@ def test_a_freed_trace_says_so(tmp_path: pathlib.Path) -> None:
 
 
 def test_an_index_of_16_bits_is_ambiguous_when_there_are_more_traces(tmp_path: pathlib.Path) -> None:
-    kernel, app, made, _, _ = new_process("xp-x86", False, traces=0)
+    kernel, app, sections, _, _ = new_process("xp-x86", False, traces=0)
     std = Std("5.1", "x86", 0x20000000, bucket_count=9551)
     for number in range(0x10001):
         std.log((0x401000 + number,))
     for address, data in std.regions().items():
         app.space.write(address, data)
-    made.add(index=1)
-    made.link()
+    sections.add(index=1)
+    sections.link()
     opened = context.open_image(kernel.image(), tmp_path)
     (node,) = grid.run(opened, locks.Locks, pid=[1000])
     assert node.row["Status"] == "index ambiguous"
@@ -456,9 +456,9 @@ def test_an_index_of_16_bits_is_ambiguous_when_there_are_more_traces(tmp_path: p
 
 
 def test_a_process_without_page_tables_has_a_row(tmp_path: pathlib.Path) -> None:
-    kernel, app, made, _, _ = new_process("win10-x64", False)
-    made.add()
-    made.link()
+    kernel, app, sections, _, _ = new_process("win10-x64", False)
+    sections.add()
+    sections.link()
     image = kernel.image()
     # A frame that holds no table: Volatility makes a layer of it in which nothing is mapped,
     # not even the half of the kernel, which every process has.
@@ -471,8 +471,8 @@ def test_a_process_without_page_tables_has_a_row(tmp_path: pathlib.Path) -> None
 def test_a_space_that_cannot_be_opened_has_a_row(
     monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
 ) -> None:
-    kernel, _, made, _, _ = new_process("win10-x64", False)
-    made.link()
+    kernel, _, sections, _, _ = new_process("win10-x64", False)
+    sections.link()
     opened = context.open_image(kernel.image(), tmp_path)
     found = list(spaces.AddressSpaces.list_spaces(opened.image, [1000]))
     row_status = status(StatusCode.PAGE_TABLES_UNREADABLE)
@@ -483,11 +483,11 @@ def test_a_space_that_cannot_be_opened_has_a_row(
 
 
 def test_the_list_is_found_through_the_peb_when_ntdlls_data_is_gone(tmp_path: pathlib.Path) -> None:
-    kernel, app, made, indices, ntdll = new_process("win7-x64", False)
+    kernel, app, sections, indices, ntdll = new_process("win7-x64", False)
     for index in indices:
-        made.add(index=index)
-    made.link()
-    app.peb["LoaderLock"] = made.made[1].address
+        sections.add(index=index)
+    sections.link()
+    app.peb["LoaderLock"] = sections.made[1].address
     app.space.set_state(ntdll.base + 0x7000, 0x1000, State.PAGEFILE)
     opened = context.open_image(kernel.image(), tmp_path)
     found = grid.run(opened, locks.Locks, pid=[1000])
@@ -496,29 +496,29 @@ def test_the_list_is_found_through_the_peb_when_ntdlls_data_is_gone(tmp_path: pa
         ntdll.base + HEAD - 16
     ]
     known = [node.row["Lock"] for node in found if node.row["LockCount"] is not None]
-    assert sorted(known) == [entry.address for entry in made.made]
+    assert sorted(known) == [entry.address for entry in sections.made]
     assert found[0].row["Status"] == "list head unreadable"
 
 
 def test_the_head_is_no_section_even_when_entered_through_the_peb(tmp_path: pathlib.Path) -> None:
-    kernel, app, made, _, ntdll = new_process("win7-x64", False)
-    made.add()
-    made.link()
-    app.peb["FastPebLock"] = made.made[0].address
+    kernel, app, sections, _, ntdll = new_process("win7-x64", False)
+    sections.add()
+    sections.link()
+    app.peb["FastPebLock"] = sections.made[0].address
     kernel.processes[-1].space.set_state(ntdll.base, 0x1000, State.PAGEFILE)
     opened = context.open_image(kernel.image(), tmp_path)
     found = grid.run(opened, locks.Locks, pid=[1000])
-    assert [node.row["Lock"] for node in found if node.row["LockType"]] == [made.made[0].address]
+    assert [node.row["Lock"] for node in found if node.row["LockType"]] == [sections.made[0].address]
 
 
 def test_a_resource_of_a_process_has_its_own_counters(tmp_path: pathlib.Path) -> None:
-    kernel, _, made, _, _ = new_process("win10-x64", False)
+    kernel, _, sections, _, _ = new_process("win10-x64", False)
     counters = b"".join(
         value.to_bytes(size, "little", signed=value < 0)
         for value, size in ((11, 8), (3, 8), (12, 8), (2, 4), (-1, 4), (1004, 8))
     )
-    made.add(kind=1, resource=counters)
-    made.link()
+    sections.add(kind=1, resource=counters)
+    sections.link()
     opened = context.open_image(kernel.image(), tmp_path)
     ((row, _),) = grid.run(opened, locks.Locks, pid=[1000])
     assert (row["LockType"], row["LockCount"], row["OwnerTID"]) == ("resource", -1, 1004)
@@ -526,21 +526,21 @@ def test_a_resource_of_a_process_has_its_own_counters(tmp_path: pathlib.Path) ->
 
 
 def test_find_and_unbacked(tmp_path: pathlib.Path) -> None:
-    kernel, app, made, _, ntdll = new_process("win10-x64", True, traces=0)
+    kernel, app, sections, _, ntdll = new_process("win10-x64", True, traces=0)
     app.region(0x30000000, b"\x90", size=0x1000)
     std = Std("6.1", "x64", 0x20000000, reserve=0x100000)
     backed, unbacked = std.log((ntdll.base + 0x1000,)), std.log((0x30000100, ntdll.base + 0x1000))
     for address, data in std.regions().items():
         app.space.write(address, data)
-    made.add(index=backed)
-    other = made.add(index=unbacked)
-    made.add()
-    made.link()
+    sections.add(index=backed)
+    other = sections.add(index=unbacked)
+    sections.add()
+    sections.link()
     opened = context.open_image(kernel.image(), tmp_path)
     found = grid.run(opened, locks.Locks, pid=[1000], unbacked=True)
     assert [node.row["Lock"] for node in found] == [other.address]
     found = grid.run(opened, locks.Locks, pid=[1000], find="NTDLL*")
-    assert [node.row["Lock"] for node in found] == [made.made[0].address, other.address]
+    assert [node.row["Lock"] for node in found] == [sections.made[0].address, other.address]
 
 
 # --- the real command line, and what --dump writes ---

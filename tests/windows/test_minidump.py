@@ -127,8 +127,8 @@ def test_a_file_and_its_custody(tmp_path: pathlib.Path) -> None:
     assert row["File output"] == file.name
     dump = read(file)
     assert (dump.status, [stream for stream in dump.streams if stream.status]) == ((), [])
-    ranges, said = memory_ranges(dump)
-    assert (sum(piece.length for piece in ranges), said) == (int(row["Value"]), ())
+    ranges, faults = memory_ranges(dump)
+    assert (sum(piece.length for piece in ranges), faults) == (int(row["Value"]), ())
     comments = {kind: text for kind, text, _ in system.comments(dump)}
     custody = comments[11]
     for part in (f"--pid {UPDATER}", "evidence.dmp", "SHA-256", "ImageId: i", "winstacks 3.", "updater.exe"):
@@ -152,8 +152,8 @@ def test_memory_regions_tell_what_is_not_in_the_image_as_reserved(
     opened: Opened, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dump = read(written(opened, tmp_path, monkeypatch))
-    infos, said = memory_info_list(dump)
-    assert said == ()
+    infos, faults = memory_info_list(dump)
+    assert faults == ()
     assert infos[0].BaseAddress == 0
     ranges, _ = memory_ranges(dump)
     committed = [(info.BaseAddress, info.RegionSize) for info in infos if info.State == 0x1000]

@@ -64,8 +64,8 @@ def test_a_scan_that_cannot_run_costs_nothing_else(
     without = [node.row for node in grid.run(opened, plugin)]
     caplog.clear()
     found = [node.row for node in grid.run(opened, plugin, **options)]
-    said = {record.getMessage() for record in caplog.records}
-    assert {f"No scan for {thing}: the kernel's symbols lack {_NEEDED}" for thing in things} <= said
+    messages = {record.getMessage() for record in caplog.records}
+    assert {f"No scan for {thing}: the kernel's symbols lack {_NEEDED}" for thing in things} <= messages
     if plugin is not tracefindings.TraceFindings:
         assert found == without
 
@@ -194,10 +194,10 @@ _MET: DefaultDict[Lost, Set[Site]] = collections.defaultdict(set)
 def test_what_is_lacking_costs_what_needs_it_and_is_named(known: Known) -> None:
     """No plugin fails, whatever is taken; where that changes rows, a row or a warning names it."""
     count, unnamed = 0, []
-    for lost, run, said in known.lost(_MET):
+    for lost, run, outcome in known.lost(_MET):
         count += 1
         told = run.plugin in _DRAWN or any(fnmatch.fnmatch(lost.name, item) for item in _UNTOLD)
-        if not told and changes(known.said[run], said) and not names(lost, known.said[run], said):
+        if not told and changes(known.said[run], outcome) and not names(lost, known.said[run], outcome):
             unnamed.append((lost.name, run.plugin))
     assert len(set().union(*known.asked.values())) > 250
     assert count > 100
@@ -226,7 +226,7 @@ def _without(known: Known, plugin: str, members: Sequence[str]) -> Iterator[List
 
 
 def _rows(known: Known, plugin: str) -> List[Row]:
-    (found,) = (said.rows for run, said in known.said.items() if run.plugin == plugin)
+    (found,) = (outcome.rows for run, outcome in known.said.items() if run.plugin == plugin)
     return found
 
 

@@ -164,18 +164,18 @@ def test_a_frame_changed_in_memory_is_told_by_its_bucket(tmp_path: pathlib.Path)
 
 
 @pytest.mark.cli
-@pytest.mark.parametrize(("flags", "said"), [(0, False), (0x2000, True)])
-def test_nothing_to_show_is_explained(tmp_path: pathlib.Path, flags: int, said: bool) -> None:
+@pytest.mark.parametrize(("flags", "is_explained"), [(0, False), (0x2000, True)])
+def test_nothing_to_show_is_explained(tmp_path: pathlib.Path, flags: int, is_explained: bool) -> None:
     known = kernels.load("win10-x64")
     image = Kernel(known.table, **{**known.options(), "nt_global_flag": flags}).image()
     result = vol.run(
         image.save(tmp_path / "a.dmp"), "windows.stacktracedb", symbols=image.install(tmp_path / "symbols")
     )
     assert result.returncode == 0
-    assert [(row["PID"], row["Status"]) for row in result.rows] == [(0, "no database")] * said
+    assert [(row["PID"], row["Status"]) for row in result.rows] == [(0, "no database")] * is_explained
     assert "+kst 0x2000" in result.stderr
     assert "+ust 0x1000" in result.stderr
-    assert ("The kernel (NtGlobalFlag 0x2000: kst): no database" in result.stderr) == said
+    assert ("The kernel (NtGlobalFlag 0x2000: kst): no database" in result.stderr) == is_explained
 
 
 def test_one_line_names_a_pdb_that_is_missing(opened: Opened, caplog: pytest.LogCaptureFixture) -> None:

@@ -531,7 +531,7 @@ def test_the_words_of_weight() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"weight": "size"}, "--weight: unknown value size; choose from count, bytes, threads"),
         ({"format": ["svg"]}, "--format: unknown value svg; choose from html, speedscope, folded"),
@@ -539,10 +539,10 @@ def test_the_words_of_weight() -> None:
         ({"baseline": __file__.replace(".py", ".none")}, "The baseline cannot be used: "),
     ],
 )
-def test_options_without_a_meaning(options: Dict[str, Any], said: str, opened: Opened) -> None:
+def test_options_without_a_meaning(options: Dict[str, Any], message: str, opened: Opened) -> None:
     with pytest.raises(exceptions.RenderException) as caught:
         grid.run(opened, tracegraph.TraceGraph, **options)
-    assert str(caught.value).startswith(said)
+    assert str(caught.value).startswith(message)
 
 
 def test_options_select_stacks(written: Written, opened: Opened, tmp_path: pathlib.Path) -> None:

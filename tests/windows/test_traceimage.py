@@ -192,8 +192,8 @@ def test_a_truncated_image(tmp_path: pathlib.Path) -> None:
     assert read < sum(json.loads(before["StacksRead"]).values())
     assert (before["Truncated"], before["MissingShare"]) == (0, 0)
     assert cut["Truncated"] == 1
-    said = f"process list damaged, {cut['MissingShare']} % of the file missing"
-    assert (cut["KernelBuild"], cut["Status"]) == (before["KernelBuild"], said)
+    message = f"process list damaged, {cut['MissingShare']} % of the file missing"
+    assert (cut["KernelBuild"], cut["Status"]) == (before["KernelBuild"], message)
     assert f"({cut['MissingShare']} %)" in cut["WarningText"]
     assert "The thread list of process at 0xffff" in cut["WarningText"]
 
@@ -210,8 +210,8 @@ def test_two_page_directories_of_a_process(tmp_path: pathlib.Path) -> None:
     found = row(opened)
     assert (found["Truncated"] or 0, found["MissingShare"] or 0) == (0, 0)
     assert "The image is truncated" not in found["WarningText"]
-    said = [space.status or space.remark for space in AddressSpaces.list_spaces(opened.image)]
-    assert text(said[-1]) == "page tables of process 1004"
+    statuses = [space.status or space.remark for space in AddressSpaces.list_spaces(opened.image)]
+    assert text(statuses[-1]) == "page tables of process 1004"
 
 
 @pytest.mark.parametrize(("share", "missing"), [(0.99, 1), (0.97, 4), (0.35, 66)])

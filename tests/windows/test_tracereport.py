@@ -260,7 +260,7 @@ def test_threads_can_be_searched_and_sorted(page: Page, reported: Reported) -> N
 
 
 @pytest.mark.parametrize(
-    ("place", "wanted", "found"),
+    ("place", "expected", "found"),
     [
         ("#threads", "RtlEnter*Section+*", "2 of 13"),
         ("#threads", "spooler!*", "2 of 13"),
@@ -273,9 +273,9 @@ def test_threads_can_be_searched_and_sorted(page: Page, reported: Reported) -> N
         ("#locks", "spool", "2 of "),
     ],
 )
-def test_lists_take_the_globs_of_find(place: str, wanted: str, found: str, page: Page) -> None:
+def test_lists_take_the_globs_of_find(place: str, expected: str, found: str, page: Page) -> None:
     page.run(f"document.querySelector('{place} input').focus()")
-    page.type(wanted)
+    page.type(expected)
     page.run("new Promise((done) => setTimeout(done, 300))")
     assert page.run(f"document.querySelector('{place} .found').innerText").startswith(found)
     shown = page.run(f"document.querySelector('{place} .list').querySelectorAll('.row').length")
@@ -283,7 +283,7 @@ def test_lists_take_the_globs_of_find(place: str, wanted: str, found: str, page:
     # What has the URL shows the same, and the first page is one step back.
     page.reload()
     assert page.requests.pop().startswith(page.requests[0])
-    assert page.run(f"document.querySelector('{place} input').value") == wanted
+    assert page.run(f"document.querySelector('{place} input').value") == expected
     assert page.run(f"document.querySelector('{place} .found').innerText").startswith(found)
 
 

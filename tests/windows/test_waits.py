@@ -264,7 +264,7 @@ WAITS_FOR_NOTHING = {FIRST: SECTION_ONE, SECOND: None, THIRD: SECTION_ONE}
 
 
 @pytest.mark.parametrize(
-    ("function", "said"),
+    ("function", "message"),
     [
         ("RtlAcquireSRWLockExclusive", "an SRW lock, which keeps no owner"),
         ("RtlAcquireSRWLockShared", "an SRW lock, which keeps no owner"),
@@ -272,7 +272,7 @@ WAITS_FOR_NOTHING = {FIRST: SECTION_ONE, SECOND: None, THIRD: SECTION_ONE}
         ("RtlSleepConditionVariableCS", "a condition variable, which nobody holds"),
     ],
 )
-def test_what_has_no_owner_is_named(function: str, said: str, tmp_path: pathlib.Path) -> None:
+def test_what_has_no_owner_is_named(function: str, message: str, tmp_path: pathlib.Path) -> None:
     """The two sections that are held are not taken for what these threads wait for."""
     scenario = Scenario(holds={SECTION_ONE: SECOND}, waits=WAITS_FOR_NOTHING, function=function)
     found, _ = locks(scenario, tmp_path)
@@ -280,7 +280,7 @@ def test_what_has_no_owner_is_named(function: str, said: str, tmp_path: pathlib.
         (found["threads"][thread].split()[1], lock, how, name)
         for thread, lock, how, _, name in found["waits"]
     ]
-    assert waits == [(str(tid), -1, said, f"ntdll!{function}") for tid in (FIRST, THIRD)]
+    assert waits == [(str(tid), -1, message, f"ntdll!{function}") for tid in (FIRST, THIRD)]
     assert found["cycles"] == []
 
 
@@ -304,27 +304,27 @@ def owned_by_nobody(function: str, block_of: int, bits: int, folder: pathlib.Pat
 @pytest.mark.parametrize("bits", [3, 0xB])
 @pytest.mark.parametrize("function", SAID)
 def test_what_leads_to_a_wait_block_has_an_address(function: str, bits: int, tmp_path: pathlib.Path) -> None:
-    said, address = owned_by_nobody(function, THIRD, bits, tmp_path)
+    texts, address = owned_by_nobody(function, THIRD, bits, tmp_path)
     _, known_, rest = SAID[function]
-    assert said == {f"{known_.format(address)}, {rest}"}
+    assert texts == {f"{known_.format(address)}, {rest}"}
 
 
 def test_the_low_bits_of_a_condition_variable_say_nothing(tmp_path: pathlib.Path) -> None:
-    said, address = owned_by_nobody("RtlSleepConditionVariableSRW", THIRD, 0, tmp_path)
-    assert said == {f"the condition variable {address:#x}, which nobody holds"}
+    texts, address = owned_by_nobody("RtlSleepConditionVariableSRW", THIRD, 0, tmp_path)
+    assert texts == {f"the condition variable {address:#x}, which nobody holds"}
 
 
 def test_an_srw_lock_without_its_bits_is_none(tmp_path: pathlib.Path) -> None:
-    said, _ = owned_by_nobody("RtlAcquireSRWLockExclusive", THIRD, 1, tmp_path)
-    assert said == {"an SRW lock, which keeps no owner"}
+    texts, _ = owned_by_nobody("RtlAcquireSRWLockExclusive", THIRD, 1, tmp_path)
+    assert texts == {"an SRW lock, which keeps no owner"}
 
 
 @pytest.mark.parametrize("function", SAID)
 def test_a_wait_block_on_the_stack_of_another_is_none(function: str, tmp_path: pathlib.Path) -> None:
     """The second thread does not wait in this way: what leads to its stack is something else."""
-    said, _ = owned_by_nobody(function, SECOND, 3, tmp_path)
+    texts, _ = owned_by_nobody(function, SECOND, 3, tmp_path)
     unknown, _, rest = SAID[function]
-    assert said == {f"{unknown}, {rest}"}
+    assert texts == {f"{unknown}, {rest}"}
 
 
 @pytest.mark.parametrize(

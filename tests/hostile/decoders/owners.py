@@ -94,8 +94,8 @@ def _ring(form: str, data: bytes, whole: bytes) -> None:
     decoder = _RINGS[form]
     if len(data) < decoder.trace_db:
         return
-    current, size, said = decoder.header(data)
-    assert 0 < size <= handle_ring.MAX_ENTRIES or said
+    current, size, faults = decoder.header(data)
+    assert 0 < size <= handle_ring.MAX_ENTRIES or faults
     if not size:
         return
     extents = Extents([(_BASE, data[decoder.trace_db :])])

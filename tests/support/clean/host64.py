@@ -209,8 +209,8 @@ class Program:
         self.modules: Dict[str, Tuple[Module, Library]] = {}
         self.name = name.rpartition(".")[0]
         host.programs.append(self)
-        made, _ = host.library(name, functions)
-        self.load(name, functions, key="", dll=False, contents={**made.options["contents"], **code})
+        library, _ = host.library(name, functions)
+        self.load(name, functions, key="", dll=False, contents={**library.options["contents"], **code})
         for item in ("ntdll.dll", "kernel32.dll", "kernelbase.dll", *files):
             # There is no win32u before Windows 10.
             if host.later or item != "win32u.dll":
@@ -218,25 +218,25 @@ class Program:
 
     def load(self, file: str, functions: str = "", key: Optional[str] = None, **options: Any) -> Module:
         """Loads a module; `key` is what it is called in names of functions, "" for the program."""
-        made, base = self.host.library(file, functions)
-        module = self.process.module(file, base, **{"path": made.path, **made.options, **options})
+        library, base = self.host.library(file, functions)
+        module = self.process.module(file, base, **{"path": library.path, **library.options, **options})
         stem = file.rpartition(".")[0].lower().replace(".", "_")
-        self.modules[stem if key is None else key] = module, made
+        self.modules[stem if key is None else key] = module, library
         return module
 
     def frame(self, name: str) -> Tuple[int, Routine]:
         """Where `module!function` lies (without a module: in the program): its base, and its frame."""
         module, _, function = name.rpartition("!")
-        loaded, made = self.modules[module]
-        return loaded.base, made.routines[function]
+        loaded, library = self.modules[module]
+        return loaded.base, library.routines[function]
 
     def at(self, name: str) -> int:
         """Address of a function, or of a system call stub."""
         module, _, function = name.rpartition("!")
-        loaded, made = self.modules[module]
-        if function in made.stubs:
-            return loaded.base + made.stubs[function][0]
-        return loaded.base + made.routines[function].rva
+        loaded, library = self.modules[module]
+        if function in library.stubs:
+            return loaded.base + library.stubs[function][0]
+        return loaded.base + library.routines[function].rva
 
     def service(self, name: str) -> int:
         """Number of the system call of a stub."""

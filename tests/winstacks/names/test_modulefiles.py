@@ -213,7 +213,7 @@ def test_without_the_option_no_file_is_looked_for(
 
 @pytest.mark.parametrize("name", KERNELS)
 @pytest.mark.parametrize(
-    ("rva", "data", "said"),
+    ("rva", "data", "message"),
     (
         (CODE + 0x430, b"\x12\x34", "page"),
         (TABLES + 0x2C, b"\x10\x20\0\0", "exports"),
@@ -223,7 +223,7 @@ def test_without_the_option_no_file_is_looked_for(
 )
 @pytest.mark.parametrize("shared", (True, False), ids=("shared", "own"))
 def test_what_memory_has_otherwise_is_said(
-    name: str, rva: int, data: bytes, said: str, shared: bool, tmp_path: pathlib.Path
+    name: str, rva: int, data: bytes, message: str, shared: bool, tmp_path: pathlib.Path
 ) -> None:
     kernel = build(name)
     files = modulefile.save([library(kernel)], tmp_path / "files")
@@ -234,7 +234,7 @@ def test_what_memory_has_otherwise_is_said(
         kernel.processes[-2].space.write(BASE + rva, data)
     given = name_of(kernel, tmp_path / "a", files)
     other = name_of(kernel, tmp_path / "b", files, pid=2000)
-    assert f"differs from the file: {said}" in text(given.status)
+    assert f"differs from the file: {message}" in text(given.status)
     assert ("differs" in text(other.status)) == shared
 
 

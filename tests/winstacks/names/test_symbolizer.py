@@ -149,11 +149,11 @@ def test_loader_lists_and_vads_that_disagree(image: OpenedSample) -> None:
         "renamed": ("VAD of another file", "image"),
         "ntdll": ("", "image"),
     }
-    for key, (said, backing) in expected.items():
+    for key, (faults, backing) in expected.items():
         for offset, label in ((0x1020, "!Send+0x20"), (0x11, "+0x11")):
             found = name(image.sample.modules[key].base + offset)
             assert found.symbol.endswith(label), key
-            assert (text(found.status), found.backing) == (said, backing), key
+            assert (text(found.status), found.backing) == (faults, backing), key
 
 
 def test_zero_fuzzy_and_what_is_not_canonical(image: OpenedSample) -> None:

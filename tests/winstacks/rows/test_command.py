@@ -139,8 +139,8 @@ def test_a_gap_is_shown_and_is_no_answer(caplog: pytest.LogCaptureFixture) -> No
 
 @pytest.mark.parametrize("option", [{"find": "nt!*"}, {"unbacked": True}])
 def test_a_gap_may_be_what_is_asked_for(option: Any, caplog: pytest.LogCaptureFixture) -> None:
-    shown, said = run([Thing(None), Thing(1, (NT, PRIVATE))], caplog, **option)
-    assert (shown, said) == ([1], [DOUBTFUL])
+    shown, faults = run([Thing(None), Thing(1, (NT, PRIVATE))], caplog, **option)
+    assert (shown, faults) == ([1], [DOUBTFUL])
 
 
 def test_stacks_are_judged_by_their_frames(caplog: pytest.LogCaptureFixture) -> None:

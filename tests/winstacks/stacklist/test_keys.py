@@ -126,12 +126,12 @@ def test_trace_ids() -> None:
 def test_the_vector_of_the_documentation() -> None:
     page = (ROOT / "docs" / "flat-tables.md").read_text(encoding="utf-8")
     example = page.partition("Three frames, with their texts and keys:")[2].split("```")[1]
-    text, _, said = example.partition("\n\n")
+    text, _, faults = example.partition("\n\n")
     parts = [frame(NTDLL, 0x9D7E4), frame(KERNEL32, 0x17034), keys.elsewhere("private")]
     stack_keys = keys.stack_keys(parts)
     assert stack_keys is not None
     assert "".join(part.line for part in parts) == text[len("text\n") :] + "\n"
-    assert dict(line.split(maxsplit=1) for line in said.splitlines() if line) == {
+    assert dict(line.split(maxsplit=1) for line in faults.splitlines() if line) == {
         "StackKey": stack_keys.stack,
         "text": stack_keys.text,
         "ShapeKey": stack_keys.shape,

@@ -71,8 +71,8 @@ def test_the_extra_of_a_32_bit_block(tail: int, unit: int) -> None:
 
 @pytest.mark.parametrize("arch", ARCHES)
 @pytest.mark.parametrize("before", [0x40, 0x10])
-@pytest.mark.parametrize("said", [True, False])
-def test_what_lies_before_the_bytes_of_a_large_block(arch: str, before: int, said: bool) -> None:
+@pytest.mark.parametrize("is_recorded", [True, False])
+def test_what_lies_before_the_bytes_of_a_large_block(arch: str, before: int, is_recorded: bool) -> None:
     """A block begins with how many bytes precede the caller's, and these with the same number again."""
     records, heap = Records(arch), segmentheaps.SegmentHeap(BASE, arch)
     record = records.add()
@@ -81,9 +81,9 @@ def test_what_lies_before_the_bytes_of_a_large_block(arch: str, before: int, sai
     page = bytearray(0x1000)
     page[:pointer] = before.to_bytes(pointer, "little")
     again = before - 2 * pointer
-    page[again : again + pointer] = (before if said else 0).to_bytes(pointer, "little")
+    page[again : again + pointer] = (before if is_recorded else 0).to_bytes(pointer, "little")
     _, (block,), _ = read(arch, [*heap.regions(), (start, bytes(page)), *records.runs()])
-    skipped = before if said else 0
+    skipped = before if is_recorded else 0
     assert (block.user, block.size, block.trace) == (
         start + skipped,
         0x20000 - skipped,

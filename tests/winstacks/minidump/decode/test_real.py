@@ -59,14 +59,14 @@ class Real:
         return self.system.machine
 
     def context(self, location: Any) -> CpuContext:
-        data, said = threads.context(self.dump, location)
+        data, faults = threads.context(self.dump, location)
         context = contexts.Context()
         version = tables.generations("context", self.machine.arch)[0]
         name = f"context-{version}-{self.machine.arch}"
         types = tables.of_table(context, tables.load(context, "tests", name))
         found = ContextLayout(types["_CONTEXT"], self.machine).decode(data)
         assert found is not None
-        assert said == NOTHING
+        assert faults == NOTHING
         return found
 
 
@@ -109,8 +109,8 @@ def test_system(real: Real) -> None:
 
 
 def test_every_register_of_every_thread(real: Real) -> None:
-    found, said = threads.thread_list(real.dump)
-    assert (len(found), said) == (COUNTS[real.name][0], NOTHING)
+    found, faults = threads.thread_list(real.dump)
+    assert (len(found), faults) == (COUNTS[real.name][0], NOTHING)
     udmp = real.udmp.Threads()
     for ours, theirs in zip(found, real.theirs.threads.threads):
         other = udmp[ours.ThreadId]
@@ -131,8 +131,8 @@ def test_every_register_of_every_thread(real: Real) -> None:
 
 
 def test_every_module(real: Real) -> None:
-    found, said = modules.module_list(real.dump)
-    assert (len(found), said) == (COUNTS[real.name][1], NOTHING)
+    found, faults = modules.module_list(real.dump)
+    assert (len(found), faults) == (COUNTS[real.name][1], NOTHING)
     ours: List[Any] = [
         (module.BaseOfImage, module.SizeOfImage, module.TimeDateStamp, module.ModuleName) for module in found
     ]
@@ -151,12 +151,12 @@ def test_every_module(real: Real) -> None:
 
 
 def test_all_memory(real: Real) -> None:
-    found, said = memory.memory_ranges(real.dump)
+    found, faults = memory.memory_ranges(real.dump)
     theirs = real.theirs.memory_segments.memory_segments
     assert [tuple(item) for item in found] == sorted(
         (their.start_virtual_address, their.start_file_address, their.size) for their in theirs
     )
-    assert said == NOTHING
+    assert faults == NOTHING
 
 
 def test_the_exception(real: Real) -> None:
@@ -199,9 +199,9 @@ def test_a_file_cut_anywhere_has_a_part_of_what_it_had(real: Real) -> None:
     for cut in range(0x40, size, max(size // 40, 1)):
         data = real.dump.available(0, cut)
         part = Minidump(lambda offset, length, data=data: data[offset : offset + length], cut)  # type: ignore[misc]
-        found, said = memory.memory_ranges(part)
+        found, faults = memory.memory_ranges(part)
         assert {piece.start for piece in found} <= {piece.start for piece in whole}
         lost = found != whole
-        assert lost <= bool(said or part.status or any(stream.status for stream in part.streams))
+        assert lost <= bool(faults or part.status or any(stream.status for stream in part.streams))
         for thread in threads.thread_list(part)[0]:
             threads.context(part, thread.ThreadContext)

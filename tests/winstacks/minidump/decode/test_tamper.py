@@ -257,8 +257,8 @@ def silent() -> Dict[str, List[Case]]:
     found: Dict[str, List[Case]] = {}
     for case in cases():
         written = data[: case.offset] + case.data + data[case.offset + len(case.data) :]
-        now, said = decoded(written)
-        if now != clean and said == said_clean:
+        now, faults = decoded(written)
+        if now != clean and faults == said_clean:
             found.setdefault(case.member, []).append(case)
     return found
 

@@ -98,16 +98,16 @@ def test_parts(name: str) -> None:
 def test_drivers(name: str) -> None:
     """Members that the entries of a generation lack are None, and never 0."""
     read, wide = dump(name), GENERATIONS[name]["wide"]
-    (kernel, tcpip), said = list_drivers(read)
-    assert not said
+    (kernel, tcpip), faults = list_drivers(read)
+    assert not faults
     assert (kernel.name, kernel.DllBase) == ("\\SystemRoot\\system32\\ntoskrnl.exe", KERNEL[wide])
     assert (kernel.SizeOfImage, kernel.EntryPoint) == (0x800000, KERNEL[wide] + 0x10)
     assert (tcpip.DllBase, tcpip.EntryPoint) == (KERNEL[wide] + 0x1000000, 0)
     assert kernel.CheckSum == 0x12345
     assert kernel.TimeDateStamp == (0x5F111111 if name in ("10-x86", "10-x64", "11-x64") else None)
     assert broken_driver(read) == "bad.sys"
-    (gone,), said = list_unloaded(read)
-    assert not said
+    (gone,), faults = list_unloaded(read)
+    assert not faults
     # Twelve characters of the name are in the dump.
     start = KERNEL[wide] + 0x2000000
     assert gone == ("dump_diskdum", start, start + 0x10000)
@@ -130,8 +130,8 @@ def test_the_thread_that_crashed(name: str) -> None:
 @pytest.mark.parametrize("name", GENERATIONS)
 def test_memory(name: str) -> None:
     read, wide = dump(name), GENERATIONS[name]["wide"]
-    ranges, said = memory_ranges(read, structure_memory(read, crashed_thread(read)))
-    assert not said
+    ranges, faults = memory_ranges(read, structure_memory(read, crashed_thread(read)))
+    assert not faults
     found = {piece.start: read.available(piece.offset, piece.length) for piece in ranges}
     assert found[STACK[wide]] == bytes(range(256)) * 16
     if name in ("2000-x86", "xp-x86"):
@@ -149,8 +149,8 @@ def test_a_block_that_claims_the_bytes_of_another_is_left_out() -> None:
     at = new_writer.members["DataBlocksOffset"]
     first = struct.unpack_from("<QII", data, at)
     struct.pack_into("<QII", data, at + 16, first[0] + 0x100000, *first[1:])
-    ranges, said = memory_ranges(opened(bytes(data)))
-    assert has_status(said, StatusCode.RANGES_OVERLAP)
+    ranges, faults = memory_ranges(opened(bytes(data)))
+    assert has_status(faults, StatusCode.RANGES_OVERLAP)
     assert first[0] in {piece.start for piece in ranges}
     assert first[0] + 0x100000 not in {piece.start for piece in ranges}
 
@@ -173,7 +173,7 @@ def test_another_machine_is_named_and_refused(number: int, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "message"),
     [
         (b"", "does not begin"),
         (b"PAGEDU64", "ends within the header"),
@@ -182,8 +182,8 @@ def test_another_machine_is_named_and_refused(number: int, name: str) -> None:
         (writer("10-x64").file().replace(struct.pack("<I", 4), struct.pack("<I", 1)), "type 1"),
     ],
 )
-def test_what_is_no_small_dump_is_named(data: bytes, said: str) -> None:
-    with pytest.raises(NotAKernelDumpError, match=said):
+def test_what_is_no_small_dump_is_named(data: bytes, message: str) -> None:
+    with pytest.raises(NotAKernelDumpError, match=message):
         opened(data)
 
 
@@ -265,18 +265,18 @@ def test_an_x86_dump_with_other_last_members_is_told_by_the_tag(form: str) -> No
 def test_an_unloaded_driver_that_contradicts_itself_costs_itself() -> None:
     new_writer = writer("10-x64")
     new_writer.unloaded([Driver("a.sys", KERNEL[True] + 0x2000000, 0x1000), Driver("b.sys", 0x1000, 0x1000)])
-    found, said = list_unloaded(opened(new_writer.file()))
+    found, faults = list_unloaded(opened(new_writer.file()))
     assert [member.name for member in found] == ["a.sys"]
-    assert has_status(said, StatusCode.HEADER)
+    assert has_status(faults, StatusCode.HEADER)
 
 
 def test_x86_entries_may_be_aligned_to_eight_bytes() -> None:
     new_writer = writer("10-x86")
     new_writer.first = 8
     new_writer.drivers([Driver("ntoskrnl.exe", KERNEL[False], 0x800000), Driver("a.sys", 0x8F000000, 0x1000)])
-    drivers, said = list_drivers(opened(new_writer.file()))
+    drivers, faults = list_drivers(opened(new_writer.file()))
     assert [(driver.name, driver.DllBase) for driver in drivers] == [
         ("ntoskrnl.exe", KERNEL[False]),
         ("a.sys", 0x8F000000),
     ]
-    assert not said
+    assert not faults
