@@ -78,7 +78,7 @@ class Attempt:
     Args:
         job: the image
         name: name of the attempt
-        decide: function of the image's identity and `tick`, which it calls while it waits; returns the
+        decide: function of the image's identity and `poll`, which it calls while it waits; returns the
             ImageId under which the tables are stored, None to stop the process
         wanted: function that returns whether the attempt is still wanted
         told: function that is called with the progress: seconds, memory, rows

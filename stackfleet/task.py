@@ -71,11 +71,11 @@ class TaskPlace:
         self._worker.log_event(self._topic, report)
 
     @contextlib.contextmanager
-    def lock(self, name: str, tick: Callable[[], None]) -> Iterator[None]:
+    def lock(self, name: str, poll: Callable[[], None]) -> Iterator[None]:
         """Locks a name against other tasks."""
         lock = distributed.Lock(f"stackfleet-{name}")
         while not lock.acquire(timeout=1):
-            tick()
+            poll()
         try:
             yield
         finally:
@@ -103,7 +103,7 @@ def run_at(job: Job, place: TaskPlace) -> Report:
     place.send({"path": job.path, "state": "started"})
     differs = provenance.difference(job.path, job.size, job.probe)
     with contextlib.ExitStack() as contexts:
-        identities = Identities(job, lake, lambda name, tick: contexts.enter_context(place.lock(name, tick)))
+        identities = Identities(job, lake, lambda name, poll: contexts.enter_context(place.lock(name, poll)))
         if differs:
             outcome = Outcome(reason=f"worker {place.name}: {differs}", final=True)
         else:
@@ -144,9 +144,9 @@ def run_at(job: Job, place: TaskPlace) -> Report:
 def _attempt(job: Job, name: str, identities: Identities, place: TaskPlace, lake: Lake) -> Outcome:
     decided = ""
 
-    def decide(identified: dict[str, Any], tick: Callable[[], None]) -> Optional[str]:
+    def decide(identified: dict[str, Any], poll: Callable[[], None]) -> Optional[str]:
         nonlocal decided
-        decided = identities.decide(identified, tick) or ""
+        decided = identities.decide(identified, poll) or ""
         return decided or None
 
     def send_state(state: Report) -> None:

@@ -23,7 +23,7 @@ from ..process.threads import Threads
 from ..process.userstacks import UserStacks
 from ..traps.decode.frame import CS_USER_32
 from ..traps.state import TrapContexts, TrapState
-from .cpus import NO_TRAPS, Range, Traps
+from .cpus import NO_TRAPS, KnownTrapFrames, Range
 from .decode.frames import Frame, StackWalk, UserTransition
 from .kernel import KernelWalk, KernelWalks
 from .walkers import StackWalkers
@@ -218,7 +218,7 @@ class StackLister:
         state: Optional[TrapState],
         stacks: List[Range],
         border: Optional[UserTransition] = None,
-        traps: Traps = NO_TRAPS,
+        traps: KnownTrapFrames = NO_TRAPS,
     ) -> CallStack:
         """Walks a stack of user mode.
 
