@@ -46,11 +46,11 @@ def save(kernel: Kernel, folder: pathlib.Path, name: str) -> Image:
     return save_image(kernel.image(), folder, name)
 
 
-def save_image(made: dump.Image, folder: pathlib.Path, name: str) -> Image:
+def save_image(image: dump.Image, folder: pathlib.Path, name: str) -> Image:
     """Writes a finished image."""
     home = folder / name
     home.mkdir(parents=True)
-    found = Image(made.save(home / "image.raw"), made.install(home / "symbols"), home / "cache")
+    found = Image(image.save(home / "image.raw"), image.install(home / "symbols"), home / "cache")
     vol.trust(found.symbols, found.cache)
     return found
 

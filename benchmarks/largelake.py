@@ -76,7 +76,8 @@ def _add(lake: Lake, name: str, machines: range, stacks: int) -> None:
         tables[KEYS].image_end(_id(machines[-1]))
     files = {table: tables[table].end() for table in TABLES}
     lake.record(
-        name, {"files": {f"tables/{t}/{each.name}": files[t][each] for t in TABLES for each in files[t]}}
+        name,
+        {"files": {f"tables/{t}/{member.name}": files[t][member] for t in TABLES for member in files[t]}},
     )
     for table in TABLES:
         TableLog(lake.folder, table).commit(stored(table), list(files[table]))
@@ -121,14 +122,15 @@ def _rows(machines: range, stacks: int, keys: List[Any]) -> Iterator[Tuple[str, 
 
 
 def _modules(number: int) -> Iterator[Tuple[str, int, Any]]:
-    own = [1_000_000 + number * 10 + each for each in range(_OWN_SETS)]
+    own = [1_000_000 + number * 10 + item for item in range(_OWN_SETS)]
     level = number % 3
-    common = [*range(100), *(200 + 10 * each + level for each in range(20))]
-    versions = [{"Version": each, "Module": f"m{each}"} for each in (*common, *own)]
+    common = [*range(100), *(200 + 10 * number + level for number in range(20))]
+    versions = [{"Version": item, "Module": f"m{item}"} for item in (*common, *own)]
     sets = [
-        {"ModuleSet": each, "Versions": sorted({each % 100, each % 70, each % 41})} for each in range(_SETS)
+        {"ModuleSet": number, "Versions": sorted({number % 100, number % 70, number % 41})}
+        for number in range(_SETS)
     ]
-    sets += [{"ModuleSet": each, "Versions": [1, 2, each]} for each in own]
+    sets += [{"ModuleSet": item, "Versions": [1, 2, item]} for item in own]
     for table, found in ((MODULES, versions), (MODULE_SETS, sets)):
         yield table, number, fleetlakes.arrow(table, _id(number), found).to_batches()[0]
 
@@ -148,15 +150,15 @@ def _filled(table: str, rows: Any) -> Any:
 def _keys(number: int, rows: Any) -> Any:
     """Returns the rows of the table of keys of a machine: no key is twice on it, or in few cases only."""
     stack, shape = (
-        [halves(each) for each in rows.column(name).to_pylist()] for name in ("StackKey", "ShapeKey")
+        [halves(item) for item in rows.column(name).to_pylist()] for name in ("StackKey", "ShapeKey")
     )
     count = rows.num_rows
     known = {
         "ImageId": pa.array([_id(number)] * count),
-        "StackHigh": pa.array([each[0] for each in stack]),
-        "StackLow": pa.array([each[1] for each in stack]),
-        "ShapeHigh": pa.array([each[0] for each in shape]),
-        "ShapeLow": pa.array([each[1] for each in shape]),
+        "StackHigh": pa.array([item[0] for item in stack]),
+        "StackLow": pa.array([item[1] for item in stack]),
+        "ShapeHigh": pa.array([item[0] for item in shape]),
+        "ShapeLow": pa.array([item[1] for item in shape]),
         "ModuleSet": rows.column("ModuleSet"),
         "HostKey": pa.array([host_key(f"PC-{number}")] * count),
         "Kind": pa.array(["std"] * count),

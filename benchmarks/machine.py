@@ -50,9 +50,9 @@ _LEAST_MEMORY = 1 << 30
 _FEW = 500
 
 ROUTINES = tuple(
-    dataclasses.replace(each, rva=0x1080 + 0x80 * (4 * copy + number))
+    dataclasses.replace(routine, rva=0x1080 + 0x80 * (4 * copy + number))
     for copy in range(6)
-    for number, each in enumerate(stacks.ROUTINES)
+    for number, routine in enumerate(stacks.ROUTINES)
 )
 """The functions of a library that are on stacks."""
 
@@ -100,7 +100,7 @@ class Machine(DeepStacks):
             self.kernel.module(f"driver{number:03}.sys", **module_options(64))
         options = stacks.library_options(ROUTINES)
         filters = [self.kernel.module(f"filter{number:02}.sys", **options) for number in range(_FILTERS)]
-        self._filters = [(each.base, routine) for each in filters for routine in ROUTINES]
+        self._filters = [(module.base, routine) for module in filters for routine in ROUTINES]
         self.processes = [self.app, *map(self._process, range(1, size.processes))]
         self.listed = [
             self._thread(_FIRST_TID + 4 * number, self.processes[number % size.processes])
@@ -139,7 +139,7 @@ class Machine(DeepStacks):
             files.add(f"{_SYSTEM32}\\library{number:03}.dll", 1500, 300, ROUTINES, complete=True)
             for number in range(min(_STACK_LIBRARIES, count - 4))
         ]
-        self._called = [each for library in self._libraries for each in library.called]
+        self._called = [item for library in self._libraries for item in library.called]
         self._others = [
             files.add(
                 f"{_SYSTEM32}\\extension{number:03}.dll",
@@ -193,7 +193,7 @@ class Machine(DeepStacks):
                 thread.user_stack_limit, thread.user_stack_base - thread.user_stack_limit, State.PAGEFILE
             )
         else:
-            self.frames[tid] = [each.address for each in expected]
+            self.frames[tid] = [entry.address for entry in expected]
         return thread
 
 
@@ -205,7 +205,7 @@ def _ntdll(files: Files) -> File:
     named = {
         "NtWait": STUB.rva,
         "RtlUserThreadStart": USER_START.rva,
-        **{name: each.rva for name, each in DISPATCHERS.items()},
+        **{name: routine.rva for name, routine in DISPATCHERS.items()},
         "RtlGetFunctionTableListHead": _GETTER,
     }
     return files.add(
@@ -228,10 +228,10 @@ def make(folder: pathlib.Path, scale: float = 1, dump: bool = False) -> Tuple[Ma
         dump: write `image.dmp`, the same memory as a crash dump, too
     """
     machine = Machine(Size().scaled(scale))
-    made = machine.kernel.image()
-    found = Image(made.save(folder / "image.raw"), made.install(folder / "symbols"), folder / "cache")
+    image = machine.kernel.image()
+    found = Image(image.save(folder / "image.raw"), image.install(folder / "symbols"), folder / "cache")
     if dump:
-        made.save(folder / DUMP)
+        image.save(folder / DUMP)
     vol.trust(found.symbols, found.cache)
     return machine, found
 

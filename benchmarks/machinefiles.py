@@ -117,7 +117,7 @@ class Files:
             for rva in list(section.frames):
                 if self._random.random() < MISSING:
                     section.set_state(rva, PAGE, State.PROTOTYPE)
-        data = next(each for each in pe.sections if each.name == ".data")
+        data = next(section for section in pe.sections if section.name == ".data")
         private = range(data.rva, data.rva + DATA_PAGES * PAGE, PAGE)
         entries = [self._entries(section) for _ in range(_VARIANTS)]
         loader = self._loader_entry(path, name, pe)
@@ -226,7 +226,7 @@ def _options(
     text = _end_of_code(functions)
     data = data_rva(functions, exports)
     pdata = data + DATA_PAGES * PAGE
-    made = code.module_options(routines, text + 0x10, 64)
+    module_options = code.module_options(routines, text + 0x10, 64)
     starts = range(_FIRST, _FIRST + functions * _FUNCTION, _FUNCTION)
     every = max(functions // max(exports, 1), 1)
     sections = [
@@ -241,7 +241,10 @@ def _options(
             **{f"{stem}Function{rva:06x}": rva for rva in starts[: exports * every : every]},
             **named,
         },
-        "functions": [*made["functions"], *(Function(rva, rva + _FUNCTION - 8, text) for rva in starts)],
-        "contents": {**made["contents"], text: _PLAIN_UNWIND, **contents},
+        "functions": [
+            *module_options["functions"],
+            *(Function(rva, rva + _FUNCTION - 8, text) for rva in starts),
+        ],
+        "contents": {**module_options["contents"], text: _PLAIN_UNWIND, **contents},
         "meta_rva": text + _UNWIND_SIZE,
     }

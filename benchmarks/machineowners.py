@@ -87,18 +87,18 @@ class Owners:
     def resources(self, count: int) -> None:
         """Makes locks of the kernel, whose creators are in its database; one in a hundred is owned."""
         indices = put_database(self._kernel, "6.1", self._kernel_traces())
-        made = Resources(self._kernel)
+        resources = Resources(self._kernel)
         for number in range(count):
             owner = self._random.choice(self._threads) if number % 100 == 0 else None
             index = self._random.choice(indices)
-            made.add(index=index, active=1 if owner else 0, exclusive=owner, contention=number % 7)
-        made.link()
+            resources.add(index=index, active=1 if owner else 0, exclusive=owner, contention=number % 7)
+        resources.link()
 
     def handles(self, count: int, objects: int) -> None:
         """Opens handles to objects of some kinds, to threads and to processes."""
         headers = [header for kind in _KINDS for header in self._objects(*kind, objects // len(_KINDS))]
         headers += [header_of(thread.ethread) for thread in self._threads]
-        headers += [header_of(each.eprocess) for each in self._processes]
+        headers += [header_of(process.eprocess) for process in self._processes]
         for number, process in enumerate(self._processes):
             table = HandleTable(process, 1)
             share = count // len(self._processes) + (number < count % len(self._processes))
@@ -181,11 +181,11 @@ class Owners:
             address = kernel.space.allocate(PAGE, PAGE)
             page = bytearray()
             for number in range(first, min(first + per_page, count)):
-                each = bytearray(block.ljust(size, b"\0"))
-                each[start : start + len(name)] = _NAME.format(number).encode("utf-16-le")
-                struct.pack_into("<Q", each, buffer, address + len(page) + start)
+                data = bytearray(block.ljust(size, b"\0"))
+                data[start : start + len(name)] = _NAME.format(number).encode("utf-16-le")
+                struct.pack_into("<Q", data, buffer, address + len(page) + start)
                 headers.append(address + len(page) + pool + before)
-                page += each
+                page += data
             kernel.space.write(address, bytes(page))
         for header in headers:
             kernel.pool.set_type(Obj(kernel.space, isf, "_OBJECT_HEADER", header), object_type)

@@ -63,12 +63,12 @@ def objects(folder: pathlib.Path, count: int) -> Image:
 
 def blocks(folder: pathlib.Path, count: int) -> Image:
     """A process with a heap of so many blocks, ten for each trace."""
-    made = HeapImage("win10-x64")
-    heap = made.heap(pages=count // 16 + 16)
+    image = HeapImage("win10-x64")
+    heap = image.heap(pages=count // 16 + 16)
     for number in range(count):
-        heap.extended(100, made.record(number // _PER_RECORD))
-    made.put(heap.regions(), HEAP)
-    return save_image(made.image(), folder, f"blocks-{count}")
+        heap.extended(100, image.record(number // _PER_RECORD))
+    image.put(heap.regions(), HEAP)
+    return save_image(image.image(), folder, f"blocks-{count}")
 
 
 def _traces(kernel: Kernel) -> List[Trace]:

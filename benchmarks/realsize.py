@@ -36,10 +36,10 @@ def lines(folder: pathlib.Path) -> List[Line]:
     spent = time.monotonic() - started
     dump = image._replace(file=folder / machine.DUMP)
     *costs, dumped = in_turns(
-        [*(partial(cost, image, each) for each in (*OURS, *THEIRS)), partial(cost, dump, OURS[2])], 1
+        [*(partial(cost, image, item) for item in (*OURS, *THEIRS)), partial(cost, dump, OURS[2])], 1
     )
     ours, theirs = costs[: len(OURS)], costs[len(OURS) :]
-    all_ours, all_theirs = (sum(each.seconds for each in group) for group in (ours, theirs))
+    all_ours, all_theirs = (sum(measurement.seconds for measurement in group) for group in (ours, theirs))
     named = "`, `".join(their.split(".")[1] for their in THEIRS)
     found = [
         Line(
@@ -52,12 +52,12 @@ def lines(folder: pathlib.Path) -> List[Line]:
         ),
         results.ratio(f"all {len(OURS)} plugins below", f"`{named}`", all_ours, all_theirs, 1),
     ]
-    for name, each in zip(OURS, ours):
-        found.append(results.ratio(f"`{name}`", "those five", each.seconds, all_theirs))
-        found.append(results.memory("the same", "memory", each.memory, MOST_MEMORY))
-    for name, each in zip(THEIRS, theirs):
-        found.append(results.ratio(f"`{name}`", "the five", each.seconds, all_theirs))
-        found.append(results.memory("the same", "memory", each.memory, None))
+    for name, element in zip(OURS, ours):
+        found.append(results.ratio(f"`{name}`", "those five", element.seconds, all_theirs))
+        found.append(results.memory("the same", "memory", element.memory, MOST_MEMORY))
+    for name, element in zip(THEIRS, theirs):
+        found.append(results.ratio(f"`{name}`", "the five", element.seconds, all_theirs))
+        found.append(results.memory("the same", "memory", element.memory, None))
     found.append(
         results.ratio(f"`{OURS[2]}` of the `.dmp`", "of the raw image", dumped.seconds, ours[2].seconds)
     )

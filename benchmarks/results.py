@@ -82,7 +82,7 @@ def write(tables: Sequence[str]) -> None:
         "Written by `python3 -m benchmarks`; the definitions are below. Seconds are processor time (user\n"
         "and system) of the cheapest of several runs that took turns.\n",
         f"{machine}.\n",
-        *(f"{each}\n" for each in tables),
+        *(f"{table}\n" for table in tables),
         NOTES.read_text(encoding="utf-8"),
     ]
     FILE.write_text("\n".join(parts), encoding="utf-8")

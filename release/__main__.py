@@ -37,7 +37,7 @@ def make(target: pathlib.Path) -> List[pathlib.Path]:
         archives_made = archives.build(tree, folder / "first", epoch)
         again = archives.build(archives.export(folder / "two"), folder / "second", epoch)
         _equal(archives_made, again)
-        said(f"built twice, the same bytes: {', '.join(path.name for path in archives_made)}")
+        report(f"built twice, the same bytes: {', '.join(path.name for path in archives_made)}")
         _twine(archives_made)
         files = archives.plugin_files(tree, version, _range(tree))
         packed = archives.write_zip(folder / "first" / f"{NAME}-{version}-plugins.zip", files, epoch)
@@ -45,12 +45,12 @@ def make(target: pathlib.Path) -> List[pathlib.Path]:
         wrong = contents.differences(tree, archives_made)
         if wrong:
             raise ReleaseError("\n".join(wrong))
-        said("the archives hold what the tree holds, and nothing else")
+        report("the archives hold what the tree holds, and nothing else")
         archives_made.append(_tried(folder, archives_made, epoch, version))
         return _delivered(target, archives_made)
 
 
-def said(text: str) -> None:
+def report(text: str) -> None:
     print(text, flush=True)
 
 
@@ -68,7 +68,7 @@ def _tried(folder: pathlib.Path, archives_made: List[pathlib.Path], epoch: int, 
     plugins = archives.unpack(packed, folder / "plugins") / "volatility3_plugins"
     ways = {"the wheel": [], "the source archive": [], "the plugin archive": ["-p", str(plugins)]}
     installs.same_rows(image, ways, dict(zip(ways, (wheeled, sourced, unpacked))))
-    said(f"{len(installs.LINES)} plugins show the same rows of the sample from {', '.join(ways)}")
+    report(f"{len(installs.LINES)} plugins show the same rows of the sample from {', '.join(ways)}")
     path = folder / f"{NAME}-{version}.cdx.json"
     path.write_text(text, encoding="utf-8")
     return path
@@ -112,7 +112,7 @@ def _twine(archives_made: List[pathlib.Path]) -> None:
     )
     if done.returncode:
         raise ReleaseError(f"twine check:\n{done.stdout}\n{done.stderr}")
-    said("twine finds no fault in them")
+    report("twine finds no fault in them")
 
 
 def _version(tree: pathlib.Path) -> str:

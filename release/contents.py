@@ -50,13 +50,13 @@ def differences(tree: pathlib.Path, archives_made: Iterable[pathlib.Path]) -> Li
 
 
 def _compare(
-    expected: Dict[str, bytes], held: Dict[str, bytes], allowed: Callable[[str], bool]
+    expected: Dict[str, bytes], files: Dict[str, bytes], allowed: Callable[[str], bool]
 ) -> Iterable[str]:
-    for name in sorted(expected.keys() | held.keys()):
-        if name not in held:
+    for name in sorted(expected.keys() | files.keys()):
+        if name not in files:
             yield f"{name} is missing"
         elif name in expected:
-            if held[name] != expected[name]:
+            if files[name] != expected[name]:
                 yield f"{name} is not that of the tree"
         elif not allowed(name):
             yield f"{name} is not in the tree"

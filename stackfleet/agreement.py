@@ -59,7 +59,7 @@ class StoredTable:
             self._reason = f"{TABLES_FOLDER}/{name}: its log cannot be read: {error}"
         self._in_batches = [file for file in self.files.values() if file.name.startswith(BATCH)]
         for file in self.files.values():
-            self._say(file.name, self._size_differs(file))
+            self._add_fault(file.name, self._size_differs(file))
 
     def where(self, entry: Entry) -> list[DataFile]:
         """Returns the files with the rows of an image: usually one; none if the log has none."""
@@ -126,9 +126,9 @@ class StoredTable:
                 if not problem and digests.get(f"{TABLES_FOLDER}/{self.name}/{file.name}") != digest:
                     problem = "its SHA-256 is another than that which was kept"
                 problem = problem or _content(path, self.rows)
-            self._say(file.name, problem)
+            self._add_fault(file.name, problem)
 
-    def _say(self, name: str, fault: str) -> None:
+    def _add_fault(self, name: str, fault: str) -> None:
         if fault:
             self.faults[name] = fault
 

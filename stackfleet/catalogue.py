@@ -91,13 +91,13 @@ def view(lake: str, contents: Contents) -> str:
     kinds = {name: sql_type(kind) for name, kind in _COLUMNS.items()}
     if not contents.manifests:
         empty = ", ".join(f'NULL::{kind} AS "{name}"' for name, kind in kinds.items())
-        made = 'NULL::BIGINT AS "rows", NULL::VARCHAR AS same_id_as'
-        return f"CREATE VIEW {MANIFESTS} AS SELECT {empty}, {made} WHERE false"
+        computed = 'NULL::BIGINT AS "rows", NULL::VARCHAR AS same_id_as'
+        return f"CREATE VIEW {MANIFESTS} AS SELECT {empty}, {computed} WHERE false"
     columns = ", ".join(f"\"{name}\": '{kind}'" for name, kind in kinds.items())
     files = sql_list([str(manifest_file(lake, manifest["image_id"])) for manifest in contents.manifests])
-    made = ", ".join(f'{value} AS "{name}"' for name, value in _MADE.items())
+    computed = ", ".join(f'{value} AS "{name}"' for name, value in _MADE.items())
     return (
-        f"CREATE VIEW {MANIFESTS} AS SELECT *, {made} FROM read_json({files}, "
+        f"CREATE VIEW {MANIFESTS} AS SELECT *, {computed} FROM read_json({files}, "
         f"format = 'unstructured', maximum_object_size = 268435456, columns = {{{columns}}})"
     )
 

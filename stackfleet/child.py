@@ -50,7 +50,7 @@ class Line:
         """Waits for the next message and returns it."""
         return self._heard.get()
 
-    def tell(self, **message: Any) -> None:
+    def send(self, **message: Any) -> None:
         """Sends a message."""
         self._out.write(json.dumps(message) + "\n")
         self._out.flush()
@@ -127,25 +127,25 @@ def read(line: Line, job: dict[str, Any]) -> None:
     from .reading import ImageTables
     from .writer import TableFiles
 
-    def told(rows: int) -> None:
-        line.tell(rows=rows)
+    def send_rows(rows: int) -> None:
+        line.send(rows=rows)
 
     try:
         with Warnings() as warnings:
             tables = ImageTables(opened(job["path"]), options)
             identity = tables.identity()
-            line.tell(identified=identity)
+            line.send(identified=identity)
             image_id = line.hear()["image_id"]
             if image_id != identity["image_id"]:
                 tables.rename(image_id)
             files = TableFiles(job["lake"], image_id, job["attempt"])
-            facts = tables.write(files, warnings, told)
-        line.tell(done={**facts, "rows": files.rows})
+            facts = tables.write(files, warnings, send_rows)
+        line.send(done={**facts, "rows": files.rows})
     except (NotOpenedError, MissingTableError, exceptions.RenderException) as error:
-        line.tell(failed={"reason": str(error), "final": True})
+        line.send(failed={"reason": str(error), "final": True})
     except (exceptions.VolatilityException, OSError, MemoryError) as error:
         traceback.print_exc()
-        line.tell(failed={"reason": f"{type(error).__name__}: {error}", "final": False})
+        line.send(failed={"reason": f"{type(error).__name__}: {error}", "final": False})
 
 
 def check(line: Line, job: dict[str, Any]) -> None:
@@ -163,9 +163,9 @@ def check(line: Line, job: dict[str, Any]) -> None:
         versions = of_plugins()
         warm_cache()
     except (ImportError, OSError) as error:
-        line.tell(failed={"reason": f"{error}", "final": True})
+        line.send(failed={"reason": f"{error}", "final": True})
     else:
-        line.tell(versions=versions)
+        line.send(versions=versions)
 
 
 def main() -> None:

@@ -78,7 +78,7 @@ class Attempt:
     Args:
         job: the image
         name: name of the attempt
-        decide: function of the image's identity and `tick`, which it calls while it waits; returns the
+        decide: function of the image's identity and `poll`, which it calls while it waits; returns the
             ImageId under which the tables are stored, None to stop the process
         wanted: function that returns whether the attempt is still wanted
         told: function that is called with the progress: seconds, memory, rows
@@ -93,7 +93,7 @@ class Attempt:
         on_progress: Callable[[dict[str, Any]], None],
     ) -> None:
         self._job, self._name = job, name
-        self._decide, self._wanted, self._told = decide, is_wanted, on_progress
+        self._decide, self._is_wanted, self._on_progress = decide, is_wanted, on_progress
         self._outcome = Outcome()
         self._rows = 0
         self._start = self._told_at = time.monotonic()
@@ -114,7 +114,7 @@ class Attempt:
             with ChildProcess(log) as process:
                 self._process = process
                 try:
-                    process.tell(message)
+                    process.send(message)
                     self._follow(process)
                 except _LimitError as error:
                     process.end()
@@ -129,7 +129,7 @@ class Attempt:
     def poll(self) -> None:
         """Checks the process and whether the attempt is wanted; raises an exception to end the attempt."""
         limits, seconds = self._job.limits, time.monotonic() - self._start
-        if not self._wanted():
+        if not self._is_wanted():
             raise StoppedError
         memory, written = self._process.memory(), self._process.written()
         self._outcome.memory = max(self._outcome.memory, memory)
@@ -143,7 +143,7 @@ class Attempt:
             raise _LimitError(f"killed: its log was longer than {MOST_WRITTEN >> 20} MiB")
         if time.monotonic() - self._told_at > 1:
             self._told_at = time.monotonic()
-            self._told({"seconds": round(seconds, 1), "memory": memory, "rows": self._rows})
+            self._on_progress({"seconds": round(seconds, 1), "memory": memory, "rows": self._rows})
 
     def _follow(self, process: ChildProcess) -> None:
         """Processes the messages of the process until its last one."""
@@ -170,7 +170,7 @@ class Attempt:
                 if image_id is None:
                     return
                 outcome.image_id = image_id
-                process.tell({"image_id": image_id})
+                process.send({"image_id": image_id})
 
 
 class ChildProcess:
@@ -202,7 +202,7 @@ class ChildProcess:
     def __exit__(self, *_: object) -> None:
         self.end()
 
-    def tell(self, message: dict[str, Any]) -> None:
+    def send(self, message: dict[str, Any]) -> None:
         """Sends a message; a process that has ended gets none."""
         assert self._child.stdin is not None
         with contextlib.suppress(OSError):

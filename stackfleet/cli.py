@@ -161,7 +161,7 @@ def _forget(options: argparse.Namespace) -> int:
     with lake.alone():
         _mend(lake)
         forgotten = forget(lake, options.images, run)
-        lake.record(run, {**_asked(), "forgotten": forgotten.names})
+        lake.record(run, {**_command_record(), "forgotten": forgotten.names})
     for image_id, called in forgotten.names.items():
         print(f"{image_id} is forgotten: {called}")
     for file in forgotten.unreadable:
@@ -186,7 +186,7 @@ def _compact(options: argparse.Namespace) -> int:
     lake, run = Lake(options.lake), f"stackfleet-{uuid.uuid4().hex}"
     with lake.alone():
         _mend(lake)
-        lake.record(run, _asked())
+        lake.record(run, _command_record())
         merged = merge(lake, run, everything=True)
         shorten_logs(lake)
     print(_images(merged.images, "has", "have") + " been merged")
@@ -211,9 +211,9 @@ def _mend(lake: Lake) -> None:
     lake.clean()
 
 
-def _images(count: int, one: str, many: str) -> str:
+def _images(count: int, singular: str, plural: str) -> str:
     """Returns a number of images with its verb."""
-    return f"1 image {one}" if count == 1 else f"{count:,} images {many}"
+    return f"1 image {singular}" if count == 1 else f"{count:,} images {plural}"
 
 
 def _settings(options: argparse.Namespace) -> Settings:
@@ -269,7 +269,7 @@ def _run(options: argparse.Namespace) -> int:
             with lake.alone():
                 missing, cut = _read(options, lake, inputs, settings, found_versions)
         finally:
-            if lake.made:
+            if lake.created:
                 lake.remove_if_empty()
     except (CheckFailedError, RefusedError) as error:
         raise WrongUseError(str(error)) from error
@@ -292,7 +292,7 @@ def _read(
 
     _mend(lake)
     planned = plan(inputs.files, lake, settings, found, Depth.CONTENT if options.verify else Depth.SIZE)
-    _say(planned, options.called)
+    _report_plan(planned, options.called)
     missing, cut = len(planned.failed), planned.cut
     if planned.jobs:
         sizes = {job.path: job.size for job in planned.jobs}
@@ -300,7 +300,7 @@ def _read(
         embedded = options.scheduler is None
         with engine.connected(options.scheduler, workers) as client, Progress(sizes) as progress:
             unread = {provenance.shown(path): why for path, why in inputs.unread.items()}
-            lake.record(settings.custody.run, {**_asked(), "unread": unread})
+            lake.record(settings.custody.run, {**_command_record(), "unread": unread})
             missing += engine.run(client, planned.jobs, lake, settings.reading, found, progress, embedded)
         cut += progress.cut
         merged = merge(lake, settings.custody.run)
@@ -309,12 +309,12 @@ def _read(
     return missing, cut
 
 
-def _asked() -> dict[str, Any]:
+def _command_record() -> dict[str, Any]:
     """Returns the parts of a command line that a lake records."""
     return {"command": [provenance.shown(argument) for argument in sys.argv], "started": provenance.now()}
 
 
-def _say(planned: Plan, lake: str) -> None:
+def _report_plan(planned: Plan, lake: str) -> None:
     """Reports the images that are skipped or read again, and the faults of the lake."""
     where = quoted(lake)
     if planned.done:

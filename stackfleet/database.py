@@ -109,7 +109,7 @@ class Database:
         contents: Optional[Contents] = None,
     ) -> None:
         self._folder = lake.folder
-        self._made: set[str] = set()
+        self._created: set[str] = set()
         self._views: dict[str, str] = {}
         self.narrow(lake.contents() if contents is None else contents)
         self._settings = ["SET TimeZone = 'UTC'"]
@@ -127,7 +127,7 @@ class Database:
         self.contents = contents
         self.images = sum(item["status"] == DONE for item in contents.manifests)
         self._files = {name: [str(self._folder / path) for path in contents.files(name)] for name in TABLES}
-        self._made.clear()
+        self._created.clear()
         self._views.clear()
 
     def __enter__(self) -> Database:
@@ -234,9 +234,9 @@ class Database:
             if mentions(sql, (MANIFESTS,)):
                 self._connection.register(MANIFESTS, catalogue.table(self.contents))
             for statement in self.views(sql):
-                if statement not in self._made:
+                if statement not in self._created:
                     self._connection.execute(statement)
-                    self._made.add(statement)
+                    self._created.add(statement)
             relation = self._connection.sql(sql)
         except duckdb.Error as error:
             raise SqlError(error) from error

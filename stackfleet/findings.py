@@ -88,7 +88,7 @@ def findings(
     unchecked: bool,
     checks: Optional[Sequence[str]] = None,
     image_ids: Optional[Sequence[str]] = None,
-    each: bool = False,
+    per_image: bool = False,
 ) -> Question:
     """Returns the findings in all images: the worst first; on a tie, those on the fewest hosts.
 
@@ -115,7 +115,7 @@ WITH {_every(f"({where}) AND {of_checks}")}, spread AS (
          LEFT JOIN (SELECT image_id AS ImageId, parse_filename(path) AS File FROM manifests) USING (ImageId)
     WHERE {of_images}
 )"""
-    if each:
+    if per_image:
         order = "Rank NULLS LAST, Hosts, Sure, Finding, Host, ImageId, PID, TID, shown.Address"
         sql = f"{shown}\nSELECT {_OF_HOST}\nFROM shown\nORDER BY {order}"
     else:

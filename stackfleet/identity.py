@@ -17,7 +17,7 @@ from .job import Job
 from .lake import Lake, other_id
 from .manifests import Manifest
 
-Tick = Callable[[], None]
+Poll = Callable[[], None]
 
 
 @dataclasses.dataclass
@@ -47,35 +47,35 @@ class Identities:
     Args:
         job: the image
         lake: lake with the other images
-        lock: function of an ImageId and `tick`, which returns when no other task holds the ImageId
+        lock: function of an ImageId and `poll`, which returns when no other task holds the ImageId
 
     Attributes:
         known: the comparison; None unless another image has the same ImageId
         copy: manifest of the equal image, with this path added; None if there is none
     """
 
-    def __init__(self, job: Job, lake: Lake, lock: Callable[[str, Tick], None]) -> None:
+    def __init__(self, job: Job, lake: Lake, lock: Callable[[str, Poll], None]) -> None:
         self._job, self._lake, self._lock = job, lake, lock
         self.known: Optional[KnownImage] = None
         self.copy: Optional[Manifest] = None
 
-    def decide(self, identified: dict[str, Any], tick: Tick) -> Optional[str]:
+    def decide(self, identified: dict[str, Any], poll: Poll) -> Optional[str]:
         """Returns the ImageId; None if the image is a copy of an image already read.
 
         Args:
             identified: the image's own ImageId, and its files
-            tick: function that is called regularly, and may raise
+            poll: function that is called regularly, and may raise
 
         Raises:
             OSError: a file of the image cannot be read
         """
         own = identified["image_id"]
-        self._lock(own, tick)
+        self._lock(own, poll)
         other = self._lake.whole(own)
         if other is None or self._job.path == other["path"]:
             return str(own)
-        digests = [provenance.sha256(file["path"], tick) for file in identified["files"] if file["local"]]
-        self.known = KnownImage(own, other["path"], _compared(other, digests, tick), digests)
+        digests = [provenance.sha256(file["path"], poll) for file in identified["files"] if file["local"]]
+        self.known = KnownImage(own, other["path"], _compared(other, digests, poll), digests)
         if self.known.compared == EQUAL:
             self.copy = self._copy_of(other)
             return None
@@ -97,7 +97,7 @@ UNEQUAL = "unequal: all bytes of both were compared by SHA-256"
 CHANGED = "not compared: the file of the other one is gone or was changed since, and no SHA-256 was kept"
 
 
-def _compared(other: Manifest, digests: list[str], tick: Tick) -> str:
+def _compared(other: Manifest, digests: list[str], poll: Poll) -> str:
     """Returns the result of comparing an image with an image already read."""
     recorded = [file.get("sha256") for file in other["files"]]
     if other["identity"] is not None:
@@ -107,7 +107,7 @@ def _compared(other: Manifest, digests: list[str], tick: Tick) -> str:
             info = os.stat(other["path"])
             if (info.st_size, info.st_mtime_ns) != (other["size"], other["modified"]):
                 return CHANGED
-            recorded = [provenance.sha256(file["path"], tick) for file in other["files"]]
+            recorded = [provenance.sha256(file["path"], poll) for file in other["files"]]
         except OSError:
             return CHANGED
     return EQUAL if recorded == digests else UNEQUAL

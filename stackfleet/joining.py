@@ -43,7 +43,7 @@ def checked(reading: Reading, lake: str) -> dict[str, str]:
     """
     with tempfile.TemporaryFile() as log:
         with ChildProcess(log) as process:
-            process.tell({"check": True, "reading": to_json(reading), "lake": lake})
+            process.send({"check": True, "reading": to_json(reading), "lake": lake})
             answer = process.hear() or {}
             process.end(1.0)
         if "versions" not in answer:

@@ -62,10 +62,10 @@ class Lake:
     def __init__(self, folder: str, create: bool = False) -> None:
         self.folder = pathlib.Path(folder).resolve()
         self.manifests_folder = self.folder / MANIFEST
-        self.made = False
+        self.created = False
         try:
-            self.made = create and folders.folder(self.folder, MANIFEST) is None
-            if self.made:
+            self.created = create and folders.folder(self.folder, MANIFEST) is None
+            if self.created:
                 self._make()
             if folders.folder(self.folder, MANIFEST) is None:
                 raise LakeError(

@@ -7,7 +7,7 @@ from __future__ import annotations
 import importlib
 
 
-def lock(held: int) -> None:
+def lock(descriptor: int) -> None:
     """Locks an open file for this process until the file is closed.
 
     Args:
@@ -21,6 +21,6 @@ def lock(held: int) -> None:
     except ImportError:
         # Windows locks ranges: one byte is enough, even of an empty file.
         windows = importlib.import_module("msvcrt")
-        windows.locking(held, windows.LK_NBLCK, 1)
+        windows.locking(descriptor, windows.LK_NBLCK, 1)
     else:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -148,11 +148,11 @@ def _maybe(fits: Fits) -> Fits:
     return lambda value: value is None or fits(value)
 
 
-def _all(fits: Fits) -> Fits:
+def _every_item(fits: Fits) -> Fits:
     return lambda value: isinstance(value, list) and all(map(fits, value))
 
 
-def _each(fits: Fits) -> Fits:
+def _every_value(fits: Fits) -> Fits:
     return lambda value: isinstance(value, dict) and all(map(_text, value)) and all(map(fits, value.values()))
 
 
@@ -186,15 +186,17 @@ _FORMS: dict[str, Fits] = {
     **dict.fromkeys(("size", "memory", "warnings"), _counted),
     "modified": _number,
     "seconds": _seconds,
-    "files": _all(_record({"path": _text, "size": _maybe(_number), "sha256": _maybe(_text)})),
-    "identity": _maybe(_record({"own": _text, "of": _text, "compared": _text, "digests": _all(_text)})),
-    "copies": _all(_text),
-    "warning_texts": _all(_text),
-    "tables": _each(_is_table),
-    "versions": _each(_text),
+    "files": _every_item(_record({"path": _text, "size": _maybe(_number), "sha256": _maybe(_text)})),
+    "identity": _maybe(
+        _record({"own": _text, "of": _text, "compared": _text, "digests": _every_item(_text)})
+    ),
+    "copies": _every_item(_text),
+    "warning_texts": _every_item(_text),
+    "tables": _every_value(_is_table),
+    "versions": _every_value(_text),
     "started": _time,
     "ended": _time,
-    "replaces": _all(is_image_id),
+    "replaces": _every_item(is_image_id),
     "truncated": lambda value: value is None or type(value) is bool,
     "missing_share": _maybe(_counted),
 }

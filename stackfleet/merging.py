@@ -284,7 +284,7 @@ class Parts:
         self._table, self._name = table, name
         self._done: dict[DataFile, str] = {}
         self._writer: Any = None
-        self._held: list[Any] = []
+        self._pending: list[Any] = []
         self._rows = self._count = 0
         self._first = self.image = ""
 
@@ -306,7 +306,7 @@ class Parts:
 
     def write(self, rows: Any) -> None:
         """Writes rows."""
-        self._held.append(rows)
+        self._pending.append(rows)
         self._count += rows.num_rows
         if self._count >= GROUP_ROWS:
             self._flush()
@@ -325,11 +325,11 @@ class Parts:
     def _flush(self) -> None:
         if self._writer is None:
             self._writer = pq.ParquetWriter(self._path, stored(self._table), compression="zstd")
-        if self._held:
-            table = pa.Table.from_batches(self._held).combine_chunks()
+        if self._pending:
+            table = pa.Table.from_batches(self._pending).combine_chunks()
             self._writer.write_table(table, row_group_size=2 * GROUP_ROWS)
         self._rows += self._count
-        self._held, self._count = [], 0
+        self._pending, self._count = [], 0
 
     def _end_part(self) -> None:
         self._flush()

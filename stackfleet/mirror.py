@@ -132,7 +132,7 @@ class Mirror:
         removed = sorted(set(remote) - set(local))
         if not new and not removed:
             return
-        self._take(turn)
+        self._take_turn(turn)
         try:
             for name in sorted(new, key=_order):
                 with open(self.folder / name, "rb") as source, self._store.open_output_stream(
@@ -156,7 +156,7 @@ class Mirror:
                 DeltaTable.create(address, schema, mode="ignore", storage_options=self._options)
             return DeltaTable(address, storage_options=self._options)
 
-    def _take(self, turn: Any) -> None:
+    def _take_turn(self, turn: Any) -> None:
         from deltalake import CommitProperties
         from deltalake.exceptions import CommitFailedError
 

@@ -58,7 +58,7 @@ class Progress:
         """Processes a message from a worker."""
         with self._lock:
             if message["state"] == "refused":
-                self._say(f"refused: {message['reason']}")
+                self._print(f"refused: {message['reason']}")
             else:
                 self._running[message["path"]] = message
 
@@ -79,10 +79,10 @@ class Progress:
             if report.get("reason"):
                 line += f": {report['reason']}"
             if not (self._live and done) or report.get("truncated"):
-                self._say(f"[{self.done + self.copies + self.failed}/{len(self._sizes)}] {line}")
+                self._print(f"[{self.done + self.copies + self.failed}/{len(self._sizes)}] {line}")
         return done
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         self._console.print(Text(text), soft_wrap=True)
 
     def _view(self) -> Group:

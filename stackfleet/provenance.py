@@ -44,12 +44,12 @@ def now() -> str:
     return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="microseconds")
 
 
-def sha256(path: Union[str, pathlib.Path], tick: Callable[[], None] = lambda: None) -> str:
+def sha256(path: Union[str, pathlib.Path], poll: Callable[[], None] = lambda: None) -> str:
     """Returns the SHA-256 of a whole file, as `sha256sum` prints it.
 
     Args:
         path: the file
-        tick: function that is called regularly; may raise to end the computation
+        poll: function that is called regularly; may raise to end the computation
 
     Raises:
         OSError: the file cannot be read
@@ -61,7 +61,7 @@ def sha256(path: Union[str, pathlib.Path], tick: Callable[[], None] = lambda: No
             if not data:
                 return whole.hexdigest()
             whole.update(data)
-            tick()
+            poll()
 
 
 def probe(path: str) -> str:

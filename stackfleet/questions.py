@@ -61,9 +61,14 @@ def rare(by: str, kinds: Sequence[str], max_hosts: int, limit: int, images: int,
     # On a tie, stacks with code outside any file come first, and then keys in the order of their text: halves
     # of keys are signed.
     order = "Comparable DESC, Hosts / Among, Outside DESC, Among DESC"
-    held = "NOT MATERIALIZED" if by == KEYS[0] else "MATERIALIZED"
+    materialized = "NOT MATERIALIZED" if by == KEYS[0] else "MATERIALIZED"
     few = _FEW.format(
-        high=high, low=low, where=where, max_hosts=max_hosts, spread=_spread(max_hosts), held=held
+        high=high,
+        low=low,
+        where=where,
+        max_hosts=max_hosts,
+        spread=_spread(max_hosts),
+        materialized=materialized,
     )
     among = (_AMONG if by == KEYS[0] else _AMONG_SHAPES).format(
         most=max(images, 1), high=high, low=low, where=where, limit=limit, least=LEAST_HOSTS
@@ -89,7 +94,7 @@ ORDER BY {order}, {by}"""
     if partial:
         return Question(sql)
     left_out = f"SELECT coalesce(sum(Stacks), 0)::BIGINT FROM keys WHERE {condition} AND NOT Sure"
-    return Question(sql, left_out, _SAID)
+    return Question(sql, left_out, _NOT_EXACT)
 
 
 def _spread(max_hosts: int) -> str:
@@ -111,7 +116,7 @@ candidates AS MATERIALIZED (
     SELECT High, Low, count(DISTINCT HostKey) AS Hosts
     FROM keys JOIN (SELECT High, Low FROM candidates WHERE Known IS NULL) ON {high} = High AND {low} = Low
     WHERE {where} GROUP BY High, Low
-), few AS {held} (
+), few AS {materialized} (
     SELECT High, Low, Known::BIGINT AS Hosts, Outside, ModuleSet FROM candidates WHERE Known <= {max_hosts}
     UNION ALL
     SELECT High, Low, Hosts, Outside, ModuleSet FROM candidates JOIN counted USING (High, Low)
@@ -119,7 +124,7 @@ candidates AS MATERIALIZED (
 )"""
 """Keys on few hosts. Hosts are counted only for keys with more than two rows, on more than one host.
 
-There are as many candidates as there are rare keys, so they are held once, in few bytes each.
+There are as many candidates as there are rare keys, so they are materialized once, in few bytes each.
 """
 
 _MEMBERS = """\
@@ -280,7 +285,9 @@ ORDER BY Hosts, Guessed, Frame, Driver, ModuleStamp{most}"""
     )
 
 
-_SAID = "{} stacks are left out: their keys are not exact, or they are incomplete (--partial includes them)"
+_NOT_EXACT = (
+    "{} stacks are left out: their keys are not exact, or they are incomplete (--partial includes them)"
+)
 
 
 def _left_out(command: str) -> str:
@@ -327,7 +334,7 @@ FROM a FULL JOIN b USING (Kind, Process, Arch, Key)
 WHERE a.Key IS NULL OR b.Key IS NULL OR {counted}
 ORDER BY Change DESC, Unbacked DESC, Kind, Process, Arch, Key"""
     both = one_of("ImageId", dict.fromkeys((*first, *second)))
-    return Question(sql) if partial else Question(sql, _left_out(f"{condition} AND {both}"), _SAID)
+    return Question(sql) if partial else Question(sql, _left_out(f"{condition} AND {both}"), _NOT_EXACT)
 
 
 def selected(selector: str) -> str:

@@ -27,7 +27,7 @@ COPY = "copy"
 """Status in a report about an image that is a copy of an image already read."""
 
 Report = dict[str, Any]
-Tell = Callable[[Report], None]
+SendReport = Callable[[Report], None]
 
 
 class AttemptFailedError(Exception):
@@ -66,16 +66,16 @@ class TaskPlace:
         if not self.is_wanted():
             raise StoppedError
 
-    def tell(self, report: Report) -> None:
+    def send(self, report: Report) -> None:
         """Sends a progress report to the client."""
         self._worker.log_event(self._topic, report)
 
     @contextlib.contextmanager
-    def lock(self, name: str, tick: Callable[[], None]) -> Iterator[None]:
+    def lock(self, name: str, poll: Callable[[], None]) -> Iterator[None]:
         """Locks a name against other tasks."""
         lock = distributed.Lock(f"stackfleet-{name}")
         while not lock.acquire(timeout=1):
-            tick()
+            poll()
         try:
             yield
         finally:
@@ -100,10 +100,10 @@ def run_at(job: Job, place: TaskPlace) -> Report:
     """Reads an image in a given place; see `run_image`."""
     started, lake = provenance.now(), Lake(job.lake)
     attempt = f"{started[:19].replace(':', '')}-{uuid.uuid4().hex[:12]}"
-    place.tell({"path": job.path, "state": "started"})
+    place.send({"path": job.path, "state": "started"})
     differs = provenance.difference(job.path, job.size, job.probe)
     with contextlib.ExitStack() as contexts:
-        identities = Identities(job, lake, lambda name, tick: contexts.enter_context(place.lock(name, tick)))
+        identities = Identities(job, lake, lambda name, poll: contexts.enter_context(place.lock(name, poll)))
         if differs:
             outcome = Outcome(reason=f"worker {place.name}: {differs}", final=True)
         else:
@@ -144,16 +144,16 @@ def run_at(job: Job, place: TaskPlace) -> Report:
 def _attempt(job: Job, name: str, identities: Identities, place: TaskPlace, lake: Lake) -> Outcome:
     decided = ""
 
-    def decide(identified: dict[str, Any], tick: Callable[[], None]) -> Optional[str]:
+    def decide(identified: dict[str, Any], poll: Callable[[], None]) -> Optional[str]:
         nonlocal decided
-        decided = identities.decide(identified, tick) or ""
+        decided = identities.decide(identified, poll) or ""
         return decided or None
 
-    def told(state: Report) -> None:
-        place.tell({"path": job.path, "state": "running", **state})
+    def send_state(state: Report) -> None:
+        place.send({"path": job.path, "state": "running", **state})
 
     try:
-        outcome = Attempt(job, name, decide, place.is_wanted, told).run()
+        outcome = Attempt(job, name, decide, place.is_wanted, send_state).run()
         place.stop_if_unwanted()
         return outcome
     except StoppedError:

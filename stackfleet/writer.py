@@ -49,7 +49,7 @@ MOST_LETTERS = 1 << 26
 """The most characters in the texts of a batch: forged paths in an image may have thousands each."""
 
 _STACK = [column.name for column in tables.TRACES].index("Stack")
-_SAID = tables.FRAMES[FRAME + 1 :]
+_FRAME_COLUMNS = tables.FRAMES[FRAME + 1 :]
 """The columns that depend on the frame alone."""
 
 _Version = tuple[str, Optional[int], Optional[int]]
@@ -164,8 +164,8 @@ class StackWriter:
     def _forget(self) -> None:
         """Drops the distinct frames."""
         self._distinct: list[tuple[object, ...]] = []
-        self._columns: list[Any] = [[] for _ in _SAID]
-        self._made = 0
+        self._columns: list[Any] = [[] for _ in _FRAME_COLUMNS]
+        self._column_rows = 0
         self._known: dict[NamedFrame, int] = {}
         self._versions = array("Q")
         self._sizes = array("q")
@@ -249,14 +249,16 @@ class StackWriter:
         ]
         columns.append(_numbers(pa.int64(), self._numbers))
         places = _numbers(pa.int32(), self._places)
-        return [*columns, *(values.take(places) for values in self._said())]
+        return [*columns, *(values.take(places) for values in self._columns_of_frames())]
 
-    def _said(self) -> list[Any]:
+    def _columns_of_frames(self) -> list[Any]:
         """Returns the columns of the distinct frames, and keeps the values of earlier batches."""
-        new = self._distinct[self._made :]
-        self._made = len(self._distinct)
+        new = self._distinct[self._column_rows :]
+        self._column_rows = len(self._distinct)
         if new:
-            new_columns = [_array(FRAMES, column.name, values) for column, values in zip(_SAID, zip(*new))]
+            new_columns = [
+                _array(FRAMES, column.name, values) for column, values in zip(_FRAME_COLUMNS, zip(*new))
+            ]
             self._columns = [
                 pa.chunked_array([old, new_column]).combine_chunks() if len(old) else new_column
                 for old, new_column in zip(self._columns, new_columns)

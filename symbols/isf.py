@@ -270,11 +270,11 @@ class _Table:
         self._structures: Dict[str, Tuple[Declared, Dict[str, Member]]] = {}
         self._elsewhere: List[str] = []
         for structure in text.structures.values():
-            self._take(structure, text.sources)
+            self._add_structure(structure, text.sources)
         named = {member.type for _, members in self._structures.values() for member in members.values()}
         for name, structure in basic.structures.items():
             if name in named:
-                self._take(structure, basic.sources)
+                self._add_structure(structure, basic.sources)
 
     def written(self) -> str:
         """Returns the file: one line for each member, so that a diff shows the moved ones."""
@@ -295,7 +295,7 @@ class _Table:
         ]
         return "\n".join(lines) + "\n"
 
-    def _take(self, declared: Declared, sources: Sources) -> None:
+    def _add_structure(self, declared: Declared, sources: Sources) -> None:
         """Adds a structure if the build has it."""
         members = self._of_build(declared)
         if _SIZEOF not in members:

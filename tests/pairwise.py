@@ -60,11 +60,11 @@ def all_cases() -> List[Case]:
 def choose(cases: Iterable[Case]) -> List[Case]:
     """Returns few cases that together cover every pair that occurs."""
     left = list(cases)
-    wanted = set().union(*(case.pairs for case in left))
+    expected = set().union(*(case.pairs for case in left))
     chosen = []
-    while wanted:
-        best = max(left, key=lambda case: len(case.pairs & wanted))
-        wanted -= best.pairs
+    while expected:
+        best = max(left, key=lambda case: len(case.pairs & expected))
+        expected -= best.pairs
         chosen.append(best)
     return chosen
 

@@ -52,8 +52,11 @@ def patched(folder: pathlib.Path, *changes: str) -> pathlib.Path:
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Dict[str, pathlib.Path]:
     folder = tmp_path_factory.mktemp("sample")
-    made = sample.build().image()
-    return {"file": made.save(folder / "sample.dmp"), "symbols": made.install(folder / "symbols")}
+    forged_image = sample.build().image()
+    return {
+        "file": forged_image.save(folder / "sample.dmp"),
+        "symbols": forged_image.install(folder / "symbols"),
+    }
 
 
 def rows(framework: pathlib.Path, image: Dict[str, pathlib.Path], line: str) -> List[Any]:

@@ -40,9 +40,9 @@ def load_dev() -> Any:
     return module
 
 
-@pytest.mark.parametrize("asked", ["--help", "-h", "help"])
-def test_help_lists_the_commands(asked: str) -> None:
-    shown = dev(asked)
+@pytest.mark.parametrize("requests", ["--help", "-h", "help"])
+def test_help_lists_the_commands(argument: str) -> None:
+    shown = dev(argument)
     assert shown.returncode == 0
     assert not shown.stderr
     for command in ("demo", "test", "lint", "lowest", "coverage", "docs", "install-check"):
@@ -71,8 +71,8 @@ def test_an_older_python_is_told_what_is_needed(version: str) -> None:
     older = python(version)
     shown = subprocess.run([older, str(DEV), "demo"], stderr=subprocess.PIPE, check=False)
     assert shown.returncode == 1
-    (said,) = shown.stderr.decode().splitlines()
-    assert said.startswith(f"dev.py needs Python 3.9 or newer; this is Python {version}")
+    (line,) = shown.stderr.decode().splitlines()
+    assert line.startswith(f"dev.py needs Python 3.9 or newer; this is Python {version}")
 
 
 def test_no_ensurepip(tmp_path: pathlib.Path) -> None:
@@ -112,9 +112,9 @@ def test_ctrl_c_ends_quietly(tmp_path: pathlib.Path) -> None:
         time.sleep(1.5)
         assert child.poll() is None
         os.killpg(child.pid, signal.SIGINT)
-        _, said = child.communicate(timeout=20)
+        _, errors = child.communicate(timeout=20)
     assert child.returncode == 130
-    assert not said.strip()
+    assert not errors.strip()
 
 
 def test_the_digest_follows_names_and_contents(
@@ -142,9 +142,9 @@ def test_what_the_wheel_is_made_of_is_there() -> None:
 def test_a_command_can_be_pasted(capfd: pytest.CaptureFixture[str], tmp_path: pathlib.Path) -> None:
     """Rows come first, then the warnings; the banner of Volatility is none."""
     (tmp_path / "a file").write_text("")
-    said = "import sys; print('a row'); print('Volatility 3 Framework', file=sys.stderr); "
-    said += "print('WARNING  a warning', file=sys.stderr)"
-    demo.run([sys.executable, "-c", said, "a file"], tmp_path, tmp_path)
+    message = "import sys; print('a row'); print('Volatility 3 Framework', file=sys.stderr); "
+    message += "print('WARNING  a warning', file=sys.stderr)"
+    demo.run([sys.executable, "-c", message, "a file"], tmp_path, tmp_path)
     shown = capfd.readouterr().out.strip().splitlines()
     assert shown[1:] == ["a row", "! WARNING  a warning"]
     pasted = subprocess.run(
@@ -152,7 +152,7 @@ def test_a_command_can_be_pasted(capfd: pytest.CaptureFixture[str], tmp_path: pa
     )
     assert pasted.stdout == "a row\n"
     if os.name != "nt":
-        assert shlex.split(shown[0][2:]) == [sys.executable, "-c", said, "a file"]
+        assert shlex.split(shown[0][2:]) == [sys.executable, "-c", message, "a file"]
 
 
 def test_paths_are_short_where_the_user_is(tmp_path: pathlib.Path) -> None:
@@ -163,8 +163,11 @@ def test_paths_are_short_where_the_user_is(tmp_path: pathlib.Path) -> None:
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Dict[str, pathlib.Path]:
     folder = tmp_path_factory.mktemp("sample")
-    made = sample.build().image()
-    return {"file": made.save(folder / "sample.dmp"), "symbols": made.install(folder / "symbols")}
+    forged_image = sample.build().image()
+    return {
+        "file": forged_image.save(folder / "sample.dmp"),
+        "symbols": forged_image.install(folder / "symbols"),
+    }
 
 
 @pytest.mark.cli

@@ -97,8 +97,8 @@ MOST_LINES = 450
 
 STANDARD = {
     *sys.builtin_module_names,
-    *(each.name.split(".")[0] for each in pathlib.Path(os.__file__).parent.iterdir()),
-    *(each.name.split(".")[0] for each in pathlib.Path(os.__file__).parent.glob("lib-dynload/*")),
+    *(path.name.split(".")[0] for path in pathlib.Path(os.__file__).parent.iterdir()),
+    *(path.name.split(".")[0] for path in pathlib.Path(os.__file__).parent.glob("lib-dynload/*")),
 }
 """The modules of the standard library."""
 
@@ -144,12 +144,12 @@ def imports(modules: Sources, path: str) -> Iterator[Import]:
     for node in ast.walk(parsed(modules[path])):
         late = id(node) not in top
         if isinstance(node, ast.Import):
-            for each in node.names:
-                yield Import(path, node.lineno, _found(modules, each.name) or each.name, late)
+            for member in node.names:
+                yield Import(path, node.lineno, _found(modules, member.name) or member.name, late)
         elif isinstance(node, ast.ImportFrom):
             base = _base(path, node)
-            for each in node.names:
-                dotted = f"{base}.{each.name}"
+            for member in node.names:
+                dotted = f"{base}.{member.name}"
                 yield Import(path, node.lineno, _found(modules, dotted, base) or dotted, late)
 
 
@@ -200,39 +200,39 @@ def violations(modules: Sources, paths: Optional[Iterable[str]] = None) -> Set[s
         if path not in ON_THE_GROUND and room(path) not in LEVELS:
             found.add(f"{path} is in no room")
             continue
-        for each in imports(modules, path):
-            allowed = _allowed_inside if each.target.endswith(".py") else _allowed_outside
-            if not allowed(path, each, plugins):
-                found.add(f"{path}:{each.line} imports {each.target}")
+        for item in imports(modules, path):
+            allowed = _allowed_inside if item.target.endswith(".py") else _allowed_outside
+            if not allowed(path, item, plugins):
+                found.add(f"{path}:{item.line} imports {item.target}")
         for line in _renderers(path, modules[path]):
             found.add(f"{path}:{line} has to do with renderers")
     return found
 
 
-def _allowed_inside(path: str, each: Import, _plugins: Set[str]) -> bool:
+def _allowed_inside(path: str, item: Import, _plugins: Set[str]) -> bool:
     """Returns whether a module may import another of the tree."""
     if path in ON_THE_GROUND:
-        late = each.late and room(each.target) == GROUND
-        return path == OPTIONS and (each.target == CHECKED or late)
-    if each.target in ON_THE_GROUND:
-        return room(path) in MAY_IMPORT[each.target] and not pure(path)
-    mine, theirs = room(path), room(each.target)
+        late = item.late and room(item.target) == GROUND
+        return path == OPTIONS and (item.target == CHECKED or late)
+    if item.target in ON_THE_GROUND:
+        return room(path) in MAY_IMPORT[item.target] and not pure(path)
+    mine, theirs = room(path), room(item.target)
     if mine == "plugins":
         rooms = {"minidump"} if path in LAYERS else {"commands"}
-        return each.late and theirs in rooms and path != FINDER_PATH
-    return (theirs == mine or LEVELS[theirs] < LEVELS[mine]) and (pure(each.target) or not pure(path))
+        return item.late and theirs in rooms and path != FINDER_PATH
+    return (theirs == mine or LEVELS[theirs] < LEVELS[mine]) and (pure(item.target) or not pure(path))
 
 
-def _allowed_outside(path: str, each: Import, plugins: Set[str]) -> bool:
+def _allowed_outside(path: str, item: Import, plugins: Set[str]) -> bool:
     """Returns whether a module may import what is not of the tree, or a plugin."""
-    parts = each.target.split(".")
+    parts = item.target.split(".")
     if parts[:3] == ["volatility3", "plugins", "windows"] and plugins.intersection(parts[3:4]):
         sibling = path.startswith(OF_DUMPS) and parts[3] == pathlib.PurePath(path).stem
-        return (each.target == FINDER or sibling) and room(path) == "plugins" and not each.late
+        return (item.target == FINDER or sibling) and room(path) == "plugins" and not item.late
     if parts[0] in STANDARD:
-        return path == FINDER_PATH or room(path) != "plugins" or not each.late
+        return path == FINDER_PATH or room(path) != "plugins" or not item.late
     renderers = "renderers" in parts and (path in ON_THE_GROUND or room(path) not in KNOW_RENDERERS)
-    late = each.late and room(path) == "plugins"
+    late = item.late and room(path) == "plugins"
     return parts[0] == "volatility3" and not (
         renderers or late or pure(path) or path in (FINDER_PATH, VERSION)
     )
@@ -368,7 +368,7 @@ def test_rooms_have_packages_without_code() -> None:
 
 
 def test_imports_stand_at_the_top() -> None:
-    late = {each.path for path in sources() for each in imports(sources(), path) if each.late}
+    late = {item.path for path in sources() for item in imports(sources(), path) if item.late}
     late |= {path for path, source in sources().items() if by_text(source)}
     plugins = {path for path in sources() if room(path) == "plugins" and path != FINDER_PATH}
     assert late - plugins == set(LATE)
@@ -400,7 +400,7 @@ def test_words_of_options_are_those_of_the_rooms() -> None:
 def test_a_word_of_a_column_is_defined_once() -> None:
     """What has the same letters and is no word of a column has a reason."""
     lists = (value for name, value in vars(words).items() if name.isupper() and isinstance(value, dict))
-    known = {word for each in lists for word in (*each, *each.values()) if isinstance(word, str) and word}
+    known = {word for item in lists for word in (*item, *item.values()) if isinstance(word, str) and word}
     known.update(words.SEVERITIES, words.CONFIDENCES, words.ROLES)
     found = {
         path

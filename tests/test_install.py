@@ -119,10 +119,10 @@ def test_a_wheel_is_refused_in_one_sentence_and_metadata_are_not(tmp_path: pathl
     wheel = setup_py(site, "--quiet", "bdist_wheel", "-d", str(tmp_path / "wheels"))
     assert wheel.returncode == 1
     assert not (tmp_path / "wheels").exists()
-    (said,) = [line for line in wheel.stderr.splitlines() if "editable" in line]
-    assert "`vol -p volatility3_plugins`" in said
-    assert "vol.json" in said
-    assert "plugin_dirs" in said
+    (reported_line,) = [line for line in wheel.stderr.splitlines() if "editable" in line]
+    assert "`vol -p volatility3_plugins`" in reported_line
+    assert "vol.json" in reported_line
+    assert "plugin_dirs" in reported_line
     assert "Traceback" not in wheel.stderr
     metadata = setup_py(site, "--quiet", "dist_info", "-o", str(tmp_path))
     assert metadata.returncode == 0, metadata.stderr
@@ -136,8 +136,8 @@ def test_an_editable_wheel_maps_the_library_and_lays_nothing_into_volatility(
     """It is all that it can do, also where Volatility is editable: then it is no danger."""
     before = {path.name for path in ROOT.iterdir()}
     site = fill(tmp_path / "site", volatility)
-    made = setup_py(site, "--quiet", "editable_wheel", "-d", str(tmp_path / "wheels"))
-    assert made.returncode == 0, made.stderr
+    result = setup_py(site, "--quiet", "editable_wheel", "-d", str(tmp_path / "wheels"))
+    assert result.returncode == 0, result.stderr
     (wheel,) = (tmp_path / "wheels").glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         names = [name for name in archive.namelist() if ".dist-info/" not in name]

@@ -115,16 +115,18 @@ def test_blocks_that_name_records_of_a_new_log(
     wow64: bool, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     new_logs(tmp_path, monkeypatch)
-    made = HeapImage("win10-x64", wow64)
-    made.log = NewLog(made.arch)
-    made.used["log"] = True
-    heap = made.heap()
+    image = HeapImage("win10-x64", wow64)
+    image.log = NewLog(image.arch)
+    image.used["log"] = True
+    heap = image.heap()
     for number in (5, 6, 7):
-        record = made.log.log(made.stack(number), va=0x30100040 + 0x200 * number)
+        record = image.log.log(image.stack(number), va=0x30100040 + 0x200 * number)
         heap.extended(100 + number, record)
-    made.put(heap.regions(), HEAP)
-    found = groups(made.run(tmp_path))
-    assert sorted(symbols(node)[1] for node in found) == [f"app!open_store+{each:#x}" for each in (5, 6, 7)]
+    image.put(heap.regions(), HEAP)
+    found = groups(image.run(tmp_path))
+    assert sorted(symbols(node)[1] for node in found) == [
+        f"app!open_store+{number:#x}" for number in (5, 6, 7)
+    ]
 
 
 def contents_of(arch: str, regions: List[Tuple[int, bytes]], listed: List[int]) -> HeapContents:
@@ -237,7 +239,7 @@ def test_process(arch: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPa
     for shift in (SHIFT, 0):
         image = bare.image(size, process(arch, shift))
         space = AddressSpace(1000, "app.exe", bare.MACHINES[size], "bare", peb=PEB)
-        entries, complete = LoaderLists(image).of_process(space)
+        entries, complete = LoaderLists(image).process_modules(space)
         assert [(entry.base, entry.size, entry.name) for entry in entries] == [(BASE, SIZE, "app.exe")]
         assert complete
         assert globalflag.read(image, space) == FLAGS
@@ -294,7 +296,7 @@ def test_unload(arch: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPat
     newbuild.add(tmp_path, monkeypatch, "unload", _RTL_UNLOAD_EVENT_TRACE=SHIFT)
     size = stddata.POINTERS[arch]
     types = bare.image(size).our_generations("unload", bare.MACHINES[size])
-    layouts = [unloadevents.EventLayout(each["_RTL_UNLOAD_EVENT_TRACE"]) for each in types]
+    layouts = [unloadevents.EventLayout(item["_RTL_UNLOAD_EVENT_TRACE"]) for item in types]
     bases = [0x10000000 + number * 0x100000 for number in range(20)]
     gone = [UnloadedDll(f"library{number}.dll", base, 0x8000, 7) for number, base in enumerate(bases)]
     old = unload_trace(gone, 8 * size)
@@ -304,9 +306,9 @@ def test_unload(arch: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPat
         held = memoryview(bytes(0x100) + data + b"\x11" * 0x400)
         assert list(unloadevents.find_ring(held, layouts, 0x80000000)) == [0x100]
         sized = [(held[0x100 : 0x100 + 16 * layout.size], layout) for layout in layouts]
-        rings = [unloadevents.read_events(ring, each, 0x80000000) for ring, each in sized]
+        rings = [unloadevents.read_events(ring, layout, 0x80000000) for ring, layout in sized]
         assert [ring is not None for ring in rings] == [number == expected for number in range(3)]
-        assert [event.name for event in rings[expected] or ()] == [each.name for each in gone[4:]]
+        assert [event.name for event in rings[expected] or ()] == [member.name for member in gone[4:]]
 
 
 @pytest.mark.parametrize(("number", "first"), [(0xF0000000 | 19041, 0xC), (30000, 0xC + SHIFT)])
@@ -319,5 +321,5 @@ def test_where_nothing_tells_the_kernels_build_does(
     kernel.set("NtBuildNumber", number)
     image = context.open_image(kernel.image(), tmp_path).image
     types = image.our_generations("process", Machine.I386)
-    assert [each["_PEB"].offset("Ldr") for each in types] == sorted([0xC, 0xC + SHIFT], reverse=first != 0xC)
+    assert [item["_PEB"].offset("Ldr") for item in types] == sorted([0xC, 0xC + SHIFT], reverse=first != 0xC)
     assert image.process_types(Machine.I386)["_PEB"].offset("Ldr") == first

@@ -43,8 +43,8 @@ def test_python_3_8_imports_the_plugins(bare: pathlib.Path) -> None:
         command, env=environment, cwd=bare.parent, capture_output=True, text=True, check=False
     )
     assert shown.returncode == 0, shown.stdout + shown.stderr
-    (said,) = [line for line in shown.stderr.splitlines() if "winstacks" in line]
-    assert "needs Python 3.9" in said
+    (reported_line,) = [line for line in shown.stderr.splitlines() if "winstacks" in line]
+    assert "needs Python 3.9" in reported_line
 
 
 def test_our_plugins_are_there() -> None:
@@ -175,9 +175,9 @@ def test_a_copy_without_our_symbol_tables_gets_one_clear_line(
     result = vol(bare, *options, "windows.stacktracedb")
     assert result.returncode == 1, result.stderr
     assert "[" not in result.stdout
-    said = [line for line in result.stderr.splitlines() if "symbol table" in line]
-    assert len(said) == 1
-    assert "copy the 'symbols' folder beside the plugin folder" in said[0]
+    lines = [line for line in result.stderr.splitlines() if "symbol table" in line]
+    assert len(lines) == 1
+    assert "copy the 'symbols' folder beside the plugin folder" in lines[0]
     assert "Traceback" not in result.stderr
 
 
@@ -307,8 +307,8 @@ def test_an_upgrade_leaves_nothing_of_the_old_version(
         target = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
         pip = [sys.executable, "-m", "pip", "--python", str(target)]
         empty = places(folder)
-        for each in wheels:
-            install = ["install", "--quiet", "--no-deps", "--no-index", str(each)]
+        for item in wheels:
+            install = ["install", "--quiet", "--no-deps", "--no-index", str(item)]
             subprocess.run([*pip, *install], check=True, cwd=tmp_path)
         made[name] = places(folder)
         uninstall = ["uninstall", "--quiet", "--yes", "volatility3-stacktraces"]

@@ -66,13 +66,13 @@ def repacked(archive: pathlib.Path, changes: Dict[str, bytes], without: str = ""
 
 def test_what_an_archive_lacks_has_changed_or_added_is_named(archive: pathlib.Path) -> None:
     assert contents.differences(ROOT, [archive]) == []
-    for changes, without, said in (
+    for changes, without, difference in (
         ({"winstacks/options.py": b""}, "", "winstacks/options.py is not that of the tree"),
         ({}, "winstacks/options.py", "winstacks/options.py is missing"),
         ({"winstacks/more.py": b""}, "", "winstacks/more.py is not in the tree"),
     ):
         (found,) = contents.differences(ROOT, [repacked(archive, changes, without)])
-        assert found == f"again.zip: {NAME}/{said}"
+        assert found == f"again.zip: {NAME}/{difference}"
 
 
 def test_the_readme_of_the_folder_names_each_plugin(archive: pathlib.Path, tmp_path: pathlib.Path) -> None:
@@ -91,8 +91,8 @@ def test_the_readme_of_the_folder_names_each_plugin(archive: pathlib.Path, tmp_p
 @pytest.mark.once
 def test_an_unpacked_archive_is_a_plugin_folder(archive: pathlib.Path, tmp_path: pathlib.Path) -> None:
     plugins = archives.unpack(archive, tmp_path / "unpacked") / "volatility3_plugins"
-    made = sample.build().image()
-    image, symbols = made.save(tmp_path / "a.dmp"), made.install(tmp_path / "symbols")
+    forged_image = sample.build().image()
+    image, symbols = forged_image.save(tmp_path / "a.dmp"), forged_image.install(tmp_path / "symbols")
     theirs, ours = (
         vol.run(image, "windows.stacktracedb", symbols=symbols, plugins=folder).rows
         for folder in (plugins, vol.PLUGINS)

@@ -66,7 +66,7 @@ def test_a_plugin_imports_the_library_when_it_runs(path: pathlib.Path) -> None:
         elif isinstance(node, ast.ImportFrom):
             assert not node.level
             assert not str(node.module).startswith(winstacks_library.NAME)
-            if any(each.name == FINDER.stem for each in node.names):
+            if any(name.name == FINDER.stem for name in node.names):
                 assert node.module == "volatility3.plugins.windows"
 
 
@@ -144,8 +144,8 @@ def ours(modules: Dict[str, str], tree: pathlib.Path) -> List[str]:
 @pytest.mark.cli
 @pytest.mark.parametrize("arguments", [["-h"], ["windows.pslist", "-h"], ["windows.gflags", "-h"]])
 def test_a_start_imports_the_plugins_the_finder_and_the_options(tree: Copy, arguments: List[str]) -> None:
-    wanted = [*NAMES, "volatility3.plugins.windows.winstacks_library", *START]
-    assert ours(imported(tree, *arguments), tree.folder) == sorted(wanted)
+    expected = [*NAMES, "volatility3.plugins.windows.winstacks_library", *START]
+    assert ours(imported(tree, *arguments), tree.folder) == sorted(expected)
 
 
 @pytest.mark.cli
@@ -158,7 +158,7 @@ volatility3.plugins.__path__ = [{str(tree.plugins)!r}, *constants.PLUGINS_PATH]
 framework.import_files(volatility3.plugins, True)
 names = framework.list_plugins()
 import sys
-print([each for each in sys.modules if each.startswith("winstacks")])
+print([name for name in sys.modules if name.startswith("winstacks")])
 print("windows.gflags.GFlags" in names, {str(tree.folder)!r} in sys.path)
 """
     assert tree.vol(code=code).stdout.splitlines() == [str(START), "True False"]
@@ -166,7 +166,7 @@ print("windows.gflags.GFlags" in names, {str(tree.folder)!r} in sys.path)
 
 @pytest.mark.cli
 @pytest.mark.parametrize(
-    ("damage", "said"),
+    ("damage", "message"),
     [
         (
             lambda library: (library / "__init__.py").write_text("def"),
@@ -186,10 +186,10 @@ print("windows.gflags.GFlags" in names, {str(tree.folder)!r} in sys.path)
     ],
 )
 def test_a_library_that_cannot_be_used_is_said_in_a_sentence(
-    tree: Copy, damage: Callable[[pathlib.Path], object], said: str
+    tree: Copy, damage: Callable[[pathlib.Path], object], message: str
 ) -> None:
     damage(tree.library)
-    sentence = tree.is_refused(said)
+    sentence = tree.is_refused(message)
     assert any(word in sentence for word in ("install", "take both"))
 
 

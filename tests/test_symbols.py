@@ -51,14 +51,14 @@ def made(folder: pathlib.Path, text: str, head: str = HEAD) -> Dict[str, Dict[st
     """The tables of a text, by the part of their names behind the kind."""
     (folder / "basic.h").write_bytes((isf.FOLDER / "basic.h").read_bytes())
     (folder / "kind.h").write_text(head + text, encoding="utf-8")
-    return {name[5:-5]: json.loads(each) for name, each in isf.make(folder).items()}
+    return {name[5:-5]: json.loads(text) for name, text in isf.make(folder).items()}
 
 
 def test_the_tables_of_the_tree_are_what_the_texts_make() -> None:
     kept = {path.name: path.read_text(encoding="utf-8") for path in isf.FOLDER.glob("*.json")}
-    wanted = isf.make()
-    assert kept.keys() == wanted.keys(), "python3 dev.py symbols"
-    assert [name for name in wanted if wanted[name] != kept[name]] == [], "python3 dev.py symbols"
+    expected = isf.make()
+    assert kept.keys() == expected.keys(), "python3 dev.py symbols"
+    assert [name for name in expected if expected[name] != kept[name]] == [], "python3 dev.py symbols"
     assert {path.stem for path in isf.FOLDER.glob("*.h")} == {isf.BASIC, *tables.KINDS}
 
 
@@ -66,16 +66,16 @@ def test_every_member_lies_where_the_text_says(tmp_path: pathlib.Path) -> None:
     found = made(tmp_path, SAMPLE)
     assert list(found) == ["6.0-x86", "6.1-x64", "6.2-x64"]
     types = {name: table["user_types"] for name, table in found.items()}
-    assert [list(each) for each in types.values()] == [
+    assert [list(item) for item in types.values()] == [
         ["_INNER", "_OUTER", "_LIST_ENTRY"],
         ["_INNER", "_OUTER", "_NEW", "_LIST_ENTRY"],
         ["_INNER", "_OUTER", "_NEW", "_LIST_ENTRY"],
     ]
-    outer = {name: each["_OUTER"]["fields"] for name, each in types.items()}
-    assert [each["_OUTER"]["size"] for each in types.values()] == [0x20, 0x40, 0x40]
-    assert [each["Moved"]["offset"] for each in outer.values()] == [0x14, 0x24, 0x28]
-    assert ["High" in each for each in outer.values()] == [True, True, False]
-    assert ["Narrow" in each for each in outer.values()] == [True, False, False]
+    outer = {name: type_["_OUTER"]["fields"] for name, type_ in types.items()}
+    assert [item["_OUTER"]["size"] for item in types.values()] == [0x20, 0x40, 0x40]
+    assert [row["Moved"]["offset"] for row in outer.values()] == [0x14, 0x24, 0x28]
+    assert ["High" in item for item in outer.values()] == [True, True, False]
+    assert ["Narrow" in item for item in outer.values()] == [True, False, False]
     assert outer["6.0-x86"]["High"]["type"]["bit_position"] == 3
     assert outer["6.0-x86"]["High"]["type"]["bit_length"] == 13
     assert outer["6.1-x64"]["Inners"]["type"]["count"] == 3
@@ -86,9 +86,9 @@ def test_every_member_lies_where_the_text_says(tmp_path: pathlib.Path) -> None:
 
 def test_a_table_says_where_it_is_known_from(tmp_path: pathlib.Path) -> None:
     found = made(tmp_path, SAMPLE)
-    said = [table["metadata"]["producer"]["comment"] for table in found.values()]
+    comments = [table["metadata"]["producer"]["comment"] for table in found.values()]
     ntdef = "; _LIST_ENTRY: described (ntdef.h, the same in every version)"
-    assert said == [
+    assert comments == [
         "listings of Vista; _OUTER: described (a book)" + ntdef,
         "listings of 7, x64; _OUTER: measured: 7" + ntdef,
         "listings of 8, x64; _OUTER: described (a book); _OUTER.Moved: inferred" + ntdef,
@@ -96,7 +96,7 @@ def test_a_table_says_where_it_is_known_from(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("struct _X {\n    sizeof @4;\n", "kind.h:9: the text ends within _X"),
         ("struct _X\n", "kind.h:8: not understood: struct _X"),
@@ -127,10 +127,10 @@ def test_a_table_says_where_it_is_known_from(tmp_path: pathlib.Path) -> None:
         ('source book = "once more";\n', 'kind.h:8: declared twice: source book = "once more";'),
     ],
 )
-def test_a_wrong_text_is_refused(text: str, said: str, tmp_path: pathlib.Path) -> None:
+def test_a_wrong_text_is_refused(text: str, message: str, tmp_path: pathlib.Path) -> None:
     with pytest.raises(isf.DeclarationError) as caught:
         made(tmp_path, text, HEAD.lstrip("\n") + "\n")
-    assert str(caught.value) == said
+    assert str(caught.value) == message
 
 
 def test_a_text_without_builds_is_refused(tmp_path: pathlib.Path) -> None:

@@ -45,11 +45,13 @@ def test_nothing_broke() -> None:
 
 def test_an_unmet_version_is_said_as_volatility_says_it() -> None:
     """The sentence is Volatility's own: a plugin of another major version is asked for here."""
-    wanted = requirements.VersionRequirement(name="pslist", component=pslist.PsList, version=(99, 0, 0))
+    version_requirement = requirements.VersionRequirement(
+        name="pslist", component=pslist.PsList, version=(99, 0, 0)
+    )
     context = contexts.Context()
-    unmet = wanted.unsatisfied(context, "plugins.GFlags")
+    unmet = version_requirement.unsatisfied(context, "plugins.GFlags")
     assert unmet
     (path,) = unmet
-    said = f"Unsatisfied requirement {path}: {unmet[path].description}"
-    (broken,) = upcoming.broken(said)
+    message = f"Unsatisfied requirement {path}: {unmet[path].description}"
+    (broken,) = upcoming.broken(message)
     assert broken.startswith("Version 99.0.0 dependency on ") and "PsList" in broken

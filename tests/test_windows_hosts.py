@@ -132,7 +132,7 @@ def test_a_junction_leads_out_of_a_lake_and_a_folder_in_a_cloud_does_not(
 
 @pytest.mark.parametrize("page", ["cp1252", "cp437", "ascii"])
 def test_a_code_page_without_a_letter_ends_no_command(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def command(asked: Namespace) -> int:
+    def command(requests: Namespace) -> int:
         print("\u043e\u0431\u0440\u0430\u0437.dmp is forgotten")
         return 0
 

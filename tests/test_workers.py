@@ -73,9 +73,9 @@ def test_only_what_was_read_of_an_image_is_forgotten() -> None:
     mine(StatusCode.FREED.value)
     found = remembered.caches()
     assert mine not in found
-    assert any(each.__wrapped__.__module__ == "volatility3.framework.interfaces.layers" for each in found)
-    for each in found:
-        each.cache_clear()
+    assert any(item.__wrapped__.__module__ == "volatility3.framework.interfaces.layers" for item in found)
+    for element in found:
+        element.cache_clear()
     assert mine.cache_info().currsize == 1
 
 

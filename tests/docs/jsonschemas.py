@@ -69,14 +69,14 @@ def make(table: str) -> Dict[str, Any]:
 
 
 def _column(column: dictionary.Column) -> Dict[str, Any]:
-    made = {"description": column.meaning, **_TYPES[column.type], **_COLUMNS.get(column.name, {})}
+    schema = {"description": column.meaning, **_TYPES[column.type], **_COLUMNS.get(column.name, {})}
     if column.name == "Status":
-        made["pattern"] = _status()
+        schema["pattern"] = _status()
     if column.values:
-        made["enum"] = [*column.values, *((None,) if column.nullable else ())]
+        schema["enum"] = [*column.values, *((None,) if column.nullable else ())]
     if column.nullable:
-        made["type"] = [made["type"], "null"]
-    return made
+        schema["type"] = [schema["type"], "null"]
+    return schema
 
 
 def _status() -> str:

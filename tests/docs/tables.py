@@ -217,14 +217,14 @@ def _options(name: str) -> List[str]:
 
 def _checks(_: str) -> List[str]:
     known = [registry.check_named(name) for name in options.CHECKS]
-    rows = [[f"`{each.name}`", each.innocent, each.next_steps] for each in known]
+    rows = [[f"`{finding.name}`", finding.innocent, finding.next_steps] for finding in known]
     return _table(["check", "what else gives such findings", "what to do next"], rows)
 
 
-def _words(wanted: str) -> List[str]:
+def _words(text: str) -> List[str]:
     known = words()
     rows = []
-    for item in wanted.split("; "):
+    for item in text.split("; "):
         chosen = [known[item]] if item in known else [word for word in known.values() if word.group == item]
         assert chosen, f"{item} is no word of Status and no group of them"
         rows += [[f"`{_shown(word.text)}`", word.meaning] for word in chosen]

@@ -154,11 +154,11 @@ def test_each_plugin_has_a_page_with_its_columns_options_and_words(plugin: str) 
 
 @pytest.mark.parametrize("plugin", PLUGINS)
 def test_what_is_said_of_a_column_is_said_of_one_that_is_there(plugin: str) -> None:
-    said: Set[str] = set()
+    explained: Set[str] = set()
     for line in pages.prose(pages.read(ROOT / "docs" / tables.page(plugin))):
         item = _ITEM.match(line)
-        said.update(re.findall(r"\*\*(\w+)\*\*", item.group(1)) if item else ())
-    assert said <= set(tables.column_names(plugin))
+        explained.update(re.findall(r"\*\*(\w+)\*\*", item.group(1)) if item else ())
+    assert explained <= set(tables.column_names(plugin))
 
 
 def test_every_word_of_status_has_a_meaning_and_stands_on_a_page() -> None:
@@ -209,7 +209,7 @@ def test_the_site_has_all_pages() -> None:
 
 
 def test_what_a_page_loads_from_the_network_is_found(tmp_path: pathlib.Path) -> None:
-    made: Dict[str, str] = {
+    texts: Dict[str, str] = {
         "font.html": '<link rel="stylesheet" href="https://fonts.example/css">',
         "script.html": '<script src="//cdn.example/a.js"></script>',
         "style.css": "@font-face { src: url('https://fonts.example/a.woff') }",
@@ -218,7 +218,7 @@ def test_what_a_page_loads_from_the_network_is_found(tmp_path: pathlib.Path) -> 
         "harmless.html": '<a href="https://a.example/">a</a><link rel="canonical" href="https://a.example/">',
         "own.html": '<script src="../a.js"></script><img src="b.png">',
     }
-    for file, text in made.items():
+    for file, text in texts.items():
         (tmp_path / file).write_text(text)
     found = {line.split(":")[0] for line in site.fetched(tmp_path)}
     assert found == {"font.html", "script.html", "style.css", "inner.html", "image.html"}
@@ -236,9 +236,9 @@ def test_blocks_keep_their_marks_and_commands() -> None:
 
 
 def test_vol_json_in_readme_is_json() -> None:
-    said = re.search(r"`(\{\"plugin_dirs\".*?\})`", pages.read(ROOT / "README.md"))
-    assert said
-    assert json.loads(said.group(1))
+    match = re.search(r"`(\{\"plugin_dirs\".*?\})`", pages.read(ROOT / "README.md"))
+    assert match
+    assert json.loads(match.group(1))
 
 
 def test_the_figures_of_trap_frames_are_those_of_the_tests() -> None:
@@ -278,8 +278,8 @@ def unknown_numbers(section: str) -> List[str]:
             continue
         for line in block.lines:
             if line.startswith(("$ ", "      --")):
-                asked = (number for found in _NUMBERS.findall(line) for number in found.split())
-                unknown += [number for number in asked if number not in shown]
+                requests = (number for found in _NUMBERS.findall(line) for number in found.split())
+                unknown += [number for number in requests if number not in shown]
             else:
                 shown.update(re.findall(r"\b(?:0x)?[0-9a-f]+\b", line))
     return unknown

@@ -77,9 +77,9 @@ class Cluster:
         return (self._folder / "log").read_text(errors="replace")
 
     def end(self) -> None:
-        for each in (self.scheduler, *self.workers):
-            kill(each.pid)
-            each.wait()
+        for process in (self.scheduler, *self.workers):
+            kill(process.pid)
+            process.wait()
         self._log.close()
 
     def _address(self) -> Optional[str]:
@@ -100,20 +100,20 @@ class Cluster:
 
 @pytest.fixture
 def cluster(tmp_path: pathlib.Path) -> Iterator[Cluster]:
-    made = Cluster(tmp_path)
+    new_cluster = Cluster(tmp_path)
     try:
-        yield made
+        yield new_cluster
     finally:
-        made.end()
+        new_cluster.end()
 
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory: pytest.TempPathFactory) -> Fleet:
-    made = new_fleet(tmp_path_factory.mktemp("images") / "images")
+    fleet_images = new_fleet(tmp_path_factory.mktemp("images") / "images")
     for number in range(NUMBER):
-        made.add(Machine(number, own=5, paging=number))
-    made.ready()
-    return made
+        fleet_images.add(Machine(number, own=5, paging=number))
+    fleet_images.ready()
+    return fleet_images
 
 
 @pytest.fixture(scope="module")
@@ -160,7 +160,7 @@ def test_the_second_run_does_only_what_was_unfinished(
         assert client.wait(60) == (3 if victim == "scheduler" else -signal.SIGKILL)
     # A task whose process had ended may still have been writing its manifest.
     time.sleep(2)
-    done = {name: each["attempt"] for name, each in manifests(lake).items()}
+    done = {name: manifest["attempt"] for name, manifest in manifests(lake).items()}
     assert 0 < len(done) < NUMBER
     again = fleet("run", *images.paths, "-o", lake, *images.options)
     assert again.returncode == 0, again.stderr
@@ -206,13 +206,15 @@ def test_a_worker_of_another_version_that_joins_later_gets_no_work(
         late = cluster.worker(other_version(tmp_path / "other"))
         cluster.workers.append(late)
         late.wait(60)
-        _, said = client.communicate(timeout=200)
+        _, errors = client.communicate(timeout=200)
     assert client.returncode == 3
-    assert "refused: worker tcp://127.0.0.1:" in said
-    assert "stackfleet 99." in said
+    assert "refused: worker tcp://127.0.0.1:" in errors
+    assert "stackfleet 99." in errors
     found = manifests(lake)
     assert len(found) == NUMBER + 2
-    assert not [each for each in found.values() if each["versions"]["stackfleet"].startswith("99.")]
+    assert not [
+        manifest for manifest in found.values() if manifest["versions"]["stackfleet"].startswith("99.")
+    ]
 
 
 def test_a_result_that_goes_with_its_scheduler_is_unfinished() -> None:

@@ -64,7 +64,11 @@ def _of_another_machine(data: bytes) -> bytes:
 
 def names(read: Read) -> Dict[str, str]:
     """The names of the files by their ImageIds."""
-    return {each["image_id"]: name for name, each in manifests(read.lake).items() if "image_id" in each}
+    return {
+        manifest["image_id"]: name
+        for name, manifest in manifests(read.lake).items()
+        if "image_id" in manifest
+    }
 
 
 def rows(lake: pathlib.Path, table: str) -> List[Dict[str, Any]]:
@@ -112,8 +116,8 @@ def test_rows_are_those_of_the_plugin(read: Read, table: str, plugin: Any) -> No
 
 def test_checks_and_trap_frames(read: Read) -> None:
     """Checks that need a kernel say so, and a dump has no trap frames."""
-    said = [row["Status"] for row in of(read, "findings", "app.dmp")]
-    assert any("not checked" in each for each in said)
+    statuses = [row["Status"] for row in of(read, "findings", "app.dmp")]
+    assert any("not checked" in item for item in statuses)
     assert not of(read, "trapframes", "app.dmp")
 
 
@@ -141,13 +145,13 @@ def test_cut_files_are_not_like_whole_ones(read: Read, tmp_path: pathlib.Path) -
     assert done.returncode == 3
     assert "3 images are truncated" in done.stderr
     found = manifests(lake)
-    assert {each["status"] for each in found.values()} == {"done"}
+    assert {item["status"] for item in found.values()} == {"done"}
     for share in (99, 97, 35):
-        said = found[f"{share}.dmp"]
-        assert said["truncated"] is True
-        assert abs(said["missing_share"] - (100 - share)) <= 1
-        assert said["reason"] == f"the file is truncated: {said['missing_share']} % are missing"
-        assert said["reason"] in done.stderr
+        finding = found[f"{share}.dmp"]
+        assert finding["truncated"] is True
+        assert abs(finding["missing_share"] - (100 - share)) <= 1
+        assert finding["reason"] == f"the file is truncated: {finding['missing_share']} % are missing"
+        assert finding["reason"] in done.stderr
     whole_manifest = found["whole.dmp"]
     assert (whole_manifest["truncated"], whole_manifest["missing_share"], whole_manifest["reason"]) == (
         False,
@@ -183,11 +187,11 @@ def test_files_of_modules_reach_the_tables(read: Read, tmp_path: pathlib.Path) -
     options = ("--cache-path", read.folder / "cache", "--offline", "--workers", 1, "--binaries", files)
     done = fleet("run", read.folder / "small.dmp", "-o", tmp_path / "lake", *options)
     assert done.returncode == 0, done.stderr
-    said = [row["Status"] or "" for row in rows(tmp_path / "lake", "frames")]
-    assert sum("from the file" in each for each in said) > len(said) // 2
+    statuses = [row["Status"] or "" for row in rows(tmp_path / "lake", "frames")]
+    assert sum("from the file" in item for item in statuses) > len(statuses) // 2
     without = [row["Status"] or "" for row in of(read, "frames", "small.dmp")]
-    assert len(without) < len(said)
-    assert not any("from the file" in each for each in without)
+    assert len(without) < len(statuses)
+    assert not any("from the file" in item for item in without)
     assert Reading().digest() == Reading(binaries=()).digest() != Reading(binaries=(str(files),)).digest()
 
 

@@ -31,7 +31,7 @@ START = datetime.datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=datetime.timezone.
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     folder = tmp_path_factory.mktemp("lake") / "lake"
-    made = fleetlakes.new_lake(folder)
+    new_lake = fleetlakes.new_lake(folder)
     thread = {"Kind": "user", "PID": 8, "Process": "a;b.exe", "TID": 12, "ThreadCreateTime": START}
     stacks = [
         {**thread, "Stack": "ntdll!Wait+0x14; <private>; app!main+0x20", "ProcessOffset": 1 << 63},
@@ -45,8 +45,8 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
         {"Severity": None, "Finding": "start_mismatch"},
     ]
     image = [{"ComputerName": "pc", "CaptureTime": START + datetime.timedelta(hours=1)}]
-    fleetlakes.add(made, "i1", traces=stacks, findings=found, image=image)
-    fleetlakes.add(made, "i2", host="other", traces=[{"Stack": "nt!KeWait+0x99; nt!Start+0x5"}])
+    fleetlakes.add(new_lake, "i1", traces=stacks, findings=found, image=image)
+    fleetlakes.add(new_lake, "i2", host="other", traces=[{"Stack": "nt!KeWait+0x99; nt!Start+0x5"}])
     return folder
 
 
@@ -66,8 +66,8 @@ HOSTILE = "a\u009b31mb\u0085c\u202etxt.exe\u2028d\x1b]0;"
 
 
 def test_what_moves_the_cursor_or_ends_a_line_is_escaped(tmp_path: pathlib.Path) -> None:
-    made = fleetlakes.new_lake(tmp_path / "lake")
-    fleetlakes.add(made, "i1", traces=[{"Process": HOSTILE, "Stack": f"nt!{HOSTILE}+0x1; é!ж+0x2"}])
+    new_lake = fleetlakes.new_lake(tmp_path / "lake")
+    fleetlakes.add(new_lake, "i1", traces=[{"Process": HOSTILE, "Stack": f"nt!{HOSTILE}+0x1; é!ж+0x2"}])
     for arguments in (("--to", "jsonl"), ("--to", "folded"), ("--to", "speedscope")):
         done = fleet("export", tmp_path / "lake", *arguments)
         assert done.returncode == 0
@@ -81,9 +81,9 @@ def test_what_moves_the_cursor_or_ends_a_line_is_escaped(tmp_path: pathlib.Path)
 def test_speedscope(lake: pathlib.Path) -> None:
     file = json.loads("\n".join(export(lake, "speedscope")))
     assert "speedscope" in file["$schema"]
-    names = [each["name"] for each in file["shared"]["frames"]]
+    names = [frame["name"] for frame in file["shared"]["frames"]]
     assert len(set(names)) == len(names)
-    assert [each["name"] for each in file["profiles"]] == ["i2", "i1"]
+    assert [profile["name"] for profile in file["profiles"]] == ["i2", "i1"]
     for profile in file["profiles"]:
         assert profile["type"] == "sampled"
         assert len(profile["samples"]) == len(profile["weights"])
@@ -174,7 +174,7 @@ def test_a_file_that_cannot_be_written_leaves_the_older_one(tmp_path: pathlib.Pa
             stream.write(b"a half")
             raise OSError(28, "No space left on device")
     assert older.read_text() == "older"
-    assert [each.name for each in tmp_path.iterdir()] == ["older.jsonl"]
+    assert [path.name for path in tmp_path.iterdir()] == ["older.jsonl"]
     with opened(str(older)) as stream:
         stream.write(b"whole")
     assert older.read_text() == "whole"

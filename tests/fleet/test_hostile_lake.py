@@ -40,12 +40,12 @@ class Attack:
         self.before = self.others()
 
     def _lake(self, name: str, *image_ids: str) -> pathlib.Path:
-        made = fleetlakes.new_lake(self.folder / name)
-        for each in image_ids:
-            stack = SECRET if name == "other" else f"stack of {each}"
+        lake = fleetlakes.new_lake(self.folder / name)
+        for item in image_ids:
+            stack = SECRET if name == "other" else f"stack of {item}"
             found = {"Severity": "high", "Finding": "unbacked", "Symbol": stack}
             fleetlakes.add(
-                made, each, host=each, traces=[{"StackKey": stack, "Stack": stack}], findings=[found]
+                lake, item, host=item, traces=[{"StackKey": stack, "Stack": stack}], findings=[found]
             )
         return self.folder / name
 
@@ -70,8 +70,8 @@ class Attack:
     def set_text(self, text: str, image_id: str = "i1") -> None:
         self.path.write_text(text)
         entries = Entries(self.lake)
-        made = entries.by_id["i1"]._replace(image_id=image_id, manifest=text)
-        entries.put([made], ["i1"] if image_id != "i1" else [])
+        altered = entries.by_id["i1"]._replace(image_id=image_id, manifest=text)
+        entries.put([altered], ["i1"] if image_id != "i1" else [])
 
     def set_column(self, name: str, value: object) -> None:
         """Lets a column of the catalogue say something else of `i1`; its manifest stays."""
@@ -378,8 +378,8 @@ def test_a_manifest_that_the_catalogue_lacks_is_named_when_asked(attack: Attack)
 
 def test_a_file_that_a_log_names_and_is_none_of_its_own_is_named_when_asked(attack: Attack) -> None:
     attack.commit(added("../../../etc/passwd"))
-    said = [row["ImageId"] for row in rows("status", attack.lake, "--verify")]
-    assert "tables/traces: ../../../etc/passwd" in said
+    image_ids = [row["ImageId"] for row in rows("status", attack.lake, "--verify")]
+    assert "tables/traces: ../../../etc/passwd" in image_ids
 
 
 @pytest.mark.parametrize("image_id", ["i2", "i3", "../../../etc/passwd", "<script>"])
@@ -390,7 +390,7 @@ def test_pages_with_rows_of_another_image(image_id: str, attack: Attack, tmp_pat
     attack.rewrite(fleetlakes.arrow("image", image_id, [{"ComputerName": "pc"}]), "image")
     done = fleet("report", attack.lake, "-o", tmp_path / "pages")
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
-    names = {each.name for each in (tmp_path / "pages").iterdir()}
+    names = {path.name for path in (tmp_path / "pages").iterdir()}
     assert names == {"index.html", "image-i1.html", "image-i2.html"}
     assert "etc/passwd.html" not in (tmp_path / "pages" / "index.html").read_text()
 

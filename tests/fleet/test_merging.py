@@ -38,11 +38,12 @@ def made(chance: random.Random, host: int) -> Dict[str, Any]:
     ]
     sets = {number % SETS for number in numbers}
     # A third of the hosts have another version of each module than the rest, and each has one of its own.
-    versions = {each: 10 * each + int(host % 3 == 0) for each in range(1, 5)}
-    listed = {each: sorted(versions[1 + (each + more) % 4] for more in range(2)) for each in sets}
+    versions = {number: 10 * number + int(host % 3 == 0) for number in range(1, 5)}
+    listed = {item: sorted(versions[1 + (item + more) % 4] for more in range(2)) for item in sets}
     listed[0] = [1000 + host] if host % 2 else listed.get(0, [versions[1]])
     halves = {
-        each: (each * 0x9E3779B97F4A7C15 % (1 << 64), set_number(listed[each % SETS])) for each in numbers
+        number: (number * 0x9E3779B97F4A7C15 % (1 << 64), set_number(listed[number % SETS]))
+        for number in numbers
     }
     return {
         "traces": [
@@ -57,11 +58,11 @@ def made(chance: random.Random, host: int) -> Dict[str, Any]:
             for number in numbers
         ],
         "modules": [
-            {"Version": each, "Module": f"m{each}"}
-            for each in sorted({v for of in listed.values() for v in of})
+            {"Version": item, "Module": f"m{item}"}
+            for item in sorted({v for of in listed.values() for v in of})
         ],
         "modulesets": [
-            {"ModuleSet": set_number(of), "Versions": of} for of in {tuple(each) for each in listed.values()}
+            {"ModuleSet": set_number(of), "Versions": of} for of in {tuple(item) for item in listed.values()}
         ],
     }
 
@@ -139,7 +140,7 @@ def test_what_is_rare_is_what_plain_python_counts(singles: pathlib.Path) -> None
             among: Dict[str, Set[str]] = {}
             for row in traces:
                 hosts.setdefault(row[by], set()).add(row["ImageId"])
-                of = set.intersection(*(has[each] for each in listed[row["ModuleSet"]]))
+                of = set.intersection(*(has[item] for item in listed[row["ModuleSet"]]))
                 among.setdefault(row[by], set()).update(of)
             expected = {key: (len(of), len(among[key])) for key, of in hosts.items() if len(of) <= 3}
             assert {row[by]: (row["Hosts"], row["Among"]) for row in shown} == expected
@@ -212,8 +213,8 @@ def test_what_is_forgotten_of_a_damaged_batch_is_in_no_file_that_can_be_read(lak
     assert f"tables/traces/{batch} is damaged, and may still have rows" in done.stderr
     for table in ("image", "modules", KEYS):
         assert image_ids(lake, table) == others
-    assert {each.image_id for each in lake.contents(Depth.CONTENT).damaged} == others
-    assert {"SHA-256" in each.reason for each in lake.contents(Depth.CONTENT).damaged} == {False}
+    assert {manifest.image_id for manifest in lake.contents(Depth.CONTENT).damaged} == others
+    assert {"SHA-256" in finding.reason for finding in lake.contents(Depth.CONTENT).damaged} == {False}
     done = called("forget", lake.folder, *sorted(others))
     assert (done.returncode, done.stderr) == (0, "")
     assert [image_ids(lake, table) for table in TABLES] == [set()] * len(TABLES)
@@ -251,11 +252,11 @@ def test_another_attempt_takes_the_place_of_rows_in_a_batch(lake: Lake) -> None:
         found = [fleetlakes.arrow(table, "i04", [{"ComputerName": "pc-4"}])] if table == "image" else []
         batch = pa.record_batch(found[0].combine_chunks().to_batches()[0]) if found else None
         empty = pa.record_batch(
-            [pa.array([], each.type) for each in merging.stored(table)], merging.stored(table)
+            [pa.array([], column.type) for column in merging.stored(table)], merging.stored(table)
         )
-        made = empty if batch is None else to_stored(table, batch, "second")
-        pq.write_table(pa.Table.from_batches([made]), path)
-        rows[table] = made.num_rows
+        merged_table = empty if batch is None else to_stored(table, batch, "second")
+        pq.write_table(pa.Table.from_batches([merged_table]), path)
+        rows[table] = merged_table.num_rows
     lake.publish({**known, "attempt": "second", "tables": lake.tables("i04", "second", rows)})
     for _ in range(2):
         after = answers(lake)
@@ -284,7 +285,7 @@ def test_files_that_were_changed_become_no_batch(lake: Lake) -> None:
     data = path.read_bytes()
     path.write_bytes(data[:50] + bytes([data[50] ^ 1]) + data[51:])
     merged = merge(lake, "run", everything=True)
-    assert [(each.image_id, "SHA-256" in each.reason) for each in merged.damaged] == [("i02", True)]
+    assert [(finding.image_id, "SHA-256" in finding.reason) for finding in merged.damaged] == [("i02", True)]
     assert merged.images == HOSTS - 1
     assert path.name in files(lake)
     done = called("compact", lake.folder)
@@ -315,8 +316,8 @@ def test_a_torn_commit_takes_its_own_images_only(data: bytes, lake: Lake) -> Non
     fleetlakes.add(lake, "i98", host="pc-98")
     last = max((lake.folder / "tables" / "traces" / "_delta_log").glob("*.json"))
     last.write_bytes(data)
-    assert [each.image_id for each in lake.contents().damaged] == ["i98"]
+    assert [manifest.image_id for manifest in lake.contents().damaged] == ["i98"]
     fleetlakes.add(lake, "i99", host="pc-99")
-    assert [each.image_id for each in lake.contents().damaged] == ["i98"]
+    assert [manifest.image_id for manifest in lake.contents().damaged] == ["i98"]
     fleetlakes.add(lake, "i98", host="pc-98")
     assert not lake.contents().damaged

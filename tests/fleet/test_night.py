@@ -15,7 +15,7 @@ def test_every_image_ends_in_a_manifest(night: Night) -> None:
     found = manifests(night.lake)
     assert len(found) == IMAGES
     assert night.code == 3
-    failed = {name: each["reason"] for name, each in found.items() if each["status"] == "failed"}
+    failed = {name: manifest["reason"] for name, manifest in found.items() if manifest["status"] == "failed"}
     assert "--timeout" in failed.pop("hangs.raw")
     assert "--memory" in failed.pop("eats.raw")
     for number in range(len(night.bad) - 2):
@@ -29,8 +29,8 @@ def test_every_image_ends_in_a_manifest(night: Night) -> None:
 def test_a_manifest_names_its_files(night: Night) -> None:
     for manifest in manifests(night.lake).values():
         assert (manifest["case"], manifest["note"]) == ("night", "a test")
-        asked = json.loads((night.lake / "runs" / f"{manifest['run']}.json").read_text(encoding="utf-8"))
-        assert "--case" in asked["command"]
+        requests = json.loads((night.lake / "runs" / f"{manifest['run']}.json").read_text(encoding="utf-8"))
+        assert "--case" in requests["command"]
         assert {"stackfleet", "volatility3", "plugins", "pyarrow"} <= manifest["versions"].keys()
         assert manifest["started"] < manifest["ended"]
         assert manifest["memory"] > 0
@@ -48,7 +48,7 @@ def test_nothing_else_is_in_the_lake(night: Night) -> None:
         table["file"] for manifest in manifests(night.lake).values() for table in manifest["tables"].values()
     }
     there = {path.relative_to(night.lake).as_posix() for path in night.lake.rglob("*.parquet")}
-    assert {each for each in there if not each.startswith("tables/manifests/")} == named
+    assert {text for text in there if not text.startswith("tables/manifests/")} == named
 
 
 def test_the_plant_is_among_the_first_ten_of_what_is_rare(night: Night) -> None:

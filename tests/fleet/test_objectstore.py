@@ -60,12 +60,12 @@ def store(
     """An empty bucket; copies of lakes go to a folder of the test."""
     for name, value in {**server, "XDG_CACHE_HOME": str(tmp_path / "copies")}.items():
         monkeypatch.setenv(name, value)
-    made = fs.S3FileSystem(
+    store = fs.S3FileSystem(
         endpoint_override=server["AWS_ENDPOINT_URL"], allow_bucket_creation=True, allow_bucket_deletion=True
     )
-    made.create_dir("bucket")
-    yield made
-    made.delete_dir("bucket")
+    store.create_dir("bucket")
+    yield store
+    store.delete_dir("bucket")
 
 
 def rows(*arguments: object) -> List[Dict[str, Any]]:
@@ -82,8 +82,8 @@ def test_a_lake_in_a_bucket(few: Fleet, store: fs.S3FileSystem, tmp_path: pathli
         assert done.returncode == 0, done.stderr
     done = fleet("run", *few.paths[:2], "-o", LAKE, *few.options)
     assert "2 images were done before" in done.stderr
-    for asked in (["rare", "--max-hosts", "9"], ["sql", "SELECT * FROM traces ORDER BY ALL"]):
-        command, *more = asked
+    for requests in (["rare", "--max-hosts", "9"], ["sql", "SELECT * FROM traces ORDER BY ALL"]):
+        command, *more = requests
         assert rows(command, LAKE, *more) == rows(command, folder, *more) != []
     shutil.rmtree(tmp_path / "copies")
     assert called("compact", LAKE).returncode == 0
@@ -91,8 +91,8 @@ def test_a_lake_in_a_bucket(few: Fleet, store: fs.S3FileSystem, tmp_path: pathli
     assert called("forget", LAKE, first).returncode == 0
     shutil.rmtree(tmp_path / "copies")
     assert [row["ImageId"] for row in rows("status", LAKE, "--verify")] == [second]
-    kept = [each.path for each in store.get_file_info(fs.FileSelector("bucket/cases", recursive=True))]
-    assert not [each for each in kept if first in each]
+    kept = [item.path for item in store.get_file_info(fs.FileSelector("bucket/cases", recursive=True))]
+    assert not [item for item in kept if first in item]
 
 
 def test_of_two_that_write_one_is_refused(store: fs.S3FileSystem) -> None:

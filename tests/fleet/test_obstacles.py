@@ -74,7 +74,7 @@ def test_one_wrong_path_does_not_keep_others_from_being_read(
 def test_the_command_line_is_kept_once(image: pathlib.Path, few: Fleet, tmp_path: pathlib.Path) -> None:
     lake = tmp_path / "lake"
     assert fleet("run", image, few.paths[1], "-o", lake, *few.options).returncode == 0
-    assert all(str(few.paths[1]) not in json.dumps(each) for each in [manifests(lake)["a.dmp"]])
+    assert all(str(few.paths[1]) not in json.dumps(item) for item in [manifests(lake)["a.dmp"]])
     (path,) = (lake / "runs").glob("*.json")
     assert json.loads(path.read_text())["command"][1:4] == ["run", str(image), few.paths[1]]
     # What was done before is no run of its own.
@@ -173,7 +173,7 @@ def test_a_scheduler_that_dies_while_plugins_are_registered(tmp_path: pathlib.Pa
     missing = engine.run(client, jobs, mock.Mock(), Reading(), {}, progress, False)
     assert missing == 2
     told: Dict[str, str] = {
-        each.args[0]["path"]: each.args[0]["status"] for each in progress.ended.call_args_list
+        item.args[0]["path"]: item.args[0]["status"] for item in progress.ended.call_args_list
     }
     assert told == {"/images/0.raw": "unfinished", "/images/1.raw": "unfinished"}
 
@@ -195,9 +195,9 @@ def test_a_replaced_image_is_named_and_can_be_forgotten(
     new = {manifest["image_id"] for manifest in manifests(lake).values()} - {old}
     assert len(list((lake / "manifest").glob("*.json"))) == 3
     said = [json.loads(line) for line in fleet("status", lake, "--format", "jsonl").stdout.splitlines()]
-    by_id = {each["ImageId"]: each["ReplacedBy"] for each in said}
+    by_id = {row["ImageId"]: row["ReplacedBy"] for row in said}
     assert by_id[old] is not None and set(by_id[old]) < new
-    assert all(each is None for image_id, each in by_id.items() if image_id != old)
+    assert all(manifest is None for image_id, manifest in by_id.items() if image_id != old)
     assert fleet("forget", lake, "nobody").returncode == 2
     assert len(list((lake / "manifest").glob("*.json"))) == 3
     gone = fleet("forget", lake, old)
@@ -207,7 +207,7 @@ def test_a_replaced_image_is_named_and_can_be_forgotten(
     assert "1 image was done before" not in fleet(*run).stderr
     # By name everything that has this path goes; the lake keeps who asked for that.
     assert fleet("forget", lake, "a.dmp").returncode == 0
-    assert [pathlib.Path(each["path"]).name for each in manifests(lake).values()] == [
+    assert [pathlib.Path(manifest["path"]).name for manifest in manifests(lake).values()] == [
         pathlib.Path(few.paths[2]).name
     ]
     forgotten = [json.loads(path.read_text()).get("forgotten") for path in (lake / "runs").glob("*.json")]
@@ -242,13 +242,13 @@ def test_what_a_copy_still_has_is_not_replaced(
 
 @pytest.mark.parametrize("command", [[], ["run"], ["rare"], ["status"], ["report"], ["forget"]])
 def test_help_names_the_exit_codes(command: "list[str]") -> None:
-    said = " ".join(fleet(*command, "--help").stdout.split())
-    assert "Exit codes: 0 every image is done" in said
-    assert all(f"; {code} " in said for code in (2, 3, 130))
+    output = " ".join(fleet(*command, "--help").stdout.split())
+    assert "Exit codes: 0 every image is done" in output
+    assert all(f"; {code} " in output for code in (2, 3, 130))
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "messages"),
     [
         (["rare", "LAKE", "--kind", "nosuch"], ("nosuch", "std", "handle")),
         (["diff", "LAKE", "a", "b", "--kind", "nosuch"], ("nosuch", "std", "handle")),
@@ -260,11 +260,11 @@ def test_help_names_the_exit_codes(command: "list[str]") -> None:
     ],
 )
 def test_a_wrong_word_is_answered_by_the_right_ones(
-    arguments: "list[str]", said: "tuple[str, ...]", few: Fleet, tmp_path: pathlib.Path
+    arguments: "list[str]", messages: "tuple[str, ...]", few: Fleet, tmp_path: pathlib.Path
 ) -> None:
     lake = tmp_path / "lake"
     assert fleet("run", few.paths[0], "-o", lake, *few.options).returncode == 0
     done = fleet(*(str(lake) if argument == "LAKE" else argument for argument in arguments))
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
-    assert all(word in done.stderr for word in said), done.stderr
+    assert all(word in done.stderr for word in messages), done.stderr

@@ -47,7 +47,7 @@ def test_nothing_listens_but_to_this_machine() -> None:
         connection.laddr for connection in psutil.Process().net_connections() if connection.status == "LISTEN"
     }
     with connected(None, 1):
-        here = {each.laddr for each in psutil.Process().net_connections() if each.status == "LISTEN"}
+        here = {item.laddr for item in psutil.Process().net_connections() if item.status == "LISTEN"}
     assert {address.ip for address in here - before} <= {"127.0.0.1"}
 
 
@@ -59,7 +59,7 @@ def test_other_versions_are_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (lambda path: None, ""),
         (lambda path: path.write_bytes(b"longer" * 100000), "bytes here"),
@@ -68,13 +68,13 @@ def test_other_versions_are_named() -> None:
     ],
 )
 def test_a_path_that_leads_to_another_file_is_named(
-    change: object, said: str, tmp_path: pathlib.Path
+    change: object, message: str, tmp_path: pathlib.Path
 ) -> None:
     path = tmp_path / "a.raw"
     path.write_bytes(bytes(100000))
     seen = provenance.probe(str(path))
     change(path)  # type: ignore[operator]
-    assert said in provenance.difference(str(path), 100000, seen)
+    assert message in provenance.difference(str(path), 100000, seen)
     job = Job(str(path), 100000, 0, seen, str(tmp_path), Reading())
     joining = Joining(Reading(), of_packages(), [job] * 9, "topic")
-    assert bool(said) == ("and 6 more paths" in joining._describe_files())
+    assert bool(message) == ("and 6 more paths" in joining._describe_files())

@@ -88,7 +88,7 @@ def test_a_path_with_an_empty_entry_is_not_the_current_folder(
         monkeypatch.setenv("PYTHONPATH", known)
         monkeypatch.chdir(evidence)
         with tempfile.TemporaryFile() as log, child_process.ChildProcess(log) as process:
-            process.tell(
+            process.send(
                 {"check": True, "reading": to_json(Reading(offline=True)), "lake": str(evidence / "lake")}
             )
             said = process.hear(120)

@@ -21,9 +21,9 @@ from tests.support.fleetrun import called, fleet, manifests, rows
 
 @pytest.fixture(scope="module")
 def before(few: Fleet, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    made = tmp_path_factory.mktemp("power") / "lake"
-    assert fleet("run", *few.paths, "-o", made, *few.options).returncode == 0
-    return made
+    lake = tmp_path_factory.mktemp("power") / "lake"
+    assert fleet("run", *few.paths, "-o", lake, *few.options).returncode == 0
+    return lake
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_an_image_that_is_gone_stays_damaged(few: Fleet, lake: pathlib.Path) -> 
 def test_files_and_folders_are_on_the_disk_before_a_manifest_names_them(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = fleetlakes.new_lake(tmp_path / "lake")
+    lake_folder = fleetlakes.new_lake(tmp_path / "lake")
     said: List[str] = []
     sync, replace = os.fsync, os.replace
 
@@ -116,28 +116,28 @@ def test_files_and_folders_are_on_the_disk_before_a_manifest_names_them(
     monkeypatch.setattr(os, "replace", replaced)
     if not os.path.isdir("/proc/self/fd"):
         pytest.skip("asks Linux which file is synced")
-    fleetlakes.add(made, "i1")
+    fleetlakes.add(lake_folder, "i1")
     tables, after = said[: said.index("replaced")], said[said.index("replaced") + 1 :]
-    known = json.loads((made.manifests_folder / "i1.json").read_text())
-    for each in known["tables"].values():
-        path = made.folder / each["file"]
-        assert {str(path), str(path.parent), str(path.parent.parent), str(made.folder)} <= set(tables)
-        assert each["bytes"] == path.stat().st_size
+    known = json.loads((lake_folder.manifests_folder / "i1.json").read_text())
+    for table in known["tables"].values():
+        path = lake_folder.folder / table["file"]
+        assert {str(path), str(path.parent), str(path.parent.parent), str(lake_folder.folder)} <= set(tables)
+        assert table["bytes"] == path.stat().st_size
     # The catalogue comes last: before it, all files that it leads to and all other logs are on the disk.
-    assert after[0] == str(made.manifests_folder)
-    logs = [each for each in after if each.endswith(".json")]
-    assert logs[-1].startswith(str(made.folder / "tables" / "manifests" / "_delta_log"))
+    assert after[0] == str(lake_folder.manifests_folder)
+    logs = [text for text in after if text.endswith(".json")]
+    assert logs[-1].startswith(str(lake_folder.folder / "tables" / "manifests" / "_delta_log"))
     assert {pathlib.Path(log).parents[1].name for log in logs} == {*TABLES, "manifests"}
 
 
 def test_what_was_kept_before_a_run_was_killed_is_taken_over(tmp_path: pathlib.Path) -> None:
     """Between the manifest of an image and its entry in the catalogue."""
-    made = fleetlakes.new_lake(tmp_path / "lake")
-    fleetlakes.add(made, "i1")
-    made.keep(fleetlakes.keep(made, "i2"))
-    lost = fleetlakes.keep(made, "i3")
-    made.keep(lost)
-    (made.folder / lost["tables"]["traces"]["file"]).unlink()
-    made.take_over()
-    assert [manifest["image_id"] for manifest in made.contents().manifests] == ["i1", "i2"]
-    assert not made.contents().damaged
+    lake_folder = fleetlakes.new_lake(tmp_path / "lake")
+    fleetlakes.add(lake_folder, "i1")
+    lake_folder.keep(fleetlakes.keep(lake_folder, "i2"))
+    lost = fleetlakes.keep(lake_folder, "i3")
+    lake_folder.keep(lost)
+    (lake_folder.folder / lost["tables"]["traces"]["file"]).unlink()
+    lake_folder.take_over()
+    assert [manifest["image_id"] for manifest in lake_folder.contents().manifests] == ["i1", "i2"]
+    assert not lake_folder.contents().damaged

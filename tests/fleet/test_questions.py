@@ -46,7 +46,7 @@ def stack(key: str, module_set: Optional[int] = COMMON, **more: Any) -> Row:
 def lake(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     """Eight hosts. The first has two images, and the last does not say its name."""
     folder = tmp_path_factory.mktemp("lake") / "lake"
-    made = fleetlakes.new_lake(folder)
+    new_lake = fleetlakes.new_lake(folder)
     for number in range(8):
         app = OLD if number < 6 else NEW
         rows = [stack("all"), stack("old", OLD)] if app == OLD else [stack("all")]
@@ -76,9 +76,11 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
             )
             found.append({"Severity": "medium", "Finding": "start_mismatch", "Confidence": "certain"})
         host = None if number == 7 else f"pc-{number}"
-        fleetlakes.add(made, f"i{number}", host=host, traces=rows, findings=found, **modules(*known))
-    fleetlakes.add(made, "i0again", host="PC-0", traces=[stack("plant", Unbacked=2)], **modules(COMMON))
-    made.publish(fleetlakes.manifest("u1", {}, status="failed", reason="no kernel", path="/images/bad.raw"))
+        fleetlakes.add(new_lake, f"i{number}", host=host, traces=rows, findings=found, **modules(*known))
+    fleetlakes.add(new_lake, "i0again", host="PC-0", traces=[stack("plant", Unbacked=2)], **modules(COMMON))
+    new_lake.publish(
+        fleetlakes.manifest("u1", {}, status="failed", reason="no kernel", path="/images/bad.raw")
+    )
     return folder
 
 
@@ -172,18 +174,18 @@ def test_findings_are_chosen_by_check_and_host(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "messages"),
     [
         (["--check", "nosuch"], ("--check nosuch", "unbacked", "start_mismatch", "shadow_stack")),
         (["--host", "pc-4", "--host", "nobody*"], ("--host nobody*", "PC-0", "PC-6", "i7")),
     ],
 )
 def test_a_check_or_host_that_is_unknown_is_answered_by_those_there_are(
-    arguments: List[str], said: Tuple[str, ...], lake: pathlib.Path
+    arguments: List[str], messages: Tuple[str, ...], lake: pathlib.Path
 ) -> None:
     done = called("findings", lake, *arguments)
     assert (done.returncode, done.stdout) == (2, "")
-    assert all(word in done.stderr for word in said), done.stderr
+    assert all(word in done.stderr for word in messages), done.stderr
 
 
 def test_a_query_of_standard_input(lake: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,22 +240,22 @@ def test_sql(lake: pathlib.Path) -> None:
 
 
 def test_a_lake_without_a_done_image(tmp_path: pathlib.Path) -> None:
-    made = fleetlakes.new_lake(tmp_path / "lake")
-    assert ask("status", made.folder) == []
-    made.publish(fleetlakes.manifest("u1", {}, status="failed", reason="no kernel"))
-    assert len(ask("status", made.folder)) == 1
-    done = fleet("rare", made.folder)
+    new_lake = fleetlakes.new_lake(tmp_path / "lake")
+    assert ask("status", new_lake.folder) == []
+    new_lake.publish(fleetlakes.manifest("u1", {}, status="failed", reason="no kernel"))
+    assert len(ask("status", new_lake.folder)) == 1
+    done = fleet("rare", new_lake.folder)
     assert done.returncode == 2
     assert "no image of this lake is done" in done.stderr
 
 
 def test_a_damaged_manifest_is_named(tmp_path: pathlib.Path) -> None:
-    made = fleetlakes.new_lake(tmp_path / "lake")
-    Entries(made.folder).put([Entry("i1", "attempt", "", "{", (None,) * len(FIELDS))])
-    done = called("rare", made.folder)
+    new_lake = fleetlakes.new_lake(tmp_path / "lake")
+    Entries(new_lake.folder).put([Entry("i1", "attempt", "", "{", (None,) * len(FIELDS))])
+    done = called("rare", new_lake.folder)
     assert done.returncode == 2
     assert "left out: i1: manifest: status is not of the form" in done.stderr
-    done = called("status", made.folder, "--verify")
+    done = called("status", new_lake.folder, "--verify")
     assert "left out: i1: manifest: it cannot be read (JSONDecodeError)" in done.stderr
 
 
@@ -268,13 +270,13 @@ def test_a_group_may_be_named_in_many_ways(lake: pathlib.Path) -> None:
 @pytest.fixture(scope="module")
 def reboots(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     """A machine before and after a reboot, with other bases, other pages and a plant."""
-    made: Fleet = new_fleet(tmp_path_factory.mktemp("reboots") / "images")
+    images: Fleet = new_fleet(tmp_path_factory.mktemp("reboots") / "images")
     before = Machine(1, own=5)
-    made.add(before, "before")
-    made.add(Machine(1, own=5, boot=3, planted=True), "after")
-    made.ready()
-    lake = made.folder / "lake"
-    assert fleet("run", *made.paths, "-o", lake, *made.options).returncode == 0
+    images.add(before, "before")
+    images.add(Machine(1, own=5, boot=3, planted=True), "after")
+    images.ready()
+    lake = images.folder / "lake"
+    assert fleet("run", *images.paths, "-o", lake, *images.options).returncode == 0
     assert len(Lake(str(lake)).manifests()) == 2
     return lake
 
@@ -292,8 +294,8 @@ def test_an_image_against_itself_is_nothing(reboots: pathlib.Path) -> None:
 
 
 def test_counts_are_compared(tmp_path: pathlib.Path) -> None:
-    made = fleetlakes.new_lake(tmp_path / "lake")
-    fleetlakes.add(made, "i1", traces=[stack("a", Count=2), stack("b")])
-    fleetlakes.add(made, "i2", traces=[stack("a", Count=5), stack("b")])
-    (row,) = ask("diff", made.folder, "i1", "i2")
+    new_lake = fleetlakes.new_lake(tmp_path / "lake")
+    fleetlakes.add(new_lake, "i1", traces=[stack("a", Count=2), stack("b")])
+    fleetlakes.add(new_lake, "i2", traces=[stack("a", Count=5), stack("b")])
+    (row,) = ask("diff", new_lake.folder, "i1", "i2")
     assert (row["Change"], row["CountBefore"], row["CountAfter"]) == ("changed", 2, 5)

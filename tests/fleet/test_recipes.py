@@ -24,19 +24,21 @@ PAGE = pages.read(ROOT / "docs" / "fleet.md")
 
 
 def block(language: str, word: str) -> str:
-    (found,) = [each.text for each in pages.blocks(PAGE) if each.language == language and word in each.text]
+    (found,) = [
+        block.text for block in pages.blocks(PAGE) if block.language == language and word in block.text
+    ]
     return found
 
 
 @pytest.fixture(scope="module")
 def folder(few: Fleet, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     """Images, one of which is none, and their lake."""
-    made = tmp_path_factory.mktemp("recipes")
+    new_folder = tmp_path_factory.mktemp("recipes")
     for path in few.paths[:2]:
-        shutil.copy(path, made)
-    (made / "cut.dmp").write_bytes(pathlib.Path(few.paths[0]).read_bytes()[:5000])
-    assert fleet("run", *made.glob("*.dmp"), "-o", made / "lake", *few.options).returncode == 3
-    return made
+        shutil.copy(path, new_folder)
+    (new_folder / "cut.dmp").write_bytes(pathlib.Path(few.paths[0]).read_bytes()[:5000])
+    assert fleet("run", *new_folder.glob("*.dmp"), "-o", new_folder / "lake", *few.options).returncode == 3
+    return new_folder
 
 
 def test_polars(folder: pathlib.Path) -> None:

@@ -48,7 +48,7 @@ def frame(trace: str, number: int, symbol: Any, backing: str = "image", **more: 
 def lake(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     """Three hosts and an image that failed. What an image may choose is hostile on the second."""
     folder = tmp_path_factory.mktemp("lake") / "lake"
-    made = fleetlakes.new_lake(folder)
+    new_lake = fleetlakes.new_lake(folder)
     for number in range(3):
         name = HOSTILE if number == 1 else "app.exe"
         thread = {"Kind": "user", "PID": 8, "Process": name, "TID": 12, "Owner": "0x80"}
@@ -73,7 +73,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
             card.update(PID=8, Process=name, TID=12, Evidence=f"memory of {name}", TraceId="user:1")
             found.append({**card, "Symbol": "<private>", "Address": 0xAB8009991088, "Frame": 0})
         fleetlakes.add(
-            made,
+            new_lake,
             f"i{number}",
             host=f"pc{number}{HOSTILE if number == 1 else ''}",
             traces=stacks,
@@ -82,7 +82,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
         )
     path = f"/images/{HOSTILE}/bad.raw"
     failed = fleetlakes.manifest("u1", {}, status="failed", reason=f"no kernel {HOSTILE}", path=path)
-    made.publish(failed)
+    new_lake.publish(failed)
     return folder
 
 
@@ -124,7 +124,7 @@ def test_a_page_from_tables_says_what_that_of_the_image_says(tmp_path: pathlib.P
     assert other["findings"]["checks"] == one["findings"]["checks"]
     assert other["findings"]["unchecked"] == one["findings"]["unchecked"]
     assert other["image"]["complete"] == one["image"]["complete"] != []
-    assert [each for each in one["image"]["rows"] if each not in other["image"]["rows"]] == []
+    assert [row for row in one["image"]["rows"] if row not in other["image"]["rows"]] == []
 
 
 def plain(page: Row, part: str) -> List[str]:
@@ -140,30 +140,30 @@ def plain(page: Row, part: str) -> List[str]:
 def cards(page: Row) -> List[Row]:
     """The findings. Tables say in Evidence in how many stacks something was seen."""
     found = []
-    for each in page["findings"]["cards"]:
-        made = {**each, "frames": pagedata.frames(page, each["frames"])}
-        seen = made.pop("stacks")
+    for card in page["findings"]["cards"]:
+        expected = {**card, "frames": pagedata.frames(page, card["frames"])}
+        seen = expected.pop("stacks")
         if seen > 1:
-            made["evidence"] += f"; {seen} stacks"
-        found.append(made)
+            expected["evidence"] += f"; {seen} stacks"
+        found.append(expected)
     return found
 
 
 def test_the_first_page_has_all_findings(lake: pathlib.Path, pages: pathlib.Path) -> None:
     page = pagedata.data(pages / "index.html")
     rows = ask("findings", lake)
-    assert [(each["severity"], each["check"], each["hosts"]) for each in page["findings"]["cards"]] == [
+    assert [(card["severity"], card["check"], card["hosts"]) for card in page["findings"]["cards"]] == [
         (row["Severity"], row["Finding"], row["Hosts"]) for row in rows
     ]
-    assert [each["severity"] for each in page["findings"]["cards"]] == ["high", "medium"]
-    places = [each["image"][0] for card in page["findings"]["cards"] for each in card["places"]]
+    assert [card["severity"] for card in page["findings"]["cards"]] == ["high", "medium"]
+    places = [place["image"][0] for card in page["findings"]["cards"] for place in card["places"]]
     assert places == ["image-i1.html", "image-i0.html"]
     last = page["findings"]["cards"][-1]
     expected = ["! <private> 0xffffab8009991088", "? app.exe!main+0x20", "? <overwritten>"]
     assert pagedata.frames(page, last["frames"]) == expected
     # Tables of findings have Volatility's form of addresses, pages the canonical one.
     assert last["symbol"] == "<private> 0xffffab8009991088"
-    assert [each["address"] for each in last["places"]] == ["0xffffab8009991088"]
+    assert [place["address"] for place in last["places"]] == ["0xffffab8009991088"]
     assert page["findings"]["unchecked"] == [["hidden", "no threads (3 of 3 images)"]]
 
 
@@ -171,29 +171,29 @@ def test_the_first_page_has_the_rare_stacks(lake: pathlib.Path, pages: pathlib.P
     page = pagedata.data(pages / "index.html")
     rows = ask("rare", lake)
     assert len(rows) == 3
-    for each, row in zip(page["rare"]["stacks"], rows):
-        assert "; ".join(pagedata.frames(page, each["frames"])) == visible(row["Stack"])
-        assert (each["hosts"], each["among"]) == (row["Hosts"], row["Among"])
-        assert each["unbacked"] == row["Unbacked"]
-        assert [link[0] for link in each["images"]] == [f"image-{row['ImageIds'][0]}.html"]
+    for trace, row in zip(page["rare"]["stacks"], rows):
+        assert "; ".join(pagedata.frames(page, trace["frames"])) == visible(row["Stack"])
+        assert (trace["hosts"], trace["among"]) == (row["Hosts"], row["Among"])
+        assert trace["unbacked"] == row["Unbacked"]
+        assert [link[0] for link in trace["images"]] == [f"image-{row['ImageIds'][0]}.html"]
 
 
 def test_the_first_page_has_all_images(lake: pathlib.Path, pages: pathlib.Path) -> None:
     known = pagedata.data(pages / "index.html")["lake"]
     assert (known["done"], known["failed"], known["hosts"]) == (3, 1, 3)
-    assert [each["status"] for each in known["images"]] == ["failed", "done", "done", "done"]
+    assert [image["status"] for image in known["images"]] == ["failed", "done", "done", "done"]
     failed = known["images"][0]
     assert failed["page"] is None
     assert failed["reason"] == visible(f"no kernel {HOSTILE}")
-    assert [each["found"] for each in known["images"][1:]] == [[1, 0, 0], [0, 1, 0], [0, 0, 0]]
-    for each in known["images"][1:]:
-        assert (pages / each["page"][0]).is_file()
+    assert [item["found"] for item in known["images"][1:]] == [[1, 0, 0], [0, 1, 0], [0, 0, 0]]
+    for element in known["images"][1:]:
+        assert (pages / element["page"][0]).is_file()
 
 
 def test_the_page_of_an_image_has_that_image_alone(pages: pathlib.Path) -> None:
     page = pagedata.data(pages / "image-i2.html")
     assert page["findings"]["cards"] == []
-    assert [(each[0], each[1]) for each in page["heaps"]] == [(4098, 2)]
+    assert [(heap[0], heap[1]) for heap in page["heaps"]] == [(4098, 2)]
     assert sum(pagedata.flame(page).values()) == 7
     facts = {name: value for name, value, _ in page["image"]["rows"]}
     assert (facts["ImageId"], facts["Path"]) == ("i2", "/images/i2.raw")
@@ -202,12 +202,12 @@ def test_the_page_of_an_image_has_that_image_alone(pages: pathlib.Path) -> None:
 def test_pages_lead_to_each_other(pages: pathlib.Path, browser: Browser) -> None:
     opened = browser.open(pages / "index.html")
     assert opened.run(IDS) == ["lake", "findings", "rare"]
-    leads = [urllib.parse.urlsplit(each) for each in opened.run(LINKS)]
+    leads = [urllib.parse.urlsplit(item) for item in opened.run(LINKS)]
     assert {urllib.parse.unquote(lead.path) for lead in leads} >= {
         str(pages / f"image-i{number}.html") for number in (0, 1)
     }
-    assert all(pathlib.Path(urllib.parse.unquote(each.path)).is_file() for each in leads)
-    assert all(opened.run(f"!!document.getElementById({each.fragment!r})") for each in leads if each.fragment)
+    assert all(pathlib.Path(urllib.parse.unquote(item.path)).is_file() for item in leads)
+    assert all(opened.run(f"!!document.getElementById({item.fragment!r})") for item in leads if item.fragment)
     opened.run("document.querySelector('#lake .list').focus()")
     opened.key("End")
     opened.follow("document.querySelector('#lake .links a')")
@@ -259,7 +259,7 @@ def test_one_file_has_its_pages_beside_it(
 
 
 def test_what_is_left_out_is_said(tmp_path: pathlib.Path, browser: Browser) -> None:
-    made = fleetlakes.new_lake(tmp_path / "lake")
+    new_lake = fleetlakes.new_lake(tmp_path / "lake")
     thread = {"Kind": "user", "Owner": "0x1", "Count": 1}
     threads = [{**thread, "TID": number} for number in range((1 << 15) + 7)]
     found = [
@@ -267,7 +267,7 @@ def test_what_is_left_out_is_said(tmp_path: pathlib.Path, browser: Browser) -> N
         for number in range((1 << 12) + 5)
     ]
     own = [{"StackKey": f"k{number}", "Stack": "a!b", "TraceId": f"k:{number}"} for number in range(1100)]
-    fleetlakes.add(made, "i0", traces=[*threads, *own], findings=found)
+    fleetlakes.add(new_lake, "i0", traces=[*threads, *own], findings=found)
     reported(tmp_path / "lake", tmp_path / "out")
     image = pagedata.data(tmp_path / "out" / "image-i0.html")
     assert (len(image["threads"]), image["cut"]) == (1 << 15, 7)
@@ -288,7 +288,7 @@ def test_what_is_left_out_is_said(tmp_path: pathlib.Path, browser: Browser) -> N
 def company(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     """Pages of thirty hosts with the same finding, one of which has another one and says no name."""
     folder = tmp_path_factory.mktemp("company")
-    made = fleetlakes.new_lake(folder / "lake")
+    new_lake = fleetlakes.new_lake(folder / "lake")
     for number in range(30):
         found = [
             {
@@ -305,7 +305,9 @@ def company(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
         ]
         if number == 29:
             found.append({**found[0], "Severity": "high", "Finding": "hidden", "Symbol": None})
-        fleetlakes.add(made, f"i{number:02}", host=None if number == 29 else f"pc{number:02}", findings=found)
+        fleetlakes.add(
+            new_lake, f"i{number:02}", host=None if number == 29 else f"pc{number:02}", findings=found
+        )
     reported(folder / "lake", folder / "pages")
     return folder
 
@@ -316,7 +318,7 @@ def test_the_same_finding_of_many_hosts_is_one_card(company: pathlib.Path, brows
     assert (first["check"], first["hosts"], first["number"], first["names"]) == ("hidden", 1, 1, ["i29.raw"])
     assert (second["check"], second["hosts"], second["number"]) == ("unbacked", 30, 30)
     assert second["names"][0] == "PC00, i00.raw" and len(second["names"]) == 30
-    assert {each["address"] for each in second["places"]} == {
+    assert {place["address"] for place in second["places"]} == {
         hex(0xFFFF800000001000 + number) for number in range(30)
     }
     assert page["findings"]["total"] == 2
@@ -374,7 +376,7 @@ def names(folder: pathlib.Path) -> Set[str]:
 def links(folder: pathlib.Path) -> Set[str]:
     """Where the places of findings lead."""
     page = pagedata.data(folder / "index.html")
-    return {each["image"][0] for card in page["findings"]["cards"] for each in card["places"]}
+    return {place["image"][0] for card in page["findings"]["cards"] for place in card["places"]}
 
 
 def test_pages_of_images_are_chosen(company: pathlib.Path, tmp_path: pathlib.Path, browser: Browser) -> None:
@@ -414,8 +416,10 @@ def test_images_that_are_read_together_keep_their_own_rows(
 
 
 def test_a_lake_of_failures_has_a_page(tmp_path: pathlib.Path, browser: Browser) -> None:
-    made = fleetlakes.new_lake(tmp_path / "lake")
-    made.publish(fleetlakes.manifest("u1", {}, status="failed", reason="no kernel", path="/images/bad.raw"))
+    new_lake = fleetlakes.new_lake(tmp_path / "lake")
+    new_lake.publish(
+        fleetlakes.manifest("u1", {}, status="failed", reason="no kernel", path="/images/bad.raw")
+    )
     assert "images: 0 done, 1 failed" in reported(tmp_path / "lake", tmp_path / "out")
     opened = browser.open(tmp_path / "out" / "index.html")
     assert opened.run(IDS) == ["lake"]

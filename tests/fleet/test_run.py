@@ -28,10 +28,10 @@ Manifests = Dict[str, Dict[str, Any]]
 @pytest.fixture(scope="module")
 def lake(few: Fleet, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     """A lake of three images."""
-    made = tmp_path_factory.mktemp("lake") / "lake"
-    done = fleet("run", *few.paths, "-o", made, *few.options)
+    lake_folder = tmp_path_factory.mktemp("lake") / "lake"
+    done = fleet("run", *few.paths, "-o", lake_folder, *few.options)
     assert done.returncode == 0, done.stderr
-    return made
+    return lake_folder
 
 
 def copy(lake: pathlib.Path, tmp_path: pathlib.Path) -> pathlib.Path:
@@ -39,7 +39,7 @@ def copy(lake: pathlib.Path, tmp_path: pathlib.Path) -> pathlib.Path:
 
 
 def attempts(found: Manifests) -> Dict[str, str]:
-    return {name: each["attempt"] for name, each in found.items()}
+    return {name: manifest["attempt"] for name, manifest in found.items()}
 
 
 def test_done_images_are_passed_over(few: Fleet, lake: pathlib.Path) -> None:
@@ -84,9 +84,9 @@ def test_a_redo_that_fails_leaves_what_is_done(
     again = ["run", image, "-o", mine, *few.options, "--carve"]
     assert fleet(*again, variables={"STACKFLEET_FULL": "1"}).returncode == 3
     assert rows(mine, "traces") == expected
-    said = fleet("status", mine, "--format", "csv").stdout
-    assert "No space left" in said, said
-    assert said.count(image) == 2
+    stdout = fleet("status", mine, "--format", "csv").stdout
+    assert "No space left" in stdout, stdout
+    assert stdout.count(image) == 2
     assert "1 image has failed before" in fleet(*again).stderr
     assert fleet(*again, "--retry-failed").returncode == 0
     assert fleet("status", mine, "--format", "csv").stdout.count(image) == 1
@@ -160,12 +160,12 @@ def test_two_images_that_differ_in_one_page_that_was_not_sampled(few: Fleet, tmp
     assert done.returncode == 0, done.stderr
     found = manifests(lake)
     assert len(found) == 2
-    (renamed,) = [each for each in found.values() if each["identity"] is not None]
-    (first,) = [each for each in found.values() if each["identity"] is None]
+    (renamed,) = [manifest for manifest in found.values() if manifest["identity"] is not None]
+    (first,) = [manifest for manifest in found.values() if manifest["identity"] is None]
     assert renamed["identity"]["own"] == first["image_id"] != renamed["image_id"]
     assert renamed["identity"]["of"] == first["path"]
     assert "unequal" in renamed["identity"]["compared"]
-    assert {row[0] for row in rows(lake, "image")} == {each["image_id"] for each in found.values()}
+    assert {row[0] for row in rows(lake, "image")} == {manifest["image_id"] for manifest in found.values()}
     assert len({row[0] for row in rows(lake, "traces")}) == 2
 
 
@@ -179,7 +179,7 @@ def test_an_image_whose_file_was_moved_is_not_taken_for_a_copy(few: Fleet, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["run", "IMAGE", "-o", "ftp://bucket/lake"], "ftp://bucket/lake: a lake lies in a folder"),
         (["run", "/nowhere/a.dmp", "-o", "LAKE"], "/nowhere/a.dmp cannot be read"),
@@ -193,11 +193,11 @@ def test_an_image_whose_file_was_moved_is_not_taken_for_a_copy(few: Fleet, tmp_p
         ([], "COMMAND"),
     ],
 )
-def test_wrong_use(arguments: list[str], said: str, few: Fleet, tmp_path: pathlib.Path) -> None:
+def test_wrong_use(arguments: list[str], message: str, few: Fleet, tmp_path: pathlib.Path) -> None:
     words = {"IMAGE": few.paths[0], "LAKE": str(tmp_path / "lake")}
     done = fleet(*(words.get(argument, argument) for argument in arguments))
     assert done.returncode == 2, done.stderr
-    assert said in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -30,13 +30,13 @@ class Read(NamedTuple):
 
 
 def dump(code: int, driver: str, rip: int = DRIVER + 0x1234, **options: Any) -> bytes:
-    made = SmallDump(**options)
-    made.crash(code, (1, 2, 3, 4), smalldump.context(True, rip, STACK))
-    made.stack(STACK, bytes(0x100))
-    made.thread(0xFFFFA00001234080, 0xFFFFA00001230080, STACK + 0xF0, STACK, 0, 0)
-    made.drivers([Driver("ntoskrnl.exe", KERNEL, 0x800000), Driver(driver, DRIVER, 0x10000)])
-    made.block(DRIVER, driver.encode() + bytes(16))
-    return made.file()
+    forged_dump = SmallDump(**options)
+    forged_dump.crash(code, (1, 2, 3, 4), smalldump.context(True, rip, STACK))
+    forged_dump.stack(STACK, bytes(0x100))
+    forged_dump.thread(0xFFFFA00001234080, 0xFFFFA00001230080, STACK + 0xF0, STACK, 0, 0)
+    forged_dump.drivers([Driver("ntoskrnl.exe", KERNEL, 0x800000), Driver(driver, DRIVER, 0x10000)])
+    forged_dump.block(DRIVER, driver.encode() + bytes(16))
+    return forged_dump.file()
 
 
 @pytest.fixture(scope="module")

@@ -56,19 +56,19 @@ def read(paths: Dict[str, pathlib.Path], table: str) -> Any:
     """A table as a question sees it."""
     found = pq.ParquetFile(paths[table]).read()
     assert found.schema.equals(stored(table))
-    made = [
-        found.column(each.name).cast(each.type, safe=False).combine_chunks()
-        if "uint64" not in str(each.type)
-        else unsigned(found.column(each.name).combine_chunks(), each.type)
-        for each in SCHEMAS[table]
+    columns = [
+        found.column(column.name).cast(column.type, safe=False).combine_chunks()
+        if "uint64" not in str(column.type)
+        else unsigned(found.column(column.name).combine_chunks(), column.type)
+        for column in SCHEMAS[table]
     ]
-    return pa.table(made, schema=SCHEMAS[table])
+    return pa.table(columns, schema=SCHEMAS[table])
 
 
 def unsigned(column: Any, kind: Any) -> Any:
     values = column.to_pylist()
     if pa.types.is_list(kind):
-        return pa.array([[number % (1 << 64) for number in each] for each in values], kind)
+        return pa.array([[number % (1 << 64) for number in value] for value in values], kind)
     return pa.array([None if value is None else value % (1 << 64) for value in values], kind)
 
 
@@ -121,7 +121,7 @@ def test_module_sets_are_the_versions_in_the_frames(paths: Dict[str, pathlib.Pat
         }
         if counted:
             assert listed[trace["ModuleSet"]] == counted
-            assert module_set(sorted(version_number(*each) for each in counted)) == trace["ModuleSet"]
+            assert module_set(sorted(version_number(*item) for item in counted)) == trace["ModuleSet"]
             seen += 1
         else:
             assert trace["ModuleSet"] is None

@@ -60,13 +60,13 @@ def with_named_hosts(rows: Any) -> Any:
 @pytest.fixture
 def lake(tmp_path: pathlib.Path) -> pathlib.Path:
     """Three images; the tables `image` and `traces` of one of them have version 1."""
-    made = fleetlakes.new_lake(tmp_path / "lake")
+    new_lake = fleetlakes.new_lake(tmp_path / "lake")
     for number, image_id in enumerate(["old", "new1", "new2"]):
         traces = [{"StackKey": f"{number}" * 32, "Stack": "nt!A", "Owner": "0x80", "Bytes": 7}]
-        fleetlakes.add(made, image_id, host=f"pc-{image_id}", traces=traces)
+        fleetlakes.add(new_lake, image_id, host=f"pc-{image_id}", traces=traces)
     for table in LACKING:
-        rewrite(made.folder, table, of_version_1(table))
-    return made.folder
+        rewrite(new_lake.folder, table, of_version_1(table))
+    return new_lake.folder
 
 
 def test_a_column_that_a_version_lacks_is_empty(lake: pathlib.Path) -> None:
@@ -112,7 +112,7 @@ def test_other_readers_see_the_columns_of_all_versions(lake: pathlib.Path) -> No
     for line in lines:
         if "metaData" in line:
             form = json.loads(line["metaData"]["schemaString"])
-            form["fields"] = [each for each in form["fields"] if each["name"] not in LACKING["image"]]
+            form["fields"] = [field for field in form["fields"] if field["name"] not in LACKING["image"]]
             line["metaData"]["schemaString"] = json.dumps(form)
     first.write_text("".join(json.dumps(line) + "\n" for line in lines))
     fleetlakes.add(Lake(str(lake)), "new3", host="pc-new3")
@@ -121,24 +121,24 @@ def test_other_readers_see_the_columns_of_all_versions(lake: pathlib.Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("table", "change", "said"),
+    ("table", "change", "message"),
     [
         ("traces", without_kind, "it lacks the column Kind"),
         ("keys", with_named_hosts, "the type of HostKey is string instead of int64"),
     ],
 )
 def test_a_version_whose_rows_cannot_be_read_takes_its_own_image_only(
-    table: str, change: Change, said: str, lake: pathlib.Path
+    table: str, change: Change, message: str, lake: pathlib.Path
 ) -> None:
     rewrite(lake, table, change)
     done = called("rare", lake, "--format", "csv")
     assert done.returncode == 3
     assert f"left out: /images/old.raw (old): tables/{table}/old.attempt.parquet: " in done.stderr
-    assert said in done.stderr
+    assert message in done.stderr
     assert done.stdout.count("PC-") == 2
     # The others become a batch, and it stays as it is.
     merged = merge(Lake(str(lake)), "run", everything=True)
-    assert (merged.images, [each.image_id for each in merged.damaged]) == (2, ["old"])
+    assert (merged.images, [manifest.image_id for manifest in merged.damaged]) == (2, ["old"])
     assert called("rare", lake, "--format", "csv").stdout == done.stdout
 
 

@@ -35,8 +35,8 @@ class Command:
         self._connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._connection.connect(path)
         socket.send_fds(self._connection, [b"\0"], files)
-        asked = {"argv": list(argv), "cwd": cwd, "environment": dict(environment)}
-        self._connection.sendall(json.dumps(asked).encode())
+        requests = {"argv": list(argv), "cwd": cwd, "environment": dict(environment)}
+        self._connection.sendall(json.dumps(requests).encode())
         self._connection.shutdown(socket.SHUT_WR)
         self._answers = self._connection.makefile("r", encoding="ascii")
         self.pid = int(self._answers.readline())

@@ -60,7 +60,11 @@ class CidTable:
         # Windows gives no ID whose entry would be the first of a page.
         per_page = PAGE // self._kernel.isf.size("_HANDLE_TABLE_ENTRY")
         possible = range(0, STEP * _MOST, STEP)
-        return {each: body for each, body in found.items() if each in possible and each // STEP % per_page}
+        return {
+            identifier: body
+            for identifier, body in found.items()
+            if identifier in possible and identifier // STEP % per_page
+        }
 
     def _directory(self, level: int, first: int) -> int:
         if level == 0:

@@ -112,8 +112,8 @@ def run(command: List[str], where: pathlib.Path, cache: pathlib.Path) -> None:
     done = subprocess.run(
         command, stderr=subprocess.PIPE, text=True, env=environment, cwd=where, check=False, errors="replace"
     )
-    said = [line for line in done.stderr.splitlines() if line.strip() and not line.startswith(NO_WARNING)]
-    print("".join(f"! {line}\n" for line in said), end="", flush=True)
+    lines = [line for line in done.stderr.splitlines() if line.strip() and not line.startswith(NO_WARNING)]
+    print("".join(f"! {line}\n" for line in lines), end="", flush=True)
     if done.returncode:
         raise SystemExit(f"This command ended with {done.returncode}.")
 
@@ -132,8 +132,8 @@ def write_dumps(file: pathlib.Path, folder: pathlib.Path) -> None:
 
 def main(folder: pathlib.Path, where: pathlib.Path) -> None:
     """Makes the image in a folder and prints what each command gives."""
-    made = "a crash dump of Windows 10 x64, a small one, and dumps of two of its processes"
-    print(f"Building {made}, in {short(folder, where)} ...", end="", flush=True)
+    description = "a crash dump of Windows 10 x64, a small one, and dumps of two of its processes"
+    print(f"Building {description}, in {short(folder, where)} ...", end="", flush=True)
     # What the writer of the dumps warns of is the sample's: the commands below show it.
     logging.getLogger("winstacks").addHandler(logging.NullHandler())
     start = time.monotonic()

@@ -29,12 +29,12 @@ def prune(data: Json, roots: Iterable[str], symbols: Optional[Iterable[str]]) ->
     for user_type in kept.values():
         for field in user_type["fields"].values():
             field["type"] = _forget(field["type"], keep)
-    wanted = known if symbols is None else symbols
+    expected = known if symbols is None else symbols
     return dict(
         data,
         user_types=kept,
         enums={name: data["enums"][name] for name in sorted(enums & set(data["enums"]))},
-        symbols={name: known[name] for name in wanted if name in known},
+        symbols={name: known[name] for name in expected if name in known},
     )
 
 

@@ -205,7 +205,7 @@ class Kernel:
         for section in self.sections:
             section.finish()
         links = [process.eprocess.at("ActiveProcessLinks") for process in self.processes]
-        listed = [link for link, each in zip(links, self.processes) if each.listed]
+        listed = [link for link, process in zip(links, self.processes) if process.listed]
         ring(self.space, [self.symbol("PsActiveProcessHead"), *listed])
         if self.isf.has_type("_HANDLE_TABLE") and "PspCidTable" in self.isf.symbols:
             self.cid = self.cid or CidTable(self)
@@ -214,8 +214,8 @@ class Kernel:
             links = [table.at("HandleTableList") for table in self.handle_tables]
             ring(self.space, [self.symbol("HandleTableListHead"), *links])
         self.pool.finish()
-        modules = self.modules + [each for process in self.processes for each in process.all()]
-        tables = [each.symbols for each in modules if each.symbols is not None]
+        modules = self.modules + [item for process in self.processes for item in process.all()]
+        tables = [module.symbols for module in modules if module.symbols is not None]
         return Image(self, tables)
 
     def _list(self, module: Module) -> Module:

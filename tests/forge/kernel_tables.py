@@ -60,15 +60,15 @@ def real_table(symbols: pathlib.Path, name: str) -> Isf:
         holder = queue.pop(0)
         for member, field in sorted(data["user_types"][holder]["fields"].items()):
             inner = unsized(field["type"])
-            held = inner.get("name", "")
-            if held.startswith(_NAMELESS) and held in data["user_types"]:
+            text = inner.get("name", "")
+            if text.startswith(_NAMELESS) and text in data["user_types"]:
                 # The holder was renamed before it was taken from the queue.
                 prefix = holder if holder.startswith("__unnamed") else f"__unnamed{holder}"
-                renamed[held] = f"{prefix}_{member}"
-                data["user_types"][renamed[held]] = data["user_types"].pop(held)
-                queue.append(renamed[held])
-            if held in renamed:
-                inner["name"] = renamed[held]
+                renamed[text] = f"{prefix}_{member}"
+                data["user_types"][renamed[text]] = data["user_types"].pop(text)
+                queue.append(renamed[text])
+            if text in renamed:
+                inner["name"] = renamed[text]
     return Isf(data)
 
 

@@ -40,7 +40,7 @@ FORMS = {
 }
 
 
-def add(heap: NtHeap, form: str, stride: int, wanted: Sequence[Wanted], padding: int = 0) -> List[int]:
+def add(heap: NtHeap, form: str, stride: int, expected: Sequence[Wanted], padding: int = 0) -> List[int]:
     """Adds a subsegment with a block for each that is wanted.
 
     Args:
@@ -57,27 +57,29 @@ def add(heap: NtHeap, form: str, stride: int, wanted: Sequence[Wanted], padding:
     subsegment = heap.plain(numbers.subsegment_size)
     head = numbers.header_size
     if numbers.bitmap:
-        head += -(-len(wanted) // (8 * pointer)) * pointer
+        head += -(-len(expected) // (8 * pointer)) * pointer
     head = -(-head // unit) * unit + padding
-    blocks = heap.plain(head + stride * len(wanted))
+    blocks = heap.plain(head + stride * len(expected))
     heap.put(subsegment + numbers.user_blocks, pointer, blocks)
     heap.put(subsegment + numbers.block_size, 2, stride // unit)
-    heap.put(subsegment + numbers.block_count, 2, len(wanted))
+    heap.put(subsegment + numbers.block_count, 2, len(expected))
     heap.put(blocks, pointer, subsegment)
     heap.put(blocks + numbers.signature, 4, SIGNATURE)
-    return [_block(heap, blocks + head + number * stride, stride, each) for number, each in enumerate(wanted)]
+    return [
+        _block(heap, blocks + head + number * stride, stride, block) for number, block in enumerate(expected)
+    ]
 
 
-def _block(heap: NtHeap, header: int, stride: int, wanted: Wanted) -> int:
+def _block(heap: NtHeap, header: int, stride: int, block: Wanted) -> int:
     unit = heap.layout.unit
-    offset = 2 if wanted.record else 0
+    offset = 2 if block.record else 0
     user = header + (offset + 1) * unit
-    unused = stride - wanted.size
+    unused = stride - block.size
     # SubSegmentCode is XORed with a key that only ntdll knows: any value does.
     heap.put(header + unit - 8, 4, 0x9E3779B9 ^ header & 0xFFFFFFFF)
-    mark = FREE if wanted.freed else FREE | (0x40 | offset if offset else min(unused, 0x3F))
+    mark = FREE if block.freed else FREE | (0x40 | offset if offset else min(unused, 0x3F))
     heap.put(header + unit - 1, 1, mark)
     if offset:
-        heap.put(header + unit, heap.layout.pointer, wanted.record)
+        heap.put(header + unit, heap.layout.pointer, block.record)
         heap.extension(user, offset, unused)
     return user

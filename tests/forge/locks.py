@@ -57,28 +57,28 @@ class Resources:
             table: owners in its OwnerTable
             contention, waiting_shared, waiting_exclusive: the counters of those names
         """
-        made = self._kernel.obj("_ERESOURCE", tag=b"Reso")
-        made["CreatorBackTraceIndex"] = index
-        made.first(("ActiveEntries", "ActiveCount"), active)
-        made["ContentionCount"] = contention
-        made["NumberOfSharedWaiters"] = waiting_shared
-        made["NumberOfExclusiveWaiters"] = waiting_exclusive
+        row = self._kernel.obj("_ERESOURCE", tag=b"Reso")
+        row["CreatorBackTraceIndex"] = index
+        row.first(("ActiveEntries", "ActiveCount"), active)
+        row["ContentionCount"] = contention
+        row["NumberOfSharedWaiters"] = waiting_shared
+        row["NumberOfExclusiveWaiters"] = waiting_exclusive
         if exclusive is not None:
-            made["Flag"] = EXCLUSIVE
+            row["Flag"] = EXCLUSIVE
             embedded = [(exclusive.ethread.address, 1), *embedded]
-        first = made.isf.first("_ERESOURCE", "OwnerEntry", "OwnerThreads[0]")
+        first = row.isf.first("_ERESOURCE", "OwnerEntry", "OwnerThreads[0]")
         assert first is not None
         for number, owner in enumerate(embedded):
-            self._owner(made.at(first) + number * made.isf.size("_OWNER_ENTRY"), owner)
+            self._owner(row.at(first) + number * row.isf.size("_OWNER_ENTRY"), owner)
         if table:
-            made["OwnerTable"] = self._table(table)
-        self.made.append(made)
-        return made
+            row["OwnerTable"] = self._table(table)
+        self.made.append(row)
+        return row
 
     def link(self) -> None:
         """Joins the list."""
         head = self._kernel.symbol("ExpSystemResourcesList")
-        ring(self._kernel.space, [head, *(made.at("SystemResourcesList") for made in self.made)])
+        ring(self._kernel.space, [head, *(item.at("SystemResourcesList") for item in self.made)])
 
     def _table(self, owners: Owners) -> int:
         size = self._kernel.isf.size("_OWNER_ENTRY")
@@ -161,10 +161,10 @@ class Sections:
             0,
         )
         self._space.write(section, body + resource)
-        made = Section(section, debug, debug + (16 if self._wide else 8))
-        self.made.append(made)
-        return made
+        new_section = Section(section, debug, debug + (16 if self._wide else 8))
+        self.made.append(new_section)
+        return new_section
 
     def link(self) -> None:
         """Joins the list."""
-        ring(self._space, [self.head, *(made.link for made in self.made)])
+        ring(self._space, [self.head, *(item.link for item in self.made)])

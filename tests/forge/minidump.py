@@ -142,7 +142,7 @@ class Writer:
         """Adds full memory: its bytes come last in the file; of `unwritten` (start, size) none do."""
         self.flags |= 2
         known = [*((start, len(data)) for start, data in ranges), *unwritten]
-        rows = b"".join(struct.pack("<QQ", *each) for each in known)
+        rows = b"".join(struct.pack("<QQ", *item) for item in known)
         self._base_rva = self.stream(9, struct.pack("<QQ", len(known), 0) + rows) + 8
         self._tail += [data for _, data in ranges]
 

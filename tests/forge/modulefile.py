@@ -12,10 +12,10 @@ from .module import Module
 
 def content(module: Module) -> bytes:
     """The file of a module, as it was before anybody wrote to its image."""
-    made = bytearray(module.size)
+    new_data = bytearray(module.size)
     for rva, data in module.pieces:
-        made[rva : rva + len(data)] = data
-    return bytes(made[: module.size])
+        new_data[rva : rva + len(data)] = data
+    return bytes(new_data[: module.size])
 
 
 def save(modules: Iterable[Module], folder: pathlib.Path) -> pathlib.Path:

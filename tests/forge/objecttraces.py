@@ -96,11 +96,11 @@ class ObjectTraces:
         ref["ImageFileName"] = process.encode()[:15]
         ref["NextPos"], ref["MaxStacks"] = len(events), capacity
         for number, event in enumerate(events):
-            each = Obj(space, isf, "_OBJECT_REF_STACK_INFO", ref.address + start + number * size)
-            each["Sequence"] = event.sequence
-            each["Index"] = event.trace | (REFERENCE if event.reference else 0)
-            each["NumTraces"] = event.references
-            each.maybe("Tag", int.from_bytes(event.tag, "little"))
+            row = Obj(space, isf, "_OBJECT_REF_STACK_INFO", ref.address + start + number * size)
+            row["Sequence"] = event.sequence
+            row["Index"] = event.trace | (REFERENCE if event.reference else 0)
+            row["NumTraces"] = event.references
+            row.maybe("Tag", int.from_bytes(event.tag, "little"))
         Obj(space, isf, "_OBJECT_HEADER", header).maybe("TraceFlags", int(traced))
         if bucket is None:
             bucket = (body.address >> 4 & 0xFFFFF) % BUCKETS

@@ -77,10 +77,10 @@ class Pool:
         if not self.big_blocks or not self._isf.has_type("_POOL_TRACKER_BIG_PAGES"):
             return
         count = 1 << len(self.big_blocks).bit_length()
-        each = self._isf.size("_POOL_TRACKER_BIG_PAGES")
-        table = self._space.allocate(count * each, PAGE)
+        item = self._isf.size("_POOL_TRACKER_BIG_PAGES")
+        table = self._space.allocate(count * item, PAGE)
         for place in range(count):
-            entry = Obj(self._space, self._isf, "_POOL_TRACKER_BIG_PAGES", table + place * each)
+            entry = Obj(self._space, self._isf, "_POOL_TRACKER_BIG_PAGES", table + place * item)
             entry["Va"] = _FREE
             if place < len(self.big_blocks):
                 address, size, tag = self.big_blocks[place]
@@ -120,15 +120,15 @@ class Pool:
         """Address of the `_OBJECT_TYPE` of that name, made on first use."""
         if object_type not in self._types:
             self._types[object_type] = 0  # the type of types is its own
-            made = self.obj("_OBJECT_TYPE", _TAGS["_OBJECT_TYPE"])
-            made.text("Name", object_type)
-            self._types[object_type] = made.address
+            entry = self.obj("_OBJECT_TYPE", _TAGS["_OBJECT_TYPE"])
+            entry.text("Name", object_type)
+            self._types[object_type] = entry.address
             index = self.type_index(object_type)
-            made.maybe("Index", index)
+            entry.maybe("Index", index)
             table = self._isf.first_symbol("ObTypeIndexTable")
             if table is not None:
                 slot = self._isf.symbol(table) + index * self._space.pointer_size
-                self._space.write_int(self._base + slot, made.address)
+                self._space.write_int(self._base + slot, entry.address)
         return self._types[object_type]
 
     def type_index(self, object_type: str) -> int:

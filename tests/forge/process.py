@@ -75,18 +75,18 @@ class Process:
             self._parameters(command_line or name)
 
     def _describe(self, ppid: int) -> None:
-        each = self.eprocess
-        each["Pcb.Header.Type"] = 3
-        each["Pcb.DirectoryTableBase"] = self.space.tables.root
-        each["UniqueProcessId"] = self.pid
-        each["ImageFileName"] = self.name.encode()[:14]
-        each.maybe("InheritedFromUniqueProcessId", ppid)
-        each.maybe("CreateTime.QuadPart", 0 if self.pid == 4 else filetime(seconds=self.pid))
+        eprocess = self.eprocess
+        eprocess["Pcb.Header.Type"] = 3
+        eprocess["Pcb.DirectoryTableBase"] = self.space.tables.root
+        eprocess["UniqueProcessId"] = self.pid
+        eprocess["ImageFileName"] = self.name.encode()[:14]
+        eprocess.maybe("InheritedFromUniqueProcessId", ppid)
+        eprocess.maybe("CreateTime.QuadPart", 0 if self.pid == 4 else filetime(seconds=self.pid))
         if self.exited:
-            each["ExitTime.QuadPart"] = filetime(seconds=3600)
+            eprocess["ExitTime.QuadPart"] = filetime(seconds=3600)
         if self.session is not None:
-            each["Session"] = self.session.block
-        each.maybe("HighestUserAddress", self.kernel.highest_user)
+            eprocess["Session"] = self.session.block
+        eprocess.maybe("HighestUserAddress", self.kernel.highest_user)
 
     def _user_half(self, peb: int, nt_global_flag: int) -> None:
         kernel = self.kernel
@@ -169,7 +169,7 @@ class Process:
         self.space.write(address, data)
         if state is not State.VALID:
             self.space.set_state(address, size, state)
-        if vad and not any(each.covers(address) for each in self.vads):
+        if vad and not any(vad.covers(address) for vad in self.vads):
             self.vads.append(Vad(address, size, file, protection))
 
     def thread(self, tid: int, **options: Any) -> Thread:

@@ -103,9 +103,9 @@ def load(path: pathlib.Path) -> RealSet:
                 files[pathlib.PurePath(member.name).name] = opened.read()
     truth = json.loads(files["truth.json"])
     regions = [
-        Region(each["va"], files[each["file"]], each["what"])
-        for each in truth["regions"]
-        if each["file"] in files
+        Region(region["va"], files[region["file"]], region["what"])
+        for region in truth["regions"]
+        if region["file"] in files
     ]
     return RealSet(truth, tuple(regions), files.get("process_backtraces.bin"))
 
@@ -127,16 +127,16 @@ def process(
     """
     peb = int(real.truth["peb"])
     if real.pointer_size * 8 == kernel.bits:
-        made = kernel.process(name, pid=pid, peb=peb, session=session)
-        _fill(made, made, real, symbols)
-        made.thread(pid + 4, teb=_teb(real))
-        return made
-    made = kernel.process(name, pid=pid, session=session)
-    made.module("ntdll.dll", 0x7FE80000000)
-    wow = made.wow64(peb=peb)
-    _fill(made, wow, real, symbols)
-    wow.thread(made.thread(pid + 4), teb=_teb(real))
-    return made
+        forged_process = kernel.process(name, pid=pid, peb=peb, session=session)
+        _fill(forged_process, forged_process, real, symbols)
+        forged_process.thread(pid + 4, teb=_teb(real))
+        return forged_process
+    forged_process = kernel.process(name, pid=pid, session=session)
+    forged_process.module("ntdll.dll", 0x7FE80000000)
+    wow = forged_process.wow64(peb=peb)
+    _fill(forged_process, wow, real, symbols)
+    wow.thread(forged_process.thread(pid + 4), teb=_teb(real))
+    return forged_process
 
 
 def kernel_of(real: RealSet, table: Isf, **options: Any) -> Kernel:

@@ -60,7 +60,9 @@ class SampleModule:
         if wide:
             contents = {_PLAIN_UNWIND: b"\x01\0\0\0"}
             contents.update((self.rvas[name] + end - 5, b"\xe8\0\0\0\0") for name, end in self.calls.items())
-            contents.update((self.rvas[name], system_call_stub(each)) for name, each in self.services.items())
+            contents.update(
+                (self.rvas[name], system_call_stub(number)) for name, number in self.services.items()
+            )
             options.update(functions=self.functions, contents=contents)
         return options
 
@@ -145,14 +147,14 @@ def _updater(process: Process) -> None:
     ntdll = process.module("ntdll.dll", **NTDLL.options())
     process.region(INJECTED, b"\x90" * 0x800, protection=EXECUTE_READWRITE)
     ground = [kernel32.at("BaseThreadInitThunk") + 0x14, ntdll.at("RtlUserThreadStart") + 0x21]
-    made = ntdll.at("RtlInitializeCriticalSectionEx") + 0x5D
+    address = ntdll.at("RtlInitializeCriticalSectionEx") + 0x5D
     database = Std("6.1", "x64", PROCESS_DATABASE)
     main = updater.at("main") + 0x31
     for _ in range(2):
         database.log(
-            [made, updater.at("open_store") + 0x22, updater.at("load_settings") + 0x47, main, *ground]
+            [address, updater.at("open_store") + 0x22, updater.at("load_settings") + 0x47, main, *ground]
         )
-    database.log([made, INJECTED + 0x2C4, INJECTED + 0x11, *ground])
+    database.log([address, INJECTED + 0x2C4, INJECTED + 0x11, *ground])
     write(process, database)
     process.space.write_int(ntdll.base + POINTER_RVA, database.base)
 

@@ -35,10 +35,10 @@ def add(kernel: Kernel, process: Process, spooler: Any, kernel32: Any, ntdll: An
     base = process.module("KERNEL32.DLL", **kernel32.options())
     nt = process.module("ntdll.dll", **ntdll.options())
     ground = [base.at("BaseThreadInitThunk") + 0x14, nt.at("RtlUserThreadStart") + 0x21]
-    made = [nt.at("RtlInitializeCriticalSectionEx") + 0x5D]
+    frames = [nt.at("RtlInitializeCriticalSectionEx") + 0x5D]
     database = Std("6.1", "x64", DATABASE)
-    database.log([*made, program.at("create_queue") + 0x2C, program.at("main") + 0x3A, *ground])
-    database.log([*made, program.at("open_log") + 0x19, program.at("main") + 0x44, *ground])
+    database.log([*frames, program.at("create_queue") + 0x2C, program.at("main") + 0x3A, *ground])
+    database.log([*frames, program.at("open_log") + 0x19, program.at("main") + 0x44, *ground])
     process.space.write_int(nt.base + POINTER_RVA, database.base)
     sections = Sections(nt, nt.base + LIST_RVA)
     for index, owner in ((1, FIRST), (2, SECOND)):

@@ -37,12 +37,12 @@ def add(kernel: Kernel, updater: Process, legacy: Process, injected: int) -> Non
 
 def _resources(kernel: Kernel, updater: Process) -> None:
     first, second, *_ = updater.threads
-    made = Resources(kernel)
-    made.add(index=1, active=1, exclusive=first, contention=12, waiting_exclusive=1, waiting_shared=2)
-    made.add(index=3)
+    resources = Resources(kernel)
+    resources.add(index=1, active=1, exclusive=first, contention=12, waiting_exclusive=1, waiting_shared=2)
+    resources.add(index=3)
     sharing = [(second.ethread.address | 3, 1)]
-    made.add(index=4, active=2, embedded=[(first.ethread.address, 1)], table=sharing)
-    made.link()
+    resources.add(index=4, active=2, embedded=[(first.ethread.address, 1)], table=sharing)
+    resources.link()
 
 
 def _sections(updater: Process, legacy: Process) -> None:

@@ -47,7 +47,7 @@ ROUTINES = {
 
 def kernel_options(table: Isf) -> Dict[str, Any]:
     """Code, function table and unwind data of the kernel's functions that are on the stacks."""
-    placed = [dataclasses.replace(each, rva=table.symbol(name)) for name, each in ROUTINES.items()]
+    placed = [dataclasses.replace(routine, rva=table.symbol(name)) for name, routine in ROUTINES.items()]
     return module_options(placed, _UNWIND_DATA, 64)
 
 

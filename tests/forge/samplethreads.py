@@ -118,9 +118,9 @@ def add(kernel: Kernel, updater: Process, legacy: Process, injected: int) -> Non
     kernel.cpus[0].current(third)
     half = legacy.wow
     if half is not None:
-        own = next(each for each in legacy.modules if each.name == "ntdll.dll")
+        own = next(module for module in legacy.modules if module.name == "ntdll.dll")
         thread = legacy.thread(5124, start=own.at("RtlUserThreadStart"))
-        module = next(each for each in half.modules if each.name == "ntdll.dll")
+        module = next(module for module in half.modules if module.name == "ntdll.dll")
         eip = module.at("RtlUserThreadStart") + 0x2F
         half.thread(thread, context=context32(eip=eip, esp=0x6FFD20, eax=0x30), teb=TEB32)
         sp, ground = thread.user_stack_base - 0x1A8, own.at("RtlUserThreadStart") + 0x21

@@ -129,14 +129,14 @@ class ImageSection:
         first = place + area.size
         ends = [*self._starts[1:], self.count * PAGE]
         for number, (start, end) in enumerate(zip(self._starts, ends)):
-            each = Obj(kernel.space, kernel.isf, "_SUBSECTION", first + number * size)
-            each["ControlArea"] = area
-            each["SubsectionBase"] = self._entries + start // PAGE * _ENTRY
-            each["PtesInSubsection"] = (end - start) // PAGE
-            each["StartingSector"] = start // _SECTOR
-            each["NumberOfFullSectors"] = (end - start) // _SECTOR
-            each["NextSubsection"] = 0 if end == self.count * PAGE else each.address + size
-            self._subsections.append(each)
+            row = Obj(kernel.space, kernel.isf, "_SUBSECTION", first + number * size)
+            row["ControlArea"] = area
+            row["SubsectionBase"] = self._entries + start // PAGE * _ENTRY
+            row["PtesInSubsection"] = (end - start) // PAGE
+            row["StartingSector"] = start // _SECTOR
+            row["NumberOfFullSectors"] = (end - start) // _SECTOR
+            row["NextSubsection"] = 0 if end == self.count * PAGE else row.address + size
+            self._subsections.append(row)
 
 
 class Sections:

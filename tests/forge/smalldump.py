@@ -175,21 +175,21 @@ class SmallDump:
         pool = bytearray()
         self._data += bytes(-len(self._data) % 8)
         names = len(self._data)
-        for place, each in enumerate(drivers):
+        for place, module in enumerate(drivers):
             entry = bytearray(size)
             struct.pack_into("<I", entry, 0, names + len(pool))
             places = {
-                0x30 if self.wide else 0x18: (self._word, each.base),
-                0x38 if self.wide else 0x1C: (self._word, each.entry_point),
-                0x40 if self.wide else 0x20: ("I", each.size),
-                0x78 if self.wide else 0x40: ("I", each.checksum),
-                0x9C if self.wide else 0x58: ("I", each.stamp),
+                0x30 if self.wide else 0x18: (self._word, module.base),
+                0x38 if self.wide else 0x1C: (self._word, module.entry_point),
+                0x40 if self.wide else 0x20: ("I", module.size),
+                0x78 if self.wide else 0x40: ("I", module.checksum),
+                0x9C if self.wide else 0x58: ("I", module.stamp),
             }
             for offset, (form, value) in places.items():
                 if first + offset + struct.calcsize(form) <= size:
                     struct.pack_into("<" + form, entry, first + offset, value)
             self._data[start + place * size : start + (place + 1) * size] = entry
-            pool += self._text(each.name)
+            pool += self._text(module.name)
         self.members.update(DriverCount=len(drivers), StringPoolOffset=names, StringPoolSize=len(pool))
         self._data += pool
         if broken:

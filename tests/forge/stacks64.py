@@ -73,7 +73,7 @@ class Stack64:
         Returns:
             The address of the trap frame.
         """
-        state = {**registers, **{NAMES[each]: value for each, value in self.registers.items()}}
+        state = {**registers, **{NAMES[register]: value for register, value in self.registers.items()}}
         state.update(rip=ip, rsp=self.sp)
         self.frames.append(Expected(ip, self.sp, "trap", dict(self.registers)))
         frame = trapframes.kernel_address(X64, entry.kind, self.sp)

@@ -79,8 +79,8 @@ class Std:
         unit: Optional[int] = None,
         lock: int = 0,
     ) -> None:
-        made = layout(name, arch, kernel)
-        self.layout: Layout = dataclasses.replace(made, unit=unit) if unit else made
+        new_layout = layout(name, arch, kernel)
+        self.layout: Layout = dataclasses.replace(new_layout, unit=unit) if unit else new_layout
         self.base = base
         self.arch = arch
         self.reserve = reserve or (0x200000 if kernel else 0x1000000 if name == "5.1" else 0x1800000)

@@ -15,8 +15,8 @@ from tests.forge.kernel_names import VARIABLES
 @pytest.mark.shared
 @pytest.mark.parametrize("name", [*kernels.KERNELS])
 def test_the_committed_tables_are_what_the_script_makes(name: str, shared_dir: pathlib.Path) -> None:
-    made = kernel_tables.table(shared_dir / "isf" / "symbols", kernels.KERNELS[name])
-    assert made.data == kernels.load(name).table.data
+    table = kernel_tables.table(shared_dir / "isf" / "symbols", kernels.KERNELS[name])
+    assert table.data == kernels.load(name).table.data
 
 
 def test_symbols_are_synthetic_and_reproducible() -> None:
@@ -35,5 +35,5 @@ def test_nameless_structures_are_named_after_their_holders(shared_dir: pathlib.P
     table = kernel_tables.real_table(shared_dir / "isf" / "symbols", "win7-x64")
     assert table.place("_MMVAD", "u").name == "__unnamed_MMVAD_u"
     assert table.place("_CONTROL_AREA", "u2.e2").name == "__unnamed_CONTROL_AREA_u2_e2"
-    held = {name for name in table.types if name.startswith(("__unnamed_", "__anonymous"))}
-    assert all(not name[10:11].isdigit() for name in held)
+    types = {name for name in table.types if name.startswith(("__unnamed_", "__anonymous"))}
+    assert all(not name[10:11].isdigit() for name in types)

@@ -227,7 +227,7 @@ def test_layouts_are_the_real_ones(shared_dir: pathlib.Path, name: str, real: st
     theirs = kernels.real(_real_tables(shared_dir)[real]).table
     table = kernels.load(name).table
     assert {our_type for our_type in OUR_TYPES if theirs.has_type(our_type)} == {
-        each for each in OUR_TYPES if table.has_type(each)
+        our_type for our_type in OUR_TYPES if table.has_type(our_type)
     }
     for type_name in OUR_TYPES:
         if theirs.has_type(type_name):

@@ -74,8 +74,8 @@ class Forged:
         kernel.space.map_large(LARGE[self.bits], 1)
         kernel.space.write(LARGE[self.bits] + 0x12345, b"large")
         self.opened = context.open_image(kernel.image(), directory, f"{name}.dmp")
-        found = {int(each.UniqueProcessId): each for each in self.processes()}
-        self.layers = {pid: self.layer(each) for pid, each in found.items()}
+        found = {int(process.UniqueProcessId): process for process in self.processes()}
+        self.layers = {pid: self.layer(process) for pid, process in found.items()}
         self.eprocess = found[1000]
 
     @property

@@ -76,7 +76,7 @@ def test_function_table_is_sorted(image: pefile.PE) -> None:
     if image.FILE_HEADER.Machine != 0x8664:
         assert not hasattr(image, "DIRECTORY_ENTRY_EXCEPTION")
         return
-    table = [(each.struct.BeginAddress, each.struct.EndAddress) for each in image.DIRECTORY_ENTRY_EXCEPTION]
+    table = [(item.struct.BeginAddress, item.struct.EndAddress) for item in image.DIRECTORY_ENTRY_EXCEPTION]
     assert table == [(0x1000, 0x1020), (0x1100, 0x1180)]
 
 
@@ -105,7 +105,7 @@ def test_kernel_image(name: str) -> None:
     ends = [section.VirtualAddress + section.Misc_VirtualSize for section in parsed.sections]
     starts = [*[section.VirtualAddress for section in parsed.sections][1:], len(image)]
     assert all(end <= start for end, start in zip(ends, starts)), "sections overlap"
-    assert all(kernel.space.holds(kernel.symbol(each)) for each in ("NtGlobalFlag", "PsActiveProcessHead"))
+    assert all(kernel.space.holds(kernel.symbol(name)) for name in ("NtGlobalFlag", "PsActiveProcessHead"))
 
 
 def test_guid_depends_on_the_symbols() -> None:
@@ -133,11 +133,11 @@ def test_volatility_resolves_exports_and_symbols(name: str, tmp_path: pathlib.Pa
     mask = opened.layer.address_mask
 
     def resolve(module: str, symbol: str, collect: Any) -> list[tuple[str, int]]:
-        wanted = {module: {"names": [symbol]}}
+        expected = {module: {"names": [symbol]}}
         found, _ = symbols.find_symbols(
-            opened.context, "tests", wanted, collect(opened.context, opened.kernel, wanted)
+            opened.context, "tests", expected, collect(opened.context, opened.kernel, expected)
         )
-        return [(str(each), int(address)) for each, address in found[module]]
+        return [(str(name), int(address)) for name, address in found[module]]
 
     assert resolve("driver.sys", "Send", symbols.get_kernel_modules) == [("Send", driver.at("Send") & mask)]
     for symbol in ("LdrpInner", "NtClose"):

@@ -29,7 +29,7 @@ def _threads(opened: Opened) -> Found:
 
 
 def _places(found: "List[interfaces.objects.ObjectInterface]") -> Found:
-    return [(each.vol.layer_name, each.vol.offset) for each in found]
+    return [(item.vol.layer_name, item.vol.offset) for item in found]
 
 
 def _opened(name: str, folder: pathlib.Path, processes: int) -> Opened:
@@ -43,14 +43,14 @@ def _opened(name: str, folder: pathlib.Path, processes: int) -> Opened:
 @pytest.mark.parametrize("name", ["win7-x64", "win10-x64"])
 def test_each_search_is_made_once_in_each_image(name: str, tmp_path: pathlib.Path) -> None:
     opened, second = (_opened(name, tmp_path, processes) for processes in (1, 2))
-    wanted = [search(each) for each in (opened, second) for search in (_processes, _threads)]
-    assert all(wanted)
-    assert wanted[0] != wanted[2]
+    expected = [search(item) for item in (opened, second) for search in (_processes, _threads)]
+    assert all(expected)
+    assert expected[0] != expected[2]
     with poolscans.made_once():
         scan = interfaces.layers.DataLayerInterface.scan
         with mock.patch.object(interfaces.layers.DataLayerInterface, "scan", autospec=True) as searched:
             searched.side_effect = scan
             for _ in range(2):
-                found = [search(each) for each in (opened, second) for search in (_processes, _threads)]
-                assert found == wanted
-                assert searched.call_count == len(wanted)
+                found = [search(item) for item in (opened, second) for search in (_processes, _threads)]
+                assert found == expected
+                assert searched.call_count == len(expected)

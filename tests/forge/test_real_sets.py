@@ -45,7 +45,7 @@ class Embedded:
         self.process = real_sets.process(self.kernel, real, symbols=symbols)
         self.opened = context.open_image(self.kernel.image(), directory)
         found = pslist.PsList.list_processes(self.opened.context, self.opened.kernel)
-        self.eprocess = next(each for each in found if each.UniqueProcessId == 1000)
+        self.eprocess = next(process for process in found if process.UniqueProcessId == 1000)
         self.layer = self.opened.context.layers[self.eprocess.add_process_layer()]
 
     def symbol(self, real: RealSet) -> Optional[int]:

@@ -59,13 +59,13 @@ def test_writes_what_windows_wrote(path: pathlib.Path) -> None:
             for _ in range(real.truth["header"]["NumberOfEntriesLookedUp"] - _logged(real)):
                 std.log(entry["frames"])
     written = {region.va: region.data for region in real.regions if region.what == "database"}
-    made = std.regions()
-    assert sorted(made) == sorted(written)
+    regions = std.regions()
+    assert sorted(regions) == sorted(written)
     for va, data in written.items():
         if va == std.base:
-            assert without_lock(std, made[va]) == without_lock(std, data)
+            assert without_lock(std, regions[va]) == without_lock(std, data)
         else:
-            assert made[va] == data
+            assert regions[va] == data
 
 
 def _logged(real: RealSet) -> int:
@@ -95,12 +95,12 @@ def test_writes_what_windows_wrote_of_released_traces(path: pathlib.Path) -> Non
     for va in _order_of_release(real):
         std.release(released[va])
     std.lookups = real.truth["header"]["NumberOfEntriesLookedUp"]
-    made, stale = std.regions(), sorted(released)
+    regions, stale = std.regions(), sorted(released)
     for region in real.regions:
         if region.what == "database":
             size = real.pointer_size
             expected = _blanked(region.va, region.data, stale, size)
-            assert _blanked(region.va, made[region.va], stale, size) == expected
+            assert _blanked(region.va, regions[region.va], stale, size) == expected
 
 
 def _frames_of_released(real: RealSet, va: int) -> List[int]:
@@ -155,10 +155,10 @@ def test_blocks_and_index_array_where_blocks_were_used_again(name: str, shared_d
     for entry in sorted(real.truth["entries"] + real.truth["freed"], key=lambda entry: entry["va"]):
         block_depth = struct.unpack("<H", _memory(real, entry["va"] + real.pointer_size, 2))[0] >> 11
         std.log([entry["va"] + number for number in range(block_depth + 1)], number=False)
-    made = {block.va: block for block in std.blocks}
+    blocks = {block.va: block for block in std.blocks}
     numbered = sorted((entry["index"], entry["va"]) for entry in real.truth["entries"] + real.truth["freed"])
     for _, va in numbered:
-        std.number(made[va].frames)
+        std.number(blocks[va].frames)
     regions = std.regions()
     upper = max(regions)
     written = next(region.data for region in real.regions if region.va == upper)
@@ -195,7 +195,7 @@ def _records(real: RealSet, address: int) -> List[Tuple[int, List[int]]]:
     told = real.truth["heap"].get("heap_trace_records")
     if told is not None:
         # They were allocated from ever higher addresses.
-        return sorted((each["va"], each["frames"]) for each in told)
+        return sorted((trace["va"], trace["frames"]) for trace in told)
     # The last one stands at the head of its chain.
     read = [
         (trace.address, [frame or 0 for frame in trace.frames])

@@ -46,7 +46,7 @@ class Result:
 
 
 def _walk(rows: list[Row]) -> list[Row]:
-    return [each for row in rows for each in [row, *_walk(row.get("__children", []))]]
+    return [item for row in rows for item in [row, *_walk(row.get("__children", []))]]
 
 
 def trust(symbols: pathlib.Path, cache: pathlib.Path) -> None:

@@ -67,7 +67,7 @@ def call(
     with contextlib.ExitStack() as stack:
         out, errors = (stack.enter_context(tempfile.TemporaryFile("r+")) for _ in range(2))
         none = stack.enter_context(open(os.devnull))
-        files = [each.fileno() for each in (none, out, errors)]
+        files = [item.fileno() for item in (none, out, errors)]
         code = ask.Command(server(program), command[1:], files, environment, cwd).wait(timeout)
         if code is None:
             raise subprocess.TimeoutExpired(command, timeout)
@@ -79,8 +79,8 @@ def call(
 class Job:
     """A command that was asked for, in the process that is to run it."""
 
-    def __init__(self, asked: Dict[str, Any], files: List[int]) -> None:
-        self._asked = asked
+    def __init__(self, requests: Dict[str, Any], files: List[int]) -> None:
+        self._asked = requests
         self._files = files
 
     def run(self, program: Any) -> None:
@@ -108,12 +108,12 @@ def serve(listening: socket.socket) -> Optional[Job]:
             continue
         _, files, _, _ = socket.recv_fds(connection, 1, 3)
         with connection.makefile("rb") as stream:
-            asked = json.loads(stream.read())
+            requests = json.loads(stream.read())
         pid = os.fork()
         if not pid:
             listening.close()
             connection.close()
-            return Job(asked, files)
+            return Job(requests, files)
         for file in files:
             os.close(file)
         connection.sendall(f"{pid}\n".encode())

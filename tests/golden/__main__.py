@@ -17,8 +17,8 @@ def main(words: Sequence[str]) -> int:
     """Runs the command that the first word names."""
     parser = argparse.ArgumentParser(prog="python -m tests.golden")
     commands = parser.add_subparsers(dest="command", required=True)
-    for name, said in (("update", "make the outputs anew"), ("check", "compare them only")):
-        command = commands.add_parser(name, help=said)
+    for name, help_text in (("update", "make the outputs anew"), ("check", "compare them only")):
+        command = commands.add_parser(name, help=help_text)
         command.add_argument("case", nargs="*", help=f"all, or of these: {', '.join(CASES)}")
     chosen = parser.parse_args(words)
     unknown = [name for name in chosen.case if name not in CASES]

@@ -28,7 +28,7 @@ def differences(old: Sequence[Run], new: Sequence[Run]) -> List[str]:
 
 def _differences(old: Sequence[Run], new: Sequence[Run]) -> Iterator[str]:
     before, after = ({run.words: run for run in runs} for runs in (old, new))
-    for words in [*before, *(each for each in after if each not in before)]:
+    for words in [*before, *(item for item in after if item not in before)]:
         if words not in after:
             yield f"= windows.{words}: is not run any more"
         elif words not in before:

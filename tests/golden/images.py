@@ -56,14 +56,14 @@ def small_of_xp(folder: pathlib.Path) -> Made:
     registers.update(eip=driver + 0x1234, esp=frame + 0x74, ebp=stack + 0x180, eflags=0x10246)
     registers.update(cs=8, ss=0x10, ds=0x23, es=0x23, fs=0x30, gs=0, exception_list=0xFFFFFFFF)
     fault = trapframes.forge(X86_OLD, Entry(FAULT, "kernel"), registers, frame, trapframes.stack_poison_86)
-    made = SmallDump(wide=False, build=2600, entry=0x50)
-    made.crash(0xA, (0x10, 2, 0, driver + 0x1234), smalldump.context(False, kernel + 0x4000, stack + 0x20))
-    held = bytearray(0x200)
-    held[0x100 : 0x100 + len(fault.data)] = fault.data
-    made.stack(stack, bytes(held))
-    made.drivers([Driver("ntoskrnl.exe", kernel, 0x214000), Driver("bad.sys", driver, 0x8000)])
-    made.unloaded([Driver("gone.sys", 0xF8B00000, 0x4000)])
-    (folder / "Mini.dmp").write_bytes(made.file())
+    dump = SmallDump(wide=False, build=2600, entry=0x50)
+    dump.crash(0xA, (0x10, 2, 0, driver + 0x1234), smalldump.context(False, kernel + 0x4000, stack + 0x20))
+    data = bytearray(0x200)
+    data[0x100 : 0x100 + len(fault.data)] = fault.data
+    dump.stack(stack, bytes(data))
+    dump.drivers([Driver("ntoskrnl.exe", kernel, 0x214000), Driver("bad.sys", driver, 0x8000)])
+    dump.unloaded([Driver("gone.sys", 0xF8B00000, 0x4000)])
+    (folder / "Mini.dmp").write_bytes(dump.file())
     (folder / "symbols").mkdir()
     return folder / "Mini.dmp", folder / "symbols"
 
@@ -167,16 +167,16 @@ def implant(name: str) -> Build:
         from tests.forge.handles import named
         from tests.support.findingimages import FindingImage
 
-        made = FindingImage(name)
-        place = PRIVATE if made.wide else 0x5000000
-        made.app.region(place, b"\x55\x48\x8b\xec" * 0x40, size=0x1000, protection=0x40)
-        made.interrupted_at(place + 0x24)
-        made.breaks_at(made.stacks.modules["ntdll"].base + 0x1100, 1)
-        made.recorded(place + 0x10, made.stacks.modules["ntdll"].base + 0x1105)
-        victim = made.beside("lsass.exe", 700)
-        made.opens(victim.eprocess, 0x1F0FFF, place + 0x20)
-        made.opens(named(made.kernel, "_KEVENT", "Event", "Ready"), 0x1F0003, place + 0x30)
-        return made.image()
+        image = FindingImage(name)
+        place = PRIVATE if image.wide else 0x5000000
+        image.app.region(place, b"\x55\x48\x8b\xec" * 0x40, size=0x1000, protection=0x40)
+        image.interrupted_at(place + 0x24)
+        image.breaks_at(image.stacks.modules["ntdll"].base + 0x1100, 1)
+        image.recorded(place + 0x10, image.stacks.modules["ntdll"].base + 0x1105)
+        victim = image.beside("lsass.exe", 700)
+        image.opens(victim.eprocess, 0x1F0FFF, place + 0x20)
+        image.opens(named(image.kernel, "_KEVENT", "Event", "Ready"), 0x1F0003, place + 0x30)
+        return image.image()
 
     return build
 
@@ -185,10 +185,10 @@ def clean(name: str, missing: bool = False) -> Build:
     """A machine in which nothing is wrong, whole or with three pages of ten missing."""
 
     def build() -> Image:
-        made = clean_images.build(name)
+        image = clean_images.build(name)
         if missing:
-            clean_images.lose_pages(made, 1)
-        return made.kernel.image()
+            clean_images.lose_pages(image, 1)
+        return image.kernel.image()
 
     return build
 

@@ -42,8 +42,8 @@ def test_outputs(name: str) -> None:
     assert old, f"nothing is kept of {name}: python -m tests.golden update {name}"
     new = outputs.record(CASES[name])
     if old != new:
-        said = "\n".join(differences(old, new))
-        pytest.fail(f"{said}\nif that is meant: python -m tests.golden update {name}", pytrace=False)
+        output = "\n".join(differences(old, new))
+        pytest.fail(f"{output}\nif that is meant: python -m tests.golden update {name}", pytrace=False)
 
 
 @pytest.mark.cli
@@ -116,13 +116,17 @@ def test_a_planted_cell_is_found_in_what_is_kept() -> None:
     rows[1] = json.dumps(kept, ensure_ascii=False)
     new = [*old]
     new[place] = old[place]._replace(stdout=rows)
-    said = differences(old, new)
-    assert said[0] == "= windows.stacktracedb"
-    assert len(said) == 2 and said[1].startswith("row 1.2 Symbol: ") and said[1].endswith(' -> "elsewhere"')
+    reported_differences = differences(old, new)
+    assert reported_differences[0] == "= windows.stacktracedb"
+    assert (
+        len(reported_differences) == 2
+        and reported_differences[1].startswith("row 1.2 Symbol: ")
+        and reported_differences[1].endswith(' -> "elsewhere"')
+    )
 
 
 @pytest.mark.parametrize(
-    ("new", "said"),
+    ("new", "messages"),
     [
         (_run(ROW, code=1), ["exit code 0 -> 1"]),
         (_run(ROW, stderr=["WARNING: One"]), ["messages:", "-WARNING: None", "+WARNING: One"]),
@@ -132,21 +136,26 @@ def test_a_planted_cell_is_found_in_what_is_kept() -> None:
         (_run(dict(reversed(ROW.items()))), ["row 0: the order of the cells"]),
     ],
 )
-def test_each_part_is_compared(new: Run, said: List[str]) -> None:
-    assert differences([_run(ROW)], [new]) == ["= windows.locks", *said]
+def test_each_part_is_compared(new: Run, messages: List[str]) -> None:
+    assert differences([_run(ROW)], [new]) == ["= windows.locks", *messages]
 
 
 def test_a_row_that_is_gone_and_a_run_that_is_gone_are_told() -> None:
-    said = differences([_run(ROW, dict(ROW, PID=4))], [_run(ROW)])
-    assert [line.split(":")[0] for line in said] == ["= windows.locks", "-row 1", "-row 1.0", "-row 1.1"]
+    reported_differences = differences([_run(ROW, dict(ROW, PID=4))], [_run(ROW)])
+    assert [line.split(":")[0] for line in reported_differences] == [
+        "= windows.locks",
+        "-row 1",
+        "-row 1.0",
+        "-row 1.1",
+    ]
     assert differences([_run(ROW)], []) == ["= windows.locks: is not run any more"]
 
 
 def test_many_differences_are_cut() -> None:
     many = [dict(ROW, PID=number) for number in range(100)]
-    said = differences([_run(*many)], [_run(*(dict(row, PID=-1) for row in many))])
-    assert len(said) == MOST_LINES + 1
-    assert said[-1] == "... 41 more lines"
+    reported_differences = differences([_run(*many)], [_run(*(dict(row, PID=-1) for row in many))])
+    assert len(reported_differences) == MOST_LINES + 1
+    assert reported_differences[-1] == "... 41 more lines"
 
 
 def test_names_of_loggers_folders_and_versions_are_left_out() -> None:
@@ -154,8 +163,8 @@ def test_names_of_loggers_folders_and_versions_are_left_out() -> None:
         "Volatility 3 Framework 2.28.2\nWARNING  volatility3.plugins.windows.a.b: In /tmp/x/image.dmp\n"
         'WARNING  c.d     : {"PluginVersion": "3.0.0"} 12.0.0\n'
     )
-    wanted = 'WARNING: In <folder>/image.dmp\nWARNING: {"PluginVersion": "<version>"} 12.0.0\n'
-    assert outputs.normal(text, [(pathlib.Path("/tmp/x"), "<folder>")]) == wanted
+    expected = 'WARNING: In <folder>/image.dmp\nWARNING: {"PluginVersion": "<version>"} 12.0.0\n'
+    assert outputs.normal(text, [(pathlib.Path("/tmp/x"), "<folder>")]) == expected
 
 
 def test_what_may_not_be_copied_is_a_digest() -> None:
@@ -175,10 +184,10 @@ def test_runs_are_kept_as_they_are(tmp_path: pathlib.Path) -> None:
 def test_update_and_check(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    made = [_run(ROW)]
+    runs = [_run(ROW)]
 
     def record(case: Case) -> List[Run]:
-        return made
+        return runs
 
     monkeypatch.setattr(outputs, "DATA", tmp_path)
     monkeypatch.setattr(outputs, "record", record)
@@ -187,7 +196,7 @@ def test_update_and_check(
     assert "1 of 1 cases changed" in capsys.readouterr().out
     assert command.main(["check", "smeared"]) == 0
     assert "nothing changed" in capsys.readouterr().out
-    made = [_run(dict(ROW, PID=4))]
+    runs = [_run(dict(ROW, PID=4))]
     assert command.main(["check", "smeared"]) == 1
     assert "row 0 PID: 4312 -> 4" in capsys.readouterr().out
 

@@ -60,11 +60,11 @@ def shared_owner_table() -> Image:
     """Ten thousand resources with one table of 4096 owners between them."""
     kernel = _kernel()
     thread = kernel.system.thread(100)
-    made = Resources(kernel)
-    first = made.add(active=1, table=[(thread.ethread.address, 1)] * 4095)
+    resources = Resources(kernel)
+    first = resources.add(active=1, table=[(thread.ethread.address, 1)] * 4095)
     for _ in range(10_000):
-        made.add(active=1)["OwnerTable"] = first["OwnerTable"]
-    made.link()
+        resources.add(active=1)["OwnerTable"] = first["OwnerTable"]
+    resources.link()
     return kernel.image()
 
 
@@ -117,7 +117,7 @@ def aliased_function_table() -> Image:
     kernel.space.write_int(header + 0x88 + 3 * 8, table, 4)
     kernel.space.write_int(header + 0x88 + 3 * 8 + 4, 0x2000000, 4)
     entries = b"".join(
-        struct.pack("<III", 12 * each, 12 * each + 12, 0x5000) for each in range(2 * PAGE // 12)
+        struct.pack("<III", 12 * number, 12 * number + 12, 0x5000) for number in range(2 * PAGE // 12)
     )
     kernel.space.write(driver.base + table, entries[: 2 * PAGE])
     for number, rva in enumerate(range(table + 2 * PAGE, table + 0x2000000, PAGE)):
@@ -130,15 +130,15 @@ def shared_exports() -> Image:
     """Two hundred modules that share the pages of one directory of 65536 exports of 4 KB names."""
     kernel = _kernel()
     count, arrays = 0x10000, 0x100000
-    made = [kernel.module(f"m{number}.sys", size=0x400000, exports={"a": 0x1000}) for number in range(200)]
-    first = made[0]
+    modules = [kernel.module(f"m{number}.sys", size=0x400000, exports={"a": 0x1000}) for number in range(200)]
+    first = modules[0]
     functions, names, places = arrays + PAGE, arrays + 0x41000, arrays + 0x81000
     kernel.space.write(first.base + arrays, b"x" * 0xFFF + b"\0")
     kernel.space.write(first.base + functions, struct.pack("<I", 0x1010) * count)
     kernel.space.write(first.base + names, struct.pack("<I", arrays) * count)
     ordinals = b"".join(struct.pack("<H", number) for number in range(count))
     kernel.space.write(first.base + places, ordinals)
-    for module in made:
+    for module in modules:
         header = module.base + kernel.space.read_int(module.base + 0x3C, 4)
         kernel.space.write_int(header + 0x88, 0x5800, 4)
         kernel.space.write_int(header + 0x8C, 40, 4)
@@ -146,7 +146,7 @@ def shared_exports() -> Image:
         kernel.space.write(module.base + 0x5800, struct.pack("<10I", *words))
         for rva in range(arrays, places + 0x20000, PAGE) if module is not first else ():
             kernel.space.map_frame(module.base + rva, kernel.space, first.base + rva)
-    put_database(kernel, "6.1", [(module.base + 0x1010,) for module in made])
+    put_database(kernel, "6.1", [(module.base + 0x1010,) for module in modules])
     return kernel.image()
 
 
@@ -221,9 +221,9 @@ def handles_of_many_processes() -> Image:
     """Four hundred events of a ring, by eighteen processes in turn, each of which has a thousand VADs."""
     kernel = _kernel()
     made = [kernel.process(f"p{number}.exe", pid=1000 + 4 * number) for number in range(18)]
-    for each in made:
+    for process in made:
         for number in range(1000):
-            each.vads.append(Vad(0x10000000 + 0x20000 * number, PAGE))
+            process.vads.append(Vad(0x10000000 + 0x20000 * number, PAGE))
     table = HandleTable(made[0])
     table.add(0x84, named(kernel, "_KEVENT", "Event"))
     table.finish()
@@ -306,10 +306,10 @@ def vad_root_per_process() -> Image:
     others = [kernel.process(f"p{number}.exe", pid=2000 + 4 * number) for number in range(100)]
     image = kernel.image()
     nodes = [vad.node for vad in app.vads if vad.node is not None]
-    for node, following in zip(nodes, [*(each.address for each in nodes[1:]), 0]):
+    for node, following in zip(nodes, [*(node.address for node in nodes[1:]), 0]):
         node["VadNode.Left"], node["VadNode.Right"] = 0, following
-    for each, root in zip([app, *others], nodes):
-        each.eprocess["VadRoot.Root"] = root.address
+    for item, root in zip([app, *others], nodes):
+        item.eprocess["VadRoot.Root"] = root.address
     return image
 
 

@@ -60,13 +60,13 @@ def perform(opened: Opened, plugin: Plugin, options: Options) -> Outcome:
         work.mkdir()
         output.mkdir()
         os.chdir(work)
-        said, sys.stdout = sys.stdout, io.StringIO()
-        made = opened.construct(plugin, **options)
-        made.set_open_method(_handler(output))
-        grid = made.run()
+        stdout, sys.stdout = sys.stdout, io.StringIO()
+        new_plugin = opened.construct(plugin, **options)
+        new_plugin.set_open_method(_handler(output))
+        grid = new_plugin.run()
         rows: List[Row] = []
         grid.populate(_collect, rows)
-        printed, sys.stdout = sys.stdout.getvalue(), said
+        printed, sys.stdout = sys.stdout.getvalue(), stdout
         if printed:
             wrong.append(f"printed beside the grid: {printed[:80]!r}")
         columns = [column.name for column in grid.columns]
@@ -82,7 +82,7 @@ def perform(opened: Opened, plugin: Plugin, options: Options) -> Outcome:
 def renderers() -> List[Any]:
     """Returns the renderers of the command line."""
     found = framework.class_subclasses(text_renderer.CLIRenderer)
-    return sorted(found, key=lambda each: str(each.name))
+    return sorted(found, key=lambda path: str(path.name))
 
 
 def _handler(folder: pathlib.Path) -> Any:
@@ -115,14 +115,14 @@ def _cells(columns: List[str], rows: List[Row]) -> Iterator[str]:
 
 
 def _rendered(renderer: Any, grid: Any, columns: List[str]) -> Iterator[str]:
-    said = sys.stdout
+    stdout = sys.stdout
     buffer = io.BytesIO()
     sys.stdout = io.TextIOWrapper(buffer, "utf-8", write_through=True)
     try:
-        made = renderer()
-        made.render(grid)
+        new_renderer = renderer()
+        new_renderer.render(grid)
     finally:
-        printed, sys.stdout = buffer.getvalue(), said
+        printed, sys.stdout = buffer.getvalue(), stdout
     if renderer.name in ("csv", "pretty", "JSON") and not printed.strip():
         yield f"{renderer.name} prints nothing"
 

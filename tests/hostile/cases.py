@@ -72,19 +72,21 @@ def cases(target: Target, plugin: str, most: int) -> Cases:
     groups: Dict[Tuple[str, str, int], List[Member]] = collections.defaultdict(list)
     for member in read.members:
         groups[member.structure, member.path, member.size].append(member)
-    made = []
+    cases = []
     for (structure, _, _), found in groups.items():
         step = max(len(found) // (most if structure else WORDS), 1)
         for number, member in enumerate(found[::step]):
             alike = found[number * step + 1 : number * step + 4] if structure else []
-            made += [Case(plugin, (member,), kind, writes) for kind, writes in _single(target, member, alike)]
+            cases += [
+                Case(plugin, (member,), kind, writes) for kind, writes in _single(target, member, alike)
+            ]
     for pairs in (_links(target, read.members), _counts(target, read.members)):
         by_name: Dict[Tuple[str, ...], List[Case]] = collections.defaultdict(list)
         for members, kind, writes in pairs:
-            by_name[(kind, *(each.name for each in members))].append(Case(plugin, members, kind, writes))
-        for each in by_name.values():
-            made += each[:: max(len(each) // most, 1)]
-    return Cases(made, read)
+            by_name[(kind, *(member.name for member in members))].append(Case(plugin, members, kind, writes))
+        for item in by_name.values():
+            cases += item[:: max(len(item) // most, 1)]
+    return Cases(cases, read)
 
 
 Made = Iterator[Tuple[Tuple[Member, ...], str, Tuple[Write, ...]]]
@@ -103,9 +105,9 @@ def _single(
     place, size = member.place or 0, member.size
     before = target.data[place : place + size]
     own = member.start | 0xFFFF << 48 if target.kernel.bits == 64 and member.start >> 47 & 1 else member.start
-    others = [each.place or 0 for each in alike] + [place + size]
+    others = [member.place or 0 for member in alike] + [place + size]
     values = [target.data[other : other + size] for other in others]
-    neighbour = next((each for each in values if each != before and len(each) == size), before)
+    neighbour = next((value for value in values if value != before and len(value) == size), before)
     mask = (1 << 8 * size) - 1
     known: Dict[str, bytes] = {
         kind: (value & mask).to_bytes(size, "little")
@@ -119,7 +121,7 @@ def _single(
 
 def _links(target: Target, members: Sequence[Member]) -> Made:
     """Yields the writes to both links of a node, and to those of its neighbours."""
-    at = {(each.layer, each.address, each.size): each for each in members}
+    at = {(member.layer, member.address, member.size): member for member in members}
     for member in members:
         if not member.path.endswith("Flink"):
             continue
@@ -151,14 +153,14 @@ def _counts(target: Target, members: Sequence[Member]) -> Made:
         if member.structure and not member.path.endswith(("link", "]")):
             start = 0 if member.structure == VARIABLES else member.start
             groups[member.structure, member.layer, start].append(member)
-    for held in groups.values():
-        pointers = [each for each in held if each.size in (4, 8) and _leads(target, each)]
-        counts = [each for each in held if 0 < _value(target, each) < MOST_COUNT]
+    for group in groups.values():
+        pointers = [block for block in group if block.size in (4, 8) and _leads(target, block)]
+        counts = [item for item in group if 0 < _value(target, item) < MOST_COUNT]
         for pointer in pointers:
             for count in counts:
                 if count.address + count.size > pointer.address > count.address - pointer.size:
                     continue
-                zeros = tuple((each.place or 0, bytes(each.size)) for each in (pointer, count))
+                zeros = tuple((block.place or 0, bytes(block.size)) for block in (pointer, count))
                 yield (pointer, count), f"{WITH_COUNT} {count.path}", zeros
 
 

@@ -86,8 +86,8 @@ def call(function: Callable[[], Any], cpu_seconds: int = CPU_SECONDS) -> Report:
         receiver.close()
         if received is not None:
             return Report(received[0], "", *received[1:])
-        said = pathlib.Path(errors.name).read_text("utf-8", "replace")
-    return Report(None, said or f"the process ended with {child.exitcode}", 0.0, 0.0)
+        output = pathlib.Path(errors.name).read_text("utf-8", "replace")
+    return Report(None, output or f"the process ended with {child.exitcode}", 0.0, 0.0)
 
 
 def spread(parts: Sequence[Callable[[], List[Any]]], jobs: int) -> Iterator[List[Any]]:
@@ -102,7 +102,7 @@ def spread(parts: Sequence[Callable[[], List[Any]]], jobs: int) -> Iterator[List
             sender.close()
             running.append((receiver, child))
         ready = multiprocessing.connection.wait([receiver for receiver, _ in running])
-        for receiver, child in [each for each in running if each[0] in ready]:
+        for receiver, child in [item for item in running if item[0] in ready]:
             try:
                 yield receiver.recv()
             except EOFError:

@@ -88,11 +88,11 @@ def _verdict(clean: Answer, got: Answer, case: Case, owner: Owner, read: Read) -
         return Verdict(UNCHANGED)
     concerned = _Concern(clean, case, owner)
     there = concerned.only(after)
-    said = words(concerned.only(new), got) - words(concerned.only(lost), clean)
-    if any(named_by(each, member, read.asked) for each in said for member in case.members):
+    message = words(concerned.only(new), got) - words(concerned.only(lost), clean)
+    if any(named_by(item, member, read.asked) for item in message for member in case.members):
         return Verdict(SAID)
     evidence = _evidence(concerned.only(new), got) - _evidence(concerned.only(lost), clean)
-    if any(shown_of(each, member) for each in evidence for member in case.members):
+    if any(shown_of(item, member) for item in evidence for member in case.members):
         return Verdict(SAID)
     if any(_counted(clean, got, column, member) for column in COUNTS for member in case.members):
         return Verdict(SAID)
@@ -101,7 +101,10 @@ def _verdict(clean: Answer, got: Answer, case: Case, owner: Owner, read: Read) -
         return Verdict(SAID)
     elsewhere = words(new, got) - words(lost, clean)
     if warnings or elsewhere:
-        return Verdict(ELSEWHERE, (*warnings, *(f"{each.word.name} {each.members}" for each in elsewhere)))
+        return Verdict(
+            ELSEWHERE,
+            (*warnings, *(f"{status_item.word.name} {status_item.members}" for status_item in elsewhere)),
+        )
     return Verdict(LOST if len(got.rows) < len(clean.rows) else SHOWN)
 
 
@@ -160,7 +163,7 @@ def is_of(columns: Sequence[str], row: Cells, owner: Owner) -> bool:
 
 def _new_warnings(clean: Answer, got: Answer) -> List[str]:
     new = collections.Counter(got.warnings) - collections.Counter(clean.warnings)
-    return [each for each in new if not each.startswith(NEUTRAL)]
+    return [text for text in new if not text.startswith(NEUTRAL)]
 
 
 def _harmed(clean: Answer, got: Answer, case: Case, owner: Owner) -> Iterator[Cells]:

@@ -82,9 +82,9 @@ class Notes:
 
     @property
     def members(self) -> List[Member]:
-        made = [[self._named(each) for each in held.values()] for held in self._members.values()]
-        blinks = {(each.structure, each.path, each.start) for held in made for each in held}
-        return [_joined([_forward(each, blinks) for each in held]) for held in made]
+        groups = [[self._named(item) for item in member.values()] for member in self._members.values()]
+        blinks = {(piece.structure, piece.path, piece.start) for item in groups for piece in item}
+        return [_joined([_forward(item, blinks) for item in element]) for element in groups]
 
     def add(self, member: Member) -> None:
         """Notes a member; one with a name goes before a bare word at the same place."""
@@ -166,10 +166,10 @@ def _forward(member: Member, known: Set[Tuple[str, str, int]]) -> Member:
     return member._replace(path=f"{member.path}.Flink") if blink in known else member
 
 
-def _joined(held: List[Member]) -> Member:
+def _joined(members: List[Member]) -> Member:
     """Returns the member of several names at one place: the first of a structure, with the other names."""
-    ordered = sorted(held, key=lambda each: not each.structure)
-    names = dict.fromkeys(each.name for each in ordered[1:] if each.structure)
+    ordered = sorted(members, key=lambda member: not member.structure)
+    names = dict.fromkeys(member.name for member in ordered[1:] if member.structure)
     return ordered[0]._replace(others=tuple(name for name in names if name != ordered[0].name))
 
 
@@ -197,9 +197,9 @@ class _Offset(int):
 
     @classmethod
     def of(cls, value: int, structure: str, path: str, notes: Notes) -> _Offset:
-        made = cls(value)
-        made.structure, made.path, made.notes = structure, path, notes
-        return made
+        instance = cls(value)
+        instance.structure, instance.path, instance.notes = structure, path, notes
+        return instance
 
     def __add__(self, other: Any) -> Any:
         if isinstance(other, _Offset):
@@ -222,9 +222,9 @@ class _Address(int):
 
     @classmethod
     def of(cls, value: int, structure: str, path: str, start: int) -> _Address:
-        made = cls(value)
-        made.structure, made.path, made.start = structure, path, start
-        return made
+        piece = cls(value)
+        piece.structure, piece.path, piece.start = structure, path, start
+        return piece
 
     def __add__(self, other: Any) -> Any:
         """The first words behind an address are of the same member: of a list's head its Blink is."""
@@ -243,9 +243,9 @@ class _Located(bytes):
 
     @classmethod
     def of(cls, data: bytes, layer: str, address: int, notes: Notes) -> _Located:
-        made = cls.__new__(cls, data)
-        made.layer, made.address, made.notes = layer, address, notes
-        return made
+        entry = cls.__new__(cls, data)
+        entry.layer, entry.address, entry.notes = layer, address, notes
+        return entry
 
     def __bytes__(self) -> bytes:
         return self
@@ -312,9 +312,9 @@ def _hooks_of_structures(notes: Notes, structure: Any) -> Hooks:
         return int(value_in(self, data, base))
 
     def packer_of(self: Any, *paths: str) -> Any:
-        made = _Packer(packer(self, *paths).format)
-        made.fields, made.notes = tuple(map(self.field, paths)), notes
-        return made
+        new_packer = _Packer(packer(self, *paths).format)
+        new_packer.fields, new_packer.notes = tuple(map(self.field, paths)), notes
+        return new_packer
 
     yield structure.Structure, "first_member", named
     yield structure.Field, "value_in", value_of

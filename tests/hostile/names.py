@@ -39,9 +39,9 @@ DATABASE = {8: 0x1D2A0000000, 4: 0x02A00000}
 
 def image(name: str) -> Image:
     """Makes the image; half a surrogate pair, which no encoder writes, is put in at the end."""
-    made = _build(name)
-    finished = made.image()
-    for _, page in made.phys.pages():
+    builder = _build(name)
+    finished = builder.image()
+    for _, page in builder.phys.pages():
         if page is not None:
             page[:] = page.replace(*_STANDS_FOR_A_SURROGATE)
     return finished

@@ -94,10 +94,10 @@ class Paging:
         """Returns what a pattern costs."""
         before, after = rows(self.target.clean("traces")), rows(self.run("traces", self.holes(seed, share)))
         there = collections.Counter(map(_stack, after))
-        lost = [each for each in before if each["Stack"] and not there[_stack(each)]]
-        said = set(_said(after, {each["TraceId"]: each["Status"] for each in before}))
-        present = {each["ProcessOffset"] for each in after}
-        return Pattern(lost, [each for each in lost if not _is_said(each, said, present)])
+        lost = [row for row in before if row["Stack"] and not there[_stack(row)]]
+        statuses = set(_said(after, {row["TraceId"]: row["Status"] for row in before}))
+        present = {row["ProcessOffset"] for row in after}
+        return Pattern(lost, [item for item in lost if not _is_said(item, statuses, present)])
 
     def _tables(self) -> Iterator[int]:
         """Yields the numbers of the pages that are page tables."""
@@ -160,7 +160,7 @@ def main(arguments: List[str]) -> int:
         for seed, share in enumerate(shares(chosen.patterns)):
             found = paging.pattern(seed, share)
             counts.update(lost=len(found.lost), silent=len(found.silent))
-            silent = sorted({(each["Kind"], each["PID"]) for each in found.silent})
+            silent = sorted({(row["Kind"], row["PID"]) for row in found.silent})
             print(f"{share:5.0%} of the pages: {len(found.lost)} lost, {len(found.silent)} silent {silent}")
     print(f"all: {counts['lost']} lost, {counts['silent']} silent")
     return 0

@@ -38,40 +38,40 @@ def _owners(kernel: str) -> Build:
 
 
 def _stacks() -> Image:
-    made = StackImage()
-    made.waiting(1004)
-    made.interrupted(1008)
-    made.faulted(1012)
-    made.system(8)
-    return made.kernel.image()
+    image = StackImage()
+    image.waiting(1004)
+    image.interrupted(1008)
+    image.faulted(1012)
+    image.system(8)
+    return image.kernel.image()
 
 
 def _heaps(kernel: str, wow64: bool) -> Build:
     """A heap of every kind that the kernel's generation has."""
 
     def build() -> Image:
-        made = heapimage.HeapImage(kernel, wow64)
-        if made.form.startswith("5"):
-            heap = made.heap(creator=made.index(1), segment_creator=made.index(2))
+        image = heapimage.HeapImage(kernel, wow64)
+        if image.form.startswith("5"):
+            heap = image.heap(creator=image.index(1), segment_creator=image.index(2))
             for number, size in enumerate((40, 50, 60, 60)):
-                heap.plain(size, index=made.index(number))
-            heap.free(30, index=made.index(3))
+                heap.plain(size, index=image.index(number))
+            heap.free(30, index=image.index(3))
         else:
-            heap = made.heap(creator=0, segment_creator=made.index(50))
+            heap = image.heap(creator=0, segment_creator=image.index(50))
             for number, size in enumerate((100, 200, 300, 300)):
-                heap.extended(size, made.record(number))
+                heap.extended(size, image.record(number))
             heap.plain(20)
-            heap.segment(heapimage.HEAP + 0x100000, creator=made.index(51))
-            heap.extended(7, made.record(2))
+            heap.segment(heapimage.HEAP + 0x100000, creator=image.index(51))
+            heap.extended(7, image.record(2))
             lfh.add(
                 heap,
-                made.form,
+                image.form,
                 0x60,
-                [lfh.Wanted(10, made.record(2)), lfh.Wanted(9, made.record(1), freed=True)],
+                [lfh.Wanted(10, image.record(2)), lfh.Wanted(9, image.record(1), freed=True)],
             )
-            heap.virtual(heapimage.HEAP + 0x800000, 0x90000, made.record(2), made.index(52))
-        made.put(heap.regions(), heapimage.HEAP)
-        return made.image()
+            heap.virtual(heapimage.HEAP + 0x800000, 0x90000, image.record(2), image.index(52))
+        image.put(heap.regions(), heapimage.HEAP)
+        return image.image()
 
     return build
 

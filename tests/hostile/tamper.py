@@ -69,7 +69,7 @@ class Attack:
         self.target = Target(BUILDERS[name](), folder)
         self.cases: List[Case] = []
         self.read: Dict[str, Read] = {}
-        for plugin in names or [each for each in self.target.names if each not in without]:
+        for plugin in names or [name for name in self.target.names if name not in without]:
             made = cases(self.target, plugin, most)
             self.cases += made.cases
             self.read[plugin] = made.read
@@ -138,7 +138,7 @@ def main(arguments: List[str]) -> int:
     for title in sorted(figures):
         print(
             f"{title:28}",
-            ", ".join(f"{figures[title][each]} {each}" for each in (*VERDICTS, "others changed")),
+            ", ".join(f"{figures[title][item]} {item}" for item in (*VERDICTS, "others changed")),
         )
     return 0
 

@@ -97,8 +97,8 @@ class Target:
         self.belonging = Belonging(kernel)
         self.data = image.save(folder / "image.raw").read_bytes()
         self._below = self.opened.layer.config["memory_layer"]
-        found = {plugins.full_name(each).rsplit(".", 1)[-1]: each for each in plugins.discover()}
-        self._plugins = {name: each for name, each in found.items() if name in (*BRIEF, *FLAT)}
+        found = {plugins.full_name(item).rsplit(".", 1)[-1]: item for item in plugins.discover()}
+        self._plugins = {name: plugin for name, plugin in found.items() if name in (*BRIEF, *FLAT)}
         self._own = set(self.opened.context.layers)
         self._clean: Dict[Tuple[str, str], Answer] = {}
         self._physical = memory.install(self.opened, self.data)
@@ -159,7 +159,7 @@ class Target:
             member._replace(place=self.physical(member.layer, member.address)) for member in notes.members
         )
         inside = [
-            each for each in found if each.place is not None and each.place + each.size <= len(self.data)
+            block for block in found if block.place is not None and block.place + block.size <= len(self.data)
         ]
         return Read(tuple(_once(inside)), notes.asked)
 
@@ -209,7 +209,7 @@ def _once(members: Iterable[Member]) -> Iterator[Member]:
         place = first.place or 0
         parts = itertools.chain.from_iterable(within.get(at, ()) for at in range(place, place + first.size))
         others += [part for part in parts if part.structure not in ("", first.structure)]
-        names = dict.fromkeys(name for each in (first, *others) for name in each.names)
+        names = dict.fromkeys(name for item in (first, *others) for name in item.names)
         yield first._replace(others=tuple(name for name in names if name != first.name))
 
 

@@ -348,14 +348,14 @@ def of_status(text: str) -> Tuple[Telling, ...]:
 @functools.lru_cache(None)
 def _patterns() -> Tuple[Tuple[StatusCode, "re.Pattern[str]"], ...]:
     """Returns the words, those without a number first."""
-    made = []
-    for word in sorted(StatusCode, key=lambda each: "{" in each.value):
+    patterns = []
+    for word in sorted(StatusCode, key=lambda code: "{" in code.value):
         text = re.escape(word.value).replace(r"\{\}", "-?[0-9]+").replace(r"\{members\}", r"(?P<members>.+)")
-        made.append((word, re.compile(text)))
-    return tuple(made)
+        patterns.append((word, re.compile(text)))
+    return tuple(patterns)
 
 
-def named_by(telling: Telling, member: Member, asked: Collection[Tuple[str, str]]) -> bool:
+def named_by(telling: Telling, member: Member, requests: Collection[Tuple[str, str]]) -> bool:
     """Returns whether a word names the structure of a member.
 
     Args:
@@ -364,7 +364,7 @@ def named_by(telling: Telling, member: Member, asked: Collection[Tuple[str, str]
         asked: (structure, path) of all members that the plugin asks for: a word that names one of these names
             its structure
     """
-    paths = {path for structure, path in asked if structure == member.structure} | {member.path}
+    paths = {path for structure, path in requests if structure == member.structure} | {member.path}
     if any(_is_part(name, path) for name in telling.members for path in paths):
         return True
     if any(matches(member, CONTRADICTS.get(name, ())) for name in telling.members):

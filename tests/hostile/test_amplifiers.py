@@ -18,8 +18,8 @@ from tests.hostile.tier4 import Amplified
 @pytest.mark.parametrize("name", AMPLIFIERS)
 def test_amplifier(name: str, tmp_path: pathlib.Path) -> None:
     amplified = Amplified(name, tmp_path)
-    done, said, error = amplified.count()
+    done, messages, error = amplified.count()
     assert not error, error
     cut = AMPLIFIERS[name].cut
-    assert not cut or any(cut in each for each in said), said
+    assert not cut or any(cut in item for item in messages), messages
     assert MOST[AMPLIFIERS[name].plugin].exceeded(done, amplified.size) == []

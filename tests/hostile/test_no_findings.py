@@ -92,10 +92,10 @@ def test_of_a_real_set(path: pathlib.Path, kernel: str, tmp_path: pathlib.Path) 
     identity = kernels.load(kernel)
     options = {**identity.options(), **real.kernel_options(), "nt_global_flag": 0x2000}
     options.pop("base", None)
-    made = real_sets.kernel_of(real, identity.table, **options)
+    new_kernel = real_sets.kernel_of(real, identity.table, **options)
     for number, base in enumerate(DRIVERS):
-        made.module(f"driver{number}.sys", base, text=0x40000)
-    assert not alarms(made.image(), tmp_path)
+        new_kernel.module(f"driver{number}.sys", base, text=0x40000)
+    assert not alarms(new_kernel.image(), tmp_path)
 
 
 @pytest.mark.shared

@@ -24,17 +24,17 @@ def test_a_lost_stack_has_a_row_that_says_so(paging: Paging) -> None:
     """Nothing knows that ntdll's list of locks is one, where all locks next to it are absent."""
     patterns = rounds(PATTERNS, 8)
     found = [paging.pattern(seed, share) for seed, share in enumerate(shares(patterns))]
-    lost = [each for pattern in found for each in pattern.lost]
-    silent = [each for pattern in found for each in pattern.silent]
+    lost = [item for pattern in found for item in pattern.lost]
+    silent = [item for pattern in found for item in pattern.silent]
     assert len(lost) > 5 * patterns
-    assert [each for each in silent if each["Kind"] != "lock"] == []
+    assert [row for row in silent if row["Kind"] != "lock"] == []
     assert len(silent) <= len(lost) // 50
 
 
 def test_the_lists_of_a_space_are_searched_once(paging: Paging, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where a process has lost its list, and others are asked where theirs begins."""
     searched: Counter[AddressSpace] = collections.Counter()
-    asked: List[Any] = []
+    requests: List[Any] = []
     search, usual_head = SectionLists._search, SectionLists._usual_head
 
     def count(lists: SectionLists, space: AddressSpace, *rest: Any) -> Any:
@@ -42,7 +42,7 @@ def test_the_lists_of_a_space_are_searched_once(paging: Paging, monkeypatch: pyt
         return search(lists, space, *rest)
 
     def ask(lists: SectionLists, half: Any) -> int:
-        asked.append(half)
+        requests.append(half)
         return usual_head(lists, half)
 
     monkeypatch.setattr(SectionLists, "_search", count)
@@ -51,9 +51,9 @@ def test_the_lists_of_a_space_are_searched_once(paging: Paging, monkeypatch: pyt
         searched.clear()
         paging.run("locks", paging.holes(seed, share))
         assert set(searched.values()) <= {1}
-        if asked:
+        if requests:
             break
-    assert asked and len(searched) > 1
+    assert requests and len(searched) > 1
 
 
 def test_0_is_never_unknown(paging: Paging) -> None:
@@ -77,8 +77,8 @@ def test_a_name_that_changes_is_not_exact(paging: Paging) -> None:
 
 def test_a_page_that_is_absent_makes_no_high_finding(paging: Paging) -> None:
     def found(holes: frozenset[int]) -> set[tuple[object, ...]]:
-        made = rows(paging.run("tracefindings", holes))
-        return {(row["Finding"], row["PID"]) for row in made if row["Severity"] == "high"}
+        found = rows(paging.run("tracefindings", holes))
+        return {(row["Finding"], row["PID"]) for row in found if row["Severity"] == "high"}
 
     before = found(frozenset())
     for seed, share in enumerate(shares(6)):

@@ -65,22 +65,22 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> Samples:
     return functools.lru_cache(None)(lambda name: Sample(name, tmp_path_factory.mktemp(name)))
 
 
-def _untold(made: Attack, case: Case) -> bool:
+def _untold(attack: Attack, case: Case) -> bool:
     """Returns whether SECURITY.md says that a case cannot be told.
 
     Of two members that are written to at once one may mean nothing but itself; then the other alone, which
     comes first, changes nothing.
     """
     known = untold.known()
-    if any(each.covers(case) for each in known):
+    if any(item.covers(case) for item in known):
         return True
-    alone = [each for each in known if not each.kind]
-    if any(each.names(case.members[0]) for each in alone):
+    alone = [item for item in known if not item.kind]
+    if any(item.names(case.members[0]) for item in alone):
         return True
-    if len(case.members) < 2 or not any(each.names(member) for each in alone for member in case.members[1:]):
+    if len(case.members) < 2 or not any(item.names(member) for item in alone for member in case.members[1:]):
         return False
     first = Case(case.plugin, case.members[:1], "zero", case.writes[:1])
-    return bool(judging.judge(made.target, first, made.read[case.plugin]).word == UNCHANGED)
+    return bool(judging.judge(attack.target, first, attack.read[case.plugin]).word == UNCHANGED)
 
 
 @pytest.mark.parametrize("name", IMAGES)
@@ -92,7 +92,7 @@ def test_what_is_silent_cannot_be_told(name: str, samples: Samples) -> None:
         if result.verdict.word in SILENT and not _untold(made, result.case)
     ]
     assert not [
-        f"{each.verdict.word}: {each.case.plugin} {each.case.name} {each.case.kind}" for each in found
+        f"{item.verdict.word}: {item.case.plugin} {item.case.name} {item.case.kind}" for item in found
     ]
 
 
@@ -103,7 +103,7 @@ def test_nobody_else_is_harmed(name: str, samples: Samples) -> None:
         (result.case.plugin, result.case.name, result.case.kind, result.verdict.harmed)
         for result in samples(name).results
     ]
-    assert not [each for each in found if each[-1]]
+    assert not [item for item in found if item[-1]]
 
 
 @pytest.mark.parametrize("name", IMAGES)
@@ -116,10 +116,10 @@ def test_the_sample_tries_what_matters(name: str, samples: Samples) -> None:
     known = collections.Counter(case.plugin for case in cases)
     assert set(known) == set(samples(name).attack.target.names) - {SLOW}
     often = {plugin for plugin, count in known.items() if count > len(cases) / len(found)}
-    assert often <= {each.case.plugin for each in found}
+    assert often <= {item.case.plugin for item in found}
     assert len(often) >= len(known) - 1
-    assert any(len(each.case.members) > 1 for each in found)
-    assert {SAID, UNCHANGED} <= {each.verdict.word for each in found}
+    assert any(len(item.case.members) > 1 for item in found)
+    assert {SAID, UNCHANGED} <= {item.verdict.word for item in found}
 
 
 @pytest.mark.parametrize("name", IMAGES)
@@ -140,10 +140,12 @@ def test_every_list_is_tried_in_pairs(name: str, samples: Samples) -> None:
 def test_every_member_that_is_asked_for_is_written_to(name: str, samples: Samples) -> None:
     """What the code asks a structure for, and this image has, is among the cases by itself."""
     made = samples(name).attack
-    asked = {".".join(each) for read in made.read.values() for each in read.asked if each[0] in ALWAYS_READ}
-    tried = {each for case in made.cases for member in case.members for each in member.names}
-    places = {each.partition("[")[0] for each in tried} | {re.sub(r"\.[FB]link$", "", each) for each in tried}
-    assert asked - tried - places <= NOT_READ
+    requests = {
+        ".".join(item) for read in made.read.values() for item in read.asked if item[0] in ALWAYS_READ
+    }
+    tried = {name for case in made.cases for member in case.members for name in member.names}
+    places = {text.partition("[")[0] for text in tried} | {re.sub(r"\.[FB]link$", "", item) for item in tried}
+    assert requests - tried - places <= NOT_READ
 
 
 WAYS = (
@@ -158,7 +160,7 @@ address, an object of Volatility, a slice, links, a variable, a node, an array."
 
 def test_each_way_of_reading_is_noted(samples: Samples) -> None:
     read = samples("win10-x64").attack.read.values()
-    assert set(WAYS) <= {name for each in read for member in each.members for name in member.names}
+    assert set(WAYS) <= {name for item in read for member in item.members for name in member.names}
 
 
 def test_what_cannot_be_told_is_read(samples: Samples) -> None:
@@ -172,7 +174,7 @@ def test_what_cannot_be_told_is_read(samples: Samples) -> None:
     known = untold.known()
     assert known
     assert not untold.unread(known, members)
-    assert all(each.reason for each in known)
+    assert all(finding.reason for finding in known)
 
 
 def test_every_word_names_its_structures() -> None:

@@ -127,7 +127,7 @@ def _heap_header(size: int) -> Callable[[Target], List[Write]]:
 
     def write(target: Target) -> List[Write]:
         answer, space = target.clean("heaptraces", blocks=True), _updater(target).space
-        user = min(each for each in answer.column("Block") if each and each > sampleheaps.HEAP + 0x1000)
+        user = min(value for value in answer.column("Block") if value and value > sampleheaps.HEAP + 0x1000)
         return [(space.physical(user - size), bytes([0x41]) * size)]
 
     return write
@@ -185,12 +185,12 @@ def _vpns(target: Target) -> List[Write]:
         for name, pid, address in zip(*map(answer.column, ("Finding", "PID", "Address")))
         if (name, pid) == ("unbacked", 4312)
     )
-    vad = next(each for each in _updater(target).vads if each.start <= code < each.start + each.size)
+    vad = next(vad for vad in _updater(target).vads if vad.start <= code < vad.start + vad.size)
     assert vad.node is not None
     isf, kind = target.kernel.isf, vad.node.type_name
     writes = []
     for path in ("StartingVpn", "EndingVpn"):
-        place = next(isf.place(kind, each) for each in (f"Core.{path}", path) if isf.has(kind, each))
+        place = next(isf.place(kind, item) for item in (f"Core.{path}", path) if isf.has(kind, item))
         at = vad.node.address + place.offset
         number = target.kernel.space.read_int(at, place.size) + vad.size // 0x1000 + 1
         writes.append(target.at(at, number, place.size))
@@ -226,9 +226,9 @@ def _length(structure: str, value: int) -> Callable[[Target], List[Write]]:
 
     def write(target: Target) -> List[Write]:
         names = (f"{structure}.Name.Length", f"{structure}.Name.Length[0]")
-        members = [each for each in target.read("handletraces").members if each.name in names]
+        members = [member for member in target.read("handletraces").members if member.name in names]
         assert members
-        return [(each.place or 0, value.to_bytes(2, "little")) for each in members]
+        return [(member.place or 0, value.to_bytes(2, "little")) for member in members]
 
     return write
 
@@ -515,12 +515,12 @@ def _ntdll(target: Target, rva: int, value: int) -> List[Write]:
 
 @pytest.mark.parametrize("name", SILENCERS)
 def test_it_is_said(target: Target, name: str) -> None:
-    made = SILENCERS[name]
-    clean = target.clean(made.plugin, **made.options)
-    got = target.run(made.plugin, made.write(target), **made.options)
-    assert not any(made.word in (said or "") for said in clean.column("Status"))
-    assert any(made.word in (said or "") for said in got.column("Status")), got.column("Status")
-    if made.kept:
+    status_item = SILENCERS[name]
+    clean = target.clean(status_item.plugin, **status_item.options)
+    got = target.run(status_item.plugin, status_item.write(target), **status_item.options)
+    assert not any(status_item.word in (value or "") for value in clean.column("Status"))
+    assert any(status_item.word in (value or "") for value in got.column("Status")), got.column("Status")
+    if status_item.kept:
         assert _bare(clean) <= _bare(got)
     assert _others(clean) <= _others(got)
 
@@ -558,7 +558,7 @@ def test_what_no_module_backs_stays(target: Target, write: str) -> None:
     }[write]
     clean = target.clean("stacktracedb", unbacked=True)
     got = target.run("stacktracedb", writes, unbacked=True)
-    assert sample.HIDDEN_CODE + 0x88 in {each | 0xFFFF << 48 for each in filter(None, got.column("Address"))}
+    assert sample.HIDDEN_CODE + 0x88 in {item | 0xFFFF << 48 for item in filter(None, got.column("Address"))}
     assert len(got.rows) >= len(clean.rows)
     assert set(clean.column("Address")) <= set(got.column("Address"))
 
@@ -569,7 +569,7 @@ def test_a_header_of_a_heap_that_swallows_its_neighbour(target: Target) -> None:
     assert layout.encoding is not None
     space, key = updater.space, sampleheaps.HEAP + layout.encoding + 8
     clean = target.clean("heaptraces", blocks=True)
-    blocks = sorted(each for each in clean.column("Block") if each and each > sampleheaps.HEAP + 0x1000)
+    blocks = sorted(value for value in clean.column("Block") if value and value > sampleheaps.HEAP + 0x1000)
 
     def code(header: int) -> int:
         return space.read_int(header + 8) ^ space.read_int(key)
@@ -590,8 +590,8 @@ def test_a_header_of_a_heap_that_swallows_its_neighbour(target: Target) -> None:
     got = target.run("heaptraces", [write], blocks=True)
     assert swallowed in got.column("Block")
     assert set(clean.column("Block")) <= set(got.column("Block"))
-    assert any("damaged" in (said or "") for said in got.column("Status"))
-    assert not any("damaged" in (said or "") for said in clean.column("Status"))
+    assert any("damaged" in (value or "") for value in got.column("Status"))
+    assert not any("damaged" in (value or "") for value in clean.column("Status"))
 
 
 def test_a_pool_scan_finds_what_nothing_else_knows(tmp_path: pathlib.Path) -> None:
@@ -618,10 +618,10 @@ def test_a_list_of_sections_beside_the_real_one(tmp_path: pathlib.Path) -> None:
     assert app.peb is not None
     app.peb["LoaderLock"] = real.made[0].address
     opened = context.open_image(kernel.image(), tmp_path)
-    said = {node.row["Lock"]: node.row["Status"] for node in grid.run(opened, locks.Locks, pid=[1000])}
-    assert said == {
-        **{each.address: "" for each in real.made},
-        **{each.address: "on another list" for each in planted.made},
+    statuses = {node.row["Lock"]: node.row["Status"] for node in grid.run(opened, locks.Locks, pid=[1000])}
+    assert statuses == {
+        **{entry.address: "" for entry in real.made},
+        **{entry.address: "on another list" for entry in planted.made},
     }
 
 
@@ -641,7 +641,7 @@ def test_headers_hide_no_list_of_sections(tmp_path: pathlib.Path, place: int, va
     app.space.write(headers + place, value.to_bytes(size, "little"))
     opened = context.open_image(kernel.image(), tmp_path)
     rows = [node.row for node in grid.run(opened, locks.Locks, pid=[1000])]
-    assert [row["Lock"] for row in rows] == [each.address for each in sections.made]
+    assert [row["Lock"] for row in rows] == [entry.address for entry in sections.made]
 
 
 def test_a_database_beside_the_real_one(tmp_path: pathlib.Path) -> None:
@@ -649,18 +649,18 @@ def test_a_database_beside_the_real_one(tmp_path: pathlib.Path) -> None:
     kernel = Kernel(known.table, **known.options())
     app = kernel.process("app.exe", pid=1000, nt_global_flag=0x1000)
     ntdll = app.module("ntdll.dll", data=0x2000)
-    made = []
+    entries = []
     for number, most in enumerate((2, 6)):
         database = Std("6.1", "x64", 0x1D2A0000000 + number * 0x10000000)
         for trace in range(most):
             database.log([ntdll.base + 0x1000 + 0x10 * trace, ntdll.base + 0x1500])
         sample.write(app, database)
         app.space.write_int(ntdll.base + 0x7300 + 0x40 * number, database.base)
-        made.append(database)
+        entries.append(database)
     opened = context.open_image(kernel.image(), tmp_path)
     rows = [node.row for node in grid.run(opened, stacktracedb.StackTraceDb, pid=[1000])]
     heads = [(row["Database"], row["Status"]) for row in rows if row["CommittedMemory"] is not None]
-    assert heads == [(each.base, "one of 2 databases") for each in reversed(made)]
+    assert heads == [(module.base, "one of 2 databases") for module in reversed(entries)]
     assert len(rows) == 2 + 8
 
 
@@ -708,9 +708,9 @@ def test_an_image_cut_in_the_middle_says_so(target: Target) -> None:
     cut = target.at(target.kernel.processes[2].eprocess.address, 0)[0] & ~0xFFF
     for plugin in ("trapframes", "heaptraces", "gflags"):
         got = target.run(plugin, cut=cut)
-        assert any("process list damaged" in (said or "") for said in got.column("Status")), plugin
-        assert any("process list damaged" in said for said in got.warnings)
-        assert not any("+ust" in said for said in got.warnings)
+        assert any("process list damaged" in (value or "") for value in got.column("Status")), plugin
+        assert any("process list damaged" in warning for warning in got.warnings)
+        assert not any("+ust" in warning for warning in got.warnings)
 
 
 def test_no_image_of_the_forge_is_accused(target: Target) -> None:
@@ -726,8 +726,8 @@ def test_no_image_of_the_forge_is_accused(target: Target) -> None:
     )
     for plugin in target.names:
         answer = target.clean(plugin)
-        said = [*answer.column("Status"), *answer.warnings]
-        assert not [each for each in said if any(word in (each or "") for word in accusing)]
+        statuses = [*answer.column("Status"), *answer.warnings]
+        assert not [item for item in statuses if any(word in (item or "") for word in accusing)]
 
 
 def _bare(answer: Answer) -> set[Tuple[Any, ...]]:
@@ -823,8 +823,8 @@ def test_resources_that_overlap_are_counted_where_they_have_no_row(
     first, last = (head, head) if alone else (links[1], links[2])
     kernel.space.write(head, first.to_bytes(8, "little") + last.to_bytes(8, "little"))
     opened = context.open_image(kernel.image(), tmp_path)
-    said = [node.row["Status"] for node in grid.run(opened, locks.Locks, pid=[0])]
-    assert said.count("1 resources overlap") == 1
+    statuses = [node.row["Status"] for node in grid.run(opened, locks.Locks, pid=[0])]
+    assert statuses.count("1 resources overlap") == 1
 
 
 def test_the_file_of_a_process_without_an_id_has_its_address(tmp_path: pathlib.Path) -> None:
@@ -880,8 +880,8 @@ def test_a_handle_whose_table_cannot_be_read_is_not_checked(target: Target) -> N
     clean = target.clean("tracefindings")
     assert 4312 in {pid for name, pid in zip(clean.column("Finding"), clean.column("PID")) if name == FOREIGN}
     rows = zip(*map(got.column, ("Finding", "PID", "Evidence")))
-    said = "the handle table, which has the rights of handles, cannot be read: updater.exe"
-    assert [(pid, evidence) for name, pid, evidence in rows if name == FOREIGN] == [(None, said)]
+    message = "the handle table, which has the rights of handles, cannot be read: updater.exe"
+    assert [(pid, evidence) for name, pid, evidence in rows if name == FOREIGN] == [(None, message)]
 
 
 @pytest.mark.parametrize("value", [0, NONSENSE])

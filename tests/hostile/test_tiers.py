@@ -25,13 +25,13 @@ COMMAND_RUNS = 4
 
 
 def _none(found: Iterable[Violation]) -> None:
-    wrong = [each.what for each in found if not each.slow]
+    wrong = [item.what for item in found if not item.slow]
     assert not wrong, "\n".join(wrong)
 
 
 def test_decoders() -> None:
     parts = tier1.parts(SEED, range(DECODER_RUNS * len(decoders.targets())))
-    _none(each for part in parts for each in part())
+    _none(item for part in parts for item in part())
 
 
 @pytest.mark.parametrize("name", SUBJECTS)

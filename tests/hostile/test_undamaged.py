@@ -91,8 +91,14 @@ def _alarms(opened: Opened, scan_processes: bool) -> Set[str]:
             continue
         options = {**plugins.switches(plugin), "scan_processes": scan_processes}
         answer = answer_of(opened, plugin, options)
-        for said in filter(None, answer.column("Status") if answer.place("Status") is not None else ()):
-            found |= {f"{name}: {each}" for each in tellings.of_status(said) if each.word not in ORDINARY}
+        for status_text in filter(
+            None, answer.column("Status") if answer.place("Status") is not None else ()
+        ):
+            found |= {
+                f"{name}: {status_item}"
+                for status_item in tellings.of_status(status_text)
+                if status_item.word not in ORDINARY
+            }
         for warning in answer.warnings:
             if not warning.startswith(PLAIN) and not any(part in warning for part in PARTS):
                 found.add(f"{name}: {warning}")

@@ -125,8 +125,8 @@ def attack(target: Target, seed: str, number: int) -> List[Violation]:
             slow.append(f"took {result.seconds:.1f} s, undamaged {whole.seconds:.1f} s")
         if result.megabytes > whole.megabytes + MORE_MEGABYTES:
             wrong.append(f"took {result.megabytes:.0f} MB, undamaged {whole.megabytes:.0f} MB")
-    found = [(each, False) for each in wrong] + [(each, True) for each in slow]
-    return [Violation(number, f"{title}: {each}", is_slow) for each, is_slow in found]
+    found = [(item, False) for item in wrong] + [(item, True) for item in slow]
+    return [Violation(number, f"{title}: {violation}", is_slow) for violation, is_slow in found]
 
 
 def parts(seed: str, numbers: Sequence[int]) -> List[Callable[[], List[Violation]]]:
@@ -139,7 +139,7 @@ def run_subject(name: str, seed: str, numbers: Sequence[int]) -> List[Violation]
     """Makes the runs on one image."""
     with tempfile.TemporaryDirectory(prefix="hostile-") as folder:
         target = Target(name, pathlib.Path(folder))
-        return [each for number in numbers for each in attack(target, seed, number)]
+        return [item for number in numbers for item in attack(target, seed, number)]
 
 
 def _anywhere(data: bytearray, chance: random.Random) -> Iterator[str]:
@@ -197,7 +197,7 @@ def _wrong(result: Done, renderer: str) -> Iterator[str]:
             pyarrow.ipc.open_stream(result.stdout).read_all()
         else:
             text = result.stdout.decode("utf-8")
-            bad = sorted({each for each in text if not each.isprintable()} - _TEXT)
+            bad = sorted({text for text in text if not text.isprintable()} - _TEXT)
             if bad:
                 yield f"printed {bad}"
     except (ValueError, pyarrow.ArrowException) as error:

@@ -29,16 +29,16 @@ class Amplified:
         image = self._made.build()
         self._opened = context.open_raw(image, folder)
         self.size = sum(path.stat().st_size for path in folder.iterdir()) // work.PAGE
-        wanted = f"windows.{self._made.plugin}"
-        self._plugin = next(each for each in plugins.discover() if plugins.full_name(each) == wanted)
+        expected = f"windows.{self._made.plugin}"
+        self._plugin = next(item for item in plugins.discover() if plugins.full_name(item) == expected)
 
     def count(self) -> Tuple[Work, Set[str], str]:
         """Returns what a run does, what its warnings and Status cells say, and what went wrong with it."""
         report = self._call(lambda: work.pages(lambda: work.calls(self._rows)))
         if report.error:
             return Work(0, 0, 0, 0), set(), report.error
-        before, (((rows, said), calls), pages) = report.value
-        return Work(pages, calls, rows, (report.megabytes - before) * 1024), said, ""
+        before, (((rows, messages), calls), pages) = report.value
+        return Work(pages, calls, rows, (report.megabytes - before) * 1024), messages, ""
 
     def cost(self) -> Report:
         """Returns what a run costs, in megabytes beyond those that were taken before."""
@@ -49,9 +49,9 @@ class Amplified:
         return forking.call(lambda: (forking.megabytes(), function()))
 
     def _rows(self) -> Tuple[int, Set[str]]:
-        said: Set[str] = set()
+        messages: Set[str] = set()
         handler = logging.Handler(logging.WARNING)
-        handler.emit = lambda record: said.add(record.getMessage())  # type: ignore[method-assign]
+        handler.emit = lambda record: messages.add(record.getMessage())  # type: ignore[method-assign]
         for name in LOGGERS:
             logging.getLogger(name).addHandler(handler)
         grid = self._opened.construct(self._plugin, **self._made.options).run()
@@ -59,8 +59,8 @@ class Amplified:
         count = 0
         for _, cells in grid._generator:
             count += 1
-            said.add(str(cells[place]))
-        return count, said
+            messages.add(str(cells[place]))
+        return count, messages
 
 
 def parts(seed: str, numbers: Sequence[int]) -> List[Callable[[], List[Violation]]]:

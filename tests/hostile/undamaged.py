@@ -32,8 +32,8 @@ from tests.windows import test_trapframes_real
 from .subjects import BUILDERS as SUBJECTS
 from .subjects import Build
 
-X64 = tuple(name for name, each in KERNELS.items() if each.arch == "x64")
-X86 = tuple(name for name, each in KERNELS.items() if each.arch == "x86")
+X64 = tuple(name for name, kernel in KERNELS.items() if kernel.arch == "x64")
+X86 = tuple(name for name, kernel in KERNELS.items() if kernel.arch == "x86")
 HPA = 0x02000000
 UST = 0x1000
 
@@ -74,13 +74,13 @@ def traced(name: str) -> Kernel:
     indices = put_database(kernel, generation, traces_of(kernel))
     app = kernel.process("app.exe", pid=1000, nt_global_flag=UST)
     owner, other = kernel.system.thread(100), app.thread(1004)
-    made = Resources(kernel)
-    made.add(index=indices[0], active=1, exclusive=owner, contention=3)
-    made.add(
+    resources = Resources(kernel)
+    resources.add(index=indices[0], active=1, exclusive=owner, contention=3)
+    resources.add(
         index=indices[1], active=2, table=[(0, 0), (owner.ethread.address, 1), (other.ethread.address, 4)]
     )
-    made.add(index=indices[2])
-    made.link()
+    resources.add(index=indices[2])
+    resources.link()
     ntdll = app.module("ntdll.dll", data=0x2000, resident=True)
     sections = Sections(ntdll, ntdll.base + 0x7100, kernel.bits == 64)
     for number in range(5):
@@ -131,42 +131,42 @@ def _page_heap(name: str, wow64: bool) -> Image:
 
 
 def _stacks(name: str) -> Image:
-    made = StackImage(name)
-    made.system(12)
-    made.waiting(1004)
-    made.interrupted(1008)
-    made.faulted(1012)
-    made.preempted(1016, trapentries.DEVICE, entered=True)
-    return made.kernel.image()
+    image = StackImage(name)
+    image.system(12)
+    image.waiting(1004)
+    image.interrupted(1008)
+    image.faulted(1012)
+    image.preempted(1016, trapentries.DEVICE, entered=True)
+    return image.kernel.image()
 
 
 def _wow64_stacks(name: str) -> Image:
-    made = StackImage(name)
-    half = Wow64Threads(made)
+    image = StackImage(name)
+    half = Wow64Threads(image)
     half.in_system_call(1016)
     half.in_32_bit_code(1020)
-    return made.kernel.image()
+    return image.kernel.image()
 
 
 def _stacks86(name: str) -> Image:
-    made = StackImage86(name)
-    made.waiting(1004, interrupted=False)
-    made.waiting(1008, interrupted=True)
-    made.preempted(1012, entered=True)
-    return made.kernel.image()
+    image = StackImage86(name)
+    image.waiting(1004, interrupted=False)
+    image.waiting(1008, interrupted=True)
+    image.preempted(1012, entered=True)
+    return image.kernel.image()
 
 
 def _callbacks(name: str) -> Image:
-    made = CallbackImage(name)
-    made.called_back(1004, 2)
-    made.called_back(1008, 2, expanded=1)
-    return made.kernel.image()
+    image = CallbackImage(name)
+    image.called_back(1004, 2)
+    image.called_back(1008, 2, expanded=1)
+    return image.kernel.image()
 
 
 def _callbacks86(name: str) -> Image:
-    made = CallbackImage86(name)
-    made.called_back(1004, 2)
-    return made.kernel.image()
+    image = CallbackImage86(name)
+    image.called_back(1004, 2)
+    return image.kernel.image()
 
 
 def _of(make: Callable[..., Image], *arguments: object) -> Build:
@@ -205,7 +205,7 @@ def real_trap_frames(build: str, shared_dir: pathlib.Path) -> Iterator[Tuple[str
     """Yields (label, kernel with it on a stack) of real frames: the first user and the first kernel one."""
     frames = real_trapframes.load(shared_dir, build)
     for mode in dict.fromkeys(frame.mode for frame in frames):
-        real = next(each for each in frames if each.mode == mode)
+        real = next(frame for frame in frames if frame.mode == mode)
         kernel, pointer, active = test_trapframes_real.kernel_of(build, frames)
         kernel.space.write(real.stack_address, real.stack)
         kernel.space.write(active, bytes([real.debug_active]))

@@ -43,7 +43,7 @@ class Entry(NamedTuple):
 
     def names(self, member: Member) -> bool:
         """Returns whether this is about a member; about both links of a list if it names the list."""
-        names = (*member.names, *(re.sub(r"\.[FB]link$", "", each) for each in member.names))
+        names = (*member.names, *(re.sub(r"\.[FB]link$", "", name) for name in member.names))
         return any(fnmatch.fnmatchcase(name, self.name) for name in names)
 
 
@@ -54,13 +54,13 @@ def entries(text: str) -> List[Entry]:
         ValueError: when the page has no such section
     """
     section = text[text.index(TITLE) :].split("\n## ")[0]
-    made = []
+    entries = []
     for line in section.splitlines():
         cells = [word.strip() for word in line.strip().strip("|").split("|")]
         for span in _SPAN.findall(cells[0]) if line.startswith("| `") and len(cells) == 2 else ():
             name, _, kind = span.partition(" ")
-            made.append(Entry(name, kind, cells[1]))
-    return made
+            entries.append(Entry(name, kind, cells[1]))
+    return entries
 
 
 def known() -> List[Entry]:
@@ -71,4 +71,4 @@ def known() -> List[Entry]:
 def unread(found: Iterable[Entry], members: Iterable[Member]) -> List[Tuple[str, str]]:
     """Returns (name, kind) of the entries that name no member that any plugin reads."""
     names = list({member.name: member for member in members}.values())
-    return [(each.name, each.kind) for each in found if not any(map(each.names, names))]
+    return [(member.name, member.kind) for member in found if not any(map(member.names, names))]

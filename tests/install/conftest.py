@@ -19,8 +19,8 @@ SETUP_CFG = [line.strip() for line in (ROOT / "setup.cfg").read_text(encoding="u
 def index(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Skips where packages cannot be had."""
     options = ["--quiet", "--no-deps", "--no-cache-dir", "--timeout", "10", "--retries", "1"]
-    asked = call(*PIP, "download", *options, "pefile", cwd=tmp_path_factory.mktemp("index"))
-    if asked.returncode:
+    requests = call(*PIP, "download", *options, "pefile", cwd=tmp_path_factory.mktemp("index"))
+    if requests.returncode:
         pytest.skip("no package index can be reached")
 
 
@@ -38,9 +38,9 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 def source(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     """Volatility's source tree."""
     folder = tmp_path_factory.mktemp("volatility")
-    wanted = next(line for line in SETUP_CFG if line.startswith("volatility3"))
+    expected = next(line for line in SETUP_CFG if line.startswith("volatility3"))
     options = ["--quiet", "--no-deps", "--no-binary", "volatility3", "-d", str(folder)]
-    done = call(*PIP, "download", *options, wanted, cwd=folder)
+    done = call(*PIP, "download", *options, expected, cwd=folder)
     if done.returncode:
         pytest.skip(f"no source of Volatility: {done.stderr.splitlines()[-1:]}")
     (archive,) = folder.glob("*.tar.gz")

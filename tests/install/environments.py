@@ -80,8 +80,8 @@ def readme(command: str) -> List[str]:
 
 def tool(name: str, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     """Returns a program of a package of the same name; skips where it cannot be had."""
-    made = Environment(tmp_path_factory.mktemp(name) / "tool")
-    done = made.pip("install", "--quiet", name)
+    environment = Environment(tmp_path_factory.mktemp(name) / "tool")
+    done = environment.pip("install", "--quiet", name)
     if done.returncode:
         pytest.skip(f"{name} cannot be had: {done.stderr.splitlines()[-1:]}")
-    return made.programs / name
+    return environment.programs / name

@@ -19,20 +19,20 @@ pytestmark = pytest.mark.install
 @pytest.fixture(scope="session")
 def editable(index: None, source: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
     """An environment with an editable Volatility, which runs: each test leaves it as it was."""
-    made = Environment(tmp_path_factory.mktemp("editable") / "made")
-    made.installs("-e", str(source))
-    assert not made.shows_plugin()
-    return made
+    environment = Environment(tmp_path_factory.mktemp("editable") / "made")
+    environment.installs("-e", str(source))
+    assert not environment.shows_plugin()
+    return environment
 
 
 def test_an_editable_volatility_is_refused_and_goes_on(editable: Environment) -> None:
     before = editable.tree()
     refused = editable.pip("install", ".")
     assert refused.returncode
-    (said,) = [
+    (reported_line,) = [
         line for line in refused.stdout.splitlines() + refused.stderr.splitlines() if "hide it" in line
     ]
-    assert "`vol -p volatility3_plugins`" in said
+    assert "`vol -p volatility3_plugins`" in reported_line
     assert editable.tree() == before
     assert editable.shows_plugin("-p", str(ROOT / "volatility3_plugins"))
     assert not editable.shows_plugin()
@@ -47,10 +47,10 @@ def test_both_are_editable(editable: Environment) -> None:
 
 
 def test_vol_json_names_the_plugins(editable: Environment, tmp_path: pathlib.Path) -> None:
-    said = re.search(r'\{"plugin_dirs": "[^"]*"\}', README)
-    assert said, "README shows a vol.json"
+    match = re.search(r'\{"plugin_dirs": "[^"]*"\}', README)
+    assert match, "README shows a vol.json"
     home = tmp_path / "home"
-    text = said.group().replace("/path/to/volatility3_plugins", (ROOT / "volatility3_plugins").as_posix())
+    text = match.group().replace("/path/to/volatility3_plugins", (ROOT / "volatility3_plugins").as_posix())
     fill(home, {".config/volatility3/vol.json": text, "volatility3/vol.json": text})
     shown = call(
         str(editable.programs / "vol"), PLUGIN, "--help", cwd=home, HOME=str(home), APPDATA=str(home)
@@ -72,12 +72,12 @@ def test_a_ready_wheel_beside_an_editable_volatility_is_mended(
 def test_volatility_made_editable_later_is_mended(
     index: None, source: pathlib.Path, wheels: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
-    made = Environment(tmp_path / "made")
-    made.installs("--no-index", "--find-links", str(wheels), NAME)
-    made.installs("-e", str(source))
-    assert HIDDEN in made.vol("--help").stderr
-    succeeds(made.pip("uninstall", "--quiet", "--yes", NAME))
-    assert not made.shows_plugin()
+    environment = Environment(tmp_path / "made")
+    environment.installs("--no-index", "--find-links", str(wheels), NAME)
+    environment.installs("-e", str(source))
+    assert HIDDEN in environment.vol("--help").stderr
+    succeeds(environment.pip("uninstall", "--quiet", "--yes", NAME))
+    assert not environment.shows_plugin()
 
 
 def test_uv_cannot_see_an_editable_volatility_and_mends_it(uv: pathlib.Path, editable: Environment) -> None:

@@ -27,7 +27,10 @@ def test_a_release_is_whole(index: None, tmp_path: pathlib.Path) -> None:
     assert sums == files
     assert sorted(pathlib.Path(name).suffix for name in files) == [".gz", ".json", ".whl", ".zip"]
     bill = json.loads(next(target.glob("*.cdx.json")).read_text(encoding="utf-8"))
-    needs = {each["ref"].split("@")[0]: each.get("dependsOn", []) for each in bill["dependencies"]}
+    needs = {
+        dependency["ref"].split("@")[0]: dependency.get("dependsOn", [])
+        for dependency in bill["dependencies"]
+    }
     assert [ref.split("@")[0] for ref in needs[NAME]] == ["volatility3"]
     assert [ref.split("@")[0] for ref in needs["volatility3"]] == ["pefile"]
     parts = {part["name"] for part in bill["metadata"]["component"]["components"]}

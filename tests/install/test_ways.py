@@ -18,64 +18,64 @@ pytestmark = pytest.mark.install
 
 def test_into_an_environment_without_volatility(index: None, tmp_path: pathlib.Path) -> None:
     """Volatility comes with it; uninstalled again, nothing but Volatility is there."""
-    made = Environment(tmp_path / "made")
+    environment = Environment(tmp_path / "made")
     before = {path.name for path in ROOT.iterdir()}
-    made.installs(*readme("pip install .")[2:])
-    assert made.shows_plugin()
+    environment.installs(*readme("pip install .")[2:])
+    assert environment.shows_plugin()
     assert {path.name for path in ROOT.iterdir()} - before <= {".pytest_cache", "__pycache__"}
-    succeeds(made.pip(*readme(f"pip uninstall {NAME}")[1:], "--yes"))
-    assert not made.shows_plugin()
-    left = made.tree()
+    succeeds(environment.pip(*readme(f"pip uninstall {NAME}")[1:], "--yes"))
+    assert not environment.shows_plugin()
+    left = environment.tree()
     assert not [place for place in left if "stacktraces" in place or "winstacks" in place]
     assert not [place for place in left if place.endswith("volatility3/symbols/windows")]
 
 
 def test_editable_for_scripts_and_with_p(index: None, tmp_path: pathlib.Path) -> None:
     """Scripts import library and fleet from the tree, and nothing else of it; `vol` takes -p."""
-    made = Environment(tmp_path / "made")
-    made.installs("volatility3")
-    bare, before = made.tree(), {path.name for path in ROOT.iterdir()}
-    made.installs("--no-deps", *readme("pip install -e .")[2:])
+    environment = Environment(tmp_path / "made")
+    environment.installs("volatility3")
+    bare, before = environment.tree(), {path.name for path in ROOT.iterdir()}
+    environment.installs("--no-deps", *readme("pip install -e .")[2:])
     assert {path.name for path in ROOT.iterdir()} - before <= {".pytest_cache", "__pycache__"}
     code = "import stackfleet, winstacks.options; print(winstacks.__file__, stackfleet.__file__)"
-    shown = call(str(made.python), "-c", code, cwd=tmp_path)
+    shown = call(str(environment.python), "-c", code, cwd=tmp_path)
     assert shown.stdout.split() == [str(ROOT / name / "__init__.py") for name in ("winstacks", "stackfleet")]
-    assert call(str(made.python), "-c", "import tests", cwd=tmp_path).returncode
-    assert not made.shows_plugin()
-    assert made.shows_plugin("-p", str(ROOT / "volatility3_plugins"))
+    assert call(str(environment.python), "-c", "import tests", cwd=tmp_path).returncode
+    assert not environment.shows_plugin()
+    assert environment.shows_plugin("-p", str(ROOT / "volatility3_plugins"))
     # A plugin folder without a library beside it takes the one that is installed.
     shutil.copytree(ROOT / "volatility3_plugins", tmp_path / "alone" / "volatility3_plugins")
-    assert made.shows_plugin("-p", str(tmp_path / "alone" / "volatility3_plugins"))
-    succeeds(made.pip("uninstall", "--quiet", "--yes", NAME))
-    assert made.tree() == bare
+    assert environment.shows_plugin("-p", str(tmp_path / "alone" / "volatility3_plugins"))
+    succeeds(environment.pip("uninstall", "--quiet", "--yes", NAME))
+    assert environment.tree() == bare
 
 
 def test_an_editable_install_takes_the_place_of_another_and_back(
     index: None, wheels: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
-    made = Environment(tmp_path / "made")
-    made.installs("--no-index", "--find-links", str(wheels), NAME)
-    whole = made.tree()
-    made.installs("--no-deps", "-e", ".")
-    assert not made.shows_plugin()
-    assert not [place for place in made.tree() if place.endswith("windows/gflags.py")]
-    made.installs("--no-index", "--find-links", str(wheels), NAME, "--no-deps", "--force-reinstall")
-    assert made.shows_plugin()
-    assert {place for place in made.tree() ^ whole if "dist-info" not in place} == set()
+    environment = Environment(tmp_path / "made")
+    environment.installs("--no-index", "--find-links", str(wheels), NAME)
+    whole = environment.tree()
+    environment.installs("--no-deps", "-e", ".")
+    assert not environment.shows_plugin()
+    assert not [place for place in environment.tree() if place.endswith("windows/gflags.py")]
+    environment.installs("--no-index", "--find-links", str(wheels), NAME, "--no-deps", "--force-reinstall")
+    assert environment.shows_plugin()
+    assert {place for place in environment.tree() ^ whole if "dist-info" not in place} == set()
 
 
 def test_a_wheel_without_a_network_and_out_again(
     index: None, wheels: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
     words = readme("pip install --no-index --find-links wheels volatility3-stacktraces")
-    made = Environment(tmp_path / "made")
-    made.installs("--no-index", "--find-links", str(wheels), "volatility3")
-    bare = made.tree()
-    made.installs(*words[2:], cwd=wheels.parent)
-    assert made.shows_plugin()
-    assert bare < made.tree()
-    succeeds(made.pip("uninstall", "--quiet", "--yes", NAME))
-    assert made.tree() == bare
+    environment = Environment(tmp_path / "made")
+    environment.installs("--no-index", "--find-links", str(wheels), "volatility3")
+    bare = environment.tree()
+    environment.installs(*words[2:], cwd=wheels.parent)
+    assert environment.shows_plugin()
+    assert bare < environment.tree()
+    succeeds(environment.pip("uninstall", "--quiet", "--yes", NAME))
+    assert environment.tree() == bare
 
 
 def test_pipx(pipx: pathlib.Path, tmp_path: pathlib.Path) -> None:
@@ -92,10 +92,10 @@ def test_pipx(pipx: pathlib.Path, tmp_path: pathlib.Path) -> None:
 
 
 def test_uv(uv: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    made = Environment(tmp_path / "made")
-    succeeds(call(str(uv), *readme("uv pip install .")[1:], cwd=ROOT, VIRTUAL_ENV=str(made.folder)))
-    assert made.shows_plugin()
+    environment = Environment(tmp_path / "made")
+    succeeds(call(str(uv), *readme("uv pip install .")[1:], cwd=ROOT, VIRTUAL_ENV=str(environment.folder)))
+    assert environment.shows_plugin()
     words = readme(f"uv pip uninstall {NAME}")[1:]
-    succeeds(call(str(uv), *words, cwd=ROOT, VIRTUAL_ENV=str(made.folder)))
-    assert not made.shows_plugin()
-    assert not [place for place in made.tree() if "stacktraces" in place or "winstacks" in place]
+    succeeds(call(str(uv), *words, cwd=ROOT, VIRTUAL_ENV=str(environment.folder)))
+    assert not environment.shows_plugin()
+    assert not [place for place in environment.tree() if "stacktraces" in place or "winstacks" in place]

@@ -58,8 +58,8 @@ def _alarms(machine: str, seed: int) -> bool:
 
 def _missed(names: Sequence[str], seed: int, jobs: int) -> bool:
     """Prints what each technique gives in the desktop; tells whether too many give nothing."""
-    wanted = [each for each in all_techniques() if not names or each.name in names]
-    shown = [each for each in wanted if each.shown]
+    techniques = [technique for technique in all_techniques() if not names or technique.name in names]
+    shown = [item for item in techniques if item.shown]
     found = 0
     for technique, answer in zip(shown, planting.ask("desktop", seed, shown, jobs)):
         found += bool(answer.rows)
@@ -67,9 +67,9 @@ def _missed(names: Sequence[str], seed: int, jobs: int) -> bool:
         if not said:
             said = f"MISSED (low: {', '.join(answer.low) or 'nothing'})"
         print(f"    {technique.name} [{technique.source}]: {said}", flush=True)
-    for technique in (each for each in wanted if not each.shown):
+    for technique in (item for item in techniques if not item.shown):
         print(f"    {technique.name} [{technique.source}]: stacks do not show it")
-    print(f"{len(wanted)} techniques, of which stacks can show {len(shown)}: {found} are above low")
+    print(f"{len(techniques)} techniques, of which stacks can show {len(shown)}: {found} are above low")
     return found < FOUND * len(shown)
 
 

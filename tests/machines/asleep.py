@@ -31,75 +31,75 @@ def _below(host: Host64, chain: Any, options: Any) -> Process:
     return waits(host, *chain, **options)
 
 
-def prepared(made: Program, before: int = 0) -> None:
+def prepared(program: Program, before: int = 0) -> None:
     """A thread that waits, with a prepared CONTEXT for NtContinue on its stack."""
-    thread = made.thread("main")
-    base = memory(made, masked=True, asleep=True)
-    made.waits(
+    thread = program.thread("main")
+    base = memory(program, masked=True, asleep=True)
+    program.waits(
         *chain_of(base, (IMPLANT, WAIT_EX)), thread=thread, base=thread.user_stack_base - 2 * _CONTEXT_SIZE
     )
     data = bytearray(_CONTEXT_SIZE)
     struct.pack_into("<I", data, _FLAGS, 0x10001F)
     place = thread.user_stack_base - _CONTEXT_SIZE - 0x30
     struct.pack_into("<Q", data, _SP, place - 0x200)
-    struct.pack_into("<Q", data, _IP, made.at("ntdll!NtContinue") - before)
-    made.process.space.write(place, bytes(data))
+    struct.pack_into("<Q", data, _IP, program.at("ntdll!NtContinue") - before)
+    program.process.space.write(place, bytes(data))
 
 
 def timers(host: Host64, before: int = 0) -> Process:
     """Contexts for NtContinue, run by timers; the thread itself waits in masked memory."""
-    made = victim(host, "advapi32.dll")
-    prepared(made, before)
-    return made.process
+    program = victim(host, "advapi32.dll")
+    prepared(program, before)
+    return program.process
 
 
 def chain_of_apcs(host: Host64) -> Process:
     """APCs let the system call return to the middle of a function, which nothing called."""
-    made = victim(host)
-    thread = made.thread("main")
-    made.waits(thread=thread, ground=("ntdll!RtlUserThreadStart", "ntdll!RtlDispatchAPC"))
-    wanted = made.at("ntdll!RtlDispatchAPC") + 0x20
-    space = made.process.space
+    program = victim(host)
+    thread = program.thread("main")
+    program.waits(thread=thread, ground=("ntdll!RtlUserThreadStart", "ntdll!RtlDispatchAPC"))
+    wanted = program.at("ntdll!RtlDispatchAPC") + 0x20
+    space = program.process.space
     place = next(
         at
         for at in range(thread.user_stack_limit, thread.user_stack_base, 8)
         if space.read_int(at, 8) == wanted
     )
     space.write_int(place, wanted - 0xF, 8)
-    return made.process
+    return program.process
 
 
 def cut(host: Host64) -> Process:
     """The return address of the callback is null while it sleeps."""
-    made = victim(host)
-    thread = made.thread("main")
-    made.waits("main", "Work", SLEEP, call=DELAY, thread=thread)
-    wanted = made.at("Work") + 0x20
-    space = made.process.space
+    program = victim(host)
+    thread = program.thread("main")
+    program.waits("main", "Work", SLEEP, call=DELAY, thread=thread)
+    wanted = program.at("Work") + 0x20
+    space = program.process.space
     place = next(
         at
         for at in range(thread.user_stack_limit, thread.user_stack_base, 8)
         if space.read_int(at, 8) == wanted
     )
     space.write_int(place, 0, 8)
-    return made.process
+    return program.process
 
 
 def narrow(host: Host64) -> Process:
     """32 bits: an APC of a timer calls the code, whose memory may not be executed until then."""
-    made = Program32(host, "gargoyle.exe", functions="main")
-    made.wide.process.region(0x21000000, size=0x2000, protection=READWRITE)
-    made.narrow.space.write(0x21000000, (b"\x40" * 0x11A + b"\xff\x15\0\x50\0\x70").ljust(0x200, b"\x40"))
-    made.waits("main", Private32(0x21000000), WAIT_EX_32)
-    made.wide.process.space.tables.forbid_execution(0x21000000)
-    return made.wide.process
+    program = Program32(host, "gargoyle.exe", functions="main")
+    program.wide.process.region(0x21000000, size=0x2000, protection=READWRITE)
+    program.narrow.space.write(0x21000000, (b"\x40" * 0x11A + b"\xff\x15\0\x50\0\x70").ljust(0x200, b"\x40"))
+    program.waits("main", Private32(0x21000000), WAIT_EX_32)
+    program.wide.process.space.tables.forbid_execution(0x21000000)
+    return program.wide.process
 
 
 def terminated(host: Host64) -> Process:
     """The thread has ended while it sleeps; a timer begins another one."""
-    made = victim(host)
-    memory(made, masked=True, asleep=True)
-    return made.process
+    program = victim(host)
+    memory(program, masked=True, asleep=True)
+    return program.process
 
 
 TECHNIQUES = (

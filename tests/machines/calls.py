@@ -17,48 +17,48 @@ _GADGETS = "kernelbase!BaseDllReadWriteIniFile"
 
 def direct(host: Host64) -> Process:
     """A stub in memory of its own."""
-    made = victim(host)
-    base = memory(made)
-    made.process.space.write(base + 0x400, stub(4, host.later))
-    made.waits(*chain_of(base, ("main", IMPLANT)), ip=base + 0x400 + behind(host.later))
-    return made.process
+    program = victim(host)
+    base = memory(program)
+    program.process.space.write(base + 0x400, stub(4, host.later))
+    program.waits(*chain_of(base, ("main", IMPLANT)), ip=base + 0x400 + behind(host.later))
+    return program.process
 
 
 def in_the_program(host: Host64) -> Process:
     """Stubs are compiled into the program."""
-    made = victim(host, name="whisper.exe", functions="main Loop Stub")
-    place = made.at("Stub")
-    made.process.space.write_file(place, stub(4, host.later))
-    made.waits("main", ip=place + behind(host.later))
-    return made.process
+    program = victim(host, name="whisper.exe", functions="main Loop Stub")
+    place = program.at("Stub")
+    program.process.space.write_file(place, stub(4, host.later))
+    program.waits("main", ip=place + behind(host.later))
+    return program.process
 
 
 def another_number(host: Host64) -> Process:
     """A jump to the syscall of one stub, with the number of another."""
-    made = victim(host)
-    thread = made.thread("main")
-    made.waits("main", "Work", call="ntdll!NtReadFile", thread=thread)
-    number = made.service("ntdll!NtOpenFile")
+    program = victim(host)
+    thread = program.thread("main")
+    program.waits("main", "Work", call="ntdll!NtReadFile", thread=thread)
+    number = program.service("ntdll!NtOpenFile")
     assert thread.kthread.maybe("SystemCallNumber", number)
     place = thread.kthread["TrapFrame"] + host.kernel.isf.offset("_KTRAP_FRAME", "Rax")
     host.kernel.space.write_int(place, number, 8)
-    return made.process
+    return program.process
 
 
 def copied_ntdll(host: Host64) -> Process:
     """A private copy of ntdll, by whose stubs the code calls."""
-    made = victim(host)
-    base = memory(made)
+    program = victim(host)
+    base = memory(program)
     place = base + 0x800
-    made.process.space.write(place, made.process.space.read(made.at("ntdll!NtReadFile"), 0x20))
-    made.waits(*chain_of(base, ("main", IMPLANT)), call="ntdll!NtReadFile", ip=place + behind(host.later))
-    return made.process
+    program.process.space.write(place, program.process.space.read(program.at("ntdll!NtReadFile"), 0x20))
+    program.waits(*chain_of(base, ("main", IMPLANT)), call="ntdll!NtReadFile", ip=place + behind(host.later))
+    return program.process
 
 
 def heavens_gate(host: Host64) -> Process:
     """A 32-bit program with code of 64 bits of its own."""
-    made = Program32(host, "gate.exe", functions="main")
-    wide = made.wide
+    program = Program32(host, "gate.exe", functions="main")
+    wide = program.wide
     base = memory(wide)
     wide.process.space.write(base + 0x400, stub(4, host.later))
     wide.waits(*chain_of(base, (IMPLANT,)), ip=base + 0x400 + behind(host.later))
@@ -69,14 +69,14 @@ def built(offset: int) -> Plant:
     """Plants a stack with a frame that returns to a gadget of kernelbase."""
 
     def plant(host: Host64) -> Process:
-        made = victim(host)
-        thread = made.thread("main")
-        made.waits("main", _GADGETS, WAIT_EX, thread=thread)
-        space, wanted = made.process.space, made.at(_GADGETS) + 0x20
+        program = victim(host)
+        thread = program.thread("main")
+        program.waits("main", _GADGETS, WAIT_EX, thread=thread)
+        space, wanted = program.process.space, program.at(_GADGETS) + 0x20
         limits = range(thread.user_stack_limit, thread.user_stack_base, 8)
         place = next(at for at in limits if space.read_int(at, 8) == wanted)
         space.write_int(place, wanted - 0x20 + offset, 8)
-        return made.process
+        return program.process
 
     return plant
 
@@ -88,9 +88,9 @@ def pushed(host: Host64) -> Process:
 
 def whole(host: Host64) -> Process:
     """A stack that is all legitimate functions, each behind a call, down to where threads begin."""
-    made = victim(host)
-    made.waits("main", "Work", WAIT_EX, ground=GROUND)
-    return made.process
+    program = victim(host)
+    program.waits("main", "Work", WAIT_EX, ground=GROUND)
+    return program.process
 
 
 TECHNIQUES = (

@@ -31,14 +31,14 @@ Call = Union[Link, Implant]
 
 def victim(host: Host64, *files: str, name: str = "host.exe", functions: str = "main Loop Work") -> Program:
     """A program that does its own work, too, and that the security product hooks."""
-    made = host.program(name, *files, functions=functions)
-    product.hook(made)
-    made.waits("main", "Loop", WAIT_EX)
-    return made
+    program = host.program(name, *files, functions=functions)
+    product.hook(program)
+    program.waits("main", "Loop", WAIT_EX)
+    return program
 
 
 def memory(
-    made: Program,
+    program: Program,
     protection: int = EXECUTE_READWRITE,
     file: Optional[str] = None,
     masked: bool = False,
@@ -56,24 +56,24 @@ def memory(
         away: nobody may read it now
     """
     if file is None:
-        base = made.jitted(SIZE, protection)
+        base = program.jitted(SIZE, protection)
     else:
-        base = made.process.space.reserve(SIZE)
+        base = program.process.space.reserve(SIZE)
         code = module_options([Routine(JITTED.rva, unwind=False)], 0, 64)["contents"]
-        made.process.region(base, size=SIZE, protection=protection, file=file)
-        made.process.space.write(base + JITTED.rva, code[JITTED.rva])
+        program.process.region(base, size=SIZE, protection=protection, file=file)
+        program.process.space.write(base + JITTED.rva, code[JITTED.rva])
     if masked:
-        made.process.space.write(base, _MASK * (SIZE // len(_MASK)))
+        program.process.space.write(base, _MASK * (SIZE // len(_MASK)))
     if asleep:
-        made.process.space.tables.forbid_execution(base)
+        program.process.space.tables.forbid_execution(base)
     if away:
-        made.process.space.set_state(base, SIZE, State.PAGEFILE)
+        program.process.space.set_state(base, SIZE, State.PAGEFILE)
     return base
 
 
 def chain_of(base: int, chain: Sequence[Call]) -> Sequence[Link]:
     """A chain of calls with the code at an address in the place of IMPLANT."""
-    return [Private(base) if isinstance(each, Implant) else each for each in chain]
+    return [Private(base) if isinstance(item, Implant) else item for item in chain]
 
 
 def waits(
@@ -96,8 +96,8 @@ def waits(
         ground: where the stack begins, if it is another place than that of threads
         options: those of `memory`
     """
-    made = victim(host, *files)
-    base = memory(made, **options)
-    thread = made.thread(win32_start=base + JITTED.rva) if started else made.thread("main")
-    made.waits(*chain_of(base, chain), call=call, thread=thread, ground=ground)
-    return made.process
+    program = victim(host, *files)
+    base = memory(program, **options)
+    thread = program.thread(win32_start=base + JITTED.rva) if started else program.thread("main")
+    program.waits(*chain_of(base, chain), call=call, thread=thread, ground=ground)
+    return program.process

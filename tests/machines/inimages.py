@@ -23,96 +23,98 @@ _RARE_FUNCTIONS = "Render Paint"
 _EVERYTHING = 0xE0000060
 
 
-def stomped(made: Program, function: str) -> None:
+def stomped(program: Program, function: str) -> None:
     """Writes other code over the start of a function."""
-    made.process.space.write(made.at(function), _CODE)
+    program.process.space.write(program.at(function), _CODE)
 
 
 def stomping(host: Host64) -> Process:
     """A module that other processes have: a thread waits in the code that took the place of its own."""
-    made = victim(host, "combase.dll")
-    stomped(made, "combase!WaitCoalesced")
-    made.waits("main", "combase!WaitCoalesced", WAIT_EX)
-    return made.process
+    program = victim(host, "combase.dll")
+    stomped(program, "combase!WaitCoalesced")
+    program.waits("main", "combase!WaitCoalesced", WAIT_EX)
+    return program.process
 
 
 def stomping_alone(host: Host64) -> Process:
     """A module that no other process has."""
-    made = victim(host)
-    made.load(_RARE, functions=_RARE_FUNCTIONS, key="rare")
-    stomped(made, "rare!Paint")
-    made.waits("main", "rare!Paint", WAIT_EX)
-    return made.process
+    program = victim(host)
+    program.load(_RARE, functions=_RARE_FUNCTIONS, key="rare")
+    stomped(program, "rare!Paint")
+    program.waits("main", "rare!Paint", WAIT_EX)
+    return program.process
 
 
 def worker_factory(host: Host64) -> Process:
     """The start routine of the worker factory is written over: new workers begin in the code."""
-    made = victim(host)
-    stomped(made, "ntdll!TppWorkerThread")
-    made.waits("ntdll!TppWorkerThread", WAIT_EX)
-    return made.process
+    program = victim(host)
+    stomped(program, "ntdll!TppWorkerThread")
+    program.waits("ntdll!TppWorkerThread", WAIT_EX)
+    return program.process
 
 
 def threadless(host: Host64) -> Process:
     """An export calls the code first; the thread waits there."""
-    made = victim(host)
-    base, place = memory(made), made.at("kernelbase!DeviceIoControl")
-    made.process.space.write(place, b"\xe8" + struct.pack("<i", (base + 0x100 - place - 5) % (1 << 31)))
-    made.waits(*chain_of(base, ("main", "kernelbase!DeviceIoControl", IMPLANT, WAIT_EX)))
-    return made.process
+    program = victim(host)
+    base, place = memory(program), program.at("kernelbase!DeviceIoControl")
+    program.process.space.write(place, b"\xe8" + struct.pack("<i", (base + 0x100 - place - 5) % (1 << 31)))
+    program.waits(*chain_of(base, ("main", "kernelbase!DeviceIoControl", IMPLANT, WAIT_EX)))
+    return program.process
 
 
 def unhooked(host: Host64) -> Process:
     """The product's hooks are taken out of ntdll: all others have them."""
-    made = victim(host)
-    place = made.at("ntdll!NtCreateFile")
-    other = next(program for program in host.programs if program is not made and program.process.user)
+    victim_program = victim(host)
+    place = victim_program.at("ntdll!NtCreateFile")
+    other = next(
+        program for program in host.programs if program is not victim_program and program.process.user
+    )
     section = other.modules["ntdll"][1].options["contents"]
-    rva = place - made.modules["ntdll"][0].base
-    made.process.space.write(place, section[rva])
-    made.waits("main", "kernelbase!CreateFileW", call="ntdll!NtCreateFile")
-    return made.process
+    rva = place - victim_program.modules["ntdll"][0].base
+    victim_program.process.space.write(place, section[rva])
+    victim_program.waits("main", "kernelbase!CreateFileW", call="ntdll!NtCreateFile")
+    return victim_program.process
 
 
-def _mapped(made: Program) -> Program:
-    made.load(_RARE, functions=_RARE_FUNCTIONS, key="rare")
-    return made
+def _mapped(program: Program) -> Program:
+    program.load(_RARE, functions=_RARE_FUNCTIONS, key="rare")
+    return program
 
 
 def phantom(host: Host64) -> Process:
     """A DLL from a transaction that was rolled back: its file has no name any more."""
-    made = _mapped(victim(host))
-    made.waits("main", "rare!Paint", WAIT_EX)
-    section = made.modules["rare"][0].section
+    program = _mapped(victim(host))
+    program.waits("main", "rare!Paint", WAIT_EX)
+    section = program.modules["rare"][0].section
     assert section is not None
     host.kernel.file(section.path).text("FileName", "")
-    return made.process
+    return program.process
 
 
 def ghost(host: Host64) -> Process:
     """A program whose file is about to be deleted."""
-    made = victim(host, name="ghost.exe")
-    section = made.modules[""][0].section
+    program = victim(host, name="ghost.exe")
+    section = program.modules[""][0].section
     assert section is not None
     host.kernel.file(section.path)["DeletePending"] = 1
-    return made.process
+    return program.process
 
 
 def doppelganger(host: Host64) -> Process:
     """A program from a transaction that was rolled back."""
-    made = victim(host, name="double.exe")
-    section = made.modules[""][0].section
+    program = victim(host, name="double.exe")
+    section = program.modules[""][0].section
     assert section is not None
     host.kernel.file(section.path).text("FileName", "")
-    return made.process
+    return program.process
 
 
 def hollow(host: Host64) -> Process:
     """Private memory in the place of the program."""
-    made = victim(host, name="hollow.exe")
-    vad = next(each for each in made.process.vads if each.start == made.modules[""][0].base)
+    program = victim(host, name="hollow.exe")
+    vad = next(vad for vad in program.process.vads if vad.start == program.modules[""][0].base)
     vad.file, vad.section, vad.image = None, None, False
-    return made.process
+    return program.process
 
 
 def other_headers(host: Host64) -> Process:
@@ -127,11 +129,11 @@ def other_headers(host: Host64) -> Process:
 
 def unlisted(host: Host64) -> Process:
     """An image is mapped as a section, in no loader list, and its code is another one."""
-    made = victim(host)
-    made.load(_RARE, functions=_RARE_FUNCTIONS, key="rare", listed=False)
-    stomped(made, "rare!Paint")
-    made.waits("main", "rare!Paint", WAIT_EX)
-    return made.process
+    program = victim(host)
+    program.load(_RARE, functions=_RARE_FUNCTIONS, key="rare", listed=False)
+    stomped(program, "rare!Paint")
+    program.waits("main", "rare!Paint", WAIT_EX)
+    return program.process
 
 
 def writable_section(host: Host64) -> Process:
@@ -143,42 +145,42 @@ def writable_section(host: Host64) -> Process:
         Section(".pdata", 0x2000 + TEXT_SIZE + RDATA_SIZE, 0x1000, RDATA),
     ]
     for _ in range(3):
-        made = victim(host)
-        made.load(_RARE, functions=_RARE_FUNCTIONS, key="rare", sections=sections)
-        made.waits("main", "rare!Render", WAIT_EX)
-    stomped(made, "rare!Paint")
-    made.waits("main", "rare!Paint", WAIT_EX)
-    return made.process
+        program = victim(host)
+        program.load(_RARE, functions=_RARE_FUNCTIONS, key="rare", sections=sections)
+        program.waits("main", "rare!Render", WAIT_EX)
+    stomped(program, "rare!Paint")
+    program.waits("main", "rare!Paint", WAIT_EX)
+    return program.process
 
 
 def cave(host: Host64) -> Process:
     """Code in the gap behind the last function of a DLL that all have."""
-    made = victim(host)
-    base = made.modules["kernelbase"][0].base
+    program = victim(host)
+    base = program.modules["kernelbase"][0].base
     at = base + 0x1F00
-    made.process.space.write(at, b"\x90" * 0x40)
-    made.interrupted("main", at=at + 0x10)
-    return made.process
+    program.process.space.write(at, b"\x90" * 0x40)
+    program.interrupted("main", at=at + 0x10)
+    return program.process
 
 
 def hooked_sleep(host: Host64) -> Process:
     """SleepEx is hooked by the implant itself, to mask its memory: the thread waits behind the hook."""
-    made = victim(host)
-    base, place = memory(made, masked=True, asleep=True), made.at(SLEEP)
-    made.process.space.write(place, b"\x48\xb8" + struct.pack("<Q", base + 0x100) + b"\xff\xe0")
-    made.waits(*chain_of(base, ("main", IMPLANT, SLEEP)), call="ntdll!NtDelayExecution")
-    return made.process
+    program = victim(host)
+    base, place = memory(program, masked=True, asleep=True), program.at(SLEEP)
+    program.process.space.write(place, b"\x48\xb8" + struct.pack("<Q", base + 0x100) + b"\xff\xe0")
+    program.waits(*chain_of(base, ("main", IMPLANT, SLEEP)), call="ntdll!NtDelayExecution")
+    return program.process
 
 
 def breakpoint_in(function: str, *files: str) -> Plant:
     """Plants a hardware breakpoint in a process without debugger."""
 
     def plant(host: Host64) -> Process:
-        made = victim(host, *files)
-        thread = made.thread("main")
-        made.waits("main", WAIT_EX, thread=thread)
-        breaks_at(host, thread, made.at(function))
-        return made.process
+        program = victim(host, *files)
+        thread = program.thread("main")
+        program.waits("main", WAIT_EX, thread=thread)
+        breaks_at(host, thread, program.at(function))
+        return program.process
 
     return plant
 

@@ -46,9 +46,9 @@ def left(host: Host64) -> Process:
 
 def another(host: Host64) -> Process:
     """A process with one thread more."""
-    made = victim(host)
-    made.waits("main", WAIT_EX)
-    return made.process
+    program = victim(host)
+    program.waits("main", WAIT_EX)
+    return program.process
 
 
 def _unlink(process: Process, links: int) -> None:

@@ -146,7 +146,10 @@ def lose(host: Host64, seed: int, share: float = MISSING, spared: Collection[Pro
                 space.set_state(page, PAGE, State.MISSING)
                 missing += 1
     views = [
-        (each.space, vad) for each in host.kernel.processes for vad in each.vads if vad.section is not None
+        (process.space, vad)
+        for process in host.kernel.processes
+        for vad in process.vads
+        if vad.section is not None
     ]
     for section in host.kernel.sections:
         for rva in sorted(section.frames):

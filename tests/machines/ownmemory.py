@@ -44,42 +44,42 @@ def _below(host: Host64, chain: Any, options: Any) -> Process:
 
 def hijacked(host: Host64) -> Process:
     """SetThreadContext: the thread was interrupted in the code."""
-    made = victim(host)
-    made.interrupted("main", "Loop", at=memory(made) + 0x110, kind=entries.DEVICE)
-    return made.process
+    program = victim(host)
+    program.interrupted("main", "Loop", at=memory(program) + 0x110, kind=entries.DEVICE)
+    return program.process
 
 
 def delegate(host: Host64) -> Process:
     """Managed code that is registered called code that is not, by a delegate."""
-    made = victim(host, "clr.dll", name="runner.exe")
-    managed, code = made.jitted(), memory(made)
-    made.register((managed, managed + 0x2000))
+    program = victim(host, "clr.dll", name="runner.exe")
+    managed, code = program.jitted(), memory(program)
+    program.register((managed, managed + 0x2000))
     chain = ("clr!Thread::intermediateThreadProc", "clr!CallDescrWorkerInternal")
-    made.waits(*chain, Private(managed), Private(code), SLEEP, call=DELAY)
-    return made.process
+    program.waits(*chain, Private(managed), Private(code), SLEEP, call=DELAY)
+    return program.process
 
 
 def page_file(host: Host64) -> Process:
     """A view of a section that the page file backs: it has no file."""
-    made = victim(host)
-    base = memory(made, EXECUTE_READ, file="\\section")
-    made.waits("main", Private(base), WAIT_EX)
-    made.process.finish()
-    vad = next(each for each in made.process.vads if each.start == base)
+    program = victim(host)
+    base = memory(program, EXECUTE_READ, file="\\section")
+    program.waits("main", Private(base), WAIT_EX)
+    program.process.finish()
+    vad = next(vad for vad in program.process.vads if vad.start == base)
     assert vad.node is not None
     isf, space = host.kernel.isf, host.kernel.space
     area = space.read_int(vad.node["Subsection"] + isf.offset("_SUBSECTION", "ControlArea"))
     space.write_int(area + isf.offset("_CONTROL_AREA", "FilePointer"), 0)
-    return made.process
+    return program.process
 
 
 def managed_only(host: Host64) -> Process:
     """An assembly that was loaded from memory: its code is made by CLR, and registered as all is."""
-    made = victim(host, "clr.dll", name="loader.exe")
-    managed = made.jitted()
-    made.register((managed, managed + 0x2000))
-    made.waits("clr!CallDescrWorkerInternal", Private(managed), "clr!CLREvent::WaitEx", WAIT_EX)
-    return made.process
+    program = victim(host, "clr.dll", name="loader.exe")
+    managed = program.jitted()
+    program.register((managed, managed + 0x2000))
+    program.waits("clr!CallDescrWorkerInternal", Private(managed), "clr!CLREvent::WaitEx", WAIT_EX)
+    return program.process
 
 
 TECHNIQUES = (

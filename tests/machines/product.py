@@ -35,15 +35,15 @@ def relays(target: int) -> tuple[bytes, ...]:
     )
 
 
-def hook(made: Program) -> int:
+def hook(program: Program) -> int:
     """Hooks a process; returns the address of its relays."""
-    if "guard" not in made.modules:
-        made.load("guard.dll")
-    space = made.process.space
-    base = made.at(HOOKED[0]) // _STEP * _STEP + _DISTANCE + made.process.pid * _STEP
-    made.process.region(base, size=0x1000, protection=EXECUTE_READ)
-    for number, (function, code) in enumerate(zip(HOOKED, relays(made.at(_TARGET)))):
-        place, relay = made.at(function), base + _RELAY * number
+    if "guard" not in program.modules:
+        program.load("guard.dll")
+    space = program.process.space
+    base = program.at(HOOKED[0]) // _STEP * _STEP + _DISTANCE + program.process.pid * _STEP
+    program.process.region(base, size=0x1000, protection=EXECUTE_READ)
+    for number, (function, code) in enumerate(zip(HOOKED, relays(program.at(_TARGET)))):
+        place, relay = program.at(function), base + _RELAY * number
         if space.read(place, 1) == b"\xe9" or space.read(place + 8, 2) == _SANDBOXED:
             continue
         space.write(relay, code)
@@ -53,16 +53,16 @@ def hook(made: Program) -> int:
 
 def hook_all(host: Host64) -> None:
     """Hooks every program there is, the 32-bit halves too."""
-    for made in host.programs:
-        hook(made)
+    for program in host.programs:
+        hook(program)
 
 
 def caught(host: Host64, name: str) -> None:
     """A program whose thread waits in the product, which a relay called: that stands on the stack."""
-    made = host.program(name, "guard.dll", functions="main Protect")
-    base = hook(made)
+    program = host.program(name, "guard.dll", functions="main Protect")
+    base = hook(program)
     at = base + _RELAY * _CALLS
-    code = made.process.space.read(at, 0x10)
+    code = program.process.space.read(at, 0x10)
     relay = code.ljust(JITTED.returns() - JITTED.rva - 5, b"\x90") + b"\xe8\0\0\0\0\xc3"
-    made.process.space.write(at, relay)
-    made.waits("main", "Protect", "kernelbase!VirtualProtect", Private(at - JITTED.rva), _TARGET)
+    program.process.space.write(at, relay)
+    program.waits("main", "Protect", "kernelbase!VirtualProtect", Private(at - JITTED.rva), _TARGET)

@@ -30,98 +30,98 @@ _CLR = ("clr!Thread::intermediateThreadProc", "clr!CallDescrWorkerInternal")
 _JVM = ("jvm!thread_native_entry", "jvm!JavaThread::run", "jvm!JavaCalls::call_helper")
 
 
-def _made_32(made: Program32) -> None:
+def _made_32(program: Program32) -> None:
     """Two ranges with code that a runtime of 32 bits made."""
     for base in (_CODE, _OTHER):
-        made.wide.process.region(base, size=_SIZE, protection=EXECUTE_READWRITE)
-        made.narrow.space.write(base + 0x100, code_of(Routine(0x100)))
+        program.wide.process.region(base, size=_SIZE, protection=EXECUTE_READWRITE)
+        program.narrow.space.write(base + 0x100, code_of(Routine(0x100)))
 
 
 def dotnet_32(host: Host64, name: str) -> None:
     """.NET Framework of 32 bits: managed code waits through clr, and through a P/Invoke of its own."""
-    made = Program32(host, name, "clr.dll", functions="main")
-    _made_32(made)
-    codelists.clr(made.narrow, _CODE, _CODE + _SIZE)
-    made.waits(*_CLR, Private32(_CODE), "clr!CLREvent::WaitEx", WAIT_EX_32)
-    made.waits(*_CLR, Private32(_CODE), WAIT_EX_32)
+    program = Program32(host, name, "clr.dll", functions="main")
+    _made_32(program)
+    codelists.clr(program.narrow, _CODE, _CODE + _SIZE)
+    program.waits(*_CLR, Private32(_CODE), "clr!CLREvent::WaitEx", WAIT_EX_32)
+    program.waits(*_CLR, Private32(_CODE), WAIT_EX_32)
 
 
 def winforms(host: Host64, name: str) -> None:
     """WinForms: a window procedure in managed code, called by user32, which managed code called."""
-    made = Program32(host, name, "clr.dll", "user32.dll", functions="main")
-    _made_32(made)
-    codelists.clr(made.narrow, _CODE, _CODE + _SIZE)
+    program = Program32(host, name, "clr.dll", "user32.dll", functions="main")
+    _made_32(program)
+    codelists.clr(program.narrow, _CODE, _CODE + _SIZE)
     called = ("user32!DispatchMessageWorker", "user32!UserCallWinProcCheckWow")
-    made.waits(*_CLR, Private32(_CODE), *called, Private32(_CODE), "clr!CLREvent::WaitEx", WAIT_EX_32)
+    program.waits(*_CLR, Private32(_CODE), *called, Private32(_CODE), "clr!CLREvent::WaitEx", WAIT_EX_32)
 
 
 def java_32(host: Host64, name: str) -> None:
     """Java of 32 bits: compiled code calls the JVM, and one thread was interrupted in it."""
-    made = Program32(host, name, "jvm.dll", functions="main")
-    _made_32(made)
-    codelists.hotspot(made.narrow, _CODE, _CODE + _SIZE)
-    made.waits(*_JVM, Private32(_CODE), "jvm!JVM_MonitorWait", "jvm!Monitor::wait", WAIT_EX_32)
-    made.faults(*_JVM, Private32(_CODE))
+    program = Program32(host, name, "jvm.dll", functions="main")
+    _made_32(program)
+    codelists.hotspot(program.narrow, _CODE, _CODE + _SIZE)
+    program.waits(*_JVM, Private32(_CODE), "jvm!JVM_MonitorWait", "jvm!Monitor::wait", WAIT_EX_32)
+    program.faults(*_JVM, Private32(_CODE))
 
 
 def java_ide(host: Host64, name: str) -> None:
     """A Java IDE: HotSpot of 64 bits, many threads."""
-    made = host.program(name, "jvm.dll", "user32.dll", "win32u.dll", functions="main")
-    base = made.jitted(0x8000, EXECUTE_READWRITE)
-    made.register((base, base + 0x8000))
+    program = host.program(name, "jvm.dll", "user32.dll", "win32u.dll", functions="main")
+    base = program.jitted(0x8000, EXECUTE_READWRITE)
+    program.register((base, base + 0x8000))
     for _ in range(6):
-        made.waits(*_JVM, Private(base), "jvm!JVM_MonitorWait", "jvm!Monitor::wait", WAIT_EX)
-    made.waits("jvm!thread_native_entry", "jvm!Monitor::wait", WAIT_EX)
+        program.waits(*_JVM, Private(base), "jvm!JVM_MonitorWait", "jvm!Monitor::wait", WAIT_EX)
+    program.waits("jvm!thread_native_entry", "jvm!Monitor::wait", WAIT_EX)
 
 
 def coreclr_service(host: Host64, name: str) -> None:
     """A .NET service of 64 bits, whose code has function tables."""
-    made = host.program(name, "clr.dll", functions="main")
-    base = made.jitted(_SIZE, EXECUTE_READWRITE)
-    made.register((base, base + _SIZE))
-    made.waits(
+    program = host.program(name, "clr.dll", functions="main")
+    base = program.jitted(_SIZE, EXECUTE_READWRITE)
+    program.register((base, base + _SIZE))
+    program.waits(
         *_CLR, Private(base), "clr!WaitHandleNative::CorWaitOneNative", "clr!CLREvent::WaitEx", WAIT_EX
     )
-    made.waits("clr!Thread::intermediateThreadProc", "clr!CLREvent::WaitEx", WAIT_EX)
-    made.interrupted(*_CLR, Private(base))
+    program.waits("clr!Thread::intermediateThreadProc", "clr!CLREvent::WaitEx", WAIT_EX)
+    program.interrupted(*_CLR, Private(base))
 
 
 def electron(host: Host64, name: str, children: int = 4) -> None:
     """A program like Teams: V8 is linked into it, and registers its code range; renderers run JavaScript."""
     functions = "wWinMain .v8::Execution::Call .v8::internal::Builtin napi_module_register .uv_run"
     for number in range(children + 1):
-        made = host.program(name, "user32.dll", "win32u.dll", functions=functions)
-        made.waits("wWinMain", "uv_run", WAIT_EX)
-        made.waits("wWinMain", "uv_run", WAIT_EX)
+        program = host.program(name, "user32.dll", "win32u.dll", functions=functions)
+        program.waits("wWinMain", "uv_run", WAIT_EX)
+        program.waits("wWinMain", "uv_run", WAIT_EX)
         if number:
-            base = made.jitted(0x8000)
-            made.register((base, base + 0x8000))
+            base = program.jitted(0x8000)
+            program.register((base, base + 0x8000))
             chain = ("wWinMain", "v8::Execution::Call", Private(base), "v8::internal::Builtin", WAIT_EX)
-            made.waits(*chain)
+            program.waits(*chain)
 
 
 def electron_32(host: Host64, name: str) -> None:
     """Electron of 32 bits: nothing registers its code; JavaScript waits in a builtin of the program."""
     functions = "main napi_module_register Call Builtin"
-    made = Program32(host, name, functions=functions)
-    _made_32(made)
-    made.waits("main", "Call", Private32(_CODE), "Builtin", WAIT_EX_32)
+    program = Program32(host, name, functions=functions)
+    _made_32(program)
+    program.waits("main", "Call", Private32(_CODE), "Builtin", WAIT_EX_32)
 
 
 def bare_node(host: Host64, name: str) -> None:
     """Node without unwind data: JavaScript waits in a builtin."""
-    made = host.program(
+    program = host.program(
         name, functions="main .v8::Execution::Call .v8::internal::Builtin napi_module_register"
     )
-    base = made.jitted(0x8000, EXECUTE_READWRITE)
-    made.waits("main", "v8::Execution::Call", Private(base), "v8::internal::Builtin", WAIT_EX)
+    base = program.jitted(0x8000, EXECUTE_READWRITE)
+    program.waits("main", "v8::Execution::Call", Private(base), "v8::internal::Builtin", WAIT_EX)
 
 
 def mono_game(host: Host64, name: str) -> None:
     """An older game of Unity: Mono registers no code; it waits through Mono."""
-    made = Program32(host, name, "mono-2.0-bdwgc.dll", functions="main")
-    _made_32(made)
-    made.waits(
+    program = Program32(host, name, "mono-2.0-bdwgc.dll", functions="main")
+    _made_32(program)
+    program.waits(
         *("mono-2.0-bdwgc!mono_thread_start", "mono-2.0-bdwgc!mono_runtime_invoke"),
         *(Private32(_CODE), "mono-2.0-bdwgc!mono_wait", WAIT_EX_32),
     )
@@ -129,95 +129,95 @@ def mono_game(host: Host64, name: str) -> None:
 
 def luajit_game(host: Host64, name: str) -> None:
     """A game with LuaJIT, which registers no code, and an overlay that hooks it by way of a relay."""
-    made = host.program(
+    program = host.program(
         name, "lua51.dll", "overlay64.dll", "user32.dll", "win32u.dll", functions="main Frame"
     )
-    base = made.jitted(_SIZE, EXECUTE_READ)
-    made.waits("main", "lua51!lua_pcall", "lua51!lj_vm_call", Private(base), "lua51!lua_sleep", WAIT_EX)
-    place, target = made.at("kernelbase!CreateFileW"), made.at("overlay64!HookCreateProcessW")
+    base = program.jitted(_SIZE, EXECUTE_READ)
+    program.waits("main", "lua51!lua_pcall", "lua51!lj_vm_call", Private(base), "lua51!lua_sleep", WAIT_EX)
+    place, target = program.at("kernelbase!CreateFileW"), program.at("overlay64!HookCreateProcessW")
     relay = place + 0x800000
-    made.process.region(relay & ~0xFFF, size=0x1000, protection=EXECUTE_READ)
-    made.process.space.write(relay, b"\xff\x25\0\0\0\0" + struct.pack("<Q", target))
-    made.process.space.write(place, b"\xe9" + struct.pack("<i", relay - place - 5))
-    made.waits("main", "Frame", "kernelbase!CreateFileW", WAIT_EX)
+    program.process.region(relay & ~0xFFF, size=0x1000, protection=EXECUTE_READ)
+    program.process.space.write(relay, b"\xff\x25\0\0\0\0" + struct.pack("<Q", target))
+    program.process.space.write(place, b"\xe9" + struct.pack("<i", relay - place - 5))
+    program.waits("main", "Frame", "kernelbase!CreateFileW", WAIT_EX)
 
 
 def swiftshader(host: Host64, name: str) -> None:
     """The GPU process of a browser without graphics card: a worker was interrupted in code of SwiftShader."""
-    made = host.program(name, "chrome.dll", "vk_swiftshader.dll", functions="wWinMain")
-    base = made.jitted(0x2000, EXECUTE_READ)
-    made.waits("wWinMain", "chrome!ChromeMain", "chrome!base::WaitableEvent::Wait", WAIT_EX)
+    program = host.program(name, "chrome.dll", "vk_swiftshader.dll", functions="wWinMain")
+    base = program.jitted(0x2000, EXECUTE_READ)
+    program.waits("wWinMain", "chrome!ChromeMain", "chrome!base::WaitableEvent::Wait", WAIT_EX)
     chain = ("vk_swiftshader!marl::Scheduler::Worker::run", "vk_swiftshader!sw::PixelProcessor::draw")
-    made.interrupted(*chain, Private(base))
-    made.waits(chain[0], WAIT_EX)
+    program.interrupted(*chain, Private(base))
+    program.waits(chain[0], WAIT_EX)
 
 
 def defender(host: Host64, name: str) -> None:
     """Defender: its engine was interrupted in code that it translated."""
-    made = host.program(name, "mpengine.dll", functions="main")
-    base = made.jitted(_SIZE, EXECUTE_READWRITE)
-    made.waits("mpengine!ScanThread", "mpengine!DTContext::Run", "mpengine!WaitForWork", WAIT_EX)
-    made.interrupted("mpengine!ScanThread", "mpengine!DTContext::Run", Private(base))
+    program = host.program(name, "mpengine.dll", functions="main")
+    base = program.jitted(_SIZE, EXECUTE_READWRITE)
+    program.waits("mpengine!ScanThread", "mpengine!DTContext::Run", "mpengine!WaitForWork", WAIT_EX)
+    program.interrupted("mpengine!ScanThread", "mpengine!DTContext::Run", Private(base))
 
 
 def git_bash(host: Host64, name: str) -> None:
     """Git Bash: a signal handler of Cygwin returns to _sigbe, which nothing called."""
-    made = host.program(name, "msys-2.0.dll", functions="main loop")
-    thread = made.thread("main")
-    made.waits("main", "loop", "msys-2_0!_sigbe", "msys-2_0!call_signal_handler", WAIT_EX, thread=thread)
-    behind_no_call(made, thread.user_stack_limit, 0x4000, "msys-2_0!_sigbe")
+    program = host.program(name, "msys-2.0.dll", functions="main loop")
+    thread = program.thread("main")
+    program.waits("main", "loop", "msys-2_0!_sigbe", "msys-2_0!call_signal_handler", WAIT_EX, thread=thread)
+    behind_no_call(program, thread.user_stack_limit, 0x4000, "msys-2_0!_sigbe")
 
 
 def own_stack(host: Host64, name: str, ground: str, *files: str) -> None:
     """A coroutine: its stack is memory of its own, with the TEB's limits, and ends in `ground`."""
-    made = host.program(name, *files, functions="main context finish work")
-    made.waits("main", WAIT_EX)
-    thread = made.thread("main")
-    stack = made.process.space.reserve(0x4000)
-    made.process.region(stack, size=0x4000)
+    program = host.program(name, *files, functions="main context finish work")
+    program.waits("main", WAIT_EX)
+    thread = program.thread("main")
+    stack = program.process.space.reserve(0x4000)
+    program.process.region(stack, size=0x4000)
     assert thread.teb is not None
     thread.teb["NtTib.StackBase"] = stack + 0x4000
     thread.teb["NtTib.StackLimit"] = stack
-    made.waits("work", WAIT_EX, ground=(ground,), base=stack + 0x4000, thread=thread)
-    behind_no_call(made, stack, 0x4000, ground)
+    program.waits("work", WAIT_EX, ground=(ground,), base=stack + 0x4000, thread=thread)
+    behind_no_call(program, stack, 0x4000, ground)
 
 
-def behind_no_call(made: Program, start: int, size: int, function: str) -> None:
+def behind_no_call(program: Program, start: int, size: int, function: str) -> None:
     """Has a stack return to a place in a function where no call is, instead of behind its first one."""
-    base, routine = made.frame(function)
-    space, wanted = made.process.space, base + routine.returns()
+    base, routine = program.frame(function)
+    space, wanted = program.process.space, base + routine.returns()
     place = next(at for at in range(start, start + size, 8) if space.read_int(at, 8) == wanted)
     space.write_int(place, base + routine.rva + 0x11, 8)
 
 
 def closure(host: Host64, name: str) -> None:
     """Python: a thread was started at a closure of libffi, which jumps into its module."""
-    made = host.program(name, "libffi-8.dll", "_ctypes.dll", functions="main")
-    base = made.process.space.reserve(0x1000)
-    target = made.at("libffi-8!ffi_closure_win64_inner")
+    program = host.program(name, "libffi-8.dll", "_ctypes.dll", functions="main")
+    base = program.process.space.reserve(0x1000)
+    target = program.at("libffi-8!ffi_closure_win64_inner")
     code = b"\xf3\x0f\x1e\xfa\x4c\x8d\x15\xf5\xff\xff\xff\xff\x25\x02\0\0\0\0\0" + struct.pack("<Q", target)
-    made.process.region(base, code, size=0x1000, protection=EXECUTE_READ)
-    made.waits("main", WAIT_EX)
+    program.process.region(base, code, size=0x1000, protection=EXECUTE_READ)
+    program.waits("main", WAIT_EX)
     chain = ("libffi-8!ffi_closure_win64_inner", "_ctypes!closure_fcn", "_ctypes!_CallPythonObject", WAIT_EX)
-    made.waits(*chain, thread=made.thread(win32_start=base))
+    program.waits(*chain, thread=program.thread(win32_start=base))
 
 
 def protected(host: Host64, name: str) -> None:
     """A protector changed SizeOfImage in the loader's entry of the program."""
-    made = host.program(name, functions="main")
-    entry = made.modules[""][0].entry
+    program = host.program(name, functions="main")
+    entry = program.modules[""][0].entry
     assert entry is not None
     entry["SizeOfImage"] = 0x3000
-    made.waits("main", WAIT_EX)
+    program.waits("main", WAIT_EX)
 
 
 def guarded_exports(host: Host64, name: str) -> None:
     """EMET and exploit protection watch reads of the export tables of ntdll and kernelbase."""
-    made = host.program(name, functions="main")
-    thread = made.thread()
-    made.waits("main", WAIT_EX, thread=thread)
-    ntdll = made.modules["ntdll"][0].base
-    breaks_at(host, thread, ntdll + made.process.space.read_int(ntdll + _EXPORTS, 4) + 0x1C)
+    program = host.program(name, functions="main")
+    thread = program.thread()
+    program.waits("main", WAIT_EX, thread=thread)
+    ntdll = program.modules["ntdll"][0].base
+    breaks_at(host, thread, ntdll + program.process.space.read_int(ntdll + _EXPORTS, 4) + 0x1C)
     host.kernel.space.write_int(
         thread.kthread["TrapFrame"] + host.kernel.isf.offset("_KTRAP_FRAME", "Dr7"), 0xF0401, 8
     )
@@ -225,10 +225,10 @@ def guarded_exports(host: Host64, name: str) -> None:
 
 def hard_link(host: Host64, name: str) -> None:
     """A program with two names: rustup's cargo.exe is a hard link to rustup.exe."""
-    made = host.program(name, functions="main")
-    isf, space, process = host.kernel.isf, host.kernel.space, made.process.eprocess
+    program = host.program(name, functions="main")
+    isf, space, process = host.kernel.isf, host.kernel.space, program.process.eprocess
     path = f"\\Device\\HarddiskVolume2\\Users\\ann\\.cargo\\bin\\{name}"
-    section = made.modules[""][0].section
+    section = program.modules[""][0].section
     assert section is not None
     file = host.kernel.file(section.path)
     _put(
@@ -249,7 +249,7 @@ def hard_link(host: Host64, name: str) -> None:
     audit = Obj(space, isf, "_UNICODE_STRING", space.allocate(0x20))
     _put(space, audit, path)
     process["SeAuditProcessCreationInfo.ImageFileName"] = audit.address
-    made.waits("main", WAIT_EX)
+    program.waits("main", WAIT_EX)
 
 
 def _put(space: Space, string: Obj, text: str) -> None:
@@ -274,14 +274,14 @@ def hypercall(host: Host64, code: bytes = (b"\x0f\x01\xc1\xc3" * 4).ljust(0x1000
 
 def ordinary(host: Host64, name: str, *files: str, threads: int = 2) -> Program:
     """A program without anything odd: it waits, and so does a worker of its thread pool."""
-    made = host.program(name, *files, functions="main Loop Work")
+    program = host.program(name, *files, functions="main Loop Work")
     for _ in range(threads):
-        made.waits("main", "Loop", WAIT_EX)
-    made.waits("ntdll!TppWorkerThread", call="ntdll!NtWaitForWorkViaWorkerFactory")
-    return made
+        program.waits("main", "Loop", WAIT_EX)
+    program.waits("ntdll!TppWorkerThread", call="ntdll!NtWaitForWorkViaWorkerFactory")
+    return program
 
 
 def ordinary_32(host: Host64, name: str) -> None:
     """The same of 32 bits."""
-    made = Program32(host, name, functions="main Loop")
-    made.waits("main", "Loop", WAIT_EX_32)
+    program = Program32(host, name, functions="main Loop")
+    program.waits("main", "Loop", WAIT_EX_32)

@@ -22,7 +22,7 @@ DOCS = pathlib.Path(__file__).parents[2] / "docs" / "tracefindings.md"
 
 def test_there_are_fifty_techniques_and_each_has_a_source() -> None:
     assert len(TECHNIQUES) >= 50
-    assert len({each.name for each in TECHNIQUES}) == len(TECHNIQUES)
+    assert len({technique.name for technique in TECHNIQUES}) == len(TECHNIQUES)
     for technique in TECHNIQUES:
         assert re.search(r"\b(19|20)\d\d\b|\bT1\d\d\d\b", technique.source), technique.name
 
@@ -33,7 +33,7 @@ def test_the_page_has_their_number() -> None:
     assert number in DOCS.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("technique", [TECHNIQUES[0], TECHNIQUES[-2]], ids=lambda each: each.name)
+@pytest.mark.parametrize("technique", [TECHNIQUES[0], TECHNIQUES[-2]], ids=lambda technique: technique.name)
 def test_a_planted_technique_is_found(technique: Technique) -> None:
     """In a machine of one process more."""
     host = Host64(machines.KERNEL)
@@ -49,12 +49,12 @@ def test_which_pages_are_missing_goes_by_the_seed_and_the_page() -> None:
     lost: list[Set[int]] = []
     for more in (False, True):
         host = Host64(machines.KERNEL)
-        made = host.program("first.exe", functions="main")
-        made.waits("main", "kernelbase!WaitForSingleObjectEx")
+        program = host.program("first.exe", functions="main")
+        program.waits("main", "kernelbase!WaitForSingleObjectEx")
         if more:
             host.program("second.exe", functions="main")
-        before = set(made.process.space.own_pages())
+        before = set(program.process.space.own_pages())
         assert machines.lose(host, 7) > 0
-        lost.append(before - set(made.process.space.own_pages()))
+        lost.append(before - set(program.process.space.own_pages()))
     assert lost[0] == lost[1]
     assert lost[0]

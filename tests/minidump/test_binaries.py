@@ -64,7 +64,7 @@ def test_files_make_the_stacks_of_a_small_dump_those_of_a_full_one(
     full, small = stacks(made.full), stacks(made.small)
     named = helpful(caplog)
     begin = "The file of a module would help, give it with --binaries: "
-    assert any(each.startswith(f"{begin}ntdll.dll TimeDateStamp ") for each in named)
+    assert any(text.startswith(f"{begin}ntdll.dll TimeDateStamp ") for text in named)
     given = stacks(made.small, binaries=[str(made.files)])
     assert helpful(caplog) == named
     assert len(frames(small)) < len(frames(full))
@@ -85,7 +85,7 @@ def test_the_option_on_the_command_line(made: Made, tmp_path: pathlib.Path) -> N
         made.small, "minidump.callstacks", "--binaries", str(made.files), symbols=tmp_path / "symbols"
     )
     assert given.returncode == 0, given.stderr
-    assert any("from the file" in each["Status"] for row in given.rows for each in row["__children"])
+    assert any("from the file" in child["Status"] for row in given.rows for child in row["__children"])
 
 
 @pytest.mark.shared
@@ -96,8 +96,8 @@ def test_small_dumps_of_windows_say_which_files_would_help(
     rows = stacks(path)
     named = helpful(caplog)
     form = r".*: (\S+) TimeDateStamp [0-9A-F]{8} SizeOfImage [0-9a-f]+ PDB \S+\.pdb [0-9A-F]{32}-\d+"
-    files = [re.fullmatch(form, each) for each in named]
+    files = [re.fullmatch(form, item) for item in named]
     assert all(files)
     stems = {file[1].rpartition(".")[0].lower() for file in files if file}
     walked = {row["Symbol"].partition("+")[0].lower() for depth, row in rows if depth}
-    assert {each for each in walked if "<" not in each and "!" not in each} <= stems
+    assert {item for item in walked if "<" not in item and "!" not in item} <= stems

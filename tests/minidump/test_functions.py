@@ -37,9 +37,9 @@ def stack(path: pathlib.Path) -> List[Row]:
 def written(
     opened: Opened, path: pathlib.Path, tables: Sequence[Tuple[int, int, int, Entries]], record: bytes
 ) -> pathlib.Path:
-    made = Dumped(opened, UPDATER, more=[(RECORDS, record.ljust(16, b"\0"))])
-    made.writer.function_tables(tables)
-    path.write_bytes(made.writer.bytes())
+    dumped = Dumped(opened, UPDATER, more=[(RECORDS, record.ljust(16, b"\0"))])
+    dumped.writer.function_tables(tables)
+    path.write_bytes(dumped.writer.bytes())
     return path
 
 
@@ -97,5 +97,5 @@ def test_the_first_of_tables_that_overlap_counts(
     second = (base, base + 0x20000, base, ((0, 0x20000, 4),))
     path = written(opened, tmp_path / "app.dmp", [first, second], record(guessed))
     assert {row["How"] for row in stack(path)[1:]} == {"unwind"}
-    said = {row["Member"]: row["Status"] for _, row in OpenedDump(path).rows(info.Info)}
-    assert said["FunctionTableStream"] == "1 memory ranges overlap"
+    statuses = {row["Member"]: row["Status"] for _, row in OpenedDump(path).rows(info.Info)}
+    assert statuses["FunctionTableStream"] == "1 memory ranges overlap"

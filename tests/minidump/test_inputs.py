@@ -40,29 +40,29 @@ def reasons(path: pathlib.Path, plugin: Any) -> Dict[str, str]:
     """Returns what Volatility prints of requirements that are not met."""
     with pytest.raises(exceptions.UnsatisfiedException) as caught:
         OpenedDump(path).construct(plugin)
-    return {name: str(each.description) for name, each in caught.value.unsatisfied.items()}
+    return {name: str(requirement.description) for name, requirement in caught.value.unsatisfied.items()}
 
 
 def test_a_plugin_of_images_on_a_dump(dump: pathlib.Path) -> None:
-    said = "the file is a dump of one process, which plugins such as minidump.callstacks read"
-    assert reasons(dump, image_callstacks.CallStacks) == {"plugins.CallStacks.kernel": said}
+    message = "the file is a dump of one process, which plugins such as minidump.callstacks read"
+    assert reasons(dump, image_callstacks.CallStacks) == {"plugins.CallStacks.kernel": message}
 
 
 def test_a_plugin_of_dumps_on_something_else(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "image.raw"
     path.write_bytes(b"PAGEDU64" + bytes(0x20000))
-    said = (
+    message = (
         "the file is neither a dump of one process (MDMP) nor a small kernel dump; plugins such as "
         "windows.callstacks read images"
     )
-    assert reasons(path, callstacks.CallStacks) == {"plugins.CallStacks.primary": said}
+    assert reasons(path, callstacks.CallStacks) == {"plugins.CallStacks.primary": message}
 
 
 def test_a_file_that_only_begins_as_a_dump(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "bad.dmp"
     path.write_bytes(b"MDMP" + bytes(0x2000))
-    said = "the file begins as a dump of one process and is not one"
-    assert reasons(path, callstacks.CallStacks) == {"plugins.CallStacks.primary": said}
+    message = "the file begins as a dump of one process and is not one"
+    assert reasons(path, callstacks.CallStacks) == {"plugins.CallStacks.primary": message}
 
 
 KERNELS = {

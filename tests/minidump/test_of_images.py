@@ -79,10 +79,10 @@ def image_of(folder: pathlib.Path) -> Callable[[str], Opened]:
 def of_user_mode(rows: Cells, *parts: str) -> Cells:
     """The stacks of some parts, with their frames."""
     found: Cells = []
-    wanted = False
+    expected = False
     for depth, row in rows:
-        wanted = row["Part"] in parts if not depth else wanted
-        found += [(depth, row)] if wanted else []
+        expected = row["Part"] in parts if not depth else expected
+        found += [(depth, row)] if expected else []
     return found
 
 
@@ -97,8 +97,8 @@ def test_rows_are_those_of_the_image(
         if not process.space.layer_name or not process.space.peb:
             continue
         compared += 1
-        made = write_dump(opened, process, path)
-        assert made.memory.unread == 0
+        dump = write_dump(opened, process, path)
+        assert dump.memory.unread == 0
         for of_dump, of_image, options in PLUGINS:
             expected = shown(opened.rows(of_image, pid=[process.space.pid], **options))
             found = shown(OpenedDump(path).rows(of_dump, **options))
@@ -112,7 +112,7 @@ def test_rows_are_those_of_the_image(
 def test_rows_of_the_32_bit_half(name: str, image_of: Callable[[str], Opened], folder: pathlib.Path) -> None:
     """--format wow64: the rows of Arch x86. The part that an image calls wow64 is all that it has."""
     opened, path = image_of(name), folder / "narrow.dmp"
-    halves = [each for each in processes(opened.image) if each.wow64 is not None]
+    halves = [process for process in processes(opened.image) if process.wow64 is not None]
     assert halves
     for process in halves:
         write_dump(opened, process, path, Machine.I386)

@@ -55,10 +55,10 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Opened:
 @pytest.fixture(scope="module")
 def folder(opened: Opened, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     """The dumps of all processes, by their IDs."""
-    made = tmp_path_factory.mktemp("dumps")
+    new_folder = tmp_path_factory.mktemp("dumps")
     for pid in PIDS:
-        (made / f"{pid}.dmp").write_bytes(dump_of(opened, pid))
-    return made
+        (new_folder / f"{pid}.dmp").write_bytes(dump_of(opened, pid))
+    return new_folder
 
 
 def dump(folder: pathlib.Path, pid: int) -> OpenedDump:
@@ -145,9 +145,9 @@ def test_findings_say_what_cannot_be_checked(folder: pathlib.Path) -> None:
 def test_the_thread_of_an_exception_is_marked(opened: Opened, tmp_path: pathlib.Path) -> None:
     (tmp_path / "raised.dmp").write_bytes(dump_of(opened, UPDATER, raised=4316))
     rows = OpenedDump(tmp_path / "raised.dmp").rows(callstacks.CallStacks)
-    said = {row["TID"]: row["Status"] for depth, row in rows if not depth}
-    assert said[4316] == "exception 0xc0000005"
-    assert "exception" not in said[4320] + said[4324]
+    statuses = {row["TID"]: row["Status"] for depth, row in rows if not depth}
+    assert statuses[4316] == "exception 0xc0000005"
+    assert "exception" not in statuses[4320] + statuses[4324]
 
 
 def test_without_full_memory(opened: Opened, tmp_path: pathlib.Path) -> None:
@@ -167,13 +167,13 @@ def test_without_full_memory(opened: Opened, tmp_path: pathlib.Path) -> None:
 
 
 def test_handle_operations(opened: Opened, tmp_path: pathlib.Path) -> None:
-    made = Dumped(opened, UPDATER)
+    dumped = Dumped(opened, UPDATER)
     frames = (0x7FE00041234, 0x7FE00045678)
-    made.writer.handle_operations(
+    dumped.writer.handle_operations(
         [(4, UPDATER, 4316, 1, frames), (8, UPDATER, 4316, 1, frames), (8, UPDATER, 4320, 2, frames)]
     )
-    made.writer.handles([(4, "File", "\\Device\\x"), (8, "Event", "")])
-    (tmp_path / "handles.dmp").write_bytes(made.writer.bytes())
+    dumped.writer.handles([(4, "File", "\\Device\\x"), (8, "Event", "")])
+    (tmp_path / "handles.dmp").write_bytes(dumped.writer.bytes())
     rows = OpenedDump(tmp_path / "handles.dmp").rows(handletraces.HandleTraces)
     events = [row for depth, row in rows if not depth]
     assert [(row["Handle"], row["Event"], row["ByTID"]) for row in events] == [

@@ -27,14 +27,16 @@ STACK = {True: 0xFFFFD00012345000, False: 0x8F345000}
 
 def dump(wide: bool) -> bytes:
     kernel, stack = KERNEL[wide], STACK[wide]
-    made = SmallDump(wide=wide)
-    made.crash(0x7E, (0, 0, stack, stack + 8), smalldump.context(wide, kernel + 0x1234, stack + 0x20))
-    made.stack(stack, struct.pack("<Q" if wide else "<I", kernel + 0x2345) * 0x80)
-    made.thread(stack - 0x8000, stack - 0x7000, stack + 0x100, stack, 0, 0)
-    made.drivers([Driver("ntoskrnl.exe", kernel, 0x800000), Driver("a.sys", kernel + 0x1000000, 0x1000)])
-    made.unloaded([Driver("gone.sys", kernel + 0x2000000, 0x1000)])
-    made.block(kernel + 0x2300, bytes(0x40) + b"\xe8\0\0\0\0" + bytes(0x40))
-    return made.file()
+    forged_dump = SmallDump(wide=wide)
+    forged_dump.crash(0x7E, (0, 0, stack, stack + 8), smalldump.context(wide, kernel + 0x1234, stack + 0x20))
+    forged_dump.stack(stack, struct.pack("<Q" if wide else "<I", kernel + 0x2345) * 0x80)
+    forged_dump.thread(stack - 0x8000, stack - 0x7000, stack + 0x100, stack, 0, 0)
+    forged_dump.drivers(
+        [Driver("ntoskrnl.exe", kernel, 0x800000), Driver("a.sys", kernel + 0x1000000, 0x1000)]
+    )
+    forged_dump.unloaded([Driver("gone.sys", kernel + 0x2000000, 0x1000)])
+    forged_dump.block(kernel + 0x2300, bytes(0x40) + b"\xe8\0\0\0\0" + bytes(0x40))
+    return forged_dump.file()
 
 
 def altered(wide: bool, number: int) -> bytes:
@@ -84,8 +86,8 @@ def test_a_context_that_is_none_says_so(tmp_path: pathlib.Path, wide: bool) -> N
     data = dump(wide)
     context = smalldump.context(wide, KERNEL[wide] + 0x1234, STACK[wide] + 0x20)
     (tmp_path / "small.dmp").write_bytes(data.replace(context, bytes(len(context))))
-    said = first(tmp_path / "small.dmp", callstacks.CallStacks)["Status"]
-    assert "not a context" in said and "no saved registers" in said
+    status = first(tmp_path / "small.dmp", callstacks.CallStacks)["Status"]
+    assert "not a context" in status and "no saved registers" in status
 
 
 def test_a_list_of_drivers_that_is_damaged_doubts_the_names(tmp_path: pathlib.Path) -> None:

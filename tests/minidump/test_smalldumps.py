@@ -55,8 +55,8 @@ def one(tmp_path_factory: pytest.TempPathFactory) -> Opened:
     return context.open_image(BUILDERS["callbacks-win11-x64"](), tmp_path_factory.mktemp("one"))
 
 
-def written(made: SmallDump, folder: pathlib.Path, name: str = "small.dmp") -> OpenedDump:
-    (folder / name).write_bytes(made.file())
+def written(dump: SmallDump, folder: pathlib.Path, name: str = "small.dmp") -> OpenedDump:
+    (folder / name).write_bytes(dump.file())
     return OpenedDump(folder / name)
 
 
@@ -100,7 +100,7 @@ def test_the_stack_is_that_of_the_image(opened: Opened, tmp_path: pathlib.Path) 
         assert innermost[2] + 1 == expected[0][2]
         if opened.image.machine is Machine.I386:
             # What SwapContext's caller keeps for it, a CONTEXT does not tell: a caller may be passed over.
-            assert callers and {caller[1:3] for caller in callers} <= {each[1:3] for each in expected}
+            assert callers and {caller[1:3] for caller in callers} <= {item[1:3] for item in expected}
             continue
         assert callers[: len(expected) - 1] == expected[1:], tid
     assert seen
@@ -109,8 +109,8 @@ def test_the_stack_is_that_of_the_image(opened: Opened, tmp_path: pathlib.Path) 
 def test_names_and_ids_come_from_the_kernels_table(one: Opened, tmp_path: pathlib.Path) -> None:
     tid = waiting(one.image)[0]
     thread = next(iter(Threads.list_threads(one.image, tids=[tid])))
-    made = small_dump_of(one, tid)
-    rows = written(made, tmp_path).rows(callstacks.CallStacks)
+    dump = small_dump_of(one, tid)
+    rows = written(dump, tmp_path).rows(callstacks.CallStacks)
     expected = one.rows(image_callstacks.CallStacks, tid=[tid])
     assert {(row["PID"], row["Process"], row["TID"]) for _, row in rows} == {
         (thread.space.pid, thread.space.process, tid)
@@ -126,19 +126,19 @@ STACK, NOWHERE = 0xFFFFD00012345000, 0xFFFFF80318000000
 
 def crashed(rip: int, code: int = 0xD1, **options: Any) -> SmallDump:
     """A dump of a machine without a symbol table, that crashed at an address."""
-    made = SmallDump(**options)
+    dump = SmallDump(**options)
     registers = smalldump.context(True, rip, STACK + 0x40)
-    made.crash(code, (0x10, 2, 0, rip), registers, exception_record(True, 0xC0000005, rip))
-    made.stack(STACK, bytes(0x200))
-    made.thread(0xFFFFA00001234080, 0xFFFFA00001230080, STACK + 0x180, STACK, 1, 0)
-    made.drivers(
+    dump.crash(code, (0x10, 2, 0, rip), registers, exception_record(True, 0xC0000005, rip))
+    dump.stack(STACK, bytes(0x200))
+    dump.thread(0xFFFFA00001234080, 0xFFFFA00001230080, STACK + 0x180, STACK, 1, 0)
+    dump.drivers(
         [
             Driver("\\SystemRoot\\system32\\ntoskrnl.exe", KERNEL, 0x800000),
             Driver("\\??\\C:\\evil\x1b[2J.sys", DRIVER, 0x10000, stamp=0x61234567),
         ]
     )
-    made.unloaded([Driver("gone.sys", GONE, 0x8000)])
-    return made
+    dump.unloaded([Driver("gone.sys", GONE, 0x8000)])
+    return dump
 
 
 def found(dump: OpenedDump) -> Dict[str, Tuple[Any, ...]]:
@@ -261,25 +261,28 @@ def test_a_real_crash(tmp_path: pathlib.Path) -> None:
     stack, blocks = (folder / "stack.bin").read_bytes(), (folder / "blocks.bin").read_bytes()
     base, record = int(truth["stack_va"], 16), int(truth["exception_record"]["va"], 16)
     at, rip = int(truth["context_va"], 16), int(truth["context"]["rip"], 16)
-    made = SmallDump()
-    made.crash(
+    forged_dump = SmallDump()
+    forged_dump.crash(
         0x7E,
         (0xC0000005, rip, record, at),
         stack[at - base : at - base + 0x4D0],
         stack[record - base : record - base + 0x98],
     )
-    made.stack(base, stack)
-    made.drivers(
-        [Driver(each["name"], int(each["base"], 16), int(each["size"], 16)) for each in truth["modules"]]
+    forged_dump.stack(base, stack)
+    forged_dump.drivers(
+        [
+            Driver(module["name"], int(module["base"], 16), int(module["size"], 16))
+            for module in truth["modules"]
+        ]
     )
     for address, offset, size in json.loads((folder / "blocks.json").read_text()):
-        made.block(int(address, 16), blocks[offset : offset + size])
+        forged_dump.block(int(address, 16), blocks[offset : offset + size])
     kernel = int(truth["modules"][0]["base"], 16)
     table = SHARED / "isf/symbols/windows/ntkrnlmp.pdb" / truth["isf"]
     known = json.loads(lzma.decompress(table.read_bytes()))["symbols"]
     for name in ("PsLoadedModuleList", "PsActiveProcessHead", "KdDebuggerDataBlock", "NtBuildLab"):
-        made.variables[name] = known[name]["address"]
-    dump = written(made, tmp_path)
+        forged_dump.variables[name] = known[name]["address"]
+    dump = written(forged_dump, tmp_path)
     for options in ({}, {"kernel_symbols": str(table)}):
         rows = [row for _, row in dump.rows(trapframes.TrapFrames, **options)]
         frames = [row for row in rows if row["Origin"] == "stack"]

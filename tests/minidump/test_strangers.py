@@ -32,7 +32,7 @@ from tests.support.writtendumps import (
 from winstacks.memory import bulk
 from winstacks.memory.decode.machine import Machine
 from winstacks.minidump.processdump import ProcessDump
-from winstacks.traps.state import context_forms
+from winstacks.traps.state import context_layouts
 
 UPDATER, LEGACY, SPOOLER = 4312, 5120, 6200
 CASES = ((UPDATER, Machine.AMD64), (LEGACY, Machine.AMD64), (LEGACY, Machine.I386), (SPOOLER, Machine.AMD64))
@@ -74,7 +74,7 @@ def theirs(written: Written) -> Any:
 
 def registers(written: Written) -> Iterator[Tuple[int, Dict[str, int]]]:
     """Yields the registers of each thread as the image has them; what is not known is 0."""
-    forms = context_forms(written.opened.image, written.machine)
+    forms = context_layouts(written.opened.image, written.machine)
     for _, record in written.dump.threads:
         assert record is not None
         found = forms[0].decode(record.context)
@@ -116,7 +116,7 @@ def test_memory_and_modules_of_udmp_parser(written: Written) -> None:
     assert parser.Parse(written.path)
     for start, data in memory(written):
         assert bytes(parser.ReadMemory(start, len(data)) or ()) == data
-    modules = {base: (each.SizeOfImage, each.ModuleName) for base, each in parser.Modules().items()}
+    modules = {base: (module.SizeOfImage, module.ModuleName) for base, module in parser.Modules().items()}
     expected = {
         module.module.BaseOfImage: (module.module.SizeOfImage, module.module.ModuleName)
         for module in written.dump._modules.modules()
@@ -127,7 +127,9 @@ def test_memory_and_modules_of_udmp_parser(written: Written) -> None:
 def test_every_stream_of_minidump(written: Written, theirs: Any) -> None:
     """No stream but ours is passed over, and its lists are as long as ours."""
     named = {directory.StreamType.name for directory in theirs.directories}
-    assert named == {each.name for each in written.dump.streams if not each.name.startswith("Winstacks")}
+    assert named == {
+        stream.name for stream in written.dump.streams if not stream.name.startswith("Winstacks")
+    }
     entries = {stream.name: stream.entries for stream in written.dump.streams}
     assert len(theirs.threads.threads) == entries["ThreadListStream"]
     assert len(theirs.thread_info.infos) == entries["ThreadInfoListStream"]
@@ -168,7 +170,7 @@ def test_registers_and_modules_of_lldb(written: Written) -> None:
 
 @needs_lldb
 def test_memory_of_lldb(written: Written, tmp_path: pathlib.Path) -> None:
-    ranges = [each for each in memory(written) if each[1]]
+    ranges = [item for item in memory(written) if item[1]]
     commands = [
         f"memory read --force --binary --outfile {tmp_path / str(number)} --count {len(data)} {start:#x}"
         for number, (start, data) in enumerate(ranges)
@@ -228,15 +230,15 @@ def test_whole_stacks_of_lldb(tmp_path: pathlib.Path) -> None:
     written = write_dump(opened, process_of(opened, 1000), tmp_path / "store.dmp")
     files_of = tmp_path / "modules"
     files_of.mkdir()
-    for each in (app, ntdll, kernel32):
-        data = bytearray(each.size)
-        found = bulk.read_extents(opened.image.context, written._native.layer_name, each.base, each.size)
+    for item in (app, ntdll, kernel32):
+        data = bytearray(item.size)
+        found = bulk.read_extents(opened.image.context, written._native.layer_name, item.base, item.size)
         for start, run in found.runs:
-            data[start - each.base : start - each.base + len(run)] = run
-        (files_of / each.name).write_bytes(data)
+            data[start - item.base : start - item.base + len(run)] = run
+        (files_of / item.name).write_bytes(data)
     before = [f"settings set target.exec-search-paths {files_of}"]
     threads: List[DebuggedThread] = debugged_threads(tmp_path / "store.dmp", 2, before)
-    assert [each.frames for each in threads] == expected
+    assert [thread.frames for thread in threads] == expected
 
 
 @pytest.mark.shared
@@ -248,8 +250,8 @@ def test_a_process_of_a_system_that_nobody_here_forged(tmp_path: pathlib.Path) -
     LLDB goes by frame pointers alone: it finds no frame that the image's walk has not, in the same order.
     """
     path, symbols = images.reactos("ros-idle")(tmp_path)
-    made = vol.run(path, "windows.minidump", "--dump", "--pid", "76", symbols=symbols, cwd=tmp_path)
-    (row,) = made.rows
+    result = vol.run(path, "windows.minidump", "--dump", "--pid", "76", symbols=symbols, cwd=tmp_path)
+    (row,) = result.rows
     file = tmp_path / row["File output"]
     assert MinidumpFile.parse(str(file)).peb.command_line == "\\SystemRoot\\System32\\smss.exe"
     walked = vol.run(path, "windows.callstacks", "--pid", "76", symbols=symbols).rows
@@ -262,7 +264,7 @@ def test_a_process_of_a_system_that_nobody_here_forged(tmp_path: pathlib.Path) -
     commands = [f"thread backtrace {number}" for number in (1, 2, 3)]
     printed = debug(file, commands)
     for command, frames in zip(commands, expected):
-        theirs = [int(each, 16) for each in re.findall(r"frame #\d+: (0x[0-9a-f]+)", printed[command])]
+        theirs = [int(item, 16) for item in re.findall(r"frame #\d+: (0x[0-9a-f]+)", printed[command])]
         assert theirs[0] == frames[0]
         assert len(theirs) > 1
         assert theirs == [frame for frame in frames if frame in theirs]

@@ -59,7 +59,7 @@ class CallbackImage(StackImage):
         types = self.kernel.isf
         self.chained = types.has("_KTHREAD", "CallbackStack")
         self._control = next(
-            each for each in ("_KSTACK_CONTROL", "_KERNEL_STACK_CONTROL") if types.has_type(each)
+            name for name in ("_KSTACK_CONTROL", "_KERNEL_STACK_CONTROL") if types.has_type(name)
         )
         # Of each thread: the memory of its stacks, and the frames of its callbacks, the oldest first.
         self.memory: List[Memory] = []
@@ -148,12 +148,12 @@ class CallbackImage(StackImage):
         if shared:
             initial = (stack.sp - 0x100 & ~0xF) - self.control(0).size
             return self._controlled(here.base, here.limit, initial)
-        made = self._new()
-        self._link(made, here, stack.sp)
-        return made
+        memory = self._new()
+        self._link(memory, here, stack.sp)
+        return memory
 
-    def _link(self, made: Memory, here: Memory, sp: int) -> None:
-        control = self.control(made.initial)
+    def _link(self, memory: Memory, here: Memory, sp: int) -> None:
+        control = self.control(memory.initial)
         for name, value in (
             *(("StackBase", here.base), ("StackLimit", here.limit)),
             *(("InitialStack", here.initial), ("KernelStack", sp)),

@@ -100,11 +100,11 @@ class CallbackImage86(StackImage86):
     def _begun(self, base: int, limit: int) -> Memory:
         """A stack on new memory."""
         self.kernel.space.write(limit, POISON(0, base - limit))
-        made = Memory(base, limit, base - ABOVE_INITIAL)
+        memory = Memory(base, limit, base - ABOVE_INITIAL)
         if self._control:
-            self.kernel.space.write(made.initial, bytes(self.control(0).size))
-        self.memory.append(made)
-        return made
+            self.kernel.space.write(memory.initial, bytes(self.control(0).size))
+        self.memory.append(memory)
+        return memory
 
     def _new(self) -> Memory:
         limit = int(self.kernel.space.reserve(STACK_SIZE))
@@ -119,12 +119,12 @@ class CallbackImage86(StackImage86):
             self.memory.append(here._replace(initial=stack.sp & ~0xF))
             return self.memory[-1]
         self.callouts.append(stack.sp)
-        made = self._new()
-        self._link(made, here, stack.sp)["PreviousTrapFrame"] = trap_frame
-        return made
+        memory = self._new()
+        self._link(memory, here, stack.sp)["PreviousTrapFrame"] = trap_frame
+        return memory
 
-    def _link(self, made: Memory, here: Memory, sp: int) -> Obj:
-        control = self.control(made.initial)
+    def _link(self, memory: Memory, here: Memory, sp: int) -> Obj:
+        control = self.control(memory.initial)
         for name, value in (
             *(("StackBase", here.base), ("StackLimit", here.limit)),
             *(("InitialStack", here.initial), ("KernelStack", sp)),

@@ -114,7 +114,7 @@ class StackImage:
     def __init__(self, name: str = "win10-x64", more: Sequence[Routine] = (), **options: Any) -> None:
         known = kernels.load(name)
         self.at = free_code(known.table, 0x1000)
-        routines = [moved(each, self.at) for each in (*KERNEL_CODE, *more)]
+        routines = [moved(item, self.at) for item in (*KERNEL_CODE, *more)]
         code = module_options(routines, self.at + UNWIND_DATA, 64)
         self.kernel = Kernel(known.table, **{**known.options(), **code, **options})
         self.nt = self.kernel.base + self.at
@@ -142,20 +142,20 @@ class StackImage:
         stub["contents"][GETTER_RVA] = (
             b"\x48\x8d\x05" + struct.pack("<i", HEAD_RVA - GETTER_RVA - 7) + b"\xc3"
         )
-        made = {"app": process.module("stacks.exe", dll=False, **module_options([MAIN], 0x5800, 64))}
+        modules = {"app": process.module("stacks.exe", dll=False, **module_options([MAIN], 0x5800, 64))}
         exports = {
             "NtWait": STUB.rva,
             "RtlUserThreadStart": USER_START.rva,
-            **{name: each.rva for name, each in DISPATCHERS.items()},
+            **{name: routine.rva for name, routine in DISPATCHERS.items()},
         }
         exports["RtlGetFunctionTableListHead"] = GETTER_RVA
-        made["ntdll"] = process.module("ntdll.dll", exports=exports, **stub)
-        head = made["ntdll"].base + HEAD_RVA
+        modules["ntdll"] = process.module("ntdll.dll", exports=exports, **stub)
+        head = modules["ntdll"].base + HEAD_RVA
         process.space.write(head, struct.pack("<QQ", head, head))
-        made["kernelbase"] = process.module(
+        modules["kernelbase"] = process.module(
             "kernelbase.dll", exports={"WaitEx": WAIT_EX.rva}, **module_options([WAIT_EX], 0x5800, 64)
         )
-        return made
+        return modules
 
     def simulating(self) -> None:
         """Has threads call the kernel as a 32-bit program does: through WoW64's own 64-bit modules."""

@@ -66,7 +66,7 @@ def user_modules(owner: Any) -> Dict[str, Module]:
         rva = DISPATCHERS[name].rva
         stub["contents"][rva] = begin + stub["contents"][rva][len(begin) :]
     exports = {"NtWait": STUB.rva, "RtlUserThreadStart": USER_START.rva, "RtlDispatch": RTL_DISPATCH.rva}
-    exports.update((name, each.rva) for name, each in DISPATCHERS.items())
+    exports.update((name, routine.rva) for name, routine in DISPATCHERS.items())
     # Behind the call of the stub of a system call the arguments are popped.
     stub["contents"][STUB.rva + 0x20] = RET_12
     return {
@@ -160,7 +160,7 @@ class StackImage86:
         known = kernels.load(name)
         self.architecture = X86_OLD if known.table.has("_KTRAP_FRAME", "DbgArgPointer") else X86_BLUE
         at = free_code(known.table, 0x1000)
-        code = module_options([moved(each, at) for each in KERNEL_CODE], 0, 32)
+        code = module_options([moved(item, at) for item in KERNEL_CODE], 0, 32)
         self.kernel = Kernel(known.table, **{**known.options(), **code})
         self.nt = self.kernel.base + at
         self.driver = self.kernel.module("disk.sys", **module_options([DRIVER], 0, 32)).base

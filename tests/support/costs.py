@@ -67,11 +67,11 @@ class Opened:
 
     def told(self, plugin: Any, **options: Any) -> List[str]:
         """Returns what a plugin tells the progress callback."""
-        said: List[str] = []
-        made = self._opened.construct(plugin, **options)
-        made._progress_callback = lambda _, text: said.append(text)
-        made.run().populate()
-        return said
+        messages: List[str] = []
+        new_plugin = self._opened.construct(plugin, **options)
+        new_plugin._progress_callback = lambda _, text: messages.append(text)
+        new_plugin.run().populate()
+        return messages
 
 
 def _counting(function: Any, counts: Counter[str], name: str) -> Any:

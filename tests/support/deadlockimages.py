@@ -79,7 +79,9 @@ class DeadlockImage(NamedTuple):
 def build(scenario: Scenario) -> DeadlockImage:
     """Builds an image."""
     known = kernels.load("win10-x64")
-    placed = [dataclasses.replace(each, rva=known.table.symbol(name)) for name, each in _ROUTINES.items()]
+    placed = [
+        dataclasses.replace(routine, rva=known.table.symbol(name)) for name, routine in _ROUTINES.items()
+    ]
     kernel = Kernel(known.table, **{**known.options(), **module_options(placed, _UNWIND, 64)})
     process = kernel.process("spooler.exe", pid=PID, session=1)
     process.module("spooler.exe", dll=False, **sample.SPOOLER.options())
@@ -87,8 +89,8 @@ def build(scenario: Scenario) -> DeadlockImage:
     options = sample.NTDLL.options()
     enter = sample.NTDLL.rvas[_ENTER]
     options["functions"] = [
-        Function(enter, each.end, _ENTER_UNWIND) if each.begin == enter else each
-        for each in options["functions"]
+        Function(enter, function.end, _ENTER_UNWIND) if function.begin == enter else function
+        for function in options["functions"]
     ]
     options["contents"] = {**options["contents"], _ENTER_UNWIND: _ENTER_INFO}
     names = {_ENTER: scenario.function}
@@ -102,14 +104,14 @@ def build(scenario: Scenario) -> DeadlockImage:
     places: Dict[str, int] = {}
     for name in (SECTION_ONE, SECTION_TWO):
         owner, waiters = scenario.holds.get(name, 0), waited.count(name)
-        made = sections.add(
+        entry = sections.add(
             # Bit 0 is clear where it is held, the bits above bit 1 are the complement of the waiters.
             lock_count=-2 - 4 * waiters if owner else -1,
             recursion_count=int(bool(owner)),
             owning_thread=owner,
             contention=waiters,
         )
-        places[name] = made.address
+        places[name] = entry.address
     sections.link()
     resources = locks.Resources(kernel)
     owner = scenario.holds.get(RESOURCE, 0)

@@ -68,7 +68,7 @@ def score(name: str, seed: int, folder: pathlib.Path, of_files: bool) -> Scores:
     modules = [module for process in clean.kernel.processes for module in process.all()]
     # Both halves of a WoW64 process have an ntdll.dll, forged with the same stamp and size.
     files = [
-        modulefile.save([each for each in modules if each.pe.bits == bits], folder / f"files{bits}")
+        modulefile.save([module for module in modules if module.pe.bits == bits], folder / f"files{bits}")
         for bits in (64, 32)
     ]
     modulefile.save(clean.kernel.modules, files[0])

@@ -88,11 +88,11 @@ def of_plugin(opened: Opened, source: str, **options: Any) -> List[Tuple[Any, ..
     return _ordered(found, source)
 
 
-def _of_owners(said: str, rows: List[Row]) -> str:
+def _of_owners(text: str, rows: List[Row]) -> str:
     """What windows.traces says of a lock whose owners have rows in windows.locks."""
     owners = [row for row in rows if row["OwnerRole"] is not None]
     tids = {row["OwnerTID"]: None for row in owners if row["OwnerTID"]}
-    words = [*said.split(", "), *(row["Status"] for row in owners)]
+    words = [*text.split(", "), *(row["Status"] for row in owners)]
     if len(tids) > 1:
         words.append(f"owned by {' '.join(map(str, tids))}")
     return ", ".join(dict.fromkeys(filter(None, words)))
@@ -110,7 +110,7 @@ def of_tables(rows: List[Row], framed: List[Row], source: str) -> List[Tuple[Any
         # kernel's.
         if source == "thread" and row["Count"] is None and row["Kind"] != "kernel":
             continue
-        found.append((_of(row, _STACK), [_shown(each) for each in below.get(row["TraceId"], [])]))
+        found.append((_of(row, _STACK), [_shown(item) for item in below.get(row["TraceId"], [])]))
     return _ordered(found, source)
 
 

@@ -77,14 +77,14 @@ def keep(lake: Lake, image_id: str, **tables: Any) -> Row:
     tables.setdefault("image", [{"ComputerName": host}])
     paths = {name: table_file(str(lake.folder), name, image_id, "attempt") for name in TABLES}
     counted = {}
-    for name in (*(each for each in TABLES if each != KEYS), KEYS):
+    for name in (*(table for table in TABLES if table != KEYS), KEYS):
         paths[name].parent.mkdir(parents=True, exist_ok=True)
         given = tables.get(name, [])
         if name == KEYS:
-            made = [
+            batches = [
                 dict(zip(SCHEMAS[KEYS].names, key_row)) for key_row in key_rows(paths[TRACES], paths[IMAGE])
             ]
-            table = pa.table(made[0], schema=SCHEMAS[KEYS]) if made else SCHEMAS[KEYS].empty_table()
+            table = pa.table(batches[0], schema=SCHEMAS[KEYS]) if batches else SCHEMAS[KEYS].empty_table()
         else:
             table = given if isinstance(given, pa.Table) else arrow(name, image_id, given)
         write(paths[name], name, table)
@@ -106,7 +106,7 @@ def enter_again(folder: pathlib.Path, known: Row, table: str = "") -> None:
         known["tables"][table].update(bytes=size, rows=rows, sha256=provenance.sha256(path))
         new = DataFile(path.name, size, rows, known["image_id"], known["image_id"])
         log = TableLog(folder, table)
-        log.commit(stored(table), [], [each for each in log.load() if each.name == path.name])
+        log.commit(stored(table), [], [member for member in log.load() if member.name == path.name])
         log.commit(stored(table), [new])
     manifest_file(str(folder), known["image_id"]).write_bytes(written(known))
     Entries(folder).put([entry(known)])
@@ -115,7 +115,7 @@ def enter_again(folder: pathlib.Path, known: Row, table: str = "") -> None:
 def write(path: pathlib.Path, name: str, table: Any) -> None:
     """Writes the file of a table, as one attempt does."""
     batches = table.combine_chunks().to_batches() or [
-        pa.record_batch([pa.array([], each.type) for each in table.schema], schema=table.schema)
+        pa.record_batch([pa.array([], column.type) for column in table.schema], schema=table.schema)
     ]
     pq.write_table(pa.Table.from_batches([to_stored(name, batches[0], "attempt")]), path, compression="zstd")
 
@@ -123,9 +123,9 @@ def write(path: pathlib.Path, name: str, table: Any) -> None:
 def manifest(image_id: str, tables: Row, **more: Any) -> Row:
     """A manifest of an image that is done."""
     time = "2026-01-01T00:00:00+00:00"
-    made: Row = {"manifest": MANIFEST_VERSION, "image_id": image_id, "status": DONE, "reason": "", "case": ""}
-    made.update(path=f"/images/{image_id}.raw", size=1, modified=1, probe="", files=[], identity=None)
-    made.update(copies=[], tables=tables, reading={}, reading_digest="", versions={}, limits={}, command=[])
-    made.update(note="", run="", worker="", machine="", exit="0", seconds=1.0, memory=1, warnings=0)
-    made.update(warning_texts=[], log="", attempt="attempt", started=time, ended=time)
-    return {**made, **more}
+    row: Row = {"manifest": MANIFEST_VERSION, "image_id": image_id, "status": DONE, "reason": "", "case": ""}
+    row.update(path=f"/images/{image_id}.raw", size=1, modified=1, probe="", files=[], identity=None)
+    row.update(copies=[], tables=tables, reading={}, reading_digest="", versions={}, limits={}, command=[])
+    row.update(note="", run="", worker="", machine="", exit="0", seconds=1.0, memory=1, warnings=0)
+    row.update(warning_texts=[], log="", attempt="attempt", started=time, ended=time)
+    return {**row, **more}

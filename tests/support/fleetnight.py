@@ -63,10 +63,10 @@ def hostile(data: bytes, seed: int) -> bytes:
 def night(tmp_path_factory: pytest.TempPathFactory) -> Night:
     """The large run: all kinds of images, some of which cannot be read."""
     folder = tmp_path_factory.mktemp("fleet")
-    made = new_fleet(folder / "images")
+    images = new_fleet(folder / "images")
     known, overwritten = machines(IMAGES - GARBAGE - 2), set()
     for number, machine in known.items():
-        path = made.add(machine)
+        path = images.add(machine)
         if 2 <= number < 2 + HOSTILE:
             path.write_bytes(hostile(path.read_bytes(), number))
             overwritten.add(machine.host)
@@ -74,14 +74,14 @@ def night(tmp_path_factory: pytest.TempPathFactory) -> Night:
     for number in range(GARBAGE):
         bad[f"garbage{number}"] = random.Random(number).randbytes(1 << 18)
     bad.update(hangs=b"HANG" + bytes(1 << 16), eats=b"EATS" + bytes(1 << 16))
-    paths = {name: made.folder / f"{name}.raw" for name in bad}
+    paths = {name: images.folder / f"{name}.raw" for name in bad}
     for name, data in bad.items():
         paths[name].write_bytes(data)
-    made.ready()
+    images.ready()
     lake = folder / "lake"
     limits = ("--timeout", "40", "--memory", "600M", "--workers", "2", "--case", "night", "--note", "a test")
-    done = fleet("run", *made.paths, *paths.values(), "-o", lake, *limits, *made.options, timeout=3600)
-    return Night(made, lake, done.returncode, done.stderr, paths, known[1], overwritten)
+    done = fleet("run", *images.paths, *paths.values(), "-o", lake, *limits, *images.options, timeout=3600)
+    return Night(images, lake, done.returncode, done.stderr, paths, known[1], overwritten)
 
 
 @pytest.fixture(scope="session")

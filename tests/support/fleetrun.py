@@ -81,18 +81,18 @@ class Ran:
 
 def called(*arguments: object, seconds: int = 60) -> Ran:
     """Runs `stackfleet` in this process, which is ended if it takes longer."""
-    out, said = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.TextIOWrapper(io.BytesIO(), "utf-8")
+    out, errors = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.TextIOWrapper(io.BytesIO(), "utf-8")
     if hasattr(signal, "alarm"):
         signal.alarm(seconds)
     try:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(said):
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
             code = cli.main(list(map(str, arguments)))
     finally:
         if hasattr(signal, "alarm"):
             signal.alarm(0)
     out.flush()
-    said.flush()
-    return Ran(code, *(each.buffer.getvalue().decode() for each in (out, said)))
+    errors.flush()
+    return Ran(code, *(item.buffer.getvalue().decode() for item in (out, errors)))
 
 
 @contextlib.contextmanager
@@ -125,20 +125,20 @@ def kill(pid: int) -> None:
     """Kills a process and all that it has started."""
     with contextlib.suppress(psutil.Error):
         whole = psutil.Process(pid)
-        for each in [*whole.children(recursive=True), whole]:
+        for item in [*whole.children(recursive=True), whole]:
             with contextlib.suppress(psutil.Error):
-                each.kill()
+                item.kill()
 
 
 def children() -> List[int]:
     """The processes that read images, of these tests."""
     found = []
-    for each in psutil.process_iter(["pid", "cmdline", "status"]):
+    for item in psutil.process_iter(["pid", "cmdline", "status"]):
         with contextlib.suppress(psutil.Error):
-            alive = each.info["status"] != psutil.STATUS_ZOMBIE
-            if alive and PROGRAM in (each.info["cmdline"] or ()):
-                if each.environ().get("STACKFLEET_TEST") == MARK:
-                    found.append(each.info["pid"])
+            alive = item.info["status"] != psutil.STATUS_ZOMBIE
+            if alive and PROGRAM in (item.info["cmdline"] or ()):
+                if item.environ().get("STACKFLEET_TEST") == MARK:
+                    found.append(item.info["pid"])
     return found
 
 
@@ -153,7 +153,7 @@ def wait(condition: Any, seconds: float = 60) -> None:
 def manifests(lake: pathlib.Path) -> Dict[str, Dict[str, Any]]:
     """The manifests of a lake by the name of the file of the image."""
     found = [json.loads(path.read_text()) for path in (lake / "manifest").glob("*.json")]
-    return {pathlib.Path(each["path"]).name: each for each in found}
+    return {pathlib.Path(item["path"]).name: item for item in found}
 
 
 def rows(lake: pathlib.Path, table: str) -> List[Tuple[Any, ...]]:

@@ -48,13 +48,13 @@ def rendered(opened: Opened, plugin: Any, output: Optional[pathlib.Path] = None,
         output: where the command line puts the files that the plugin writes
         options: the plugin's
     """
-    made = opened.construct(plugin, **options)
+    new_plugin = opened.construct(plugin, **options)
     if output is not None:
         line = CommandLine()
         line.output_dir = str(output)
-        made.set_open_method(line.file_handler_class_factory())
+        new_plugin.set_open_method(line.file_handler_class_factory())
     with contextlib.redirect_stdout(io.StringIO()) as printed:
-        text_renderer.JsonRenderer().render(made.run())
+        text_renderer.JsonRenderer().render(new_plugin.run())
     return list(json.loads(printed.getvalue()))
 
 

@@ -135,7 +135,7 @@ def chosen(asked: Dict[Run, Asked], lost: Lost, met: AbstractSet[Site] = frozens
         lost: what is asked for
         met: places that need no run any more
     """
-    sites = {run: each[lost] for run, each in asked.items() if lost in each}
+    sites = {run: names[lost] for run, names in asked.items() if lost in names}
     left = set().union(*sites.values()) - met
     found: List[Run] = []
     while left:
@@ -194,8 +194,8 @@ class LackingTable:
             for name in ("member", "has_member"):
                 patched.setattr(aggregate, name, noting_members(getattr(aggregate, name)))
             said = self.run(run, folder)
-        asked = {Lost(*each): frozenset(sites) for each, sites in found.items()}
-        return said, {each: sites for each, sites in asked.items() if self.has(each)}
+        asked = {Lost(*key): frozenset(sites) for key, sites in found.items()}
+        return said, {key: sites for key, sites in asked.items() if self.has(key)}
 
     def has(self, lost: Lost) -> bool:
         """Whether the table has something."""
@@ -207,7 +207,7 @@ class LackingTable:
     @contextlib.contextmanager
     def only(self, types: Set[str]) -> Iterator[None]:
         """The table has no other types meanwhile."""
-        with self._with({TYPES: {name: each for name, each in self._data[TYPES].items() if name in types}}):
+        with self._with({TYPES: {name: table for name, table in self._data[TYPES].items() if name in types}}):
             yield
 
     @contextlib.contextmanager

@@ -48,8 +48,8 @@ def add(
         end = lines.index("};", start)
         lines[end:end] = _moved(lines[start + 1 : end], shift, after) if isinstance(shift, int) else shift
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    made = [f"{kind}-{VERSION}-{arch}.json" for arch in reversed(isf.ARCHES)]
-    assert isf.update(copy) == made
+    names = [f"{kind}-{VERSION}-{arch}.json" for arch in reversed(isf.ARCHES)]
+    assert isf.update(copy) == names
     monkeypatch.setattr(tables, "_BESIDE", [copy])
     assert tables.generations(kind, "x64")[0] == VERSION
     return copy

@@ -28,9 +28,9 @@ def made_once() -> Iterator[None]:
         pool_constraints: List[poolscanner.PoolConstraint],
         **options: Any,
     ) -> Iterator[Any]:
-        wanted = tuple(repr(sorted(vars(pool_constraint).items())) for pool_constraint in pool_constraints)
+        expected = tuple(repr(sorted(vars(pool_constraint).items())) for pool_constraint in pool_constraints)
         place = (id(context), kernel_module_name, layer_name, symbol_table)
-        key = (*place, wanted, repr(sorted(options.items())))
+        key = (*place, expected, repr(sorted(options.items())))
         if key in found:
             yield from found[key]
             return

@@ -74,7 +74,7 @@ class PlainProcess:
         self._vads = Vads(known)
         self._regions = self._vads.list_regions(halves[0])[0]
         self._lists = LoaderLists(known)
-        self._entries = {half.machine: self._lists.of_process(half) for half in halves}
+        self._entries = {half.machine: self._lists.process_modules(half) for half in halves}
         self._halves = {half.machine: half for half in halves}
         listed = StackLister.list_stacks(known, Symbolizer(known), [pid])
         self.stacks = [stack for stack in listed if stack.part in ("user", "wow64") and stack.frames]
@@ -96,8 +96,8 @@ class PlainProcess:
                 data += run
         context.add_layer(physical.BufferDataLayer(context, "file", "file", bytes(data)))
         context.config[interfaces.configuration.path_join("layer", "base_layer")] = "file"
-        made = type("ProcessLayer", (PagesLayer,), {"pieces": sorted(pieces)})
-        context.add_layer(made(context, "layer", LAYER))
+        layer_class = type("ProcessLayer", (PagesLayer,), {"pieces": sorted(pieces)})
+        context.add_layer(layer_class(context, "layer", LAYER))
         return Image.of_layer(context, LAYER, space.machine, "tests")
 
     # What `spaces` gives.
@@ -126,10 +126,10 @@ class PlainProcess:
 
     # What `module_lists` gives.
 
-    def of_kernel(self) -> LoaderList:
+    def kernel_modules(self) -> LoaderList:
         return [], True
 
-    def of_process(self, space: AddressSpace) -> LoaderList:
+    def process_modules(self, space: AddressSpace) -> LoaderList:
         return self._entries[space.machine]
 
     def details(self, space: AddressSpace, entry: LoaderEntry) -> LoaderDetails:
@@ -201,6 +201,6 @@ class StandIn:
 
 def cells(command: Type[Command], image: Image, **config: Any) -> List[Tuple[int, Tuple]]:
     """Returns the rows that a command makes of an image, by the cells of each."""
-    made: Any = command(StandIn(config))
-    made.image = image
-    return [(depth, tuple(row)) for depth, row in made.generate()]
+    stand_in: Any = command(StandIn(config))
+    stand_in.image = image
+    return [(depth, tuple(row)) for depth, row in stand_in.generate()]

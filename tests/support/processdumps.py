@@ -40,13 +40,13 @@ PAGES = (1, 2, 0x10, 0x20, 4, 8, 0x40, 0x80)
 
 def _all_regions(used: Sequence[Info]) -> List[Info]:
     """Returns regions and what is free between them, as VirtualQuery tells of both."""
-    made: List[Info] = []
-    for each in sorted(used):
-        end = made[-1][0] + made[-1][3] if made else 0
-        if end < each[0]:
-            made.append((end, 0, 0, each[0] - end, FREE, NOACCESS, 0))
-        made.append(each)
-    return made
+    infos: List[Info] = []
+    for item in sorted(used):
+        end = infos[-1][0] + infos[-1][3] if infos else 0
+        if end < item[0]:
+            infos.append((end, 0, 0, item[0] - end, FREE, NOACCESS, 0))
+        infos.append(item)
+    return infos
 
 
 class Dumped:
@@ -84,7 +84,7 @@ class Dumped:
         known = halves[self._plain.native.machine]
         self._layer = known.layer_name
         end = 1 << 32 if narrow else 1 << 64
-        self._regions = [each for each in Vads(self._image).list_regions(known)[0] if each.end <= end]
+        self._regions = [piece for piece in Vads(self._image).list_regions(known)[0] if piece.end <= end]
         self.writer = Writer()
         self.writer.system_info(ARCHITECTURES[self._machine])
         self.writer.misc_info(pid)
@@ -109,7 +109,7 @@ class Dumped:
     def _modules(self) -> Iterator[Module]:
         lists = LoaderLists(self._image)
         for half in self._halves:
-            for entry in lists.of_process(half)[0]:
+            for entry in lists.process_modules(half)[0]:
                 found = lists.details(half, entry)
                 yield Module(entry.base, entry.size, found.stamp or 0, found.path or entry.name)
 
@@ -126,7 +126,7 @@ class Dumped:
             written.append(WrittenThread(thread.tid or 0, teb or 0, self._stack(stacks[0]), context))
         self.writer.threads(written)
         if raised is not None:
-            (context,) = (each.context for each in written if each.tid == raised)
+            (context,) = (thread.context for thread in written if thread.tid == raised)
             self.writer.exception(raised, 0xC0000005, 0x1234, (1, 0), context)
 
     def _teb32(self, teb: int) -> Optional[int]:

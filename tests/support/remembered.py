@@ -19,9 +19,9 @@ def caches() -> List[Any]:
                 attribute for value in values if isinstance(value, type) for attribute in vars(value).values()
             )
             for value in (*values, *inner):
-                each = getattr(value, "__func__", value)  # that of a class method
-                if isinstance(each, functools._lru_cache_wrapper):
-                    found[id(each)] = each
+                item = getattr(value, "__func__", value)  # that of a class method
+                if isinstance(item, functools._lru_cache_wrapper):
+                    found[id(item)] = item
     return list(found.values())
 
 

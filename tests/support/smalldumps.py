@@ -41,10 +41,10 @@ _SAMPLE_THREAD = 4316
 
 def write_of_sample(opened: Opened, path: pathlib.Path) -> None:
     """Writes the small dump of the sample: a thread of updater.exe met the bug check D1 where it waited."""
-    made = small_dump_of(opened, _SAMPLE_THREAD)
+    dump = small_dump_of(opened, _SAMPLE_THREAD)
     base = opened.image.base
-    made.unloaded([Driver("gone.sys", base + 0x4000000, 0x8000)])
-    path.write_bytes(made.file())
+    dump.unloaded([Driver("gone.sys", base + 0x4000000, 0x8000)])
+    path.write_bytes(dump.file())
 
 
 def context_of(image: Image, registers: Mapping[str, int]) -> bytes:
@@ -64,7 +64,9 @@ def thread_of(image: Image, tid: int) -> Thread:
 
 def registers_of(image: Image, thread: Thread) -> Dict[str, int]:
     """Returns the registers with which the walk of a thread that waits begins."""
-    low = next(each for each in image.service(KernelModules).list_modules(0)[0] if each.base == image.base)
+    low = next(
+        module for module in image.service(KernelModules).list_modules(0)[0] if module.base == image.base
+    )
     cpu = image.service(Cpus).for_machine(image.machine)
     memory = image.memory(image.kernel)
     for start in cpu.switched_out(memory, thread.kernel_stack or 0):
@@ -91,21 +93,21 @@ def small_dump_of(opened: Opened, tid: int, code: int = CODE, **options: object)
     thread, wide = thread_of(image, tid), image.machine is Machine.AMD64
     registers = registers_of(image, thread)
     memory = image.memory(image.kernel)
-    made = SmallDump(wide=wide, **options)  # type: ignore[arg-type]
-    made.crash(code, (0x10, 2, 0, registers["Rip" if wide else "Eip"]), context_of(image, registers))
+    dump = SmallDump(wide=wide, **options)  # type: ignore[arg-type]
+    dump.crash(code, (0x10, 2, 0, registers["Rip" if wide else "Eip"]), context_of(image, registers))
     low, high = thread.kernel_stack or 0, thread.stack_base or 0
-    made.stack(low, bytes(memory.read(low, high - low) or b""))
-    _structures(image, thread, made)
+    dump.stack(low, bytes(memory.read(low, high - low) or b""))
+    _structures(image, thread, dump)
     modules, _ = image.service(KernelModules).list_modules(0)
-    ordered = sorted(modules, key=lambda each: each.base != image.base)
-    made.drivers([Driver(f"\\SystemRoot\\{each.file}", each.base, each.size) for each in ordered])
-    for each in modules:
-        for start, data in memory.pages(each.base, each.end):
-            made.block(start, bytes(data))
+    ordered = sorted(modules, key=lambda module: module.base != image.base)
+    dump.drivers([Driver(f"\\SystemRoot\\{module.file}", module.base, module.size) for module in ordered])
+    for module in modules:
+        for start, data in memory.pages(module.base, module.end):
+            dump.block(start, bytes(data))
     symbols = ("PsLoadedModuleList", "PsActiveProcessHead", "KdDebuggerDataBlock")
     known = {name: image.symbol(name) for name in symbols}
-    made.variables.update((name, value - image.base) for name, value in known.items() if value)
-    return made
+    dump.variables.update((name, value - image.base) for name, value in known.items() if value)
+    return dump
 
 
 _PLACES = {
@@ -121,23 +123,23 @@ _PLACES = {
 _SIZES = {"SizeEThread": "_ETHREAD", "SizeEProcess": "_EPROCESS", "SizePrcb": "_KPRCB"}
 
 
-def _structures(image: Image, thread: Thread, made: SmallDump) -> None:
+def _structures(image: Image, thread: Thread, dump: SmallDump) -> None:
     """Adds the thread, its process and the processor as the image has them."""
     types, memory = image.types, image.memory(image.kernel)
     for name, (structure, path) in _PLACES.items():
         field = types[structure].first_member(path)
         if field is not None:
-            made.offsets[name] = field.offset
-    made.offsets.update({name: types[structure].size for name, structure in _SIZES.items()})
+            dump.offsets[name] = field.offset
+    dump.offsets.update({name: types[structure].size for name, structure in _SIZES.items()})
     stack = thread.initial_stack or 0, thread.kernel_stack or 0
-    made.thread(thread.ethread, thread.space.eprocess, *stack, 0, thread.teb or 0)
+    dump.thread(thread.ethread, thread.space.eprocess, *stack, 0, thread.teb or 0)
     for name, structure, address in (
         ("Thread", "_ETHREAD", thread.ethread),
         ("Process", "_EPROCESS", thread.space.eprocess),
     ):
         data = memory.read(address, types[structure].size)
         if data is not None:
-            made.put(f"{name}Offset", bytes(data))
+            dump.put(f"{name}Offset", bytes(data))
 
 
 def exception_record(wide: bool, code: int, address: int) -> bytes:

@@ -30,7 +30,8 @@ def with_functions(known: KnownKernel, name: str, functions: Iterable[Tuple[str,
         functions: names and RVAs
     """
     symbols = {
-        symbol: dict(each, address=each["address"] + _SHIFT) for symbol, each in known.table.symbols.items()
+        symbol: dict(entry, address=entry["address"] + _SHIFT)
+        for symbol, entry in known.table.symbols.items()
     }
     for symbol, rva in functions:
         symbols[symbol] = {"address": rva}

@@ -32,13 +32,13 @@ def write_dump(
     opened: Opened, process: Process, path: pathlib.Path, machine: Optional[Machine] = None
 ) -> ProcessDump:
     """Writes the dump of a process."""
-    made = ProcessDump(
+    dump = ProcessDump(
         opened.image, Symbolizer(opened.image), process, machine or process.space.machine, "custody"
     )
     with path.open("wb") as file:
-        file.write(made.head)
-        file.writelines(made.memory.content())
-    return made
+        file.write(dump.head)
+        file.writelines(dump.memory.content())
+    return dump
 
 
 class DebuggedThread(NamedTuple):

@@ -29,26 +29,26 @@ class Build(NamedTuple):
     arch: str = "x64"
 
 
-def build(wanted: Build, folder: pathlib.Path) -> pathlib.Path:
+def build(member: Build, folder: pathlib.Path) -> pathlib.Path:
     """Compiles a program without start-up code; skips the test where the compiler is not installed.
 
     Returns:
         The executable; its entry point is the function `start`.
     """
-    compiler = shutil.which(PREFIX[wanted.arch] + ("g++" if wanted.source.endswith(".cpp") else "gcc"))
+    compiler = shutil.which(PREFIX[member.arch] + ("g++" if member.source.endswith(".cpp") else "gcc"))
     if compiler is None:
-        pytest.skip(f"mingw-w64 is not installed (Debian: {PACKAGES[wanted.arch]})")
-    entry = "start" if wanted.arch == "x64" else "_start"
-    target = folder / f"{wanted.name}-{wanted.arch}.exe"
+        pytest.skip(f"mingw-w64 is not installed (Debian: {PACKAGES[member.arch]})")
+    entry = "start" if member.arch == "x64" else "_start"
+    target = folder / f"{member.name}-{member.arch}.exe"
     command = [
         compiler,
-        *wanted.options,
+        *member.options,
         "-nostartfiles",
         f"-Wl,-e,{entry}",
         "-o",
         str(target),
     ]
-    command += [str(PROGRAMS / wanted.source), *wanted.libraries]
+    command += [str(PROGRAMS / member.source), *member.libraries]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return target

@@ -76,7 +76,7 @@ class Survey32:
         return next(((low, name) for low, high, name in found if low <= address < high), None)
 
     def walk(self, machine: Machine32, address: int) -> StackWalk:
-        sp, bp = (machine.cpu.reg_read(each) for each in (x86.UC_X86_REG_ESP, x86.UC_X86_REG_EBP))
+        sp, bp = (machine.cpu.reg_read(item) for item in (x86.UC_X86_REG_ESP, x86.UC_X86_REG_EBP))
         if self._functions is None:
             self._functions = Functions(machine.read)
         walker = Walker32(
@@ -109,8 +109,8 @@ class Survey32:
 def surveys(tmp_path_factory: pytest.TempPathFactory) -> List[Survey32]:
     folder = tmp_path_factory.mktemp("programs")
     found = []
-    for wanted in BUILDS:
-        program = Program(build(wanted, folder))
+    for expected in BUILDS:
+        program = Program(build(expected, folder))
         survey = Survey32(program)
         Machine32(program, survey.visit).run(program.entry)
         found.append(survey)

@@ -47,9 +47,9 @@ EVERY_CODE = {
 }
 
 
-def load(wanted: Build, folder: pathlib.Path) -> Program:
+def load(expected: Build, folder: pathlib.Path) -> Program:
     """Compiles and loads a program."""
-    return Program(build(wanted, folder))
+    return Program(build(expected, folder))
 
 
 def survey(program: Program) -> Survey:
@@ -69,7 +69,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 
 @pytest.fixture(scope="module")
 def surveys(folder: pathlib.Path) -> List[Survey]:
-    found = [survey(load(wanted, folder)) for wanted in (*C, *CPP, *ASSEMBLY)]
+    found = [survey(load(item, folder)) for item in (*C, *CPP, *ASSEMBLY)]
     found.append(interrupted(load(ASSEMBLY[0], folder)))
     return found
 

@@ -52,7 +52,7 @@ def longest(monkeypatch: pytest.MonkeyPatch) -> Kernel:
 
     def module(original: Any, self: Any, name: str, *places: Any, **more: Any) -> Any:
         known: Mapping[str, int] = {**(more.get("exports") or {}), **(more.get("symbols") or {})}
-        more["symbols"] = {long(each): rva for each, rva in known.items()}
+        more["symbols"] = {long(name): rva for name, rva in known.items()}
         return original(self, name, *places, **more)
 
     def place(self: Module, where: Any) -> int:
@@ -100,7 +100,7 @@ def test_a_line_has_at_most_120_characters(
 
 
 def flat(rows: List[Any]) -> List[Any]:
-    return [each for row in rows for each in [row, *flat(row["__children"])]]
+    return [item for row in rows for item in [row, *flat(row["__children"])]]
 
 
 @pytest.mark.parametrize(("name", "options"), OPTIONS, ids=str)

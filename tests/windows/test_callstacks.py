@@ -47,13 +47,13 @@ def by_key(found: List[Tuple[Row, List[Row]]]) -> Dict[Tuple[int, str], Tuple[Ro
 
 @pytest.fixture(scope="module")
 def image() -> StackImage:
-    made = StackImage()
-    made.system(12)
-    made.waiting(1004, start=made.modules["ntdll"].base + 0x1200)
-    made.interrupted(1008)
-    made.faulted(1012)
-    made.waiting(1024)
-    return made
+    forged_image = StackImage()
+    forged_image.system(12)
+    forged_image.waiting(1004, start=forged_image.modules["ntdll"].base + 0x1200)
+    forged_image.interrupted(1008)
+    forged_image.faulted(1012)
+    forged_image.waiting(1024)
+    return forged_image
 
 
 @pytest.fixture(scope="module")
@@ -63,62 +63,64 @@ def opened(image: StackImage, tmp_path_factory: pytest.TempPathFactory) -> Opene
 
 @pytest.mark.parametrize("name", ["2003-x64", "win7-x64", "win10-x64", "win11-x64"])
 def test_x64_stacks_come_back_exactly(name: str, tmp_path: pathlib.Path) -> None:
-    made = StackImage(name)
-    made.system(12)
-    made.waiting(1004)
-    made.interrupted(1008)
-    made.faulted(1012)
-    check(made, context.open_image(made.kernel.image(), tmp_path))
+    forged_image = StackImage(name)
+    forged_image.system(12)
+    forged_image.waiting(1004)
+    forged_image.interrupted(1008)
+    forged_image.faulted(1012)
+    check(forged_image, context.open_image(forged_image.kernel.image(), tmp_path))
 
 
 @pytest.mark.parametrize("name", ["2003-x64", "win7-x64", "win10-x64", "win11-x64"])
 def test_x64_stacks_with_an_interrupt_in_the_middle(name: str, tmp_path: pathlib.Path) -> None:
-    made = StackImage(name)
-    made.preempted(1004, entries.DEVICE, entered=True)
-    made.preempted(1008, entries.DEVICE, entered=False)
-    made.preempted(1012, entries.SOFTWARE, entered=True)
-    made.preempted(1016, entries.DEVICE, entered=True, nested=True)
-    traps = [how for tid in (1004, 1008, 1016) for _, _, how in made.expected[tid, "kernel"].frames[1:]]
+    forged_image = StackImage(name)
+    forged_image.preempted(1004, entries.DEVICE, entered=True)
+    forged_image.preempted(1008, entries.DEVICE, entered=False)
+    forged_image.preempted(1012, entries.SOFTWARE, entered=True)
+    forged_image.preempted(1016, entries.DEVICE, entered=True, nested=True)
+    traps = [
+        how for tid in (1004, 1008, 1016) for _, _, how in forged_image.expected[tid, "kernel"].frames[1:]
+    ]
     assert traps.count("trap") == 4
-    check(made, context.open_image(made.kernel.image(), tmp_path))
+    check(forged_image, context.open_image(forged_image.kernel.image(), tmp_path))
 
 
 @pytest.mark.parametrize("name", ["2003-x64", "win7-x64", "win10-x64", "win11-x64"])
 def test_x64_user_stacks_go_on_below_the_dispatchers(name: str, tmp_path: pathlib.Path) -> None:
     """The slot of SegCs in the machine frames that the kernel leaves on user stacks holds what lay there."""
-    made = StackImage(name)
+    forged_image = StackImage(name)
     for number, cs in enumerate((0, 0x33, 0x10, 0x7FEF5A5A5A33)):
         for place, through in enumerate([*([dispatcher] for dispatcher in DISPATCHERS), [*DISPATCHERS] * 2]):
-            made.dispatched(1004 + 0x40 * number + 4 * place, through, cs)
-    assert [how for _, _, how in made.expected[1016, "user"].frames].count("trap") == 7
-    check(made, context.open_image(made.kernel.image(), tmp_path))
+            forged_image.dispatched(1004 + 0x40 * number + 4 * place, through, cs)
+    assert [how for _, _, how in forged_image.expected[1016, "user"].frames].count("trap") == 7
+    check(forged_image, context.open_image(forged_image.kernel.image(), tmp_path))
 
 
 @pytest.mark.parametrize("name", ["win7-x64", "win10-x64"])
 def test_wow64_stacks_come_back_exactly(name: str, tmp_path: pathlib.Path) -> None:
-    made = StackImage(name)
-    wow = Wow64Threads(made)
+    forged_image = StackImage(name)
+    wow = Wow64Threads(forged_image)
     wow.in_system_call(1016)
     wow.in_32_bit_code(1020)
-    check(made, context.open_image(made.kernel.image(), tmp_path))
+    check(forged_image, context.open_image(forged_image.kernel.image(), tmp_path))
 
 
 @pytest.mark.parametrize("name", ["win7-x64", "win10-x64", "win11-x64"])
 def test_both_halves_of_wow64_go_on_below_the_dispatchers(name: str, tmp_path: pathlib.Path) -> None:
     """The 64-bit half: wow64 and wow64cpu as x64 code, below every dispatcher, with any stale SegCs."""
-    made = StackImage(name)
-    made.simulating()
-    wow = Wow64Threads(made)
+    forged_image = StackImage(name)
+    forged_image.simulating()
+    wow = Wow64Threads(forged_image)
     for number, cs in enumerate((0, 0x33, 0x23, 0x7FEF5A5A5A33)):
         for place, native in enumerate([*([dispatcher] for dispatcher in DISPATCHERS), [*DISPATCHERS] * 2]):
             tid = 1004 + 0x10 * number + 4 * place
-            wow.beside(made.dispatched(tid, native, cs), ("", EXCEPTION, APC, EXCEPTION)[place])
-    modules = {made.modules[each].base for each in ("wow64", "wow64cpu")}
+            wow.beside(forged_image.dispatched(tid, native, cs), ("", EXCEPTION, APC, EXCEPTION)[place])
+    modules = {forged_image.modules[name].base for name in ("wow64", "wow64cpu")}
     for tid in (1004, 1008, 1012, 1016):
-        frames = made.expected[tid, "user"].frames
+        frames = forged_image.expected[tid, "user"].frames
         assert {address & ~0xFFFF for address, _, _ in frames} > modules
-    assert [how for _, _, how in made.expected[1016, "user"].frames].count("trap") == 7
-    check(made, context.open_image(made.kernel.image(), tmp_path))
+    assert [how for _, _, how in forged_image.expected[1016, "user"].frames].count("trap") == 7
+    check(forged_image, context.open_image(forged_image.kernel.image(), tmp_path))
 
 
 def check(image: StackImage, opened: Opened) -> None:
@@ -142,27 +144,27 @@ def check(image: StackImage, opened: Opened) -> None:
 
 @pytest.mark.parametrize("name", ["xp-x86", "win7-x86", "win10-x86"])
 def test_x86_stacks_come_back_exactly(name: str, tmp_path: pathlib.Path) -> None:
-    made = StackImage86(name)
-    made.waiting(1004, interrupted=False)
-    made.waiting(1008, interrupted=True)
-    check_86(made, tmp_path)
+    forged_image = StackImage86(name)
+    forged_image.waiting(1004, interrupted=False)
+    forged_image.waiting(1008, interrupted=True)
+    check_86(forged_image, tmp_path)
 
 
 @pytest.mark.parametrize("name", ["xp-x86", "win7-x86", "win10-x86"])
 def test_x86_stacks_with_an_interrupt_in_the_middle(name: str, tmp_path: pathlib.Path) -> None:
-    made = StackImage86(name)
-    made.preempted(1004, entered=True)
-    made.preempted(1008, entered=False)
-    made.preempted(1012, entered=True, nested=True)
-    traps = [how for tid in (1004, 1008, 1012) for _, how in made.expected[tid, "kernel"][1:]]
+    forged_image = StackImage86(name)
+    forged_image.preempted(1004, entered=True)
+    forged_image.preempted(1008, entered=False)
+    forged_image.preempted(1012, entered=True, nested=True)
+    traps = [how for tid in (1004, 1008, 1012) for _, how in forged_image.expected[tid, "kernel"][1:]]
     assert traps.count("trap") == 4
-    check_86(made, tmp_path)
+    check_86(forged_image, tmp_path)
 
 
-def check_86(made: StackImage86, folder: pathlib.Path) -> None:
-    found = by_key(stacks(context.open_image(made.kernel.image(), folder)))
-    assert set(found) == set(made.expected)
-    for key, expected in made.expected.items():
+def check_86(forged_image: StackImage86, folder: pathlib.Path) -> None:
+    found = by_key(stacks(context.open_image(forged_image.kernel.image(), folder)))
+    assert set(found) == set(forged_image.expected)
+    for key, expected in forged_image.expected.items():
         stack, frames = found[key]
         assert [(frame["Address"], frame["How"]) for frame in frames] == expected, key
         assert not stack["Status"], key
@@ -179,45 +181,45 @@ NO_CONTEXTS = [
 
 @pytest.mark.parametrize("name", ["xp-x86", "win7-x86", "win10-x86"])
 def test_x86_user_stacks_go_on_below_an_exception_and_an_apc(name: str, tmp_path: pathlib.Path) -> None:
-    made = StackImage86(name)
+    forged_image = StackImage86(name)
     for tid, through in ((1004, EXCEPTION), (1008, APC)):
-        made.dispatched(tid, through)
-        assert [how for _, how in made.expected[tid, "user"]].count("trap") == 2
-    check_86(made, tmp_path)
+        forged_image.dispatched(tid, through)
+        assert [how for _, how in forged_image.expected[tid, "user"]].count("trap") == 2
+    check_86(forged_image, tmp_path)
 
 
 @pytest.mark.parametrize("through", [EXCEPTION, APC])
 @pytest.mark.parametrize("name", ["xp-x86", "win7-x86", "win10-x86"])
 def test_x86_what_no_context_proves_is_doubtful(name: str, through: str, tmp_path: pathlib.Path) -> None:
-    made = StackImage86(name)
-    made.dispatched(1004, CALLBACK)
+    forged_image = StackImage86(name)
+    forged_image.dispatched(1004, CALLBACK)
     for number, changed in enumerate(NO_CONTEXTS):
-        made.dispatched(1008 + 4 * number, through, changed)
-    found = by_key(stacks(context.open_image(made.kernel.image(), tmp_path)))
+        forged_image.dispatched(1008 + 4 * number, through, changed)
+    found = by_key(stacks(context.open_image(forged_image.kernel.image(), tmp_path)))
     for tid in range(1004, 1008 + 4 * len(NO_CONTEXTS), 4):
-        check_doubt(found[tid, "user"], made.expected[tid, "user"])
+        check_doubt(found[tid, "user"], forged_image.expected[tid, "user"])
 
 
 @pytest.mark.parametrize("name", ["win7-x64", "win10-x64"])
 def test_wow64_stacks_go_on_below_an_exception_and_an_apc(name: str, tmp_path: pathlib.Path) -> None:
-    made = StackImage(name)
-    wow = Wow64Threads(made)
+    forged_image = StackImage(name)
+    wow = Wow64Threads(forged_image)
     wow.dispatched(1016, EXCEPTION)
     wow.dispatched(1020, APC)
-    check(made, context.open_image(made.kernel.image(), tmp_path))
+    check(forged_image, context.open_image(forged_image.kernel.image(), tmp_path))
 
 
 @pytest.mark.parametrize("through", [EXCEPTION, APC])
 @pytest.mark.parametrize("name", ["win7-x64", "win10-x64"])
 def test_wow64_what_no_context_proves_is_doubtful(name: str, through: str, tmp_path: pathlib.Path) -> None:
-    made = StackImage(name)
-    wow = Wow64Threads(made)
+    forged_image = StackImage(name)
+    wow = Wow64Threads(forged_image)
     wow.dispatched(1004, CALLBACK)
     for number, changed in enumerate(NO_CONTEXTS):
         wow.dispatched(1008 + 4 * number, through, changed)
-    found = by_key(stacks(context.open_image(made.kernel.image(), tmp_path)))
+    found = by_key(stacks(context.open_image(forged_image.kernel.image(), tmp_path)))
     for tid in range(1004, 1008 + 4 * len(NO_CONTEXTS), 4):
-        expected = [(address, how) for address, _, how in made.expected[tid, "wow64"].frames]
+        expected = [(address, how) for address, _, how in forged_image.expected[tid, "wow64"].frames]
         check_doubt(found[tid, "wow64"], expected)
 
 

@@ -43,7 +43,7 @@ CLASSES = {
     "tracefindings": tracefindings.TraceFindings,
     "minidump": minidump.MiniDump,
 }
-PLUGINS = {name: [each.name for each in table] for name, table in TABLES.items() if name not in FLAT}
+PLUGINS = {name: [member.name for member in table] for name, table in TABLES.items() if name not in FLAT}
 OF_DUMPS = {"info"}
 """Tables of process dumps only, which `tests/minidump` has."""
 STACKS = sorted({name for name, names in PLUGINS.items() if "Unbacked" in names})
@@ -67,14 +67,18 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Opened:
 
 def test_every_column_has_a_meaning_and_a_table() -> None:
     assert set(PLUGINS) == {*CLASSES, *WRITERS, *OF_DUMPS}
-    assert {each.name for table in TABLES.values() for each in table} == set(COLUMNS)
+    assert {member.name for table in TABLES.values() for member in table} == set(COLUMNS)
     assert set(COLUMNS) >= KEYS
     for name, column in COLUMNS.items():
         assert column.name == name and column.type in TYPES, name
         meaning = column.meaning
         assert meaning.endswith(".") and meaning[0].isupper() and meaning.isprintable(), name
-        assert not any(said.endswith(".") or not said.isprintable() for said in column.values.values()), name
-    twice = collections.Counter(each.meaning for each in COLUMNS.values() if each.type != dictionary.REGISTER)
+        assert not any(value.endswith(".") or not value.isprintable() for value in column.values.values()), (
+            name
+        )
+    twice = collections.Counter(
+        column.meaning for column in COLUMNS.values() if column.type != dictionary.REGISTER
+    )
     assert max(twice.values()) == 1
 
 
@@ -86,7 +90,7 @@ def test_brief_columns_are_columns_of_the_table() -> None:
 @pytest.mark.parametrize("name", sorted(CLASSES))
 def test_a_plugin_has_the_columns_of_the_dictionary(name: str, opened: Opened) -> None:
     shown = [(column.name, column.type) for column in opened.construct(CLASSES[name]).run().columns]
-    assert shown == [(each, TYPES[COLUMNS[each].type]) for each in PLUGINS[name]]
+    assert shown == [(item, TYPES[COLUMNS[item].type]) for item in PLUGINS[name]]
     assert {"PID", "Process", "Status"} <= set(PLUGINS[name])
     assert ("Arch" in PLUGINS[name]) == (name != "tracefindings"), "a finding is of a process"
     assert len(set(PLUGINS[name])) == len(PLUGINS[name])
@@ -110,7 +114,7 @@ def test_one_thing_has_one_name() -> None:
             assert whole or name in ("trapframes", "tracefindings", *OF_DUMPS), name
 
 
-@pytest.mark.parametrize(("name", "options"), OPTIONS, ids=lambda each: str(each))
+@pytest.mark.parametrize(("name", "options"), OPTIONS, ids=lambda value: str(value))
 def test_keys_repeat_and_nothing_else_does(name: str, options: Dict[str, Any], opened: Opened) -> None:
     below = 0
     for node in grid.run(opened, CLASSES[name], **options):
@@ -141,7 +145,7 @@ def test_unbacked_can_be_done_again(name: str, opened: Opened) -> None:
         frames = [child for child in node.children if child["Frame"] is not None]
         found = [child["Backing"] for child in frames]
         assert set(found) <= {*BACKINGS, None}
-        suspect = [each for each in found if each is not None and each not in BACKED]
+        suspect = [item for item in found if item is not None and item not in BACKED]
         assert (node.row["Unbacked"] or 0) == len(suspect)
         assert (node.row["Unbacked"] is None) == (not frames)
 

@@ -33,9 +33,9 @@ def test_the_owner_of_a_lock_is_the_process_to_which_the_thread_points(
 ) -> None:
     kernel = new_kernel(name)
     thread = kernel.process("app.exe", pid=1000).thread(1004)
-    made = Resources(kernel)
-    made.add(active=1, exclusive=thread)
-    made.link()
+    resources = Resources(kernel)
+    resources.add(active=1, exclusive=thread)
+    resources.link()
     if path:
         thread.ethread[path] = 4
     opened = context.open_image(kernel.image(), tmp_path)
@@ -52,8 +52,8 @@ def test_where_a_driver_may_have_been_is_said(target: Target) -> None:
     assert len(got.rows) == len(clean.rows)
     gone = [at for at, symbol in enumerate(clean.column("Symbol")) if "<unloaded:" in (symbol or "")]
     assert gone
-    said = [(got.column("Symbol")[at], got.column("Status")[at]) for at in gone]
-    assert set(said) == {("<no-module>", "contradicted: MmUnloadedDrivers")}
+    statuses = [(got.column("Symbol")[at], got.column("Status")[at]) for at in gone]
+    assert set(statuses) == {("<no-module>", "contradicted: MmUnloadedDrivers")}
     assert any("MmUnloadedDrivers" in warning for warning in got.warnings)
 
 
@@ -65,16 +65,16 @@ def test_where_a_driver_may_have_been_is_said_of_every_kernel(
     start = kernel.base + 0x8000000
     kernel.unloaded("gone.sys", start, start + 0x8000)
     put_database(kernel, generation, [(start + 0x10, kernel.symbol("NtClose") + 4)])
-    made = Target(kernel, tmp_path)
-    clean = made.clean("stacktracedb")
-    got = made.run("stacktracedb", [made.at(kernel.symbol("MmUnloadedDrivers"), 0)])
+    target = Target(kernel, tmp_path)
+    clean = target.clean("stacktracedb")
+    got = target.run("stacktracedb", [target.at(kernel.symbol("MmUnloadedDrivers"), 0)])
     symbols = clean.column("Symbol")
     (place,) = (at for at, symbol in enumerate(symbols) if "<unloaded:gone" in (symbol or ""))
     assert "contradicted" not in " ".join(filter(None, clean.column("Status")))
     assert got.column("Symbol")[place] == "<no-module>"
     assert got.column("Status")[place] == "contradicted: MmUnloadedDrivers"
     assert any("MmUnloadedDrivers" in warning for warning in got.warnings)
-    unbacked = made.run("stacktracedb", [made.at(kernel.symbol("MmUnloadedDrivers"), 0)], unbacked=True)
+    unbacked = target.run("stacktracedb", [target.at(kernel.symbol("MmUnloadedDrivers"), 0)], unbacked=True)
     assert grid.masked(start + 0x10) in unbacked.column("Address")
 
 
@@ -85,7 +85,7 @@ def test_a_log_of_a_heap_to_which_no_pointer_leads(target: Target) -> None:
     clean = target.clean("stacktracedb", pid=[4312])
     got = target.run("stacktracedb", [target.at(place, 0, 8, updater)], pid=[4312])
     assert len(got.rows) == len(clean.rows)
-    word = [said for said in got.column("Status") if said == "no pointer"]
+    word = [value for value in got.column("Status") if value == "no pointer"]
     assert len(word) == 1 and "no pointer" not in clean.column("Status")
     rows = target.run("gflags", [target.at(place, 0, 8, updater)], pid=[4312])
     kinds = dict(zip(rows.column("Kind"), rows.column("Status")))
@@ -138,15 +138,15 @@ def _vads(image: Any) -> Dict[int, int]:
     from winstacks.process.spaces import AddressSpaces
 
     read = image.service(vads.Vads)
-    found = {each.pid or 0: each for each in AddressSpaces.list_spaces(image) if (each.pid or 0) >= 1000}
+    found = {space.pid or 0: space for space in AddressSpaces.list_spaces(image) if (space.pid or 0) >= 1000}
     return {pid: len(read.list_regions(space)[0]) for pid, space in found.items()}
 
 
 def test_nothing_is_said_of_what_agrees(target: Target) -> None:
     for plugin in (gflags.GFlags, locks.Locks, stacktracedb.StackTraceDb):
         name = plugin.__module__.rsplit(".", 1)[-1]
-        said = target.clean(name).column("Status")
-        assert not [each for each in said if each and ("contradicted" in each or "no pointer" in each)]
+        values = target.clean(name).column("Status")
+        assert not [item for item in values if item and ("contradicted" in item or "no pointer" in item)]
 
 
 @pytest.mark.parametrize(

@@ -108,12 +108,12 @@ def listings(opened: Opened) -> Tuple[Dict[Key, Row], Dict[Key, List[Node]]]:
 def counted(nodes: List[Node]) -> Dict[str, int]:
     """The figures of a database, counted from its rows."""
     words = [set(node.row["Status"].split(", ")) for node in nodes]
-    live = [node for node, said in zip(nodes, words) if not said & {"freed", "orphan"}]
+    live = [node for node, flags in zip(nodes, words) if not flags & {"freed", "orphan"}]
     return {
         "Freed": sum("freed" in word for word in words),
-        "Orphans": sum("orphan" in each for each in words),
-        "Unindexed": sum("unindexed" in each for each in words),
-        "Mismatched": sum(bool(each & {"index", "bucket", "depth"}) for each in words),
+        "Orphans": sum("orphan" in word for word in words),
+        "Unindexed": sum("unindexed" in word for word in words),
+        "Mismatched": sum(bool(word & {"index", "bucket", "depth"}) for word in words),
         # A slot that leads to no entry has a row, but is no trace.
         "Indexed": sum(
             node.row["Index"] is not None
@@ -125,8 +125,10 @@ def counted(nodes: List[Node]) -> Dict[str, int]:
 
 def warned(messages: List[str], what: str) -> Dict[Tuple[int, str], int]:
     """The numbers of which a warning speaks, by process ID and architecture."""
-    said = [re.match(r"Process (\d+) \((\w+)\), std at \w+: (\d+) " + what, message) for message in messages]
-    return {(int(each[1]), each[2]): int(each[3]) for each in said if each}
+    matches = [
+        re.match(r"Process (\d+) \((\w+)\), std at \w+: (\d+) " + what, message) for message in messages
+    ]
+    return {(int(item[1]), item[2]): int(item[3]) for item in matches if item}
 
 
 def check_dump(data: bytes, arch: str, head: Row, nodes: List[Node]) -> None:
@@ -176,7 +178,7 @@ def check(opened: Opened, caplog: pytest.LogCaptureFixture) -> None:
             continue
         count = counted(nodes)
         count["Mismatched"] += unlisted.get(place[:2], 0)
-        assert {each: row[each] for each in count} == count, row
+        assert {item: row[item] for item in count} == count, row
         assert row["UnreadableBytes"] == lost.get(place[:2], 0)
         check_dump(written[name], place[1], head, nodes)
 

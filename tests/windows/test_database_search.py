@@ -196,5 +196,5 @@ def test_slots_that_lead_nowhere_are_counted_without_end(
     assert node.children[0]["Mismatched"] == wild
     with caplog.at_level(logging.WARNING):
         shown = traces(opened, 1000)
-    assert sum(each.row["Status"] == "" for each in shown) == TRACES
+    assert sum(node.row["Status"] == "" for node in shown) == TRACES
     assert f"{wild - 1000} more index slots" in caplog.text

@@ -58,10 +58,10 @@ def test_a_missing_table_is_found_before_the_first_row(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """And nothing else is said: whether there is anything to show is not known then."""
-    made = request.getfixturevalue(image).construct(plugin)
+    new_plugin = request.getfixturevalue(image).construct(plugin)
     monkeypatch.setattr(tables, "_BESIDE", [tmp_path])
     with pytest.raises(exceptions.RenderException) as error:
-        made.run()
+        new_plugin.run()
     assert "windows/stacktraces/" in str(error.value) and "copy the 'symbols' folder" in str(error.value)
     assert not caplog.records
 
@@ -75,9 +75,9 @@ def test_every_table_is_looked_for(tmp_path: pathlib.Path, monkeypatch: pytest.M
     for kind in kinds:
         folder = tmp_path / kind
         folder.mkdir()
-        for each in files:
-            if re.sub(r"-[0-9.]+-", "-", each.stem) != kind:
-                (folder / each.name).symlink_to(each)
+        for path in files:
+            if re.sub(r"-[0-9.]+-", "-", path.stem) != kind:
+                (folder / path.name).symlink_to(path)
         monkeypatch.setattr(tables, "_BESIDE", [folder])
         arch = kind.rsplit("-", 1)[-1]
         with pytest.raises(tables.MissingTableError, match="copy the 'symbols' folder"):
@@ -112,9 +112,9 @@ def test_a_file_that_cannot_be_written_costs_no_row(
     plugin: Any, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     opened = context.open_image(sample.build().image(), tmp_path)
-    made = opened.construct(plugin, dump=True)
-    made.set_open_method(_Full)
-    dumped = made.run()
+    new_plugin = opened.construct(plugin, dump=True)
+    new_plugin.set_open_method(_Full)
+    dumped = new_plugin.run()
     names = [column.name for column in dumped.columns]
     rows: List[Dict[str, Any]] = []
     with caplog.at_level(logging.ERROR):
@@ -163,7 +163,7 @@ def test_a_wrong_option_is_refused_before_the_image_is_opened(wrong: str, tmp_pa
     arguments, command, answer = WRONG[wrong]
     if "/proc" in arguments and not pathlib.Path("/proc/self").is_dir():
         pytest.skip("there is no /proc, in which nobody can make a file")
-    arguments, command = ([each.format(file=file) for each in part] for part in (arguments, command))
+    arguments, command = ([text.format(file=file) for text in part] for part in (arguments, command))
     done = vol.run(file, *command, symbols=tmp_path / "symbols", arguments=arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert f"error: argument {answer.format(file=file)}" in done.stderr

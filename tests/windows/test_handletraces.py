@@ -138,9 +138,9 @@ def test_damaged_headers_and_tables(tmp_path: pathlib.Path) -> None:
     ring.event(7, 0x88, 1 << 40, 1004)
     kernel.space.set_state(table.pages[0], 0x1000, State.PAGEFILE)
     second = kernel.process("second.exe", pid=2000)
-    made = kernel.obj("_HANDLE_TABLE")
-    second.eprocess["ObjectTable"] = made
-    made["DebugInfo"] = kernel.space.reserve(0x1000)
+    row = kernel.obj("_HANDLE_TABLE")
+    second.eprocess["ObjectTable"] = row
+    row["DebugInfo"] = kernel.space.reserve(0x1000)
     third = kernel.process("third.exe", pid=3000)
     odd = HandleTable(third)
     odd.finish()
@@ -206,8 +206,8 @@ def test_a_process_without_page_tables_keeps_its_events(
     Ring(table, 8).event(CLOSE, 0x84, 1000, 1004, [kernel.symbol("ObpCreateHandle") + 4])
     opened = context.open_image(kernel.image(), tmp_path)
     system, *rest = spaces.AddressSpaces.list_spaces(opened.image)
-    said = status(StatusCode.PAGE_TABLES_UNREADABLE)
-    closed = [each._replace(layer_name="", status=said) for each in rest if each.pid == 1000]
+    row_status = status(StatusCode.PAGE_TABLES_UNREADABLE)
+    closed = [process._replace(layer_name="", status=row_status) for process in rest if process.pid == 1000]
     monkeypatch.setattr(spaces.AddressSpaces, "list_spaces", lambda *_: iter([system, *closed]))
     found = grid.run(opened, handletraces.HandleTraces, pid=[1000])
     assert [(node.row["Event"], node.row["Status"]) for node in found] == [
@@ -277,9 +277,9 @@ def test_the_database_is_read_once_for_all_processes(
     indices = put_database(kernel, "5.1", traces)
     event = named(kernel, "_KEVENT", "Event", "Ready")
     tables = [table, *(HandleTable(kernel.process(f"{n}.exe", pid=2000 + 4 * n)) for n in range(3))]
-    for number, each in enumerate(tables):
-        each.add(0x84, event, creator=indices[number % 3])
-        each.finish()
+    for number, item in enumerate(tables):
+        item.add(0x84, event, creator=indices[number % 3])
+        item.finish()
     opened = context.open_image(kernel.image(), tmp_path)
     calls: List[Any] = []
     real = Databases.open_database
@@ -291,8 +291,8 @@ def test_the_database_is_read_once_for_all_processes(
     monkeypatch.setattr(Databases, "open_database", counting)
     found = grid.run(opened, handletraces.HandleTraces)
     assert [node.row["PID"] for node in found] == [1000, 2000, 2004, 2008]
-    wanted = [[grid.masked(frame) for frame in traces[number % 3]] for number in range(4)]
-    assert [grid.frames(node) for node in found] == wanted
+    expected = [[grid.masked(frame) for frame in traces[number % 3]] for number in range(4)]
+    assert [grid.frames(node) for node in found] == expected
     assert len(calls) == 1
 
 

@@ -81,7 +81,7 @@ def test_the_events_are_limited(tmp_path: pathlib.Path, monkeypatch: pytest.Monk
         ring_of(kernel, pid, acting=pid)
     found = shown(kernel, tmp_path)
     assert found[0] == (0, 0, "event limit")
-    assert [pid for pid, _, said in found if said == SAID] == [1000]
+    assert [pid for pid, _, status_text in found if status_text == SAID] == [1000]
 
 
 def test_one_ring_under_many_addresses_is_one(tmp_path: pathlib.Path) -> None:
@@ -93,4 +93,4 @@ def test_one_ring_under_many_addresses_is_one(tmp_path: pathlib.Path) -> None:
         for page in range(pages):
             kernel.space.map_frame(again + page * 0x1000, kernel.space, ring.address + page * 0x1000)
         kernel.pool.big_blocks.append((again, *kernel.pool.big_blocks[0][1:]))
-    assert [said for _, _, said in shown(kernel, tmp_path)].count(SAID) == 1
+    assert [status_text for _, _, status_text in shown(kernel, tmp_path)].count(SAID) == 1

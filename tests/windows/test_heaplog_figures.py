@@ -75,8 +75,8 @@ def forge(plans: List[Plan]) -> Kernel:
 def warned(messages: List[str]) -> Dict[Tuple[int, str], int]:
     """The bytes that are said not to be in the image, by process ID and architecture."""
     form = r"Process (\d+) \((\w+)\), heaplog at \w+: (\d+) bytes of the used parts"
-    said = [re.match(form, message) for message in messages]
-    return {(int(each[1]), each[2]): int(each[3]) for each in said if each}
+    matches = [re.match(form, message) for message in messages]
+    return {(int(item[1]), item[2]): int(item[3]) for item in matches if item}
 
 
 @settings(max_examples=3, deadline=None, derandomize=True, phases=[Phase.generate])

@@ -53,15 +53,15 @@ def test_heaps_of_7_and_later(kernel: str, wow64: bool, tmp_path: pathlib.Path) 
     assert {(node.row["PID"], node.row["Process"], node.row["Arch"]) for node in found} == {
         (1000, "app.exe", forged.arch)
     }
-    made = {node.row["Block"]: node for node in owners(found)}
+    nodes = {node.row["Block"]: node for node in owners(found)}
     assert [
-        (made[at].row["BlockKind"], made[at].row["Index"], made[at].row["Status"]) for at in sorted(made)
+        (nodes[at].row["BlockKind"], nodes[at].row["Index"], nodes[at].row["Status"]) for at in sorted(nodes)
     ] == [
         ("heap", forged.index(50), ""),
         ("heap segment", forged.index(51), ""),
         ("lfh container", None, ""),
     ]
-    assert symbols(made[HEAP])[1:] == ["app!open_store+0x32", "app!main+0x5"]
+    assert symbols(nodes[HEAP])[1:] == ["app!open_store+0x32", "app!main+0x5"]
     rows = [
         (node.row["TraceKind"], node.row["Count"], node.row["Bytes"], node.row["Status"])
         for node in groups(found)

@@ -104,12 +104,12 @@ def test_a_heap_whose_beginning_is_gone(kernel: str, wow64: bool, tmp_path: path
     forged.put(heap.regions(), HEAP)
     forged.process.space.set_state(HEAP, PAGE, State.PAGEFILE)
     found = forged.run(tmp_path, blocks=True)
-    made, segment = owners(found)
+    forged_heap, segment = owners(found)
     assert (segment.row["BlockKind"], segment.row["Status"]) == ("heap segment", "")
     # Where the heap's own blocks begin was in the page, too: its headers cannot be decoded.
     unread = 16 * PAGE
-    said = re.fullmatch(r"unreadable, damaged, (\d+) bytes unread", made.row["Status"])
-    assert made.row["BlockKind"] == "heap" and said and PAGE < int(said.group(1)) <= unread
+    match = re.fullmatch(r"unreadable, damaged, (\d+) bytes unread", forged_heap.row["Status"])
+    assert forged_heap.row["BlockKind"] == "heap" and match and PAGE < int(match.group(1)) <= unread
     rows = blocks(found)
     assert len(rows) > 150
     assert apart in rows
@@ -129,9 +129,9 @@ def test_a_page_of_blocks_that_is_gone(
     count = sum(node.row["Count"] for node in groups(found))
     assert 165 < count < 185
     (heap,) = owners(found)
-    said = re.fullmatch(r"unreadable, (\d+) bytes unread", heap.row["Status"])
-    assert said and PAGE - 200 < int(said.group(1)) < PAGE + 200
-    assert f"in {said.group(1)} bytes of its heaps no block header is valid" in caplog.text
+    match = re.fullmatch(r"unreadable, (\d+) bytes unread", heap.row["Status"])
+    assert match and PAGE - 200 < int(match.group(1)) < PAGE + 200
+    assert f"in {match.group(1)} bytes of its heaps no block header is valid" in caplog.text
 
 
 def test_records_that_are_gone(tmp_path: pathlib.Path) -> None:
@@ -204,8 +204,8 @@ def test_a_32_bit_half_whose_peb_is_not_named(
     forged.put(filled(forged).regions(), HEAP)
     opened = context.open_image(forged.image(), tmp_path)
     found = list(spaces.AddressSpaces.list_spaces(opened.image, [PID]))
-    said = status(StatusCode.WOW64_PROCESS_STRUCTURE_UNREADABLE)
-    known = [space._replace(peb=0, status=said) for space in found if space.wow64]
+    row_status = status(StatusCode.WOW64_PROCESS_STRUCTURE_UNREADABLE)
+    known = [space._replace(peb=0, status=row_status) for space in found if space.wow64]
     monkeypatch.setattr(spaces.AddressSpaces, "list_spaces", lambda *_, **__: iter(known))
     rows = grid.run(opened, heaptraces.HeapTraces)
     assert [node.row["Status"] for node in owners(rows)] == ["WoW64 process structure unreadable", ""]

@@ -18,8 +18,8 @@ KERNEL = "win10-x64"
 def baseline(forged: HeapImage, sizes: Sequence[Tuple[int, int]], folder: pathlib.Path) -> str:
     """Writes an earlier log: blocks as (number of their stack, size)."""
     modules = [
-        UmdhModule(each.base, each.size, f"C:\\app\\{name}")
-        for name, each in (("app.exe", forged.app), ("ntdll.dll", forged.ntdll))
+        UmdhModule(module.base, module.size, f"C:\\app\\{name}")
+        for name, module in (("app.exe", forged.app), ("ntdll.dll", forged.ntdll))
     ]
     blocks = [Allocation(size, 0, 0x1000 + at, number) for at, (number, size) in enumerate(sizes)]
     traces = {number: tuple(forged.stack(number)) for number, _ in sizes}

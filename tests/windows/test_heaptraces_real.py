@@ -58,7 +58,9 @@ def check(rows: List[Row], truth: Mapping[str, Any]) -> None:
         assert row["Count"] == len(blocks)
         assert row["Bytes"] == sum(block["Size"] for block in blocks)
         assert {block["EntryAddress"] for block in blocks} == {row["EntryAddress"]}
-        found.update((each["Block"], (each["Heap"], each["Size"], each["EntryAddress"])) for each in blocks)
+        found.update(
+            (block["Block"], (block["Heap"], block["Size"], block["EntryAddress"])) for block in blocks
+        )
     for block in truth["heap"]["blocks"]:
         assert found.pop(block["user"]) == (block["heap"], block["size"], block["trace_record"])
     # The rest is the debug information of the 60 critical sections, which ntdll allocated.
@@ -124,8 +126,10 @@ def test_the_dump_is_a_umdh_log_that_adds_up(path: pathlib.Path, tmp_path: pathl
     log = umdh.parse(data.decode().splitlines())
     assert "".join(umdh.write(log)).encode() == data
     allocations = [allocation for heap in log.heaps for allocation in heap.allocations]
-    assert sum(each.size for each in allocations) == sum(row["Bytes"] for row in _groups(rows))
-    written = {each.address: (each.size, log.traces[each.trace]) for each in allocations}
+    assert sum(allocation.size for allocation in allocations) == sum(row["Bytes"] for row in _groups(rows))
+    written = {
+        allocation.address: (allocation.size, log.traces[allocation.trace]) for allocation in allocations
+    }
     for block in real.truth["heap"]["blocks"]:
         assert written[block["user"]] == (block["size"], tuple(block["frames"]))
     assert {heap.heap for heap in log.heaps} == {heap["heap"] for heap in real.truth["heap"]["heaps"]}

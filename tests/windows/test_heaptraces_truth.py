@@ -48,7 +48,7 @@ def check(rows: List[Row], truth: Dict[str, Any]) -> None:
     busy: Dict[int, Tuple[Any, ...]] = {}
     freed: Dict[int, Tuple[int, ...]] = {}
     untraced = set()
-    sizes = {each["user"]: each["size"] for each in heap["freed_blocks"]}
+    sizes = {freed_block["user"]: freed_block["size"] for freed_block in heap["freed_blocks"]}
     for row in groups:
         blocks = _children(row, "Block")
         assert row["Count"] == len(blocks)
@@ -68,13 +68,16 @@ def check(rows: List[Row], truth: Dict[str, Any]) -> None:
                 assert row["Status"] == "untraced, unsized" and not _stack(row)
                 untraced.add(block["Block"])
     told = [*heap["blocks"], *heap["ntdll_blocks"]]
-    assert busy == {each["user"]: (each["heap"], each["size"], _masked(each["frames"])) for each in told}
-    assert untraced == {each["user"] for each in heap.get("ntdll_untraced", [])}
-    by = {each["user"]: [_masked(stack) for stack in each["freed_by"]] for each in heap["freed_blocks"]}
+    assert busy == {trace["user"]: (trace["heap"], trace["size"], _masked(trace["frames"])) for trace in told}
+    assert untraced == {block["user"] for block in heap.get("ntdll_untraced", [])}
+    by = {
+        freed_block["user"]: [_masked(stack) for stack in freed_block["freed_by"]]
+        for freed_block in heap["freed_blocks"]
+    }
     assert all(stack in by[user] for user, stack in freed.items())
     # Elsewhere links of free lists lie over each freed block's pointer.
     assert bool(freed) == truth["name"].endswith("-lfh")
-    assert sum(row["Bytes"] for row in groups if row["Status"] == "") == sum(each["size"] for each in told)
+    assert sum(row["Bytes"] for row in groups if row["Status"] == "") == sum(block["size"] for block in told)
     _check_owners([row for row in rows if row["Count"] is None], truth)
     _check_indices(groups, truth)
 
@@ -84,10 +87,11 @@ def _check_owners(owners: List[Row], truth: Dict[str, Any]) -> None:
     heap, entries = truth["heap"], {entry["index"]: entry for entry in truth["entries"]}
     containers = [row for row in owners if row["BlockKind"] == "lfh container"]
     assert sorted((row["Heap"], row["Block"], row["Size"], _stack(row)) for row in containers) == sorted(
-        (each["heap"], each["user"], each["size"], _masked(each["frames"])) for each in heap["containers"]
+        (container["heap"], container["user"], container["size"], _masked(container["frames"]))
+        for container in heap["containers"]
     )
     assert {row["Block"]: row["Index"] for row in owners if row["BlockKind"] == "heap"} == {
-        each["heap"]: each["AllocatorBackTraceIndex"] for each in heap["heaps"]
+        heap["heap"]: heap["AllocatorBackTraceIndex"] for heap in heap["heaps"]
     }
     assert {row["BlockKind"] for row in owners} <= {"heap", "heap segment", "lfh container"}
     assert not [row for row in owners if row["Status"]]
@@ -99,9 +103,9 @@ def _check_owners(owners: List[Row], truth: Dict[str, Any]) -> None:
 def _check_indices(groups: List[Row], truth: Dict[str, Any]) -> None:
     """Virtual-alloc blocks have an index in the database, every block of XP has."""
     shown = {block["Block"]: block["Index"] for row in groups for block in _children(row, "Block")}
-    for each in truth["heap"]["blocks"]:
-        if "AllocatorBackTraceIndex" in each:
-            assert shown[each["user"]] == each["AllocatorBackTraceIndex"]
+    for item in truth["heap"]["blocks"]:
+        if "AllocatorBackTraceIndex" in item:
+            assert shown[item["user"]] == item["AllocatorBackTraceIndex"]
 
 
 def check_log(data: bytes, rows: List[Row], truth: Dict[str, Any]) -> None:
@@ -109,12 +113,15 @@ def check_log(data: bytes, rows: List[Row], truth: Dict[str, Any]) -> None:
     log = umdh.parse(data.decode().splitlines())
     assert "".join(umdh.write(log)).encode() == data
     allocations = [allocation for heap in log.heaps for allocation in heap.allocations]
-    written = {each.address: (each.size, _masked(list(log.traces[each.trace]))) for each in allocations}
+    written = {
+        allocation.address: (allocation.size, _masked(list(log.traces[allocation.trace])))
+        for allocation in allocations
+    }
     assert len(written) == len(allocations)
     told = [*truth["heap"]["blocks"], *truth["heap"]["ntdll_blocks"]]
-    assert written == {each["user"]: (each["size"], _masked(each["frames"])) for each in told}
+    assert written == {trace["user"]: (trace["size"], _masked(trace["frames"])) for trace in told}
     shown = [row["Bytes"] for row in rows if row["Count"] is not None and row["Status"] == ""]
-    assert sum(each.size for each in allocations) == sum(shown)
+    assert sum(allocation.size for allocation in allocations) == sum(shown)
 
 
 @pytest.mark.parametrize("symbols", [True, False], ids=["symbols", "search"])

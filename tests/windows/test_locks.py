@@ -30,8 +30,8 @@ def test_resources_of_every_form(name: str, generation: str, tmp_path: pathlib.P
     threads = [kernel.system.thread(100), kernel.system.thread(104)]
     threads.append(kernel.process("app.exe", pid=1000).thread(108))
     indices = put_database(kernel, generation, traces_of(kernel))
-    made = Resources(kernel)
-    held = made.add(
+    kernel_resources = Resources(kernel)
+    held = kernel_resources.add(
         index=indices[0],
         active=1,
         exclusive=threads[0],
@@ -40,22 +40,24 @@ def test_resources_of_every_form(name: str, generation: str, tmp_path: pathlib.P
         waiting_exclusive=1,
     )
     first, second, third = (thread.ethread.address for thread in threads)
-    shared = made.add(
+    shared = kernel_resources.add(
         index=indices[1], active=3, embedded=[(first, 2)], table=[(0, 0), (second | 3, 1), (third, 4)]
     )
-    free = made.add(index=indices[2], embedded=[(first, 0)])
+    free = kernel_resources.add(index=indices[2], embedded=[(first, 0)])
     address = kernel.symbol("ExpWorkerThread")
-    odd = made.add(index=address)
-    stale = made.add(index=0x1234)
-    made.link()
+    odd = kernel_resources.add(index=address)
+    stale = kernel_resources.add(index=0x1234)
+    kernel_resources.link()
     opened = context.open_image(kernel.image(), tmp_path)
     found = grid.run(opened, locks.Locks, pid=[0])
     rows = {node.row["Lock"]: node for node in found}
-    assert [node.row["Lock"] for node in found] == [grid.masked(each.address) for each in made.made]
+    assert [node.row["Lock"] for node in found] == [
+        grid.masked(entry.address) for entry in kernel_resources.made
+    ]
     assert {node.row["PID"] for node in found} == {0}
 
     node = rows[grid.masked(held.address)]
-    wanted = {
+    expected = {
         "Process": "nt",
         "LockType": "resource",
         "Index": indices[0],
@@ -71,7 +73,7 @@ def test_resources_of_every_form(name: str, generation: str, tmp_path: pathlib.P
         "NumberOfWaitingExclusive": 1,
         "Status": "",
     }
-    assert {key: node.row[key] for key in wanted} == wanted
+    assert {key: node.row[key] for key in expected} == expected
     assert owners(node) == [("exclusive owner", grid.masked(first), 100, 1, "")]
 
     node = rows[grid.masked(shared.address)]
@@ -96,7 +98,7 @@ def test_resources_of_every_form(name: str, generation: str, tmp_path: pathlib.P
     assert (node.row["Index"], node.row["Status"]) == (0x1234, "no such index")
     assert node.children == []
 
-    database = {each.row["Index"]: each for each in grid.run(opened, stacktracedb.StackTraceDb, pid=[0])[1:]}
+    database = {node.row["Index"]: node for node in grid.run(opened, stacktracedb.StackTraceDb, pid=[0])[1:]}
     for index, lock, trace in zip(indices, (held, shared, free), traces_of(kernel)):
         node = rows[grid.masked(lock.address)]
         assert grid.frames(node) == [grid.masked(frame) for frame in trace]
@@ -121,10 +123,10 @@ def is_frame(row: Dict[str, Any]) -> bool:
 @pytest.mark.parametrize("name", ["xp-x86", "win10-x64"])
 def test_without_a_database_only_the_trace_is_absent(name: str, tmp_path: pathlib.Path) -> None:
     kernel = new_kernel(name, 0)
-    made = Resources(kernel)
-    made.add(index=5)
-    made.add()
-    made.link()
+    kernel_resources = Resources(kernel)
+    kernel_resources.add(index=5)
+    kernel_resources.add()
+    kernel_resources.link()
     opened = context.open_image(kernel.image(), tmp_path)
     found = grid.run(opened, locks.Locks, pid=[0])
     assert [(node.row["Index"], node.row["Status"]) for node in found] == [
@@ -136,14 +138,14 @@ def test_without_a_database_only_the_trace_is_absent(name: str, tmp_path: pathli
 
 def test_owner_that_is_no_thread_and_table_that_is_gone(tmp_path: pathlib.Path) -> None:
     kernel = new_kernel("win10-x64")
-    made = Resources(kernel)
+    kernel_resources = Resources(kernel)
     event = kernel.pool.executive("_KEVENT", "Event")
-    made.add(active=1, embedded=[(event.address | 3, 1)])
-    gone = made.add(active=1)
+    kernel_resources.add(active=1, embedded=[(event.address | 3, 1)])
+    gone = kernel_resources.add(active=1)
     gone["OwnerTable"] = kernel.space.reserve(0x1000)
-    huge = made.add(active=1, table=[(0, 0)])
+    huge = kernel_resources.add(active=1, table=[(0, 0)])
     kernel.space.write_int(huge["OwnerTable"] + 8, 0xFFFFFFFF, 4)
-    made.link()
+    kernel_resources.link()
     opened = context.open_image(kernel.image(), tmp_path)
     found = grid.run(opened, locks.Locks, pid=[0])
     assert owners(found[0]) == [("shared owner", grid.masked(event.address), None, 1, "no thread")]
@@ -153,16 +155,16 @@ def test_owner_that_is_no_thread_and_table_that_is_gone(tmp_path: pathlib.Path) 
 
 def test_owners_of_a_table_that_several_resources_name_are_told_once(tmp_path: pathlib.Path) -> None:
     kernel = new_kernel("win10-x64")
-    made = Resources(kernel)
+    kernel_resources = Resources(kernel)
     thread = kernel.system.thread(100).ethread.address
-    first = made.add(active=1, table=[(thread, 1)] * 300)
+    first = kernel_resources.add(active=1, table=[(thread, 1)] * 300)
     for shift in range(20):
-        made.add(active=1)["OwnerTable"] = first["OwnerTable"] + 16 * shift
-    before = made.add(active=1)
+        kernel_resources.add(active=1)["OwnerTable"] = first["OwnerTable"] + 16 * shift
+    before = kernel_resources.add(active=1)
     before["OwnerTable"] = first["OwnerTable"] - 32
     kernel.space.write(before["OwnerTable"], struct.pack("<QQQQ", 0, 0xFFFFFFFF, thread, 8))
-    own = made.add(active=1, table=[(thread, 2)])
-    made.link()
+    own = kernel_resources.add(active=1, table=[(thread, 2)])
+    kernel_resources.link()
     opened = context.open_image(kernel.image(), tmp_path)
     found = grid.run(opened, locks.Locks, pid=[0])
     statuses = ["", *["owner table shared"] * 20, "owner table too big, owner table shared", ""]
@@ -173,11 +175,11 @@ def test_owners_of_a_table_that_several_resources_name_are_told_once(tmp_path: p
 
 def test_the_owners_of_an_image_are_limited(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = new_kernel("win10-x64")
-    made = Resources(kernel)
+    kernel_resources = Resources(kernel)
     thread = kernel.system.thread(100).ethread.address
     for _ in range(4):
-        made.add(active=1, embedded=[(thread, 1)], table=[(thread, 1)] * 9)
-    made.link()
+        kernel_resources.add(active=1, embedded=[(thread, 1)], table=[(thread, 1)] * 9)
+    kernel_resources.link()
     monkeypatch.setattr(resources, "MAX_ENTRIES", 25)
     opened = context.open_image(kernel.image(), tmp_path)
     found = grid.run(opened, locks.Locks, pid=[0])
@@ -187,12 +189,12 @@ def test_the_owners_of_an_image_are_limited(tmp_path: pathlib.Path, monkeypatch:
 
 def test_a_fast_resource_is_known_by_its_list_of_owners(tmp_path: pathlib.Path) -> None:
     kernel = new_kernel("win10-x64")
-    made = Resources(kernel)
-    plain, fast = made.add(), made.add(index=1)
+    kernel_resources = Resources(kernel)
+    plain, fast = kernel_resources.add(), kernel_resources.add(index=1)
     head = fast.address + kernel.isf.offset("_FAST_ERESOURCE_INTERNAL", "OwnerEntryListHead")
     kernel.space.write_int(head, head)
     kernel.space.write_int(head + 8, head)
-    made.link()
+    kernel_resources.link()
     opened = context.open_image(kernel.image(), tmp_path)
     types = [node.row["LockType"] for node in grid.run(opened, locks.Locks, pid=[0])]
     assert types == ["resource", "fast resource"]
@@ -202,22 +204,24 @@ def test_a_fast_resource_is_known_by_its_list_of_owners(tmp_path: pathlib.Path) 
 def damaged(tmp_path: pathlib.Path, *damage: Tuple[int, str]) -> List[Tuple[Any, str]]:
     """Eight resources, some spoilt; returns (place in the list or None, Status) of the rows."""
     kernel = new_kernel("win7-x64", 0)
-    made = Resources(kernel)
+    kernel_resources = Resources(kernel)
     for _ in range(8):
         kernel.space.allocate(0x1000)
-        made.add()
-    made.link()
+        kernel_resources.add()
+    kernel_resources.link()
     for place, how in damage:
-        each = made.made[place]
+        damaged_entry = kernel_resources.made[place]
         if how == "gone":
-            kernel.space.set_state(each.address, each.size, State.PAGEFILE)
+            kernel.space.set_state(damaged_entry.address, damaged_entry.size, State.PAGEFILE)
         elif how == "cycle":
-            each["SystemResourcesList.Flink"] = made.made[place - 1].at("SystemResourcesList")
+            damaged_entry["SystemResourcesList.Flink"] = kernel_resources.made[place - 1].at(
+                "SystemResourcesList"
+            )
         else:
             wild = 0x4141414141414140 if how == "Flink" else 0xFFFFF80041414140
-            each[f"SystemResourcesList.{how}"] = wild
+            damaged_entry[f"SystemResourcesList.{how}"] = wild
     opened = context.open_image(kernel.image(), tmp_path)
-    places = {grid.masked(each.address): place for place, each in enumerate(made.made)}
+    places = {grid.masked(resource.address): place for place, resource in enumerate(kernel_resources.made)}
     found = grid.run(opened, locks.Locks, pid=[0])
     return [(places.get(node.row["Lock"]), node.row["Status"]) for node in found]
 
@@ -247,15 +251,15 @@ def test_one_wrong_link_loses_nothing(how: str, tmp_path: pathlib.Path) -> None:
 @pytest.mark.parametrize("how", [0, 1], ids=["Flink", "Blink"])
 def test_a_wrong_link_of_the_head_has_a_row(how: int, tmp_path: pathlib.Path) -> None:
     kernel = new_kernel("win7-x64", 0)
-    made = Resources(kernel)
+    kernel_resources = Resources(kernel)
     for _ in range(3):
-        made.add()
-    made.link()
+        kernel_resources.add()
+    kernel_resources.link()
     kernel.space.write_int(kernel.symbol("ExpSystemResourcesList") + 8 * how, 0xFFFFF80041414140)
     found = grid.run(context.open_image(kernel.image(), tmp_path), locks.Locks, pid=[0])
     assert [(node.row["Lock"], node.row["Status"]) for node in found] == [
         (None, "list damaged"),
-        *((grid.masked(each.address), "") for each in made.made),
+        *((grid.masked(entry.address), "") for entry in kernel_resources.made),
     ]
 
 
@@ -264,18 +268,18 @@ def test_a_wrong_link_of_the_head_has_a_row(how: int, tmp_path: pathlib.Path) ->
 def test_a_section_that_is_unlinked_on_one_side_is_listed(
     how: int, symbols: bool, tmp_path: pathlib.Path
 ) -> None:
-    kernel, app, made, indices, _ = new_process("win7-x64", symbols)
+    kernel, app, sections, indices, _ = new_process("win7-x64", symbols)
     for index in indices:
-        made.add(index=index)
-    made.link()
-    first, _, last = made.made
+        sections.add(index=index)
+    sections.link()
+    first, _, last = sections.made
     # The one before no longer leads to the second section, or the one behind no longer leads back.
     ends = (last.link, first.link)
     app.space.write_int((first.link, last.link)[how] + 8 * how, ends[how])
     found = grid.run(context.open_image(kernel.image(), tmp_path), locks.Locks, pid=[1000])
     statuses = ["list damaged", "", ""] if how == 0 else ["", "", "list damaged"]
     assert [(node.row["Lock"], node.row["Status"]) for node in found] == [
-        (each.address, status) for each, status in zip(made.made, statuses)
+        (resource.address, status) for resource, status in zip(sections.made, statuses)
     ]
 
 
@@ -330,13 +334,13 @@ SPACES = [
 @pytest.mark.parametrize("symbols", [True, False], ids=["symbols", "search"])
 @pytest.mark.parametrize(("name", "wow64"), SPACES)
 def test_sections_of_every_form(name: str, wow64: bool, symbols: bool, tmp_path: pathlib.Path) -> None:
-    kernel, _, made, indices, ntdll = new_process(name, symbols, wow64)
-    free = made.add(index=indices[0])
-    held = made.add(
+    kernel, _, sections, indices, ntdll = new_process(name, symbols, wow64)
+    free = sections.add(index=indices[0])
+    entry = sections.add(
         index=indices[1], lock_count=-22, recursion_count=2, owning_thread=1004, entries=7, contention=9
     )
-    old = made.add(index=indices[2], lock_count=2, recursion_count=1, owning_thread=1008)
-    made.link()
+    old = sections.add(index=indices[2], lock_count=2, recursion_count=1, owning_thread=1008)
+    sections.link()
     opened = context.open_image(kernel.image(), tmp_path)
     found = grid.run(opened, locks.Locks, pid=[1000])
     arch = "x86" if wow64 or kernel.bits == 32 else "x64"
@@ -356,7 +360,7 @@ def test_sections_of_every_form(name: str, wow64: bool, symbols: bool, tmp_path:
     )
     assert [tuple(node.row[column] for column in columns) for node in found] == [
         (free.address, indices[0], 0, None, -1, 0, 0, 0, None, 0, ""),
-        (held.address, indices[1], 1004, 1004, -22, 9, 7, 2, None, 5, ""),
+        (entry.address, indices[1], 1004, 1004, -22, 9, 7, 2, None, 5, ""),
         (old.address, indices[2], 1008, 1008, 2, 0, 0, 1, None, 2, ""),
     ]
     assert [processes(node.row) for node in found] == [(None, None), *[(1000, found[0].row["Process"])] * 2]
@@ -368,9 +372,9 @@ def test_sections_of_every_form(name: str, wow64: bool, symbols: bool, tmp_path:
 
 def test_the_index_has_32_bits_since_vista_and_16_before(tmp_path: pathlib.Path) -> None:
     for name, index in (("xp-x86", 0x0002), ("win7-x86", 0x10002)):
-        kernel, _, made, _, _ = new_process(name, True)
-        made.add(index=0x10002)
-        made.link()
+        kernel, _, sections, _, _ = new_process(name, True)
+        sections.add(index=0x10002)
+        sections.link()
         folder = tmp_path / name
         folder.mkdir()
         (node,) = grid.run(context.open_image(kernel.image(), folder), locks.Locks, pid=[1000])
@@ -378,38 +382,38 @@ def test_the_index_has_32_bits_since_vista_and_16_before(tmp_path: pathlib.Path)
 
 
 def test_held_and_contended(tmp_path: pathlib.Path) -> None:
-    kernel, _, made, _, _ = new_process("win10-x64", False)
-    made.add()
-    held = made.add(lock_count=-2, recursion_count=1, owning_thread=1004)
-    contended = made.add(contention=1)
-    gone = made.add(apart=True)
-    made.link()
+    kernel, _, sections, _, _ = new_process("win10-x64", False)
+    sections.add()
+    entry = sections.add(lock_count=-2, recursion_count=1, owning_thread=1004)
+    contended = sections.add(contention=1)
+    gone = sections.add(apart=True)
+    sections.link()
     kernel.processes[-1].space.set_state(gone.address, 0x80, State.PAGEFILE)
     opened = context.open_image(kernel.image(), tmp_path)
 
     def shown(**options: Any) -> List[int]:
         return [node.row["Lock"] for node in grid.run(opened, locks.Locks, pid=[1000], **options)]
 
-    assert shown(held=True) == [held.address, gone.address]
+    assert shown(held=True) == [entry.address, gone.address]
     assert shown(contended=True) == [contended.address, gone.address]
     assert shown(held=True, contended=True) == [gone.address]
 
 
 def test_memory_that_is_gone_and_sections_that_do_not_point_back(tmp_path: pathlib.Path) -> None:
-    kernel, app, made, indices, _ = new_process("win7-x64", False)
-    made.add(index=indices[0])
-    gone = made.add(index=indices[1], entries=4, apart=True)
-    moved = made.add(index=indices[2])
-    lost = made.add(index=indices[0], apart=True)
-    last = made.add(index=indices[1])
-    made.link()
+    kernel, app, sections, indices, _ = new_process("win7-x64", False)
+    sections.add(index=indices[0])
+    gone = sections.add(index=indices[1], entries=4, apart=True)
+    moved = sections.add(index=indices[2])
+    lost = sections.add(index=indices[0], apart=True)
+    last = sections.add(index=indices[1])
+    sections.link()
     app.space.set_state(gone.address, 0x80, State.PAGEFILE)
     app.space.write_int(moved.address, 0x4000)
     app.space.set_state(lost.debug, 0x40, State.PAGEFILE)
     opened = context.open_image(kernel.image(), tmp_path)
     found = grid.run(opened, locks.Locks, pid=[1000])
     assert [(node.row["Lock"], node.row["LockCount"], node.row["Status"]) for node in found] == [
-        (made.made[0].address, -1, ""),
+        (sections.made[0].address, -1, ""),
         (gone.address, None, "unreadable"),
         (moved.address, None, "section does not point back, index may be stale"),
         (lost.debug, None, "debug information unreadable"),
@@ -420,15 +424,15 @@ def test_memory_that_is_gone_and_sections_that_do_not_point_back(tmp_path: pathl
 
 
 def test_a_freed_trace_says_so(tmp_path: pathlib.Path) -> None:
-    kernel, app, made, _, ntdll = new_process("win10-x64", True, traces=0)
+    kernel, app, sections, _, ntdll = new_process("win10-x64", True, traces=0)
     std = Std("6.1", "x64", 0x20000000, reserve=0x100000)
     frames = tuple(ntdll.base + 0x1000 + n for n in range(4))
     index = std.log(frames)
     std.release(frames)
     for address, data in std.regions().items():
         app.space.write(address, data)
-    made.add(index=index)
-    made.link()
+    sections.add(index=index)
+    sections.link()
     opened = context.open_image(kernel.image(), tmp_path)
     (node,) = grid.run(opened, locks.Locks, pid=[1000])
     assert node.row["Status"] == "freed"
@@ -437,14 +441,14 @@ def test_a_freed_trace_says_so(tmp_path: pathlib.Path) -> None:
 
 
 def test_an_index_of_16_bits_is_ambiguous_when_there_are_more_traces(tmp_path: pathlib.Path) -> None:
-    kernel, app, made, _, _ = new_process("xp-x86", False, traces=0)
+    kernel, app, sections, _, _ = new_process("xp-x86", False, traces=0)
     std = Std("5.1", "x86", 0x20000000, bucket_count=9551)
     for number in range(0x10001):
         std.log((0x401000 + number,))
     for address, data in std.regions().items():
         app.space.write(address, data)
-    made.add(index=1)
-    made.link()
+    sections.add(index=1)
+    sections.link()
     opened = context.open_image(kernel.image(), tmp_path)
     (node,) = grid.run(opened, locks.Locks, pid=[1000])
     assert node.row["Status"] == "index ambiguous"
@@ -452,9 +456,9 @@ def test_an_index_of_16_bits_is_ambiguous_when_there_are_more_traces(tmp_path: p
 
 
 def test_a_process_without_page_tables_has_a_row(tmp_path: pathlib.Path) -> None:
-    kernel, app, made, _, _ = new_process("win10-x64", False)
-    made.add()
-    made.link()
+    kernel, app, sections, _, _ = new_process("win10-x64", False)
+    sections.add()
+    sections.link()
     image = kernel.image()
     # A frame that holds no table: Volatility makes a layer of it in which nothing is mapped,
     # not even the half of the kernel, which every process has.
@@ -467,23 +471,23 @@ def test_a_process_without_page_tables_has_a_row(tmp_path: pathlib.Path) -> None
 def test_a_space_that_cannot_be_opened_has_a_row(
     monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
 ) -> None:
-    kernel, _, made, _, _ = new_process("win10-x64", False)
-    made.link()
+    kernel, _, sections, _, _ = new_process("win10-x64", False)
+    sections.link()
     opened = context.open_image(kernel.image(), tmp_path)
     found = list(spaces.AddressSpaces.list_spaces(opened.image, [1000]))
-    said = status(StatusCode.PAGE_TABLES_UNREADABLE)
-    closed = [space._replace(layer_name="", status=said) for space in found]
+    row_status = status(StatusCode.PAGE_TABLES_UNREADABLE)
+    closed = [space._replace(layer_name="", status=row_status) for space in found]
     monkeypatch.setattr(spaces.AddressSpaces, "list_spaces", lambda *_: iter(closed))
     ((row, children),) = grid.run(opened, locks.Locks, pid=[1000])
     assert (row["PID"], row["Status"], children) == (1000, "page tables unreadable", [])
 
 
 def test_the_list_is_found_through_the_peb_when_ntdlls_data_is_gone(tmp_path: pathlib.Path) -> None:
-    kernel, app, made, indices, ntdll = new_process("win7-x64", False)
+    kernel, app, sections, indices, ntdll = new_process("win7-x64", False)
     for index in indices:
-        made.add(index=index)
-    made.link()
-    app.peb["LoaderLock"] = made.made[1].address
+        sections.add(index=index)
+    sections.link()
+    app.peb["LoaderLock"] = sections.made[1].address
     app.space.set_state(ntdll.base + 0x7000, 0x1000, State.PAGEFILE)
     opened = context.open_image(kernel.image(), tmp_path)
     found = grid.run(opened, locks.Locks, pid=[1000])
@@ -492,29 +496,29 @@ def test_the_list_is_found_through_the_peb_when_ntdlls_data_is_gone(tmp_path: pa
         ntdll.base + HEAD - 16
     ]
     known = [node.row["Lock"] for node in found if node.row["LockCount"] is not None]
-    assert sorted(known) == [each.address for each in made.made]
+    assert sorted(known) == [entry.address for entry in sections.made]
     assert found[0].row["Status"] == "list head unreadable"
 
 
 def test_the_head_is_no_section_even_when_entered_through_the_peb(tmp_path: pathlib.Path) -> None:
-    kernel, app, made, _, ntdll = new_process("win7-x64", False)
-    made.add()
-    made.link()
-    app.peb["FastPebLock"] = made.made[0].address
+    kernel, app, sections, _, ntdll = new_process("win7-x64", False)
+    sections.add()
+    sections.link()
+    app.peb["FastPebLock"] = sections.made[0].address
     kernel.processes[-1].space.set_state(ntdll.base, 0x1000, State.PAGEFILE)
     opened = context.open_image(kernel.image(), tmp_path)
     found = grid.run(opened, locks.Locks, pid=[1000])
-    assert [node.row["Lock"] for node in found if node.row["LockType"]] == [made.made[0].address]
+    assert [node.row["Lock"] for node in found if node.row["LockType"]] == [sections.made[0].address]
 
 
 def test_a_resource_of_a_process_has_its_own_counters(tmp_path: pathlib.Path) -> None:
-    kernel, _, made, _, _ = new_process("win10-x64", False)
+    kernel, _, sections, _, _ = new_process("win10-x64", False)
     counters = b"".join(
         value.to_bytes(size, "little", signed=value < 0)
         for value, size in ((11, 8), (3, 8), (12, 8), (2, 4), (-1, 4), (1004, 8))
     )
-    made.add(kind=1, resource=counters)
-    made.link()
+    sections.add(kind=1, resource=counters)
+    sections.link()
     opened = context.open_image(kernel.image(), tmp_path)
     ((row, _),) = grid.run(opened, locks.Locks, pid=[1000])
     assert (row["LockType"], row["LockCount"], row["OwnerTID"]) == ("resource", -1, 1004)
@@ -522,21 +526,21 @@ def test_a_resource_of_a_process_has_its_own_counters(tmp_path: pathlib.Path) ->
 
 
 def test_find_and_unbacked(tmp_path: pathlib.Path) -> None:
-    kernel, app, made, _, ntdll = new_process("win10-x64", True, traces=0)
+    kernel, app, sections, _, ntdll = new_process("win10-x64", True, traces=0)
     app.region(0x30000000, b"\x90", size=0x1000)
     std = Std("6.1", "x64", 0x20000000, reserve=0x100000)
     backed, unbacked = std.log((ntdll.base + 0x1000,)), std.log((0x30000100, ntdll.base + 0x1000))
     for address, data in std.regions().items():
         app.space.write(address, data)
-    made.add(index=backed)
-    other = made.add(index=unbacked)
-    made.add()
-    made.link()
+    sections.add(index=backed)
+    other = sections.add(index=unbacked)
+    sections.add()
+    sections.link()
     opened = context.open_image(kernel.image(), tmp_path)
     found = grid.run(opened, locks.Locks, pid=[1000], unbacked=True)
     assert [node.row["Lock"] for node in found] == [other.address]
     found = grid.run(opened, locks.Locks, pid=[1000], find="NTDLL*")
-    assert [node.row["Lock"] for node in found] == [made.made[0].address, other.address]
+    assert [node.row["Lock"] for node in found] == [sections.made[0].address, other.address]
 
 
 # --- the real command line, and what --dump writes ---

@@ -71,9 +71,7 @@ def check(found: List[grid.Node], truth: dict) -> None:
     for section in sections:
         node = by_address[section["critical_section"]]
         # Several stacks are logged while an RTL_RESOURCE is made: it names one of them.
-        logged = [
-            (each["CreatorBackTraceIndex"], each["frames"]) for each in section.get("stacks", [section])
-        ]
+        logged = [(row["CreatorBackTraceIndex"], row["frames"]) for row in section.get("stacks", [section])]
         assert (node.row["Index"], grid.frames(node)) in logged
         assert node.row["LockType"] == section.get("Type", "critical section")
         assert node.row["LockCount"] == (0 if "stacks" in section else -1)
@@ -83,8 +81,8 @@ def check(found: List[grid.Node], truth: dict) -> None:
         # The rest is ntdll's own: of its data, of its database and of the heaps.
         rest = by_address.keys() - {section["critical_section"] for section in sections}
         module = range(truth["module"]["base"], truth["module"]["base"] + truth["module"]["size"])
-        heaps = {each["heap"] >> 16 for each in truth["heap"]["heaps"]}
-        own = {each for each in rest if each in module or each == truth["database"] or each >> 16 in heaps}
+        heaps = {heap["heap"] >> 16 for heap in truth["heap"]["heaps"]}
+        own = {item for item in rest if item in module or item == truth["database"] or item >> 16 in heaps}
         assert rest == own
     assert all(node.row["Status"] == "" for node in found)
 

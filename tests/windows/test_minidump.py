@@ -127,8 +127,8 @@ def test_a_file_and_its_custody(tmp_path: pathlib.Path) -> None:
     assert row["File output"] == file.name
     dump = read(file)
     assert (dump.status, [stream for stream in dump.streams if stream.status]) == ((), [])
-    ranges, said = memory_ranges(dump)
-    assert (sum(each.length for each in ranges), said) == (int(row["Value"]), ())
+    ranges, faults = memory_ranges(dump)
+    assert (sum(piece.length for piece in ranges), faults) == (int(row["Value"]), ())
     comments = {kind: text for kind, text, _ in system.comments(dump)}
     custody = comments[11]
     for part in (f"--pid {UPDATER}", "evidence.dmp", "SHA-256", "ImageId: i", "winstacks 3.", "updater.exe"):
@@ -152,15 +152,15 @@ def test_memory_regions_tell_what_is_not_in_the_image_as_reserved(
     opened: Opened, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dump = read(written(opened, tmp_path, monkeypatch))
-    infos, said = memory_info_list(dump)
-    assert said == ()
+    infos, faults = memory_info_list(dump)
+    assert faults == ()
     assert infos[0].BaseAddress == 0
     ranges, _ = memory_ranges(dump)
     committed = [(info.BaseAddress, info.RegionSize) for info in infos if info.State == 0x1000]
     pages = {start + at for start, _, size in ranges for at in range(0, size, 0x1000)}
     told = {start + at for start, size in committed for at in range(0, size, 0x1000)}
     assert told == pages
-    reserved = sum(each.RegionSize for each in infos if each.State == 0x2000)
+    reserved = sum(info.RegionSize for info in infos if info.State == 0x2000)
     comment = next(text for kind, text, _ in system.comments(dump) if kind == 10)
     assert f"{reserved} bytes in " in comment
 
@@ -270,7 +270,7 @@ def test_pages_of_zeros_need_no_room(tmp_path: pathlib.Path, monkeypatch: pytest
     out.mkdir()
     path = written(opened, out, monkeypatch, pid=[1000])
     ranges, _ = memory_ranges(read(path))
-    assert any(each.start <= start and each.length >= size for each in ranges)
+    assert any(piece.start <= start and piece.length >= size for piece in ranges)
     assert path.stat().st_size > size
     if os.name != "nt":
         assert path.stat().st_blocks * 512 < 4 << 20
@@ -280,7 +280,7 @@ def test_nothing_is_kept_of_a_page(opened: Opened) -> None:
     """Memory of adjacent pages is one range, and is handed out in pieces of a megabyte at most."""
     (process,) = processes(opened.image, [UPDATER])
     memory = ResidentMemory(opened.image, process.space, [], 1 << 47)
-    pieces = [len(each) for each in memory.content()]
+    pieces = [len(item) for item in memory.content()]
     assert sum(pieces) == memory.size == sum(memory.ranges[1::2])
     assert max(pieces) <= resident.CHUNK
     ends = [start + size for start, size in zip(memory.ranges[::2], memory.ranges[1::2])]

@@ -64,8 +64,8 @@ def test_a_scan_that_cannot_run_costs_nothing_else(
     without = [node.row for node in grid.run(opened, plugin)]
     caplog.clear()
     found = [node.row for node in grid.run(opened, plugin, **options)]
-    said = {record.getMessage() for record in caplog.records}
-    assert {f"No scan for {thing}: the kernel's symbols lack {_NEEDED}" for thing in things} <= said
+    messages = {record.getMessage() for record in caplog.records}
+    assert {f"No scan for {thing}: the kernel's symbols lack {_NEEDED}" for thing in things} <= messages
     if plugin is not tracefindings.TraceFindings:
         assert found == without
 
@@ -130,7 +130,7 @@ class Known:
         """
         for lost in sorted(set().union(*self.asked.values())):
             some = chosen(self.asked, lost, set() if self.all is RUNS else met[lost])
-            met[lost].update(*(each.get(lost, ()) for each in self.asked.values()))
+            met[lost].update(*(item.get(lost, ()) for item in self.asked.values()))
             runs = [run for run in RUNS if run in some or (run in self.all and lost in self.asked[run])]
             with self.table.without(lost):
                 for run in runs:
@@ -157,17 +157,17 @@ _IN_DUMPS = {
 """What the dump of a process calls a member of the kernel's structures, or the first one of a structure."""
 
 
-def names(lost: Lost, before: Said, said: Said) -> bool:
+def names(lost: Lost, before: Said, status_item: Said) -> bool:
     """Whether a warning or a cell that was not there names what is lacking: of a type, what is of it."""
-    new = _texts(said) - _texts(before)
-    if lost.kind == TYPES and any(_OF_SYMBOLS in each for each in new):
+    new = _texts(status_item) - _texts(before)
+    if lost.kind == TYPES and any(_OF_SYMBOLS in item for item in new):
         return True
     own = lost.name.rpartition(".")[2]
-    return any(name in each for name in (own, _IN_DUMPS.get(own, own)) for each in new)
+    return any(name in item for name in (own, _IN_DUMPS.get(own, own)) for item in new)
 
 
-def _texts(said: Said) -> Set[str]:
-    found, rows = set(said.warnings), list(said.rows)
+def _texts(status_item: Said) -> Set[str]:
+    found, rows = set(status_item.warnings), list(status_item.rows)
     while rows:
         for cell in rows.pop().values():
             if isinstance(cell, list):
@@ -177,9 +177,9 @@ def _texts(said: Said) -> Set[str]:
     return found
 
 
-def changes(before: Said, said: Said) -> bool:
+def changes(before: Said, status_item: Said) -> bool:
     """Whether rows or files are other ones."""
-    return before.files != said.files or before.rows != said.rows
+    return before.files != status_item.files or before.rows != status_item.rows
 
 
 def test_types_that_nobody_asks_for_are_not_needed(known: Known) -> None:
@@ -194,10 +194,10 @@ _MET: DefaultDict[Lost, Set[Site]] = collections.defaultdict(set)
 def test_what_is_lacking_costs_what_needs_it_and_is_named(known: Known) -> None:
     """No plugin fails, whatever is taken; where that changes rows, a row or a warning names it."""
     count, unnamed = 0, []
-    for lost, run, said in known.lost(_MET):
+    for lost, run, outcome in known.lost(_MET):
         count += 1
-        told = run.plugin in _DRAWN or any(fnmatch.fnmatch(lost.name, each) for each in _UNTOLD)
-        if not told and changes(known.said[run], said) and not names(lost, known.said[run], said):
+        told = run.plugin in _DRAWN or any(fnmatch.fnmatch(lost.name, item) for item in _UNTOLD)
+        if not told and changes(known.said[run], outcome) and not names(lost, known.said[run], outcome):
             unnamed.append((lost.name, run.plugin))
     assert len(set().union(*known.asked.values())) > 250
     assert count > 100
@@ -215,10 +215,10 @@ _OF_RESOURCES = (
 
 def _without(known: Known, plugin: str, members: Sequence[str]) -> Iterator[List[Row]]:
     """Yields the rows of a plugin without each of some members that it asks for, which a warning names."""
-    (run,) = (each for each in RUNS if each.plugin == plugin)
-    wanted = [lost for lost in (Lost(MEMBERS, member) for member in members) if lost in known.asked[run]]
-    assert wanted
-    for lost in wanted:
+    (run,) = (item for item in RUNS if item.plugin == plugin)
+    expected = [lost for lost in (Lost(MEMBERS, member) for member in members) if lost in known.asked[run]]
+    assert expected
+    for lost in expected:
         with known.table.without(lost):
             said = known.table.run(run, known.folder)
         assert names(lost, known.said[run], said)
@@ -226,7 +226,7 @@ def _without(known: Known, plugin: str, members: Sequence[str]) -> Iterator[List
 
 
 def _rows(known: Known, plugin: str) -> List[Row]:
-    (found,) = (said.rows for run, said in known.said.items() if run.plugin == plugin)
+    (found,) = (outcome.rows for run, outcome in known.said.items() if run.plugin == plugin)
     return found
 
 

@@ -163,9 +163,9 @@ def test_a_chain_in_its_own_events_is_no_more_events(forward: bool, tmp_path: pa
     size = kernel.isf.offset("_OBJECT_REF_INFO", "StackInfo")
     step = size + 4 + 12
     forged = [copy.copy(first) for _ in range(60)]
-    for number, each in enumerate(forged):
-        each.address = first.address + step * number
-        each.put(ObjectHeader=header_of(thing), NextPos=300, MaxStacks=300)
+    for number, entry in enumerate(forged):
+        entry.address = first.address + step * number
+        entry.put(ObjectHeader=header_of(thing), NextPos=300, MaxStacks=300)
     if not forward:
         forged.reverse()
     traces.chains[1] = forged

@@ -51,13 +51,13 @@ def test_it_is_found_by_its_virtual_and_by_its_physical_address(plugin: Any, cas
 def test_an_address_that_leads_to_no_process_is_said(
     plugin: Any, case: Case, caplog: pytest.LogCaptureFixture
 ) -> None:
-    said: List[str] = []
+    messages: List[str] = []
     for offset in (1 << 46, 0x1000):
         with caplog.at_level(logging.WARNING):
             assert pids(case.opened, plugin, offset=offset) == set()
-        said += [record.getMessage() for record in caplog.records if "_EPROCESS" in record.getMessage()]
+        messages += [record.getMessage() for record in caplog.records if "_EPROCESS" in record.getMessage()]
         caplog.clear()
-    assert said == [
+    assert messages == [
         "There is no _EPROCESS at 0x400000000000, virtual or physical",
         "The physical offset 0x1000 is not the address of an _EPROCESS",
     ]

@@ -32,10 +32,10 @@ def build(name: str) -> Tuple[Kernel, Any, List[Tuple[Any, int, int]]]:
     start = kernel.space.allocate(0x10)
     thread = kernel.system.thread(100)
     indices = put_database(kernel, "5.1" if name == "xp-x86" else "6.1", traces_of(kernel))
-    made = Resources(kernel)
+    resources = Resources(kernel)
     for index in indices:
-        made.add(index=index, active=4, exclusive=thread, table=[(thread.ethread.address, 1)] * 3)
-    made.link()
+        resources.add(index=index, active=4, exclusive=thread, table=[(thread.ethread.address, 1)] * 3)
+    resources.link()
     app = kernel.process("app.exe", pid=1000, nt_global_flag=0x1000)
     ntdll = app.module("ntdll.dll", data=0x2000)
     table = HandleTable(app, level=1)

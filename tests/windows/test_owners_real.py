@@ -29,10 +29,10 @@ def test_every_real_table_has_what_is_read(path: pathlib.Path, tmp_path: pathlib
     old = known.table.has_type("_OBJECT_REF_INFO") is False
     kernel = Kernel(known.table, **known.options())
     thread = kernel.system.thread(100)
-    made = Resources(kernel)
-    made.add(active=1, exclusive=thread, contention=3, waiting_shared=2, waiting_exclusive=1)
-    made.add(index=kernel.symbol("NtClose") + 2, active=1, table=[(thread.ethread.address | 3, 5)])
-    made.link()
+    resources = Resources(kernel)
+    resources.add(active=1, exclusive=thread, contention=3, waiting_shared=2, waiting_exclusive=1)
+    resources.add(index=kernel.symbol("NtClose") + 2, active=1, table=[(thread.ethread.address | 3, 5)])
+    resources.link()
     app = kernel.process("app.exe", pid=1000)
     table = HandleTable(app, level=1)
     table.add(0x1884, named(kernel, "_KEVENT", "Event", "Ready"), creator=0)
@@ -86,8 +86,8 @@ def test_owners_of_a_fast_resource(shared_dir: pathlib.Path, tmp_path: pathlib.P
     known = kernels.real(path)
     kernel = Kernel(known.table, **known.options())
     threads = [kernel.system.thread(tid) for tid in (100, 104, 108)]
-    made = Resources(kernel)
-    fast = made.add(active=1)
+    resources = Resources(kernel)
+    fast = resources.add(active=1)
     head = Obj(kernel.space, kernel.isf, "_FAST_ERESOURCE_INTERNAL", fast.address)
     owners: List[Obj] = []
     for number, thread in enumerate(threads):
@@ -97,7 +97,7 @@ def test_owners_of_a_fast_resource(shared_dir: pathlib.Path, tmp_path: pathlib.P
         owner["IsWaiting"] = int(number == 2)
         owners.append(owner)
     ring(kernel.space, [head.at("OwnerEntryListHead"), *(owner.at("ListEntry") for owner in owners)])
-    made.link()
+    resources.link()
     opened = context.open_image(kernel.image(), tmp_path)
     (node,) = grid.run(opened, locks.Locks, pid=[0])
     assert (node.row["LockType"], node.row["OwnerTID"], node.row["Status"]) == ("fast resource", 104, "")
@@ -118,10 +118,10 @@ def test_indices_lead_into_the_database_that_xp_wrote(
     options.pop("base")
     kernel = real_sets.kernel_of(real, known.table, **options)
     entries = real.truth["entries"][::100]
-    made = Resources(kernel)
+    resources = Resources(kernel)
     for entry in entries:
-        made.add(index=entry["index"])
-    made.link()
+        resources.add(index=entry["index"])
+    resources.link()
     table = HandleTable(kernel.process("app.exe", pid=1000))
     for number, entry in enumerate(entries):
         table.add(4 * number + 4, named(kernel, "_KEVENT", "Event"), creator=entry["index"])
@@ -129,10 +129,10 @@ def test_indices_lead_into_the_database_that_xp_wrote(
     table.add(0x700, owned, creator=0)
     table.finish()
     opened = context.open_image(kernel.image(), tmp_path)
-    wanted = [entry["frames"] for entry in entries]
+    frames = [entry["frames"] for entry in entries]
     found = grid.run(opened, locks.Locks, pid=[0])
-    assert [grid.frames(node) for node in found] == wanted
+    assert [grid.frames(node) for node in found] == frames
     created = grid.run(opened, handletraces.HandleTraces)
-    assert [grid.frames(node) for node in created] == [*wanted, wanted[3]]
+    assert [grid.frames(node) for node in created] == [*frames, frames[3]]
     assert created[-1].row["Handle"] is None
     assert created[-1].row["ByPID"] == 1000

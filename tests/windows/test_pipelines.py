@@ -99,12 +99,12 @@ class Checker:
     """
 
     def __init__(self, table: str) -> None:
-        made = jsonschemas.make(table)
+        schema = jsonschemas.make(table)
         self._whole = jsonschema.Draft202012Validator(
-            {**made, "properties": {name: {} for name in made["properties"]}}
+            {**schema, "properties": {name: {} for name in schema["properties"]}}
         )
         self._columns = {
-            name: jsonschema.Draft202012Validator(column) for name, column in made["properties"].items()
+            name: jsonschema.Draft202012Validator(column) for name, column in schema["properties"].items()
         }
         self._known: Set[str] = set()
 
@@ -279,7 +279,7 @@ def test_the_schema_refuses_what_no_row_has(
 
 def test_the_schema_takes_all_words_of_status() -> None:
     validator = jsonschema.Draft202012Validator(jsonschemas.make("traces")["properties"]["Status"])
-    for word in (each.value for each in StatusCode):
+    for word in (item.value for item in StatusCode):
         said = word.format(-3, members="Tcb.Process Cid")
         validator.validate(said)
         validator.validate(f"unsure, {said}, {said}")

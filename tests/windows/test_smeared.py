@@ -92,7 +92,7 @@ def thread_alive(target: Target) -> List[Write]:
 
 
 CAPTURES: Dict[str, Callable[[Target], List[Write]]] = {
-    each.__name__: each for each in (process_exited, process_alive, thread_exited, thread_alive)
+    function.__name__: function for function in (process_exited, process_alive, thread_exited, thread_alive)
 }
 
 
@@ -103,8 +103,8 @@ def test_what_ends_meanwhile_is_said_to_disagree(target: Target, name: str, plug
     clean = target.clean(plugin, **options)
     got = target.run(plugin, CAPTURES[name](target), **options)
     assert _tells(clean, got)
-    said = [*filter(None, got.column("Status")), *got.warnings]
-    assert not [each for each in said if ACCUSING.search(each)]
+    statuses = [*filter(None, got.column("Status")), *got.warnings]
+    assert not [item for item in statuses if ACCUSING.search(item)]
     pid = target.kernel.processes[1].pid
     assert _others(clean, pid) == _others(got, pid)
 
@@ -125,8 +125,8 @@ def test_no_word_accuses() -> None:
 
 def _of(answer: Answer, pid: int) -> List[str]:
     """Returns what is said of the process."""
-    place, said = answer.columns.index("PID"), answer.columns.index("Status")
-    return [row[said] for row in answer.rows if row[place] == pid and row[said]]
+    place, status_place = answer.columns.index("PID"), answer.columns.index("Status")
+    return [row[status_place] for row in answer.rows if row[place] == pid and row[status_place]]
 
 
 def _others(answer: Answer, pid: int) -> List[Any]:

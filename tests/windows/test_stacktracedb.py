@@ -164,18 +164,18 @@ def test_a_frame_changed_in_memory_is_told_by_its_bucket(tmp_path: pathlib.Path)
 
 
 @pytest.mark.cli
-@pytest.mark.parametrize(("flags", "said"), [(0, False), (0x2000, True)])
-def test_nothing_to_show_is_explained(tmp_path: pathlib.Path, flags: int, said: bool) -> None:
+@pytest.mark.parametrize(("flags", "is_explained"), [(0, False), (0x2000, True)])
+def test_nothing_to_show_is_explained(tmp_path: pathlib.Path, flags: int, is_explained: bool) -> None:
     known = kernels.load("win10-x64")
     image = Kernel(known.table, **{**known.options(), "nt_global_flag": flags}).image()
     result = vol.run(
         image.save(tmp_path / "a.dmp"), "windows.stacktracedb", symbols=image.install(tmp_path / "symbols")
     )
     assert result.returncode == 0
-    assert [(row["PID"], row["Status"]) for row in result.rows] == [(0, "no database")] * said
+    assert [(row["PID"], row["Status"]) for row in result.rows] == [(0, "no database")] * is_explained
     assert "+kst 0x2000" in result.stderr
     assert "+ust 0x1000" in result.stderr
-    assert ("The kernel (NtGlobalFlag 0x2000: kst): no database" in result.stderr) == said
+    assert ("The kernel (NtGlobalFlag 0x2000: kst): no database" in result.stderr) == is_explained
 
 
 def test_one_line_names_a_pdb_that_is_missing(opened: Opened, caplog: pytest.LogCaptureFixture) -> None:
@@ -188,11 +188,11 @@ def test_one_line_names_a_pdb_that_is_missing(opened: Opened, caplog: pytest.Log
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     """A folder with the sample's image and symbols."""
-    made = tmp_path_factory.mktemp("renderers")
+    new_folder = tmp_path_factory.mktemp("renderers")
     image = sample.build().image()
-    image.save(made / "sample.dmp")
-    image.install(made / "symbols")
-    return made
+    image.save(new_folder / "sample.dmp")
+    image.install(new_folder / "symbols")
+    return new_folder
 
 
 @pytest.mark.cli
@@ -207,14 +207,16 @@ class TestRenderers:
         return result
 
     def test_all_agree(self, folder: pathlib.Path) -> None:
-        wanted = [row["Symbol"] for row in self._run(folder, "json").flat if row["Symbol"] is not None]
-        assert "Ntfs!NtfsCreateScb+0x4d" in wanted
+        requested_symbols = [
+            row["Symbol"] for row in self._run(folder, "json").flat if row["Symbol"] is not None
+        ]
+        assert "Ntfs!NtfsCreateScb+0x4d" in requested_symbols
         lines = [line for line in self._run(folder, "jsonl").stdout.splitlines() if line]
         below = [frame["Symbol"] for line in lines for frame in json.loads(line)["__children"]]
-        assert below == wanted
+        assert below == requested_symbols
         text = self._run(folder, "csv").stdout
         rows = list(csv.DictReader(io.StringIO(text[text.index("TreeDepth") :])))
-        assert [row["Symbol"] for row in rows if row["TreeDepth"] == "1"] == wanted
+        assert [row["Symbol"] for row in rows if row["TreeDepth"] == "1"] == requested_symbols
 
     @pytest.mark.skipif(not PARQUET.exists(), reason="this Volatility has no renderer for Parquet")
     def test_parquet_holds_every_value(self, folder: pathlib.Path) -> None:

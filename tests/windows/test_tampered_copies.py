@@ -44,23 +44,23 @@ PLUGINS: Dict[str, Tuple[Any, Dict[str, Any]]] = {
 
 def stacks(name: str, evil_first: Optional[bool]) -> StackImage:
     """Two processes whose threads wait; unless `evil_first` is None one has changed unwind data."""
-    made = StackImage(name)
-    evil = made.kernel.process("evil.exe", pid=EVIL)
-    made._user_modules(evil)
-    made.waiting(EVIL + 4, process=evil)
-    made.waiting(1004)
+    image = StackImage(name)
+    evil = image.kernel.process("evil.exe", pid=EVIL)
+    image._user_modules(evil)
+    image.waiting(EVIL + 4, process=evil)
+    image.waiting(1004)
     if evil_first is not None:
         for module in evil.modules:
             # Of the first function: other code, another size of its frame.
             address = module.base + UNWIND_DATA
             evil.space.write(address + 4, bytes(byte ^ 0x51 for byte in evil.space.read(address + 4, 2)))
     if evil_first:
-        made.kernel.processes.sort(key=lambda each: each is not evil)
-    return made
+        image.kernel.processes.sort(key=lambda process: process is not evil)
+    return image
 
 
-def rows_of(folder: pathlib.Path, made: StackImage, pid: int, *options: str) -> List[vol.Row]:
-    image = made.kernel.image()
+def rows_of(folder: pathlib.Path, forged_image: StackImage, pid: int, *options: str) -> List[vol.Row]:
+    image = forged_image.kernel.image()
     symbols = image.install(folder / "symbols")
     found = vol.run(image.save(folder / "image.raw"), "windows.callstacks", *options, symbols=symbols)
     return [row for row in found.flat if row["PID"] == pid]
@@ -82,8 +82,8 @@ def test_unwind_data_that_one_process_changed_takes_no_frame_elsewhere(
 
 def test_who_changed_unwind_data_is_told(tmp_path: pathlib.Path) -> None:
     found = rows_of(tmp_path, stacks("win10-x64", True), EVIL)
-    said = {row["Status"] for row in found if row["Frame"] is not None and "ntdll" in row["Symbol"]}
-    assert said == {"unwind data differs from the image section"}
+    statuses = {row["Status"] for row in found if row["Frame"] is not None and "ntdll" in row["Symbol"]}
+    assert statuses == {"unwind data differs from the image section"}
 
 
 def shared() -> Kernel:
@@ -103,7 +103,7 @@ def shared() -> Kernel:
     sample.write(evil, database)
     evil.space.write_int(ntdll.base + sample.POINTER_RVA, database.base)
     half = evil.wow64(nt_global_flag=0x1000)
-    for module in next(each.wow for each in kernel.processes if each.wow is not None).modules:
+    for module in next(process.wow for process in kernel.processes if process.wow is not None).modules:
         options = {"ntdll.dll": sample.NTDLL, "KERNEL32.DLL": sample.KERNEL32, "legacy.exe": sample.LEGACY}
         known = options[module.name].options(wide=False)
         half.module(module.name, module.base, dll=module.pe.dll, **known)
@@ -169,15 +169,15 @@ def test_a_process_alone_has_the_same_rows(orders: List[context.Opened], plugin:
 
 def test_a_page_of_no_other_process_is_taken(tmp_path: pathlib.Path) -> None:
     """The section has lost its unwind data, one process has its own: the other says what is missing."""
-    made = stacks("win10-x64", None)
-    evil = next(process for process in made.kernel.processes if process.pid == EVIL)
-    ntdll = made.modules["ntdll"]
+    image = stacks("win10-x64", None)
+    evil = next(process for process in image.kernel.processes if process.pid == EVIL)
+    ntdll = image.modules["ntdll"]
     evil.space.write(ntdll.base + UNWIND_DATA + 0x700, b"own")
-    made.kernel.processes.sort(key=lambda each: each is not evil)
-    made.app.space.set_state(ntdll.base + UNWIND_DATA, 0x1000, State.PROTOTYPE)
+    image.kernel.processes.sort(key=lambda process: process is not evil)
+    image.app.space.set_state(ntdll.base + UNWIND_DATA, 0x1000, State.PROTOTYPE)
     assert ntdll.section is not None
     ntdll.section.set_state(UNWIND_DATA & ~0xFFF, 0x1000, State.PAGEFILE)
-    found = rows_of(tmp_path, made, PID)
+    found = rows_of(tmp_path, image, PID)
     (user,) = (row for row in found if row["Part"] == "user" and row["Frame"] is None)
     assert "unwind data unreadable" in user["Status"]
 
@@ -188,12 +188,12 @@ def test_what_find_cannot_judge_is_counted(
 ) -> None:
     """The page with the exports of ntdll is out: its functions may have any name."""
     kernel = sample.build()
-    updater = next(each for each in kernel.processes if each.name == "updater.exe")
+    updater = next(process for process in kernel.processes if process.name == "updater.exe")
     for process in kernel.processes:
         for module in process.modules:
             if module.name == "ntdll.dll":
                 process.space.set_state(module.base + 0x5000, 0x1000, State.PROTOTYPE)
-    ntdll = next(each for each in updater.modules if each.name == "ntdll.dll")
+    ntdll = next(module for module in updater.modules if module.name == "ntdll.dll")
     assert ntdll.section is not None
     ntdll.section.set_state(0x5000, 0x1000, State.PAGEFILE)
     opened = context.open_image(kernel.image(), tmp_path)
@@ -209,6 +209,6 @@ def test_what_find_cannot_judge_is_counted(
 
     assert not any(traces(**options))
     there = traces(unbacked=options.get("unbacked", False))
-    nameless = [each for each in there if any(symbol.startswith("ntdll+") for symbol in each)]
+    nameless = [item for item in there if any(symbol.startswith("ntdll+") for symbol in item)]
     assert len(nameless) > 0
     assert f"{len(nameless)} more may match --find and --unbacked" in caplog.text

@@ -179,9 +179,9 @@ def test_another_process_knows_the_build(plain: Dict[str, Any], tmp_path: pathli
     opened = opened_image(machine, tmp_path / "other")
     row, frames = of_kind(opened, "std")
     assert tuple(row[name] for name in KEYS) == plain["std"]
-    said = {frame["Module"]: frame["Status"] for frame in frames}
-    assert "known from another process" in said["kernelbase"]
-    assert "known from another process" not in said["stacks"]
+    statuses = {frame["Module"]: frame["Status"] for frame in frames}
+    assert "known from another process" in statuses["kernelbase"]
+    assert "known from another process" not in statuses["stacks"]
 
 
 def test_without_any_witness_keys_are_partial(plain: Dict[str, Any], tmp_path: pathlib.Path) -> None:
@@ -256,9 +256,9 @@ def test_a_lie_of_a_process_of_its_own_module(
         row, frames = of_kind(opened, kind)
         # The headers are right, and what they say is in the key.
         assert tuple(row[name] for name in KEYS) == (*plain[kind][:2], "partial")
-        said = {frame["Module"]: frame["Status"] for frame in frames}
-        assert said.pop("kernelbase") == f"contradicted: {member}"
-        assert set(said.values()) == {""}
+        statuses = {frame["Module"]: frame["Status"] for frame in frames}
+        assert statuses.pop("kernelbase") == f"contradicted: {member}"
+        assert set(statuses.values()) == {""}
 
 
 def test_a_lie_that_no_header_contradicts(plain: Dict[str, Any], tmp_path: pathlib.Path) -> None:
@@ -288,7 +288,7 @@ def test_a_module_that_is_larger_than_what_is_mapped(plain: Dict[str, Any], tmp_
     machine = Machine()
     machine.remember()
     base = machine.modules["kernelbase"].base
-    (vad,) = (each for each in machine.app.vads if each.start == base)
+    (vad,) = (vad for vad in machine.app.vads if vad.start == base)
     # The file is mapped as data.
     vad.image, vad.section, vad.size = False, None, 0x2000
     row, frames = of_kind(opened_image(machine, tmp_path / "lie"), "std")

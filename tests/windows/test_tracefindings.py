@@ -154,17 +154,17 @@ def test_check_and_pid(opened: Opened) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"check": ["unbaked"]}, "--check: unknown value unbaked; choose from unbacked, "),
         ({"severity": "worst"}, "--severity: unknown value worst; choose from high, medium, low"),
         ({"explain": "unbaked"}, "--explain: unknown value unbaked; choose from unbacked, "),
     ],
 )
-def test_words_that_there_are_not(options: Dict[str, Any], said: str, opened: Opened) -> None:
+def test_words_that_there_are_not(options: Dict[str, Any], message: str, opened: Opened) -> None:
     with pytest.raises(exceptions.RenderException) as caught:
         rows(opened, **options)
-    assert str(caught.value).startswith(said)
+    assert str(caught.value).startswith(message)
 
 
 @pytest.mark.parametrize("name", CHECKS)

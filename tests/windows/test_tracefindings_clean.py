@@ -22,11 +22,11 @@ Built = Tuple[Clean, Opened]
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Dict[str, Built]:
-    made = {}
+    forged_images = {}
     for name in KERNELS:
         clean = images.build(name)
-        made[name] = clean, context.open_image(clean.kernel.image(), tmp_path_factory.mktemp(name))
-    return made
+        forged_images[name] = clean, context.open_image(clean.kernel.image(), tmp_path_factory.mktemp(name))
+    return forged_images
 
 
 def alarms(opened: Opened, scan: bool) -> List[str]:

@@ -137,8 +137,8 @@ def test_folded_stacks_add_up_to_the_rows(written: Written) -> None:
 @pytest.mark.cli
 def test_the_weight_may_be_bytes_or_threads(written: Written) -> None:
     rows = written.run("windows.tracegraph", "--weight", "bytes", output="bytes")
-    wanted = sum(row["Bytes"] or 0 for row in written.traces)
-    assert sum(row["Weight"] for row in rows) == wanted > 1000
+    expected = sum(row["Bytes"] or 0 for row in written.traces)
+    assert sum(row["Weight"] for row in rows) == expected > 1000
     rows = written.run("windows.tracegraph", "--weight", "threads", output="threads")
     threads = {(row["Kind"], row["Owner"]) for row in written.traces if row["TID"] and row["Count"]}
     threads = {thread for thread in threads if thread[0] in ("kernel", "user", "wow64")}
@@ -149,10 +149,10 @@ def test_speedscope_s_schema_takes_the_file(written: Written) -> None:
     path = nodemodules.folder("speedscope") / "dist" / "release" / "file-format-schema.json"
     data = json.loads((written.folder / "tracegraph.speedscope.json").read_text(encoding="utf-8"))
     jsonschema.validate(data, json.loads(path.read_text(encoding="utf-8")))
-    assert sum(sum(each["weights"]) for each in data["profiles"]) == sum(sums(written.traces).values())
-    for each in data["profiles"]:
-        assert sum(each["weights"]) == each["endValue"]
-    named = {each["name"] for each in data["profiles"]}
+    assert sum(sum(profile["weights"]) for profile in data["profiles"]) == sum(sums(written.traces).values())
+    for item in data["profiles"]:
+        assert sum(item["weights"]) == item["endValue"]
+    named = {profile["name"] for profile in data["profiles"]}
     assert {"std nt (0)", "heap updater.exe (4312)", "user spooler.exe (6200)"} <= named
 
 
@@ -198,7 +198,7 @@ def test_the_page_shows_the_names_and_asks_for_nothing(page: Page) -> None:
     gone = page.run(
         "[...document.querySelectorAll('.boxes > .unloaded')].map((box) => box.getAttribute('aria-label'))"
     )
-    assert any(each.startswith("<unloaded:aimhook>+0x1a34, ") for each in gone)
+    assert any(text.startswith("<unloaded:aimhook>+0x1a34, ") for text in gone)
     assert page.run("document.querySelector('.boxes > .guessed') !== null")
     assert page.run(
         "document.querySelectorAll('[style]').length > 0 && !document.documentElement.outerHTML"
@@ -356,7 +356,7 @@ def test_the_search_filters_the_list_and_takes_globs(page: Page) -> None:
         shown = page.run(
             "[...document.querySelectorAll('.flamegraph .row .frames')].map((each) => each.innerText)"
         )
-        assert all(re.search(glob.strip("(.*!)?"), each.lower()) for each in shown if " … " not in each)
+        assert all(re.search(glob.strip("(.*!)?"), text.lower()) for text in shown if " … " not in text)
     first, second, none = (int(number.split()[0]) for number in numbers)
     assert 0 < first < everything and 0 < second < everything and none == 0
     assert f"{first} of {everything} different stacks" in numbers[0]
@@ -517,7 +517,7 @@ def test_addresses_without_a_name_have_boxes_of_their_own(page: Page) -> None:
         "[...document.querySelectorAll('.boxes > .unbacked')].map((box) => box.getAttribute('aria-label'))"
     )
     assert any(label.startswith("<private> 0x1d2b00002c4, 1 stack, ") for label in labels)
-    assert any(each.startswith("<no-module> 0xffffab8009991088, ") for each in labels)
+    assert any(label.startswith("<no-module> 0xffffab8009991088, ") for label in labels)
 
 
 @pytest.fixture(scope="module")
@@ -531,7 +531,7 @@ def test_the_words_of_weight() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"weight": "size"}, "--weight: unknown value size; choose from count, bytes, threads"),
         ({"format": ["svg"]}, "--format: unknown value svg; choose from html, speedscope, folded"),
@@ -539,10 +539,10 @@ def test_the_words_of_weight() -> None:
         ({"baseline": __file__.replace(".py", ".none")}, "The baseline cannot be used: "),
     ],
 )
-def test_options_without_a_meaning(options: Dict[str, Any], said: str, opened: Opened) -> None:
+def test_options_without_a_meaning(options: Dict[str, Any], message: str, opened: Opened) -> None:
     with pytest.raises(exceptions.RenderException) as caught:
         grid.run(opened, tracegraph.TraceGraph, **options)
-    assert str(caught.value).startswith(said)
+    assert str(caught.value).startswith(message)
 
 
 def test_options_select_stacks(written: Written, opened: Opened, tmp_path: pathlib.Path) -> None:
@@ -551,8 +551,8 @@ def test_options_select_stacks(written: Written, opened: Opened, tmp_path: pathl
     )
     ((kind, weight),) = [(row["Kind"], row["Weight"]) for row in rows]
     stacks = parsed(tmp_path / "tracegraph.folded")
-    wanted = sum(row["Count"] for row in written.traces if row["Kind"] == "std" and row["Unbacked"])
-    assert kind == "std" and weight == sum(weight for _, weight in stacks) == wanted > 2
+    expected = sum(row["Count"] for row in written.traces if row["Kind"] == "std" and row["Unbacked"])
+    assert kind == "std" and weight == sum(weight for _, weight in stacks) == expected > 2
     assert all(any(name.startswith("<") for name in names) for names, _ in stacks)
 
 
@@ -575,10 +575,10 @@ def test_heaps_of_windows_add_up(tmp_path: pathlib.Path) -> None:
         opened, tracegraph.TraceGraph, tmp_path, kinds=["heap"], weight="bytes", format=["folded"]
     )
     (row,) = rows
-    wanted = [node.row["Bytes"] or 0 for node in grid.run(opened, traces.StackTraces, kinds=["heap"])]
+    expected = [node.row["Bytes"] or 0 for node in grid.run(opened, traces.StackTraces, kinds=["heap"])]
     stacks = parsed(tmp_path / "tracegraph.folded")
-    assert row["Weight"] == sum(wanted) == sum(weight for _, weight in stacks) > 10000
-    assert row["Stacks"] == len(wanted)
+    assert row["Weight"] == sum(expected) == sum(weight for _, weight in stacks) > 10000
+    assert row["Stacks"] == len(expected)
     assert any("ntdll" in name for names, _ in stacks for name in names)
 
 

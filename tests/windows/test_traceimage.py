@@ -80,7 +80,7 @@ def test_every_windows(name: str, tmp_path: pathlib.Path) -> None:
     opened = context.open_image(kernel.image(), tmp_path)
     found = row(opened)
     (file,) = json.loads(found["Files"])
-    path = next(each for each in tmp_path.iterdir() if each.name.startswith("image."))
+    path = next(path for path in tmp_path.iterdir() if path.name.startswith("image."))
     assert file == {"path": str(path), "size": path.stat().st_size, "sha256": None}
     build = kernel.version[2]
     expected = {
@@ -156,8 +156,8 @@ def test_nothing_there_and_nothing_readable_differ(tmp_path: pathlib.Path) -> No
         folder = tmp_path / name
         folder.mkdir()
         opened = context.open_image(kernel.image(), folder)
-        rows = [each for _, each in opened.rows(traces.StackTraces)]
-        assert not any(isinstance(each["Depth"], int) and each["Depth"] for each in rows)
+        rows = [row for _, row in opened.rows(traces.StackTraces)]
+        assert not any(isinstance(row["Depth"], int) and row["Depth"] for row in rows)
         found.append(row(opened))
     nothing, unreadable = found
     assert (nothing["Threads"], nothing["Stacks"], nothing["StacksIncomplete"]) == (0, 0, 0)
@@ -192,8 +192,8 @@ def test_a_truncated_image(tmp_path: pathlib.Path) -> None:
     assert read < sum(json.loads(before["StacksRead"]).values())
     assert (before["Truncated"], before["MissingShare"]) == (0, 0)
     assert cut["Truncated"] == 1
-    said = f"process list damaged, {cut['MissingShare']} % of the file missing"
-    assert (cut["KernelBuild"], cut["Status"]) == (before["KernelBuild"], said)
+    message = f"process list damaged, {cut['MissingShare']} % of the file missing"
+    assert (cut["KernelBuild"], cut["Status"]) == (before["KernelBuild"], message)
     assert f"({cut['MissingShare']} %)" in cut["WarningText"]
     assert "The thread list of process at 0xffff" in cut["WarningText"]
 
@@ -210,8 +210,8 @@ def test_two_page_directories_of_a_process(tmp_path: pathlib.Path) -> None:
     found = row(opened)
     assert (found["Truncated"] or 0, found["MissingShare"] or 0) == (0, 0)
     assert "The image is truncated" not in found["WarningText"]
-    said = [space.status or space.remark for space in AddressSpaces.list_spaces(opened.image)]
-    assert text(said[-1]) == "page tables of process 1004"
+    statuses = [space.status or space.remark for space in AddressSpaces.list_spaces(opened.image)]
+    assert text(statuses[-1]) == "page tables of process 1004"
 
 
 @pytest.mark.parametrize(("share", "missing"), [(0.99, 1), (0.97, 4), (0.35, 66)])

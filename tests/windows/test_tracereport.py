@@ -149,12 +149,12 @@ def test_the_rows_add_up_to_the_stacks(reported: Reported) -> None:
     for row in reported.rows:
         here = [trace for trace in reported.traces if trace["Kind"] == row["Kind"]]
         assert row["Stacks"] == len(here)
-        assert row["Weight"] == sum(each["Count"] or 0 for each in here)
+        assert row["Weight"] == sum(row["Count"] or 0 for row in here)
     assert len(reported.rows) == 9
     heaps = sorted((row["Bytes"] for row in reported.traces if row["Bytes"]), reverse=True)
     assert [heap[0] for heap in reported.data["heaps"]] == heaps
     threads = [row for row in reported.traces if row["Kind"] in ("kernel", "user", "wow64")]
-    assert [(each["kind"], each["tid"]) for each in reported.data["threads"]] == [
+    assert [(thread["kind"], thread["tid"]) for thread in reported.data["threads"]] == [
         (row["Kind"], row["TID"]) for row in threads
     ]
 
@@ -188,8 +188,8 @@ def test_findings_come_first_with_their_evidence(page: Page, reported: Reported)
 
 
 def test_the_deadlock_is_drawn_and_said(page: Page) -> None:
-    said = page.run("document.querySelector('.deadlock').innerText")
-    assert said.startswith(
+    text = page.run("document.querySelector('.deadlock').innerText")
+    assert text.startswith(
         "Deadlock, by inference: thread 6204 of spooler.exe (6200) waits for critical section"
     )
     assert page.run("document.querySelectorAll('svg rect.cycle').length") == 4
@@ -223,7 +223,7 @@ def test_waiters_that_are_not_known_are_counted(page: Page, reported: Reported) 
         for number in range(len(locks["locks"]))
     }
     number, lock = next(
-        (number, each) for number, each in enumerate(locks["locks"]) if each["waiters"] > len(known[number])
+        (number, lock) for number, lock in enumerate(locks["locks"]) if lock["waiters"] > len(known[number])
     )
     page.click(f"document.querySelectorAll('#locks .list')[0].querySelectorAll('.row')[{number}]")
     below = page.run("document.querySelector('#locks .stack').innerText")
@@ -260,7 +260,7 @@ def test_threads_can_be_searched_and_sorted(page: Page, reported: Reported) -> N
 
 
 @pytest.mark.parametrize(
-    ("place", "wanted", "found"),
+    ("place", "expected", "found"),
     [
         ("#threads", "RtlEnter*Section+*", "2 of 13"),
         ("#threads", "spooler!*", "2 of 13"),
@@ -273,9 +273,9 @@ def test_threads_can_be_searched_and_sorted(page: Page, reported: Reported) -> N
         ("#locks", "spool", "2 of "),
     ],
 )
-def test_lists_take_the_globs_of_find(place: str, wanted: str, found: str, page: Page) -> None:
+def test_lists_take_the_globs_of_find(place: str, expected: str, found: str, page: Page) -> None:
     page.run(f"document.querySelector('{place} input').focus()")
-    page.type(wanted)
+    page.type(expected)
     page.run("new Promise((done) => setTimeout(done, 300))")
     assert page.run(f"document.querySelector('{place} .found').innerText").startswith(found)
     shown = page.run(f"document.querySelector('{place} .list').querySelectorAll('.row').length")
@@ -283,7 +283,7 @@ def test_lists_take_the_globs_of_find(place: str, wanted: str, found: str, page:
     # What has the URL shows the same, and the first page is one step back.
     page.reload()
     assert page.requests.pop().startswith(page.requests[0])
-    assert page.run(f"document.querySelector('{place} input').value") == wanted
+    assert page.run(f"document.querySelector('{place} input').value") == expected
     assert page.run(f"document.querySelector('{place} .found').innerText").startswith(found)
 
 
@@ -342,7 +342,7 @@ def test_heaps_are_sorted_by_bytes(page: Page) -> None:
     shown = page.run(
         "[...document.querySelectorAll('#heaps .row')].map((row) => row.children[0].textContent)"
     )
-    figures = [int(each.replace(",", "")) for each in shown]
+    figures = [int(text.replace(",", "")) for text in shown]
     assert figures == sorted(figures, reverse=True) and figures[0] == 98304
 
 
@@ -415,9 +415,9 @@ def hostile(value: Any) -> Any:
     if isinstance(value, str):
         return HOSTILE if value not in KEPT else value
     if isinstance(value, list):
-        return [hostile(each) for each in value]
+        return [hostile(item) for item in value]
     if isinstance(value, dict):
-        return {key: hostile(each) for key, each in value.items()}
+        return {key: hostile(item) for key, item in value.items()}
     return value
 
 
@@ -440,7 +440,7 @@ def test_a_page_may_have_some_parts_only(
     reported: Reported, browser: Browser, tmp_path: pathlib.Path
 ) -> None:
     for parts in ({"image"}, {"findings", "texts"}, {"locks"}, {"threads", "texts"}, set()):
-        data = {name: each for name, each in reported.data.items() if name in parts}
+        data = {name: part for name, part in reported.data.items() if name in parts}
         opened = browser.open(written(tmp_path, data))
         assert opened.faults == []
         assert opened.run("document.querySelectorAll('section').length") == len(parts - {"texts"})

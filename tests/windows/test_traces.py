@@ -30,11 +30,11 @@ def xp() -> Image:
     kernel = new_kernel("xp-x86")
     thread = kernel.system.thread(100)
     indices = put_database(kernel, "5.1", traces_of(kernel))
-    made = Resources(kernel)
-    made.add(index=indices[0], active=1, exclusive=thread)
-    made.add(index=0x1234)
-    made.add()
-    made.link()
+    resources = Resources(kernel)
+    resources.add(index=indices[0], active=1, exclusive=thread)
+    resources.add(index=0x1234)
+    resources.add()
+    resources.link()
     app = kernel.process("app.exe", pid=1000)
     app.module("ntdll.dll", exports={"NtClose": 0x1100})
     app.thread(1004)
@@ -92,12 +92,12 @@ def test_stacks_and_frames_are_those_of_the_plugins(
 ) -> None:
     if source == "object" and options.get("pid"):
         # windows.objecttraces has no --pid: its rows are the kernel's.
-        wanted = flattables.of_plugin(opened, source) if options["pid"] == [0] else []
+        plugin = flattables.of_plugin(opened, source) if options["pid"] == [0] else []
     else:
-        wanted = flattables.of_plugin(opened, source, **options)
+        plugin = flattables.of_plugin(opened, source, **options)
     kinds = list(flattables.KINDS[source])
     rows, frames = (run(opened, kinds=kinds, **options) for run in (flattables.stacks, flattables.frames))
-    assert flattables.of_tables(rows, frames, source) == wanted
+    assert flattables.of_tables(rows, frames, source) == plugin
 
 
 @pytest.mark.parametrize("options", [{}, {"carve": True}], ids=["plain", "carve"])
@@ -139,13 +139,13 @@ def test_every_value_is_one_of_the_schema(opened: Opened) -> None:
                 value = row[column.name]
                 assert value is not None or column.nullable, column.name
                 assert not column.values or value is None or value in column.values, column.name
-            assert all(said.startswith(tuple(words)) for said in row["Status"].split(", ") if said)
+            assert all(word.startswith(tuple(words)) for word in row["Status"].split(", ") if word)
 
 
 def test_columns_are_those_of_the_schema_whatever_the_rows(opened: Opened) -> None:
     for plugin, name in ((traces.StackTraces, "traces"), (traceframes.TraceFrames, "traceframes")):
         made = opened.construct(plugin, pid=[123456]).run()
-        assert [column.name for column in made.columns] == [each.name for each in tables.FLAT[name]]
+        assert [column.name for column in made.columns] == [member.name for member in tables.FLAT[name]]
 
 
 def test_a_key_does_not_depend_on_options(demo: Opened) -> None:

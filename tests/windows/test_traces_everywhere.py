@@ -56,10 +56,10 @@ def open_stacks86(folder: pathlib.Path) -> Opened:
 def open_heap(name: str, wow64: bool) -> Opens:
     def opens(folder: pathlib.Path) -> Opened:
         forged = HeapImage(name, wow64)
-        made = forged.heap(HEAP, segment_creator=forged.index(3))
+        heap = forged.heap(HEAP, segment_creator=forged.index(3))
         for number in range(20):
-            made.extended(100, forged.record(number % 5))
-        forged.put(made.regions(), HEAP)
+            heap.extended(100, forged.record(number % 5))
+        forged.put(heap.regions(), HEAP)
         return context.open_image(forged.image(), folder)
 
     return opens
@@ -105,15 +105,15 @@ def _check(opened: Opened, options: Dict[str, Any]) -> None:
     assert set(below) <= {row["TraceId"] for row in rows if row["Count"] is not None}
     shared = {name: value for name, value in options.items() if name in SHARED_OPTIONS}
     for source in flattables.SOURCES:
-        asked = {**shared, "carve": True} if source == "database" and "carve" in options else shared
+        requests = {**shared, "carve": True} if source == "database" and "carve" in options else shared
         found = flattables.of_tables(rows, frames, source)
-        wanted = flattables.of_plugin(opened, source, **asked)
+        plugin = flattables.of_plugin(opened, source, **requests)
         if source != "thread" or not options:
-            assert found == wanted, source
+            assert found == plugin, source
         else:
             # windows.callstacks has no left-over stacks, idle processors and threads of a pool scan.
             remaining = iter(found)
-            assert all(each in remaining for each in wanted), source
+            assert all(item in remaining for item in plugin), source
 
 
 def test_with_no_options(opened: Opened) -> None:

@@ -29,13 +29,15 @@ PAGE = 0x1000
 
 def resources(kernel: Kernel, index: int) -> None:
     """Two of eight resources are gone: what lies between them is, too. The list's head leads nowhere."""
-    made = Resources(kernel)
+    kernel_resources = Resources(kernel)
     for _ in range(8):
         kernel.space.allocate(PAGE)
-        made.add(index=index)
-    made.link()
+        kernel_resources.add(index=index)
+    kernel_resources.link()
     for place in (2, 5):
-        kernel.space.set_state(made.made[place].address, made.made[place].size, State.PAGEFILE)
+        kernel.space.set_state(
+            kernel_resources.made[place].address, kernel_resources.made[place].size, State.PAGEFILE
+        )
 
 
 def ring(kernel: Kernel, app: Process) -> None:
@@ -43,11 +45,11 @@ def ring(kernel: Kernel, app: Process) -> None:
     table = HandleTable(app, 0)
     table.add(0x84, named(kernel, "_KEVENT", "Event"))
     table.finish()
-    made = Ring(table, 512)
+    forged_ring = Ring(table, 512)
     for number in range(1, 301):
-        made.event(CLOSE, 4 * number, 4, 8, [kernel.symbol("NtClose") + 4])
+        forged_ring.event(CLOSE, 4 * number, 4, 8, [kernel.symbol("NtClose") + 4])
     for page in (2, 5):
-        kernel.space.set_state((made.address & -PAGE) + page * PAGE, PAGE, State.MISSING)
+        kernel.space.set_state((forged_ring.address & -PAGE) + page * PAGE, PAGE, State.MISSING)
 
 
 def objects(kernel: Kernel) -> None:
@@ -107,8 +109,8 @@ def test_a_row_without_a_count_is_no_stack(opened: Opened, rows: List[Dict[str, 
 def test_a_key_names_what_is_missing_and_no_position(rows: List[Dict[str, Any]]) -> None:
     ids = [row["TraceId"] for row in rows if row["Count"] is None]
     assert len(set(ids)) == len(ids)
-    assert [each for each in ids if "~" in each] == []
-    said = {(each.split(":")[0], each.split(":")[4]) for each in ids}
+    assert [item for item in ids if "~" in item] == []
+    said = {(text.split(":")[0], text.split(":")[4]) for text in ids}
     assert {
         ("kernel", "process-list-damaged"),
         ("kernel", "active-threads"),
@@ -153,9 +155,9 @@ def test_keys_of_gaps_do_not_depend_on_options(
 
 def test_who_made_a_heap_is_a_stack_and_who_is_not_known_is_none(tmp_path: pathlib.Path) -> None:
     forged = HeapImage("win10-x64")
-    made = forged.heap(HEAP, segment_creator=forged.index(3))
-    made.extended(100, forged.record(1))
-    forged.put(made.regions(), HEAP)
+    heap = forged.heap(HEAP, segment_creator=forged.index(3))
+    heap.extended(100, forged.record(1))
+    forged.put(heap.regions(), HEAP)
     other = forged.heap(HEAP + 0x1000000, segment_creator=0)
     other.extended(100, forged.record(1))
     forged.put(other.regions(), HEAP + 0x1000000)

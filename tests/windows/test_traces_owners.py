@@ -25,20 +25,20 @@ def shared(name: str, generation: str, folder: pathlib.Path) -> Tuple[Opened, Di
     first, second, third = (thread.ethread.address for thread in threads)
     (index, *_) = put_database(kernel, generation, traces_of(kernel))
     event = kernel.pool.executive("_KEVENT", "Event").address
-    made = Resources(kernel)
+    resources = Resources(kernel)
     owned = {
-        "free": made.add(index=index),
-        "exclusive": made.add(index=index, active=1, exclusive=threads[2]),
-        "one": made.add(index=index, active=1, embedded=[(second, 1)]),
-        "three": made.add(
+        "free": resources.add(index=index),
+        "exclusive": resources.add(index=index, active=1, exclusive=threads[2]),
+        "one": resources.add(index=index, active=1, embedded=[(second, 1)]),
+        "three": resources.add(
             index=index, active=3, embedded=[(first, 2)], table=[(0, 0), (second | 3, 1), (third, 4)]
         ),
-        "twice": made.add(index=index, active=2, embedded=[(first, 1)], table=[(first, 1)]),
-        "nobody": made.add(index=index, active=2, embedded=[(event | 3, 1)], table=[(third, 1)]),
+        "twice": resources.add(index=index, active=2, embedded=[(first, 1)], table=[(first, 1)]),
+        "nobody": resources.add(index=index, active=2, embedded=[(event | 3, 1)], table=[(third, 1)]),
     }
-    made.link()
+    resources.link()
     return context.open_image(kernel.image(), folder), {
-        name: f"{grid.masked(each.address):#x}" for name, each in owned.items()
+        name: f"{grid.masked(owner.address):#x}" for name, owner in owned.items()
     }
 
 

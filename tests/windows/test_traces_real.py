@@ -17,7 +17,7 @@ from . import test_traces_everywhere
 
 REAL = sorted((SHARED / "real_std").glob("*.tar.xz"))
 
-OTHERS = [path for path in REAL if path.name not in {each.name for each in COMMITTED}]
+OTHERS = [path for path in REAL if path.name not in {member.name for member in COMMITTED}]
 
 
 def check(path: pathlib.Path, kernel: str, folder: pathlib.Path) -> None:
@@ -28,7 +28,7 @@ def check(path: pathlib.Path, kernel: str, folder: pathlib.Path) -> None:
     below = flattables.by_trace(frames)
     traces = [row for row in rows if row["Kind"] == "std" and row["Depth"]]
     assert sorted(
-        (row["BackTraceHash"], row["Count"], [int(each["Address"], 16) for each in below[row["TraceId"]]])
+        (row["BackTraceHash"], row["Count"], [int(row["Address"], 16) for row in below[row["TraceId"]]])
         for row in traces
     ) == sorted((entry["hash"], entry["count"], entry["frames"]) for entry in real.truth["entries"])
     # Windows kept no more than 32 frames of a stack.

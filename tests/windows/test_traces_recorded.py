@@ -90,10 +90,10 @@ def test_a_stack_with_all_the_frames_that_windows_keeps_may_be_cut(tmp_path: pat
         found = worth(opened_image(traced_kernel(missing), tmp_path, f"less{missing}"))
         assert alone in found["lock"]
         found["lock"].remove(alone)
-        wanted = {kind: [(most - missing, not missing, quality)] for kind, most in MOST.items()}
+        expected = {kind: [(most - missing, not missing, quality)] for kind, most in MOST.items()}
         # The kernel has a database, too.
-        wanted["std"] *= 2
-        assert found == wanted
+        expected["std"] *= 2
+        assert found == expected
 
 
 def shared_object() -> Kernel:
@@ -171,5 +171,5 @@ def test_events_are_told_apart_object_by_object(
     events = [row["TraceId"] for row in rows if row["Event"]]
     assert len(events) == len(set(events)) == 24
     assert sum(event.endswith("~2") for event in events) == 9
-    assert sum("~~2" in each for each in events) == 4
-    assert max(len(each._seen) for each in kept) <= 4
+    assert sum("~~2" in event for event in events) == 4
+    assert max(len(item._seen) for item in kept) <= 4

@@ -43,12 +43,12 @@ def test_the_cpu_area_of_a_wow64_thread(code_segment: int, tmp_path: pathlib.Pat
     wow.thread(thread, context=WOW64_CONTEXT)
     wow.thread(broken, context=bytes(0x2CC))
     wow.thread(none)
-    for each in (thread, broken, none):
-        address = each.stack_base - TOP
+    for item in (thread, broken, none):
+        address = item.stack_base - TOP
         registers = dict(registers_64("user64"), cs=code_segment)
         kind = entries.SYSCALL if code_segment == 0x33 else entries.DEVICE
-        put(kernel, each, Entry(kind, "user64", mitigated=True), registers, address)
-        each.kthread["KernelStack"] = each.stack_base - 0x2000
+        put(kernel, item, Entry(kind, "user64", mitigated=True), registers, address)
+        item.kthread["KernelStack"] = item.stack_base - 0x2000
     rows = LiveImage(kernel, tmp_path).rows()
     stale = "stale" if code_segment == 0x23 else ""
     assert shown([row for row in rows if row["Origin"] == "wow64"], "TID", "Arch", "Status") == [

@@ -32,9 +32,9 @@ MASK = (1 << 48) - 1
 
 @pytest.fixture(scope="module")
 def image() -> StackImage:
-    made = StackImage()
-    made.trap = made.interrupted(1008)
-    return made
+    forged_image = StackImage()
+    forged_image.trap = forged_image.interrupted(1008)
+    return forged_image
 
 
 @pytest.fixture(scope="module")
@@ -72,21 +72,21 @@ def test_the_user_frame_too(image: StackImage, opened: Opened) -> None:
 
 
 def test_a_walk_that_guesses_adds_nothing(image: StackImage, tmp_path: pathlib.Path) -> None:
-    made = StackImage("win11-x64")
-    trap = made.interrupted(1008)
+    forged_image = StackImage("win11-x64")
+    trap = forged_image.interrupted(1008)
     # Without its unwind data, what the fault handler's callee kept is not known.
-    made.kernel.space.write(made.nt + UNWIND_DATA, bytes(0x200))
-    row = frames(context.open_image(made.kernel.image(), tmp_path), unwind=True)[trap & MASK]
+    forged_image.kernel.space.write(forged_image.nt + UNWIND_DATA, bytes(0x200))
+    row = frames(context.open_image(forged_image.kernel.image(), tmp_path), unwind=True)[trap & MASK]
     assert [row[name] for name in ("R12", "R13", "R14", "R15", "Rbx")] == [None] * 5
 
 
 def test_the_unwind_data_of_an_entry_tell_that_it_stored_no_rsi(tmp_path: pathlib.Path) -> None:
     """The interrupt's entry, whose return address lies below the frame, pushes Rbp and nothing else."""
-    made = StackImage()
-    made.preempted(1008, entries.SOFTWARE, entered=True)
+    forged_image = StackImage()
+    forged_image.preempted(1008, entries.SOFTWARE, entered=True)
     (row,) = (
         row
-        for row in frames(context.open_image(made.kernel.image(), tmp_path)).values()
+        for row in frames(context.open_image(forged_image.kernel.image(), tmp_path)).values()
         if row["Mode"] == "kernel"
     )
     assert (row["TrapKind"], row["Rsi"], row["Unsure"]) == ("interrupt", None, "")

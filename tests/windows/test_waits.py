@@ -39,12 +39,12 @@ DEADLOCK = Scenario()
 
 def locks(scenario: Scenario, folder: pathlib.Path) -> Tuple[Dict[str, Any], Dict[str, int]]:
     """What the report says of the locks of an image, and where they are."""
-    made = deadlockimages.build(scenario)
-    opened = context.open_image(made.image, folder)
+    image = deadlockimages.build(scenario)
+    opened = context.open_image(image.image, folder)
     grid.rendered(opened, tracereport.TraceReport, folder)
     data = pagedata.data(folder / "tracereport.html")
     found: Dict[str, Any] = data["locks"]
-    return found, made.places
+    return found, image.places
 
 
 def known(found: Dict[str, Any]) -> Dict[str, str]:
@@ -66,7 +66,7 @@ def test_a_deadlock_of_two_sections_and_a_resource_is_named(tmp_path: pathlib.Pa
     }
     assert known(found) == {str(tid): names[lock] for tid, lock in DEADLOCK.waits.items() if lock}
     (cycle,) = found["cycles"]
-    assert [found["threads"][each].split()[1] for each in cycle["threads"]] in rotations(
+    assert [found["threads"][thread].split()[1] for thread in cycle["threads"]] in rotations(
         [FIRST, SECOND, THIRD]
     )
     assert len(set(cycle["locks"])) == 3
@@ -101,11 +101,11 @@ def waiting(opened: context.Opened, **options: Any) -> Dict[Tuple[int, int], Lis
 
 
 def test_windows_locks_shows_the_stacks_of_the_threads_that_wait(tmp_path: pathlib.Path) -> None:
-    made = deadlockimages.build(DEADLOCK)
-    opened = context.open_image(made.image, tmp_path)
+    image = deadlockimages.build(DEADLOCK)
+    opened = context.open_image(image.image, tmp_path)
     found = waiting(opened)
     assert set(found) == {
-        (grid.masked(made.places[str(lock)]), tid) for tid, lock in DEADLOCK.waits.items() if lock
+        (grid.masked(image.places[str(lock)]), tid) for tid, lock in DEADLOCK.waits.items() if lock
     }
     for first, *frames in found.values():
         assert (first["OwnerPID"], first["OwnerProcess"], first["Status"]) == (PID, "spooler.exe", "")
@@ -264,7 +264,7 @@ WAITS_FOR_NOTHING = {FIRST: SECTION_ONE, SECOND: None, THIRD: SECTION_ONE}
 
 
 @pytest.mark.parametrize(
-    ("function", "said"),
+    ("function", "message"),
     [
         ("RtlAcquireSRWLockExclusive", "an SRW lock, which keeps no owner"),
         ("RtlAcquireSRWLockShared", "an SRW lock, which keeps no owner"),
@@ -272,7 +272,7 @@ WAITS_FOR_NOTHING = {FIRST: SECTION_ONE, SECOND: None, THIRD: SECTION_ONE}
         ("RtlSleepConditionVariableCS", "a condition variable, which nobody holds"),
     ],
 )
-def test_what_has_no_owner_is_named(function: str, said: str, tmp_path: pathlib.Path) -> None:
+def test_what_has_no_owner_is_named(function: str, message: str, tmp_path: pathlib.Path) -> None:
     """The two sections that are held are not taken for what these threads wait for."""
     scenario = Scenario(holds={SECTION_ONE: SECOND}, waits=WAITS_FOR_NOTHING, function=function)
     found, _ = locks(scenario, tmp_path)
@@ -280,7 +280,7 @@ def test_what_has_no_owner_is_named(function: str, said: str, tmp_path: pathlib.
         (found["threads"][thread].split()[1], lock, how, name)
         for thread, lock, how, _, name in found["waits"]
     ]
-    assert waits == [(str(tid), -1, said, f"ntdll!{function}") for tid in (FIRST, THIRD)]
+    assert waits == [(str(tid), -1, message, f"ntdll!{function}") for tid in (FIRST, THIRD)]
     assert found["cycles"] == []
 
 
@@ -304,27 +304,27 @@ def owned_by_nobody(function: str, block_of: int, bits: int, folder: pathlib.Pat
 @pytest.mark.parametrize("bits", [3, 0xB])
 @pytest.mark.parametrize("function", SAID)
 def test_what_leads_to_a_wait_block_has_an_address(function: str, bits: int, tmp_path: pathlib.Path) -> None:
-    said, address = owned_by_nobody(function, THIRD, bits, tmp_path)
+    texts, address = owned_by_nobody(function, THIRD, bits, tmp_path)
     _, known_, rest = SAID[function]
-    assert said == {f"{known_.format(address)}, {rest}"}
+    assert texts == {f"{known_.format(address)}, {rest}"}
 
 
 def test_the_low_bits_of_a_condition_variable_say_nothing(tmp_path: pathlib.Path) -> None:
-    said, address = owned_by_nobody("RtlSleepConditionVariableSRW", THIRD, 0, tmp_path)
-    assert said == {f"the condition variable {address:#x}, which nobody holds"}
+    texts, address = owned_by_nobody("RtlSleepConditionVariableSRW", THIRD, 0, tmp_path)
+    assert texts == {f"the condition variable {address:#x}, which nobody holds"}
 
 
 def test_an_srw_lock_without_its_bits_is_none(tmp_path: pathlib.Path) -> None:
-    said, _ = owned_by_nobody("RtlAcquireSRWLockExclusive", THIRD, 1, tmp_path)
-    assert said == {"an SRW lock, which keeps no owner"}
+    texts, _ = owned_by_nobody("RtlAcquireSRWLockExclusive", THIRD, 1, tmp_path)
+    assert texts == {"an SRW lock, which keeps no owner"}
 
 
 @pytest.mark.parametrize("function", SAID)
 def test_a_wait_block_on_the_stack_of_another_is_none(function: str, tmp_path: pathlib.Path) -> None:
     """The second thread does not wait in this way: what leads to its stack is something else."""
-    said, _ = owned_by_nobody(function, SECOND, 3, tmp_path)
+    texts, _ = owned_by_nobody(function, SECOND, 3, tmp_path)
     unknown, _, rest = SAID[function]
-    assert said == {f"{unknown}, {rest}"}
+    assert texts == {f"{unknown}, {rest}"}
 
 
 @pytest.mark.parametrize(

@@ -50,10 +50,10 @@ class Bytes:
 def loaded(memory: Bytes, name: str, base: int, **options: object) -> int:
     """Puts a module into memory; returns its size."""
     spec = Spec(**options)  # type: ignore[arg-type]
-    made = spec.pe(name, 64, base)
-    for rva, data in [*made.pieces().items(), *spec.contents.items()]:
+    forged_pe = spec.pe(name, 64, base)
+    for rva, data in [*forged_pe.pieces().items(), *spec.contents.items()]:
         memory.write(base + rva, data)
-    return made.size
+    return forged_pe.size
 
 
 def listed(memory: Bytes, sizes: dict[str, int]) -> None:

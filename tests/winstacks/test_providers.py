@@ -60,19 +60,19 @@ def test_stacks(opened: Opened, pid: int) -> None:
     plain = PlainProcess(opened, pid)
     symbolizer = Symbolizer(plain.image)
     found = list(StackLister.list_stacks(plain.image, symbolizer))
-    assert [(each.thread.tid, each.part) for each in found] == [
+    assert [(item.thread.tid, item.part) for item in found] == [
         (stack.thread.tid, stack.part) for stack in plain.stacks
     ]
     names = Symbolizer(opened.image)
-    for known, each in zip(plain.stacks, found):
-        assert _frames(each) == _frames(known)
-        here, there = symbolizer.for_space(each.space), names.for_space(known.space)
-        assert [here.name(frame.address, frame.returns) for frame in each.frames] == [
+    for known, element in zip(plain.stacks, found):
+        assert _frames(element) == _frames(known)
+        here, there = symbolizer.for_space(element.space), names.for_space(known.space)
+        assert [here.name(frame.address, frame.returns) for frame in element.frames] == [
             there.name(frame.address, frame.returns) for frame in known.frames
         ]
-    assert {each.part for each in found} == ({"user", "wow64"} if plain.wow64 else {"user"})
+    assert {item.part for item in found} == ({"user", "wow64"} if plain.wow64 else {"user"})
     rows = cells(CallStacks, plain.image)
-    assert len(rows) == len(found) + sum(len(each.frames) for each in found)
+    assert len(rows) == len(found) + sum(len(trace.frames) for trace in found)
 
 
 def _frames(stack: CallStack) -> List[Tuple[int, int, str, bool]]:

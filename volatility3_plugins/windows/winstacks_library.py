@@ -33,7 +33,7 @@ _FAILURES = (ImportError, SyntaxError, OSError, EOFError, ValueError)
 
 vollog = logging.getLogger(__name__)
 
-_said: Set[str] = set()
+_logged: Set[str] = set()
 """Reasons already in the log."""
 
 
@@ -54,8 +54,8 @@ def options(plugin_file: str) -> types.ModuleType:
         return _options(os.path.realpath(plugin_file))
     except _FAILURES as error:
         reason = f"The stack trace plugins are left out: {_reason(error)}"
-        if reason not in _said:
-            _said.add(reason)
+        if reason not in _logged:
+            _logged.add(reason)
             vollog.warning(reason)
         raise ImportError(reason) from error
 

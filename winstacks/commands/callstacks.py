@@ -60,7 +60,7 @@ class CallStacks(Command[Thread, ShownStack]):
 
     def items(self, step: Thread) -> Iterator[ShownStack]:
         self.requested.mark_seen("tid", step.tid)
-        return map(self._rows.shown, self._lister.of_thread(step))
+        return map(self._rows.shown, self._lister.thread_stacks(step))
 
     def frames(self, item: ShownStack) -> Sequence[NamedFrame]:
         return item.named

@@ -73,7 +73,7 @@ class HandleTraces(Command[AddressSpace, HandleEvent]):
         return (not handles or item.handle in handles) and (leak or not self.option("leaks"))
 
     def frames(self, item: HandleEvent) -> Sequence[NamedFrame]:
-        return self.frames_of(self._acting.space_of(item)).recorded(item.stack)
+        return self.frames_of(self._acting.space_of(item)).name_recorded(item.stack)
 
     def rows(self, item: HandleEvent, frames: Sequence[NamedFrame]) -> Iterator[Row]:
         return self._rows.event(item, frames)

@@ -110,10 +110,10 @@ class HeapTraces(Command[AddressSpace, HeapItem]):
         if contents.status:
             yield HeapItem(step, contents.status)
         if contents.owners or contents.groups:
-            for entry in self._held(step, contents):
+            for entry in self._list_entries(step, contents):
                 yield HeapItem(step, entry)
 
-    def _held(
+    def _list_entries(
         self, space: AddressSpace, contents: HeapContents
     ) -> Iterator[Union[HeapOwnerItem, Allocated, FreedGroup]]:
         modules: Tuple[umdh.UmdhModule, ...] = ()
@@ -142,36 +142,36 @@ class HeapTraces(Command[AddressSpace, HeapItem]):
         return not isinstance(item.content, (HeapOwnerItem, Allocated, FreedGroup))
 
     def frames(self, item: HeapItem) -> Sequence[NamedFrame]:
-        named, held = self.frames_of(item.space), item.content
-        if isinstance(held, FreedGroup):
-            return named.stack(held.frames)
-        assert isinstance(held, (HeapOwnerItem, Allocated))
-        trace = held.owner.trace if isinstance(held, HeapOwnerItem) else held.group.trace
-        return named.recorded(trace or NO_STACK)
+        named, content = self.frames_of(item.space), item.content
+        if isinstance(content, FreedGroup):
+            return named.stack(content.frames)
+        assert isinstance(content, (HeapOwnerItem, Allocated))
+        trace = content.owner.trace if isinstance(content, HeapOwnerItem) else content.group.trace
+        return named.name_recorded(trace or NO_STACK)
 
     def rows(self, item: HeapItem, frames: Sequence[NamedFrame]) -> Iterator[Row]:
-        space, held, rows = item.space, item.content, self._rows
-        if self.option("summary") and isinstance(held, (HeapOwnerItem, Allocated, FreedGroup)):
-            self._add(space, held)
-        elif isinstance(held, HeapOwnerItem):
-            yield from rows.owner(space, held.owner, frames, held.file_output)
-        elif isinstance(held, Allocated):
-            yield from rows.group(space, held.group, frames, held.change)
+        space, content, rows = item.space, item.content, self._rows
+        if self.option("summary") and isinstance(content, (HeapOwnerItem, Allocated, FreedGroup)):
+            self._add(space, content)
+        elif isinstance(content, HeapOwnerItem):
+            yield from rows.owner(space, content.owner, frames, content.file_output)
+        elif isinstance(content, Allocated):
+            yield from rows.group(space, content.group, frames, content.change)
             if self.option("blocks"):
-                for block in held.group.blocks:
+                for block in content.group.blocks:
                     yield 1, rows.block(space, block)
-        elif isinstance(held, FreedGroup):
-            yield from rows.freed_group(space, held.before, frames)
+        elif isinstance(content, FreedGroup):
+            yield from rows.freed_group(space, content.before, frames)
         else:
-            yield 0, rows.unread(space, held)
+            yield 0, rows.unread(space, content)
 
-    def _add(self, space: AddressSpace, held: Union[HeapOwnerItem, Allocated, FreedGroup]) -> None:
+    def _add(self, space: AddressSpace, content: Union[HeapOwnerItem, Allocated, FreedGroup]) -> None:
         """Adds an item to the sums of its address space."""
         total = self._totals.setdefault(space, ProcessTotal())
-        if isinstance(held, Allocated):
-            total.add(held.group, held.change)
-        elif isinstance(held, FreedGroup):
-            total.add_gone(held.before)
+        if isinstance(content, Allocated):
+            total.add(content.group, content.change)
+        elif isinstance(content, FreedGroup):
+            total.add_gone(content.before)
 
     def finish(self) -> Iterator[Row]:
         for space, total in sorted(self._totals.items(), key=lambda item: -item[1].size):

@@ -67,7 +67,7 @@ class Info(Command[Stream, Stream]):
             return
         lister = StackLister(self.image, self.symbolizer)
         for thread in Threads.list_threads(self.image, tids=[found.ThreadId]):
-            for stack in lister.of_thread(thread._replace(contexts=contexts)):
+            for stack in lister.thread_stacks(thread._replace(contexts=contexts)):
                 named = [
                     self.frames_of(stack.space).frame(frame.address, frame.returns) for frame in stack.frames
                 ]

@@ -77,13 +77,13 @@ class Locks(Command[AddressSpace, ListedLock]):
 
     def frames(self, item: ListedLock) -> Sequence[NamedFrame]:
         assert isinstance(item.lock, Lock)
-        return self.frames_of(item.lock.space).recorded(item.lock.stack)
+        return self.frames_of(item.lock.space).name_recorded(item.lock.stack)
 
     def rows(self, item: ListedLock, frames: Sequence[NamedFrame]) -> Iterator[Row]:
         if isinstance(item.lock, LockGap):
             return iter([(0, self._rows.gap(item.lock))])
         waits = self._waiters.of_lock(item.lock)
-        lost, lock = self._waiters.lost(item.lock, waits), item.lock
+        lost, lock = self._waiters.lost_statuses(item.lock, waits), item.lock
         if lost:
             lock = lock._replace(status=status(lock.status, lost))
         return self._rows.lock(lock, frames, item.file_output, waits)

@@ -43,7 +43,7 @@ class ObjectTraces(Command[AddressSpace, ObjectEvent]):
         return not item.event
 
     def frames(self, item: ObjectEvent) -> Sequence[NamedFrame]:
-        return self.frames_of(self.image.kernel).recorded(item.stack)
+        return self.frames_of(self.image.kernel).name_recorded(item.stack)
 
     def rows(self, item: ObjectEvent, frames: Sequence[NamedFrame]) -> Iterator[Row]:
         return self._rows.event(item, frames)

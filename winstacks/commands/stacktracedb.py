@@ -67,7 +67,7 @@ class StackTraceDb(Command[AddressSpace, Union[AddressSpace, Database]]):
         row_status, dump, carve = database.status, self.option("dump"), self.option("carve")
         self.matched = self.matched or dump
         indices = self.requested.requested_ids("index")
-        picked = self.databases.pick(database, indices) if indices and not (dump or carve) else None
+        picked = self.databases.look_up_traces(database, indices) if indices and not (dump or carve) else None
         if picked is not None:
             yield 0, rows.database(database.header, row_status, DISABLED)
             yield from self._traces(rows, picked)

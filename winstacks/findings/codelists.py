@@ -131,7 +131,7 @@ class CodeLists:
     def __init__(
         self, memory: Memory, names: AddressNamer, vads: Sequence[Region], programs: Sequence[str]
     ) -> None:
-        self._wanted = {*HOTSPOT, *CLR, *programs}
+        self._programs = {*HOTSPOT, *CLR, *programs}
         self._memory = memory
         self._names = names
         self._vads = vads
@@ -142,7 +142,7 @@ class CodeLists:
         labelled: List[Tuple[int, int, str]] = []
         process = self._names.process
         for module in () if process is None else process.modules:
-            if module.stem in self._wanted or module.file.lower().endswith(_PROGRAM):
+            if module.stem in self._programs or module.file.lower().endswith(_PROGRAM):
                 known = self._names.module_at(module.base)
                 labelled += () if known is None else self._of_module(known)
         labels = {(start, end): texts for start, end, texts in labelled}

@@ -18,9 +18,9 @@ from ..memory.decode.ranges import Extents
 from ..process.userstacks import UserStacks
 from ..stacklist.stack import StackRecord
 from ..traps.decode.context import CpuContext
-from ..traps.state import context_forms, register_types
+from ..traps.state import context_layouts, register_types
 from .facts import CheckFacts
-from .finding import NONE_KNOWN, Check, Finding, of_thread
+from .finding import NONE_KNOWN, Check, Finding, thread_finding
 
 FUNCTIONS: Dict[str, Tuple[str, ...]] = {
     "ntdll": ("NtContinue", "ZwContinue", "NtContinueEx"),
@@ -73,7 +73,7 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
                 f"{context.registers['Rsp']:#x}; {facts.memory(stack.space, context.registers['Rip'])}"
             )
             rip = context.registers["Rip"]
-            yield of_thread(stack, thread, HIGH, LIKELY, evidence, NONE_KNOWN, rip, function)
+            yield thread_finding(stack, thread, HIGH, LIKELY, evidence, NONE_KNOWN, rip, function)
 
 
 def _with_padding(stack: StackRecord, facts: CheckFacts) -> Dict[int, str]:
@@ -119,7 +119,7 @@ def _contexts(
     """Yields the address of the first context whose instruction pointer is a target, and the function."""
     machine = stack.space.machine
     size, raised = machine.pointer_size, 0
-    forms = context_forms(facts.image, machine)
+    forms = context_layouts(facts.image, machine)
     for start, data in extents.runs:
         # The 64-bit modules of a WoW64 process appear in no 32-bit CONTEXT.
         targets = [item for item in functions.items() if not item[0] >> 8 * size]

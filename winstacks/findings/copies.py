@@ -155,13 +155,13 @@ class SectionCopies:
             return None
         rva, length = start - mapping.vad.start, end - start
         mine = self._reader(mapping).read(rva, length)
-        for other in self._asked(mapping.vad.control_area):
+        for other in self._compared_mappings(mapping.vad.control_area):
             data = self._reader(other).read(rva, length)
             if data is not None and data != mine:
                 return other.space, data
         return None
 
-    def of_file(self, space: AddressSpace, start: int, end: int) -> Optional[bytes]:
+    def file_bytes(self, space: AddressSpace, start: int, end: int) -> Optional[bytes]:
         """Returns the bytes of a module's file for a range on one page; None without a file."""
         module = self._module(space, start)
         if module is None or module.file is None:
@@ -222,7 +222,7 @@ class SectionCopies:
             self._files = {area: _mixed(mappings) for area, mappings in by_area.items()}
         return self._files
 
-    def _asked(self, area: int) -> List[Mapping]:
+    def _compared_mappings(self, area: int) -> List[Mapping]:
         """Returns the mappings of a file whose pages are used for comparisons."""
         mappings = self._list().get(area, [])
         programs = len({mapping.space.process for mapping in mappings})
@@ -248,7 +248,7 @@ class SectionCopies:
         if not self.others(mapping):
             return self._alone(mapping, page, data) or Comparison(reason=NO_SECOND)
         mine = self._copy(mapping, rva, data)
-        relocations_known = self._relocated[mapping.vad.control_area].known(rva)
+        relocations_known = self._relocated[mapping.vad.control_area].knows_page(rva)
         others = [
             copy.data
             for copy in self._others[mapping.vad.control_area, rva]
@@ -285,7 +285,7 @@ class SectionCopies:
         if area not in self._own_relocations:
             self._own_relocations[area] = _Relocations([section.read, self._reader(mapping).read])
         relocated = self._own_relocations[area]
-        if theirs is None or not (relocated.known(rva) or mapping.space.machine is Machine.AMD64):
+        if theirs is None or not (relocated.knows_page(rva) or mapping.space.machine is Machine.AMD64):
             return None
         changed, _ = differing(page, relocated.masked(rva, data), [relocated.masked(rva, theirs)])
         return Comparison(changed)
@@ -294,7 +294,7 @@ class SectionCopies:
         """Returns a page of a file from each process compared that has the page in memory."""
         area, rva = key
         copies = []
-        for mapping in self._asked(area):
+        for mapping in self._compared_mappings(area):
             data = self._reader(mapping).load(rva, PAGE_SIZE).read(rva, PAGE_SIZE)
             if data is not None:
                 copies.append(self._copy(mapping, rva, data))
@@ -312,7 +312,7 @@ class SectionCopies:
         return _Copy(mapping.space.layer_name, base, undone)
 
     def _relocations(self, area: int) -> _Relocations:
-        mappings = self._asked(area)
+        mappings = self._compared_mappings(area)
         if len({item.vad.start for item in mappings}) == 1:
             return _Relocations(())
         # The section comes first: no process can write it.
@@ -346,7 +346,7 @@ class _Relocations:
             if self._blocks or self._whole:
                 break
 
-    def known(self, rva: int) -> bool:
+    def knows_page(self, rva: int) -> bool:
         """Returns whether the relocations of a page are known."""
         return self._whole or rva in self._blocks
 

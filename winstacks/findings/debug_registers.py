@@ -18,7 +18,7 @@ from ..process.processlist import process_member
 from ..stacklist.stack import StackRecord
 from ..traps.state import TrapState
 from .facts import CheckFacts
-from .finding import NONE_KNOWN, Check, Finding, of_thread
+from .finding import NONE_KNOWN, Check, Finding, thread_finding
 
 WATCHED = ("ntdll", "amsi", "clr", "coreclr", "win32u", "wow64win")
 """Modules with functions that security products hook, or with stubs of system calls."""
@@ -48,7 +48,7 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
             severity, confidence, innocent = LOW, POSSIBLE, _NOT_SURE
         elif kind != _KINDS[0] and _in_exports(known_module, address):
             severity, confidence, innocent = LOW, CERTAIN, _EXPORTS
-        finding = of_thread(
+        finding = thread_finding(
             stack,
             thread,
             severity,

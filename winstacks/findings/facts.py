@@ -130,7 +130,7 @@ class CheckFacts:
         self._listed: Memo[AddressSpace, List[CodeRange]] = Memo(self._of_lists, _PROCESSES)
         self._runtimes: Memo[AddressSpace, List[Tuple[str, str]]] = Memo(self._loaded)
         self._pages: Memo[Tuple[str, int], Optional[Page]] = Memo(self._page, _MAX_KEPT)
-        self._said: Memo[Tuple[AddressSpace, int], str] = Memo(self._described, _MAX_KEPT)
+        self._reasons: Memo[Tuple[AddressSpace, int], str] = Memo(self._described, _MAX_KEPT)
         self._entries: Tuple[object, Dict[int, str]] = (None, {})
         self._left_out: Dict[str, Dict[str, Dict[str, None]]] = {}
         self._kept: Dict[str, Tuple[str, Dict[int, Any]]] = {}
@@ -317,7 +317,7 @@ class CheckFacts:
 
         The short form has the start of the VAD, and the page if the VAD does not describe it.
         """
-        return self._said[space, address]
+        return self._reasons[space, address]
 
     def _described(self, key: Tuple[AddressSpace, int]) -> str:
         space, address = key

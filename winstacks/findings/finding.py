@@ -142,12 +142,12 @@ class FramePlace(NamedTuple):
 def unbacked_frames(stack: StackRecord, *backings: str) -> Iterator[FramePlace]:
     """Yields the frames of a stack with one of several backings (all frames if no backing is named)."""
     for number in range(len(stack.frames)):
-        place = place_of(stack, number)
+        place = find_place(stack, number)
         if place is not None and (not backings or place.name.backing in backings):
             yield place
 
 
-def place_of(stack: StackRecord, number: int) -> Optional[FramePlace]:
+def find_place(stack: StackRecord, number: int) -> Optional[FramePlace]:
     """Returns a frame of a stack by its number; None if there is none, or it has no address."""
     frame = stack.frames[number] if number < len(stack.frames) else None
     name, address = (None, None) if frame is None else (frame.name, frame.address)
@@ -160,7 +160,7 @@ def place_of(stack: StackRecord, number: int) -> Optional[FramePlace]:
     return FramePlace(number, frame, name, address, address - walked.returns, walked.how, guessed)
 
 
-def of_place(
+def place_finding(
     stack: StackRecord,
     place: FramePlace,
     severity: str,
@@ -201,7 +201,7 @@ def _guess(stack: StackRecord, place: FramePlace) -> str:
     return f"{reason} ({text(stack.status)})" if stack.status else reason
 
 
-def of_thread(
+def thread_finding(
     stack: StackRecord,
     thread: Thread,
     severity: str,

@@ -21,7 +21,7 @@ from ..process.processlist import PROCESS_OF_THREAD
 from ..process.regions import WINDOWS, is_beneath
 from ..stacklist.stack import StackRecord
 from .facts import CheckFacts
-from .finding import NONE_KNOWN, Check, Finding, FramePlace, of_place, unbacked_frames
+from .finding import NONE_KNOWN, Check, Finding, FramePlace, place_finding, unbacked_frames
 from .unbacked import explained, untold
 
 NAME = "foreign_handle"
@@ -69,7 +69,7 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     handle = f"handle {stack.owner:#x} to {opened.name}"
     memory = facts.memory(stack.acting or stack.space, place.address)
     evidence = ShortText(f"{handle}, {rights}; {memory}", handle)
-    finding = of_place(stack, place, severity, LIKELY, evidence, innocent, group)
+    finding = place_finding(stack, place, severity, LIKELY, evidence, innocent, group)
     yield finding._replace(technique=_CREDENTIALS) if _LSASS in opened.name else finding
 
 

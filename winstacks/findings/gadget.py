@@ -9,7 +9,7 @@ from typing import Iterator
 from ..columns.words import LIKELY, LOW, MEDIUM, POSSIBLE, USER
 from ..stacklist.stack import StackRecord
 from .facts import CheckFacts
-from .finding import NONE_KNOWN, Check, Finding, FramePlace, of_place
+from .finding import NONE_KNOWN, Check, Finding, FramePlace, place_finding
 from .returns import call_site
 
 NAME = "gadget"
@@ -33,7 +33,7 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
             else (LOW, POSSIBLE, _UNREAD if called is None else _CALLED)
         )
         group = (stack.space.layer_name, place.address)
-        yield of_place(stack, place, severity, confidence, evidence, innocent, group)
+        yield place_finding(stack, place, severity, confidence, evidence, innocent, group)
 
 
 def _is_thunk(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> bool:

@@ -47,7 +47,7 @@ def check_image(facts: CheckFacts) -> Iterator[Finding]:
             yield Finding(
                 MEDIUM, LIKELY, space, evidence, _MOVED, ("tables", space.eprocess), address=space.eprocess
             )
-    yield from _held(alone, facts) if alone else ()
+    yield from _check_handles(alone, facts) if alone else ()
 
 
 def _unlisted(space: AddressSpace, facts: CheckFacts, alone: Dict[int, AddressSpace]) -> Iterator[Finding]:
@@ -74,7 +74,7 @@ def _unlisted(space: AddressSpace, facts: CheckFacts, alone: Dict[int, AddressSp
     )
 
 
-def _held(alone: Dict[int, AddressSpace], facts: CheckFacts) -> Iterator[Finding]:
+def _check_handles(alone: Dict[int, AddressSpace], facts: CheckFacts) -> Iterator[Finding]:
     """Yields the processes found only by the scan to which a handle of another process leads."""
     try:
         tables = facts.image.service(HandleTables)
@@ -102,7 +102,7 @@ def _live(space: AddressSpace, facts: CheckFacts) -> int:
     return sum(not thread.unusable and thread.state != TERMINATED for thread in listed)
 
 
-def of_thread(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
+def check_thread(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     """Yields a thread that is missing from its process's list and known to another witness."""
     thread = stack.thread
     if thread is None or thread.state in (TERMINATED, None) or thread.unusable:
@@ -159,7 +159,7 @@ CHECK = Check(
     "An image is not a snapshot: a process or thread that started or ended during acquisition may be on "
     "some lists only. The check leaves out processes that have exited.",
     "Compare windows.pslist, windows.psscan and windows.thrdscan; dump the process by its offset.",
-    of_stack=of_thread,
+    of_stack=check_thread,
     of_image=check_image,
     unchecked=unchecked,
     kernel=True,

@@ -9,7 +9,7 @@ from typing import Iterator, Set
 from ..columns.words import CERTAIN, HIGH, KINDS, LIKELY, LOW, MEDIUM, PRIVATE, THREAD_KINDS, UNMAPPED
 from ..stacklist.stack import StackRecord
 from .facts import CheckFacts
-from .finding import Check, Finding, of_place, unbacked_frames
+from .finding import Check, Finding, place_finding, unbacked_frames
 from .unbacked import explained_at, untold
 
 NAME = "history_unbacked"
@@ -33,7 +33,7 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
         if vad is None and not executable:
             if facts.is_user(place.at) and facts.vads_whole(space):
                 evidence = facts.memory(space, place.address)
-                yield of_place(stack, place, LOW, LIKELY, evidence, _GONE, group)
+                yield place_finding(stack, place, LOW, LIKELY, evidence, _GONE, group)
             continue
         severity, lower, innocent = explained_at(stack, place, facts)
         if severity == HIGH and not executable:
@@ -43,7 +43,7 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
             worst.add(start)
         confidence = LIKELY if lower else CERTAIN
         evidence = facts.memory(space, place.address)
-        yield of_place(stack, place, severity, confidence, evidence, innocent, group)
+        yield place_finding(stack, place, severity, confidence, evidence, innocent, group)
 
 
 CHECK = Check(

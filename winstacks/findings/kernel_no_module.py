@@ -11,7 +11,7 @@ from ..memory.decode.pagetable import PAGE_SIZE
 from ..names.places import ROM
 from ..stacklist.stack import StackRecord
 from .facts import CheckFacts
-from .finding import Check, Finding, of_place, unbacked_frames
+from .finding import Check, Finding, place_finding, unbacked_frames
 
 _FIRMWARE = "the firmware's runtime services, the hypervisor's call page"
 _ROM = "an option ROM (physical C0000h-FFFFFh): QEMU's kvmvapic runs in one"
@@ -47,7 +47,7 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
         hypercall = not unsure and not rom and _is_hypercall(place.address, facts)
         innocent = _HYPERCALL if hypercall else innocent
         severity = LOW if unsure or rom or hypercall else HIGH
-        yield of_place(stack, place, severity, confidence, evidence, innocent, near)
+        yield place_finding(stack, place, severity, confidence, evidence, innocent, near)
 
 
 def _is_hypercall(address: int, facts: CheckFacts) -> bool:

@@ -9,7 +9,7 @@ from typing import Iterator
 from ..columns.words import HIGH, KINDS, LIKELY, LOW, MEDIUM, RECORDED, UNLOADED
 from ..stacklist.stack import StackRecord
 from .facts import CheckFacts
-from .finding import Check, Finding, of_place, unbacked_frames
+from .finding import Check, Finding, place_finding, unbacked_frames
 
 _NAME_END = ">"
 
@@ -31,7 +31,7 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
             severity = MEDIUM if executable else LOW
         else:
             innocent, severity = "the driver was being unloaded when the image was taken", HIGH
-        yield of_place(stack, place, severity, LIKELY, evidence, innocent, group)
+        yield place_finding(stack, place, severity, LIKELY, evidence, innocent, group)
 
 
 CHECK = Check(

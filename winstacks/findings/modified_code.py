@@ -17,7 +17,7 @@ from .barriers import is_write_barrier
 from .copies import NO_IMAGE, Comparison, Mapping, SectionCopies
 from .differing import Ranges
 from .facts import CheckFacts
-from .finding import NONE_KNOWN, Check, Finding, FramePlace, of_place, unbacked_frames
+from .finding import NONE_KNOWN, Check, Finding, FramePlace, place_finding, unbacked_frames
 from .jumps import ENTRY, Read, follow_jumps
 from .relays import Hooked
 
@@ -43,7 +43,7 @@ _WRITABLE = 1 << 31
 _ONE_OTHER = "only one other process maps the file, and that one may be changed"
 
 
-class _Judged(NamedTuple):
+class _Assessment(NamedTuple):
     """The verdict on an address: `entry` is the entry of its function, else the first changed byte."""
 
     severity: str
@@ -58,16 +58,18 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     for place in unbacked_frames(stack, IMAGE, MAPPED):
         if not facts.is_user(place.at):
             continue
-        judged = facts.find_once(NAME, space, place.at, functools.partial(_judged, space, place, facts))
-        if judged is None:
+        assessment = facts.find_once(NAME, space, place.at, functools.partial(_assess, space, place, facts))
+        if assessment is None:
             continue
-        confidence = POSSIBLE if judged.found.others == 1 else CERTAIN if place.how == TRAP else LIKELY
-        evidence = f"{_shown(space, judged.found, facts)}; {facts.memory(space, place.address)}"
-        group = (space.layer_name, judged.entry)
-        yield of_place(stack, place, judged.severity, confidence, evidence, judged.innocent, group)
+        confidence = POSSIBLE if assessment.found.others == 1 else CERTAIN if place.how == TRAP else LIKELY
+        evidence = f"{_shown(space, assessment.found, facts)}; {facts.memory(space, place.address)}"
+        group = (space.layer_name, assessment.entry)
+        yield place_finding(
+            stack, place, assessment.severity, confidence, evidence, assessment.innocent, group
+        )
 
 
-def _judged(space: AddressSpace, place: FramePlace, facts: CheckFacts) -> Optional[_Judged]:
+def _assess(space: AddressSpace, place: FramePlace, facts: CheckFacts) -> Optional[_Assessment]:
     """Compares the function of a frame; None if there is no finding."""
     entry, ranges = function_at(space, place, facts)
     comparison = compared(facts.copies, space, ranges)
@@ -85,7 +87,7 @@ def _judged(space: AddressSpace, place: FramePlace, facts: CheckFacts) -> Option
         severity, innocent = _by_the_section(space, comparison.ranges[0][0], innocent, facts)
     if comparison.others == 1 and innocent == NONE_KNOWN:
         innocent = _ONE_OTHER
-    return _Judged(severity, innocent, entry, comparison)
+    return _Assessment(severity, innocent, entry, comparison)
 
 
 def _is_barrier(space: AddressSpace, place: FramePlace, changed: Ranges, facts: CheckFacts) -> bool:
@@ -120,14 +122,14 @@ def _by_the_section(space: AddressSpace, at: int, innocent: str, facts: CheckFac
 
 def _led_elsewhere(
     space: AddressSpace, entry: Optional[int], comparison: Comparison, facts: CheckFacts
-) -> Optional[_Judged]:
+) -> Optional[_Assessment]:
     """Judges a hook whose target differs in each process: whether it leads to another module than theirs."""
     first = comparison.split[0][0] if comparison.split else None
     if entry is None or first is None or not entry <= first < entry + ENTRY:
         return None
     if not Hooked(space, entry, facts).alone:
         return None
-    return _Judged(HIGH, _ELSEWHERE, entry, comparison._replace(ranges=comparison.split))
+    return _Assessment(HIGH, _ELSEWHERE, entry, comparison._replace(ranges=comparison.split))
 
 
 def function_at(
@@ -229,10 +231,10 @@ def _shown(space: AddressSpace, comparison: Comparison, facts: CheckFacts) -> st
     high = min(comparison.ranges[-1][1], low + _SHOWN)
     mine = _reader(space, facts)(low, high - low)
     count = sum(end - start for start, end in comparison.ranges)
-    of_file = comparison.file if not comparison.others else ""
+    file_name = comparison.file if not comparison.others else ""
     others = (
-        f"the file {cell(of_file)}"
-        if of_file
+        f"the file {cell(file_name)}"
+        if file_name
         else "the section of the file, which no other process maps or has in memory"
         if not comparison.others
         else f"most of {comparison.others} processes"
@@ -242,8 +244,8 @@ def _shown(space: AddressSpace, comparison: Comparison, facts: CheckFacts) -> st
     text = f"{count} {'byte differs' if count == 1 else 'bytes differ'} from {others}"
     if mine is not None:
         text += f", from {low:#x} on {mine.hex(' ')}"
-    if of_file:
-        theirs = facts.copies.of_file(space, low, high)
+    if file_name:
+        theirs = facts.copies.file_bytes(space, low, high)
         return text if theirs is None else f"{text}; the file has {theirs.hex(' ')}"
     other = facts.copies.example(space, low, high)
     if other is not None:

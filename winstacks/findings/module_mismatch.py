@@ -22,7 +22,7 @@ from ..process.vads import regions
 from ..stacklist.modules import ModuleIdentities
 from ..stacklist.stack import StackRecord
 from .facts import CheckFacts
-from .finding import NONE_KNOWN, Check, Finding, FramePlace, of_place, unbacked_frames
+from .finding import NONE_KNOWN, Check, Finding, FramePlace, place_finding, unbacked_frames
 from .programs import control_area_of, started_as
 
 NAME = "module_mismatch"
@@ -47,7 +47,7 @@ Reason = Tuple[str, str, str]
 """Severity, evidence and innocent explanation."""
 
 
-class _Judged(NamedTuple):
+class _Assessment(NamedTuple):
     """The verdict on an address: `start` of its module; `gone`: whether the module's file is gone."""
 
     reason: Reason
@@ -61,17 +61,17 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     for place in unbacked_frames(stack):
         if not facts.is_user(place.at):
             continue
-        judged = facts.find_once(NAME, space, place.at, functools.partial(_judged, space, place, facts))
-        if judged is None:
+        assessment = facts.find_once(NAME, space, place.at, functools.partial(_assess, space, place, facts))
+        if assessment is None:
             continue
-        severity, evidence, innocent = judged.reason
+        severity, evidence, innocent = assessment.reason
         evidence = f"{evidence}; {facts.memory(space, place.address)}"
-        group = (space.layer_name, judged.start)
-        finding = of_place(stack, place, severity, LIKELY, evidence, innocent, group)
-        yield finding._replace(technique=_NO_FILE) if judged.gone else finding
+        group = (space.layer_name, assessment.start)
+        finding = place_finding(stack, place, severity, LIKELY, evidence, innocent, group)
+        yield finding._replace(technique=_NO_FILE) if assessment.gone else finding
 
 
-def _judged(space: AddressSpace, place: FramePlace, facts: CheckFacts) -> Optional[_Judged]:
+def _assess(space: AddressSpace, place: FramePlace, facts: CheckFacts) -> Optional[_Assessment]:
     """Judges the module of a frame; None if there is no finding."""
     vad = facts.vad(space, place.at)
     if has_status(place.name.status, StatusCode.NO_LOADER_LIST):
@@ -82,7 +82,7 @@ def _judged(space: AddressSpace, place: FramePlace, facts: CheckFacts) -> Option
         return None
     known_module = facts.namer(space).module_at(place.at)
     start = known_module.module.base if known_module is not None else place.at if vad is None else vad.start
-    return _Judged(reason, start, bool(deleted))
+    return _Assessment(reason, start, bool(deleted))
 
 
 def _mismatch(

@@ -9,7 +9,7 @@ from typing import Iterator
 from ..columns.words import LIKELY, LOW, MEDIUM, POSSIBLE, USER
 from ..stacklist.stack import StackRecord
 from .facts import CheckFacts
-from .finding import NONE_KNOWN, Check, Finding, of_place
+from .finding import NONE_KNOWN, Check, Finding, place_finding
 from .returns import call_site
 
 NAME = "no_call"
@@ -28,7 +28,7 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
             severity, confidence, innocent = (
                 (MEDIUM, LIKELY, NONE_KNOWN) if of_windows else (LOW, POSSIBLE, _HAND_WRITTEN)
             )
-            yield of_place(stack, place, severity, confidence, evidence, innocent, stack.trace_id)
+            yield place_finding(stack, place, severity, confidence, evidence, innocent, stack.trace_id)
             return
 
 

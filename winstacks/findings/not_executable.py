@@ -9,7 +9,7 @@ from typing import Iterator
 from ..columns.words import HIGH, LIKELY, LOW, MEDIUM, THREAD_KINDS, TRAP
 from ..stacklist.stack import StackRecord
 from .facts import CheckFacts
-from .finding import NONE_KNOWN, Check, Finding, of_place, unbacked_frames
+from .finding import NONE_KNOWN, Check, Finding, place_finding, unbacked_frames
 from .returns import settled
 from .unbacked import UNTOLD, untold
 
@@ -37,7 +37,7 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
             innocent, severity = _CRASH, MEDIUM
         else:
             innocent, severity = NONE_KNOWN, HIGH
-        yield of_place(stack, place, severity, LIKELY, evidence, innocent, group)
+        yield place_finding(stack, place, severity, LIKELY, evidence, innocent, group)
 
 
 def unchecked(facts: CheckFacts) -> Iterator[str]:

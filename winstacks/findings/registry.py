@@ -223,10 +223,10 @@ class Findings:
                 if gathering.check.of_stack:
                     gathering.add(self._facts.image.possible(self._found_in(stack, gathering.check.of_stack)))
 
-    def _found_in(self, stack: StackRecord, find: OfStack) -> Iterator[Finding]:
+    def _found_in(self, stack: StackRecord, check: OfStack) -> Iterator[Finding]:
         """Yields the findings in a stack; How notes if a shadow stack confirms the frame."""
         agreed: Optional[Set[int]] = None
-        for finding in find(stack, self._facts):
+        for finding in check(stack, self._facts):
             if finding.frame is not None:
                 if agreed is None:
                     agreed = confirmed(stack, self._facts) if self._kernel else set()

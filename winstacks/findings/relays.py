@@ -88,7 +88,7 @@ def _hooks(space: AddressSpace, facts: CheckFacts) -> Iterator[Tuple[int, int]]:
     for module in _HOOKED:
         for known_module in names.modules(module):
             # The function table still has most functions if the page with the exports is not in memory.
-            labels = {rva for rva, _ in known_module.image.names.starting("")[:_MOST_FUNCTIONS]}
+            labels = {rva for rva, _ in known_module.image.names.labels_with_prefix("")[:_MOST_FUNCTIONS]}
             table = known_module.image.functions
             begins = () if table is None else table.ranges[0][:_MOST_FUNCTIONS]
             for rva in sorted(labels.union(begins)):
@@ -131,17 +131,17 @@ class Hooked:
         theirs = [item for item in sets if item is not None]
         self.alike = sum(bool(item & self.mine) for item in theirs)
         self.others = sum(bool(item) for item in theirs)
-        self.asked = len(theirs)
+        self.compared = len(theirs)
 
     @property
     def by_all(self) -> Optional[str]:
         """The module that the hooks of all compared processes serve, too; None if there is none."""
-        return next(iter(sorted(self.mine)), None) if self.asked and self.alike == self.asked else None
+        return next(iter(sorted(self.mine)), None) if self.compared and self.alike == self.compared else None
 
     @property
     def alone(self) -> bool:
         """Whether most other hooks serve a module, and this one serves none of their modules."""
-        return 2 * self.others > self.asked and not self.alike
+        return 2 * self.others > self.compared and not self.alike
 
     def has_code(self, relay: int, at: int, facts: CheckFacts) -> bool:
         """Returns whether the relay of another process has the same code, from its start up to an address."""

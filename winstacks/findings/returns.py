@@ -17,7 +17,7 @@ from ..stacklist.stack import StackRecord
 from ..stacks.decode.frames import LONGEST_CALL, is_call
 from .copies import NO_IMAGE, NOT_IN_MEMORY
 from .facts import CheckFacts
-from .finding import FramePlace, place_of, unbacked_frames
+from .finding import FramePlace, find_place, unbacked_frames
 from .modified_code import compared, function_at
 
 NOT_BY_A_CALL = ("goexit", "runtime.goexit", "KiServiceLinkage")
@@ -92,7 +92,7 @@ def settled(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> FramePl
     """
     if not place.guessed or place.how not in (UNWIND, LEAF) or stack.space.machine is not Machine.AMD64:
         return place
-    inner = place_of(stack, place.number - 1) if place.number else None
+    inner = find_place(stack, place.number - 1) if place.number else None
     if inner is None or inner.guessed or has_status(stack.status, *_DOUBTS):
         return place
     if not facts.is_user(inner.at) or not facts.of_windows(stack.space, inner.at):

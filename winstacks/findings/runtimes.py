@@ -27,7 +27,7 @@ from ..process.regions import Region
 from ..stacklist.stack import StackRecord
 from .codelists import CLR
 from .facts import PROGRAMS, CheckFacts, runtime_named
-from .finding import FramePlace, place_of
+from .finding import FramePlace, find_place
 from .truncated import ends_in_ground
 
 _EXPORTS = (
@@ -106,7 +106,7 @@ def runtime_neighbour(stack: StackRecord, place: FramePlace, facts: CheckFacts) 
         if certain and called_back is not None:
             return RuntimeNeighbour(called_back, True, _ON_BOTH_SIDES)
         return RuntimeNeighbour(inner, False, _NEXT)
-    caller = place_of(stack, place.number + 1)
+    caller = find_place(stack, place.number + 1)
     if caller is not None and facts.runtimes(stack.space) and facts.code_range(stack.space, caller.at):
         leaf = _is_leaf(stack, place)
         return RuntimeNeighbour(caller, leaf, _LEAF if leaf else _NEXT)
@@ -123,12 +123,12 @@ def _was_interrupted(stack: StackRecord, place: FramePlace, outer: FramePlace, f
     code, which has no unwind data, above functions whose frame register the code has changed, and where
     unwind data are not in the image.
     """
-    below, vad = place_of(stack, 0), facts.vad(stack.space, place.at)
+    below, vad = find_place(stack, 0), facts.vad(stack.space, place.at)
     if below is None or below.how != TRAP or vad is None or not ends_in_ground(stack):
         return False
     may_scan = has_status(stack.status, *_SCANNED)
     for number in range(len(stack.frames)):
-        frame = place_of(stack, number)
+        frame = find_place(stack, number)
         if frame is None:
             return False
         if frame.name.backing == IMAGE:
@@ -171,7 +171,7 @@ def _beyond_windows(stack: StackRecord, place: FramePlace, facts: CheckFacts) ->
 def _neighbours(stack: StackRecord, numbers: range) -> Iterator[FramePlace]:
     """Yields the frames with some numbers that are not in private memory."""
     for number in numbers:
-        place = place_of(stack, number)
+        place = find_place(stack, number)
         if place is not None and place.name.backing not in (PRIVATE, UNMAPPED):
             yield place
 
@@ -213,5 +213,5 @@ def _may_contain(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> bo
 
 def _contains_runtime(known_module: KnownModule) -> bool:
     """Returns whether a runtime is linked into a module, by the names of its exports or of its functions."""
-    labels = known_module.image.names.starting("")
+    labels = known_module.image.names.labels_with_prefix("")
     return any(label.startswith(_LINKED) or _OF_V8 in label for _, label in labels)

@@ -15,8 +15,8 @@ from ..columns.words import KERNEL, LIKELY, MEDIUM, USER
 from ..process.thread import RUNNING, TERMINATED, Thread
 from ..stacklist.stack import StackRecord
 from .facts import CheckFacts
-from .finding import Check, Finding, of_place, unbacked_frames
-from .shadowstacks import POINTER, USER_FLAG, ShadowStack, of_kernel, of_user
+from .finding import Check, Finding, place_finding, unbacked_frames
+from .shadowstacks import POINTER, USER_FLAG, ShadowStack, kernel_shadow_stack, of_user
 
 NAME = "shadow_stack"
 
@@ -41,7 +41,7 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
                 instead = f"has {value:#x} {name.symbol}, {agreed} frames before agree"
                 evidence = f"shadow stack {shadow.start:#x} {instead}"
                 group = (stack.kind, thread.ethread, thread.tid)
-                yield of_place(stack, place, MEDIUM, LIKELY, evidence, _RAN, group)
+                yield place_finding(stack, place, MEDIUM, LIKELY, evidence, _RAN, group)
 
 
 def confirmed(stack: StackRecord, facts: CheckFacts) -> Set[int]:
@@ -61,7 +61,7 @@ def _shadow(stack: StackRecord, facts: CheckFacts, noted: bool = False) -> Optio
     thread = stack.thread
     if stack.kind not in _LEAD or thread is None or not _waits(stack, thread):
         return None
-    shadow = (of_kernel if stack.kind == KERNEL else of_user)(thread, facts)
+    shadow = (kernel_shadow_stack if stack.kind == KERNEL else of_user)(thread, facts)
     if isinstance(shadow, ShadowStack):
         return shadow
     if noted and shadow:

@@ -88,7 +88,7 @@ def _aligned(offset: int, number: int, known: ComponentSizes) -> int:
     return offset + -offset % 64 if known.aligned & 1 << number else offset
 
 
-def of_kernel(thread: Thread, facts: CheckFacts) -> Union[ShadowStack, str]:
+def kernel_shadow_stack(thread: Thread, facts: CheckFacts) -> Union[ShadowStack, str]:
     """Returns a thread's kernel shadow stack, or the reason why there is none to compare."""
     types, memory = facts.image.types.first_structure("_ETHREAD"), facts.image.memory(facts.image.kernel)
     pointer, base = (
@@ -97,7 +97,7 @@ def of_kernel(thread: Thread, facts: CheckFacts) -> Union[ShadowStack, str]:
     if pointer is None or base is None:
         if pointer is not base:
             # A kernel with one of the two members has the other.
-            facts.image.needed_member("_ETHREAD", POINTER if pointer is None else _BASE)
+            facts.image.require_member("_ETHREAD", POINTER if pointer is None else _BASE)
         return ""
     start, end = memory.member(thread.ethread, pointer), memory.member(thread.ethread, base)
     if not start:
@@ -169,7 +169,7 @@ def _sizes(facts: CheckFacts) -> Optional[ComponentSizes]:
 
 def _read_sizes(facts: CheckFacts) -> Optional[ComponentSizes]:
     sizes, aligned = (
-        facts.image.needed_member("_KUSER_SHARED_DATA", name) for name in (_ALL_FEATURES, _ALIGNED_FEATURES)
+        facts.image.require_member("_KUSER_SHARED_DATA", name) for name in (_ALL_FEATURES, _ALIGNED_FEATURES)
     )
     if sizes is None or aligned is None:
         return None

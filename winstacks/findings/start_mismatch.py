@@ -14,7 +14,7 @@ from ..stacklist.frames import NamedFrame
 from ..stacklist.stack import StackRecord
 from .closures import closure_target
 from .facts import CheckFacts
-from .finding import Check, Finding, of_thread, unbacked_frames
+from .finding import Check, Finding, thread_finding, unbacked_frames
 from .relays import BASIC
 from .unbacked import explained, untold
 
@@ -30,7 +30,7 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     start = None if thread is None else thread.win32_start_address
     if thread is None or not start or not facts.is_user(start) or thread.state == TERMINATED:
         return
-    if not _kept(facts) or thread.unusable or not thread.space.layer_name:
+    if not _keeps_start_address(facts) or thread.unusable or not thread.space.layer_name:
         return
     name = facts.namer(thread.space).name(start, return_address=False)
     if name.backing == PRIVATE or (name.backing == UNMAPPED and facts.vads_whole(thread.space)):
@@ -41,7 +41,7 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
         rating, innocent = (rating, innocent) if leads is None else (LOW, leads)
         innocent = _FREED if name.backing == UNMAPPED else innocent
         confidence = POSSIBLE if lower else LIKELY
-        yield _of(stack, thread, start, name.symbol, rating, confidence, innocent, facts)
+        yield _start_finding(stack, thread, start, name.symbol, rating, confidence, innocent, facts)
     elif name.backing == IMAGE and stack.kind in (USER, WOW64):
         first = _first(stack)
         known_module = facts.namer(thread.space).module_at(start)
@@ -51,7 +51,9 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
         if first.details.module != known_module.module.name and not _ground(
             None if label is None else label[1]
         ):
-            yield _of(stack, thread, start, name.symbol, LOW, POSSIBLE, f"{_OTHER}: {first.shown}", facts)
+            yield _start_finding(
+                stack, thread, start, name.symbol, LOW, POSSIBLE, f"{_OTHER}: {first.shown}", facts
+            )
 
 
 def _half(space: AddressSpace, start: int, facts: CheckFacts) -> AddressSpace:
@@ -82,7 +84,7 @@ def _is_basic(space: AddressSpace, address: int, facts: CheckFacts) -> bool:
     return known_module is not None and known_module.module.stem in BASIC
 
 
-def _of(
+def _start_finding(
     stack: StackRecord,
     thread: Thread,
     start: int,
@@ -93,7 +95,7 @@ def _of(
     facts: CheckFacts,
 ) -> Finding:
     evidence = f"Win32StartAddress {start:#x}, {facts.memory(thread.space, start)}"
-    finding = of_thread(stack, thread, severity, confidence, evidence, innocent, start, symbol)
+    finding = thread_finding(stack, thread, severity, confidence, evidence, innocent, start, symbol)
     return finding._replace(space=thread.space)
 
 
@@ -112,7 +114,7 @@ def _ground(function: Optional[str]) -> bool:
     return (function or "").lstrip("_") in _GROUND
 
 
-def _kept(facts: CheckFacts) -> bool:
+def _keeps_start_address(facts: CheckFacts) -> bool:
     """Returns whether Windows keeps the start address; before Vista a message's ID overwrites it."""
     thread = facts.image.types["_ETHREAD"]
     start, message = thread.first_member("Win32StartAddress"), thread.first_member("LpcReceivedMessageId")
@@ -121,7 +123,7 @@ def _kept(facts: CheckFacts) -> bool:
 
 def unchecked(facts: CheckFacts) -> Iterator[str]:
     """Yields that Windows does not keep start addresses, or else the reasons of `untold`."""
-    if not _kept(facts):
+    if not _keeps_start_address(facts):
         yield "before Vista Win32StartAddress is overwritten"
     yield from untold(facts)
 

@@ -134,7 +134,10 @@ class PatchedStubs:
 
     def _of_module(self, known_module: KnownModule) -> Iterator[Tuple[int, _Patched]]:
         """Yields (number, stub); the number of a patched stub follows from its neighbours."""
-        base, stubs = known_module.module.base, known_module.image.names.starting(*_PREFIX)[:_MOST_STUBS]
+        base, stubs = (
+            known_module.module.base,
+            known_module.image.names.labels_with_prefix(*_PREFIX)[:_MOST_STUBS],
+        )
         codes = [self._memory.read(base + rva, _SIZE) for rva, _ in stubs]
         numbers = [_number(code) for code in codes]
         for place, ((rva, name), code) in enumerate(zip(stubs, codes)):

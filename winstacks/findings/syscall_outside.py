@@ -20,7 +20,7 @@ from ..process.thread import TERMINATED, Thread
 from ..stacklist.stack import StackRecord
 from ..traps.state import TrapState
 from .facts import CheckFacts
-from .finding import Check, Finding, FramePlace, of_place, unbacked_frames
+from .finding import Check, Finding, FramePlace, place_finding, unbacked_frames
 from .stubs import ENTERING, LONGEST, number_before, patched_stubs, start_of
 from .unbacked import explained
 
@@ -66,12 +66,12 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     if entering and _has_stubs(stack.space, place, facts):
         yield from _numbered(stack, entry, thread, place, code, facts)
     elif entering or not _sent(stack.space, thread, entry, place.address, facts):
-        severity, confidence, innocent = _judged(stack.space, place, code, entering, facts)
+        severity, confidence, innocent = _assess(stack.space, place, code, entering, facts)
         position = "behind a system call" if entering else "not behind a system call"
         evidence = f"Rip {place.address:#x} {position}; {_bytes(code)}; "
         evidence += facts.memory(stack.space, place.address)
         group = (stack.space.layer_name, place.address)
-        yield of_place(stack, place, severity, confidence, evidence, innocent, group)
+        yield place_finding(stack, place, severity, confidence, evidence, innocent, group)
 
 
 def _left(thread: Thread, entry: TrapState) -> bool:
@@ -110,7 +110,7 @@ def _numbered(
     evidence = f"{source} {numbers[0]:#x}, the stub has {expected:#x}; {_bytes(code)}; "
     evidence += facts.memory(stack.space, place.address)
     group = (stack.space.layer_name, place.address, numbers[0])
-    yield of_place(stack, place, MEDIUM, LIKELY, evidence, _SMEARED, group)
+    yield place_finding(stack, place, MEDIUM, LIKELY, evidence, _SMEARED, group)
 
 
 def _numbers(
@@ -136,7 +136,7 @@ def _sent(space: AddressSpace, thread: Thread, entry: TrapState, address: int, f
     return newest and number in _numbers(space, _GOING_ON, facts)
 
 
-def _judged(
+def _assess(
     space: AddressSpace, place: FramePlace, code: bytes, entering: bool, facts: CheckFacts
 ) -> Tuple[str, str, str]:
     """Returns severity, confidence and innocent explanation of a call's origin."""

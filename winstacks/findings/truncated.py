@@ -33,7 +33,7 @@ from ..process.thread import TERMINATED, Thread
 from ..process.userstacks import UserStacks
 from ..stacklist.stack import StackRecord
 from .facts import SWITCHING, CheckFacts
-from .finding import NONE_KNOWN, Check, Finding, of_place, unbacked_frames
+from .finding import NONE_KNOWN, Check, Finding, place_finding, unbacked_frames
 
 GROUND = (
     *("RtlUserThreadStart", "LdrInitializeThunk", "RtlUserFiberStart"),
@@ -88,7 +88,7 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     evidence = f"the outermost of {len(stack.frames)} frames, Sp {sp:#x}; "
     evidence += facts.memory(stack.space, place.address)
     confidence = POSSIBLE if severity == LOW else LIKELY
-    yield of_place(stack, place, severity, confidence, evidence, innocent, stack.trace_id)
+    yield place_finding(stack, place, severity, confidence, evidence, innocent, stack.trace_id)
 
 
 def ends_in_ground(stack: StackRecord) -> bool:

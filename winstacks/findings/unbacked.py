@@ -28,7 +28,7 @@ from ..process.processlist import process_member
 from ..process.vads import regions
 from ..stacklist.stack import StackRecord
 from .facts import CheckFacts
-from .finding import NONE_KNOWN, Check, Finding, FramePlace, of_place, place_of, unbacked_frames
+from .finding import NONE_KNOWN, Check, Finding, FramePlace, find_place, place_finding, unbacked_frames
 from .relays import of_relay
 from .returns import settled
 from .runtimes import runtime_neighbour
@@ -62,7 +62,7 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
         vad = facts.vad(stack.space, place.at)
         group = (stack.trace_id, None if vad is None else vad.start)
         evidence = facts.memory(stack.space, place.address)
-        yield of_place(stack, place, severity, confidence, evidence, innocent, group)
+        yield place_finding(stack, place, severity, confidence, evidence, innocent, group)
 
 
 def _is_view(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> bool:
@@ -126,7 +126,7 @@ def _called(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> Optiona
 
     A module whose folder cannot be read may be Windows' own.
     """
-    inner = place_of(stack, place.number - 1) if place.number and not place.guessed else None
+    inner = find_place(stack, place.number - 1) if place.number and not place.guessed else None
     if inner is None or inner.name.backing != IMAGE or facts.of_windows(stack.space, inner.at):
         return None
     vad = facts.vad(stack.space, inner.at)

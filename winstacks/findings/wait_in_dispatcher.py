@@ -17,7 +17,7 @@ from ..memory.image import AddressSpace
 from ..names.decode.rules import undecorated
 from ..stacklist.stack import StackRecord
 from .facts import CheckFacts
-from .finding import NONE_KNOWN, Check, Finding, FramePlace, of_place, unbacked_frames
+from .finding import NONE_KNOWN, Check, Finding, FramePlace, place_finding, unbacked_frames
 from .unbacked import explained
 
 NAME = "wait_in_dispatcher"
@@ -106,7 +106,7 @@ def _called(
         item.how == FRAME_POINTER for item in (*inner, dispatcher)
     ):
         severity, innocent = LOW, _CHAIN if innocent in (_JUMP, NONE_KNOWN) else f"{_CHAIN}; {innocent}"
-    yield of_place(stack, dispatcher, severity, LIKELY, evidence, innocent, stack.trace_id)
+    yield place_finding(stack, dispatcher, severity, LIKELY, evidence, innocent, stack.trace_id)
 
 
 def _is_in(place: FramePlace, functions: Tuple[str, ...]) -> bool:

@@ -35,7 +35,7 @@ MAX_SHARERS = 4
 
 _NO_TABLE = HandleTable(0, 0, 0)
 
-_Made = Tuple[Optional[int], int, Optional[int], int]
+_Creation = Tuple[Optional[int], int, Optional[int], int]
 """A handle or object with its creator's trace: the handle (None for an object), the address of the object's
 header, the creator's process ID (None if it is not kept), the index of the trace."""
 
@@ -218,7 +218,7 @@ class HandleLister:
     def _creations(self, space: AddressSpace, table: HandleTable) -> Iterator[HandleEvent]:
         if not self._tables.has_creators and not self._objects_have_creators:
             return
-        creations: List[_Made] = []
+        creations: List[_Creation] = []
         missing = unreadable = 0
         for entry in self._tables.entries(table):
             if entry is None:

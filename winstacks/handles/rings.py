@@ -164,7 +164,7 @@ class HandleRings:
         A ring is longer than a page, and all such blocks of the pool are in that list.
         """
         image = self._image
-        table, count = image.needed("PoolBigPageTable"), image.needed("PoolBigPageTableSize")
+        table, count = image.require_symbol("PoolBigPageTable"), image.require_symbol("PoolBigPageTableSize")
         if table is None or count is None:
             return
         block = image.types["_POOL_TRACKER_BIG_PAGES"]
@@ -190,8 +190,8 @@ class HandleRings:
         """Returns the ID of the process that made most of a ring's last events, 0 if none is readable."""
         decoder, start = self._decoder, ring + self._decoder.trace_db
         current, _, _ = decoder.header(self._memory.read(ring, decoder.trace_db) or b"")
-        held = self._memory.load(start, slots * decoder.entry_size)
-        events = decoder.events(held, start, current, slots)
+        data = self._memory.load(start, slots * decoder.entry_size)
+        events = decoder.events(data, start, current, slots)
         traces = [event for event in events if isinstance(event, HandleTrace)]
         pids = collections.Counter(trace.unique_process for trace in traces[:LAST_EVENTS])
         return pids.most_common(1)[0][0] if pids else KERNEL_PID
@@ -210,10 +210,10 @@ class HandleRings:
             yield gap_event(space, ring_status or StatusCode.TABLE_SIZE)
         if decoder.is_ahead(self._memory, start, current, size):
             yield gap_event(space, StatusItem(StatusCode.CONTRADICTED, members=("CurrentStackIndex",)))
-        held = self._memory.load(start, size * decoder.entry_size)
-        yield from self._tell(space, table, decoder.events(held, start, current, size))
+        data = self._memory.load(start, size * decoder.entry_size)
+        yield from self._events_of_handles(space, table, decoder.events(data, start, current, size))
 
-    def _tell(
+    def _events_of_handles(
         self, space: AddressSpace, table: HandleTable, events: Iterator[Union[HandleTrace, int]]
     ) -> Iterator[HandleEvent]:
         """Goes back in time: the first open event of a handle opened the present handle."""

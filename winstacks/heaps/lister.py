@@ -30,7 +30,7 @@ from ..process.decode import globalflags
 from ..process.usertypes import user_types
 from ..process.vads import regions
 from ..tracedb.decode.layout import HeapLogLayout
-from ..tracedb.decode.recorded import RecordedStack, recorded
+from ..tracedb.decode.recorded import RecordedStack, recorded_stack
 from ..tracedb.finder import Databases
 from ..tracedb.model import Database, Layouts
 from .decode.blockstack import Traces
@@ -194,7 +194,7 @@ class Heaps:
         if not listed:
             return False
         memory = self._image.memory(space)
-        return any(logs_no_block(memory, heap) for heap in self._find(space, memory, listed).nt)
+        return any(logs_no_block(memory, heap) for heap in self._find_heaps(space, memory, listed).nt)
 
     def _read(self, space: AddressSpace, keep: bool) -> Optional[HeapContents]:
         flagged = self._flagged(space)
@@ -202,7 +202,7 @@ class Heaps:
         if listed is not None and not flagged:
             # The flags of listed heaps are cheaper to read than all memory.
             everything = self._image.memory_within(space, ((0, 1 << 8 * space.pointer_size),))
-            if not self._find(space, everything, listed).traced:
+            if not self._find_heaps(space, everything, listed).traced:
                 return None
         where = find_space(self._image, space)
         if where.repeated:
@@ -211,12 +211,12 @@ class Heaps:
                 f"that {where.repeated} entries map a second time is left out"
             )
         memory = self._image.memory_within(space, where.ranges)
-        heaps = self._find(space, memory, listed or [], where.private)
+        heaps = self._find_heaps(space, memory, listed or [], where.private)
         if not heaps.traced and not (flagged and heaps.damaged):
             return None
         traces = self._traces(space, memory, bool(heaps.page))
         contents = read_contents(memory, heaps, self._layouts_of(space), traces, listed, keep)
-        self._tell(space, where, listed, contents)
+        self._log_faults(space, where, listed, contents)
         statuses = NOTHING if listed is not None else list_contradicted(self._image, space, where)
         incomplete = StatusCode.VADS_INCOMPLETE if space.eprocess and not where.whole else None
         return contents._replace(status=status(contents.status, statuses, incomplete))
@@ -235,7 +235,7 @@ class Heaps:
         """Returns whether NtGlobalFlag can be read; a process without a PEB, such as System, has none."""
         return not space.peb or globalflag.read(self._image, space) is not None
 
-    def _find(
+    def _find_heaps(
         self, space: AddressSpace, memory: Memory, listed: Sequence[int], ranges: Sequence[Range] = ()
     ) -> FoundHeaps:
         return find_heaps(memory, self._layouts_of(space), listed, ranges)
@@ -260,7 +260,7 @@ class Heaps:
                 if opened is None:
                     continue
                 for trace in opened.traces(carve=True):
-                    yield recorded(trace, opened.max_depth)
+                    yield recorded_stack(trace, opened.max_depth)
 
         log = self._log_layout(space, known_layouts)
         return Traces(memory, log, (layouts or known_layouts.std)[0].entry, database)
@@ -278,7 +278,7 @@ class Heaps:
     def _stds(self, space: AddressSpace) -> List[Database]:
         return [database for database in self._databases.find_databases(space) if database.kind == STD]
 
-    def _tell(
+    def _log_faults(
         self, space: AddressSpace, where: HeapSpace, listed: Optional[List[int]], contents: HeapContents
     ) -> None:
         """Logs the faults that no row shows."""

@@ -92,7 +92,7 @@ def flame_data(tree: PrefixTree, unit: str) -> Dict[str, Any]:
     if tree.capped:
         notes.append(f"{tree.capped} {unit} are left out, for the sum would be too large.")
     modules: Dict[str, int] = {"": 0}
-    of = [modules.setdefault(box.module, len(modules)) for box in tree.boxes]
+    module_numbers = [modules.setdefault(box.module, len(modules)) for box in tree.boxes]
     coded: List[int] = []
     last: List[int] = []
     for names, weight, before in tree.stacks():
@@ -106,7 +106,7 @@ def flame_data(tree: PrefixTree, unit: str) -> Dict[str, Any]:
         "notes": notes,
         "texts": [box.text for box in tree.boxes],
         "looks": [box.style for box in tree.boxes],
-        "of": of,
+        "of": module_numbers,
         "modules": list(modules),
         "compared": tree.compared,
         "stacks": coded,

@@ -65,7 +65,7 @@ class Report:
             found: findings, and reasons why checks could not run
             graph: the threads that wait for locks, and the owners of these
         """
-        self._find(found)
+        self._add_findings(found)
         return {
             "image": image_part(image_values(facts)),
             "findings": self.lists.findings(),
@@ -95,7 +95,7 @@ class Report:
             status=text(stack.status),
         )
 
-    def _find(self, found: Sequence[Outcome]) -> None:
+    def _add_findings(self, found: Sequence[Outcome]) -> None:
         for outcome in found:
             finding, check = outcome.finding, outcome.check
             if finding is None or check is None:

@@ -79,7 +79,7 @@ class CriticalSections:
         if walk.gap is not None:
             sound = [link for link in walk.gap.lost if space.machine.is_canonical(link)]
             for link in sound:
-                yield _lost(space, link, memory)
+                yield _unreadable_section(space, link, memory)
             if not (walk.gap.exact and sound):
                 yield LockGap(space, status(StatusCode.LIST_BROKEN))
         for link in walk.after:
@@ -98,7 +98,7 @@ class CriticalSections:
         pair = memory.pair(link)
         in_ntdll = ntdll is not None and ntdll.base <= link < ntdll.base + ntdll.size
         if pair is None:
-            lock_row = _lost(space, link, memory)
+            lock_row = _unreadable_section(space, link, memory)
         elif pair.proven or section_list.is_head or not in_ntdll:
             lock_row = _section(space, pair, memory)
         elif link == altered:
@@ -109,7 +109,7 @@ class CriticalSections:
         yield lock.damaged(lock_row) if link == altered else lock_row
 
 
-def _lost(space: AddressSpace, link: int, memory: SectionMemory) -> Lock:
+def _unreadable_section(space: AddressSpace, link: int, memory: SectionMemory) -> Lock:
     """Returns a lock for a section whose debug information cannot be read."""
     lock_status = status(StatusCode.DEBUG_INFORMATION_UNREADABLE)
     return Lock(

@@ -104,7 +104,7 @@ class LockLister:
         """
         listed = list(self.list_locks(space))
         indices = {item.back_trace_index or 0 for item in listed if isinstance(item, Lock)}
-        resolved = self._creators.resolve_each(space, indices)
+        resolved = self._creators.resolve_by_database(space, indices)
         created: List[Listed] = []
         for item in listed:
             if isinstance(item, Lock):

@@ -131,7 +131,7 @@ class Resources:
             space: the kernel's address space
         """
         self._forget()
-        head = self._image.needed(LIST_SYMBOL)
+        head = self._image.require_symbol(LIST_SYMBOL)
         if head is None:
             yield LockGap(space, status(StatusCode.LIST_NOT_FOUND))
             return

@@ -181,7 +181,7 @@ class SectionLists:
             if head is not None and memory.links(head) not in (None, (0, 0)):
                 return [SectionList(head, True, True)]
             for both in (True, False):
-                if both or (not (rings or member) and self._wanted(space, memory)):
+                if both or (not (rings or member) and self._is_search_worthwhile(space, memory)):
                     for link in self._candidates(ntdll, memory, both):
                         if memory.proves_itself(link):
                             member = link
@@ -223,7 +223,7 @@ class SectionLists:
         if ntdll is None:
             ldr = user_types(self._image, space)["_PEB"].field("Ldr")
             listed = self._image.memory(space).member(space.peb, ldr) != 0
-            return listed and not self._image.service(module_lists).of_process(space)[1]
+            return listed and not self._image.service(module_lists).process_modules(space)[1]
         head = ntdll.address_of(SYMBOL)
         if head is None and self._ntdlls.data(ntdll)[1] > 0:
             # The code of a WoW64 process runs in its 32-bit half: nothing is expected in the 64-bit half.
@@ -238,7 +238,7 @@ class SectionLists:
         found: Counter[int] = collections.Counter()
         spaces = (space for space in AddressSpaces.list_spaces(self._image) if space.machine is half[0])
         peers = [(space, self.memory(space)) for space in spaces if space.peb and space.layer_name]
-        peers = [(space, memory) for space, memory in peers if self._wanted(space, memory)]
+        peers = [(space, memory) for space, memory in peers if self._is_search_worthwhile(space, memory)]
         peers.sort(key=lambda peer: (peer[0].pid or 0, peer[0].eprocess))
         for space, memory in peers[:MAX_PEERS]:
             ntdll = self._ntdlls.find_ntdll(space)
@@ -247,7 +247,7 @@ class SectionLists:
                 found.update(head.link - ntdll.base for head in lists if head.is_head)
         return max(found, key=lambda rva: (found[rva], -rva), default=0)
 
-    def _wanted(self, space: AddressSpace, memory: SectionMemory) -> bool:
+    def _is_search_worthwhile(self, space: AddressSpace, memory: SectionMemory) -> bool:
         """Returns whether a missing list is worth another search: traces of locks are kept."""
         flags = globalflag.read(self._image, space) or 0
         return bool(flags & FLG_USER_STACK_TRACE_DB) or self.expected(space, memory)

@@ -229,14 +229,14 @@ class Image:
                 return self.base + int(self._module.get_symbol(name).address)
         return None
 
-    def needed(self, *names: str) -> Optional[int]:
+    def require_symbol(self, *names: str) -> Optional[int]:
         """Returns the result of `symbol`, and warns if it is None: every kernel has one of these symbols."""
         address = self.symbol(*names)
         if address is None:
             self.lacks(" or ".join(names))
         return address
 
-    def needed_member(self, name: str, *paths: str) -> Optional[Field]:
+    def require_member(self, name: str, *paths: str) -> Optional[Field]:
         """Returns the field of the first of several members that a structure of the kernel's table has.
 
         Returns None, with a warning, if the structure has none of them.

@@ -68,7 +68,7 @@ def _by_table(
         elif table:
             yield from tables.pieces(table, start, stop)
         else:
-            yield from _asked(layer, start, stop - start)
+            yield from _ask_volatility(layer, start, stop - start)
         start = stop
 
 
@@ -106,7 +106,7 @@ def may_execute(
     return entry is None or pagetable.executable(*entry)
 
 
-def _asked(layer: linear.LinearlyMappedLayer, start: int, length: int) -> Iterator[Piece]:
+def _ask_volatility(layer: linear.LinearlyMappedLayer, start: int, length: int) -> Iterator[Piece]:
     """Yields the pages that Volatility finds."""
     for offset, size, mapped, _, below in layer.mapping(start, length, ignore_errors=True):
         yield offset, size, mapped, below
@@ -118,7 +118,7 @@ def _with_gaps(layer: linear.LinearlyMappedLayer, start: int, length: int) -> It
     Volatility skips a whole large page if one byte of it is missing from the image.
     """
     end = start
-    for piece in _asked(layer, start, length):
+    for piece in _ask_volatility(layer, start, length):
         yield from _one_by_one(layer, end, piece[0])
         yield piece
         end = piece[0] + piece[1]
@@ -130,7 +130,7 @@ def _one_by_one(layer: linear.LinearlyMappedLayer, start: int, end: int) -> Iter
         return
     while start < end:
         size = min(PAGE_SIZE - start % PAGE_SIZE, end - start)
-        yield from _asked(layer, start, size)
+        yield from _ask_volatility(layer, start, size)
         start += size
 
 
@@ -190,8 +190,8 @@ class PageTables:
         kept: Optional[Dict[Tuple[str, int, int], bytes]] = None,
     ) -> None:
         self._layer = layer
-        self._kept = kept
-        self._asked = 0
+        self._tables = kept
+        self._lookups = 0
         self._found: Memo[int, Optional[bytes]] = Memo(self._numbered, _MOST_FOUND)
         self.below = context.layers[layer.config["memory_layer"]]
         *self._upper, self._bits = (bits for _, bits, _ in layer.structure)
@@ -242,8 +242,8 @@ class PageTables:
 
         The first few addresses of a layer are left to Volatility (None): for most processes no more are read.
         """
-        self._asked += 1
-        if self._asked <= _FIRST:
+        self._lookups += 1
+        if self._lookups <= _FIRST:
             return None
         table = self._found[address // self.span]
         entry = self._cut(table, address) if table else 0
@@ -336,7 +336,7 @@ class PageTables:
             if mapped is not None and self.below.is_valid(mapped, high - low):
                 yield low, high - low, mapped, self.below.name
             else:
-                yield from _asked(self._layer, low, high - low)
+                yield from _ask_volatility(self._layer, low, high - low)
             page += count
 
     def _cut(self, table: bytes, address: int) -> int:
@@ -346,14 +346,14 @@ class PageTables:
 
     def _table(self, base: int, bits: int) -> bytes:
         """Returns a page table as `_read` does; a kept table is not read again."""
-        if self._kept is None:
+        if self._tables is None:
             return self._read(base, bits)
         key = (self.below.name, base, bits)
-        table = self._kept.get(key)
+        table = self._tables.get(key)
         if table is None:
-            if len(self._kept) >= MAX_TABLES:
-                self._kept.clear()
-            table = self._kept[key] = self._read(base, bits)
+            if len(self._tables) >= MAX_TABLES:
+                self._tables.clear()
+            table = self._tables[key] = self._read(base, bits)
         return table
 
     def _read(self, base: int, bits: int) -> bytes:

@@ -19,38 +19,38 @@ from volatility3.framework.symbols import intermed
 from .decode.structure import Field, Structure, Structures
 from .together import TOGETHER
 
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 """Takes the name of something that a table should have and lacks."""
 
 
 def of_table(
-    context: interfaces.context.ContextInterface, table_name: str, tell: Tell = lambda what: None
+    context: interfaces.context.ContextInterface, table_name: str, report: Report = lambda what: None
 ) -> Structures:
     """Returns the structures of a symbol table; none if the table's name is empty.
 
     Args:
         context: the context whose symbol space holds the table
         table_name: the symbol table
-        tell: called with the name of each requested member that the table lacks, although it has other
+        report: called with the name of each requested member that the table lacks, although it has other
             members of the same Windows (`together.TOGETHER`)
     """
-    return Structures(functools.partial(_structure, context, table_name, tell))
+    return Structures(functools.partial(_structure, context, table_name, report))
 
 
 def _structure(
-    context: interfaces.context.ContextInterface, table_name: str, tell: Tell, name: str
+    context: interfaces.context.ContextInterface, table_name: str, report: Report, name: str
 ) -> Optional[Structure]:
     full_name = table_name + constants.BANG + name
     if not table_name or not context.symbol_space.has_type(full_name):
         return None
     template = context.symbol_space.get_type(full_name)
-    lookup = functools.partial(_field, context, tell, template)
+    lookup = functools.partial(_field, context, report, template)
     return Structure(name, int(template.size), lookup, tuple(getattr(template.vol, "members", ())))
 
 
 def _field(
     context: interfaces.context.ContextInterface,
-    tell: Tell,
+    report: Report,
     template: interfaces.objects.Template,
     path: str,
 ) -> Optional[Field]:
@@ -61,9 +61,9 @@ def _field(
     the type of a member and lacks that type, the result is None.
     """
     try:
-        return _found(context, tell, template, path)
+        return _found(context, report, template, path)
     except exceptions.SymbolError:
-        tell(f"the type of a member in {_name(template)}.{path}")
+        report(f"the type of a member in {_name(template)}.{path}")
         return None
 
 
@@ -73,7 +73,7 @@ def _name(template: interfaces.objects.Template) -> str:
 
 def _found(
     context: interfaces.context.ContextInterface,
-    tell: Tell,
+    report: Report,
     template: interfaces.objects.Template,
     path: str,
 ) -> Optional[Field]:
@@ -82,7 +82,7 @@ def _found(
         if not template.has_member(member):
             witness = TOGETHER.get(_name(template), {}).get(member)
             if witness is not None and template.has_member(witness):
-                tell(f"{_name(template)} has no member {member}")
+                report(f"{_name(template)} has no member {member}")
             return None
         offset += template.relative_child_offset(member)
         template = template.child_template(member)

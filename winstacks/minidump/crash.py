@@ -20,7 +20,7 @@ from ..process.processors import Processor
 from ..process.thread import SavedContext, Thread, user_thread
 from ..stacklist.decode.bugchecks import context_parameter
 from ..traps.decode.context import decode_any
-from ..traps.state import context_forms
+from ..traps.state import context_layouts
 from .decode.crashed import crashed_thread
 from .decode.triage import TriageDump
 from .process import UNKNOWN_PID
@@ -177,7 +177,7 @@ class CrashedProcess:
 
     def _registers(self, data: bytes) -> Optional[Mapping[str, int]]:
         """Returns the registers in the bytes of a CONTEXT, None if the bytes are no CONTEXT."""
-        found = decode_any(context_forms(self._image, self._image.machine), lambda size: data).context
+        found = decode_any(context_layouts(self._image, self._image.machine), lambda size: data).context
         return None if found is None else found.registers
 
     def _of_exception(self) -> Optional[SavedContext]:
@@ -188,7 +188,7 @@ class CrashedProcess:
         machine = self._image.machine
         address = machine.canonical(self._dump.header.BugCheckParameters[number])
         memory = self._image.memory(self._image.kernel)
-        forms = context_forms(self._image, machine)
+        forms = context_layouts(self._image, machine)
         form, found, _ = decode_any(forms, lambda size: memory.read(address, size))
         if found is None or found.user:
             return None

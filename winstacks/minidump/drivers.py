@@ -71,7 +71,7 @@ class DumpDrivers:
     def _by_base(self) -> Dict[int, Driver]:
         return {driver.DllBase: driver for driver in reversed(self._listed[0])}
 
-    def of_kernel(self) -> LoaderList:
+    def kernel_modules(self) -> LoaderList:
         """Returns the drivers of the dump's list, and whether the list is complete."""
         found, whole = self._listed
         entries = [
@@ -81,7 +81,7 @@ class DumpDrivers:
         ]
         return entries, whole and len(entries) == len(found)
 
-    def of_process(self, space: AddressSpace) -> LoaderList:
+    def process_modules(self, space: AddressSpace) -> LoaderList:
         """Returns an empty, incomplete list: the dump has no modules of processes."""
         return [], False
 

@@ -68,7 +68,7 @@ class ModuleRecords:
         """
         found: Dict[int, ModuleRecord] = {}
         for half in self._halves:
-            entries, complete = self._lists.of_process(half)
+            entries, complete = self._lists.process_modules(half)
             self.lists_whole = self.lists_whole and complete
             for entry in entries:
                 if entry.base + entry.size > self._end or entry.size > MAX_IMAGE or len(found) >= MAX_MODULES:

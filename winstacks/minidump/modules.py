@@ -51,18 +51,18 @@ class DumpModules:
     def _by_base(self) -> Dict[int, MinidumpModule]:
         return {module.BaseOfImage: module for module in reversed(self._listed[0])}
 
-    def of_kernel(self) -> LoaderList:
+    def kernel_modules(self) -> LoaderList:
         """Returns an empty list: a dump of a process has no modules of the kernel."""
         return [], True
 
-    def of_process(self, space: AddressSpace) -> LoaderList:
+    def process_modules(self, space: AddressSpace) -> LoaderList:
         """Returns the modules of one half of the process.
 
         A module that the dump lists and the loader's lists in memory lack is partly unlinked; a module only
         in the loader's lists comes last.
         """
         modules, whole = self._listed
-        listed, complete = self._memory_lists.of_process(space)
+        listed, complete = self._memory_lists.process_modules(space)
         known = {entry.base: entry for entry in listed}
         found: List[LoaderEntry] = []
         for module in modules:

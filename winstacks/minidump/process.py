@@ -24,7 +24,7 @@ from ..process.thread import SavedContext, Thread, user_thread
 from ..process.usertypes import with_teb
 from ..traps.decode.context import ContextLayout, decode_any
 from ..traps.decode.frame import CS_USER_32
-from ..traps.state import context_forms, narrow_context
+from ..traps.state import context_layouts, narrow_context
 from .decode.dumpfile import Minidump
 from .decode.modules import module_list
 from .decode.system import misc_info
@@ -66,13 +66,13 @@ class DumpProcess:
     def __init__(self, image: Image, dump: Minidump) -> None:
         self._image = image
         self._dump = dump
-        self._threads, self._said = thread_list(dump)
+        self._threads, self._list_status = thread_list(dump)
         self._infos: Dict[int, ThreadInfo] = {info.ThreadId: info for info in thread_info_list(dump)[0]}
         self.exception: Optional[ExceptionStream] = exception_stream(dump)
         self._states = thread_states(dump)
-        self._kept: Dict[int, List[int]] = {}
+        self._trap_frames: Dict[int, List[int]] = {}
         for frame in trap_frames(dump)[0]:
-            self._kept.setdefault(frame.ThreadId, []).append(frame.Address)
+            self._trap_frames.setdefault(frame.ThreadId, []).append(frame.Address)
 
     # The interface of `spaces`, and ProcessList.
 
@@ -168,7 +168,7 @@ class DumpProcess:
 
     @cached_property
     def _forms(self) -> Tuple[ContextLayout, ...]:
-        return context_forms(self._image, self._image.machine)
+        return context_layouts(self._image, self._image.machine)
 
     def _in_32_bit_code(self, thread: MinidumpThread) -> bool:
         """Returns whether a thread of a 64-bit dump was in 32-bit code."""
@@ -192,7 +192,7 @@ class DumpProcess:
             The name, empty if it is in none; whether there is a name and its sources agree.
         """
         listed = _program([module.ModuleName or "" for module in module_list(self._dump)[0]])
-        loaded = _program([entry.name for entry in LoaderLists(self._image).of_process(space)[0]])
+        loaded = _program([entry.name for entry in LoaderLists(self._image).process_modules(space)[0]])
         kernel_name = None if self._states is None else self._states.image_file_name
         name = kernel_name or listed or loaded
         programs = {program.lower() for program in (listed, loaded) if program.lower().endswith(".exe")}
@@ -225,8 +225,8 @@ class DumpProcess:
         if offset is not None or (pids and self.native.pid not in pids):
             return
         incomplete = self._states is not None and self._states.flags & INCOMPLETE_THREADS
-        if (self._said or incomplete) and not tids:
-            faults = status(self._said, StatusCode.THREAD_LIST_DAMAGED)
+        if (self._list_status or incomplete) and not tids:
+            faults = status(self._list_status, StatusCode.THREAD_LIST_DAMAGED)
             yield user_thread(self.native, None, None, wow64=self.wow64, status=faults)
         for thread in self._threads:
             if not tids or thread.ThreadId in tids:
@@ -241,7 +241,7 @@ class DumpProcess:
         flags = 0 if info is None else info.DumpFlags
         saved, faults = context(self._dump, thread.ThreadContext)
         state = self._state(thread.ThreadId, self._image.machine)
-        contexts = [_told(SavedContext(self._image.machine, saved), state)]
+        contexts = [_with_state(SavedContext(self._image.machine, saved), state)]
         if self.wow64 is not None:
             contexts += self._narrow(thread)
         start, size = thread.StartOfMemoryRange, thread.Stack.DataSize
@@ -264,7 +264,7 @@ class DumpProcess:
         )
         known = state is not None and state.known & KNOWN_START_ADDRESS
         return listed_thread._replace(
-            kept_frames=tuple(self._kept.get(thread.ThreadId, ())),
+            kept_frames=tuple(self._trap_frames.get(thread.ThreadId, ())),
             win32_start_address=info.StartAddress if info is not None else None,
             start_address=info.StartAddress if info is not None and known else None,
             state=None if state is None else state.State,
@@ -283,13 +283,13 @@ class DumpProcess:
         slots = teb + types["_TEB"].offset("TlsSlots")
         address = narrow_context(self._image, memory, slots) if teb else None
         if not address:
-            return [] if state is None else [_told(SavedContext(Machine.I386, b""), state)]
-        form = decode_any(context_forms(self._image, Machine.I386), partial(memory.read, address)).layout
+            return [] if state is None else [_with_state(SavedContext(Machine.I386, b""), state)]
+        form = decode_any(context_layouts(self._image, Machine.I386), partial(memory.read, address)).layout
         data = bytes(memory.read(address, form.size) or b"")
-        return [_told(SavedContext(Machine.I386, data, address), state)]
+        return [_with_state(SavedContext(Machine.I386, data, address), state)]
 
 
-def _told(saved: SavedContext, state: Optional[ThreadState]) -> SavedContext:
+def _with_state(saved: SavedContext, state: Optional[ThreadState]) -> SavedContext:
     """Returns registers together with the dump's status of them."""
     if state is None:
         return saved

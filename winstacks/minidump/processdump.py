@@ -133,9 +133,9 @@ class ProcessDump:
         self._put_regions()
         self.unread_rva = self._put_own()
         streams.comments(self._draft, custody, absences.within_room(self._absences()))
-        self._made("CommentStreamW", 1)
-        self._made("CommentStreamA", 1)
-        self._made("Memory64ListStream", len(self.memory.ranges) // 2, self._memory_status())
+        self._add_stream("CommentStreamW", 1)
+        self._add_stream("CommentStreamA", 1)
+        self._add_stream("Memory64ListStream", len(self.memory.ranges) // 2, self._memory_status())
         self.head = bytes(self._draft.head(self.memory.ranges))
 
     @property
@@ -149,14 +149,14 @@ class ProcessDump:
         unread = StatusItem(StatusCode.BYTES_ARE_ZERO, self.memory.unread) if self.memory.unread else None
         return status(self._native.remark, *(stream.status for stream in self.streams), unread)
 
-    def _made(self, name: str, entries: int, faults: Status = NOTHING) -> None:
+    def _add_stream(self, name: str, entries: int, faults: Status = NOTHING) -> None:
         self.streams.append(StreamFigures(name, entries, faults))
 
     def _put_system(self) -> None:
         streams.system_info(self._draft, self._system.system)
         streams.misc_info(self._draft, self._system.misc)
-        self._made("SystemInfoStream", 1)
-        self._made("MiscInfoStream", 1)
+        self._add_stream("SystemInfoStream", 1)
+        self._add_stream("MiscInfoStream", 1)
 
     def _put_threads(self, named: bool) -> None:
         written = []
@@ -177,12 +177,12 @@ class ProcessDump:
                 self.lost.add(_STREAM_OF.get(member, "ThreadListStream"), [member])
         streams.thread_list(self._draft, written)
         streams.thread_info_list(self._draft, [record.info for record in self._records])
-        self._made("ThreadListStream", len(written), self._threads_status)
-        self._made("ThreadInfoListStream", len(written))
+        self._add_stream("ThreadListStream", len(written), self._threads_status)
+        self._add_stream("ThreadInfoListStream", len(written))
         if named:
             names = [ThreadName(record.info.ThreadId, record.name) for record in self._records if record.name]
             streams.thread_names(self._draft, names)
-            self._made("ThreadNamesStream", len(names))
+            self._add_stream("ThreadNamesStream", len(names))
 
     @property
     def _threads_status(self) -> Status:
@@ -194,10 +194,10 @@ class ProcessDump:
             self.lost.add("ModuleListStream", record.lost)
         streams.module_list(self._draft, [record.module for record in modules])
         incomplete = None if self._modules.lists_whole else StatusCode.NO_LOADER_LIST
-        self._made("ModuleListStream", len(modules), status(incomplete))
+        self._add_stream("ModuleListStream", len(modules), status(incomplete))
         unloaded = self._modules.unloaded()
         streams.unloaded_module_list(self._draft, unloaded)
-        self._made("UnloadedModuleListStream", len(unloaded))
+        self._add_stream("UnloadedModuleListStream", len(unloaded))
 
     def _put_handles(self) -> None:
         try:
@@ -207,7 +207,7 @@ class ProcessDump:
             known = HandleRecords([], False, ())
         streams.handle_data(self._draft, known.handles)
         self.lost.add("HandleDataStream", known.lost)
-        self._made(
+        self._add_stream(
             "HandleDataStream",
             len(known.handles),
             status(None if known.whole else StatusCode.PARTLY_UNREADABLE),
@@ -215,7 +215,7 @@ class ProcessDump:
 
     def _put_regions(self) -> None:
         count = streams.memory_info_list(self._draft, self._regions.infos())
-        self._made(
+        self._add_stream(
             "MemoryInfoListStream",
             count,
             status(
@@ -241,12 +241,12 @@ class ProcessDump:
         )
         files = list(self._modules.files())
         streams.mapped_files(self._draft, files)
-        self._made("WinstacksThreadListStream", len(known))
-        self._made("WinstacksFileListStream", len(files))
+        self._add_stream("WinstacksThreadListStream", len(known))
+        self._add_stream("WinstacksFileListStream", len(files))
         frames = [(record.info.ThreadId, *frame) for record in self._records for frame in record.kept]
         if frames:
             streams.trap_frames(self._draft, frames)
-            self._made("WinstacksTrapFrameListStream", len(frames))
+            self._add_stream("WinstacksTrapFrameListStream", len(frames))
         return place
 
     def _memory_status(self) -> Status:

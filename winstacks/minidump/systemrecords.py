@@ -67,7 +67,7 @@ def system_records(image: Image, space: AddressSpace, machine: Machine) -> Syste
     shared = image.types.first_structure("_KUSER_SHARED_DATA")
     kprcbs = [cpu.kprcb for cpu in image.service(processors.processors_of)]
 
-    def known(name: str, value: Optional[int]) -> int:
+    def note_unknown(name: str, value: Optional[int]) -> int:
         if value is None:
             lost.append(name)
         return value or 0
@@ -82,22 +82,22 @@ def system_records(image: Image, space: AddressSpace, machine: Machine) -> Syste
     csd = _service_pack(image, space)
     system = WrittenSystem(
         _ARCHITECTURES[machine],
-        known("ProcessorLevel", processor("CpuType")),
-        known("ProcessorRevision", processor("CpuStep")),
-        min(known("NumberOfProcessors", kernel.processors), 0xFF),
-        known("ProductType", data("NtProductType")) & 0xFF,
-        known("MajorVersion", data("NtMajorVersion")),
-        known("MinorVersion", data("NtMinorVersion")),
-        known("BuildNumber", kernel.build),
+        note_unknown("ProcessorLevel", processor("CpuType")),
+        note_unknown("ProcessorRevision", processor("CpuStep")),
+        min(note_unknown("NumberOfProcessors", kernel.processors), 0xFF),
+        note_unknown("ProductType", data("NtProductType")) & 0xFF,
+        note_unknown("MajorVersion", data("NtMajorVersion")),
+        note_unknown("MinorVersion", data("NtMinorVersion")),
+        note_unknown("BuildNumber", kernel.build),
         _VER_PLATFORM_WIN32_NT,
         csd or "",
-        known("SuiteMask", data("SuiteMask")) & 0xFFFF,
+        note_unknown("SuiteMask", data("SuiteMask")) & 0xFFFF,
         _cpu(image, machine, shared, kprcbs[0] if kprcbs else 0, lost),
     )
     if csd is None:
         lost.append("CSDVersion")
     misc = _misc(image, space, clock.bias, kernel.build_lab, lost_of_process)
-    stamp = known("TimeDateStamp", seconds(clock.capture_time))
+    stamp = note_unknown("TimeDateStamp", seconds(clock.capture_time))
     return SystemRecords(system, misc, stamp, tuple(lost), tuple(lost_of_process))
 
 

@@ -28,7 +28,7 @@ from ..stacks.decode.registers import GENERAL, Registers
 from ..stacks.lister import CallStack, StackLister
 from ..traps.decode.context import decode_any
 from ..traps.decode.frame import CS_USER_32
-from ..traps.state import context_forms, register_types
+from ..traps.state import context_layouts, register_types
 from .decode.threads import EXITED_THREAD, INVALID_CONTEXT, ThreadInfo
 from .decode.threadstates import KNOWN_START_ADDRESS, REGISTER_BITS, ThreadState
 
@@ -95,7 +95,7 @@ class ThreadRecords:
         self._image = image
         self._stacks = StackLister(image, symbolizer)
         self._limits = UserStacks(image)
-        self._forms = {machine: context_forms(image, machine) for machine in Machine}
+        self._forms = {machine: context_layouts(image, machine) for machine in Machine}
         self._kernel = image.memory(image.kernel)
         self._fields = {
             name: {member: image.types[name].first_member(*paths) for member, paths in members.items()}
@@ -137,7 +137,7 @@ class ThreadRecords:
     def _record(self, thread: Thread, machine: Machine, process: _Members) -> ThreadRecord:
         own = self._members("_ETHREAD", thread.ethread)
         parts: Dict[str, CallStack] = {}
-        for walked in self._stacks.of_thread(thread):
+        for walked in self._stacks.thread_stacks(thread):
             parts.setdefault(walked.part, walked)
         wide = machine is thread.space.machine
         native, narrow = parts.get(USER), parts.get(WOW64)
@@ -183,9 +183,9 @@ class ThreadRecords:
             tuple(states),
             (sp, next((high for low, high in limits if low <= sp < high), 0)),
             self._name(own["ThreadName"]),
-            tuple(self._kept(parts)) if machine is Machine.I386 and wide else (),
+            tuple(self._trap_frames_in_callbacks(parts)) if machine is Machine.I386 and wide else (),
             tuple(
-                self._lost(
+                self._unknown_members(
                     {
                         **process,
                         **own,
@@ -196,10 +196,10 @@ class ThreadRecords:
                     }
                 )
             ),
-            _told(thread, source),
+            _register_status(thread, source),
         )
 
-    def _kept(self, parts: Mapping[str, CallStack]) -> Iterator[Tuple[int, bytes]]:
+    def _trap_frames_in_callbacks(self, parts: Mapping[str, CallStack]) -> Iterator[Tuple[int, bytes]]:
         """Yields the trap frames with which a thread left user mode before its newest callback."""
         size = register_types(self._image, Machine.I386)["_KTRAP_FRAME"].field("HardwareSegSs")
         for part, stack in parts.items():
@@ -212,7 +212,7 @@ class ThreadRecords:
         """Returns a time in units of 100 ns, 0 if it is unknown."""
         return (ticks or 0) * (self._tick or 0) & 0xFFFFFFFFFFFFFFFF
 
-    def _lost(self, members: _Members) -> Iterator[str]:
+    def _unknown_members(self, members: _Members) -> Iterator[str]:
         """Yields the names of unknown members; a thread may have no name."""
         for name, value in members.items():
             unknown = value is None or (self._tick is None and name in ("KernelTime", "UserTime"))
@@ -270,10 +270,10 @@ def _state(
     """Returns the state of the registers of one CONTEXT of a thread."""
     known = KNOWN_START_ADDRESS if _start(thread, machine) is not None else 0
     numbers = thread.tid or 0, machine.number, thread.state, thread.wait_reason
-    return ThreadState(*numbers, unknown, unsure, known, text(_told(thread, stack)))
+    return ThreadState(*numbers, unknown, unsure, known, text(_register_status(thread, stack)))
 
 
-def _told(thread: Thread, stack: Optional[CallStack]) -> Status:
+def _register_status(thread: Thread, stack: Optional[CallStack]) -> Status:
     """Returns the faults of the first registers of a stack, without the faults of its walk."""
     if stack is None:
         return thread.status

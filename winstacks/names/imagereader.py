@@ -83,7 +83,7 @@ class ImageReader:
         """The module's file, None if there is none."""
         return None if self._file is None else self._file.file
 
-    def of_file(self, file: PeImage) -> ImageReader:
+    def with_file(self, file: PeImage) -> ImageReader:
         """Returns a reader of the same image that takes pages from a file where memory has none."""
         return ImageReader(
             self._image, self.layer_name, self.base, self.size, self._view, self._pristine, file
@@ -266,7 +266,7 @@ class ImageParts:
                 )
         return None if same else differences
 
-    def of_file(self) -> Status:
+    def file_status(self) -> Status:
         """Returns the status that the module's file gives to the parts: whether some come from the file, and
         which parts differ from it."""
         if self._reader.file is None:

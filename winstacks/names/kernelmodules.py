@@ -92,7 +92,7 @@ class KernelModules:
         kernel = self._image.base
         if not kernel:
             return [], True
-        entries, whole = self._image.service(module_lists).of_kernel()
+        entries, whole = self._image.service(module_lists).kernel_modules()
         modules = []
         bases = {entry.base for entry in entries}
         for entry in entries:

@@ -67,10 +67,10 @@ of it was readable."""
 class ModuleLists(Protocol):
     """Lists the modules of the kernel and of processes, as their loader recorded them."""
 
-    def of_kernel(self) -> LoaderList:
+    def kernel_modules(self) -> LoaderList:
         """Returns the kernel's modules."""
 
-    def of_process(self, space: AddressSpace) -> LoaderList:
+    def process_modules(self, space: AddressSpace) -> LoaderList:
         """Returns the modules of one half of a process."""
 
     def details(self, space: AddressSpace, entry: LoaderEntry) -> LoaderDetails:
@@ -92,10 +92,10 @@ class LoaderLists:
 
     def __init__(self, image: Image) -> None:
         self._image = image
-        self._forms: Memo[Tuple[Structures, Machine], _LoaderLayout] = Memo(self._make_layout)
+        self._layouts: Memo[Tuple[Structures, Machine], _LoaderLayout] = Memo(self._make_layout)
         self._last: Dict[Machine, Tuple[Tuple[str, int], LoaderList]] = {}
 
-    def of_process(self, space: AddressSpace) -> LoaderList:
+    def process_modules(self, space: AddressSpace) -> LoaderList:
         """Reads the lists of a process or of its 32-bit half through its PEB. Without a PEB the result is
         empty and not complete."""
         if not (space.peb and space.layer_name):
@@ -117,7 +117,7 @@ class LoaderLists:
 
     def _layout_for(self, space: AddressSpace) -> _LoaderLayout:
         """Returns the layout of the loader lists of an address space."""
-        return self._forms[user_types(self._image, space), space.machine]
+        return self._layouts[user_types(self._image, space), space.machine]
 
     def _make_layout(self, key: Tuple[Structures, Machine]) -> _LoaderLayout:
         types, machine = key
@@ -128,10 +128,10 @@ class LoaderLists:
             self._image.lacks(error)
             return _LoaderLayout(self._image.our_generations("process", machine)[0])
 
-    def of_kernel(self) -> LoaderList:
+    def kernel_modules(self) -> LoaderList:
         """Reads the kernel's list. Its entries begin like the entries of a process
         (_KLDR_DATA_TABLE_ENTRY)."""
-        head = self._image.needed("PsLoadedModuleList")
+        head = self._image.require_symbol("PsLoadedModuleList")
         if head is None:
             return [], False
         layout = self._layout_for(self._image.kernel)
@@ -143,7 +143,7 @@ class LoaderLists:
 
         Args:
             space: the kernel, or the half of a process that has the entry
-            entry: an entry from `of_process` or `of_kernel`
+            entry: an entry from `process_modules` or `kernel_modules`
         """
         layout, memory = self._layout_for(space), self._image.memory(space)
         stamp = layout.stamp

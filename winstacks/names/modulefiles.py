@@ -75,7 +75,7 @@ class ModuleFiles:
 
     def __init__(self, advise: bool) -> None:
         self.advise = advise
-        self._said: Set[str] = set()
+        self._warned: Set[str] = set()
 
     def find_file(self, claims: ModuleClaims) -> Optional[PeImage]:
         """Returns the file of a module, None if there is none. A file that is not the module's is logged
@@ -101,9 +101,9 @@ class ModuleFiles:
 
     def _warn(self, message: str) -> None:
         """Logs a message once: the first MAX_WARNINGS messages as warnings."""
-        if message not in self._said and len(self._said) < MAX_FILES:
-            self._said.add(message)
-            vollog.log(logging.WARNING if len(self._said) <= MAX_WARNINGS else logging.INFO, message)
+        if message not in self._warned and len(self._warned) < MAX_FILES:
+            self._warned.add(message)
+            vollog.log(logging.WARNING if len(self._warned) <= MAX_WARNINGS else logging.INFO, message)
 
 
 def module_files(image: Image) -> ModuleFiles:

@@ -93,7 +93,7 @@ class _Room:
             self.used += count
 
 
-class _Made(NamedTuple):
+class _BuiltIndex(NamedTuple):
     """A new index.
 
     Attributes:
@@ -123,8 +123,8 @@ class ModuleIndexes:
     def __init__(self, image: Image, pdbs: PdbSymbols) -> None:
         self._image = image
         self._pdbs = pdbs
-        self._shared: Dict[Hashable, _Made] = {}
-        self._kept = 0
+        self._shared: Dict[Hashable, _BuiltIndex] = {}
+        self._kept_weight = 0
         self._rooms: Dict[Tuple[str, bool], _Room] = {}
         self._last: Tuple[str, Dict[Tuple[int, int], ModuleIndex]] = ("", {})
 
@@ -182,7 +182,7 @@ class ModuleIndexes:
         room.count_exports(base, index.exports)
         return index.module._replace(status=status(index.module.status, differences))
 
-    def _section_index(self, mapped: ImageReader, view: SectionView) -> _Made:
+    def _section_index(self, mapped: ImageReader, view: SectionView) -> _BuiltIndex:
         """Returns the index of the section's own content, with the file's content where the section has none.
 
         The file was chosen by data of a process, which may be forged. So only processes for which the same
@@ -194,13 +194,13 @@ class ModuleIndexes:
         if index is None:
             reader = ImageReader(self._image, mapped.layer_name, base, size, view, True, file)
             index = self._build(reader, None, exports.MAX_EXPORTS)
-            self._kept += index.weight
+            self._kept_weight += index.weight
         self._shared[key] = index
-        while self._kept > MAX_KEPT and len(self._shared) > 1:
-            self._kept -= self._shared.pop(next(iter(self._shared))).weight
+        while self._kept_weight > MAX_KEPT and len(self._shared) > 1:
+            self._kept_weight -= self._shared.pop(next(iter(self._shared))).weight
         return index
 
-    def _within_budget(self, layer_name: str, base: int, shared: _Made) -> ModuleIndex:
+    def _within_budget(self, layer_name: str, base: int, shared: _BuiltIndex) -> ModuleIndex:
         """Returns a shared index for a process, without the exports if they exceed the budget of the
         process."""
         room = self._room(layer_name, shared=True)
@@ -223,7 +223,7 @@ class ModuleIndexes:
         reader: ImageReader,
         table: Optional[interfaces.symbols.SymbolTableInterface],
         limit: int,
-    ) -> _Made:
+    ) -> _BuiltIndex:
         """Makes the index of an image.
 
         Args:
@@ -235,7 +235,7 @@ class ModuleIndexes:
         try:
             headers = pe.read_headers(parts.read)
         except HeaderError as error:
-            return _Made(_without_headers(table, status(error.code, parts.of_file())), parts, 0)
+            return _BuiltIndex(_without_headers(table, status(error.code, parts.file_status())), parts, 0)
         codeview = pe.read_codeview(parts.read, headers)
         symbols = pdbsymbols.from_table(table) if table is not None else None
         if symbols is None and codeview is not None:
@@ -252,9 +252,9 @@ class ModuleIndexes:
             rvas, labels = symbols.rvas, symbols.names
         kind = ExportNames if symbols is None else PdbNames
         names = kind(rvas, labels, headers.sections, functions)
-        faults = status(faults, parts.of_file())
+        faults = status(faults, parts.file_status())
         index = ModuleIndex(headers, codeview, symbols, functions, names, faults, reader.file)
-        return _Made(index, parts, count)
+        return _BuiltIndex(index, parts, count)
 
 
 def _functions(

@@ -88,7 +88,7 @@ class Ntdlls:
         witnesses = self._image.service(FileWitnesses)
         if not witnesses.files.given:
             return None
-        entries, _ = self._lists.of_process(space)
+        entries, _ = self._lists.process_modules(space)
         entry = next((entry for entry in entries if entry.base == base), None)
         reader = ImageReader(self._image, space.layer_name, base, size, view)
         return witnesses.find_file(reader, NAME, None if entry is None else (space, entry))
@@ -115,7 +115,7 @@ class Ntdlls:
     def _candidates(self, space: AddressSpace) -> Iterator[Tuple[int, int]]:
         """Yields (base, size) of the modules with the name of ntdll: first loader entries with a VAD of an
         image at their base, then such VADs without an entry, then all loader entries."""
-        entries, _ = self._lists.of_process(space)
+        entries, _ = self._lists.process_modules(space)
         named = [(entry.base, entry.size) for entry in entries if entry.name.lower() == NAME]
         vads, _ = self._vads.list_regions(space)
         mapped = {vad.start: vad.end - vad.start for vad in vads if vad.image}

@@ -217,12 +217,12 @@ class PlaceMap:
         file = self._witnesses.find_file(
             reader, module.file, None if entry is None else (self._image.kernel, entry)
         )
-        return reader if file is None else reader.of_file(file)
+        return reader if file is None else reader.with_file(file)
 
     @functools.cached_property
     def _entries(self) -> Dict[int, LoaderEntry]:
         """The entries of the kernel's module list, by base address."""
-        listed, _ = self._image.service(module_lists).of_kernel() if self._image.base else ([], True)
+        listed, _ = self._image.service(module_lists).kernel_modules() if self._image.base else ([], True)
         return {entry.base: entry for entry in listed}
 
     def _user_index(self, layer_name: str, module: Module, process: ProcessModules) -> ModuleIndex:
@@ -243,7 +243,7 @@ class PlaceMap:
         if not self._witnesses.files.given or not layer_name:
             return reader
         file = self._witnesses.find_file(reader, module.file, process.entries.get(module.base))
-        return reader if file is None else reader.of_file(file)
+        return reader if file is None else reader.with_file(file)
 
 
 def _find_halves(image: Image) -> Halves:
@@ -254,7 +254,7 @@ def _find_halves(image: Image) -> Halves:
         # The size of the kernel's part of the 4 GB is unknown, so all of it counts as the process's half.
         return Halves(NARROW_END, NARROW_END, NARROW_END)
     # Started with /3GB, an x86 kernel has only the last quarter of the 4 GB.
-    symbol = image.needed("MmSystemRangeStart")
+    symbol = image.require_symbol("MmSystemRangeStart")
     start = None if symbol is None else image.memory(image.kernel).pointer(symbol)
     start = start or Machine.I386.kernel_start
     return Halves(start, start, NARROW_END)

@@ -62,10 +62,10 @@ _BACKINGS = {
 """Backing of a module by words in its status: its VADs or headers contradict the lists, which may be
 forged."""
 
-Told = Callable[[int], Status]
+CodeCheck = Callable[[int], Status]
 """Takes an RVA; returns the status that the module's file gives to the code there."""
 
-Witness = Callable[[ModuleIndex], Optional[Told]]
+Witness = Callable[[ModuleIndex], Optional[CodeCheck]]
 """Takes the index of a module; returns the check of RVAs by the module's file, None without a file."""
 
 _UNNAMED = status(StatusCode.FILE_NAME_UNREADABLE)
@@ -211,11 +211,11 @@ class ModulePlace:
         "_backing",
         "_base",
         "_check",
-        "_find",
+        "_check_code",
+        "_find_label",
         "_load",
         "_plain",
         "_status",
-        "_told",
         "_witness",
         "index",
         "module",
@@ -235,7 +235,7 @@ class ModulePlace:
         self._load = load
         self._check = check
         self._witness = witness
-        self._told: Optional[Told] = None
+        self._check_code: Optional[CodeCheck] = None
         self._base = module.base
         self._plain = module.name
         self._status = NOTHING
@@ -250,17 +250,17 @@ class ModulePlace:
             self._status = status(self.module.status, checked, self.index.status)
             backings = (_BACKINGS[fault.code] for fault in self._status if fault.code in _BACKINGS)
             self._backing = next(backings, IMAGE)
-            self._find = self.index.names.find_label
-            self._told = None if self._witness is None else self._witness(self.index)
+            self._find_label = self.index.names.find_label
+            self._check_code = None if self._witness is None else self._witness(self.index)
         return self.index
 
     def name(self, address: int, lookup: int) -> Name:
         if self.index is None:
             self.prepare()
         base, faults = self._base, self._status
-        if self._told is not None:
-            faults = status(faults, self._told(lookup - base))
-        label = self._find(lookup - base)
+        if self._check_code is not None:
+            faults = status(faults, self._check_code(lookup - base))
+        label = self._find_label(lookup - base)
         if label is None:
             return _name(Name, (f"{self._plain}+{address - base:#x}", MODULE, faults, self._backing))
         rva, name, source = label

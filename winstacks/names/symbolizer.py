@@ -38,7 +38,7 @@ always kept. Making the places of a process again takes as long as the first tim
 _NO_ADDRESS: Dict[int, Name] = {0: ZERO, FUZZY_FRAME: FUZZY}
 """Names of values in back traces that are no addresses."""
 
-MAX_HELD = 1 << 19
+MAX_UNSHARED_EXPORTS = 1 << 19
 """Maximum number of exports that are kept for modules whose index no other process shares; above it, the
 names of the oldest processes are dropped."""
 
@@ -102,7 +102,8 @@ class Symbolizer:
         key = (space.layer_name, space.eprocess or space.peb)
         if key not in self._names:
             while self._names and (
-                sum(len(names) for names in self._names.values()) > MAX_KEPT or self._held() > MAX_HELD
+                sum(len(names) for names in self._names.values()) > MAX_KEPT
+                or self._count_unshared_exports() > MAX_UNSHARED_EXPORTS
             ):
                 del self._names[next(iter(self._names))]
             self._names[key] = AddressNamer(self, space)
@@ -126,7 +127,7 @@ class Symbolizer:
             spans = user_spans + spans
         return (*self._map.fill(spans, space), process)
 
-    def _held(self) -> int:
+    def _count_unshared_exports(self) -> int:
         """Returns the number of kept exports of modules whose index no other process shares."""
         return sum(self.indexes.exports_held(layer_name) for layer_name, _ in self._names)
 

@@ -104,7 +104,7 @@ class RememberedModules:
             tables.MissingTableError: our symbol table is missing
         """
         image = self._image
-        symbol = image.needed("MmUnloadedDrivers")
+        symbol = image.require_symbol("MmUnloadedDrivers")
         memory = image.memory(image.kernel)
         array = None if symbol is None else memory.pointer(symbol)
         ring: List[Optional[_UnloadedAt]] = []

@@ -77,7 +77,7 @@ class UserModules:
         loader_entries: Dict[int, Tuple[AddressSpace, LoaderEntry]] = {}
         lists_whole = True
         for half in halves:
-            entries, complete = self._lists.of_process(half)
+            entries, complete = self._lists.process_modules(half)
             lists_whole = lists_whole and complete
             bases: Set[int] = set()
             for entry in entries:

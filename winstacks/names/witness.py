@@ -30,7 +30,7 @@ from .modulefiles import ModuleClaims, module_files
 MAX_KEPT = 1 << 14
 """Maximum number of modules whose files are kept."""
 
-MAX_ASKED = 64
+MAX_COMPARED_PAGES = 64
 """Maximum number of pages of a module that are compared with its file before the file is used."""
 
 _BEFORE = 16
@@ -121,11 +121,11 @@ def _contradiction(file: PeImage, reader: ImageReader, code_view: Optional[CodeV
     if code_view is not None and file.code_view == code_view:
         return ""
     pages = list(range(0, file.headers.size, PAGE_SIZE))
-    if len(pages) > MAX_ASKED:
+    if len(pages) > MAX_COMPARED_PAGES:
         # A uniform sample, the same in every run.
-        pages = sorted(random.Random(file.headers.timestamp).sample(pages, MAX_ASKED))
+        pages = sorted(random.Random(file.headers.timestamp).sample(pages, MAX_COMPARED_PAGES))
     compared = differing = 0
-    view = reader.of_file(file)
+    view = reader.with_file(file)
     for rva in pages:
         if view.has(rva) and view.compares(rva):
             compared += 1

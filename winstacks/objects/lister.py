@@ -81,12 +81,12 @@ class ObjectTraceLister:
         complete_types = not lacking
         for name in lacking if len(lacking) < len(objecttrace.FORM) else ():
             image.lacks(name)
-        symbol = image.needed(_OBJECTS)
+        symbol = image.require_symbol(_OBJECTS)
         if symbol is None:
             yield _nothing(StatusCode.NO_SYMBOL if complete_types else self._other_form())
             return
         memory = image.memory(image.kernel)
-        table, stacks_symbol = memory.pointer(symbol), image.needed(_STACKS)
+        table, stacks_symbol = memory.pointer(symbol), image.require_symbol(_STACKS)
         stacks = None if stacks_symbol is None else memory.pointer(stacks_symbol)
         if table is None:
             yield _nothing(StatusCode.UNREADABLE)

@@ -26,7 +26,7 @@ def read(image: Image, space: AddressSpace) -> Optional[int]:
         tables.MissingTableError: one of our symbol tables is missing
     """
     if space.kernel:
-        address = image.needed("NtGlobalFlag")
+        address = image.require_symbol("NtGlobalFlag")
         return None if address is None else image.memory(space).number(address, _SIZE)
     if not (space.peb and space.layer_name):
         return None
@@ -45,5 +45,5 @@ def is_lost(image: Image, space: AddressSpace) -> bool:
         tables.MissingTableError: one of our symbol tables is missing
     """
     if space.kernel:
-        return image.needed("NtGlobalFlag") is not None and read(image, space) is None
+        return image.require_symbol("NtGlobalFlag") is not None and read(image, space) is None
     return bool(space.peb and space.layer_name) and read(image, space) is None

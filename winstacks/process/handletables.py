@@ -58,7 +58,7 @@ class HandleTables:
         creators = index_kept and bool(flags & globalflags.FLG_KERNEL_STACK_TRACE_DB)
         self._links = table.first_member("HandleTableList")
         self._quota = table.first_member("QuotaProcess")
-        self._head = image.needed("HandleTableListHead")
+        self._head = image.require_symbol("HandleTableListHead")
         self._listed: Optional[Dict[int, int]] = None
         self._by_process: Optional[Dict[int, int]] = None
         self._decoder = EntryDecoder(types, image.pointer_size, creators)

@@ -192,12 +192,12 @@ class Objects:
         self._info_mask = header.first_member("InfoMask")
         self._flags = header.first_member("Flags")
         self._trace_flags = header.first_member("TraceFlags")
-        self._type_name = image.needed_member("_OBJECT_TYPE", "Name.Length")
+        self._type_name = image.require_member("_OBJECT_TYPE", "Name.Length")
         if self._info_mask is None and self._flags is None:
             image.lacks(MissingMemberError(f"{_HEADER} has no member InfoMask or Flags"))
         self._types: Optional[int] = None
         if self._type is None:
-            self._types = image.needed("ObTypeIndexTable")
+            self._types = image.require_symbol("ObTypeIndexTable")
         cookie = image.symbol("ObHeaderCookie")
         self._has_cookie = cookie is not None
         self._cookie = 0 if cookie is None else self._memory.number(cookie, 1) or 0

@@ -130,7 +130,7 @@ class CidTable:
         self.threads: Dict[int, int] = {}
         self.threads_of: Dict[int, List[int]] = {}
         self.unread: Dict[int, int] = {}
-        symbol, memory = image.needed(CID_TABLE), image.memory(image.kernel)
+        symbol, memory = image.require_symbol(CID_TABLE), image.memory(image.kernel)
         address = None if symbol is None else memory.pointer(symbol)
         if not address:
             return
@@ -222,7 +222,7 @@ class ProcessList:
 
     def _listed(self) -> None:
         """Adds the processes of the list, from both ends."""
-        head = self._image.needed(LIST_SYMBOL)
+        head = self._image.require_symbol(LIST_SYMBOL)
         walk = (
             links.ListWalk((), (), None)
             if head is None
@@ -252,7 +252,7 @@ class ProcessList:
 
         A process and its neighbour that lead to each other are on the list, even if other parts are missing.
         """
-        head, linked, pending = self._image.needed(LIST_SYMBOL), set(), list(self._found)
+        head, linked, pending = self._image.require_symbol(LIST_SYMBOL), set(), list(self._found)
         while pending and len(self._found) < MAX_PROCESSES:
             eprocess = pending.pop()
             own_link = eprocess + self._links
@@ -295,7 +295,10 @@ class ProcessList:
     def _running(self) -> Iterator[int]:
         """Yields the processes of the threads that processors were executing."""
         types, memory = self._image.types, self._memory
-        block, count = self._image.needed(PROCESSORS), self._image.needed("KeNumberProcessors")
+        block, count = (
+            self._image.require_symbol(PROCESSORS),
+            self._image.require_symbol("KeNumberProcessors"),
+        )
         kprcb, thread = types.first_structure("_KPRCB"), types.first_structure("_ETHREAD")
         current = None if kprcb is None else kprcb.first_member("CurrentThread")
         owner = None if thread is None else thread.first_member(*PROCESS_OF_THREAD)

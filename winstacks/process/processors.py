@@ -73,12 +73,12 @@ class Processors:
 
     def _count(self) -> int:
         """Returns KeNumberProcessors, limited to what Windows supports."""
-        address = self._image.needed("KeNumberProcessors")
+        address = self._image.require_symbol("KeNumberProcessors")
         count = None if address is None else self._memory.number(address, 4)
         return min(max(count or 0, 1), MAX_PROCESSORS)
 
     def _global(self, name: str, index: int = 0) -> int:
-        address = self._image.needed(name)
+        address = self._image.require_symbol(name)
         if address is None:
             return 0
         return self._memory.pointer(address + index * self._memory.pointer_size) or 0

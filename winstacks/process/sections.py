@@ -52,7 +52,7 @@ class ImageSections:
         self._image = image
         self._memory = image.memory(image.kernel)
         self._found: Dict[Tuple[int, int, int], array[int]] = {}
-        self._kept = 0
+        self._kept_pages = 0
         self._spaces: Memo[str, pagetables.PageTables] = Memo(self._tables_of, _SPACES_KEPT)
         self._tables: Memo[Tuple[str, int], PageTable] = Memo(self._read_table, _TABLES_KEPT)
         self._form: Optional[_SectionLayout] = None
@@ -86,9 +86,9 @@ class ImageSections:
         addresses = self._found.get(key)
         if addresses is None:
             addresses = self._found[key] = self._read(control)
-            self._kept += len(addresses)
-            while self._kept > MAX_KEPT and len(self._found) > 1:
-                self._kept -= len(self._found.pop(next(iter(self._found))))
+            self._kept_pages += len(addresses)
+            while self._kept_pages > MAX_KEPT and len(self._found) > 1:
+                self._kept_pages -= len(self._found.pop(next(iter(self._found))))
         return addresses
 
     def table(self, layer: intel.Intel, address: int) -> PageTable:

@@ -116,7 +116,7 @@ class KernelSpaces:
         offset: Optional[int],
     ) -> Iterator[AddressSpace]:
         """Yields the address spaces of processes."""
-        if image.needed_member("_EPROCESS", "UniqueProcessId") is None:
+        if image.require_member("_EPROCESS", "UniqueProcessId") is None:
             return
         for process in self._list_processes(image, offset):
             pid, remark = self._id(process.eprocess)
@@ -169,12 +169,12 @@ class KernelSpaces:
         """Yields the native space of a process and, if it is a WoW64 process, its 32-bit half."""
         memory, address = image.memory(image.kernel), process.eprocess
         eprocess = image.object_at("_EPROCESS", address)
-        name = image.needed_member("_EPROCESS", "ImageFileName")
+        name = image.require_member("_EPROCESS", "ImageFileName")
         raw = b"" if name is None else memory.read(address + name.offset, name.size)
-        member = image.needed_member("_EPROCESS", "Peb")
+        member = image.require_member("_EPROCESS", "Peb")
         peb = 0 if member is None else memory.member(address, member)
         fault, layer_name = NOTHING, ""
-        root = image.needed_member("_EPROCESS", "Pcb.DirectoryTableBase")
+        root = image.require_member("_EPROCESS", "Pcb.DirectoryTableBase")
         if root is None or memory.member(address, root) is None:
             fault = status(StatusCode.PAGE_TABLES_UNREADABLE)
         else:
@@ -186,7 +186,7 @@ class KernelSpaces:
         unreadable = status(unreadable, StatusCode.PROCESS_UNREADABLE if None in (raw, peb, wow64) else None)
         remark = status(process.status, unreadable)
         if layer_name:
-            fault, doubt = image.service(PageTableRoots).verdict(address, layer_name)
+            fault, doubt = image.service(PageTableRoots).check(address, layer_name)
             layer_name, remark = "" if fault else layer_name, status(remark, doubt)
         native = AddressSpace(
             pid=pid,
@@ -247,7 +247,7 @@ class KernelSpaces:
         wow64 = int(eprocess.get_wow_64_process())
         for type_name, member in (("_EWOW64PROCESS", "Peb"), ("_WOW64_PROCESS", "Wow64")):
             if image.types.has(type_name):
-                if image.needed_member(type_name, member) is None:
+                if image.require_member(type_name, member) is None:
                     return 0
                 return int(image.object_at(type_name, wow64).member(member))
         # Windows 10 and later spell the member so, and their tables have the structure (public symbols).
@@ -272,10 +272,10 @@ class PageTableRoots:
             image.lacks("_TEB")
         self._image = image
         self._memory = image.memory(image.kernel)
-        self._verdicts: Memo[Tuple[int, str], Tuple[Status, Status]] = Memo(self._judge)
+        self._results: Memo[Tuple[int, str], Tuple[Status, Status]] = Memo(self._check)
         self._owners: Dict[int, List[int]] = {}
         self._pids: Dict[int, int] = {}
-        highest = image.needed("MmHighestUserAddress")
+        highest = image.require_symbol("MmHighestUserAddress")
         self._highest = None if highest is None else self._memory.pointer(highest)
         self._trees: Counter[Optional[int]] = collections.Counter()
         self._system: Optional[int] = None
@@ -283,11 +283,11 @@ class PageTableRoots:
         if process is None:
             return
         self._fields = [
-            image.needed_member("_EPROCESS", path)
+            image.require_member("_EPROCESS", path)
             for path in ("UniqueProcessId", "Pcb.DirectoryTableBase", "Peb", "ExitTime.QuadPart")
         ]
         self._vads = process.first_member(*VAD_ROOT)
-        self._threads = image.needed_member("_EPROCESS", "ThreadListHead")
+        self._threads = image.require_member("_EPROCESS", "ThreadListHead")
         self._entry = None if thread is None else thread.first_member("ThreadListEntry")
         self._teb = None if thread is None else thread.first_member("Tcb.Teb")
         self._client = None if teb is None else teb.first_member("ClientId.UniqueProcess")
@@ -303,7 +303,7 @@ class PageTableRoots:
             elif pid == SYSTEM_PID:
                 self._system = root
 
-    def verdict(self, eprocess: int, layer_name: str) -> Tuple[Status, Status]:
+    def check(self, eprocess: int, layer_name: str) -> Tuple[Status, Status]:
         """Returns proof that the page tables of a process are not its own, and doubts about the process.
 
         Both are statuses. The first is empty unless proven: then the memory in these tables belongs to
@@ -313,9 +313,9 @@ class PageTableRoots:
             eprocess: canonical address of the process's _EPROCESS
             layer_name: the layer of its page tables
         """
-        return self._verdicts[eprocess, layer_name]
+        return self._results[eprocess, layer_name]
 
-    def _judge(self, key: Tuple[int, str]) -> Tuple[Status, Status]:
+    def _check(self, key: Tuple[int, str]) -> Tuple[Status, Status]:
         eprocess, layer_name = key
         pid, root, alive = self._read(eprocess)
         if not alive:
@@ -325,7 +325,7 @@ class PageTableRoots:
             )
         if not self._maps_kernel(eprocess, layer_name):
             return status(StatusCode.PAGE_TABLES_UNREADABLE), NOTHING
-        if root in (self._system, self._kernel) and self._told(eprocess, layer_name) != pid:
+        if root in (self._system, self._kernel) and self._pid_in_tebs(eprocess, layer_name) != pid:
             return status(StatusItem(StatusCode.PAGE_TABLES_OF_PROCESS, SYSTEM_PID)), NOTHING
         wrong = ["Peb"] if self._highest and self._peb(eprocess) > self._highest else []
         tree = self._tree(eprocess)
@@ -338,7 +338,7 @@ class PageTableRoots:
         shared = status(
             *(StatusItem(StatusCode.PAGE_TABLES_OF_PROCESS, self._pids[user]) for user in others[:1])
         )
-        teb_pid = self._told(eprocess, layer_name)
+        teb_pid = self._pid_in_tebs(eprocess, layer_name)
         return (NOTHING, status(shared, doubt)) if teb_pid in (None, pid) else (shared, doubt)
 
     def _peb(self, eprocess: int) -> int:
@@ -367,7 +367,7 @@ class PageTableRoots:
         except exceptions.InvalidAddressException:
             return False
 
-    def _told(self, eprocess: int, layer_name: str) -> Optional[int]:
+    def _pid_in_tebs(self, eprocess: int, layer_name: str) -> Optional[int]:
         """Returns the process ID in the first readable TEB of a process, None if no TEB can be read."""
         client, user = self._client, self._image.memory_of(layer_name, self._image.pointer_size)
         if client is None:

@@ -53,8 +53,8 @@ class ThreadIds:
         self._machine = image.machine
         self._memory = image.memory(image.kernel)
         self._type = None if thread is None else thread.first_member("Tcb.Header.Type")
-        self._tid = None if thread is None else image.needed_member("_ETHREAD", "Cid.UniqueThread")
-        self._pid = None if thread is None else image.needed_member("_ETHREAD", "Cid.UniqueProcess")
+        self._tid = None if thread is None else image.require_member("_ETHREAD", "Cid.UniqueThread")
+        self._pid = None if thread is None else image.require_member("_ETHREAD", "Cid.UniqueProcess")
         self._process = None if thread is None else thread.first_member(*PROCESS_OF_THREAD)
         self._pointer = next((name for name in PROCESS_OF_THREAD if thread and thread.has(name)), "")
         self._name = None if process is None else process.first_member("ImageFileName")

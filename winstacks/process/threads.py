@@ -192,7 +192,7 @@ class KernelThreads:
             yield self._nothing(Process(image.kernel, None), damaged)
         seen: List[int] = []
         for process in owners:
-            for thread in self._of(process):
+            for thread in self._listed_threads(process):
                 seen.append(thread.ethread)
                 if not tids or thread.tid is None or thread.tid in tids:
                     yield thread
@@ -208,7 +208,7 @@ class KernelThreads:
             if processor.idle_thread and processor.idle_thread == processor.current_thread:
                 yield self._at(Process(image.kernel, None), processor.idle_thread)
 
-    def _of(self, process: Process) -> Iterator[Thread]:
+    def _listed_threads(self, process: Process) -> Iterator[Thread]:
         """Yields the threads on a process's list, which is walked from both ends if it is damaged."""
         head = process.space.eprocess + self._head
         walk = links.walk(head, self._memory.links, MAX_THREADS)

@@ -185,7 +185,7 @@ class _Tree:
             *("Core.u.VadFlags.ImageMap", "u.VadFlags.ImageMap"),
         )
         flags = ("Core.u.VadFlags.Protection", "u.VadFlags.Protection")
-        self.protection = image.needed_member(_SHORT, *flags)
+        self.protection = image.require_member(_SHORT, *flags)
         process = image.types["_EPROCESS"]
         self.root = process.field(*VAD_ROOT)
         # The count is in the process since 8.1, in the tree from Vista to 8; before Vista there is none

@@ -204,12 +204,12 @@ def wrapped_evidence(text: str, width: int) -> str:
     return wrapped(" ".join(cut_text(word, width) for word in text.split(" ")), width)
 
 
-def shares(wanted: Sequence[int], room: int) -> List[int]:
+def shares(needed: Sequence[int], room: int) -> List[int]:
     """Divides a width: each column gets the width it wants if all can, else an equal part."""
-    widths = [0] * len(wanted)
-    order = sorted(range(len(wanted)), key=wanted.__getitem__)
+    widths = [0] * len(needed)
+    order = sorted(range(len(needed)), key=needed.__getitem__)
     for count, place in enumerate(order):
-        widths[place] = min(wanted[place], max(room, 0) // (len(order) - count))
+        widths[place] = min(needed[place], max(room, 0) // (len(order) - count))
         room -= widths[place]
     return widths
 

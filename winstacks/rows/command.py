@@ -283,12 +283,12 @@ class Command(Generic[Step, Item]):
             answers.append(_DOUBTFUL.format(self.selection.doubtful))
         return [answer for answer in answers if answer]
 
-    def _why_nothing(self, in_vain: bool) -> Iterator[str]:
+    def _why_nothing(self, all_missing: bool) -> Iterator[str]:
         wider = self.selection.wider
         if self.matched:
             if self.selection.widened:
                 yield f"--find '{self.selection.find}' has no '!': it was also tried as '{wider}' too"
-        elif in_vain:
+        elif all_missing:
             return
         elif self.found:
             yield self.requested.nothing_passes(self.things, wider)

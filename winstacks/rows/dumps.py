@@ -18,7 +18,7 @@ from ..minidump.decode import functions, handles, memory, modules, system, threa
 from ..minidump.decode.dumpfile import Minidump, Stream
 from ..stacks.lister import CallStack
 from .frames import FramePrinter
-from .grid import Grid, Row, known
+from .grid import Grid, Row, or_unreadable
 
 GRID = Grid.for_plugin("info")
 
@@ -108,7 +108,7 @@ class DumpRows:
 
     def stack(self, tid: int, stack: CallStack, named: Sequence[Any]) -> Iterator[Row]:
         """Yields the rows of the stack of the exception."""
-        key = known(self._space.pid), known(self._space.known_name), tid
+        key = or_unreadable(self._space.pid), or_unreadable(self._space.known_name), tid
         yield 1, self._of_thread(*key, "ThreadContext", stack.part, text(stack.status))
         for number, (frame, name) in enumerate(zip(stack.frames, named)):
             *cells, row_status = self._printer[name]
@@ -119,7 +119,7 @@ class DumpRows:
             yield 2, self._frame(*key, stack.part, number, *cells, row_status, frame.how)
 
     def _row(self, depth: int, member: Member) -> Row:
-        key = known(self._space.pid), known(self._space.known_name)
+        key = or_unreadable(self._space.pid), or_unreadable(self._space.known_name)
         rest = member.name, member.value, text(member.status)
         cells = self._member(*key, *rest) if member.tid is None else self._of_thread(*key, member.tid, *rest)
         return depth, cells
@@ -132,7 +132,9 @@ class DumpRows:
         if name in _RECORDS:
             record = _RECORDS[name](self._dump)
             return (
-                ([], status(StatusCode.UNREADABLE)) if record is None else (list(_of(record)), record.status)
+                ([], status(StatusCode.UNREADABLE))
+                if record is None
+                else (list(_known_members(record)), record.status)
             )
         if name in _LISTS:
             member, read = _LISTS[name]
@@ -156,7 +158,7 @@ class DumpRows:
         return [], NOTHING
 
 
-def _of(record: Any) -> Iterator[Member]:
+def _known_members(record: Any) -> Iterator[Member]:
     """Yields the known members of a structure."""
     tid = getattr(record, "ThreadId", None)
     for name, value in record._asdict().items():

@@ -17,7 +17,7 @@ from ..memory.decode.text import ShortText, with_address
 from ..memory.image import Image
 from ..options import CHECKS, SEVERITIES
 from ..stacklist.imagefacts import identity
-from .grid import NOT_APPLICABLE, Grid, Hex, Row, given, grid_of, known
+from .grid import NOT_APPLICABLE, Grid, Hex, Row, grid_of, or_not_applicable, or_unreadable
 
 FINDINGS = Grid.for_plugin("tracefindings")
 _NOT_CHECKED = FINDINGS.maker("ImageId", "Finding", "Evidence", "Technique", "Status")
@@ -60,8 +60,8 @@ def summary(image: Image, found: Iterable[Outcome], severity: Collection[str] = 
             worst.severity,
             worst.confidence,
             SUMMARY,
-            known(space.pid),
-            known(space.known_name),
+            or_unreadable(space.pid),
+            or_unreadable(space.known_name),
             offset,
             evidence,
         )
@@ -92,7 +92,9 @@ def _not_checked(image: Image, image_id: str, found: Outcome) -> Tuple[object, .
     assert found.process is not None
     eprocess, pid, process = found.process
     offset = _address(image, eprocess or None)
-    return _LOST(image_id, LOST_STACKS, known(pid), known(process), offset, found.reason, row_status)
+    return _LOST(
+        image_id, LOST_STACKS, or_unreadable(pid), or_unreadable(process), offset, found.reason, row_status
+    )
 
 
 def _row(image: Image, image_id: str, found: Outcome) -> Tuple[object, ...]:
@@ -106,20 +108,20 @@ def _row(image: Image, image_id: str, found: Outcome) -> Tuple[object, ...]:
         finding.severity,
         finding.confidence,
         found.check.name,
-        known(space.pid),
-        known(space.known_name),
+        or_unreadable(space.pid),
+        or_unreadable(space.known_name),
         _address(image, space.eprocess or None),
-        given(finding.tid),
-        given(finding.kind),
-        given(finding.frame),
+        or_not_applicable(finding.tid),
+        or_not_applicable(finding.kind),
+        or_not_applicable(finding.frame),
         _address(image, finding.address),
         _symbol(image, finding),
-        given(finding.how),
+        or_not_applicable(finding.how),
         ShortText(with_count(evidence, found.stacks), with_count(brief_evidence(evidence), found.stacks)),
         finding.innocent,
         finding.technique or found.check.technique,
-        given(None if keys is None else keys.stack),
-        given(finding.trace_id),
+        or_not_applicable(None if keys is None else keys.stack),
+        or_not_applicable(finding.trace_id),
         text(finding.status),
     )
 
@@ -131,7 +133,7 @@ def with_count(evidence: str, stacks: int) -> str:
 
 def _symbol(image: Image, finding: Finding) -> object:
     if finding.symbol is None or finding.address is None:
-        return given(finding.symbol)
+        return or_not_applicable(finding.symbol)
     return with_address(finding.symbol, image.machine.masked(finding.address))
 
 

@@ -85,7 +85,7 @@ class Grid:
         self.columns = typed(COLUMNS[name] for name in names)
         self.names = names
         self.plugin = plugin
-        self._made: Dict[str, Callable[..., Any]] = {}
+        self._makers: Dict[str, Callable[..., Any]] = {}
 
     @classmethod
     def for_plugin(cls, plugin: str) -> Grid:
@@ -151,18 +151,18 @@ class Grid:
         `namedtuple` makes its constructor in the same way, and for the same reason: speed.
         """
         code = "\n    ".join((f"def make({', '.join(arguments)}):", *body))
-        if code not in self._made:
+        if code not in self._makers:
             space: Dict[str, Any] = {"absent": NOT_APPLICABLE}
             exec(code, space)
-            self._made[code] = space["make"]
-        return self._made[code]
+            self._makers[code] = space["make"]
+        return self._makers[code]
 
 
-def given(value: Optional[object]) -> object:
+def or_not_applicable(value: Optional[object]) -> object:
     """Returns the cell of a value; None: the value does not exist."""
     return NOT_APPLICABLE if value is None else value
 
 
-def known(value: Optional[object]) -> object:
+def or_unreadable(value: Optional[object]) -> object:
     """Returns the cell of a value; None: the value cannot be read."""
     return UNREADABLE if value is None else value

@@ -13,7 +13,7 @@ from ..objects.lister import ObjectEvent
 from ..process.objectheaders import ObjectInfo
 from ..stacklist.frames import NamedFrame
 from .command import Command
-from .grid import NOT_APPLICABLE, NOT_AVAILABLE, Grid, Hex, Row, given, known
+from .grid import NOT_APPLICABLE, NOT_AVAILABLE, Grid, Hex, Row, or_not_applicable, or_unreadable
 
 HANDLES = Grid.for_plugin("handletraces")
 OBJECTS = Grid.for_plugin("objecttraces")
@@ -36,15 +36,15 @@ class HandleRows:
     def event(self, event: HandleEvent, frames: Sequence[NamedFrame]) -> Iterator[Row]:
         """Returns the rows of an event, or of a gap, and of its frames."""
         key = (
-            known(event.space.pid),
-            known(event.space.known_name),
+            or_unreadable(event.space.pid),
+            or_unreadable(event.space.known_name),
             event.space.arch,
             NOT_APPLICABLE if event.handle is None else Hex(event.handle),
             event.event or NOT_APPLICABLE,
-            given(event.sequence),
+            or_not_applicable(event.sequence),
             *_object(self._image, event.object),
         )
-        cells = (given(event.by_pid), given(event.by_tid), text(event.status))
+        cells = (or_not_applicable(event.by_pid), or_not_applicable(event.by_tid), text(event.status))
         return self._rows.rows(key, cells, frames)
 
 
@@ -68,15 +68,19 @@ class ObjectRows:
             kernel.process,
             kernel.arch,
             *_object(self._image, event.object),
-            given(event.process),
+            or_not_applicable(event.process),
             event.event or NOT_APPLICABLE,
-            given(event.sequence),
+            or_not_applicable(event.sequence),
         )
-        return self._rows.rows(key, (given(event.num_traces), given(event.tag), text(event.status)), frames)
+        return self._rows.rows(
+            key,
+            (or_not_applicable(event.num_traces), or_not_applicable(event.tag), text(event.status)),
+            frames,
+        )
 
 
 def _object(image: Image, thing: Optional[ObjectInfo]) -> Tuple[object, object, object]:
     if thing is None:
         return NOT_APPLICABLE, NOT_APPLICABLE, NOT_APPLICABLE
     body = Hex(image.machine.masked(thing.body)) if thing.body else NOT_AVAILABLE
-    return body, given(thing.type), given(thing.name)
+    return body, or_not_applicable(thing.type), or_not_applicable(thing.name)

@@ -16,7 +16,7 @@ from ..memory.image import AddressSpace
 from ..stacklist.frames import NamedFrame
 from ..tracedb.decode.recorded import RecordedStack
 from .command import Command
-from .grid import NOT_APPLICABLE, NOT_AVAILABLE, UNPARSABLE, Cells, Grid, Hex, Row, known
+from .grid import NOT_APPLICABLE, NOT_AVAILABLE, UNPARSABLE, Cells, Grid, Hex, Row, or_unreadable
 
 GRID = Grid.for_plugin("heaptraces")
 
@@ -117,7 +117,7 @@ class HeapRows:
 
 def _space(space: AddressSpace) -> Cells:
     """Returns the cells of _SPACE."""
-    return known(space.pid), known(space.known_name), space.arch
+    return or_unreadable(space.pid), or_unreadable(space.known_name), space.arch
 
 
 def _growth(change: Optional[Change]) -> Tuple[object, object]:

@@ -16,7 +16,7 @@ from ..stacklist.frames import NamedFrame
 from ..stacklist.waits import Wait
 from .command import Command
 from .frames import folded
-from .grid import NOT_APPLICABLE, UNREADABLE, Cells, Grid, Hex, Row, given, known
+from .grid import NOT_APPLICABLE, UNREADABLE, Cells, Grid, Hex, Row, or_not_applicable, or_unreadable
 
 GRID = Grid.for_plugin("locks")
 
@@ -49,7 +49,12 @@ class LockRows:
 
     def gap(self, gap: LockGap) -> Cells:
         """Returns the row of locks that cannot be read."""
-        return self._gap(known(gap.space.pid), known(gap.space.known_name), gap.space.arch, text(gap.status))
+        return self._gap(
+            or_unreadable(gap.space.pid),
+            or_unreadable(gap.space.known_name),
+            gap.space.arch,
+            text(gap.status),
+        )
 
     def lock(
         self, lock: Lock, frames: Sequence[NamedFrame], file_output: str, waits: Iterable[Wait] = ()
@@ -68,8 +73,8 @@ class LockRows:
             self._address(lock.owning_thread),
             *_owner(lock.owner, absent),
             text(lock.joined_status),
-            known(lock.lock_count),
-            known(lock.contention_count),
+            or_unreadable(lock.lock_count),
+            or_unreadable(lock.contention_count),
             *_counts(lock),
             file_output,
         )
@@ -81,7 +86,7 @@ class LockRows:
         """Yields the row of a waiting thread, and below it the rows of its stack, innermost frame first."""
         assert wait.waiting is not None
         stack, (pid, tid) = wait.waiting.stack, wait.key
-        thread = (known(pid), known(wait.waiting.process or None), tid)
+        thread = (or_unreadable(pid), or_unreadable(wait.waiting.process or None), tid)
         unsure = text(status(None if wait.sure else StatusCode.UNSURE))
         yield 1, self._waiter(*key, *thread, WAITING, folded(stack.frames, self._fold, self._mask), unsure)
         for number, frame in enumerate(() if self._fold else stack.frames):
@@ -97,18 +102,18 @@ class LockRows:
             *_owner(owner.owner, UNREADABLE),
             text(owner.status),
             owner.kind,
-            given(owner.owner_count),
+            or_not_applicable(owner.owner_count),
         )
 
     def _key(self, lock: Lock) -> Cells:
-        index = known(lock.back_trace_index)
+        index = or_unreadable(lock.back_trace_index)
         if lock.back_trace_index is None and lock.creator_address:
             index = NOT_APPLICABLE
         address = lock.debug_info if lock.address is None else lock.address
         space = lock.space
         return (
-            known(space.pid),
-            known(space.known_name),
+            or_unreadable(space.pid),
+            or_unreadable(space.known_name),
             space.arch,
             self._address(address),
             lock.type,
@@ -123,7 +128,7 @@ def _owner(owner: Optional[ThreadOwner], absent: object) -> Cells:
     """Returns the cells OwnerPID, OwnerProcess and OwnerTID."""
     if owner is None:
         return absent, absent, absent
-    return known(owner.pid), known(owner.process), owner.tid
+    return or_unreadable(owner.pid), or_unreadable(owner.process), owner.tid
 
 
 def _counts(lock: Lock) -> Cells:
@@ -131,10 +136,10 @@ def _counts(lock: Lock) -> Cells:
 
     The first two do not exist for kernel resources, the third does not exist for critical sections.
     """
-    entry, recursion = known(lock.entry_count), known(lock.recursion_count)
-    shared, exclusive = known(lock.waiting_shared), known(lock.waiting_exclusive)
+    entry, recursion = or_unreadable(lock.entry_count), or_unreadable(lock.recursion_count)
+    shared, exclusive = or_unreadable(lock.waiting_shared), or_unreadable(lock.waiting_exclusive)
     if lock.space.kernel:
         entry = recursion = NOT_APPLICABLE
     elif lock.type == CRITICAL_SECTION:
         shared = NOT_APPLICABLE
-    return entry, recursion, shared, exclusive, known(lock.waiters)
+    return entry, recursion, shared, exclusive, or_unreadable(lock.waiters)

@@ -12,7 +12,7 @@ from ..memory.image import AddressSpace
 from ..minidump.processdump import ProcessDump
 from ..minidump.threadrecords import ThreadRecord
 from ..process.thread import Thread
-from .grid import NOT_APPLICABLE, UNREADABLE, Cells, Grid, Row, known
+from .grid import NOT_APPLICABLE, UNREADABLE, Cells, Grid, Row, or_unreadable
 from .plugin import FAILED
 
 GRID = Grid.for_plugin("minidump")
@@ -54,7 +54,7 @@ def process(dump: ProcessDump, space: AddressSpace, file_output: str) -> Iterato
 
 def _of_thread(space: AddressSpace, thread: Thread, record: Optional[ThreadRecord]) -> Cells:
     """Returns the row of a thread."""
-    key = space.pid, space.process, space.arch, known(thread.tid)
+    key = space.pid, space.process, space.arch, or_unreadable(thread.tid)
     if record is None:
         return _thread(
             *key, "MINIDUMP_THREAD", UNREADABLE, NOT_APPLICABLE, NOT_APPLICABLE, text(thread.status)

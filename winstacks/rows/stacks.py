@@ -15,7 +15,7 @@ from ..stacks.lister import CallStack
 from ..tracedb.decode import capture
 from .command import Command
 from .frames import folded, unbacked
-from .grid import NOT_APPLICABLE, NOT_AVAILABLE, UNREADABLE, Cells, Grid, Hex, Row, known
+from .grid import NOT_APPLICABLE, NOT_AVAILABLE, UNREADABLE, Cells, Grid, Hex, Row, or_unreadable
 
 GRID = Grid.for_plugin("callstacks")
 
@@ -141,9 +141,9 @@ class CallStackRows:
     def _key(self, stack: CallStack) -> Cells:
         thread = stack.thread
         return (
-            known(thread.space.pid),
-            known(thread.space.known_name),
-            known(thread.tid),
+            or_unreadable(thread.space.pid),
+            or_unreadable(thread.space.known_name),
+            or_unreadable(thread.tid),
             stack.space.arch,
             stack.part,
         )

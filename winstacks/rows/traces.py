@@ -19,7 +19,7 @@ from ..tracedb.decode.header import Header
 from ..tracedb.finder import Opened
 from ..tracedb.model import Database
 from .frames import FramePrinter, folded, unbacked
-from .grid import NOT_APPLICABLE, UNPARSABLE, UNREADABLE, Cells, Grid, Hex, Row, known
+from .grid import NOT_APPLICABLE, UNPARSABLE, UNREADABLE, Cells, Grid, Hex, Row, or_unreadable
 
 TRACES = Grid.for_plugin("stacktracedb")
 FLAGS = Grid.for_plugin("gflags")
@@ -33,7 +33,10 @@ _FIGURES = ("Indexed", "Chained", "Freed", "Unindexed", "Mismatched", "Unreadabl
 def unread(space: AddressSpace) -> Cells:
     """Returns the row of an address space whose databases are unknown, wholly or in part."""
     return _UNREAD(
-        known(space.pid), known(space.known_name), space.arch, text(status(space.remark, space.status))
+        or_unreadable(space.pid),
+        or_unreadable(space.known_name),
+        space.arch,
+        text(status(space.remark, space.status)),
     )
 
 
@@ -57,8 +60,8 @@ class TraceRows:
         self._printer = printer
         self._no_count = NOT_APPLICABLE if database.kind == HEAPLOG else UNREADABLE
         self._key: Cells = (
-            known(space.pid),
-            known(space.known_name),
+            or_unreadable(space.pid),
+            or_unreadable(space.known_name),
             space.arch,
             self._hex(database.address),
         )
@@ -80,7 +83,7 @@ class TraceRows:
 
     def heaplog(self, trace_count: Optional[int], row_status: Status) -> Cells:
         """Returns the row of a heap's trace log, whose only figure is its number of records."""
-        return self._heaplog(*self._key, text(row_status), known(trace_count))
+        return self._heaplog(*self._key, text(row_status), or_unreadable(trace_count))
 
     def folded(self, trace: Trace) -> Cells:
         """Returns the row of a back trace with its frames in the column Stack."""
@@ -148,8 +151,8 @@ class FlagRows:
             unread = space.peb or space.kernel or has_status(space.remark, StatusCode.PEB_NOT_IN_THE_DUMP)
             row_status = status(space.remark, StatusCode.FLAGS_UNREADABLE if unread else StatusCode.NO_PEB)
         return self._space(
-            known(space.pid),
-            known(space.known_name),
+            or_unreadable(space.pid),
+            or_unreadable(space.known_name),
             space.arch,
             UNREADABLE if flags is None else Hex(flags),
             UNREADABLE if flags is None else globalflags.abbreviate(flags),
@@ -176,8 +179,8 @@ class FlagRows:
                 counted.orphans,
             )
         return self._database(
-            known(database.space.pid),
-            known(database.space.known_name),
+            or_unreadable(database.space.pid),
+            or_unreadable(database.space.known_name),
             database.space.arch,
             database.kind,
             Hex(self._image.machine.masked(database.address)),

@@ -18,7 +18,17 @@ from ..stacklist.frames import NamedFrame, NamedFrames
 from ..traps.decode.frame import MemberValue
 from ..traps.state import TrapState
 from .frames import FramePrinter
-from .grid import NOT_APPLICABLE, NOT_AVAILABLE, UNPARSABLE, UNREADABLE, Cells, Grid, Hex, given, known
+from .grid import (
+    NOT_APPLICABLE,
+    NOT_AVAILABLE,
+    UNPARSABLE,
+    UNREADABLE,
+    Cells,
+    Grid,
+    Hex,
+    or_not_applicable,
+    or_unreadable,
+)
 
 _FLAGS = {
     0: "CF",
@@ -127,15 +137,15 @@ class TrapRows:
         return self._member(*self._key(state), member.name, value_text(member))
 
     def _key(self, state: TrapState) -> Cells:
-        tid = given(state.tid)
+        tid = or_not_applicable(state.tid)
         # The unreadable part of a thread holds its ID.
         if state.tid is None and has_status(
             state.status, StatusCode.UNREADABLE, StatusCode.PARTLY_UNREADABLE
         ):
             tid = UNREADABLE
         return (
-            known(state.space.pid),
-            known(state.space.known_name),
+            or_unreadable(state.space.pid),
+            or_unreadable(state.space.known_name),
             tid,
             state.arch,
             state.origin,

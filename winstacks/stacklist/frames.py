@@ -97,20 +97,20 @@ class NamedFrame:
         unbacked: whether Unbacked counts the frame
     """
 
-    __slots__ = ("_details", "_find", "address", "name", "shown", "unbacked")
+    __slots__ = ("_details", "_find_details", "address", "name", "shown", "unbacked")
 
     def __init__(
         self,
         address: Optional[int],
         name: Optional[Name],
         shown: str,
-        find: Callable[[NamedFrame], FrameDetails],
+        find_details: Callable[[NamedFrame], FrameDetails],
     ) -> None:
         self.address = address
         self.name = name
         self.shown = shown
         self.unbacked = name is not None and name.backing in UNBACKED
-        self._find = find
+        self._find_details = find_details
         self._details: Optional[FrameDetails] = None
 
     def symbol(self, mask: int = -1) -> str:
@@ -125,7 +125,7 @@ class NamedFrame:
     def details(self) -> FrameDetails:
         """The details, found at the first use: this reads the module's headers and its loader entry."""
         if self._details is None:
-            self._details = self._find(self)
+            self._details = self._find_details(self)
         return self._details
 
 
@@ -237,7 +237,7 @@ class SpaceFrames:
         frames = list(map(self._returns.__getitem__, addresses))
         return [LINKED_OVER if frame is NOT_THERE else frame for frame in frames] if freed else frames
 
-    def recorded(self, stack: RecordedStack) -> List[NamedFrame]:
+    def name_recorded(self, stack: RecordedStack) -> List[NamedFrame]:
         """Returns the frames of a recorded stack, innermost first."""
         return self.stack(stack.frames, stack.freed)
 
@@ -280,13 +280,13 @@ class _Details:
 
     def of_return(self, frame: NamedFrame) -> FrameDetails:
         """Returns the details of a return address, which belongs to the code one byte before it."""
-        return self._find(frame, 1)
+        return self._find_details(frame, 1)
 
     def of_instruction(self, frame: NamedFrame) -> FrameDetails:
         """Returns the details of the address of an interrupted instruction."""
-        return self._find(frame, 0)
+        return self._find_details(frame, 0)
 
-    def _find(self, frame: NamedFrame, back: int) -> FrameDetails:
+    def _find_details(self, frame: NamedFrame, back: int) -> FrameDetails:
         address, name = frame.address, frame.name
         assert address is not None
         assert name is not None

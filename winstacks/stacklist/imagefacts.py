@@ -131,7 +131,7 @@ class Totals:
         self.read: Dict[str, int] = {}
         self.absent: Dict[str, int] = {}
         self.newest = NewestTime()
-        self._told: Set[Hashable] = set()
+        self._counted_absences: Set[Hashable] = set()
         self._cut = False
 
     def count_kind(self, kind: str, here: bool, missing: int) -> None:
@@ -155,13 +155,13 @@ class Totals:
             lack: status of it
         """
         for item in lack:
-            if item.code in ABSENT and (what, item.code) not in self._told:
-                if len(self._told) >= MAX_ABSENT:
+            if item.code in ABSENT and (what, item.code) not in self._counted_absences:
+                if len(self._counted_absences) >= MAX_ABSENT:
                     if not self._cut:
                         vollog.warning(f"Of the structures that are absent {MAX_ABSENT} are counted")
                     self._cut = True
                     continue
-                self._told.add((what, item.code))
+                self._counted_absences.add((what, item.code))
                 word = item.code.value.replace("{} ", "")
                 self.absent[word] = self.absent.get(word, 0) + (item.number or 1)
 

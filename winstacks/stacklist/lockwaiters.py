@@ -57,7 +57,7 @@ class LockWaiters:
             return []
         return self._found[lock.space].waits.get(lock_key(lock), [])
 
-    def lost(self, lock: Lock, found: Sequence[Wait]) -> Status:
+    def lost_statuses(self, lock: Lock, found: Sequence[Wait]) -> Status:
         """Returns why threads that wait for a lock are missing: the statuses of the stacks that were lost.
 
         A lock of the kernel may have waiters in any process, and few stacks show for which lock they wait:

@@ -222,7 +222,7 @@ def kernel(image: Image) -> Kernel:
     number = _number(image, "NtBuildNumber")
     if number is None:
         number = shared.number("NtBuildNumber")
-    address = image.needed("NtBuildLab")
+    address = image.require_symbol("NtBuildLab")
     lab = b"" if address is None else _string(image.memory(image.kernel), address)
     count = _number(image, "KeNumberProcessors")
     return Kernel(
@@ -297,7 +297,7 @@ def _minutes(bias: int) -> Optional[int]:
 
 def _number(image: Image, name: str) -> Optional[int]:
     """Returns the value of a variable that every kernel has."""
-    address = image.needed(name)
+    address = image.require_symbol(name)
     return None if address is None else image.memory(image.kernel).number(address, 4)
 
 

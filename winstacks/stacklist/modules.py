@@ -85,7 +85,7 @@ class ModuleIdentities:
     def drivers(self) -> Dict[int, Tuple[AddressSpace, LoaderEntry]]:
         """The entries of the kernel's list by base; the list is the same in every address space."""
         kernel = self._image.kernel
-        listed, _ = self.lists.of_kernel() if self._image.base else ([], True)
+        listed, _ = self.lists.kernel_modules() if self._image.base else ([], True)
         return {entry.base: (kernel, entry) for entry in listed}
 
     def of_section(self, vad: Region) -> Optional[_Build]:
@@ -131,7 +131,7 @@ class ModuleIdentities:
         for space in AddressSpaces.list_spaces(self._image):
             if space.kernel or space.status or has_status(space.remark, StatusCode.NOT_IN_THE_PROCESS_LIST):
                 continue
-            entries, _ = self.lists.of_process(space)
+            entries, _ = self.lists.process_modules(space)
             for area, entry in _images(entries, sorted(self._vads.list_regions(space)[0])):
                 stamp = self.lists.details(space, entry).stamp
                 if stamp:

@@ -161,13 +161,13 @@ class StackRecord(NamedTuple):
         """The number of frames that `--unbacked` looks for; None without frames."""
         return sum(map(_unbacked, self.frames)) if self.frames else None
 
-    def modules(self, made: Optional[StackKeys]) -> Optional[str]:
+    def modules(self, stack_keys: Optional[StackKeys]) -> Optional[str]:
         """Returns the column Modules.
 
-        All frames of a recorded stack are part of its keys (`made`), which then hold the text.
+        All frames of a recorded stack are part of its keys (`stack_keys`), which then hold the text.
         """
-        if made is not None and not self.walked:
-            return made.text
+        if stack_keys is not None and not self.walked:
+            return stack_keys.text
         return keys.merged(map(_part, self.frames)) if self.frames else None
 
     @property

@@ -128,7 +128,7 @@ class StackCollector:
             totals.threads += thread.ethread != 0 or thread.tid is not None
             totals.newest.add_thread(thread)
             yield from self._counted(
-                threads.of_thread(thread, stack_filter.scan_stacks), stack_filter, totals
+                threads.thread_stacks(thread, stack_filter.scan_stacks), stack_filter, totals
             )
 
     def _of_databases(self, stack_filter: StackFilter, totals: Totals) -> Iterator[StackRecord]:
@@ -204,7 +204,7 @@ class ThreadStacks:
         ):
             yield from self._image.service(threads).list_idle()
 
-    def of_thread(self, thread: Thread, scan: bool = False) -> Iterator[StackRecord]:
+    def thread_stacks(self, thread: Thread, scan: bool = False) -> Iterator[StackRecord]:
         """Yields the stacks of a thread.
 
         Args:
@@ -216,7 +216,7 @@ class ThreadStacks:
             return
         # A thread found only by a scan of physical memory has no address, and may be found twice.
         distinct = Distinct() if thread.ethread else self._distinct
-        for stack in self._lister.of_thread(thread):
+        for stack in self._lister.thread_stacks(thread):
             place = stack.frames[0].sp if stack.frames else 0
             yield self._flat(stack, distinct, stack.part.partition(" ")[2], place)
         if thread.unusable:
@@ -319,7 +319,7 @@ def started(
         if thread.unusable:
             continue
         description = f"Thread started: {_thread(symbolizer, thread)}"
-        for stack in stacks.of_thread(thread):
+        for stack in stacks.thread_stacks(thread):
             yield Started(f"{description}, TraceId {stack.trace_id}", thread.create_time)
 
 

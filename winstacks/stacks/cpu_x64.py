@@ -11,7 +11,7 @@ from ..memory.decode.structure import Buffer, Structure
 from ..memory.image import Image
 from ..process.kernelstacks import KernelStackSegment
 from ..traps.state import TrapState
-from .cpus import KEPT, Cpu, Traps, WalkContext, WalkStart
+from .cpus import KEPT, Cpu, KnownTrapFrames, WalkContext, WalkStart
 from .decode.frames import UserTransition
 from .decode.registers import Registers
 from .decode.walk_x64 import Walker64
@@ -29,11 +29,16 @@ class Cpu64(Cpu[Registers]):
         trap_frame = image.types.first_structure("_KTRAP_FRAME")
         self._trap_size = 0 if trap_frame is None else trap_frame.size
 
-    def walker(self, scene: WalkContext, traps: Traps) -> Walker64:
+    def walker(self, walk_context: WalkContext, traps: KnownTrapFrames) -> Walker64:
         """Returns the walker for stacks in an address space."""
         machine_frames = {address: saved for address, saved in traps.items() if saved is not None}
         return Walker64(
-            scene.find, scene.memory.read, machine_frames, scene.may_execute, scene.own_copy, scene.sites
+            walk_context.find_image,
+            walk_context.memory.read,
+            machine_frames,
+            walk_context.may_execute,
+            walk_context.own_copy,
+            walk_context.sites,
         )
 
     def registers(self, state: TrapState) -> Registers:
@@ -47,19 +52,19 @@ class Cpu64(Cpu[Registers]):
         return Registers.from_known(saved["Return"], address + frame.size, {"Rbp": saved["Rbp"]})
 
     def callback_return(
-        self, scene: WalkContext, segments: Sequence[KernelStackSegment], callee: int
+        self, walk_context: WalkContext, segments: Sequence[KernelStackSegment], callee: int
     ) -> Optional[WalkStart[Registers]]:
         """Returns the kernel state to which a callback will return: its frame names the trap frame above
         it."""
         frame, segment = self._exception, segments[0]
-        data = None if frame is None else scene.memory.read(segment.kernel_stack, frame.size)
+        data = None if frame is None else walk_context.memory.read(segment.kernel_stack, frame.size)
         places = [other.initial - self._trap_size for other in segments]
         if frame is None or data is None or segment.trap_frame not in places:
             return None
         view = frame.view(data)
         values = {name: view[name] for name in KEPT}
         registers = Registers.from_known(view["Return"], segment.kernel_stack + frame.size, values)
-        if self.walker(scene, {}).is_return(registers.ip) is False:
+        if self.walker(walk_context, {}).is_return(registers.ip) is False:
             return None
         return WalkStart(self, registers, False)
 

@@ -10,7 +10,7 @@ from ..memory.decode.machine import Machine
 from ..memory.decode.structure import Buffer, Structure
 from ..process.kernelstacks import KernelStackSegment
 from ..traps.state import TrapState
-from .cpus import Cpu, Traps, WalkContext, WalkStart
+from .cpus import Cpu, KnownTrapFrames, WalkContext, WalkStart
 from .decode.registers import Registers32
 from .decode.walk_x86 import Walker32
 
@@ -23,17 +23,17 @@ class Cpu86(Cpu[Registers32]):
 
     machine = Machine.I386
 
-    def walker(self, scene: WalkContext, traps: Traps) -> Walker32:
+    def walker(self, walk_context: WalkContext, traps: KnownTrapFrames) -> Walker32:
         """Returns the walker for stacks in an address space."""
         return Walker32(
-            scene.find,
-            scene.memory.read,
+            walk_context.find_image,
+            walk_context.memory.read,
             self.types,
             traps,
-            scene.may_execute,
-            scene.functions,
-            scene.find_dispatcher,
-            scene.own_copy,
+            walk_context.may_execute,
+            walk_context.functions,
+            walk_context.find_dispatcher,
+            walk_context.own_copy,
         )
 
     def registers(self, state: TrapState) -> Registers32:
@@ -48,7 +48,7 @@ class Cpu86(Cpu[Registers32]):
         return Registers32(saved["Return"], sp, saved["CallerEbp"], return_slot=slot)
 
     def callback_return(
-        self, scene: WalkContext, segments: Sequence[KernelStackSegment], callee: int
+        self, walk_context: WalkContext, segments: Sequence[KernelStackSegment], callee: int
     ) -> Optional[WalkStart[Registers32]]:
         """Returns the kernel state to which a callback will return: behind a call of KiCallUserMode.
 
@@ -56,7 +56,7 @@ class Cpu86(Cpu[Registers32]):
         """
         low, size = segments[0].kernel_stack, self.machine.pointer_size
         for slot in range(low + size, low + _MOST_PUSHED, size):
-            address, bp = (scene.memory.pointer(place) for place in (slot, slot - size))
-            if address and callee and callee in scene.functions.targets(address):
+            address, bp = (walk_context.memory.pointer(place) for place in (slot, slot - size))
+            if address and callee and callee in walk_context.functions.targets(address):
                 return WalkStart(self, Registers32(address, slot + size, bp, exact=False), False)
         return None

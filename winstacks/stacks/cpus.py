@@ -37,11 +37,11 @@ from .decode.walk import Walker
 
 Range = Tuple[int, int]
 
-Traps = Mapping[int, Optional[Registers]]
+KnownTrapFrames = Mapping[int, Optional[Registers]]
 """x64: addresses of machine frames, each with the registers saved beside it; x86: addresses of trap
 frames."""
 
-NO_TRAPS: Traps = {}
+NO_TRAPS: KnownTrapFrames = {}
 
 KEPT = tuple(GENERAL[number] for number in sorted(NON_VOLATILE - {RSP}))
 """Registers that functions keep for their callers, so that a walk can recover them."""
@@ -66,14 +66,14 @@ class WalkContext:
 
     def __init__(
         self,
-        find: FindImage,
+        find_image: FindImage,
         memory: Memory,
         may_execute: MayExecute,
         own_copy: OwnCopy = shared,
         find_dispatcher: FindDispatcher = find_no_dispatcher,
         read_code: Optional[Read] = None,
     ) -> None:
-        self.find = find
+        self.find_image = find_image
         self.memory = memory
         self.may_execute = may_execute
         self.own_copy = own_copy
@@ -104,9 +104,9 @@ class WalkStart(Generic[R]):
         self.registers: R = registers
         self.interrupted = interrupted
 
-    def walk(self, scene: WalkContext, stacks: List[Range], traps: Traps) -> StackWalk:
+    def walk(self, walk_context: WalkContext, stacks: List[Range], traps: KnownTrapFrames) -> StackWalk:
         """Walks from this state; see `StackWalkers.walk`."""
-        return self.cpu.walker(scene, traps).walk(self.registers, self.interrupted, stacks)
+        return self.cpu.walker(walk_context, traps).walk(self.registers, self.interrupted, stacks)
 
     def keeping(self, border: UserTransition) -> WalkStart[R]:
         """Returns a user-mode start, completed by the registers saved on the kernel stack."""
@@ -135,7 +135,7 @@ class Cpu(abc.ABC, Generic[R]):
         self._switches = [types["_KSWITCH_FRAME"] for types in generations]
 
     @abc.abstractmethod
-    def walker(self, scene: WalkContext, traps: Traps) -> Walker[R]:
+    def walker(self, walk_context: WalkContext, traps: KnownTrapFrames) -> Walker[R]:
         """Returns the walker for stacks in an address space."""
 
     @abc.abstractmethod
@@ -168,12 +168,12 @@ class Cpu(abc.ABC, Generic[R]):
 
     @abc.abstractmethod
     def callback_return(
-        self, scene: WalkContext, segments: Sequence[KernelStackSegment], callee: int
+        self, walk_context: WalkContext, segments: Sequence[KernelStackSegment], callee: int
     ) -> Optional[WalkStart[R]]:
         """Returns the kernel state to which a callback to user mode will return, if its frame proves itself.
 
         Args:
-            scene: address space of the kernel
+            walk_context: address space of the kernel
             segments: stack segments that the thread left; KernelStack of the first leads to the callback's
                 frame
             callee: address of KiCallUserMode, 0 if unknown

@@ -25,7 +25,7 @@ from ..process.userstacks import UserStacks
 from ..traps.lister import ThreadFrames
 from ..traps.reader import TrapKernel, TrapReader
 from ..traps.state import TrapContexts, TrapState
-from .cpus import KEPT, AnyStart, Range, Traps
+from .cpus import KEPT, AnyStart, KnownTrapFrames, Range
 from .decode.frames import Frame, StackWalk
 from .decode.registers import Registers
 from .walkers import StackWalkers
@@ -80,18 +80,18 @@ class KernelWalks:
         self._user_stacks = image.service(UserStacks)
         self._walkers = walkers
         self._cpu = walkers.cpus.for_machine(image.machine)
-        self._callee = image.needed("KiCallUserMode") or 0
+        self._callee = image.require_symbol("KiCallUserMode") or 0
         self._saved = self._cpu.saved(self._kernel.layout.structure)
         self.tells_registers = self._cpu.tells_registers
 
     def states(self, thread: Thread, scan: bool = False) -> List[TrapState]:
         """Returns the trap frames of a thread (and its 32-bit state), beginning with the current one."""
-        return list(self._frames.of_thread(thread, scan))
+        return list(self._frames.thread_states(thread, scan))
 
     def context(self, thread: Thread) -> Optional[TrapState]:
         """Returns the registers that the processor of a running thread saved when it was stopped, or None.
 
-        The status names the reasons to doubt them (see `TrapContexts.judged`).
+        The status names the reasons to doubt them (see `TrapContexts.with_doubts`).
         """
         processor = self._processors.get(-1 if thread.processor is None else thread.processor)
         if processor is None:
@@ -100,9 +100,9 @@ class KernelWalks:
         if state is None:
             return None
         if state.mode == USER:
-            return self._contexts.judged(state, self._user_stacks.all_limits(thread) or None)
+            return self._contexts.with_doubts(state, self._user_stacks.all_limits(thread) or None)
         stacks = [(segment.limit, segment.base) for segment in self._stacks.segments(thread)]
-        return self._contexts.judged(state, stacks + _of_processor(processor))
+        return self._contexts.with_doubts(state, stacks + _of_processor(processor))
 
     def saved(self, state: TrapState) -> int:
         """Returns the address by which walks identify a trap frame: on x64 the address of its machine
@@ -171,7 +171,7 @@ class KernelWalks:
         thread: Thread,
         depth_segments: Sequence[KernelStackSegment],
         segments: Sequence[KernelStackSegment],
-        traps: Traps,
+        traps: KnownTrapFrames,
     ) -> KernelWalk:
         """Walks the frames of one depth, on one segment or on several."""
         # If an older depth lies above on the same memory, the newer one ends at its own InitialStack.
@@ -185,7 +185,11 @@ class KernelWalks:
         return self._begin(thread, stacks, traps)
 
     def _called_out(
-        self, thread: Thread, depth_segments: Sequence[KernelStackSegment], stacks: List[Range], traps: Traps
+        self,
+        thread: Thread,
+        depth_segments: Sequence[KernelStackSegment],
+        stacks: List[Range],
+        traps: KnownTrapFrames,
     ) -> KernelWalk:
         """Walks from the place where a callback to user mode was made."""
         start = self._walkers.callback_return(thread.space, depth_segments, self._callee)
@@ -202,7 +206,7 @@ class KernelWalks:
         thread: Thread,
         depth_segments: Sequence[KernelStackSegment],
         kernel_walk: KernelWalk,
-        traps: Traps,
+        traps: KnownTrapFrames,
     ) -> Iterator[KernelWalk]:
         """Yields a walk segment by segment; a segment that the walk did not reach is searched."""
         walk = kernel_walk.walk
@@ -229,7 +233,7 @@ class KernelWalks:
             entry = kernel_walk.entry if last else None
             yield KernelWalk(piece, piece_status, kernel_walk.depth, entry, last)
 
-    def _begin(self, thread: Thread, stacks: List[Range], traps: Traps) -> KernelWalk:
+    def _begin(self, thread: Thread, stacks: List[Range], traps: KnownTrapFrames) -> KernelWalk:
         if thread.contexts:
             return self._of_context(thread, stacks, traps)
         if thread.running:
@@ -265,7 +269,7 @@ class KernelWalks:
         walk = self._walkers.search(thread.space, kernel_stack, StatusCode.NO_SWITCH_FRAME, stacks, traps)
         return KernelWalk(walk)
 
-    def _of_context(self, thread: Thread, stacks: List[Range], traps: Traps) -> KernelWalk:
+    def _of_context(self, thread: Thread, stacks: List[Range], traps: KnownTrapFrames) -> KernelWalk:
         """Walks from the registers in the input; the thread's first context is the innermost."""
         state = self._contexts.saved(thread, thread.space, thread.contexts[0])
         start = self._cpu.start(state)

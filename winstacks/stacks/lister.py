@@ -23,7 +23,7 @@ from ..process.threads import Threads
 from ..process.userstacks import UserStacks
 from ..traps.decode.frame import CS_USER_32
 from ..traps.state import TrapContexts, TrapState
-from .cpus import NO_TRAPS, Range, Traps
+from .cpus import NO_TRAPS, KnownTrapFrames, Range
 from .decode.frames import Frame, StackWalk, UserTransition
 from .kernel import KernelWalk, KernelWalks
 from .walkers import StackWalkers
@@ -105,9 +105,9 @@ class StackLister:
         """
         finder = cls(image, symbolizer)
         for thread in Threads.list_threads(image, pids, offset, tids):
-            yield from finder.of_thread(thread)
+            yield from finder.thread_stacks(thread)
 
-    def of_thread(self, thread: Thread) -> Iterator[CallStack]:
+    def thread_stacks(self, thread: Thread) -> Iterator[CallStack]:
         """Yields the stacks of one thread."""
         if thread.unusable:
             yield CallStack(thread, KERNEL, thread.space, (), thread.status)
@@ -218,7 +218,7 @@ class StackLister:
         state: Optional[TrapState],
         stacks: List[Range],
         border: Optional[UserTransition] = None,
-        traps: Traps = NO_TRAPS,
+        traps: KnownTrapFrames = NO_TRAPS,
     ) -> CallStack:
         """Walks a stack of user mode.
 

@@ -30,7 +30,7 @@ from ..process.regions import of_windows
 from ..process.vads import regions
 from .cpu_x64 import Cpu64
 from .cpu_x86 import Cpu86
-from .cpus import NO_TRAPS, AnyStart, Range, Traps, WalkContext
+from .cpus import NO_TRAPS, AnyStart, KnownTrapFrames, Range, WalkContext
 from .decode import dispatchers_x86
 from .decode.frames import CodeImage, StackWalk
 
@@ -38,7 +38,7 @@ AnyCpu = Union[Cpu64, Cpu86]
 
 _CPUS: Dict[Machine, Callable[[Image], AnyCpu]] = {Machine.AMD64: Cpu64, Machine.I386: Cpu86}
 
-MAX_SCENES = 4
+MAX_CONTEXTS = 4
 """Number of address spaces whose modules are kept: threads are listed process by process."""
 
 _CODE = 0x20000020
@@ -52,7 +52,7 @@ class Cpus:
 
     def __init__(self, image: Image) -> None:
         self._image = image
-        self._made: Dict[Machine, AnyCpu] = {}
+        self._cpus: Dict[Machine, AnyCpu] = {}
 
     def for_machine(self, machine: Machine) -> AnyCpu:
         """Returns the processor, or the mode of a processor, for a machine.
@@ -60,9 +60,9 @@ class Cpus:
         Raises:
             tables.MissingTableError: our table of the machine's structures is missing
         """
-        if machine not in self._made:
-            self._made[machine] = _CPUS[machine](self._image)
-        return self._made[machine]
+        if machine not in self._cpus:
+            self._cpus[machine] = _CPUS[machine](self._image)
+        return self._cpus[machine]
 
 
 class StackWalkers:
@@ -76,11 +76,11 @@ class StackWalkers:
     def __init__(self, image: Image, symbolizer: Symbolizer) -> None:
         self._image = image
         self._symbolizer = symbolizer
-        self._scenes: Dict[Tuple[str, int], WalkContext] = {}
+        self._contexts: Dict[Tuple[str, int], WalkContext] = {}
         self.cpus = image.service(Cpus)
 
     def walk(
-        self, space: AddressSpace, start: AnyStart, stacks: List[Range], traps: Traps = NO_TRAPS
+        self, space: AddressSpace, start: AnyStart, stacks: List[Range], traps: KnownTrapFrames = NO_TRAPS
     ) -> StackWalk:
         """Walks from a register state.
 
@@ -88,12 +88,17 @@ class StackWalkers:
             space: address space of the stack
             start: registers of the innermost frame
             stacks: limits of the stacks, empty if unknown
-            traps: trap frames that lie on the stacks (see `Traps`)
+            traps: trap frames that lie on the stacks (see `KnownTrapFrames`)
         """
-        return start.walk(self._scene(space), stacks, traps)
+        return start.walk(self._walk_context(space), stacks, traps)
 
     def search(
-        self, space: AddressSpace, sp: int, reason: StatusCode, stacks: List[Range], traps: Traps = NO_TRAPS
+        self,
+        space: AddressSpace,
+        sp: int,
+        reason: StatusCode,
+        stacks: List[Range],
+        traps: KnownTrapFrames = NO_TRAPS,
     ) -> StackWalk:
         """Walks a stack from the first return address that a scan finds.
 
@@ -102,38 +107,40 @@ class StackWalkers:
             sp: address at which the scan begins
             reason: why the walk has to begin with a scan
             stacks: limits of the stacks, empty if unknown
-            traps: trap frames that lie on the stacks (see `Traps`)
+            traps: trap frames that lie on the stacks (see `KnownTrapFrames`)
         """
         cpu = self.cpus.for_machine(space.machine)
-        return cpu.walker(self._scene(space), traps).search(sp, reason, stacks)
+        return cpu.walker(self._walk_context(space), traps).search(sp, reason, stacks)
 
     def callback_return(
         self, space: AddressSpace, segments: Sequence[KernelStackSegment], callee: int
     ) -> Optional[AnyStart]:
         """Returns the kernel state to which a callback to user mode will return; see
         `Cpu.callback_return`."""
-        return self.cpus.for_machine(space.machine).callback_return(self._scene(space), segments, callee)
+        return self.cpus.for_machine(space.machine).callback_return(
+            self._walk_context(space), segments, callee
+        )
 
     def memory(self, space: AddressSpace) -> Memory:
         """Returns the memory of an address space (only the kernel's half if the user's half has no page
         tables)."""
-        return self._scene(space).memory
+        return self._walk_context(space).memory
 
-    def _scene(self, space: AddressSpace) -> WalkContext:
-        """Returns an address space as walks see it; the last MAX_SCENES are kept."""
+    def _walk_context(self, space: AddressSpace) -> WalkContext:
+        """Returns an address space as walks see it; the last MAX_CONTEXTS are kept."""
         key = (space.layer_name, 0 if space.kernel else space.eprocess or space.peb)
-        scene = self._scenes.get(key)
-        if scene is None:
-            if len(self._scenes) >= MAX_SCENES:
-                del self._scenes[next(iter(self._scenes))]
+        walk_context = self._contexts.get(key)
+        if walk_context is None:
+            if len(self._contexts) >= MAX_CONTEXTS:
+                del self._contexts[next(iter(self._contexts))]
             modules = _Modules(self._image, space, self._symbolizer.for_space(space))
             memory, dispatcher = self._image.memory(space), modules.find_dispatcher
             code = modules.read_code if self._image.service(FileWitnesses).files.given else memory.read
-            scene = WalkContext(
+            walk_context = WalkContext(
                 modules.find_code, memory, modules.may_execute, modules.own_copy, dispatcher, code
             )
-            self._scenes[key] = scene
-        return scene
+            self._contexts[key] = walk_context
+        return walk_context
 
 
 _AROUND = 0x20
@@ -160,11 +167,11 @@ class _Modules:
         self._images: Dict[int, CodeImage] = {}
         self._witnesses = image.service(FileWitnesses)
         self._lacking: Set[int] = set()
-        self._made = image.service(dynamic_tables).list_tables(space)
-        spans = flatten([(table.start, table.end, number) for number, table in enumerate(self._made)])
+        self._tables = image.service(dynamic_tables).list_tables(space)
+        spans = flatten([(table.start, table.end, number) for number, table in enumerate(self._tables)])
         self._spans = sorted(spans)
         self._starts = [low for low, _, _ in self._spans]
-        self._made_images: Dict[int, CodeImage] = {}
+        self._table_images: Dict[int, CodeImage] = {}
         self._same: Dict[int, bool] = {}
 
     def find_code(self, address: int) -> Optional[CodeImage]:
@@ -172,13 +179,13 @@ class _Modules:
         does."""
         known_module = self._names.module_at(address)
         if known_module is None:
-            return self._find_made(address)
+            return self._find_dynamic(address)
         base = known_module.module.base
         if base not in self._images:
             self._images[base] = self._code_image(known_module)
         return self._images[base]
 
-    def _find_made(self, address: int) -> Optional[CodeImage]:
+    def _find_dynamic(self, address: int) -> Optional[CodeImage]:
         """Returns the code generated at run time whose function table covers an address, or None.
 
         Generated code without an entry is a stub: unlike the gaps between the functions of a module, it need
@@ -188,13 +195,13 @@ class _Modules:
         if place < 0 or address >= self._spans[place][1]:
             return None
         number = self._spans[place][2]
-        if number not in self._made_images:
-            self._made_images[number] = self._made_image(self._made[number])
-        image = self._made_images[number]
+        if number not in self._table_images:
+            self._table_images[number] = self._table_image(self._tables[number])
+        image = self._table_images[number]
         has_entry = image.table is not None and image.table.find_entry(address - image.base) is not None
         return image if has_entry else None
 
-    def _made_image(self, dynamic_table: DynamicTable) -> CodeImage:
+    def _table_image(self, dynamic_table: DynamicTable) -> CodeImage:
         read_rva = ImageReader(self._image, str(self._layer.name), dynamic_table.base, END_OF_IMAGE).read
         table = FunctionTable.from_bytes(dynamic_table.entries, read_rva)
         return CodeImage(dynamic_table.base, END_OF_IMAGE, read_rva, table)

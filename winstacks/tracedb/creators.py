@@ -11,7 +11,7 @@ from ..memory.decode.status import NOTHING, Status, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace
 from .decode.header import Header
-from .decode.recorded import RecordedStack, recorded
+from .decode.recorded import RecordedStack, recorded_stack
 from .finder import Databases
 from .model import Database
 
@@ -36,10 +36,10 @@ class CreatorTraces:
     def resolve(
         self, space: AddressSpace, indices: Collection[int], stored_in_16_bits: bool = False
     ) -> Dict[int, RecordedStack]:
-        """Returns the stacks of some indices in the first database; see `resolve_each`."""
-        return self.resolve_each(space, indices, stored_in_16_bits)[0]
+        """Returns the stacks of some indices in the first database; see `resolve_by_database`."""
+        return self.resolve_by_database(space, indices, stored_in_16_bits)[0]
 
-    def resolve_each(
+    def resolve_by_database(
         self, space: AddressSpace, indices: Collection[int], stored_in_16_bits: bool = False
     ) -> List[Dict[int, RecordedStack]]:
         """Returns for each database of a space the stacks of some indices. There is one database, unless the
@@ -82,7 +82,7 @@ class CreatorTraces:
         )
         for trace in opened.traces(carve=True):
             if trace.trace_index in requested:
-                stack = recorded(trace, opened.max_depth)
+                stack = recorded_stack(trace, opened.max_depth)
                 stacks.setdefault(stack.trace_index, stack._replace(status=status(stack.status, doubt)))
         # One status object for all missing indices: for handles, all 65,535 possible indices are requested.
         missing = no_such_index(0, doubt).status

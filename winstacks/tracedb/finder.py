@@ -24,7 +24,6 @@ from ..process.decode import globalflags
 from ..process.vads import regions
 from . import search as databasesearch
 from .decode import anomalies, heaplog
-from .decode import anomalies as stdjudge
 from .decode import database as stdwalk
 from .decode import proof as stdproof
 from .decode.proof import Proof
@@ -34,7 +33,7 @@ from .model import Database, Layouts, SearchResult
 STD_SYMBOLS = ("RtlpStackTraceDatabase", "RtlpStackTraceDataBase")
 HEAPLOG_SYMBOL = "RtlpHeapStackTraceLog"
 
-_MOST_ASKED = 64
+_MAX_RANGES_CHECKED = 64
 """The most private ranges of a process that are checked for a present byte."""
 
 Opened = Union[stdwalk.StdDatabase, heaplog.HeapLog]
@@ -146,7 +145,7 @@ class Databases:
         if not globalflag.is_lost(self._image, space):
             return False
         vads, whole = self._vads.list_regions(space)
-        private = [vad.start for vad in vads if not vad.control_area][:_MOST_ASKED]
+        private = [vad.start for vad in vads if not vad.control_area][:_MAX_RANGES_CHECKED]
         memory = self._image.memory(space)
         return space.kernel or not whole or any(memory.read(start, 1) for start in private)
 
@@ -168,7 +167,7 @@ class Databases:
             return heaplog.HeapLog(reader, found.address, found.log)
         return stdwalk.StdDatabase(reader, found.header) if found.header else None
 
-    def pick(self, found: Database, indices: Collection[int]) -> Optional[List[anomalies.Trace]]:
+    def look_up_traces(self, found: Database, indices: Collection[int]) -> Optional[List[anomalies.Trace]]:
         """Returns some traces of a database without reading all of it; None if only the whole database shows
         them (see `IndexLookup.traces`).
 
@@ -178,10 +177,10 @@ class Databases:
         """
         if found.header is None:
             return None
-        return stdjudge.IndexLookup(self.reader(found.space), found.header).traces(indices)
+        return anomalies.IndexLookup(self.reader(found.space), found.header).traces(indices)
 
     def _search_kernel(self, space: AddressSpace) -> SearchResult:
-        address = self._image.needed(*STD_SYMBOLS)
+        address = self._image.require_symbol(*STD_SYMBOLS)
         if address is not None:
             return self._database_at(space, STD, self._image.memory(space).pointer(address))
         return SearchResult([], NOTHING)
@@ -285,7 +284,7 @@ class Databases:
                 continue
             proof: Optional[Proof] = stdproof.prove(reader, start, layouts.std)
             if proof is not None and proof.header is None:
-                proof = databasesearch.recovered(reader, start, layouts) if start in reserved else None
+                proof = databasesearch.recover_checked(reader, start, layouts) if start in reserved else None
             if proof is not None:
                 database = self._make_database(space, STD, start, BY_SEARCH, proof)
                 yield database._replace(status=status(StatusCode.NO_POINTER, database.status))
@@ -297,7 +296,7 @@ class Databases:
             space: one half of a process
             statuses: reasons why no pointer was found
         """
-        addresses, incomplete = databasesearch.logs_in(
+        addresses, incomplete = databasesearch.find_logs(
             self._private_starts(space), self.reader(space), self.layouts(space)
         )
         databases = [self._make_database(space, HEAPLOG, address, BY_SEARCH) for address in addresses]

@@ -165,12 +165,12 @@ class Search:
             if value in tried:
                 continue
             tried.add(value)
-            proof = recovered(reader, value, layouts)
+            proof = recover_checked(reader, value, layouts)
             if proof is not None:
                 yield SearchHit(rva, value, proof)
 
 
-def logs_in(starts: Iterable[int], reader: Reader, layouts: Layouts) -> Tuple[List[int], Status]:
+def find_logs(starts: Iterable[int], reader: Reader, layouts: Layouts) -> Tuple[List[int], Status]:
     """Returns the canonical addresses of the heap's trace logs that prove themselves in private memory, and
     the status of the search.
 
@@ -208,9 +208,9 @@ def _log_addresses(memory: Extents, start: int, width: int) -> Iterator[int]:
                 yield low + skip + step * number
 
 
-def may_be_log(held: Extents, address: int, layouts: Iterable[HeapLogLayout]) -> bool:
+def may_be_log(memory: Extents, address: int, layouts: Iterable[HeapLogLayout]) -> bool:
     """Returns whether a log of one of several layouts may begin at an address of memory that was read."""
-    return any(_may_be_log(held, address, layout) for layout in layouts)
+    return any(_may_be_log(memory, address, layout) for layout in layouts)
 
 
 def _may_be_log(memory: Extents, address: int, layout: HeapLogLayout) -> bool:
@@ -224,7 +224,7 @@ def _may_be_log(memory: Extents, address: int, layout: HeapLogLayout) -> bool:
     return 0 < lookaside < USER_END[layout.pointer_size] and not lookaside % _UNIT and 0 < count < MAX_RECORDS
 
 
-def recovered(reader: Reader, address: int, layouts: Layouts) -> Optional[Proof]:
+def recover_checked(reader: Reader, address: int, layouts: Layouts) -> Optional[Proof]:
     """Returns the proof of a possibly damaged database, None unless enough of its entries agree with it."""
     proof = stdproof.recover(reader, address, layouts.std)
     if proof.header is None:

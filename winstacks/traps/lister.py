@@ -33,7 +33,7 @@ vollog = logging.getLogger(__name__)
 
 MAX_CHAIN = 64
 """The most frames of a thread that are followed from KTHREAD.TrapFrame to older ones."""
-_TOLD = (StatusCode.UNREADABLE, StatusCode.TERMINATED)
+_EXPLAINS_NO_REGISTERS = (StatusCode.UNREADABLE, StatusCode.TERMINATED)
 """Status words that already explain why a thread has no user-mode registers."""
 
 Complete = Callable[[Thread, Iterable[TrapState]], Iterator[TrapState]]
@@ -64,7 +64,7 @@ class ThreadFrames:
         """Returns (limit, base), canonical addresses, of the segments of a thread's kernel stack."""
         return [(segment.limit, segment.base) for segment in self._stacks.segments(thread)]
 
-    def of_thread(self, thread: Thread, scan: bool = False) -> Iterator[TrapState]:
+    def thread_states(self, thread: Thread, scan: bool = False) -> Iterator[TrapState]:
         """Yields the register states of one thread: the chain of frames from KTHREAD.TrapFrame, frames at the
         top of the stack, scanned frames, the WoW64 context.
 
@@ -109,9 +109,9 @@ class ThreadFrames:
             thread: the thread
             found: states from its chain and from the top of its stack
         """
-        if not thread.teb or has_status(thread.status, *_TOLD):
+        if not thread.teb or has_status(thread.status, *_EXPLAINS_NO_REGISTERS):
             return False
-        if any(state.mode == USER or has_status(state.status, *_TOLD) for state in found):
+        if any(state.mode == USER or has_status(state.status, *_EXPLAINS_NO_REGISTERS) for state in found):
             return False
         return not is_isolated(self._image, thread.space.eprocess)
 
@@ -281,7 +281,7 @@ class TrapStates:
             yield from lister._saved_states(thread)
             if thread.of_user_mode:
                 continue
-            states = lister._threads.of_thread(thread, scan_stacks)
+            states = lister._threads.thread_states(thread, scan_stacks)
             for state in states if complete is None else complete(thread, states):
                 frames.append(state.address)
                 yield state
@@ -320,7 +320,7 @@ class TrapStates:
             any_context = any_context or state is not None
             if state is not None and (thread is not None or all_processors):
                 current = thread or idle.get(processor.number)
-                yield self._contexts.judged(state, self._possible_stacks(state, processor, current))
+                yield self._contexts.with_doubts(state, self._possible_stacks(state, processor, current))
         if not any_context:
             vollog.warning(
                 "No processor has saved a context: only a crash or a kernel debugger makes them do so"

@@ -36,7 +36,7 @@ from .state import TrapState, register_types
 vollog = logging.getLogger(__name__)
 
 _FUNCTION = re.compile(r"nt!(\w+)(?:\+0x[0-9a-f]+)?$")
-_FORMS: Dict[Machine, Type[TrapFrameLayout]] = {
+_LAYOUTS: Dict[Machine, Type[TrapFrameLayout]] = {
     Machine.AMD64: TrapFrameLayout64,
     Machine.I386: TrapFrameLayout86,
 }
@@ -66,8 +66,8 @@ class TrapKernel:
         self._symbolizer = symbolizer
         self._names = symbolizer.for_space(image.kernel)
         self._functions: Memo[int, str] = Memo(self._function_at)
-        self._stored: Memo[int, Optional[FrozenSet[str]]] = Memo(self._read_stored)
-        self.layout = _FORMS[image.machine](image.types["_KTRAP_FRAME"])
+        self._stored_registers: Memo[int, Optional[FrozenSet[str]]] = Memo(self._read_stored_registers)
+        self.layout = _LAYOUTS[image.machine](image.types["_KTRAP_FRAME"])
         types = register_types(image, image.machine)
         self.tops = self.layout.tops(types)
         exception = (
@@ -111,7 +111,7 @@ class TrapKernel:
         match = _FUNCTION.match(name.symbol) if name.source == PDB else None
         return match.group(1) if match else ""
 
-    def stored(self, address: int) -> Optional[FrozenSet[str]]:
+    def stored_registers(self, address: int) -> Optional[FrozenSet[str]]:
         """Returns the nonvolatile registers that an entry stores in its trap frame, None if unknown.
 
         The unwind data of the entry's code lists them.
@@ -119,16 +119,16 @@ class TrapKernel:
         Args:
             address: return address in the entry's code, as it stands right below the frame
         """
-        return self._stored[address]
+        return self._stored_registers[address]
 
-    def _read_stored(self, address: int) -> Optional[FrozenSet[str]]:
+    def _read_stored_registers(self, address: int) -> Optional[FrozenSet[str]]:
         module = self._names.module_at(address) if address else None
         if module is None or module.module.base != self.image.base or module.image.functions is None:
             return None
         table = module.image.functions
         entry = table.find_entry(address - 1 - module.module.base)
         try:
-            return None if entry is None else self.layout.stored(table.chain(entry))
+            return None if entry is None else self.layout.stored_registers(table.chain(entry))
         except UnwindDataError:
             return None
 
@@ -203,7 +203,7 @@ class TrapReader:
     def read(
         self,
         address: int,
-        held: Extents,
+        memory: Extents,
         strict: bool = True,
         entry_facts: EntryFacts = NO_FACTS,
         space: Optional[AddressSpace] = None,
@@ -212,14 +212,14 @@ class TrapReader:
 
         Args:
             address: expected address of the frame (canonical)
-            held: memory around it
+            memory: memory around it
             strict: whether the bytes must pass all tests (`accepts`); False if a pointer leads to the frame,
                 so that a weaker test is enough (`plausible`)
             entry_facts: facts about this frame from the thread (debug_active, chained, system_call)
             space: address space of the thread's process, None if there is none
         """
         layout = self.kernel.layout
-        view = held.read(address, layout.size)
+        view = memory.read(address, layout.size)
         if view is None:
             return TrapReading(None, False)
         data = bytes(view)
@@ -227,10 +227,10 @@ class TrapReader:
             layout.accepts(address, data, self.kernel.bounds) if strict else layout.plausible(address, data)
         ):
             return TrapReading(None, True)
-        handler = self._pointer_at(held, address - self._memory.pointer_size)
+        handler = self._pointer_at(memory, address - self._memory.pointer_size)
         facts = self.kernel.facts._replace(
             handler=self.kernel.function(handler),
-            stored=self.kernel.stored(handler),
+            stored_registers=self.kernel.stored_registers(handler),
             instruction=self._code_before_rip(data, space),
             debug_active=entry_facts.debug_active,
             chained=entry_facts.chained,
@@ -238,24 +238,24 @@ class TrapReader:
         )
         frame = layout.decode(address, data, facts)
         members = list(layout.list_members(frame, data)) if self._members else []
-        exception_frame = self._exception_frame(frame, held)
+        exception_frame = self._exception_frame(frame, memory)
         if exception_frame is not None:
             frame = _with_nonvolatile(frame, exception_frame)
             if self._members:
                 members += self._nonvolatile(exception_frame)
         return TrapReading(frame, True, layout.previous(frame, data), tuple(members))
 
-    def scan(self, held: Extents, start: int, end: int, taken: List[int]) -> Iterator[int]:
+    def scan(self, memory: Extents, start: int, end: int, taken: List[int]) -> Iterator[int]:
         """Yields the addresses of the frames in a range that share no bytes with known frames.
 
         Args:
-            held: memory of the range
+            memory: memory of the range
             start: first address of the range
             end: address behind the range
             taken: addresses of known frames; receives the addresses that are yielded
         """
         layout = self.kernel.layout
-        for address in layout.scan(held, start, end, self.kernel.bounds):
+        for address in layout.scan(memory, start, end, self.kernel.bounds):
             if layout.overlaps(address, taken):
                 if address not in taken:
                     vollog.info(f"What looks like a trap frame at {address:#x} overlaps another")

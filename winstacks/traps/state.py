@@ -79,7 +79,7 @@ def register_types(image: Image, machine: Machine) -> Structures:
     return image.our_generations("context", machine)[0]
 
 
-def context_forms(image: Image, machine: Machine) -> Tuple[ContextLayout, ...]:
+def context_layouts(image: Image, machine: Machine) -> Tuple[ContextLayout, ...]:
     """Returns the possible layouts of a CONTEXT of a bitness; ContextFlags decide which one a CONTEXT has.
 
     Raises:
@@ -121,7 +121,9 @@ class TrapContexts:
         self._members = members
         teb = image.types.first_structure("_TEB")
         self._slots = None if teb is None else teb.first_member("TlsSlots")
-        self._forms: Memo[Machine, Tuple[ContextLayout, ...]] = Memo(functools.partial(context_forms, image))
+        self._layouts: Memo[Machine, Tuple[ContextLayout, ...]] = Memo(
+            functools.partial(context_layouts, image)
+        )
         self._stopped = bulk.crash_dump(image.context, image.layer) is not None
 
     def processor(self, processor: Processor, space: AddressSpace, tid: Optional[int]) -> Optional[TrapState]:
@@ -136,7 +138,7 @@ class TrapContexts:
             return None
         memory = self._image.memory(self._image.kernel)
         read = functools.partial(memory.read, processor.context)
-        form, decoded, _ = decode_any(self._forms[self._image.machine], read)
+        layout, decoded, _ = decode_any(self._layouts[self._image.machine], read)
         if decoded is None:
             return None
         return TrapState(
@@ -150,11 +152,11 @@ class TrapContexts:
             (),
             "",
             NOTHING,
-            tuple(form.list_members(decoded)) if self._members else (),
+            tuple(layout.list_members(decoded)) if self._members else (),
             f"CPU {processor.number}",
         )
 
-    def judged(self, state: TrapState, stacks: Optional[Sequence[Tuple[int, int]]]) -> TrapState:
+    def with_doubts(self, state: TrapState, stacks: Optional[Sequence[Tuple[int, int]]]) -> TrapState:
         """Returns the context of a processor with the reasons to doubt it added. If the context is proven
         stale, its registers are removed.
 
@@ -185,7 +187,7 @@ class TrapContexts:
             space: the half of the process in which these registers were used
             context: CONTEXT of the thread from the input
         """
-        form, decoded, _ = decode_any(self._forms[context.machine], lambda size: context.data)
+        layout, decoded, _ = decode_any(self._layouts[context.machine], lambda size: context.data)
         fault = None if decoded is not None or context.status is not None else StatusCode.NOT_A_CONTEXT
         statuses = status(thread.status, context.status, fault)
         values = (decoded or NO_CONTEXT).registers
@@ -193,7 +195,7 @@ class TrapContexts:
         unsure = tuple(name for name in context.unsure if name in registers)
         if decoded is not None:
             decoded = decoded._replace(registers=registers)
-        members = tuple(form.list_members(decoded)) if self._members and decoded is not None else ()
+        members = tuple(layout.list_members(decoded)) if self._members and decoded is not None else ()
         return TrapState(
             space,
             thread.tid,
@@ -224,7 +226,7 @@ class TrapContexts:
         if address == 0:
             return None
         read = functools.partial(memory.read, address) if address else lambda size: None
-        form, decoded, present = decode_any(self._forms[space.machine], read)
+        layout, decoded, present = decode_any(self._layouts[space.machine], read)
         fault = None
         if decoded is None:
             fault = StatusCode.NOT_A_CONTEXT if present else StatusCode.UNREADABLE
@@ -245,5 +247,5 @@ class TrapContexts:
             (),
             thread.state_name,
             statuses,
-            tuple(form.list_members(decoded)) if self._members and decoded is not None else (),
+            tuple(layout.list_members(decoded)) if self._members and decoded is not None else (),
         )

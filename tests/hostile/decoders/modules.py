@@ -27,8 +27,8 @@ _USER_END = {8: 1 << 47, 4: 0x80000000}
 def _image(bits: int) -> bytes:
     spec = namedimage.spec(bits == 64)
     contents = spec.pop("contents", {})
-    made = flat(pe(bits, **spec, contents=contents))
-    data = bytearray(made.extents.runs[0][1])
+    module = flat(pe(bits, **spec, contents=contents))
+    data = bytearray(module.extents.runs[0][1])
     for rva, piece in contents.items():
         data[rva : rva + len(piece)] = piece
     return bytes(data)

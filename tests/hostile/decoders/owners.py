@@ -60,9 +60,9 @@ def _section(size: int, data: bytes, whole: bytes) -> None:
     for start in range(0, len(data) - longest + 1, 16):
         section = layout.section(data[start : start + layout.section_size])
         layout.resource(data[start : start + layout.resource_size])
-        for each in layouts.values():
-            piece = data[start : start + each.debug_size]
-            criticalsection.is_pair(0x1000, each.debug(piece), section)
+        for item in layouts.values():
+            piece = data[start : start + item.debug_size]
+            criticalsection.is_pair(0x1000, item.debug(piece), section)
         criticalsection.lock_state(section.lock_count, section.recursion_count)
 
 
@@ -94,16 +94,16 @@ def _ring(form: str, data: bytes, whole: bytes) -> None:
     decoder = _RINGS[form]
     if len(data) < decoder.trace_db:
         return
-    current, size, said = decoder.header(data)
-    assert 0 < size <= handle_ring.MAX_ENTRIES or said
+    current, size, faults = decoder.header(data)
+    assert 0 < size <= handle_ring.MAX_ENTRIES or faults
     if not size:
         return
-    held = Extents([(_BASE, data[decoder.trace_db :])])
-    found = list(decoder.events(held, _BASE, current, size))
+    extents = Extents([(_BASE, data[decoder.trace_db :])])
+    found = list(decoder.events(extents, _BASE, current, size))
     assert len(found) <= 2 * (len(data) // decoder.entry_size + 1) + 1
-    for each in found:
-        if isinstance(each, handle_ring.HandleTrace):
-            assert len(each.frames) <= decoder.max_depth
+    for trace in found:
+        if isinstance(trace, handle_ring.HandleTrace):
+            assert len(trace.frames) <= decoder.max_depth
 
 
 def _ring_seeds(form: str) -> List[bytes]:
@@ -135,10 +135,10 @@ def _objects(wide: bool, data: bytes, whole: bytes) -> None:
 
 
 def _list(data: bytes, whole: bytes) -> None:
-    held = Extents([(_BASE, data)])
+    extents = Extents([(_BASE, data)])
 
     def read(address: int) -> Optional[Tuple[int, int]]:
-        found = held.read(address, 16)
+        found = extents.read(address, 16)
         return None if found is None else struct.unpack("<QQ", found)
 
     walk = links.walk(_BASE, read, 1000)

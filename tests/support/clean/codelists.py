@@ -26,13 +26,13 @@ _EXPORTED = {
 """Of 32 bits: a VMStructEntry has typeName, fieldName, typeString, isStatic, offset (8 bytes) and address."""
 
 
-def _table(made: Narrow, rows: List[Tuple[str, str, int, int]]) -> None:
+def _table(narrow: Narrow, rows: List[Tuple[str, str, int, int]]) -> None:
     """Writes gHotSpotVMStructs: (type, member, offset, address) of each row."""
-    space = made.space
+    space = narrow.space
     for name, value in _EXPORTED.items():
-        space.write_int(made.at(f"jvm!gHotSpotVMStructEntry{name}"), value, 8)
+        space.write_int(narrow.at(f"jvm!gHotSpotVMStructEntry{name}"), value, 8)
     table = space.allocate(32 * (len(rows) + 1))
-    space.write_int(made.at("jvm!gHotSpotVMStructs"), table)
+    space.write_int(narrow.at("jvm!gHotSpotVMStructs"), table)
     for number, (kind, member, offset, address) in enumerate(rows):
         texts = []
         for text in (kind, member):
@@ -82,9 +82,9 @@ def _sections(made: Narrow, owner: str, ranges: List[Tuple[int, int]]) -> None:
     space.write_int(made.modules["clr"][0].base + DATA_RVA + 0x40, following)
 
 
-def v8(made: Program, base: int, size: int) -> None:
+def v8(program: Program, base: int, size: int) -> None:
     """V8: the variable leads to a CodeRange: a virtual table, address and size."""
-    space = made.process.space
+    space = program.process.space
     cage = space.allocate(0x80)
     space.write(cage, struct.pack("<QQQ", 0x1234, base, size))
-    space.write_int(made.at(V8_VARIABLE), cage, 8)
+    space.write_int(program.at(V8_VARIABLE), cage, 8)

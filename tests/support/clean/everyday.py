@@ -19,10 +19,10 @@ _ACCESS_VIOLATION = 0xC0000005
 
 def service(host: Host64) -> Shows:
     """A svchost.exe: its first thread reads commands of the service control manager, another is a service."""
-    made = host.program(
+    program = host.program(
         "svchost.exe", "sechost.dll", "ucrtbase.dll", functions="wmain ServiceStarter Service"
     )
-    started = made.waits(
+    started = program.waits(
         *(
             "wmain",
             "sechost!StartServiceCtrlDispatcherW",
@@ -31,7 +31,7 @@ def service(host: Host64) -> Shows:
         ),
         call="ntdll!NtReadFile",
     )
-    running = made.waits("sechost!ScSvcctrlThreadW", "ServiceStarter", "Service", WAIT_EX)
+    running = program.waits("sechost!ScSvcctrlThreadW", "ServiceStarter", "Service", WAIT_EX)
     return [started, running]
 
 
@@ -40,15 +40,15 @@ def thread_pool(host: Host64) -> Shows:
 
     A callback that waits stands between RtlpTpTimerCallback and the wait: no wait is directly on it.
     """
-    made = host.program("taskhost.exe", functions="main OnTimer OnSignal OnWork")
+    program = host.program("taskhost.exe", functions="main OnTimer OnSignal OnWork")
     return [
-        made.waits("ntdll!TppWorkerThread", call="ntdll!NtWaitForWorkViaWorkerFactory"),
-        made.waits(
+        program.waits("ntdll!TppWorkerThread", call="ntdll!NtWaitForWorkViaWorkerFactory"),
+        program.waits(
             *("ntdll!TppWorkerThread", "ntdll!TppTimerpExecuteCallback", "ntdll!RtlpTpTimerCallback"),
             *("OnTimer", WAIT_EX),
         ),
-        made.waits("ntdll!TppWorkerThread", "ntdll!RtlpTpWaitCallback", "OnSignal", WAIT_EX),
-        made.waits(
+        program.waits("ntdll!TppWorkerThread", "ntdll!RtlpTpWaitCallback", "OnSignal", WAIT_EX),
+        program.waits(
             *("ntdll!TppWorkerThread", "ntdll!TppWorkpExecuteCallback", "ntdll!RtlpTpWorkCallback"),
             *("OnWork", "kernelbase!SleepEx"),
             call="ntdll!NtDelayExecution",
@@ -58,7 +58,7 @@ def thread_pool(host: Host64) -> Shows:
 
 def com(host: Host64) -> Shows:
     """A COM server: RPC's worker waits for calls, one serves a call, an apartment waits for its answer."""
-    made = host.program(
+    program = host.program(
         "dllhost.exe", "combase.dll", "rpcrt4.dll", "user32.dll", "win32u.dll", functions="main Server"
     )
     window = (
@@ -67,17 +67,17 @@ def com(host: Host64) -> Shows:
         else "user32!NtUserMsgWaitForMultipleObjectsEx"
     )
     return [
-        made.waits(
+        program.waits(
             *("combase!CRpcThreadCache::RpcWorkerThreadEntry", "combase!CRpcThread::WorkerLoop"),
             *("combase!WaitCoalesced", "kernelbase!WaitForMultipleObjectsEx"),
             call="ntdll!NtWaitForMultipleObjects",
         ),
-        made.waits(
+        program.waits(
             *("ntdll!TppWorkerThread", "ntdll!TppAlpcpExecuteCallback", "rpcrt4!LrpcIoComplete"),
             *("rpcrt4!LRPC_ADDRESS::ProcessIO", "rpcrt4!LRPC_SCALL::DispatchRequest"),
             *("rpcrt4!DispatchToStubInCNoAvrf", "rpcrt4!NdrStubCall2", "Server", WAIT_EX),
         ),
-        made.waits(
+        program.waits(
             "main", "combase!CoWaitForMultipleHandles", "combase!ClassicSTAThreadWaitForCall", call=window
         ),
     ]
@@ -88,20 +88,20 @@ def window(host: Host64) -> Shows:
 
     Up to 8.1 user32 has the stubs of win32k's system calls, later win32u.
     """
-    made = host.program("notepad.exe", "user32.dll", "win32u.dll", functions="WinMain WndProc")
+    program = host.program("notepad.exe", "user32.dll", "win32u.dll", functions="WinMain WndProc")
     stub = "win32u!NtUserGetMessage" if host.later else "user32!NtUserGetMessage"
     called = ("user32!__fnDWORD", "user32!DispatchMessageWorker", "user32!UserCallWinProcCheckWow", "WndProc")
     return [
-        made.waits("WinMain", "user32!GetMessageW", call=stub),
-        made.waits("WinMain", "user32!GetMessageW", Through(CALLBACK, stub), *called, WAIT_EX),
+        program.waits("WinMain", "user32!GetMessageW", call=stub),
+        program.waits("WinMain", "user32!GetMessageW", Through(CALLBACK, stub), *called, WAIT_EX),
     ]
 
 
 def alertable(host: Host64) -> Shows:
     """A wait that APCs may interrupt: the routine of one waits itself, below KiUserApcDispatcher."""
-    made = host.program("spoolsv.exe", functions="main OnRead")
+    program = host.program("spoolsv.exe", functions="main OnRead")
     through = Through(APC, "ntdll!NtDelayExecution")
-    return [made.waits("main", "kernelbase!SleepEx", through, "ntdll!RtlDispatchAPC", "OnRead", WAIT_EX)]
+    return [program.waits("main", "kernelbase!SleepEx", through, "ntdll!RtlDispatchAPC", "OnRead", WAIT_EX)]
 
 
 def exception(host: Host64) -> Shows:
@@ -109,8 +109,8 @@ def exception(host: Host64) -> Shows:
 
     The context's Rip is where the fault was, and the record beside it has the same address.
     """
-    made = host.program("crashed.exe", functions="main Faulting Filter Report")
-    thread = made.thread()
+    program = host.program("crashed.exe", functions="main Faulting Filter Report")
+    thread = program.thread()
     chain = (
         "main",
         "Faulting",
@@ -118,13 +118,13 @@ def exception(host: Host64) -> Shows:
         "ntdll!RtlDispatchException",
         "ntdll!RtlpExecuteHandlerForException",
     )
-    shown = made.waits(*chain, "Filter", "Report", WAIT_EX, thread=thread)
-    _, routine = made.frame(f"ntdll!{EXCEPTION}")
-    frames = made.stack(thread, (*GROUND, *chain[:3])).frames
+    shown = program.waits(*chain, "Filter", "Report", WAIT_EX, thread=thread)
+    _, routine = program.frame(f"ntdll!{EXCEPTION}")
+    frames = program.stack(thread, (*GROUND, *chain[:3])).frames
     faulted = frames[-2]
     base = frames[-1].sp
     assert routine.alloc > _RECORD
-    space = made.process.space
+    space = program.process.space
     space.write(base, _context(faulted.address, faulted.sp))
     space.write(base + _RECORD, struct.pack("<IIQQI", _ACCESS_VIOLATION, 0, 0, faulted.address, 2))
     return [shown]
@@ -142,10 +142,10 @@ def _context(ip: int, sp: int) -> bytes:
 
 def lock(host: Host64) -> Shows:
     """Threads that wait for a critical section, and one of the C library's own start."""
-    made = host.program("worker.exe", "ucrtbase.dll", functions="main Work")
+    program = host.program("worker.exe", "ucrtbase.dll", functions="main Work")
     return [
-        made.waits("main", "ntdll!RtlpWaitOnCriticalSection"),
-        made.waits(
+        program.waits("main", "ntdll!RtlpWaitOnCriticalSection"),
+        program.waits(
             *("ucrtbase!thread_start", "Work", "ntdll!RtlpWaitOnCriticalSection"),
             call="ntdll!ZwWaitForAlertByThreadId",
         ),
@@ -154,11 +154,11 @@ def lock(host: Host64) -> Shows:
 
 def debugged(host: Host64) -> Shows:
     """A program under a debugger, which set a hardware breakpoint in ntdll: DebugPort is not null."""
-    made = host.program("target.exe", functions="main")
-    made.process.eprocess["DebugPort"] = host.kernel.obj("_EPROCESS").address
-    thread = made.thread()
-    shown = made.waits("main", WAIT_EX, thread=thread)
-    breaks_at(host, thread, made.at("ntdll!NtWaitForSingleObject"))
+    program = host.program("target.exe", functions="main")
+    program.process.eprocess["DebugPort"] = host.kernel.obj("_EPROCESS").address
+    thread = program.thread()
+    shown = program.waits("main", WAIT_EX, thread=thread)
+    breaks_at(host, thread, program.at("ntdll!NtWaitForSingleObject"))
     return [shown]
 
 
@@ -176,12 +176,12 @@ def loading(host: Host64) -> Shows:
 
     The CONTEXT with which the thread will go on lies on the stack: its Rip is RtlUserThreadStart.
     """
-    made: Program = host.program("starting.exe", "user32.dll", functions="main")
-    thread = made.thread(start="main")
-    context = made.process.space.allocate(_CONTEXT)
-    made.process.space.write(context, _context(made.at(GROUND[0]), thread.user_stack_base - 0x28))
+    program: Program = host.program("starting.exe", "user32.dll", functions="main")
+    thread = program.thread(start="main")
+    context = program.process.space.allocate(_CONTEXT)
+    program.process.space.write(context, _context(program.at(GROUND[0]), thread.user_stack_base - 0x28))
     ground = ("ntdll!LdrInitializeThunk", "ntdll!_LdrpInitialize", "ntdll!LdrpInitializeProcess")
-    return [made.waits("ntdll!LdrpDrainWorkQueue", ground=ground, thread=thread)]
+    return [program.waits("ntdll!LdrpDrainWorkQueue", ground=ground, thread=thread)]
 
 
 SITUATIONS = (service, thread_pool, com, window, alertable, exception, lock, debugged, loading)

@@ -113,10 +113,10 @@ class Host64:
         self.later = name != "win7-x64"
         names = sorted(known.table.symbol(symbol) for symbol in known.table.symbols)
         self.routines: Dict[str, Routine] = {}
-        for each, routine in _KERNEL.items():
-            rva = known.table.symbol(each)
+        for item, routine in _KERNEL.items():
+            rva = known.table.symbol(item)
             room = next((other for other in names if other > rva), rva + 0x80) - rva
-            self.routines[each] = dataclasses.replace(routine, rva=rva, size=min(0x80, room))
+            self.routines[item] = dataclasses.replace(routine, rva=rva, size=min(0x80, room))
         code = module_options(list(self.routines.values()), free_code(known.table, 0x1000), 64)
         self.kernel = Kernel(known.table, **{**known.options(), **code})
         self.drivers: Dict[str, Tuple[Module, Library]] = {}
@@ -147,9 +147,9 @@ class Host64:
 
     def driver(self, file: str, functions: str) -> None:
         """A driver with functions."""
-        made = libraries.library(file, self.later, 0, functions)
-        module = self.kernel.module(file, **made.options)
-        self.drivers[file.rpartition(".")[0]] = module, made
+        library = libraries.library(file, self.later, 0, functions)
+        module = self.kernel.module(file, **library.options)
+        self.drivers[file.rpartition(".")[0]] = module, library
 
     def frame(self, name: str) -> Tuple[int, Routine]:
         """Where a function of the kernel or of a driver lies: its module's base, and its frame."""
@@ -209,34 +209,34 @@ class Program:
         self.modules: Dict[str, Tuple[Module, Library]] = {}
         self.name = name.rpartition(".")[0]
         host.programs.append(self)
-        made, _ = host.library(name, functions)
-        self.load(name, functions, key="", dll=False, contents={**made.options["contents"], **code})
-        for each in ("ntdll.dll", "kernel32.dll", "kernelbase.dll", *files):
+        library, _ = host.library(name, functions)
+        self.load(name, functions, key="", dll=False, contents={**library.options["contents"], **code})
+        for item in ("ntdll.dll", "kernel32.dll", "kernelbase.dll", *files):
             # There is no win32u before Windows 10.
-            if host.later or each != "win32u.dll":
-                self.load(each)
+            if host.later or item != "win32u.dll":
+                self.load(item)
 
     def load(self, file: str, functions: str = "", key: Optional[str] = None, **options: Any) -> Module:
         """Loads a module; `key` is what it is called in names of functions, "" for the program."""
-        made, base = self.host.library(file, functions)
-        module = self.process.module(file, base, **{"path": made.path, **made.options, **options})
+        library, base = self.host.library(file, functions)
+        module = self.process.module(file, base, **{"path": library.path, **library.options, **options})
         stem = file.rpartition(".")[0].lower().replace(".", "_")
-        self.modules[stem if key is None else key] = module, made
+        self.modules[stem if key is None else key] = module, library
         return module
 
     def frame(self, name: str) -> Tuple[int, Routine]:
         """Where `module!function` lies (without a module: in the program): its base, and its frame."""
         module, _, function = name.rpartition("!")
-        loaded, made = self.modules[module]
-        return loaded.base, made.routines[function]
+        loaded, library = self.modules[module]
+        return loaded.base, library.routines[function]
 
     def at(self, name: str) -> int:
         """Address of a function, or of a system call stub."""
         module, _, function = name.rpartition("!")
-        loaded, made = self.modules[module]
-        if function in made.stubs:
-            return loaded.base + made.stubs[function][0]
-        return loaded.base + made.routines[function].rva
+        loaded, library = self.modules[module]
+        if function in library.stubs:
+            return loaded.base + library.stubs[function][0]
+        return loaded.base + library.routines[function].rva
 
     def service(self, name: str) -> int:
         """Number of the system call of a stub."""
@@ -257,12 +257,12 @@ class Program:
         space = self.process.space
         head = self.modules["ntdll"][0].base + libraries.HEAD_RVA
         ring = [head, *(space.allocate(0x60) for _ in ranges)]
-        for number, each in enumerate(ring):
-            space.write_int(each, ring[(number + 1) % len(ring)], 8)
-            space.write_int(each + 8, ring[number - 1], 8)
-        for each, (start, end) in zip(ring[1:], ranges):
-            space.write_int(each + 0x20, start, 8)
-            space.write_int(each + 0x28, end, 8)
+        for number, item in enumerate(ring):
+            space.write_int(item, ring[(number + 1) % len(ring)], 8)
+            space.write_int(item + 8, ring[number - 1], 8)
+        for item, (start, end) in zip(ring[1:], ranges):
+            space.write_int(item + 0x20, start, 8)
+            space.write_int(item + 0x28, end, 8)
 
     def thread(self, start: str = "", **options: Any) -> Thread:
         """A thread that was started in a function, by default in the first of the program."""

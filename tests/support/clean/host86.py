@@ -45,13 +45,13 @@ class Host86:
         known = kernels.load(name)
         self.later = name != "win7-x86"
         self.architecture = X86_OLD if known.table.has("_KTRAP_FRAME", "DbgArgPointer") else X86_BLUE
-        self.routines: Dict[str, Routine] = {each: Routine(known.table.symbol(each)) for each in _KERNEL}
+        self.routines: Dict[str, Routine] = {item: Routine(known.table.symbol(item)) for item in _KERNEL}
         names = sorted(known.table.symbol(symbol) for symbol in known.table.symbols)
         code = {}
-        for each, routine in self.routines.items():
+        for element, routine in self.routines.items():
             room = next((other for other in names if other > routine.rva), routine.rva + 0x80) - routine.rva
             data = code_of(dataclasses.replace(routine))
-            code[routine.rva] = (b"\x40\x40\x40" + data[3:] if each in _FRAMELESS else data)[:room]
+            code[routine.rva] = (b"\x40\x40\x40" + data[3:] if element in _FRAMELESS else data)[:room]
         self.kernel = Kernel(known.table, **{**known.options(), "contents": code})
         self.bases = Bases()
         self._next = 0x200
@@ -158,15 +158,15 @@ def everyday(host: Host86) -> Shows:
 
 def window(host: Host86) -> Shows:
     """A program with a window: up to 8.1 and later the stub that it waits in is another module's."""
-    made = Program86(host, "notepad.exe", "user32.dll", functions="WinMain")
-    return [made.waits("WinMain", "user32!GetMessageW", call="user32!NtUserGetMessage")]
+    program = Program86(host, "notepad.exe", "user32.dll", functions="WinMain")
+    return [program.waits("WinMain", "user32!GetMessageW", call="user32!NtUserGetMessage")]
 
 
 def clr(host: Host86) -> Shows:
     """.NET: managed code lies in private memory; at capture none of it is on a stack."""
-    made = Program86(host, "managed.exe", "clr.dll", functions="main")
-    made.process.region(0x21000000, size=0x4000, protection=EXECUTE_READWRITE)
-    return [made.waits("clr!Thread::intermediateThreadProc", "clr!CLREvent::WaitEx", WAIT_EX)]
+    program = Program86(host, "managed.exe", "clr.dll", functions="main")
+    program.process.region(0x21000000, size=0x4000, protection=EXECUTE_READWRITE)
+    return [program.waits("clr!Thread::intermediateThreadProc", "clr!CLREvent::WaitEx", WAIT_EX)]
 
 
 def without_a_program(host: Host86) -> Shows:
@@ -174,9 +174,9 @@ def without_a_program(host: Host86) -> Shows:
     host.kernel.process("done.exe", pid=host.number(), exited=True)
     host.kernel.process("gone.exe", pid=host.number(), exited=True, listed=False)
     if host.later:
-        made = host.kernel.process("Registry", pid=host.number(), minimal=True)
-        made.eprocess["Minimal"] = 1
-        made.region(
+        process = host.kernel.process("Registry", pid=host.number(), minimal=True)
+        process.eprocess["Minimal"] = 1
+        process.region(
             0x21000000, size=0x3000, file="\\Windows\\System32\\config\\SOFTWARE", protection=READONLY
         )
     server = Program86(host, "server.exe")

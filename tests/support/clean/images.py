@@ -46,7 +46,7 @@ def build(name: str) -> Clean:
             narrow.kernel, {situation.__name__: situation(narrow) for situation in host86.SITUATIONS}
         )
     host = Host64(name)
-    return Clean(host.kernel, {each.__name__: each(host) for each in SITUATIONS_64})
+    return Clean(host.kernel, {function.__name__: function(host) for function in SITUATIONS_64})
 
 
 def lose_pages(clean: Clean, seed: int, share: float = 0.3, of_files: bool = False) -> int:
@@ -84,7 +84,10 @@ def lose_pages(clean: Clean, seed: int, share: float = 0.3, of_files: bool = Fal
                     space.set_state(page, PAGE, State.MISSING)
                     missing += 1
     views = [
-        (each.space, vad) for each in clean.kernel.processes for vad in each.vads if vad.section is not None
+        (process.space, vad)
+        for process in clean.kernel.processes
+        for vad in process.vads
+        if vad.section is not None
     ]
     for section in clean.kernel.sections:
         for rva in [frame for frame in sorted(section.frames) if chance.random() < share]:

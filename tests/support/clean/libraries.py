@@ -199,7 +199,7 @@ def library(file: str, later: bool, base: int, functions: str = "") -> Library:
     exports = {name: routines[name].rva for name in names if name[0] != "."}
     exports.update((name, rva) for name, (rva, _) in services.items())
     if len(exports) < len(names) + len(stubs):
-        symbols = {name: each.rva for name, each in routines.items()}
+        symbols = {name: routine.rva for name, routine in routines.items()}
         options["symbols"] = {**symbols, **{name: rva for name, (rva, _) in services.items()}}
     options.update(text=TEXT, rdata=RDATA, data=DATA, exports=exports)
     return Library(file, path_of(file), routines, services, options)

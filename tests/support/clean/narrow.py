@@ -71,7 +71,7 @@ def library32(file: str, functions: str = "") -> Library32:
     exports.update(places)
     options = {"contents": contents, "exports": exports, "text": TEXT, "rdata": RDATA, "data": DATA}
     if len(exports) < len(names) + len(stubs):
-        options["symbols"] = {**{name: each.rva for name, each in routines.items()}, **places}
+        options["symbols"] = {**{name: routine.rva for name, routine in routines.items()}, **places}
     return Library32(routines, places, options)
 
 
@@ -108,13 +108,13 @@ class Narrow:
             self._load(file, bases.of(file), functions if file == name else "")
 
     def _load(self, file: str, base: int, functions: str) -> None:
-        made = library32(file, functions)
-        options = dict(made.options)
+        library = library32(file, functions)
+        options = dict(library.options)
         stem = file.rpartition(".")[0].lower()
         if isinstance(self.owner, Process) or stem in FOLDERS:
             options["path"] = path_of(file).replace("Framework64", "Framework")
         module = self.owner.module(file, base, dll=not functions, **options)
-        self.modules["" if functions else stem] = module, made
+        self.modules["" if functions else stem] = module, library
 
     def at(self, name: str) -> int:
         """Address of `module!function`, of a function of the program, or of a stub."""

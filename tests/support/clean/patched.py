@@ -24,39 +24,41 @@ def browser(host: Host64) -> Shows:
     """
     shows = [host.program("msedge.exe", functions="wWinMain Loop").waits("wWinMain", "Loop", WAIT_EX)]
     for _ in range(2):
-        made = host.program("msedge.exe", "chrome.dll", functions="wWinMain Loop")
-        intercept(made)
-        shows.append(made.waits("wWinMain", "chrome!ChromeMain", "chrome!base::WaitableEvent::Wait", WAIT_EX))
-        shows.append(made.waits("chrome!content::RendererMain", WAIT_EX))
+        program = host.program("msedge.exe", "chrome.dll", functions="wWinMain Loop")
+        intercept(program)
+        shows.append(
+            program.waits("wWinMain", "chrome!ChromeMain", "chrome!base::WaitableEvent::Wait", WAIT_EX)
+        )
+        shows.append(program.waits("chrome!content::RendererMain", WAIT_EX))
     return shows
 
 
 def in_a_thunk(host: Host64) -> Shows:
     """A child that waits in a call of its sandbox: the browser goes on by its copy of a patched stub."""
-    made = host.program("chrome.exe", "chrome.dll", functions="wWinMain")
-    copy = intercept(made) + 0x40 * _SANDBOXED.index("NtMapViewOfSection")
+    program = host.program("chrome.exe", "chrome.dll", functions="wWinMain")
+    copy = intercept(program) + 0x40 * _SANDBOXED.index("NtMapViewOfSection")
     chain = ("wWinMain", "kernelbase!MapViewOfFile", "chrome!sandbox::TargetNtMapViewOfSection")
-    shown = made.waits(*chain, call="ntdll!NtMapViewOfSection", ip=copy + behind(host.later))
+    shown = program.waits(*chain, call="ntdll!NtMapViewOfSection", ip=copy + behind(host.later))
     return [shown._replace(functions=("<private>", *shown.functions))]
 
 
-def intercept(made: Program) -> int:
+def intercept(program: Program) -> int:
     """Patches stubs as a sandbox's broker does; returns the address of the thunks.
 
     Each thunk has a copy of the stub that it replaces, and the jump into the browser behind it.
     """
-    base = made.process.space.reserve(0x1000)
-    made.process.region(base, size=0x1000, protection=EXECUTE_READ)
-    target = made.at("chrome!sandbox::TargetNtCreateFile")
+    base = program.process.space.reserve(0x1000)
+    program.process.region(base, size=0x1000, protection=EXECUTE_READ)
+    target = program.at("chrome!sandbox::TargetNtCreateFile")
     for place, name in enumerate(_SANDBOXED):
         thunk = base + 0x40 * place
-        number = made.service(f"ntdll!{name}")
+        number = program.service(f"ntdll!{name}")
         jump = b"\x48\xb8" + struct.pack("<Q", target) + b"\xff\xe0"
-        made.process.space.write(thunk, stub(number, made.host.later).ljust(0x20, b"\xcc") + jump)
+        program.process.space.write(thunk, stub(number, program.host.later).ljust(0x20, b"\xcc") + jump)
         patch = b"\x4c\x8b\xd1\xb8" + struct.pack("<I", number)
         patch += b"\x48\xba" + struct.pack("<Q", thunk + 0x20) + b"\xff\xe2"
         assert len(patch) <= STUB_STEP
-        made.process.space.write(made.at(f"ntdll!{name}"), patch)
+        program.process.space.write(program.at(f"ntdll!{name}"), patch)
     return base
 
 
@@ -68,30 +70,32 @@ def guarded(host: Host64) -> Shows:
     """
     shows = []
     for name in ("winword.exe", "excel.exe"):
-        made = host.program(name, "guard.dll", functions="wWinMain Open")
+        program = host.program(name, "guard.dll", functions="wWinMain Open")
         for function in ("ntdll!NtCreateFile", "ntdll!NtMapViewOfSection", "kernelbase!CreateFileW"):
-            hook(made, function, "guard!HookNtCreateFile")
-        shows.append(made.waits("wWinMain", WAIT_EX))
+            hook(program, function, "guard!HookNtCreateFile")
+        shows.append(program.waits("wWinMain", WAIT_EX))
         shows.append(
-            made.waits("Open", "kernelbase!CreateFileW", "guard!HookNtCreateFile", call="ntdll!NtCreateFile")
+            program.waits(
+                "Open", "kernelbase!CreateFileW", "guard!HookNtCreateFile", call="ntdll!NtCreateFile"
+            )
         )
     return shows
 
 
-def hook(made: Program, function: str, target: str) -> None:
+def hook(program: Program, function: str, target: str) -> None:
     """Puts a jump to a function in front of another."""
-    place = made.at(function)
-    made.process.space.write(place, b"\xe9" + struct.pack("<i", made.at(target) - place - 5))
+    place = program.at(function)
+    program.process.space.write(place, b"\xe9" + struct.pack("<i", program.at(target) - place - 5))
 
 
 def interrupt_2e(host: Host64) -> Shows:
     """A system whose hypervisor asks for it (10 and later): stubs call the kernel by int 2Eh."""
-    made = host.program("ctfmon.exe", "user32.dll", "win32u.dll", functions="main")
+    program = host.program("ctfmon.exe", "user32.dll", "win32u.dll", functions="main")
     if not host.later:
-        return [made.waits("main", WAIT_EX)]
+        return [program.waits("main", WAIT_EX)]
     return [
-        made.waits("main", WAIT_EX, interrupt=True),
-        made.waits("main", "user32!GetMessageW", call="win32u!NtUserGetMessage", interrupt=True),
+        program.waits("main", WAIT_EX, interrupt=True),
+        program.waits("main", "user32!GetMessageW", call="win32u!NtUserGetMessage", interrupt=True),
     ]
 
 
@@ -103,10 +107,10 @@ def entry_jumps(host: Host64) -> Shows:
     functions = "main Worker"
     jumps = {0x1000 + 5 * place: place_of(functions, name) for place, name in enumerate(functions.split())}
     code = {rva: b"\xe9" + struct.pack("<i", target - rva - 5) for rva, target in jumps.items()}
-    made = host.program("debugbuild.exe", functions=functions, code=code)
-    base = made.modules[""][0].base
+    program = host.program("debugbuild.exe", functions=functions, code=code)
+    base = program.modules[""][0].base
     return [
-        made.waits(name, WAIT_EX, thread=made.thread(win32_start=base + rva))
+        program.waits(name, WAIT_EX, thread=program.thread(win32_start=base + rva))
         for name, rva in zip(functions.split(), jumps)
     ]
 

@@ -38,9 +38,9 @@ def system(host: Host64) -> Shows:
 
 def idle(host: Host64) -> Shows:
     """Idle: on no list, with the page tables of System; the thread of a processor that runs another now."""
-    made = host.kernel.process("Idle", pid=0, listed=False, minimal=True)
-    made.eprocess["Pcb.DirectoryTableBase"] = host.kernel.space.tables.root
-    thread = made.thread(0, teb=False, state=_RUNNING)
+    process = host.kernel.process("Idle", pid=0, listed=False, minimal=True)
+    process.eprocess["Pcb.DirectoryTableBase"] = host.kernel.space.tables.root
+    thread = process.thread(0, teb=False, state=_RUNNING)
     stack = Stack64(host.kernel.space, thread.stack_base).start()
     host.descend(stack, ("KiIdleLoop",))
     host.switch_out(thread, stack, ("KiSwapContext",))
@@ -54,12 +54,12 @@ def minimal(host: Host64) -> Shows:
         return []
     shows = []
     for name, file in (("Registry", "\\Windows\\System32\\config\\SOFTWARE"), ("MemCompression", None)):
-        made = host.kernel.process(name, pid=host.number(), minimal=True)
-        made.eprocess["Minimal"] = 1
-        made.region(0x1D0000000000, size=0x3000, file=file, protection=READONLY if file else 4)
-        thread = host.system_thread(made, "ExpWorkerThread", "KeRemoveQueueEx")
+        process = host.kernel.process(name, pid=host.number(), minimal=True)
+        process.eprocess["Minimal"] = 1
+        process.region(0x1D0000000000, size=0x3000, file=file, protection=READONLY if file else 4)
+        thread = host.system_thread(process, "ExpWorkerThread", "KeRemoveQueueEx")
         shows.append(
-            Shown(made.pid, thread.tid, "kernel", ("nt!KeRemoveQueueEx", "nt!ExpWorkerThread", *_STARTED))
+            Shown(process.pid, thread.tid, "kernel", ("nt!KeRemoveQueueEx", "nt!ExpWorkerThread", *_STARTED))
         )
     return shows
 
@@ -69,17 +69,17 @@ def secure(host: Host64) -> Shows:
     if not host.later:
         return []
     host.kernel.process("Secure System", pid=host.number(), minimal=True).eprocess["Minimal"] = 1
-    made = host.kernel.process("LsaIso.exe", pid=host.number(), minimal=True)
-    made.eprocess["Pcb.SecureState.SecureHandle"] = 0x140000015
-    made.eprocess["Peb"] = 0xEF00000000
+    process = host.kernel.process("LsaIso.exe", pid=host.number(), minimal=True)
+    process.eprocess["Pcb.SecureState.SecureHandle"] = 0x140000015
+    process.eprocess["Peb"] = 0xEF00000000
     for address, size in ((0xEF00000000, 0x3000), (0xE100000000, 0x8000)):
-        made.region(address, size=size, state=State.ABSENT)
-    thread = made.thread(host.number(), teb=False)
+        process.region(address, size=size, state=State.ABSENT)
+    thread = process.thread(host.number(), teb=False)
     thread.kthread["Teb"] = 0xEF00002000
     stack = Stack64(host.kernel.space, thread.stack_base).start()
     host.descend(stack, ("KiStartSystemThread", "PspUserThreadStartup"))
     host.switch_out(thread, stack, IN_SERVICE[1:])
-    return [Shown(made.pid, thread.tid, "kernel", ("nt!PspUserThreadStartup", "nt!KiStartSystemThread"))]
+    return [Shown(process.pid, thread.tid, "kernel", ("nt!PspUserThreadStartup", "nt!KiStartSystemThread"))]
 
 
 def pico(host: Host64) -> Shows:
@@ -90,20 +90,20 @@ def pico(host: Host64) -> Shows:
     if not host.later:
         return []
     host.driver("lxcore.sys", "LxpSyscall_READ LxpSysDispatch")
-    made = host.kernel.process("bash", pid=host.number(), minimal=True)
-    made.eprocess["PicoContext"] = host.kernel.obj("_EPROCESS").address
+    process = host.kernel.process("bash", pid=host.number(), minimal=True)
+    process.eprocess["PicoContext"] = host.kernel.obj("_EPROCESS").address
     base, stack_base = 0x7F0000400000, 0x7FFFF000000
     path = "\\Users\\ann\\rootfs\\lib\\libc.so.6"
-    made.region(base, stub(0, False), size=0x4000, file=path, protection=EXECUTE_READ)
-    made.region(stack_base - 0x4000, size=0x4000)
-    thread = made.thread(host.number(), teb=False)
-    user = Stack64(made.space, stack_base).start()
+    process.region(base, stub(0, False), size=0x4000, file=path, protection=EXECUTE_READ)
+    process.region(stack_base - 0x4000, size=0x4000)
+    thread = process.thread(host.number(), teb=False)
+    user = Stack64(process.space, stack_base).start()
     ip = base + behind(False)
     entry = Entry(entries.SYSCALL, "user64", mitigated=True)
     stack = host.enter(thread, user, ip, entry, "KiSystemServiceUser", rax=0)
     thread.kthread["TrapFrame"] = thread.stack_base - TRAP_FRAME
     host.switch_out(thread, stack, ("lxcore!LxpSysDispatch", "lxcore!LxpSyscall_READ", *IN_SERVICE[1:]))
-    return [Shown(made.pid, thread.tid, "kernel", ("lxcore!LxpSyscall_READ", "lxcore!LxpSysDispatch"))]
+    return [Shown(process.pid, thread.tid, "kernel", ("lxcore!LxpSyscall_READ", "lxcore!LxpSysDispatch"))]
 
 
 def exited(host: Host64) -> Shows:
@@ -111,10 +111,10 @@ def exited(host: Host64) -> Shows:
     host.kernel.process("done.exe", pid=host.number(), exited=True)
     for name in ("gone.exe", "gone2.exe", "setup.exe"):
         host.kernel.process(name, pid=host.number(), exited=True, listed=False)
-    made = host.program("server.exe", functions="main")
-    ended = made.thread(state=TERMINATED)
+    program = host.program("server.exe", functions="main")
+    ended = program.thread(state=TERMINATED)
     assert ended.tid
-    return [made.waits("main", WAIT_EX)]
+    return [program.waits("main", WAIT_EX)]
 
 
 def new_thread(host: Host64) -> Shows:
@@ -122,15 +122,15 @@ def new_thread(host: Host64) -> Shows:
 
     KeInitThread makes that frame of a context, for the return to user mode, and clears what no context has.
     """
-    made = host.program("busy.exe", functions="main Work")
-    shows = [made.waits("main", WAIT_EX)]
+    program = host.program("busy.exe", functions="main Work")
+    shows = [program.waits("main", WAIT_EX)]
     for kind in (entries.SYSCALL, entries.SOFTWARE):
-        thread = made.thread("Work", state=_READY if kind == entries.SYSCALL else _INITIALIZED)
-        user = Stack64(made.process.space, thread.user_stack_base)
+        thread = program.thread("Work", state=_READY if kind == entries.SYSCALL else _INITIALIZED)
+        user = Stack64(program.process.space, thread.user_stack_base)
         user.sp -= 0x28
         registers = registers_64("user64")
         registers.update({name: 0 for name in registers if name.startswith("r")})
-        registers.update(rip=made.at("ntdll!RtlUserThreadStart"), rsp=user.sp, rcx=made.at("Work"))
+        registers.update(rip=program.at("ntdll!RtlUserThreadStart"), rsp=user.sp, rcx=program.at("Work"))
         frame = thread.stack_base - TRAP_FRAME
         forged = trapframes.forge(X64, Entry(kind, "user64", mitigated=True), registers, frame, POISON)
         host.kernel.space.write(frame, forged.data)
@@ -139,7 +139,7 @@ def new_thread(host: Host64) -> Shows:
         stack.sp = frame + 0x160
         host.descend(stack, ("KiStartUserThread",))
         thread.kthread["KernelStack"] = stack.switch_out()
-        shows.append(made.shown(thread, "ntdll!RtlUserThreadStart"))
+        shows.append(program.shown(thread, "ntdll!RtlUserThreadStart"))
     return shows
 
 

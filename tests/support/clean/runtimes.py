@@ -26,57 +26,57 @@ def clr(host: Host64) -> Shows:
 
     One thread waits below managed code, one was interrupted in it, one was started in it.
     """
-    made = host.program("managed.exe", "clr.dll", functions="main")
-    base = made.jitted(_SIZE, EXECUTE_READWRITE)
-    other = made.jitted(_SIZE, EXECUTE_READWRITE)
-    made.register((base, base + _SIZE), (other, other + _SIZE))
-    own = made.thread(win32_start=other + JITTED.rva)
+    program = host.program("managed.exe", "clr.dll", functions="main")
+    base = program.jitted(_SIZE, EXECUTE_READWRITE)
+    other = program.jitted(_SIZE, EXECUTE_READWRITE)
+    program.register((base, base + _SIZE), (other, other + _SIZE))
+    own = program.thread(win32_start=other + JITTED.rva)
     return [
-        made.waits(*_CLR, Private(base), Private(other), *_WAITS),
-        made.interrupted(*_CLR, Private(base)),
-        made.waits(Private(other), *_WAITS, thread=own),
+        program.waits(*_CLR, Private(base), Private(other), *_WAITS),
+        program.interrupted(*_CLR, Private(base)),
+        program.waits(Private(other), *_WAITS, thread=own),
     ]
 
 
 def clr_past(host: Host64) -> Shows:
     """The same with a stack trace database (+ust): managed callers are in Windows' records, too."""
-    made = host.program("recorded.exe", "clr.dll", functions="main", nt_global_flag=0x1000)
-    base = made.jitted(_SIZE, EXECUTE_READWRITE)
-    made.register((base, base + _SIZE))
+    program = host.program("recorded.exe", "clr.dll", functions="main", nt_global_flag=0x1000)
+    base = program.jitted(_SIZE, EXECUTE_READWRITE)
+    program.register((base, base + _SIZE))
     database = Std("6.1", "x64", _DATABASE)
-    database.log([made.at(WAIT_EX) + 0x20, base + JITTED.returns(), made.at(_CLR[-1]) + 0x20])
-    sample.write(made.process, database)
-    ntdll = made.modules["ntdll"][0]
-    made.process.space.write_int(ntdll.base + ntdll.pe.sections[2].rva + 0x200, database.base, 8)
-    return [made.waits(*_CLR, Private(base), *_WAITS)]
+    database.log([program.at(WAIT_EX) + 0x20, base + JITTED.returns(), program.at(_CLR[-1]) + 0x20])
+    sample.write(program.process, database)
+    ntdll = program.modules["ntdll"][0]
+    program.process.space.write_int(ntdll.base + ntdll.pe.sections[2].rva + 0x200, database.base, 8)
+    return [program.waits(*_CLR, Private(base), *_WAITS)]
 
 
 def v8(host: Host64) -> Shows:
     """A browser's page: V8 is linked into the program and registers one growable table for its code range."""
-    made = host.program("chrome.exe", "chrome.dll", functions="wWinMain")
-    base = made.jitted(0x8000, EXECUTE_READ)
-    made.register((base, base + 0x8000))
+    program = host.program("chrome.exe", "chrome.dll", functions="wWinMain")
+    base = program.jitted(0x8000, EXECUTE_READ)
+    program.register((base, base + 0x8000))
     ground = ("wWinMain", "chrome!ChromeMain", "chrome!content::RendererMain", "chrome!v8::Execution::Call")
     return [
-        made.waits(
+        program.waits(
             *ground, "chrome!v8::Builtin_JSEntry", Private(base), "chrome!base::WaitableEvent::Wait", WAIT_EX
         ),
-        made.interrupted(*ground, "chrome!v8::Builtin_JSEntry", Private(base)),
+        program.interrupted(*ground, "chrome!v8::Builtin_JSEntry", Private(base)),
     ]
 
 
 def jvm(host: Host64) -> Shows:
     """Java: HotSpot registers one function table for its code cache."""
-    made = host.program("java.exe", "jvm.dll", "ucrtbase.dll", functions="main")
-    base = made.jitted(0x8000, EXECUTE_READWRITE)
-    made.register((base, base + 0x8000))
+    program = host.program("java.exe", "jvm.dll", "ucrtbase.dll", functions="main")
+    base = program.jitted(0x8000, EXECUTE_READWRITE)
+    program.register((base, base + 0x8000))
     ground = (
         "ucrtbase!thread_start",
         "jvm!thread_native_entry",
         "jvm!JavaThread::run",
         "jvm!JavaCalls::call_helper",
     )
-    return [made.waits(*ground, Private(base), "jvm!JVM_MonitorWait", "jvm!Monitor::wait", WAIT_EX)]
+    return [program.waits(*ground, Private(base), "jvm!JVM_MonitorWait", "jvm!Monitor::wait", WAIT_EX)]
 
 
 def warp(host: Host64) -> Shows:
@@ -85,10 +85,10 @@ def warp(host: Host64) -> Shows:
     Nothing published says whether it registers function tables: a thread that was interrupted in such code
     may be a finding.
     """
-    made = host.program("dwm.exe", "d3d10warp.dll", functions="main")
+    program = host.program("dwm.exe", "d3d10warp.dll", functions="main")
     for _ in range(3):
-        made.jitted(_SIZE, EXECUTE_READ)
-    return [made.waits("d3d10warp!WarpThread::Main", "d3d10warp!WarpTask::Run", WAIT_EX) for _ in range(2)]
+        program.jitted(_SIZE, EXECUTE_READ)
+    return [program.waits("d3d10warp!WarpThread::Main", "d3d10warp!WarpTask::Run", WAIT_EX) for _ in range(2)]
 
 
 def defender(host: Host64) -> Shows:
@@ -96,11 +96,11 @@ def defender(host: Host64) -> Shows:
 
     As for WARP nothing is known of function tables: at capture no translated code is on a stack.
     """
-    made = host.program("MsMpEng.exe", "mpengine.dll", functions="main")
-    made.jitted(0x4000, EXECUTE_READWRITE)
+    program = host.program("MsMpEng.exe", "mpengine.dll", functions="main")
+    program.jitted(0x4000, EXECUTE_READWRITE)
     return [
-        made.waits("mpengine!ScanThread", "mpengine!DTContext::Run", "mpengine!WaitForWork", WAIT_EX),
-        made.waits("ntdll!TppWorkerThread", call="ntdll!NtWaitForWorkViaWorkerFactory"),
+        program.waits("mpengine!ScanThread", "mpengine!DTContext::Run", "mpengine!WaitForWork", WAIT_EX),
+        program.waits("ntdll!TppWorkerThread", call="ntdll!NtWaitForWorkViaWorkerFactory"),
     ]
 
 
@@ -119,15 +119,15 @@ def go(host: Host64) -> Shows:
     """
     functions = f"{_GO} runtime.goexit main.main main.work"
     code = {place_of(functions, "runtime.goexit"): _GOEXIT}
-    made = host.program("service.exe", functions=functions, code=code)
-    idle = made.waits(*_GO.split())
-    thread = made.thread()
-    stack = made.process.space.reserve(0x8000)
-    made.process.region(stack, size=0x8000)
-    shown = made.interrupted("main.main", "main.work", thread=thread, ground=(), base=stack + 0x7000)
+    program = host.program("service.exe", functions=functions, code=code)
+    idle = program.waits(*_GO.split())
+    thread = program.thread()
+    stack = program.process.space.reserve(0x8000)
+    program.process.region(stack, size=0x8000)
+    shown = program.interrupted("main.main", "main.work", thread=thread, ground=(), base=stack + 0x7000)
     place = stack + 0x7000 - 0x30
-    assert made.process.space.read_int(place, 8) == 0
-    made.process.space.write_int(place, made.at("runtime.goexit") + 1, 8)
+    assert program.process.space.read_int(place, 8) == 0
+    program.process.space.write_int(place, program.at("runtime.goexit") + 1, 8)
     return [idle, shown._replace(functions=(*shown.functions, "service!runtime.goexit"))]
 
 
@@ -136,30 +136,30 @@ def fibre(host: Host64) -> Shows:
 
     SwitchToFiber changes StackBase and StackLimit in the TEB; FiberData says that the thread is a fibre.
     """
-    made = host.program("sqlservr.exe", functions="main Scheduler Fibre")
+    program = host.program("sqlservr.exe", functions="main Scheduler Fibre")
     ground = "ntdll!RtlUserFiberStart" if host.later else "kernel32!BaseFiberStart"
-    shows = [made.waits("main", "Scheduler", WAIT_EX)]
+    shows = [program.waits("main", "Scheduler", WAIT_EX)]
     for _ in range(2):
-        thread = made.thread("main")
-        stack = made.process.space.reserve(0x4000)
-        made.process.region(stack, size=0x4000)
+        thread = program.thread("main")
+        stack = program.process.space.reserve(0x4000)
+        program.process.region(stack, size=0x4000)
         assert thread.teb is not None
         thread.teb["NtTib.StackBase"] = stack + 0x4000
         thread.teb["NtTib.StackLimit"] = stack
-        thread.teb["NtTib.FiberData"] = made.process.space.allocate(0x200)
+        thread.teb["NtTib.FiberData"] = program.process.space.allocate(0x200)
         thread.teb["SameTebFlags"] = 4
-        shows.append(made.waits("Fibre", WAIT_EX, ground=(ground,), base=stack + 0x4000, thread=thread))
+        shows.append(program.waits("Fibre", WAIT_EX, ground=(ground,), base=stack + 0x4000, thread=thread))
     return shows
 
 
 def mapped_code(host: Host64) -> Shows:
     """A native image of .NET: backed by a file, though by none of the names that clr has."""
-    made = host.program("powershell.exe", "clr.dll", functions="main")
-    made.load(
+    program = host.program("powershell.exe", "clr.dll", functions="main")
+    program.load(
         "system.ni.dll", functions="Invoke Wait", path="C:\\Windows\\assembly\\NativeImages\\system.ni.dll"
     )
-    assert EXECUTE_WRITECOPY in {vad.protection for vad in made.process.vads}
-    return [made.waits(*_CLR, "system_ni!Invoke", "system_ni!Wait", *_WAITS, ground=GROUND)]
+    assert EXECUTE_WRITECOPY in {vad.protection for vad in program.process.vads}
+    return [program.waits(*_CLR, "system_ni!Invoke", "system_ni!Wait", *_WAITS, ground=GROUND)]
 
 
 SITUATIONS = (clr, clr_past, v8, jvm, warp, defender, go, fibre, mapped_code)

@@ -37,7 +37,7 @@ class Program32:
 
     def waits(self, *chain: Union[str, Private32], call: str = WAIT, wide: Sequence[Link] = ()) -> Shows:
         """A thread that waits: its 32-bit stack ends in a stub, the other one in the system call of that."""
-        thread = self.thread(next(each for each in chain if isinstance(each, str)))
+        thread = self.thread(next(item for item in chain if isinstance(item, str)))
         teb = self.wow.thread(thread, context=context32(0, 0, 0))
         stack = self.narrow.stack(self.narrow.space.read_int(teb + 4, 4), (*GROUND, *chain), call)
         assert thread.teb is not None
@@ -51,7 +51,7 @@ class Program32:
 
     def faults(self, *chain: Union[str, Private32]) -> Shows:
         """A thread that waits for a page in 32-bit code: the trap frame has its registers."""
-        thread = self.thread(next(each for each in chain if isinstance(each, str)))
+        thread = self.thread(next(item for item in chain if isinstance(item, str)))
         teb = self.wow.thread(thread, context=context32(0x11111111, 0x22222222, 0x33333333))
         stack = self.narrow.stack(self.narrow.space.read_int(teb + 4, 4), (*GROUND, *chain))
         address, _ = stack.frames.pop()
@@ -70,14 +70,14 @@ class Program32:
 
 def waiting(host: Host64) -> Shows:
     """A 32-bit program that waits: its 64-bit stack ends at LdrInitializeThunk, as those of WoW64 all do."""
-    made = Program32(host, "acrobat.exe", functions="WinMain Worker")
-    return [*made.waits("WinMain", WAIT_EX), *made.waits("Worker", WAIT_EX)]
+    program = Program32(host, "acrobat.exe", functions="WinMain Worker")
+    return [*program.waits("WinMain", WAIT_EX), *program.waits("Worker", WAIT_EX)]
 
 
 def messages(host: Host64) -> Shows:
     """The same in a call of win32k: wow64win has the stub."""
-    made = Program32(host, "outlook.exe", "user32.dll", functions="WinMain")
-    return made.waits(
+    program = Program32(host, "outlook.exe", "user32.dll", functions="WinMain")
+    return program.waits(
         *("WinMain", "user32!GetMessageW"),
         call="user32!NtUserGetMessage",
         wide=("wow64!Wow64SystemServiceEx", "wow64win!whNtUserGetMessage"),
@@ -94,9 +94,9 @@ def made_code(host: Host64) -> Shows:
 
     A frame in such code is a finding; that clr is loaded lowers its confidence.
     """
-    made = Program32(host, "devenv.exe", "clr.dll", functions="main")
-    made.wide.process.region(0x21000000, size=0x4000, protection=EXECUTE_READWRITE)
-    return made.waits("clr!Thread::intermediateThreadProc", "clr!CLREvent::WaitEx", WAIT_EX)
+    program = Program32(host, "devenv.exe", "clr.dll", functions="main")
+    program.wide.process.region(0x21000000, size=0x4000, protection=EXECUTE_READWRITE)
+    return program.waits("clr!Thread::intermediateThreadProc", "clr!CLREvent::WaitEx", WAIT_EX)
 
 
 SITUATIONS = (waiting, messages, faulting, made_code)

@@ -66,7 +66,7 @@ def _command() -> Sequence[str]:
     return found
 
 
-if any(each.endswith(os.path.join("stackfleet", "begin.py")) for each in _command()):
+if any(text.endswith(os.path.join("stackfleet", "begin.py")) for text in _command()):
     watch()
     if "STACKFLEET_FULL" in os.environ:
         _fill()

@@ -31,11 +31,11 @@ _PATIENCE = 20.0
 def narrow(file: str, chain: Tuple[str, ...], write: forged.Writer, low: int, high: int) -> List[str]:
     """The severities of a 32-bit thread that waits below code of a runtime that lists a range."""
     host = Host64("win10-x64")
-    made = Program32(host, "ide.exe", file, functions="main")
-    made.wide.process.region(CODE, size=SIZE, protection=EXECUTE_READWRITE)
-    made.narrow.space.write(CODE + 0x100, code_of(Routine(0x100)))
-    write(made.narrow, low, high)
-    made.waits(*chain, Private32(CODE), WAIT_EX)
+    program = Program32(host, "ide.exe", file, functions="main")
+    program.wide.process.region(CODE, size=SIZE, protection=EXECUTE_READWRITE)
+    program.narrow.space.write(CODE + 0x100, code_of(Routine(0x100)))
+    write(program.narrow, low, high)
+    program.waits(*chain, Private32(CODE), WAIT_EX)
     return [row["Severity"] for row in found(host.kernel.image(), "unbacked")]
 
 
@@ -77,10 +77,10 @@ def test_the_code_range_of_v8(listed: int, severity: str) -> None:
     """A program with V8 in it whose symbols are at hand; half of the reserved range is too little."""
     host = Host64("win10-x64")
     functions = f"main .v8::Execution::Call .{forged.V8_VARIABLE}"
-    made = host.program("node.exe", functions=functions)
-    base = made.jitted(0x4000, EXECUTE_READWRITE)
-    forged.v8(made, base, listed)
-    made.waits("main", "v8::Execution::Call", Private(base), WAIT_EX)
+    program = host.program("node.exe", functions=functions)
+    base = program.jitted(0x4000, EXECUTE_READWRITE)
+    forged.v8(program, base, listed)
+    program.waits("main", "v8::Execution::Call", Private(base), WAIT_EX)
     assert [row["Severity"] for row in found(host.kernel.image(), "unbacked")] == [severity]
 
 
@@ -140,6 +140,6 @@ def test_the_code_cache_of_a_real_jvm(jvm: int) -> None:
     assert cache is not None
     code = [line[0] for line in _maps(jvm) if line[1] == "rwxp" and len(line) == 5]
     assert code
-    for each in code:
-        low, _, high = each.partition("-")
+    for text in code:
+        low, _, high = text.partition("-")
         assert cache[0] <= int(low, 16) < int(high, 16) <= cache[1]

@@ -62,12 +62,12 @@ class PreparedContext:
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("function", ENTRIES)
 def test_a_context_that_begins_at_a_function(name: str, function: str) -> None:
-    made = PreparedContext(name, function)
-    (row,) = found(made.forged.image(), CHECK)
+    context = PreparedContext(name, function)
+    (row,) = found(context.forged.image(), CHECK)
     assert (row["Severity"], row["PID"], row["TID"], row["Kind"]) == ("high", 1000, TID, "user")
-    assert row["Address"] == made.target
+    assert row["Address"] == context.target
     assert row["Symbol"] == f"{ENTRIES[function][:-4]}!{function}"
-    assert row["Evidence"].startswith(f"CONTEXT {made.address:#x} with ContextFlags 0x10")
+    assert row["Evidence"].startswith(f"CONTEXT {context.address:#x} with ContextFlags 0x10")
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -83,16 +83,16 @@ def test_the_address_alone_is_silent(name: str) -> None:
 
 @pytest.mark.parametrize("name", ALL)
 def test_the_dispatch_of_an_exception_is_silent(name: str) -> None:
-    made = PreparedContext(name)
-    made.raised()
-    assert found(made.forged.image(), CHECK) == []
+    context = PreparedContext(name)
+    context.raised()
+    assert found(context.forged.image(), CHECK) == []
 
 
 def test_no_stack_has_many_of_these(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = PreparedContext("win10-x64")
-    made.raised()
+    context = PreparedContext("win10-x64")
+    context.raised()
     monkeypatch.setattr(context_on_stack, "MAX_RAISED", 0)
-    assert len(found(made.forged.image(), CHECK)) == 1
+    assert len(found(context.forged.image(), CHECK)) == 1
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_a_context_in_the_padding_before_such_a_function(
     more: int, padding: str, expected: list[str]
 ) -> None:
     """Who goes on there runs into the function; in the function before a thread may have been."""
-    made = PreparedContext("win10-x64", "NtContinue", more)
+    context = PreparedContext("win10-x64", "NtContinue", more)
     code = bytes.fromhex(padding)
-    made.forged.app.space.write(made.target - more - len(code), code)
-    assert severities(made.forged.image(), CHECK) == expected
+    context.forged.app.space.write(context.target - more - len(code), code)
+    assert severities(context.forged.image(), CHECK) == expected

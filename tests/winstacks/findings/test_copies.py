@@ -142,7 +142,7 @@ def test_of_many_processes_of_one_program_few_are_asked(tmp_path: pathlib.Path) 
 
 def relocations() -> Dict[int, bytes]:
     """A file of x64 with two numbers of 8 bytes that are relocated, and one on the border of the page."""
-    slots = [each | 10 << 12 for each in (*SLOTS, PAGE - 4)]
+    slots = [item | 10 << 12 for item in (*SLOTS, PAGE - 4)]
     block = struct.pack(f"<II{len(slots)}H2x", CODE, 8 + 2 * len(slots) + 2, *slots)
     return {RELOCATIONS: block, 0x80 + 24 + 0x70 + 5 * 8: struct.pack("<II", RELOCATIONS, len(block))}
 
@@ -195,7 +195,7 @@ def test_why_nothing_is_compared(tmp_path: pathlib.Path) -> None:
     kernel = build("win10-x64")
     own = kernel.processes[1].modules[0].base + CODE
     for pid in PIDS:
-        process = next(each for each in kernel.processes if each.pid == pid)
+        process = next(process for process in kernel.processes if process.pid == pid)
         process.space.write(BASE + 2 * PAGE, b"\x90")
         if pid != 1000:
             process.space.set_state(BASE + 2 * PAGE, PAGE, State.PAGEFILE)
@@ -209,14 +209,14 @@ def test_why_nothing_is_compared(tmp_path: pathlib.Path) -> None:
         (0, kernel.base + 0x1000, kernel.base + 0x1005),
     ]
     found = compared(kernel, tmp_path, *places)
-    assert [each.reason for each in found] == [
+    assert [finding.reason for finding in found] == [
         copies.NO_SECOND,
         copies.NOT_IN_MEMORY,
         copies.NO_COPY,
         copies.NO_IMAGE,
         copies.OF_KERNEL,
     ]
-    assert not any(each.equal or each.ranges for each in found)
+    assert not any(item.equal or item.ranges for item in found)
 
 
 def test_a_process_that_no_list_has_is_not_asked(tmp_path: pathlib.Path) -> None:
@@ -251,12 +251,12 @@ def test_each_page_of_a_file_is_read_once_of_a_few(
         return load(self, rva, length)
 
     monkeypatch.setattr(ImageReader, "load", counted)
-    asked = [space for space in AddressSpaces.list_spaces(opened.image) if (space.pid or 0) >= 1000]
+    spaces = [space for space in AddressSpaces.list_spaces(opened.image) if (space.pid or 0) >= 1000]
     for _ in range(3):
-        for space in asked:
+        for space in spaces:
             assert known.compare(space, at, at + 0x20) == Comparison((), 8)
-    assert len(asked) == 24
-    assert len(read) <= len(asked) + copies.MAX_OTHERS + 1
+    assert len(spaces) == 24
+    assert len(read) <= len(spaces) + copies.MAX_OTHERS + 1
 
 
 def test_no_more_pages_are_compared_than_that(

@@ -74,9 +74,9 @@ def test_registers_that_may_not_have_been_saved_are_low(name: str, tmp_path: pat
     forged.breaks_at(forged.stacks.modules["ntdll"].base + STUB, ENABLED)
     opened = context.open_image(forged.image(), tmp_path)
     symbolizer = Symbolizer(opened.image)
-    (stack,) = (each for each in StackCollector(symbolizer).list_stacks() if each.kind == "user")
+    (stack,) = (stack for stack in StackCollector(symbolizer).list_stacks() if stack.kind == "user")
     assert stack.entry is not None
     unsure = stack._replace(entry=stack.entry._replace(unsure=("Dr7",)))
-    for each, severity in ((stack, "medium"), (unsure, "low")):
-        (finding,) = debug_registers.check_stack(each, CheckFacts(symbolizer))
+    for item, severity in ((stack, "medium"), (unsure, "low")):
+        (finding,) = debug_registers.check_stack(item, CheckFacts(symbolizer))
         assert finding.severity == severity

@@ -126,10 +126,10 @@ def test_a_damaged_list_of_modules_makes_it_low(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-@pytest.mark.parametrize(("held", "severity"), [(False, "low"), (True, "medium")])
-def test_a_recorded_caller_in_an_unloaded_driver(name: str, held: bool, severity: str) -> None:
+@pytest.mark.parametrize(("is_mapped", "severity"), [(False, "low"), (True, "medium")])
+def test_a_recorded_caller_in_an_unloaded_driver(name: str, is_mapped: bool, severity: str) -> None:
     kernel = recorded(name, AWAY + 0x105, gone=True)
-    if held:
+    if is_mapped:
         kernel.space.map(kernel.base + AWAY, 0x1000)
     (row,) = found(kernel.image(), UNLOADED)
     assert (row["Severity"], row["Symbol"]) == (severity, "<unloaded:gone>+0x105")

@@ -71,20 +71,20 @@ def list_of_tables(write: bool) -> Image:
 
 def clr_range(write: bool) -> Image:
     host = Host64(KERNEL)
-    made = Program32(host, "app.exe", "clr.dll", functions="main")
-    made.wide.process.region(NARROW, size=0x4000, protection=EXECUTE_READWRITE)
-    made.narrow.space.write(NARROW + 0x100, code_of(JITTED))
+    program = Program32(host, "app.exe", "clr.dll", functions="main")
+    program.wide.process.region(NARROW, size=0x4000, protection=EXECUTE_READWRITE)
+    program.narrow.space.write(NARROW + 0x100, code_of(JITTED))
     if write:
-        codelists.clr(made.narrow, NARROW, NARROW + 0x4000)
-    made.waits(CLR, Private32(NARROW), WAIT_EX)
+        codelists.clr(program.narrow, NARROW, NARROW + 0x4000)
+    program.waits(CLR, Private32(NARROW), WAIT_EX)
     return host.kernel.image()
 
 
 def wide(*files: str) -> Tuple[Host64, Program, int]:
     """A program and private executable memory in it."""
     host = Host64(KERNEL)
-    made = host.program("app.exe", *files, functions="main")
-    return host, made, made.jitted(0x2000, EXECUTE_READWRITE)
+    program = host.program("app.exe", *files, functions="main")
+    return host, program, program.jitted(0x2000, EXECUTE_READWRITE)
 
 
 def beside_a_runtime(write: bool) -> Image:
@@ -148,10 +148,10 @@ def guessed_way(write: bool) -> Image:
 
 def by_way_of_a_module(write: bool) -> Image:
     host = Host64(KERNEL)
-    made = host.program("app.exe", functions="main")
-    made.load("vendor.dll", functions="Wait", path=VENDOR)
-    base = memory(made, masked=True)
-    made.waits("main", Private(base), *(["vendor!Wait"] if write else []), WAIT_EX)
+    program = host.program("app.exe", functions="main")
+    program.load("vendor.dll", functions="Wait", path=VENDOR)
+    base = memory(program, masked=True)
+    program.waits("main", Private(base), *(["vendor!Wait"] if write else []), WAIT_EX)
     return host.kernel.image()
 
 
@@ -166,7 +166,7 @@ def sandbox(write: bool) -> Image:
 def in_a_relay(write: bool) -> Image:
     forged = changed(KERNEL, 0x1800, b"\xcc", beside=3)
     target = forged.app.module("guard.dll", exports={"Hook": 0x1100}).base + 0x1100
-    for number, process in enumerate(each for each in forged.kernel.processes if each.pid >= 1000):
+    for number, process in enumerate(process for process in forged.kernel.processes if process.pid >= 1000):
         if process is not forged.app:
             process.module("guard.dll", target - 0x1100)
         relay(forged, process, number, target, RELAYS[2])
@@ -200,8 +200,8 @@ def jump_into_an_image(write: bool) -> Image:
 
 def no_call(write: bool) -> Image:
     forged = FindingImage(KERNEL)
-    made = library(forged, ELSEWHERE, b"", None, VENDOR if write else None)
-    forged.returns_to(made.base + ELSEWHERE)
+    module = library(forged, ELSEWHERE, b"", None, VENDOR if write else None)
+    forged.returns_to(module.base + ELSEWHERE)
     return forged.image()
 
 
@@ -232,10 +232,10 @@ def debugger(write: bool) -> Image:
 
 
 def exception_record(write: bool) -> Image:
-    made = PreparedContext(KERNEL)
+    context = PreparedContext(KERNEL)
     if write:
-        made.raised()
-    return made.forged.image()
+        context.raised()
+    return context.forged.image()
 
 
 def fiber(write: bool) -> Image:
@@ -337,6 +337,6 @@ def test_each_row_of_the_page_is_tried() -> None:
 
 @pytest.mark.parametrize("rule", ATTACKS)
 def test_one_write(rule: str) -> None:
-    (expected,) = (severities for each, severities, _ in rows_of_the_page() if each == rule)
+    (expected,) = (severities for name, severities, _ in rows_of_the_page() if name == rule)
     check, forge = ATTACKS[rule]
     assert f"{worst(forge(False), check)} to {worst(forge(True), check)}" == expected

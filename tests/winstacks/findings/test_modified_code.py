@@ -149,7 +149,7 @@ def test_a_hook_of_all_processes_each_with_a_relay_of_its_own(
     forged = changed("win10-x64", 0x1800, b"\xcc", beside=3)
     target = forged.app.module("guard.dll", exports={"Hook": 0x1100}).base + 0x1100
     for number, process in enumerate(
-        [each for each in forged.kernel.processes if each.pid >= 1000][: hooked + 1]
+        [process for process in forged.kernel.processes if process.pid >= 1000][: hooked + 1]
     ):
         if process is not forged.app:
             process.module("guard.dll", target - 0x1100)
@@ -166,7 +166,7 @@ def test_a_thread_that_returns_to_such_a_relay(hooked: int, lost: int, severity:
     """A relay that is not in memory says nothing of its process; one that is has to be there."""
     forged = changed("win10-x64", 0x1800, b"\xcc", beside=3)
     target = forged.app.module("guard.dll", exports={"Hook": 0x1100}).base + 0x1100
-    processes = [each for each in forged.kernel.processes if each.pid >= 1000]
+    processes = [process for process in forged.kernel.processes if process.pid >= 1000]
     for number, process in enumerate(processes[:hooked]):
         if process is not forged.app:
             process.module("guard.dll", target - 0x1100)
@@ -192,7 +192,7 @@ def test_a_thread_that_was_interrupted_in_such_a_relay(offset: int, written: str
     """Code that other processes do not have in their relays is no relay's."""
     forged = changed("win10-x64", 0x1800, b"\xcc", beside=3)
     target = forged.app.module("guard.dll", exports={"Hook": 0x1100}).base + 0x1100
-    for number, process in enumerate([each for each in forged.kernel.processes if each.pid >= 1000]):
+    for number, process in enumerate([process for process in forged.kernel.processes if process.pid >= 1000]):
         if process is not forged.app:
             process.module("guard.dll", target - 0x1100)
         relay(forged, process, number, target, SAVES + RELAYS[2])
@@ -206,7 +206,7 @@ def test_a_thread_that_was_interrupted_in_such_a_relay(offset: int, written: str
 def test_one_of_these_hooks_that_leads_elsewhere() -> None:
     forged = changed("win10-x64", 0x1800, b"\xcc", beside=3)
     target = forged.app.module("guard.dll", exports={"Hook": 0x1100}).base + 0x1100
-    for number, process in enumerate([each for each in forged.kernel.processes if each.pid >= 1000]):
+    for number, process in enumerate([process for process in forged.kernel.processes if process.pid >= 1000]):
         if process is not forged.app:
             process.module("guard.dll", target - 0x1100)
         led_to = target if process is not forged.app else 0x1234

@@ -111,16 +111,16 @@ def test_a_module_without_vad(name: str) -> None:
 
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize(
-    ("rva", "severity", "said"),
+    ("rva", "severity", "message"),
     [(TIMESTAMP, "high", "TimeDateStamp 0x4"), (SIZE_OF_IMAGE, "high", "SizeOfImage")],
 )
-def test_headers_of_another_image(name: str, rva: int, severity: str, said: str) -> None:
+def test_headers_of_another_image(name: str, rva: int, severity: str, message: str) -> None:
     forged = FindingImage(name)
     value = 0x40000000 if rva == TIMESTAMP else forged.stacks.modules["app"].size + 0x3000
     forged.stacks.modules["app"].write(rva, struct.pack("<I", value))
     row = the_row(forged)
     assert row["Severity"] == "high"
-    assert said in row["Evidence"]
+    assert message in row["Evidence"]
     assert "those of the file" in row["Evidence"]
 
 

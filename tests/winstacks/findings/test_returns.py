@@ -36,9 +36,9 @@ def library(
 ) -> Module:
     """A module with one function."""
     options = module_options([CODE], 0x5800, 64)
-    made = bytearray(options["contents"][CODE.rva])
-    made[rva - CODE.rva : rva - CODE.rva + len(code)] = code
-    options["contents"][CODE.rva] = bytes(made)
+    data = bytearray(options["contents"][CODE.rva])
+    data[rva - CODE.rva : rva - CODE.rva + len(code)] = code
+    options["contents"][CODE.rva] = bytes(data)
     exports = {export: CODE.rva} if export else {}
     return forged.app.module("library.dll", exports=exports, path=path, **options)
 
@@ -58,8 +58,8 @@ def test_a_return_address_behind_no_call(name: str) -> None:
 def test_hand_written_code_outside_windows_is_low(name: str) -> None:
     """Cygwin's _sigbe and the end of Boost's contexts are returned to, and called by none."""
     forged = FindingImage(name)
-    made = library(forged, ELSEWHERE, b"", None, "C:\\Program Files\\Git\\usr\\bin\\library.dll")
-    forged.returns_to(made.base + ELSEWHERE)
+    module = library(forged, ELSEWHERE, b"", None, "C:\\Program Files\\Git\\usr\\bin\\library.dll")
+    forged.returns_to(module.base + ELSEWHERE)
     (row,) = found(forged.image(), NO_CALL)
     assert (row["Severity"], row["Confidence"]) == ("low", "possible")
     assert row["Innocent"].startswith("code written by hand")
@@ -146,9 +146,9 @@ def crossing(name: str, code: bytes, kept: bool) -> FindingImage:
     forged = FindingImage(name)
     routine = Routine(0x1FF0, pushes=(3,), alloc=0x28)
     options = module_options([routine], 0x5800, 64)
-    made = bytearray(options["contents"][routine.rva])
-    made[0x12 : 0x12 + len(code)] = code
-    options["contents"][routine.rva] = bytes(made)
+    data = bytearray(options["contents"][routine.rva])
+    data[0x12 : 0x12 + len(code)] = code
+    options["contents"][routine.rva] = bytes(data)
     module = forged.app.module("library.dll", **options)
     assert module.section is not None
     forged.app.space.set_state(module.base + 0x1000, PAGE, State.PROTOTYPE)

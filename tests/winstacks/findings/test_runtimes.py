@@ -25,11 +25,11 @@ OUT = "clr!CallDescrWorkerInternal"
 def narrow(chain: Sequence[Union[str, Private32]]) -> List[str]:
     """The severities of a 32-bit stack, by range."""
     host = Host64("win10-x64")
-    made = Program32(host, "devenv.exe", "clr.dll", functions="main")
+    program = Program32(host, "devenv.exe", "clr.dll", functions="main")
     for base in (CODE, OTHER):
-        made.wide.process.region(base, size=0x4000, protection=EXECUTE_READWRITE)
-        made.narrow.space.write(base + 0x100, code_of(Routine(0x100)))
-    made.waits(*chain, WAIT_EX)
+        program.wide.process.region(base, size=0x4000, protection=EXECUTE_READWRITE)
+        program.narrow.space.write(base + 0x100, code_of(Routine(0x100)))
+    program.waits(*chain, WAIT_EX)
     return [row["Severity"] for row in found(host.kernel.image(), "unbacked")]
 
 
@@ -73,14 +73,14 @@ def test_a_runtime_on_both_sides_of_code(
 def test_code_that_a_module_called(file: str, severity: str, waits: bool) -> None:
     """Implants sleep: where code waits in Windows, the runtime above it lowers the finding by one step."""
     host = Host64("win10-x64")
-    made = host.program("game.exe", functions="main")
-    module = made.load(file, functions="Run", path=f"C:\\Game\\{file}")
-    base = made.jitted(0x2000, EXECUTE_READWRITE)
+    program = host.program("game.exe", functions="main")
+    module = program.load(file, functions="Run", path=f"C:\\Game\\{file}")
+    base = program.jitted(0x2000, EXECUTE_READWRITE)
     chain = ("main", f"{file[:-4].replace('.', '_')}!Run", Private(base))
     if waits:
-        made.waits(*chain, WAIT_EX)
+        program.waits(*chain, WAIT_EX)
     else:
-        made.interrupted(*chain)
+        program.interrupted(*chain)
     assert module.base
     rows = found(host.kernel.image(), "unbacked")
     expected = "medium" if waits and severity == "low" else severity
@@ -92,21 +92,21 @@ def test_code_that_a_module_called(file: str, severity: str, waits: bool) -> Non
 @pytest.mark.parametrize(("exports", "severity"), [({"napi_module_register": 0x1180}, "low"), ({}, "high")])
 def test_a_program_that_has_node_in_it(exports: dict[str, int], severity: str) -> None:
     host = Host64("win10-x64")
-    made = host.program("editor.exe", functions="main")
-    made.load(
+    program = host.program("editor.exe", functions="main")
+    program.load(
         "editor.node", functions="Run", path="C:\\Editor\\editor.node", exports={"Run": 0x1100, **exports}
     )
-    made.interrupted("main", "editor!Run", Private(made.jitted(0x2000, EXECUTE_READWRITE)))
+    program.interrupted("main", "editor!Run", Private(program.jitted(0x2000, EXECUTE_READWRITE)))
     assert [row["Severity"] for row in found(host.kernel.image(), "unbacked")] == [severity]
 
 
 def test_a_stub_that_registered_code_called() -> None:
     """CoreCLR copies its write barrier to memory of its own. It has not moved the stack."""
     host = Host64("win10-x64")
-    made = host.program("service.exe", "clr.dll", functions="main")
-    base, stub = made.jitted(0x2000), made.jitted(0x1000)
-    made.register((base, base + 0x2000))
-    made.interrupted(OUT, Private(base), at=stub + JITTED.rva)
+    program = host.program("service.exe", "clr.dll", functions="main")
+    base, stub = program.jitted(0x2000), program.jitted(0x1000)
+    program.register((base, base + 0x2000))
+    program.interrupted(OUT, Private(base), at=stub + JITTED.rva)
     rows = found(host.kernel.image(), "unbacked")
     assert [row["Severity"] for row in rows] == ["low", "low"]
 
@@ -114,9 +114,9 @@ def test_a_stub_that_registered_code_called() -> None:
 def test_code_of_64_bits_with_a_runtime_on_both_sides() -> None:
     """It has no unwind data, so that a scan finds the runtime above it; it called the runtime for sure."""
     host = Host64("win10-x64")
-    made = host.program("game.exe", "lua51.dll", functions="main")
-    base = made.jitted(0x2000, EXECUTE_READWRITE)
-    made.waits("main", "lua51!lj_vm_call", Private(base), "lua51!lua_sleep", WAIT_EX)
+    program = host.program("game.exe", "lua51.dll", functions="main")
+    base = program.jitted(0x2000, EXECUTE_READWRITE)
+    program.waits("main", "lua51!lj_vm_call", Private(base), "lua51!lua_sleep", WAIT_EX)
     assert [row["Severity"] for row in found(host.kernel.image(), "unbacked")] == ["low"]
 
 
@@ -124,11 +124,11 @@ def test_code_of_64_bits_with_a_runtime_on_both_sides() -> None:
 def test_code_below_a_stack_that_is_not_in_the_image(file: str, severity: str) -> None:
     """Where a runtime is loaded that may have called it."""
     host = Host64("win10-x64")
-    made = host.program("scanner.exe", file, functions="main")
-    thread = made.thread()
-    made.interrupted("main", Private(made.jitted(0x2000, EXECUTE_READWRITE)), thread=thread)
+    program = host.program("scanner.exe", file, functions="main")
+    thread = program.thread()
+    program.interrupted("main", Private(program.jitted(0x2000, EXECUTE_READWRITE)), thread=thread)
     image = host.kernel.image()
-    made.process.space.set_state(thread.user_stack_limit, 0x4000, State.MISSING)
+    program.process.space.set_state(thread.user_stack_limit, 0x4000, State.MISSING)
     rows = found(image, "unbacked")
     assert [row["Severity"] for row in rows] == [severity]
     assert ("its caller is unknown" in rows[0]["Innocent"]) == (severity == "medium")

@@ -84,7 +84,7 @@ def user_shadow(forged: FindingImage, values: List[int], present: int = 1 << CET
     ],
 )
 def test_where_a_component_of_the_state_is(sizes: Dict[int, int], aligned: Tuple[int, ...], at: int) -> None:
-    known = ComponentSizes([sizes.get(number, 0) for number in range(63)], sum(1 << each for each in aligned))
+    known = ComponentSizes([sizes.get(number, 0) for number in range(63)], sum(1 << item for item in aligned))
     bits = sum(1 << number for number in sizes)
     assert component(struct.pack("<QQ", bits, bits | 1 << 63), CET_U, known) == at
     if 18 in sizes:
@@ -150,7 +150,7 @@ def test_a_shadow_stack_of_user_mode_confirms_what_other_checks_find(agrees: boo
     forged.private()
     forged.returns_to(RETURNS)
     main = forged.app.modules[0]
-    place = next(at for at, each in enumerate(frames) if main.base <= each < main.base + main.size)
+    place = next(at for at, address in enumerate(frames) if main.base <= address < main.base + main.size)
     user_shadow(forged, [*frames[:place], RETURNS, *frames[place + 1 :]] if agrees else frames)
     (row,) = found(forged.image(), "unbacked")
     assert (row["Address"], row["How"]) == (RETURNS, how)
@@ -158,7 +158,7 @@ def test_a_shadow_stack_of_user_mode_confirms_what_other_checks_find(agrees: boo
 
 @pytest.mark.parametrize("name", WITH_USER)
 @pytest.mark.parametrize(
-    ("state", "said"),
+    ("state", "message"),
     [
         ("page", "the shadow stack is not in memory"),
         ("writable", "the pointer to the shadow stack of user mode leads to a page of another kind"),
@@ -169,7 +169,7 @@ def test_a_shadow_stack_of_user_mode_confirms_what_other_checks_find(agrees: boo
         ("off", "no saved state has the pointer to the shadow stack of user mode"),
     ],
 )
-def test_what_is_not_checked_of_user_mode(name: str, state: str, said: str) -> None:
+def test_what_is_not_checked_of_user_mode(name: str, state: str, message: str) -> None:
     forged = FindingImage(name)
     values = [forged.app.modules[0].base + 0x1234, *walked(forged, "user")]
     area = user_shadow(forged, values, present=0 if state == "absent" else 1 << CET_U)
@@ -183,7 +183,7 @@ def test_what_is_not_checked_of_user_mode(name: str, state: str, said: str) -> N
         pointers = {"nowhere": (1, 0x50000000), "kernel": (1, SHADOW), "off": (0, USER_SHADOW)}
         forged.kernel.space.write(area + CET_U_AT, struct.pack("<QQ", *pointers[state]))
     rows = answered(forged.image(), check=[CHECK])
-    reasons = [NONE[name], f"{said}: stacks.exe"]
+    reasons = [NONE[name], f"{message}: stacks.exe"]
     [(severity, evidence)] = [(row["Severity"], row["Evidence"]) for row in rows]
     assert severity is None
     assert sorted(evidence.split("; ")) == sorted(reasons)
@@ -277,14 +277,14 @@ def test_a_shadow_stack_confirms_what_other_checks_find(agrees: bool, how: str) 
 
 
 @pytest.mark.parametrize(
-    ("state", "said"),
+    ("state", "message"),
     [
         ("missing", "the shadow stack is not in memory: stacks.exe"),
         ("base", "the pointers to the shadow stack contradict each other: stacks.exe"),
         ("none", "threads without a kernel shadow stack: stacks.exe"),
     ],
 )
-def test_what_is_not_checked(state: str, said: str) -> None:
+def test_what_is_not_checked(state: str, message: str) -> None:
     forged = FindingImage(KERNEL)
     shadow(forged, [*walked(forged), TOKEN])
     if state == "missing":
@@ -295,7 +295,7 @@ def test_what_is_not_checked(state: str, said: str) -> None:
         forged.thread.kthread["KernelShadowStack"] = 0
     rows = answered(forged.image(), check=[CHECK])
     assert [(row["Severity"], row["Status"], row["Evidence"]) for row in rows] == [
-        (None, "not checked", f"{said}; {NONE_OF_USER}")
+        (None, "not checked", f"{message}; {NONE_OF_USER}")
     ]
 
 

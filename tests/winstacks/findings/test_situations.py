@@ -56,16 +56,16 @@ def narrow(
     """
 
     def make(host: Host64) -> None:
-        made = Program32(host, "tool.exe", *files, functions=f"main {exports}".strip())
+        program = Program32(host, "tool.exe", *files, functions=f"main {exports}".strip())
         ranges = ((CODE, SIZE), (OTHER, SIZE)) if apart else ((CODE, OTHER + SIZE - CODE),)
         for base, size in ranges:
-            made.wide.process.region(base, size=size, protection=EXECUTE_READWRITE)
+            program.wide.process.region(base, size=size, protection=EXECUTE_READWRITE)
         for base in (CODE, OTHER):
-            made.narrow.space.write(base + 0x100, code_of(Routine(0x100)))
+            program.narrow.space.write(base + 0x100, code_of(Routine(0x100)))
         if faults:
-            made.faults(*chain)
+            program.faults(*chain)
         else:
-            made.waits(*chain, WAIT_EX_32)
+            program.waits(*chain, WAIT_EX_32)
 
     return make
 
@@ -135,14 +135,14 @@ def wide(
     """
 
     def make(host: Host64) -> None:
-        made = host.program("tool.exe", *files, functions=functions)
-        ranges = [made.jitted(0x2000, EXECUTE_READWRITE) for _ in range(2)]
-        links: List[Link] = [Private(ranges[each]) if isinstance(each, int) else each for each in chain]
-        thread = made.thread("main")
+        program = host.program("tool.exe", *files, functions=functions)
+        ranges = [program.jitted(0x2000, EXECUTE_READWRITE) for _ in range(2)]
+        links: List[Link] = [Private(ranges[item]) if isinstance(item, int) else item for item in chain]
+        thread = program.thread("main")
         if waits:
-            made.waits(*links, WAIT_EX, thread=thread)
+            program.waits(*links, WAIT_EX, thread=thread)
         else:
-            made.interrupted(*links, kind=kind, thread=thread)
+            program.interrupted(*links, kind=kind, thread=thread)
 
     return make
 
@@ -187,14 +187,14 @@ def test_a_barrier_that_clr_copies_to_memory_of_its_own(
     """It has not moved the stack: managed code called it, and is registered."""
 
     def make(host: Host64) -> None:
-        made = host.program("service.exe", "clr.dll", functions="main")
-        base, stub = made.jitted(0x2000), made.jitted(0x1000)
+        program = host.program("service.exe", "clr.dll", functions="main")
+        base, stub = program.jitted(0x2000), program.jitted(0x1000)
         if registered:
-            made.register((base, base + 0x2000))
+            program.register((base, base + 0x2000))
         if leaf:
-            made.interrupted("main", Private(base), at=stub + 0x80)
+            program.interrupted("main", Private(base), at=stub + 0x80)
         else:
-            made.interrupted("main", Private(base), Private(stub))
+            program.interrupted("main", Private(base), Private(stub))
 
     rows = above_low(make).get("unbacked", set())
     assert rows == (expected if registered else {"high"})
@@ -226,13 +226,15 @@ def test_a_barrier_without_a_name(others: int, grown: bool, tail: bytes) -> None
     """CLR wrote another body over it than in other processes; a call is no barrier's."""
     host = Host64(KERNEL)
     for number in range(others + 1):
-        made = host.program(f"net{number}.exe", functions="main")
+        program = host.program(f"net{number}.exe", functions="main")
         code = barrier_64(OLD, OLD + 5).ljust(0x80, b"\xcc")
-        module = made.load("clr.dll", functions=".Run .Other", contents={0x1100: code, 0x1180: bytes(0x80)})
+        module = program.load(
+            "clr.dll", functions=".Run .Other", contents={0x1100: code, 0x1180: bytes(0x80)}
+        )
         if not number:
             body = barrier_64(NEW, NEW + 7, grown) + tail
-            made.process.space.write(module.base + 0x1100, body.ljust(0x80, b"\xcc"))
-            made.interrupted("main", at=module.base + 0x1103)
+            program.process.space.write(module.base + 0x1100, body.ljust(0x80, b"\xcc"))
+            program.interrupted("main", at=module.base + 0x1103)
     rows = [row for row in found(host.kernel.image(), "modified_code") if row["Severity"] != "low"]
     assert bool(rows) == bool(tail)
 
@@ -242,13 +244,13 @@ def test_a_barrier_without_a_name(others: int, grown: bool, tail: bytes) -> None
 def test_a_barrier_of_32_bits_without_a_name(others: int, grown: bool) -> None:
     host = Host64(KERNEL)
     for number in range(others + 1):
-        made = Program32(host, f"net{number}.exe", "clr.dll", functions="main")
-        base = made.narrow.modules["clr"][0].base
+        program = Program32(host, f"net{number}.exe", "clr.dll", functions="main")
+        base = program.narrow.modules["clr"][0].base
         place = base + 0x1100
-        made.wide.process.space.write_file(place, barrier_32(OLD, OLD + 5).ljust(0x80, b"\xcc"))
+        program.wide.process.space.write_file(place, barrier_32(OLD, OLD + 5).ljust(0x80, b"\xcc"))
         if not number:
-            made.wide.process.space.write(place, barrier_32(NEW, NEW + 7, grown).ljust(0x80, b"\xcc"))
-            made.faults("main", "clr!Thread::intermediateThreadProc")
+            program.wide.process.space.write(place, barrier_32(NEW, NEW + 7, grown).ljust(0x80, b"\xcc"))
+            program.faults("main", "clr!Thread::intermediateThreadProc")
     assert not [row for row in found(host.kernel.image(), "modified_code") if row["Severity"] != "low"]
 
 
@@ -290,14 +292,14 @@ def test_hooks_of_a_product_in_all_processes(hook: int, relay: int, processes: i
     """A thread waits in the hooked function, in each process behind another relay."""
     host = Host64(KERNEL)
     for number in range(processes):
-        made = host.program(f"app{number}.exe", "guard.dll", functions="main")
-        place, space = made.at(HOOKED), made.process.space
+        program = host.program(f"app{number}.exe", "guard.dll", functions="main")
+        place, space = program.at(HOOKED), program.process.space
         base = place // 0x10000 * 0x10000 + 0x8000000 + (number + 1) * 0x130000
-        made.process.region(base, size=0x1000, protection=EXECUTE_READ)
-        space.write(base, relays_64(made.at("guard!HookNtCreateFile"))[relay])
+        program.process.region(base, size=0x1000, protection=EXECUTE_READ)
+        space.write(base, relays_64(program.at("guard!HookNtCreateFile"))[relay])
         space.write_int(base + 0x200, base, 8)
         space.write(place, hooks_64(place, base)[hook])
-        made.waits("main", "kernelbase!CreateFileW", call=HOOKED)
+        program.waits("main", "kernelbase!CreateFileW", call=HOOKED)
     assert not [row for row in found(host.kernel.image()) if row["Severity"] != "low"]
 
 
@@ -317,15 +319,15 @@ def relays_32(relay: int, target: int) -> Sequence[bytes]:
 def test_hooks_of_a_product_in_32_bit_halves(relay: int, hook: bytes) -> None:
     host = Host64(KERNEL)
     for number in range(4):
-        made = Program32(host, f"app{number}.exe", "guard32.dll", functions="main")
-        place, space = made.narrow.at("ntdll!NtWaitForSingleObject"), made.narrow.space
+        program = Program32(host, f"app{number}.exe", "guard32.dll", functions="main")
+        place, space = program.narrow.at("ntdll!NtWaitForSingleObject"), program.narrow.space
         base = 0x22000000 + number * 0x130000
-        made.wide.process.region(base, size=0x1000, protection=EXECUTE_READ)
-        target = made.narrow.at("guard32!HookNtCreateFile")
+        program.wide.process.region(base, size=0x1000, protection=EXECUTE_READ)
+        target = program.narrow.at("guard32!HookNtCreateFile")
         space.write(base, relays_32(base, target)[relay])
         led = b"\x68" + struct.pack("<I", base) + b"\xc3"
         space.write(place, led if hook == b"\x68" else hook + struct.pack("<i", base - place - 5))
-        made.waits("main", WAIT_EX_32)
+        program.waits("main", WAIT_EX_32)
     assert not [row for row in found(host.kernel.image()) if row["Severity"] != "low"]
 
 
@@ -362,21 +364,21 @@ def test_an_address_that_hand_written_code_pushed(
     """Its own module has it pushed: the first address of a function, or one in the middle."""
 
     def make(host: Host64) -> None:
-        made = host.program("shell.exe", functions="main work")
-        made.load(module, functions=functions, key="lib", path=path)
-        thread = made.thread("main")
+        program = host.program("shell.exe", functions="main work")
+        program.load(module, functions=functions, key="lib", path=path)
+        thread = program.thread("main")
         pushed, call = (f"lib!{name.lstrip('.')}" for name in functions.split())
         if ground:
-            made.waits("main", pushed, call, WAIT_EX, thread=thread)
+            program.waits("main", pushed, call, WAIT_EX, thread=thread)
             low, size = thread.user_stack_limit, thread.user_stack_base - thread.user_stack_limit
         else:
-            low, size = made.process.space.reserve(0x4000), 0x4000
-            made.process.region(low, size=size)
+            low, size = program.process.space.reserve(0x4000), 0x4000
+            program.process.region(low, size=size)
             assert thread.teb is not None
             thread.teb["NtTib.StackBase"], thread.teb["NtTib.StackLimit"] = low + size, low
-            made.waits(call, WAIT_EX, ground=(pushed,), base=low + size, thread=thread)
-        base, routine = made.frame(pushed)
-        space = made.process.space
+            program.waits(call, WAIT_EX, ground=(pushed,), base=low + size, thread=thread)
+        base, routine = program.frame(pushed)
+        space = program.process.space
         place = next(
             at for at in range(low, low + size, 8) if space.read_int(at, 8) == base + routine.returns()
         )
@@ -399,11 +401,11 @@ FAR = struct.Struct("<Q")
 )
 def test_a_thread_that_was_started_at_a_closure(form: str, file: str, function: str) -> None:
     def make(host: Host64) -> None:
-        made = host.program("script.exe", file, functions="main")
-        base = made.process.space.reserve(0x1000)
-        code = bytes.fromhex(form.replace("TARGET", FAR.pack(made.at(function)).hex()))
-        made.process.region(base, code, size=0x1000, protection=EXECUTE_READWRITE)
-        made.waits(function, WAIT_EX, thread=made.thread(win32_start=base))
+        program = host.program("script.exe", file, functions="main")
+        base = program.process.space.reserve(0x1000)
+        code = bytes.fromhex(form.replace("TARGET", FAR.pack(program.at(function)).hex()))
+        program.process.region(base, code, size=0x1000, protection=EXECUTE_READWRITE)
+        program.waits(function, WAIT_EX, thread=program.thread(win32_start=base))
 
     assert above_low(make) == {}
 
@@ -417,12 +419,12 @@ def test_a_thread_that_was_started_at_a_closure(form: str, file: str, function: 
 )
 def test_a_thread_of_32_bits_that_was_started_at_a_closure(form: str, file: str, function: str) -> None:
     def make(host: Host64) -> None:
-        made = Program32(host, "script.exe", file, functions="main")
-        code = form.replace("TARGET", struct.pack("<I", made.narrow.at(function)).hex())
-        made.wide.process.region(CODE, size=SIZE, protection=EXECUTE_READWRITE)
-        made.narrow.space.write(CODE, bytes.fromhex(code))
-        made.waits(function, WAIT_EX_32)
-        made.wide.process.threads[-1].ethread["Win32StartAddress"] = CODE
+        program = Program32(host, "script.exe", file, functions="main")
+        code = form.replace("TARGET", struct.pack("<I", program.narrow.at(function)).hex())
+        program.wide.process.region(CODE, size=SIZE, protection=EXECUTE_READWRITE)
+        program.narrow.space.write(CODE, bytes.fromhex(code))
+        program.waits(function, WAIT_EX_32)
+        program.wide.process.threads[-1].ethread["Win32StartAddress"] = CODE
 
     assert above_low(make) == {}
 
@@ -431,11 +433,11 @@ def test_a_thread_of_32_bits_that_was_started_at_a_closure(form: str, file: str,
 @pytest.mark.parametrize("file", ["", "guard.dll"])
 def test_a_size_that_a_protector_wrote(size: int, file: str) -> None:
     def make(host: Host64) -> None:
-        made = host.program("copyguard.exe", *([file] if file else []), functions="main")
-        entry = made.modules[file.partition(".")[0]][0].entry
+        program = host.program("copyguard.exe", *([file] if file else []), functions="main")
+        entry = program.modules[file.partition(".")[0]][0].entry
         assert entry is not None
         entry["SizeOfImage"] = size
-        made.waits("main", *(["guard!HookNtCreateFile"] if file else []), WAIT_EX)
+        program.waits("main", *(["guard!HookNtCreateFile"] if file else []), WAIT_EX)
 
     assert above_low(make) == {}
 
@@ -443,11 +445,11 @@ def test_a_size_that_a_protector_wrote(size: int, file: str) -> None:
 @pytest.mark.parametrize(("offset", "control"), [(0x1C, 0xF0401), (0x20, 0x30401), (0x1C, 0x90401)])
 def test_a_guard_of_export_tables(offset: int, control: int) -> None:
     def make(host: Host64) -> None:
-        made = host.program("winword.exe", functions="main")
-        thread = made.thread()
-        made.waits("main", WAIT_EX, thread=thread)
-        base = made.modules["ntdll"][0].base
-        breaks_at(host, thread, base + made.process.space.read_int(base + 0x108, 4) + offset)
+        program = host.program("winword.exe", functions="main")
+        thread = program.thread()
+        program.waits("main", WAIT_EX, thread=thread)
+        base = program.modules["ntdll"][0].base
+        breaks_at(host, thread, base + program.process.space.read_int(base + 0x108, 4) + offset)
         frame = thread.kthread["TrapFrame"] + host.kernel.isf.offset("_KTRAP_FRAME", "Dr7")
         host.kernel.space.write_int(frame, control, 8)
 

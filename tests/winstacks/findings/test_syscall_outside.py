@@ -246,7 +246,7 @@ def test_few_searches_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [each for each in X64 if kernels.load(each).table.has("_EPROCESS", "PicoContext")]
+    "name", [item for item in X64 if kernels.load(item).table.has("_EPROCESS", "PicoContext")]
 )
 def test_a_pico_process_is_low(name: str) -> None:
     forged = Calling(name)

@@ -96,11 +96,11 @@ def test_a_start_in_a_closure_or_delegate(code: str, severity: str) -> None:
 def test_a_closure_of_a_32_bit_program(target: str, severity: str) -> None:
     """Its code is read as 32-bit code, whichever stack of the thread is looked at."""
     host = Host64("win10-x64")
-    made = Program32(host, "python.exe", "libffi-8.dll", functions="main")
-    made.wide.process.region(CLOSURE, size=0x1000, protection=EXECUTE_READWRITE)
-    distance = made.narrow.at(target) - CLOSURE - 10
-    made.narrow.space.write(CLOSURE, b"\xb8\0\0\0\x22\xe9" + struct.pack("<i", distance))
-    made.wide.waits("start", thread=made.wide.thread(win32_start=CLOSURE))
+    program = Program32(host, "python.exe", "libffi-8.dll", functions="main")
+    program.wide.process.region(CLOSURE, size=0x1000, protection=EXECUTE_READWRITE)
+    distance = program.narrow.at(target) - CLOSURE - 10
+    program.narrow.space.write(CLOSURE, b"\xb8\0\0\0\x22\xe9" + struct.pack("<i", distance))
+    program.wide.waits("start", thread=program.wide.thread(win32_start=CLOSURE))
     assert set(severities(host.kernel.image(), START)) == {severity}
 
 

@@ -55,22 +55,22 @@ def test_a_stack_above_which_no_ground_of_threads_is_left(name: str) -> None:
 @pytest.mark.parametrize("name", X64)
 def test_whole_stacks_are_silent(name: str) -> None:
     """Threads that wait, that fault, that a dispatcher has sent on, and one of the system."""
-    made = StackImage(name)
-    made.waiting(1004)
-    made.faulted(1008)
-    made.dispatched(1012, ("KiUserExceptionDispatcher", CALLBACK), 0x33)
-    made.system(12)
-    assert found(made.kernel.image(), CHECK) == []
+    image = StackImage(name)
+    image.waiting(1004)
+    image.faulted(1008)
+    image.dispatched(1012, ("KiUserExceptionDispatcher", CALLBACK), 0x33)
+    image.system(12)
+    assert found(image.kernel.image(), CHECK) == []
 
 
 @pytest.mark.parametrize("name", X64)
 def test_a_kernel_stack_that_was_cut_off(name: str) -> None:
     """Its outermost frame is in a driver."""
-    made = StackImage(name)
-    made.system(12)
-    frames = made.expected[12, "kernel"].frames
-    made.kernel.space.write_int(frames[-1][1] - 8, 0, 8)
-    (row,) = found(made.kernel.image(), CHECK)
+    image = StackImage(name)
+    image.system(12)
+    frames = image.expected[12, "kernel"].frames
+    image.kernel.space.write_int(frames[-1][1] - 8, 0, 8)
+    (row,) = found(image.kernel.image(), CHECK)
     assert (row["Severity"], row["Kind"], row["PID"]) == ("medium", "kernel", 4)
     assert row["Symbol"].startswith("disk+0x")
 
@@ -84,16 +84,20 @@ def test_a_module_of_ones_own_cannot_lend_the_name(
     routine = callstackimages.MAIN if part == "user" else callstackimages.DRIVER
 
     def options(routines: List[Routine], *rest: Any) -> Dict[str, Any]:
-        made = code.module_options(routines, *rest)
-        return {**made, "exports": {function: routine.rva}} if routines == [routine] else made
+        module_options = code.module_options(routines, *rest)
+        return (
+            {**module_options, "exports": {function: routine.rva}}
+            if routines == [routine]
+            else module_options
+        )
 
     monkeypatch.setattr(callstackimages, "module_options", options)
-    made = StackImage(name)
-    thread = made.waiting(TID) if part == "user" else made.system(TID)
-    frames = made.expected[TID, part].frames
-    space = made.kernel.space if part == "kernel" else thread.process.space
+    image = StackImage(name)
+    thread = image.waiting(TID) if part == "user" else image.system(TID)
+    frames = image.expected[TID, part].frames
+    space = image.kernel.space if part == "kernel" else thread.process.space
     space.write_int(frames[-1][1] - 8, 0, 8)
-    (row,) = found(made.kernel.image(), CHECK)
+    (row,) = found(image.kernel.image(), CHECK)
     # No ground of threads is left above the cut of the user's stack.
     assert (row["Severity"], row["Kind"], row["TID"]) == ("low" if part == "user" else "medium", part, TID)
     assert f"!{function}+0x" in row["Symbol"]
@@ -175,11 +179,11 @@ def test_other_kinds_of_processes_are_silent(name: str, member: str) -> None:
 @pytest.mark.parametrize("name", X86)
 @pytest.mark.parametrize("whole", [True, False])
 def test_on_x86_it_is_low(name: str, whole: bool) -> None:
-    made = StackImage86(name)
-    made.waiting(TID, interrupted=False)
+    image = StackImage86(name)
+    image.waiting(TID, interrupted=False)
     if not whole:
-        cut86(made.app.space, made.expected[TID, "user"][-1][0])
-    rows = [row for row in found(made.kernel.image(), CHECK) if row["Kind"] == "user"]
+        cut86(image.app.space, image.expected[TID, "user"][-1][0])
+    rows = [row for row in found(image.kernel.image(), CHECK) if row["Kind"] == "user"]
     assert [row["Severity"] for row in rows] == ([] if whole else ["low"])
     assert all(row["Innocent"].startswith("32-bit code without a frame pointer") for row in rows)
 
@@ -187,17 +191,17 @@ def test_on_x86_it_is_low(name: str, whole: bool) -> None:
 @pytest.mark.parametrize("name", X64)
 @pytest.mark.parametrize("whole", [True, False])
 def test_with_32_bits_it_is_low(name: str, whole: bool) -> None:
-    made = StackImage(name)
-    Wow64Threads(made).in_system_call(1016)
+    image = StackImage(name)
+    Wow64Threads(image).in_system_call(1016)
     if not whole:
-        cut86(made.app.space, made.expected[1016, "wow64"].frames[-1][0])
-    rows = found(made.kernel.image(), CHECK)
+        cut86(image.app.space, image.expected[1016, "wow64"].frames[-1][0])
+    rows = found(image.kernel.image(), CHECK)
     assert [(row["Severity"], row["Kind"]) for row in rows] == ([] if whole else [("low", "wow64")])
 
 
 def cut86(space: Space, outermost: int) -> None:
     """Ends the chain of frame pointers before the outermost frame, whose return address is given."""
-    wanted = outermost.to_bytes(4, "little")
+    expected = outermost.to_bytes(4, "little")
     pages = {page: space.read(page, PAGE) for page in space.own_pages()}
-    (slot,) = (page + data.index(wanted) for page, data in pages.items() if wanted in data)
+    (slot,) = (page + data.index(expected) for page, data in pages.items() if expected in data)
     space.write(slot - 4, bytes(8))

@@ -167,8 +167,8 @@ def test_a_registered_function_table(name: str, start: int, severity: str) -> No
     forged.recorded(RETURNS)
     rows = {row["Finding"]: row for row in found(forged.image())}
     assert {rows[check]["Severity"] for check in (UNBACKED, HISTORY)} == {severity}
-    said = rows[UNBACKED]["Innocent"]
-    assert ("function table registered for 0x20000000-0x200007ff" in said) == (severity == "low")
+    innocent = rows[UNBACKED]["Innocent"]
+    assert ("function table registered for 0x20000000-0x200007ff" in innocent) == (severity == "low")
 
 
 @pytest.mark.parametrize("name", X64)
@@ -180,8 +180,10 @@ def test_a_function_table_whose_limit_was_moved(name: str) -> None:
     forged.register_table(PRIVATE - 0x1000, PRIVATE + 0x1000)
     forged.interrupted_at(PRIVATE + 0x20)
     (row,) = found(forged.image(), UNBACKED)
-    said = "function table registered for 0x1ffff000-0x20000fff, which ends in other memory than it begins in"
-    assert (row["Severity"], row["Innocent"]) == ("low", said)
+    message = (
+        "function table registered for 0x1ffff000-0x20000fff, which ends in other memory than it begins in"
+    )
+    assert (row["Severity"], row["Innocent"]) == ("low", message)
 
 
 @pytest.mark.parametrize("name", X64)
@@ -456,22 +458,22 @@ def test_a_registered_range_that_may_not_be_executed_is_low(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "said"),
+    ("path", "message"),
     [
         ("C:\\Program Files\\Guard\\guard.dll", "the code called guard.dll, as the relay"),
         ("C:\\Windows\\System32\\guard.dll", "nothing known"),
     ],
 )
-def test_private_code_that_called_a_module_names_it(path: str, said: str) -> None:
+def test_private_code_that_called_a_module_names_it(path: str, message: str) -> None:
     """A relay whose hook is not in memory: what it serves is next to it on the stack."""
     host = Host64("win10-x64")
-    made = host.program("office.exe", functions="main")
-    module = made.load(
+    program = host.program("office.exe", functions="main")
+    module = program.load(
         "guard.dll", **({"path": path} if path else {"path": "C:\\Windows\\System32\\guard.dll"})
     )
     assert module.base
     chain = ("guard!HookNtCreateFile", "kernelbase!WaitForSingleObjectEx")
-    made.waits("main", Private(made.jitted(0x2000)), *chain)
+    program.waits("main", Private(program.jitted(0x2000)), *chain)
     (row,) = found(host.kernel.image(), UNBACKED)
     assert row["Severity"] == "high"
-    assert row["Innocent"].startswith(said)
+    assert row["Innocent"].startswith(message)

@@ -83,8 +83,8 @@ def test_a_wait_that_a_dispatcher_called(name: str, dispatcher: str) -> None:
     assert (row["Severity"], row["Confidence"], row["How"]) == ("medium", "likely", "unwind")
     assert (row["TID"], row["Kind"], row["Frame"]) == (TID, "user", 2)
     assert row["Symbol"].startswith(f"ntdll!{dispatcher}+")
-    said = f"ntdll!NtWaitForSingleObject+0x14 called by ntdll!{dispatcher}+0x20; VAD"
-    assert row["Evidence"].startswith(said)
+    message = f"ntdll!NtWaitForSingleObject+0x14 called by ntdll!{dispatcher}+0x20; VAD"
+    assert row["Evidence"].startswith(message)
     assert row["Technique"] == "T1497.003, T1055.004"
 
 

@@ -93,19 +93,19 @@ def test_tables_agree_with_public_symbols(name: str, pdb: str, guid: str, shared
 def test_layout_that_is_tried_first(kernel: str, wow64: bool, name: str, tmp_path: pathlib.Path) -> None:
     """A native process' is the kernel's own; of a 32-bit half ours, the one that a heap confirms."""
     known = kernels.load(kernel)
-    made = Kernel(known.table, **known.options())
-    process = made.process("app.exe", pid=1000)
+    new_kernel = Kernel(known.table, **known.options())
+    process = new_kernel.process("app.exe", pid=1000)
     if wow64:
         process.wow64()
-    opened = context.open_image(made.image(), tmp_path)
+    opened = context.open_image(new_kernel.image(), tmp_path)
     spaces = AddressSpaces.list_spaces(opened.image, [1000])
     found = next(space for space in spaces if space.wow64 == wow64)
     arch = found.arch
     types = lister.load_layouts(opened.image, found.machine)
     assert places(types.nt[0], name) == places(heaptypes.heap(name), name)
     ours = types.nt[0 if wow64 else 1 :]
-    names = [f"{each}-{arch}" for each in heaptypes.GENERATIONS[arch]]
-    assert [places(each, name) for each, name in zip(ours, names)] == [
+    names = [f"{item}-{arch}" for item in heaptypes.GENERATIONS[arch]]
+    assert [places(layout, name) for layout, name in zip(ours, names)] == [
         places(heaptypes.heap(name), name) for name in names
     ]
     assert len(ours) == len(names)
@@ -136,14 +136,14 @@ def test_a_new_build_is_a_new_table(tmp_path: pathlib.Path, monkeypatch: pytest.
     old = heap_layouts.LAYOUTS["6.2-x64"]
     moved = ("signature", "flags", "encode_mask", "encoding", "interceptor", "virtual", "segments", "creator")
     shifted = {member: getattr(old, member) + SHIFT for member in moved}
-    made = NtHeap(0x50000, old._replace(heap_size=old.heap_size + SHIFT, **shifted), creator=9)
+    nt_heap = NtHeap(0x50000, old._replace(heap_size=old.heap_size + SHIFT, **shifted), creator=9)
     records = heapforms.Records("x64")
     record = records.add()
-    user = made.extended(100, record)
+    user = nt_heap.extended(100, record)
     known = kernels.load("win10-x64")
     opened = context.open_image(Kernel(known.table, **known.options()).image(), tmp_path)
     types = lister.load_layouts(opened.image, Machine.AMD64)
-    memory = Memory.over(Extents([*made.regions(), *records.runs()]), 8)
+    memory = Memory.over(Extents([*nt_heap.regions(), *records.runs()]), 8)
     found = find_heaps(memory, types, [0x50000])
     assert [(heap.address, heap.creator, heap.damaged) for heap in found.nt] == [(0x50000, 9, False)]
     traces = Traces(memory, heaptypes.LOG["x64"], heaptypes.ENTRY["x64"])
@@ -163,8 +163,8 @@ def test_a_newer_table_takes_no_older_heap(name: str, member: str) -> None:
     data["user_types"]["_HEAP"]["fields"][member]["offset"] += SHIFT
     size = heaptypes.pointer_size(name)
     newer, own = HeapLayout(heaptypes.structures(isf.Isf(data)), size), heaptypes.heap(name)
-    made = NtHeap(0x50000, heap_layouts.LAYOUTS[name], creator=9)
-    memory = Memory.over(Extents(made.regions()), size)
+    nt_heap = NtHeap(0x50000, heap_layouts.LAYOUTS[name], creator=9)
+    memory = Memory.over(Extents(nt_heap.regions()), size)
     for order in ([newer, own], [own, newer]):
         heap = read_heap(memory, 0x50000, order)
         assert heap is not None and heap.layout is own and not heap.damaged
@@ -176,7 +176,7 @@ def test_a_newer_table_takes_no_older_heap(name: str, member: str) -> None:
 def test_the_table_that_goes_with_a_kernel(name: str) -> None:
     """It is the one that lies as the kernel's, though a newer one has the same members."""
     arch = name[-3:]
-    ours = [heaptypes.ours(f"heap-{each}-{arch}") for each in heaptypes.GENERATIONS[arch]]
+    ours = [heaptypes.ours(f"heap-{item}-{arch}") for item in heaptypes.GENERATIONS[arch]]
     newer = shifted_copy(heaptypes.GENERATIONS[arch][0] + "-" + arch)
     kernel = heaptypes.ours(f"heap-{name}")
     position = heaptypes.GENERATIONS[arch].index(name[:3])

@@ -32,9 +32,9 @@ def test_without_a_kernel_its_resources_are_a_gap() -> None:
 
 
 def test_a_space_that_cannot_be_read_is_a_gap() -> None:
-    said = status(StatusCode.PAGE_TABLES_UNREADABLE)
-    space = bare.image(8).kernel._replace(kernel=False, pid=4, layer_name="", status=said)
-    assert lister().list_created(space) == [LockGap(space, said)]
+    row_status = status(StatusCode.PAGE_TABLES_UNREADABLE)
+    space = bare.image(8).kernel._replace(kernel=False, pid=4, layer_name="", status=row_status)
+    assert lister().list_created(space) == [LockGap(space, row_status)]
 
 
 def test_a_gap_has_no_record() -> None:
@@ -58,7 +58,7 @@ def test_an_unknown_number_of_waiters_is_not_0() -> None:
 def test_the_report_has_no_number_for_unknown_waiters() -> None:
     held = Lock(bare.image(8).kernel, 0x1000, RESOURCE, held=True)
     graph = WaitGraph({(0, 0x1000): held}, {(0, 0x1000): ()}, [], [], {}, 0, False)
-    assert [each["waiters"] for each in locks_part(graph)["locks"]] == ["unknown"]
+    assert [item["waiters"] for item in locks_part(graph)["locks"]] == ["unknown"]
 
 
 def test_the_most_locks_are_kept() -> None:
@@ -71,7 +71,7 @@ def test_the_most_locks_are_kept() -> None:
 
     spaces = [image.kernel._replace(pid=pid) for pid in (4, 8)]
     for pid in (0, 0, 1, 1, 0):
-        assert {each.space for each in known.of_space(spaces[pid], make)} == {spaces[pid]}
+        assert {item.space for item in known.of_space(spaces[pid], make)} == {spaces[pid]}
     assert made == [4, 8, 4]
 
 

@@ -98,14 +98,14 @@ def test_a_member_is_signed_where_the_symbols_say_so(sample: Sample) -> None:
 
 
 def test_a_part_is_made_once(sample: Sample) -> None:
-    made: List[Image] = []
+    forged_images: List[Image] = []
 
     def make(image: Image) -> str:
-        made.append(image)
+        forged_images.append(image)
         return "part"
 
     assert sample.image.service(make) == sample.image.service(make) == "part"
-    assert made == [sample.image]
+    assert forged_images == [sample.image]
     assert sample.image.service(Vads) is sample.image.service(Vads)
 
 
@@ -140,7 +140,7 @@ def test_spaces_know_where_their_process_is(sample: Sample) -> None:
     assert sample.process.peb is not None
     assert native.peb == sample.process.peb.address
     assert (native.kernel, native.wow64, native.pointer_size) == (False, False, sample.image.pointer_size)
-    assert [(each.wow64, each.pointer_size, each.arch, each.eprocess) for each in narrow] == (
+    assert [(process.wow64, process.pointer_size, process.arch, process.eprocess) for process in narrow] == (
         [(True, 4, "x86", native.eprocess)] if sample.image.pointer_size == 8 else []
     )
     found = list(AddressSpaces.list_spaces(sample.image, offset=native.eprocess))

@@ -182,6 +182,6 @@ def test_pages_that_are_not_for_execution(name: str, tmp_path: pathlib.Path) -> 
     kernel.space.tables.forbid_execution(start + PAGE)
     kernel.space.set_state(start + 2 * PAGE, PAGE, State.TRANSITION)
     opened = context.open_image(kernel.image(), tmp_path)
-    asked = [bulk.masked(opened.layer, start + offset) for offset in (0x123, PAGE + 0x123, 2 * PAGE)]
-    found = [pagetables.may_execute(opened.context, opened.layer, address) for address in asked]
+    requests = [bulk.masked(opened.layer, start + offset) for offset in (0x123, PAGE + 0x123, 2 * PAGE)]
+    found = [pagetables.may_execute(opened.context, opened.layer, address) for address in requests]
     assert found == [True, False, False]

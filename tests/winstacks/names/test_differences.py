@@ -60,7 +60,9 @@ def said(original: bytes, memory: bytes) -> str:
     file = PeImage(lambda offset, length: original[offset : offset + length], len(original))
     indexes = ModuleIndexes(image, PdbSymbols(image))
     status = indexes._build(Shared(memory, file), None, 1 << 16).module.status  # type: ignore[arg-type]
-    return text(tuple(each for each in status if each.code is StatusCode.DIFFERS_FROM_FILE))
+    return text(
+        tuple(status_item for status_item in status if status_item.code is StatusCode.DIFFERS_FROM_FILE)
+    )
 
 
 def _words(original: bytes) -> Iterator[Tuple[int, str]]:

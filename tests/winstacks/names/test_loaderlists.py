@@ -38,9 +38,9 @@ def test_stamp_and_path(name: str, tmp_path: pathlib.Path) -> None:
     halves = [half for half in halves if half.pid == 1000]
     assert len(halves) == len(made)
     for half, module in zip(halves, made):
-        (entry,) = (each for each in lists.of_process(half)[0] if each.base == module.base)
+        (entry,) = (item for item in lists.process_modules(half)[0] if item.base == module.base)
         assert lists.details(half, entry) == (STAMP, module.path, None)
-    listed, _ = lists.of_kernel()
+    listed, _ = lists.kernel_modules()
     own = kernel.isf.has_type("_KLDR_DATA_TABLE_ENTRY")
     stamp, path, _ = lists.details(image.kernel, listed[0])
     assert path == "\\SystemRoot\\system32\\ntoskrnl.exe"
@@ -52,6 +52,6 @@ def test_an_entry_that_is_gone(tmp_path: pathlib.Path) -> None:
     kernel = new_kernel("win10-x64", 0)
     image = context.open_image(kernel.image(), tmp_path).image
     lists = image.service(LoaderLists)
-    listed, _ = lists.of_kernel()
+    listed, _ = lists.kernel_modules()
     missing = listed[0]._replace(address=kernel.space.reserve(0x1000))
     assert lists.details(image.kernel, missing) == (None, None, None)

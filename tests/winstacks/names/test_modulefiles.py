@@ -77,7 +77,7 @@ def name_of(
     if files is not None:
         given: ModuleFiles = GivenFiles([str(files)])
         opened.image.provide(module_files, given)
-    space = next(each for each in AddressSpaces.list_spaces(opened.image) if each.pid == pid)
+    space = next(space for space in AddressSpaces.list_spaces(opened.image) if space.pid == pid)
     return Symbolizer(opened.image).for_space(space).name(at)
 
 
@@ -96,8 +96,8 @@ def messages(caplog: pytest.LogCaptureFixture) -> List[str]:
         ("../../etc/passwd", "passwd"),
         ("..\\..\\secret.dll", "secret.dll"),
         *(
-            (each, "")
-            for each in ("", ".", "..", "a/..", "c:ntdll.dll", "a.dll:stream", "a\0.dll", "*", "a|b")
+            (name, "")
+            for name in ("", ".", "..", "a/..", "c:ntdll.dll", "a.dll:stream", "a\0.dll", "*", "a|b")
         ),
         ("\\\\host\\share\\a.dll", "a.dll"),
         ("x" * 300, ""),
@@ -123,7 +123,7 @@ def test_plain_folders_and_symbol_servers(place: str, tmp_path: pathlib.Path) ->
     path.write_bytes(b"")
     (tmp_path / "other.dll").write_bytes(b"")
     found = list(FileFolder(str(tmp_path)).candidates(["C:\\Windows\\library.dll"], [(STAMP, 0x6000)]))
-    assert [(each.path, each.wrong) for each in found] == [(str(path), "")]
+    assert [(item.path, item.wrong) for item in found] == [(str(path), "")]
 
 
 @pytest.mark.parametrize(
@@ -154,12 +154,12 @@ def test_no_name_leads_out_of_the_folder(name: str, tmp_path: pathlib.Path) -> N
 def test_links_are_named_and_not_followed(place: str, tmp_path: pathlib.Path) -> None:
     folder, outside = tmp_path / "files", tmp_path / "outside"
     path = folder.joinpath(*place.split("/"))
-    for each in (folder, outside, path.parent):
-        each.mkdir(parents=True, exist_ok=True)
+    for element in (folder, outside, path.parent):
+        element.mkdir(parents=True, exist_ok=True)
     (outside / "library.dll").write_bytes(b"")
     path.symlink_to(outside if path.name != "library.dll" else outside / "library.dll")
     found = list(FileFolder(str(folder)).candidates(["library.dll"], [(STAMP, 0x6000)]))
-    assert [(each.path, "link" in each.wrong) for each in found] == [(str(path), True)]
+    assert [(item.path, "link" in item.wrong) for item in found] == [(str(path), True)]
 
 
 def test_what_is_no_file_is_not_opened(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -213,7 +213,7 @@ def test_without_the_option_no_file_is_looked_for(
 
 @pytest.mark.parametrize("name", KERNELS)
 @pytest.mark.parametrize(
-    ("rva", "data", "said"),
+    ("rva", "data", "message"),
     (
         (CODE + 0x430, b"\x12\x34", "page"),
         (TABLES + 0x2C, b"\x10\x20\0\0", "exports"),
@@ -223,7 +223,7 @@ def test_without_the_option_no_file_is_looked_for(
 )
 @pytest.mark.parametrize("shared", (True, False), ids=("shared", "own"))
 def test_what_memory_has_otherwise_is_said(
-    name: str, rva: int, data: bytes, said: str, shared: bool, tmp_path: pathlib.Path
+    name: str, rva: int, data: bytes, message: str, shared: bool, tmp_path: pathlib.Path
 ) -> None:
     kernel = build(name)
     files = modulefile.save([library(kernel)], tmp_path / "files")
@@ -234,7 +234,7 @@ def test_what_memory_has_otherwise_is_said(
         kernel.processes[-2].space.write(BASE + rva, data)
     given = name_of(kernel, tmp_path / "a", files)
     other = name_of(kernel, tmp_path / "b", files, pid=2000)
-    assert f"differs from the file: {said}" in text(given.status)
+    assert f"differs from the file: {message}" in text(given.status)
     assert ("differs" in text(other.status)) == shared
 
 
@@ -242,9 +242,9 @@ def test_what_memory_has_otherwise_is_said(
 
 
 def _content(kernel: Kernel, place: int = 0, data: bytes = b"") -> bytes:
-    made = bytearray(modulefile.content(library(kernel)))
-    made[place : place + len(data)] = data
-    return bytes(made)
+    new_data = bytearray(modulefile.content(library(kernel)))
+    new_data[place : place + len(data)] = data
+    return bytes(new_data)
 
 
 def test_a_file_of_another_build_is_refused_by_name(

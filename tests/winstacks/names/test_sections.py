@@ -54,8 +54,8 @@ def names(kernel: Kernel, folder: pathlib.Path) -> Dict[Optional[int], Name]:
     return {space.pid: symbolizer.for_space(space).name(BASE + 0x1024) for space in spaces}
 
 
-def found(said: Status = NOTHING) -> Name:
-    return Name("ntdll!Function002+0x4", "nearest", said, "image")
+def found(row_status: Status = NOTHING) -> Name:
+    return Name("ntdll!Function002+0x4", "nearest", row_status, "image")
 
 
 NOT_NAMED = Name("ntdll+0x1024", "module", status(StatusCode.EXPORTS_UNREADABLE), "image")
@@ -69,7 +69,7 @@ def test_what_leads_to_sections_and_is_lacking_is_named(
     with LackingTable(opened).without(lost):
         ImageSections(opened.image)
     name = lost.name.rpartition(".")[2]
-    assert [each for each in opened.image.lacking if name in each]
+    assert [item for item in opened.image.lacking if name in item]
     assert any(name in record.getMessage() for record in caplog.records)
 
 
@@ -83,9 +83,9 @@ def test_a_page_that_the_process_lacks_is_the_sections(
     kernel = build(name)
     process = kernel.processes[1]
     process.space.set_state(BASE + EXPORTS_RVA, 0x1000, lacks)
-    made = process.modules[1].section
-    assert made is not None
-    made.set_state(EXPORTS_RVA, 0x1000, section)
+    new_section = process.modules[1].section
+    assert new_section is not None
+    new_section.set_state(EXPORTS_RVA, 0x1000, section)
     assert names(kernel, tmp_path) == {1000: found(), 2000: found()}
 
 
@@ -98,9 +98,9 @@ def test_a_page_that_the_section_lacks_is_missing(tmp_path: pathlib.Path, name: 
     page = one.space.read(BASE + EXPORTS_RVA, 1)
     other.space.write(BASE + EXPORTS_RVA, page)
     one.space.set_state(BASE + EXPORTS_RVA, 0x1000, State.PROTOTYPE)
-    made = one.modules[1].section
-    assert made is not None
-    made.set_state(EXPORTS_RVA, 0x1000, section)
+    new_section = one.modules[1].section
+    assert new_section is not None
+    new_section.set_state(EXPORTS_RVA, 0x1000, section)
     assert names(kernel, tmp_path) == {1000: NOT_NAMED, 2000: found()}
 
 
@@ -184,14 +184,14 @@ def test_no_more_prototype_ptes_are_read_than_a_vad_covers(tmp_path: pathlib.Pat
     assert section is not None
     kernel.obj("_SEGMENT", section.control_area["Segment"])["TotalNumberOfPtes"] = 0xFFFFFFFF
     opened = context.open_image(image, tmp_path).image
-    space = next(each for each in AddressSpaces.list_spaces(opened) if each.pid == 1000)
-    made = opened.service(ImageSections)
+    space = next(space for space in AddressSpaces.list_spaces(opened) if space.pid == 1000)
+    service = opened.service(ImageSections)
     vads, _ = opened.service(Vads).list_regions(space)
     (vad,) = (vad for vad in vads if vad.start == BASE)
-    view = made.section_of(vad)
+    view = service.section_of(vad)
     assert view is not None
-    assert len(made.page_addresses(view)) == (vad.end - vad.start) // 0x1000
-    huge = made.section_of(vad._replace(end=1 << 47))
+    assert len(service.page_addresses(view)) == (vad.end - vad.start) // 0x1000
+    huge = service.section_of(vad._replace(end=1 << 47))
     assert huge is not None
     assert huge.count == sections.MAX_PAGES
 
@@ -238,11 +238,12 @@ def test_a_process_has_a_budget_of_its_own(tmp_path: pathlib.Path, own: bool) ->
     spaces = {space.pid: space for space in AddressSpaces.list_spaces(opened.image)}
     sources = [symbolizer.for_space(spaces[1000]).name(module.base + 0x1801) for module in modules]
     incomplete = [
-        StatusCode.EXPORTS_INCOMPLETE in {said.code for said in source.status} for source in sources
+        StatusCode.EXPORTS_INCOMPLETE in {status_item.code for status_item in source.status}
+        for source in sources
     ]
     assert incomplete == [False, False, False, own, own]
-    assert [each.source for each in sources[:3]] == ["nearest"] * 3
-    assert [each.source for each in sources[4:]] == ["module" if own else "nearest"]
+    assert [source.source for source in sources[:3]] == ["nearest"] * 3
+    assert [source.source for source in sources[4:]] == ["module" if own else "nearest"]
     assert symbolizer.for_space(spaces[2000]).name(BASE + 0x1024) == found()
 
 
@@ -251,7 +252,7 @@ def test_what_a_process_has_alone_goes_with_it(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many processes have changed long export tables: what is kept is that of the last few."""
-    monkeypatch.setattr(symbolizer, "MAX_HELD", 6 * TABLE)
+    monkeypatch.setattr(symbolizer, "MAX_UNSHARED_EXPORTS", 6 * TABLE)
     known = kernels.load("win10-x64")
     kernel = Kernel(known.table, **known.options())
     quiet = kernel.process("quiet.exe", pid=1000)
@@ -263,17 +264,22 @@ def test_what_a_process_has_alone_goes_with_it(
         greedy.module("greedy.exe", dll=False)
         modules = tables(kernel, greedy, 4, own=True)
     opened = context.open_image(kernel.image(), tmp_path)
-    made = Symbolizer(opened.image)
+    new_symbolizer = Symbolizer(opened.image)
     spaces = {space.pid: space for space in AddressSpaces.list_spaces(opened.image)}
-    before = made.for_space(spaces[1000]).name(BASE + 0x1024)
+    before = new_symbolizer.for_space(spaces[1000]).name(BASE + 0x1024)
     most = 0
     for pid, space in spaces.items():
         if (pid or 0) >= 2000:
             for module in modules:
-                made.for_space(space).name(module.base + 0x1801)
-        most = max(most, sum(made.indexes.exports_held(layer_name) for layer_name, _ in made._names))
+                new_symbolizer.for_space(space).name(module.base + 0x1801)
+        most = max(
+            most,
+            sum(new_symbolizer.indexes.exports_held(layer_name) for layer_name, _ in new_symbolizer._names),
+        )
         # The untouched process has none alone, each other 3 * TABLE; the last one is kept in any case.
-        assert len(made._names) <= 1 + symbolizer.MAX_HELD // (3 * TABLE) + 1
+        assert len(new_symbolizer._names) <= 1 + symbolizer.MAX_UNSHARED_EXPORTS // (3 * TABLE) + 1
     assert 3 * TABLE <= most <= 9 * TABLE
-    assert sum(each.weight for each in made.indexes._shared.values()) <= len(modules) * TABLE + 1000
-    assert made.for_space(spaces[1000]).name(BASE + 0x1024) == before == found()
+    assert (
+        sum(index.weight for index in new_symbolizer.indexes._shared.values()) <= len(modules) * TABLE + 1000
+    )
+    assert new_symbolizer.for_space(spaces[1000]).name(BASE + 0x1024) == before == found()

@@ -31,8 +31,8 @@ def image(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return namedimage.wrap(sample, opened)
 
 
-def module(symbol: str, source: str, said: Status = NOTHING) -> Name:
-    return Name(symbol, source, said, "image")
+def module(symbol: str, source: str, row_status: Status = NOTHING) -> Name:
+    return Name(symbol, source, row_status, "image")
 
 
 def expect(image: OpenedSample, wide: Tuple[str, str], narrow: Tuple[str, str]) -> Name:
@@ -149,11 +149,11 @@ def test_loader_lists_and_vads_that_disagree(image: OpenedSample) -> None:
         "renamed": ("VAD of another file", "image"),
         "ntdll": ("", "image"),
     }
-    for key, (said, backing) in expected.items():
+    for key, (faults, backing) in expected.items():
         for offset, label in ((0x1020, "!Send+0x20"), (0x11, "+0x11")):
             found = name(image.sample.modules[key].base + offset)
             assert found.symbol.endswith(label), key
-            assert (text(found.status), found.backing) == (said, backing), key
+            assert (text(found.status), found.backing) == (faults, backing), key
 
 
 def test_zero_fuzzy_and_what_is_not_canonical(image: OpenedSample) -> None:
@@ -179,7 +179,7 @@ def test_both_halves_of_a_wow64_process(image: OpenedSample) -> None:
     assert name(modules["kernel32-32"].base + 0x1060) == module("kernel32!Inner+0x20", "pdb")
     assert name(GONE_DLL + 0x100020).symbol == "<unloaded:plugin32>+0x20"
     found = image.names(1000).modules("NTDLL")
-    assert {each.module.base for each in found} == {modules["ntdll"].base, modules["ntdll32"].base}
+    assert {item.module.base for item in found} == {modules["ntdll"].base, modules["ntdll32"].base}
 
 
 def test_an_image_has_one_index_for_all_processes(image: OpenedSample) -> None:
@@ -219,7 +219,7 @@ def test_a_process_of_which_only_the_peb_is_known(image: OpenedSample) -> None:
     found = names.module_at(modules["ntdll"].base)
     assert found is not None
     assert (found.module.name, found.module.status) == ("ntdll", NOTHING)
-    assert [each.module.base for each in names.modules("ntdll")] == [modules["ntdll"].base]
+    assert [module.module.base for module in names.modules("ntdll")] == [modules["ntdll"].base]
 
 
 def test_halves_of_which_only_the_peb_is_known_are_told_apart(image: OpenedSample) -> None:
@@ -274,9 +274,9 @@ def test_exports_that_one_process_changed_rename_nothing_elsewhere(
     assert {pid: name.symbol for pid, name in found.items()} == {
         pid: "ntdll!Evil+0x20" if pid == 2000 else "ntdll!Send+0x20" for pid in order
     }
-    said = {pid for pid, name in found.items() if name.status}
-    assert {found[pid].status for pid in said} == {status(StatusCode.EXPORTS_DIFFER_FROM_THE_SECTION)}
-    assert said == {2000}
+    items = {pid for pid, name in found.items() if name.status}
+    assert {found[pid].status for pid in items} == {status(StatusCode.EXPORTS_DIFFER_FROM_THE_SECTION)}
+    assert items == {2000}
 
 
 def test_a_function_table_that_one_process_changed_is_its_own(tmp_path: pathlib.Path) -> None:
@@ -297,5 +297,5 @@ def test_a_function_table_that_one_process_changed_is_its_own(tmp_path: pathlib.
         assert symbolizer.for_space(spaces[pid]).name(base + 0x1020).symbol == "ntdll!Send+0x20"
     assert symbolizer.for_space(spaces[2000]).name(base + 0x1140) == module("ntdll+0x1140", "module")
     name = symbolizer.for_space(spaces[1000]).name(base + 0x1140)
-    said = status(StatusCode.FUNCTION_TABLE_DIFFERS_FROM_THE_SECTION)
-    assert (name.symbol, name.status) == ("ntdll+0x1140", said)
+    row_status = status(StatusCode.FUNCTION_TABLE_DIFFERS_FROM_THE_SECTION)
+    assert (name.symbol, name.status) == ("ntdll+0x1140", row_status)

@@ -178,8 +178,8 @@ def test_without_its_function_table_an_x64_export_is_only_nearest(tmp_path: path
     rva = driver.pe.pdata_rva
     kernel.space.set_state(driver.base + rva, 0x1000, State.PAGEFILE)
     name = names(kernel.image(), tmp_path, 0).name(driver.base + 0x1120)
-    said = status(StatusCode.FUNCTION_TABLE_UNREADABLE)
-    assert name == places.Name("tcpip!Send+0x120", "nearest", said, "image")
+    row_status = status(StatusCode.FUNCTION_TABLE_UNREADABLE)
+    assert name == places.Name("tcpip!Send+0x120", "nearest", row_status, "image")
 
 
 def test_unload_events_by_symbols(kernel: Kernel, tmp_path: pathlib.Path) -> None:

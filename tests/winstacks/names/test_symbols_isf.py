@@ -34,8 +34,8 @@ def test_any_table_will_do() -> None:
 def test_a_real_table_by_either_way(shared_dir: pathlib.Path, name: str) -> None:
     path = min((shared_dir / "isf" / "symbols" / "windows" / name).glob("*.json.xz"))
     # To compare it with the schema would take ten times as long as all else.
-    made = contexts.Context()
-    table = intermed.IntermediateSymbolTable(made, "test", "table", path.as_uri(), validate=False)
+    context = contexts.Context()
+    table = intermed.IntermediateSymbolTable(context, "test", "table", path.as_uri(), validate=False)
     found = pdbsymbols.from_table(table)
     by_url = pdbsymbols.from_url(path.as_uri())
     assert by_url is not None
@@ -45,8 +45,8 @@ def test_a_real_table_by_either_way(shared_dir: pathlib.Path, name: str) -> None
     for symbol in table.symbols:
         addresses.setdefault(table.get_symbol(symbol).address, []).append(symbol)
     assert found.rvas == sorted(addresses)
-    for each_rva, each in zip(found.rvas, found.names):
-        assert each in addresses[each_rva]
+    for each_rva, item in zip(found.rvas, found.names):
+        assert item in addresses[each_rva]
     rva = found.rva_of("NtCreateFile")
     assert rva is not None
     assert found.names[bisect.bisect_right(found.rvas, rva + 5) - 1] == "NtCreateFile"

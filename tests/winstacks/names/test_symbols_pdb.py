@@ -37,13 +37,13 @@ def folder(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.P
 @pytest.fixture
 def downloads(monkeypatch: pytest.MonkeyPatch) -> Iterator[List[CodeView]]:
     """Records what Volatility would have been asked to download."""
-    asked: List[CodeView] = []
+    code_views: List[CodeView] = []
 
     def download(context: object, guid: str, age: int, pdb_name: str, progress: object = None) -> None:
-        asked.append(CodeView(guid, age, pdb_name))
+        code_views.append(CodeView(guid, age, pdb_name))
 
     monkeypatch.setattr(pdbutil.PDBUtility, "download_pdb_isf", download)
-    yield asked
+    yield code_views
 
 
 def install(path: pathlib.Path) -> pathlib.Path:

@@ -135,7 +135,7 @@ def test_a_thread_whose_second_half_is_paged_out(tmp_path: pathlib.Path) -> None
     image = kernel.image()
     kernel.space.set_state(boundary, 0x1000, State.PAGEFILE)
     found = listed(context.open_image(image, tmp_path), pids=[1000])
-    assert [(text(each.status), each.initial_stack, each.tid) for each in found] == [
+    assert [(text(thread.status), thread.initial_stack, thread.tid) for thread in found] == [
         ("partly unreadable", 0xFFFFF000_00001000, 1004)
     ]
 

@@ -115,7 +115,7 @@ def run(
     caplog.clear()
     rows: List[Any] = list(Things(Plugin(**config), {"a": things}).generate())
     assert {(record.name, record.levelname) for record in caplog.records} <= {(__name__, "WARNING")}
-    return [row[1][0] for row in rows], [each.getMessage() for each in caplog.records]
+    return [row[1][0] for row in rows], [record.getMessage() for record in caplog.records]
 
 
 NT, APP, PRIVATE = frame("nt!NtClose"), frame("app!Run"), frame("<private>", "private")
@@ -139,8 +139,8 @@ def test_a_gap_is_shown_and_is_no_answer(caplog: pytest.LogCaptureFixture) -> No
 
 @pytest.mark.parametrize("option", [{"find": "nt!*"}, {"unbacked": True}])
 def test_a_gap_may_be_what_is_asked_for(option: Any, caplog: pytest.LogCaptureFixture) -> None:
-    shown, said = run([Thing(None), Thing(1, (NT, PRIVATE))], caplog, **option)
-    assert (shown, said) == ([1], [DOUBTFUL])
+    shown, faults = run([Thing(None), Thing(1, (NT, PRIVATE))], caplog, **option)
+    assert (shown, faults) == ([1], [DOUBTFUL])
 
 
 def test_stacks_are_judged_by_their_frames(caplog: pytest.LogCaptureFixture) -> None:

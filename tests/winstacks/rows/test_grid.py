@@ -39,8 +39,8 @@ def test_a_row_has_its_cells_where_their_columns_are(count: int) -> None:
 
 
 def test_a_name_may_have_a_space() -> None:
-    made = OTHER.maker("File output", "Symbol")
-    assert made("a.bin", "nt") == (NOT_APPLICABLE, NOT_APPLICABLE, "nt", NOT_APPLICABLE, "a.bin")
+    maker = OTHER.maker("File output", "Symbol")
+    assert maker("a.bin", "nt") == (NOT_APPLICABLE, NOT_APPLICABLE, "nt", NOT_APPLICABLE, "a.bin")
 
 
 @pytest.mark.parametrize("names", [("PID", "TID"), ("PID", "PID"), ("pid",)])
@@ -71,8 +71,12 @@ def test_what_makes_a_row_is_compiled_once() -> None:
 
 
 def test_absent_values() -> None:
-    assert (grid.given(None), grid.given(0), grid.given("")) == (NOT_APPLICABLE, 0, "")
-    assert (grid.known(None), grid.known(0)) == (grid.UNREADABLE, 0)
+    assert (grid.or_not_applicable(None), grid.or_not_applicable(0), grid.or_not_applicable("")) == (
+        NOT_APPLICABLE,
+        0,
+        "",
+    )
+    assert (grid.or_unreadable(None), grid.or_unreadable(0)) == (grid.UNREADABLE, 0)
 
 
 @pytest.mark.parametrize("own", GRIDS)

@@ -10,4 +10,4 @@ from volatility3.framework import interfaces
 
 def test_nothing_of_the_library_is_a_plugin() -> None:
     found = framework.class_subclasses(interfaces.plugins.PluginInterface)
-    assert [each for each in found if each.__module__.startswith("winstacks")] == []
+    assert [item for item in found if item.__module__.startswith("winstacks")] == []

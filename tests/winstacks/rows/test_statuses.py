@@ -65,14 +65,14 @@ def cells(grid: Grid, row: Any) -> Dict[str, Any]:
     return dict(zip(grid.names, row))
 
 
-def state(said: Status, tid: Optional[int] = None, **registers: int) -> Dict[str, Any]:
+def state(row_status: Status, tid: Optional[int] = None, **registers: int) -> Dict[str, Any]:
     """The row of a trap frame."""
-    found = TrapState(SPACE, tid, THREAD, 0x1000, "", "", registers, (), "", said)
+    found = TrapState(SPACE, tid, THREAD, 0x1000, "", "", registers, (), "", row_status)
     return cells(traps.GRID, traps.TrapRows(_standing(Image())).row(found))
 
 
 @pytest.mark.parametrize(
-    ("said", "absent"),
+    ("expected_status", "absent"),
     [
         (status(StatusCode.UNREADABLE), UNREADABLE),
         (status(StatusCode.PARTLY_UNREADABLE, StatusCode.UNREADABLE), UNREADABLE),
@@ -80,9 +80,9 @@ def state(said: Status, tid: Optional[int] = None, **registers: int) -> Dict[str
         (status(StatusCode.PARTLY_UNREADABLE, StatusCode.NOT_A_TRAP_FRAME), UNPARSABLE),
     ],
 )
-def test_a_frame_that_is_none_is_not_unreadable(said: Status, absent: object) -> None:
+def test_a_frame_that_is_none_is_not_unreadable(expected_status: Status, absent: object) -> None:
     """The thread of the last one is partly unreadable, the bytes at the frame's place are there."""
-    row = state(said, 1004)
+    row = state(expected_status, 1004)
     assert {row["TrapKind"], row["Mode"], row["Rip"], row["Rax"], row["Dr7"]} == {absent}
     assert row["TID"] == 1004
 
@@ -92,7 +92,7 @@ def test_a_register_that_was_not_saved_is_neither() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "tid"),
+    ("expected_status", "tid"),
     [
         (StatusCode.UNREADABLE, UNREADABLE),
         (StatusCode.PARTLY_UNREADABLE, UNREADABLE),
@@ -100,16 +100,16 @@ def test_a_register_that_was_not_saved_is_neither() -> None:
         (StatusCode.THREAD_LIST_DAMAGED, NOT_APPLICABLE),
     ],
 )
-def test_a_thread_without_an_id(said: StatusCode, tid: object) -> None:
-    assert state(status(said))["TID"] is tid
+def test_a_thread_without_an_id(expected_status: StatusCode, tid: object) -> None:
+    assert state(status(expected_status))["TID"] is tid
 
 
 def test_only_a_freed_trace_is_overwritten() -> None:
     printer = FramePrinter(Machine.AMD64)
-    for freed, said in ((True, "overwritten"), (False, "unreadable")):
+    for freed, faults in ((True, "overwritten"), (False, "unreadable")):
         found = space_frames().stack((1, None), freed)
-        assert [printer[frame][-1] for frame in found] == ["", said]
-        assert folded(found) == f"0x1; <{said}>"
+        assert [printer[frame][-1] for frame in found] == ["", faults]
+        assert folded(found) == f"0x1; <{faults}>"
 
 
 def test_an_event_of_a_process_that_is_unknown_has_the_names_of_the_kernel() -> None:

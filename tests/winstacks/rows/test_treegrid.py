@@ -55,7 +55,7 @@ def _nodes(grid: interfaces.renderers.TreeGrid) -> Iterator[Tuple[Any, ...]]:
         children = [child.path for child in grid.children(node)]
         parent = node.parent.path if node.parent else None
         yield node.path, node.path_depth, node.values, node.asdict(), parent, children, len(node)
-        assert [each.path for each in node[0:]] == children
+        assert [item.path for item in node[0:]] == children
 
 
 @given(rows=rows)

@@ -27,14 +27,14 @@ MADE = filetime(seconds=1000 + 1004)
 
 def kernel(clock: int, exited: Optional[int] = None) -> Kernel:
     known = kernels.load("win10-x64")
-    made = Kernel(known.table, **known.options())
-    process = made.process("app.exe", pid=1000)
+    new_kernel = Kernel(known.table, **known.options())
+    process = new_kernel.process("app.exe", pid=1000)
     process.thread(1004)
     if exited is not None:
         process.eprocess["ExitTime.QuadPart"] = exited
-    set_time(made, "SystemTime", clock)
-    set_time(made, "InterruptTime", HOUR)
-    return made
+    set_time(new_kernel, "SystemTime", clock)
+    set_time(new_kernel, "InterruptTime", HOUR)
+    return new_kernel
 
 
 def image_status(opened: Opened) -> str:

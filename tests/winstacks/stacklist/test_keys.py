@@ -73,16 +73,16 @@ VECTORS = [
 @pytest.mark.parametrize(
     ("parts", "text", "modules", "quality"),
     [vector[1:] for vector in VECTORS],
-    ids=[each[0] for each in VECTORS],
+    ids=[vector[0] for vector in VECTORS],
 )
 def test_vectors(parts: List[KeyPart], text: str, modules: str, quality: str) -> None:
-    made = keys.stack_keys(parts)
-    assert made is not None
-    assert made.stack == hashlib.sha256(text.encode()).digest()[:16].hex()
-    assert made.shape == hashlib.sha256(modules.encode()).hexdigest()[:32]
-    assert (keys.merged(parts), made.text, made.quality) == (modules, modules, quality)
+    stack_keys = keys.stack_keys(parts)
+    assert stack_keys is not None
+    assert stack_keys.stack == hashlib.sha256(text.encode()).digest()[:16].hex()
+    assert stack_keys.shape == hashlib.sha256(modules.encode()).hexdigest()[:32]
+    assert (keys.merged(parts), stack_keys.text, stack_keys.quality) == (modules, modules, quality)
     guessed = keys.stack_keys(parts, guessed=True)
-    assert guessed == made._replace(quality=GUESSED)
+    assert guessed == stack_keys._replace(quality=GUESSED)
 
 
 def test_a_stack_whose_frames_are_missing() -> None:
@@ -126,13 +126,13 @@ def test_trace_ids() -> None:
 def test_the_vector_of_the_documentation() -> None:
     page = (ROOT / "docs" / "flat-tables.md").read_text(encoding="utf-8")
     example = page.partition("Three frames, with their texts and keys:")[2].split("```")[1]
-    text, _, said = example.partition("\n\n")
+    text, _, faults = example.partition("\n\n")
     parts = [frame(NTDLL, 0x9D7E4), frame(KERNEL32, 0x17034), keys.elsewhere("private")]
-    made = keys.stack_keys(parts)
-    assert made is not None
+    stack_keys = keys.stack_keys(parts)
+    assert stack_keys is not None
     assert "".join(part.line for part in parts) == text[len("text\n") :] + "\n"
-    assert dict(line.split(maxsplit=1) for line in said.splitlines() if line) == {
-        "StackKey": made.stack,
-        "text": made.text,
-        "ShapeKey": made.shape,
+    assert dict(line.split(maxsplit=1) for line in faults.splitlines() if line) == {
+        "StackKey": stack_keys.stack,
+        "text": stack_keys.text,
+        "ShapeKey": stack_keys.shape,
     }

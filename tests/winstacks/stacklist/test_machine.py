@@ -83,7 +83,7 @@ def with_boot_time(value: int) -> Kernel:
 
 
 @pytest.mark.parametrize(
-    ("value", "boot", "source", "said"),
+    ("value", "boot", "source", "message"),
     [
         (NOW - 3 * HOUR, NOW - 3 * HOUR, "KeBootTime", ""),
         (0, NOW - 2 * HOUR, "InterruptTime", ""),
@@ -91,10 +91,10 @@ def with_boot_time(value: int) -> Kernel:
     ],
 )
 def test_the_boot_time_that_the_kernel_keeps(
-    value: int, boot: int, source: str, said: str, tmp_path: pathlib.Path
+    value: int, boot: int, source: str, message: str, tmp_path: pathlib.Path
 ) -> None:
     clock = machine.clock(opened(with_boot_time(value), tmp_path))
-    assert (clock.boot_time, clock.source, text(clock.status)) == (boot, source, said)
+    assert (clock.boot_time, clock.source, text(clock.status)) == (boot, source, message)
     assert clock.counted_by == NOW - 2 * HOUR
 
 

@@ -27,7 +27,7 @@ from winstacks.stacks.walkers import StackWalkers
 
 
 @pytest.mark.parametrize(
-    ("word", "told"),
+    ("word", "is_known"),
     [
         (StatusCode.PARTLY_UNREADABLE, True),
         (StatusCode.TERMINATED, True),
@@ -36,7 +36,7 @@ from winstacks.stacks.walkers import StackWalkers
     ],
 )
 def test_trap_frames_of_a_thread_of_which_a_part_is_paged_out(
-    word: StatusCode, told: bool, tmp_path: pathlib.Path
+    word: StatusCode, is_known: bool, tmp_path: pathlib.Path
 ) -> None:
     """Where the trap frame is known, the walk has the registers that lie beside its machine frame, too."""
     image = StackImage()
@@ -48,7 +48,7 @@ def test_trap_frames_of_a_thread_of_which_a_part_is_paged_out(
     states = [state._replace(status=status(word)) for state in walks.states(thread)]
     border = next(walks.pieces(thread, states)).walk.border
     assert border is not None and border.registers is not None
-    assert border.registers.named("Rdx") == (registers_64("user64")["rdx"] if told else None)
+    assert border.registers.named("Rdx") == (registers_64("user64")["rdx"] if is_known else None)
 
 
 def test_the_last_few_address_spaces_are_kept(tmp_path: pathlib.Path) -> None:

@@ -32,7 +32,7 @@ def logs(image: Image) -> List[Tuple[str, int, str]]:
         for space in AddressSpaces.list_spaces(image, [PID])
         for database in finder.find_databases(space)
     ]
-    return [(each.space.arch, each.address, each.located_by) for each in found if each.kind == HEAPLOG]
+    return [(entry.space.arch, entry.address, entry.located_by) for entry in found if entry.kind == HEAPLOG]
 
 
 @pytest.mark.parametrize("pointer", [True, False], ids=["pointer", "no pointer"])
@@ -40,14 +40,14 @@ def logs(image: Image) -> List[Tuple[str, int, str]]:
     ("kernel", "wow64"), [("win10-x86", False), ("win10-x64", True), ("win10-x64", False)]
 )
 def test_a_log_is_found(kernel: str, wow64: bool, pointer: bool, tmp_path: pathlib.Path) -> None:
-    made = HeapImage(kernel, wow64)
-    made.log = HeapLog(made.arch, PLACES[made.arch], zone=0x1D00040, lookaside=0x1CC0020)
-    made.record(1)
-    made.used["log"] = pointer
+    image = HeapImage(kernel, wow64)
+    image.log = HeapLog(image.arch, PLACES[image.arch], zone=0x1D00040, lookaside=0x1CC0020)
+    image.record(1)
+    image.used["log"] = pointer
     if not pointer:
-        made.put(made.log.regions().items())
-    opened = context.open_image(made.image(), tmp_path).image
-    assert logs(opened) == [(made.arch, PLACES[made.arch], BY_SEARCH)]
+        image.put(image.log.regions().items())
+    opened = context.open_image(image.image(), tmp_path).image
+    assert logs(opened) == [(image.arch, PLACES[image.arch], BY_SEARCH)]
 
 
 @pytest.mark.shared

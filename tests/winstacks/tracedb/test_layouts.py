@@ -33,19 +33,23 @@ def test_table_is_valid(path: pathlib.Path) -> None:
 @pytest.mark.parametrize("name, arch, kernel", ALL)
 def test_offsets_are_those_of_the_writer(name: str, arch: str, kernel: bool) -> None:
     """Two lists of offsets were made apart from each other; the writer's is checked on real databases."""
-    made = layout(name, arch, kernel)
-    (read,) = (each for each in stddata.of(arch).std if each.name == name)
+    new_layout = layout(name, arch, kernel)
+    (read,) = (member for member in stddata.of(arch).std if member.name == name)
     database = read.types["_STACK_TRACE_DATABASE"]
     members = {member: database.field(member)[:2] for member in read.names}
     written = {
         field.replace("Lock", "LockRoutine"): place
-        for field, place in made.fields.items()
+        for field, place in new_layout.fields.items()
         if field != "FreeLists"
     }
     assert {field: members[field] for field in written} == written
-    assert (read.buckets, read.size, read.pointer_size) == (made.buckets, made.declared, made.pointer)
-    assert read.bucket_strides[kernel and made.lists] == made.stride
-    assert (read.entry.head_size, read.entry.max_depth) == (made.head, 32)
+    assert (read.buckets, read.size, read.pointer_size) == (
+        new_layout.buckets,
+        new_layout.declared,
+        new_layout.pointer,
+    )
+    assert read.bucket_strides[kernel and new_layout.lists] == new_layout.stride
+    assert (read.entry.head_size, read.entry.max_depth) == (new_layout.head, 32)
 
 
 @pytest.mark.parametrize(
@@ -53,11 +57,11 @@ def test_offsets_are_those_of_the_writer(name: str, arch: str, kernel: bool) -> 
 )
 def test_layouts_are_tried_by_members_then_by_version(arch: str, order: List[str]) -> None:
     known = stddata.of(arch).std
-    assert [each.name for each in proof._ordered(known)[0]] == order
-    newest = next(each for each in known if each.name == "6.1")
+    assert [member.name for member in proof._ordered(known)[0]] == order
+    newest = next(member for member in known if member.name == "6.1")
     later = tuple(StdLayout(name, newest.types, newest.pointer_size) for name in ("6.9", "10.0", "6.10"))
     tried, length = proof._ordered([*known, *later])
-    assert [each.name for each in tried] == ["10.0", "6.10", "6.9", *order]
+    assert [member.name for member in tried] == ["10.0", "6.10", "6.9", *order]
     assert length == newest.buckets
 
 
@@ -67,9 +71,9 @@ def test_loaded_once_per_context(pointer_size: int) -> None:
     first = Layouts(image, image.machine)
     count = len(list(image.context.symbol_space))
     again = Layouts(image, image.machine)
-    assert [each.name for each in again.std] == [each.name for each in first.std]
+    assert [member.name for member in again.std] == [member.name for member in first.std]
     assert len(list(image.context.symbol_space)) == count == len(first.std) + 2
-    assert [each.name for each in first.std][:2] == ["6.1", "6.0"]
+    assert [member.name for member in first.std][:2] == ["6.1", "6.0"]
 
 
 def test_missing_table_is_one_clear_error(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:

@@ -20,7 +20,7 @@ Reader = Callable[[int, int], Extents]
 WINDOW = 0x10000
 """Bytes of one read where structures lie side by side, such as the blocks of a heap."""
 
-MAX_HELD = 1 << 26
+MAX_WINDOW_BYTES = 1 << 26
 """Bytes of windows that are kept: the pages of 16,384 threads. Above this all are dropped, and read again on
 demand."""
 
@@ -43,16 +43,16 @@ class ReadWindows:
     def __init__(self, reader: Reader, size: int = PAGE_SIZE) -> None:
         self.reader = reader
         self.size = size
-        self.most = MAX_HELD // size
-        self._held: Dict[int, Extents] = {}
+        self.most = MAX_WINDOW_BYTES // size
+        self._windows: Dict[int, Extents] = {}
 
     def get(self, number: int) -> Extents:
         """Returns the present bytes of a window."""
-        extents = self._held.get(number)
+        extents = self._windows.get(number)
         if extents is None:
-            if len(self._held) >= self.most:
-                self._held.clear()
-            extents = self._held[number] = self.reader(number * self.size, self.size)
+            if len(self._windows) >= self.most:
+                self._windows.clear()
+            extents = self._windows[number] = self.reader(number * self.size, self.size)
         return extents
 
 

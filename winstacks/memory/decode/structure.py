@@ -208,14 +208,14 @@ class Structures:
 
     def __init__(self, make: Callable[[str], Optional[Structure]]) -> None:
         self._make = make
-        self._made: Dict[str, Optional[Structure]] = {}
+        self._structures: Dict[str, Optional[Structure]] = {}
 
     def first_structure(self, *names: str) -> Optional[Structure]:
         """Returns the first of several structures that the tables have, or None."""
         for name in names:
-            if name not in self._made:
-                self._made[name] = self._make(name)
-            structure = self._made[name]
+            if name not in self._structures:
+                self._structures[name] = self._make(name)
+            structure = self._structures[name]
             if structure is not None:
                 return structure
         return None

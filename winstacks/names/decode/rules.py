@@ -125,7 +125,7 @@ class NameTable:
         """Returns the RVA of a label, None if no label has the name."""
         return next((rva for rva, label in zip(self._rvas, self._names) if label == name), None)
 
-    def starting(self, *prefixes: str) -> List[Tuple[int, str]]:
+    def labels_with_prefix(self, *prefixes: str) -> List[Tuple[int, str]]:
         """Returns (RVA, name) of the labels whose names start with one of several prefixes, by RVA."""
         pairs = zip(self._rvas, self._names)
         return [(rva, name) for rva, name in pairs if name.startswith(prefixes)]

@@ -131,7 +131,7 @@ def at_padding(code: bytes, at: int) -> bool:
     return code.startswith(_PADDING, at)
 
 
-def starts(code: bytes) -> Iterator[Tuple[int, bool]]:
+def find_starts(code: bytes) -> Iterator[Tuple[int, bool]]:
     """Yields the positions at which functions that push Ebp first may start.
 
     Each comes with a bool: whether the code before it surely ends there. A call ends code only if it never

@@ -130,7 +130,7 @@ class Functions:
         The start is found in the code before the instruction or, for a part that was moved away, in the code
         before the target of its jump back.
         """
-        return _kept(self._own, ip, lambda: self._find_own(ip))
+        return _look_up(self._own, ip, lambda: self._find_own(ip))
 
     def changes_ebp(self, ip: int) -> bool:
         """Returns whether a function has changed Ebp to anything but 0: code in which a thread begins sets it
@@ -157,7 +157,7 @@ class Functions:
 
     def pops(self, start: int) -> Optional[int]:
         """Returns the bytes of arguments that a function pops, None if unknown."""
-        return _kept(self._popped, start, lambda: self._find_pops(start))
+        return _look_up(self._popped, start, lambda: self._find_pops(start))
 
     def targets(self, address: int) -> List[int]:
         """Returns the target of the call before a return address, and the target of a jump there."""
@@ -197,7 +197,7 @@ class Functions:
         low = ip - len(before)
         code = before + self.code(ip, clues_x86.LONGEST)
         starts = dict.fromkeys(clues_x86.bare_starts(code, low), False)
-        starts.update(clues_x86.starts(code))
+        starts.update(clues_x86.find_starts(code))
         for match in _SET_UP_START.finditer(code):
             behind = match.end(1) + 4
             if behind <= len(code) and clues_x86.ends(code[: match.start()]):
@@ -247,10 +247,10 @@ class Functions:
         return flow
 
     def _sets_up(self, target: int) -> Optional[int]:
-        return _kept(self._set_up, target & _MASK, lambda: set_up_depth(self._code, target & _MASK))
+        return _look_up(self._set_up, target & _MASK, lambda: set_up_depth(self._code, target & _MASK))
 
     def _takes_down(self, target: int) -> bool:
-        return _kept(self._taken_down, target & _MASK, lambda: takes_down(self._code, target & _MASK))
+        return _look_up(self._taken_down, target & _MASK, lambda: takes_down(self._code, target & _MASK))
 
     def _led(self, target: int) -> Optional[int]:
         """Returns the target of a function that is only a jump, None for any other function."""
@@ -264,9 +264,9 @@ def _unknown(_start: int) -> Optional[int]:
     return None
 
 
-def _kept(memo: Dict[K, V], key: K, find: Callable[[], V]) -> V:
+def _look_up(memo: Dict[K, V], key: K, compute: Callable[[], V]) -> V:
     if key not in memo:
         if len(memo) >= MAX_KEPT:
             memo.clear()
-        memo[key] = find()
+        memo[key] = compute()
     return memo[key]

@@ -62,7 +62,7 @@ class TraceClassifier:
         self._links = links
         self._read = read
 
-    def row(self, index: Optional[int], entry: int, word: int, stored: int, frames: Frames) -> Trace:
+    def classify(self, index: Optional[int], entry: int, word: int, stored: int, frames: Frames) -> Trace:
         """Returns the trace of an entry whose Depth may be right.
 
         Args:
@@ -81,12 +81,12 @@ class TraceClassifier:
             and chained_bucket != bucket
             and depth > self._room(entry, word)
         ):
-            return self.piecemeal(index, entry)
+            return self.classify_damaged(index, entry)
         if depth > self._capacity(word):
             flags |= stdstatus.DEPTH
         return self._finish(index, entry, flags, word, stored, frames, total, bucket)
 
-    def piecemeal(self, index: Optional[int], entry: int) -> Trace:
+    def classify_damaged(self, index: Optional[int], entry: int) -> Trace:
         """Returns the trace of an entry that lacks a part, or whose Depth is impossible.
 
         An impossible Depth is replaced by the greatest depth with which the hash of the frames fits the chain

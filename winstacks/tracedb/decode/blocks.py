@@ -109,7 +109,7 @@ def bucket_heads(header: Header, memory: Extents) -> Iterator[Heads]:
         yield Heads(first, words[:: stride // pointer])
 
 
-def starts(heads: Iterable[Heads]) -> Iterator[Tuple[int, int]]:
+def first_entries(heads: Iterable[Heads]) -> Iterator[Tuple[int, int]]:
     """Yields (bucket, address of its first entry) for the buckets that are not empty."""
     for run in heads:
         buckets = range(run.first, run.first + len(run.addresses))

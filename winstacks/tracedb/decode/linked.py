@@ -123,7 +123,7 @@ class Links:
             self.buckets = entry_buckets
             return
         following = self._following = list(map(self.by_address.get, self.blocks.chains))
-        for bucket, address in stdblocks.starts(heads):
+        for bucket, address in stdblocks.first_entries(heads):
             self._follow_chain(bucket, address, following)
 
     def _follow_chain(self, bucket: int, address: int, following: List[Optional[int]]) -> None:
@@ -320,14 +320,14 @@ def in_order(blocks: Blocks, heads: Sequence[Heads]) -> Optional[List[int]]:
         For each entry its bucket, or -1 if it is in no chain. None if the chains do not all go in one
         direction, or if a link does not lead to an entry, or if two links lead to the same entry.
     """
-    pending: Dict[int, int] = {address: bucket for bucket, address in stdblocks.starts(heads)}
+    pending: Dict[int, int] = {address: bucket for bucket, address in stdblocks.first_entries(heads)}
     chain_count = sum(len(run.addresses) - run.addresses.count(0) for run in heads)
     addresses, links = blocks.addresses, blocks.chains
     upwards = next((link > address for address, link in zip(addresses, links) if link), True)
     entry_buckets: List[int] = []
-    take = pending.pop
+    pop = pending.pop
     for address, link in zip(addresses, links) if upwards else zip(reversed(addresses), reversed(links)):
-        bucket = take(address, -1)
+        bucket = pop(address, -1)
         entry_buckets.append(bucket)
         if bucket >= 0:
             pending[link] = bucket

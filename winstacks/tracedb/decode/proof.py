@@ -206,7 +206,7 @@ def sample_agreement(reader: Reader, header: Header) -> Tuple[int, int]:
         hash belongs in that bucket; the first block is right if it has a possible Depth.
     """
     memory = reader(header.buckets, header.buckets_end - header.buckets)
-    heads = list(blocks.starts(blocks.bucket_heads(header, memory)))
+    heads = list(blocks.first_entries(blocks.bucket_heads(header, memory)))
     step = max(len(heads) // _SAMPLE, 1)
     verdicts = [_entry_belongs(reader, header, bucket, head) for bucket, head in heads[::step][:_SAMPLE]]
     verdicts.append(_first_block_fits(reader, header))

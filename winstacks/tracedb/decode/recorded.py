@@ -2,8 +2,8 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """A recorded stack: the form in which locks, handles, objects and heap blocks get their stacks.
 
-The traces of a whole database are `anomalies.Trace`s, which also describe the entry. `recorded` converts a
-trace to a recorded stack.
+The traces of a whole database are `anomalies.Trace`s, which also describe the entry. `recorded_stack` makes a
+recorded stack of a trace.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ NO_STACK = RecordedStack("", 0, 0, ())
 """The stack of an owner without a recorded stack."""
 
 
-def recorded(trace: Trace, max_depth: int) -> RecordedStack:
+def recorded_stack(trace: Trace, max_depth: int) -> RecordedStack:
     """Returns the recorded stack of a trace in a database.
 
     Args:

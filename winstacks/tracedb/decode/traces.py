@@ -40,7 +40,7 @@ class TraceDecoder:
     def __init__(self, header: Header, used: Bounds, links: Links, memory: Extents, read: ReadBytes) -> None:
         self._layout = header.layout.entry
         self._bucket_count = header.bucket_count
-        self._judge = TraceClassifier(header, used, links, read)
+        self._classifier = TraceClassifier(header, used, links, read)
         self._links = links
         self._memory = memory
         self._read = read
@@ -126,7 +126,7 @@ class TraceDecoder:
                 start, data = self._memory.run_at(address) or (0, b"")
                 size, offset = len(data), address - start
                 if offset > size - length:
-                    trace = self._judge.piecemeal(index, entry)
+                    trace = self._classifier.classify_damaged(index, entry)
                     if not trace.status & hidden:
                         yield trace
                     continue
@@ -144,6 +144,6 @@ class TraceDecoder:
             ):
                 yield make(Trace, (stored, address, traces, depth, total, bucket, frames, 0))
             else:
-                trace = self._judge.row(index, entry, values[0], stored, frames)
+                trace = self._classifier.classify(index, entry, values[0], stored, frames)
                 if not trace.status & hidden:
                     yield trace

@@ -167,19 +167,19 @@ class DecodedContext(NamedTuple):
     read: bool
 
 
-def decode_any(forms: Sequence[ContextLayout], read: Callable[[int], Optional[Buffer]]) -> DecodedContext:
+def decode_any(layouts: Sequence[ContextLayout], read: Callable[[int], Optional[Buffer]]) -> DecodedContext:
     """Decodes a CONTEXT with the first layout that accepts its ContextFlags.
 
     Args:
-        forms: layouts of one bitness, at least one
+        layouts: layouts of one bitness, at least one
         read: takes a number of bytes; returns these bytes of the record, None if the image lacks them
     """
-    for layout in forms:
+    for layout in layouts:
         data = read(layout.size)
         context = None if data is None else layout.decode(data)
         if context is not None:
             return DecodedContext(layout, context, True)
-    return DecodedContext(forms[0], None, read(forms[0].size) is not None)
+    return DecodedContext(layouts[0], None, read(layouts[0].size) is not None)
 
 
 NONVOLATILE = ("Rbx", "Rsi", "Rdi", "R12", "R13", "R14", "R15")

@@ -55,7 +55,7 @@ class FieldValidity(NamedTuple):
     note: str = ""
 
 
-Verdicts = Dict[str, FieldValidity]
+Validities = Dict[str, FieldValidity]
 """Validities of the members of a frame, by the names of the members."""
 _NOT_WRITTEN = FieldValidity(UNWRITTEN)
 
@@ -91,7 +91,7 @@ class EntryFacts(NamedTuple):
     clears_dr7: Optional[bool] = None
     chained: bool = False
     system_call: Optional[Tuple[int, int]] = None
-    stored: Optional[FrozenSet[str]] = None
+    stored_registers: Optional[FrozenSet[str]] = None
     instruction: bytes = b""
 
 
@@ -231,7 +231,7 @@ class TrapFrameLayout(abc.ABC):
         """Returns whether the processor was in user mode (or virtual-8086 mode) when the frame was made."""
 
     @abc.abstractmethod
-    def judge(self, address: int, data: bytes, facts: EntryFacts) -> Tuple[str, Verdicts]:
+    def classify(self, address: int, data: bytes, facts: EntryFacts) -> Tuple[str, Validities]:
         """Returns the kind of entry and the validity of the members.
 
         Args:
@@ -264,7 +264,7 @@ class TrapFrameLayout(abc.ABC):
         The entries of services store KTHREAD.TrapFrame into the frame before they replace it.
         """
 
-    def stored(self, infos: Sequence[UnwindInfo]) -> Optional[FrozenSet[str]]:
+    def stored_registers(self, infos: Sequence[UnwindInfo]) -> Optional[FrozenSet[str]]:
         """Returns the nonvolatile registers that an entry stores in the members of their names.
 
         Args:
@@ -275,7 +275,7 @@ class TrapFrameLayout(abc.ABC):
         """
         return None
 
-    def pushed(self, address: int) -> Mapping[str, int]:
+    def implied_registers(self, address: int) -> Mapping[str, int]:
         """Returns the registers before an entry from kernel mode that follow from the address of its
         frame."""
         return {}
@@ -292,11 +292,11 @@ class TrapFrameLayout(abc.ABC):
             The registers and their validity. Whether the bytes are a trap frame is not checked: `accepts`
             does this.
         """
-        kind, verdicts = self.judge(address, data, facts)
+        kind, validities = self.classify(address, data, facts)
         registers: Dict[str, int] = {}
         unsure = []
         for column, member in self._columns:
-            validity = verdicts.get(member, _NOT_WRITTEN).validity
+            validity = validities.get(member, _NOT_WRITTEN).validity
             if validity in _SHOWN:
                 value = self.number(data, member)
                 registers[column] = value & _SEGMENT_MASK if column.startswith("Seg") else value
@@ -304,9 +304,9 @@ class TrapFrameLayout(abc.ABC):
                     unsure.append(column)
         user = self.is_user(data)
         if not user:
-            for name, value in self.pushed(address).items():
+            for name, value in self.implied_registers(address).items():
                 registers.setdefault(name, value)
-        return TrapFrame(address, kind, USER if user else KERNEL, registers, tuple(unsure), verdicts)
+        return TrapFrame(address, kind, USER if user else KERNEL, registers, tuple(unsure), validities)
 
     def list_members(self, frame: TrapFrame, data: bytes) -> Iterator[MemberValue]:
         """Yields every member of the structure, by offset, with its validity.
@@ -319,19 +319,19 @@ class TrapFrameLayout(abc.ABC):
             data: its bytes
         """
         ordered = sorted(self.members.items(), key=lambda item: item[1].offset)
-        judged = [(name, field) for name, field in ordered if name in frame.validities]
+        covered = [(name, field) for name, field in ordered if name in frame.validities]
         for name, field in ordered:
-            verdict = frame.validities.get(name)
-            if verdict is None:
-                verdict = _NOT_WRITTEN
-                for other, span in judged:
+            validity = frame.validities.get(name)
+            if validity is None:
+                validity = _NOT_WRITTEN
+                for other, span in covered:
                     if span.offset < field.offset + field.size and field.offset < span.offset + span.size:
-                        verdict = FieldValidity(frame.validities[other].validity, f"the bytes of {other}")
+                        validity = FieldValidity(frame.validities[other].validity, f"the bytes of {other}")
                         break
-            value = None if verdict.validity == UNWRITTEN else self.number(data, name)
-            if value is not None and verdict.validity == PARTIAL:
+            value = None if validity.validity == UNWRITTEN else self.number(data, name)
+            if value is not None and validity.validity == PARTIAL:
                 value &= _PARTIAL_MASK
-            yield MemberValue(name, field.offset, field.size, value, verdict.validity, verdict.note)
+            yield MemberValue(name, field.offset, field.size, value, validity.validity, validity.note)
 
     def scan(self, memory: Extents, start: int, end: int, bounds: TrapBounds) -> Iterator[int]:
         """Yields the addresses of the trap frames that lie wholly in a range, ascending.
@@ -371,20 +371,20 @@ class TrapFrameLayout(abc.ABC):
         return any(abs(address - other) < self.size for other in taken)
 
 
-def mark(verdicts: Verdicts, validity: str, names: str, note: str = "") -> None:
+def set_validity(validities: Validities, validity: str, names: str, note: str = "") -> None:
     """Gives one validity to several members.
 
     Args:
-        verdicts: the dictionary to change
+        validities: the dictionary to change
         validity: one of the words of `FieldValidity`
         names: names of the members, separated by blanks
         note: see `FieldValidity`
     """
-    verdicts.update(_marked(validity, names, note))
+    validities.update(_same_validity(validity, names, note))
 
 
 @functools.lru_cache(maxsize=1024)
-def _marked(validity: str, names: str, note: str) -> Verdicts:
+def _same_validity(validity: str, names: str, note: str) -> Validities:
     """Returns the same validity for several members. Kept, because only this package's texts are
     arguments."""
     return dict.fromkeys(names.split(), FieldValidity(validity, note))

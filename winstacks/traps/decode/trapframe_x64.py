@@ -38,9 +38,9 @@ from .frame import (
     TrapBounds,
     TrapFrame,
     TrapFrameLayout,
-    Verdicts,
+    Validities,
     debug_registers_plausible,
-    mark,
+    set_validity,
 )
 
 CS_KERNEL = 0x10
@@ -105,10 +105,10 @@ class TrapFrameLayout64(TrapFrameLayout):
         bytes."""
         return (self.size,)
 
-    def judge(self, address: int, data: bytes, facts: EntryFacts) -> Tuple[str, Verdicts]:
+    def classify(self, address: int, data: bytes, facts: EntryFacts) -> Tuple[str, Validities]:
         """Returns the kind of entry and the validity of the members."""
         kind = self.kind_of(address, data, facts)
-        return kind, self.verdicts(address, data, kind, facts)
+        return kind, self.list_validities(address, data, kind, facts)
 
     def plausible(self, address: int, data: bytes) -> bool:
         """Returns whether bytes to which the thread itself points may be a trap frame."""
@@ -123,7 +123,7 @@ class TrapFrameLayout64(TrapFrameLayout):
         """Returns the address of the thread's previous trap frame, which services keep, or 0."""
         return self.number(data, "TrapFrame") if frame.kind == SERVICE else 0
 
-    def stored(self, infos: Sequence[UnwindInfo]) -> Optional[FrozenSet[str]]:
+    def stored_registers(self, infos: Sequence[UnwindInfo]) -> Optional[FrozenSet[str]]:
         """Returns which of Rbx, Rsi and Rdi an entry stores in the members of their names.
 
         None unless the unwind data describes a trap frame: its machine frame (the words that the processor
@@ -188,7 +188,7 @@ class TrapFrameLayout64(TrapFrameLayout):
         """
         return self.number(data, "Rsp") & ~0xF != address + self.size
 
-    def verdicts(self, address: int, data: bytes, kind: str, facts: EntryFacts) -> Verdicts:
+    def list_validities(self, address: int, data: bytes, kind: str, facts: EntryFacts) -> Validities:
         """Returns the validity of every member that the entry code is known to write or to leave alone.
 
         Args:
@@ -197,77 +197,79 @@ class TrapFrameLayout64(TrapFrameLayout):
             kind: kind of entry, empty if unknown
             facts: facts from outside the frame
         """
-        verdicts: Verdicts = {}
-        mark(verdicts, UNWRITTEN, _EVERY_MEMBER)
+        validities: Validities = {}
+        set_validity(validities, UNWRITTEN, _EVERY_MEMBER)
         if not kind:
-            mark(verdicts, UNSURE, "Rip SegCs EFlags Rsp SegSs Rbp", "the bytes fit no kind of entry")
+            set_validity(
+                validities, UNSURE, "Rip SegCs EFlags Rsp SegSs Rbp", "the bytes fit no kind of entry"
+            )
             if self.shaped_like_service(address, data):
                 names = "Rip SegCs EFlags Rsp SegSs Rbp Rbx Rdi Rsi MxCsr " + _VOLATILE
-                mark(verdicts, UNSURE, names, "a Zw call, or an exception with interrupts off")
-            return verdicts
-        mark(verdicts, SAVED, "Rbp Rip SegCs EFlags Rsp")
-        mark(verdicts, COMPUTED, "Fill0 Logging Fill1 Fill2")
+                set_validity(validities, UNSURE, names, "a Zw call, or an exception with interrupts off")
+            return validities
+        set_validity(validities, SAVED, "Rbp Rip SegCs EFlags Rsp")
+        set_validity(validities, COMPUTED, "Fill0 Logging Fill1 Fill2")
         if kind == SERVICE:
-            mark(verdicts, SAVED, "Rbx Rdi Rsi")
-            mark(verdicts, COMPUTED, "Rip", "KiServiceLinkage")
-            mark(verdicts, COMPUTED, "EFlags", "after cli in the Zw stub")
-            mark(verdicts, COMPUTED, "PreviousMode", "the thread's mode before")
-            mark(verdicts, COMPUTED, "TrapFrame", "the thread's trap frame before")
-            return verdicts
-        mark(verdicts, COMPUTED, "ExceptionActive Fill3 CodePatchCycle Fill4")
-        mark(verdicts, SAVED, "MxCsr SegSs")
+            set_validity(validities, SAVED, "Rbx Rdi Rsi")
+            set_validity(validities, COMPUTED, "Rip", "KiServiceLinkage")
+            set_validity(validities, COMPUTED, "EFlags", "after cli in the Zw stub")
+            set_validity(validities, COMPUTED, "PreviousMode", "the thread's mode before")
+            set_validity(validities, COMPUTED, "TrapFrame", "the thread's trap frame before")
+            return validities
+        set_validity(validities, COMPUTED, "ExceptionActive Fill3 CodePatchCycle Fill4")
+        set_validity(validities, SAVED, "MxCsr SegSs")
         if kind == SYSCALL:
-            self._mark_system_call(verdicts, data, facts)
+            self._mark_system_call(validities, data, facts)
         else:
-            mark(verdicts, SAVED, _VOLATILE)
+            set_validity(validities, SAVED, _VOLATILE)
             if kind == INTERRUPT:
                 switched = not self.is_user(data) and self.stack_switched(address, data)
-                _mark_interrupt(verdicts, switched, facts)
+                _mark_interrupt(validities, switched, facts)
             else:
-                self._mark_exception(verdicts, data, facts)
+                self._mark_exception(validities, data, facts)
         if self.is_user(data):
-            self._mark_debug_registers(verdicts, data)
-        return verdicts
+            self._mark_debug_registers(validities, data)
+        return validities
 
-    def _mark_system_call(self, verdicts: Verdicts, data: bytes, facts: EntryFacts) -> None:
+    def _mark_system_call(self, validities: Validities, data: bytes, facts: EntryFacts) -> None:
         """Marks the members that KiSystemCall64 writes.
 
         It stores the arguments if the thread's DebugActive is set. Kernels with KiSystemCall64Shadow (2018)
         always store Rax, Rcx and Rdx.
         """
-        mark(verdicts, SAVED, "Rbx Rdi Rsi")
+        set_validity(validities, SAVED, "Rbx Rdi Rsi")
         debug_registers = debug_registers_plausible(self.number(data, "Dr7"))
         first_argument = "R10: the first argument"
         if debug_registers or facts.saves_arguments:
-            mark(verdicts, SAVED, "Rax", "the service number")
-            mark(verdicts, SAVED, "Rdx")
-            mark(verdicts, REUSED, "Rcx", first_argument)
+            set_validity(validities, SAVED, "Rax", "the service number")
+            set_validity(validities, SAVED, "Rdx")
+            set_validity(validities, REUSED, "Rcx", first_argument)
         if debug_registers:
-            mark(verdicts, SAVED, "R8 R9")
+            set_validity(validities, SAVED, "R8 R9")
         elif facts.debug_active:
             # DebugActive is also set without debug registers: for instrumentation and alternative system
             # calls.
             note = "stored if DebugActive was set at the entry"
             if facts.saves_arguments:
-                mark(verdicts, UNSURE, "R8 R9", note)
+                set_validity(validities, UNSURE, "R8 R9", note)
             elif self._is_newest(data, facts):
-                mark(verdicts, SAVED, "Rax Rdx R8 R9")
-                mark(verdicts, REUSED, "Rcx", first_argument)
+                set_validity(validities, SAVED, "Rax Rdx R8 R9")
+                set_validity(validities, REUSED, "Rcx", first_argument)
             else:
-                mark(verdicts, UNSURE, "Rax Rdx R8 R9", note)
-                mark(verdicts, REUSED_UNSURE, "Rcx", note + ", " + first_argument)
+                set_validity(validities, UNSURE, "Rax Rdx R8 R9", note)
+                set_validity(validities, REUSED_UNSURE, "Rcx", note + ", " + first_argument)
         slots = {name: self.number(data, name) for name in ("Rax", "Rcx", "Rdx", "R8", "R9", "R10", "R11")}
         if facts.saves_arguments and slots["R10"] == slots["R11"] == slots["Rcx"] != 0:
             # The entry code of 24H2, and of alternative system calls before 24H2, stores R10 into three
             # slots.
             three_slots = "stored by the entries that store R10 three times"
-            mark(verdicts, UNSURE, "R8 R9 R10", three_slots)
-            mark(verdicts, REUSED_UNSURE, "R11", three_slots + ", " + first_argument)
+            set_validity(validities, UNSURE, "R8 R9 R10", three_slots)
+            set_validity(validities, REUSED_UNSURE, "R11", three_slots + ", " + first_argument)
         if slots["Rax"] < 1 << 32 and not any(value for name, value in slots.items() if name != "Rax"):
             # The exit into a user APC overwrites these slots: Rax with a status, the others with zeros.
-            saved = [name for name in ("Rax", "Rdx", "R8", "R9") if verdicts[name].validity == SAVED]
+            saved = [name for name in ("Rax", "Rdx", "R8", "R9") if validities[name].validity == SAVED]
             if slots["Rax"] in _APC_STATUSES or not self._is_newest(data, facts):
-                mark(verdicts, UNSURE, " ".join(saved), "an APC's way out writes such values")
+                set_validity(validities, UNSURE, " ".join(saved), "an APC's way out writes such values")
 
     def _is_newest(self, data: bytes, facts: EntryFacts) -> bool:
         """Returns whether the slots of Rax and Rcx match the thread's record of its newest system call.
@@ -280,7 +282,7 @@ class TrapFrameLayout64(TrapFrameLayout):
         number, first_argument = facts.system_call
         return self.number(data, "Rax") == number and self.number(data, "Rcx") == first_argument
 
-    def _mark_exception(self, verdicts: Verdicts, data: bytes, facts: EntryFacts) -> None:
+    def _mark_exception(self, validities: Validities, data: bytes, facts: EntryFacts) -> None:
         """Marks the members that faults and traps write. The frame does not hold the vector, so the name of
         the handler decides, if it is known."""
         user64 = self.number(data, "SegCs") == CS_USER
@@ -288,32 +290,32 @@ class TrapFrameLayout64(TrapFrameLayout):
             validity = SAVED
             if not facts.handler.startswith(_WITH_ERROR_CODE):
                 validity = PARTIAL if facts.handler.startswith("KiFloatingError") else UNWRITTEN
-            mark(verdicts, validity, "ErrorCode")
+            set_validity(validities, validity, "ErrorCode")
             if facts.handler.startswith("KiPageFault"):
-                mark(verdicts, SAVED, "FaultAddress", "CR2")
-                mark(verdicts, COMPUTED, "FaultIndicator")
+                set_validity(validities, SAVED, "FaultAddress", "CR2")
+                set_validity(validities, COMPUTED, "FaultIndicator")
                 if user64:
-                    mark(verdicts, SAVED, "GsSwap", "the user's GS base")
+                    set_validity(validities, SAVED, "GsSwap", "the user's GS base")
             return
         code = self.number(data, "ErrorCode")
         # Error codes are 32 bits wide. A page fault stores bits of its error code into FaultIndicator.
         if code < 1 << 32:
-            mark(verdicts, UNSURE, "ErrorCode", _NO_HANDLER)
+            set_validity(validities, UNSURE, "ErrorCode", _NO_HANDLER)
             if self.number(data, "FaultIndicator") == code >> 1 & 9:
                 names = "FaultAddress FaultIndicator" + (" GsSwap" if user64 else "")
-                mark(verdicts, UNSURE, names, _PERHAPS_PAGE_FAULT)
+                set_validity(validities, UNSURE, names, _PERHAPS_PAGE_FAULT)
 
-    def _mark_debug_registers(self, verdicts: Verdicts, data: bytes) -> None:
+    def _mark_debug_registers(self, validities: Validities, data: bytes) -> None:
         """Marks Dr0 to Dr7. They are stored if the thread uses them; otherwise 0 is written into the low word
         of Dr7."""
         dr7 = self.number(data, "Dr7")
         if not dr7 & 0xFFFF:
-            mark(verdicts, PARTIAL, "Dr7", "low word 0: no debug registers in use")
+            set_validity(validities, PARTIAL, "Dr7", "low word 0: no debug registers in use")
             return
         plausible = debug_registers_plausible(dr7)
-        mark(verdicts, SAVED if plausible else UNWRITTEN, "Dr0 Dr1 Dr2 Dr3 Dr6 Dr7")
+        set_validity(validities, SAVED if plausible else UNWRITTEN, "Dr0 Dr1 Dr2 Dr3 Dr6 Dr7")
         if plausible and dr7 & 0x300:
-            mark(verdicts, UNSURE, _LAST_BRANCH, "stored if last-branch recording is on")
+            set_validity(validities, UNSURE, _LAST_BRANCH, "stored if last-branch recording is on")
 
     def accepts(self, address: int, data: bytes, bounds: TrapBounds) -> bool:
         """Returns whether bytes at an address are a trap frame.
@@ -354,30 +356,32 @@ class TrapFrameLayout64(TrapFrameLayout):
         return int.from_bytes(data[offset : offset + 8], "little")
 
 
-def _mark_interrupt(verdicts: Verdicts, switched: bool, facts: EntryFacts) -> None:
+def _mark_interrupt(validities: Validities, switched: bool, facts: EntryFacts) -> None:
     """Marks the members that hardware and software interrupts, NMI and machine check write.
 
     Args:
-        verdicts: the dictionary to change
+        validities: the dictionary to change
         switched: whether the processor changed stacks through the interrupt stack table
         facts: facts from outside the frame
     """
-    mark(verdicts, SAVED, "PreviousIrql")
+    set_validity(validities, SAVED, "PreviousIrql")
     # The code of an interrupt object pushes Rsi; the APC, DPC, IPI, clock, NMI and MCE entries of 5.2 do not.
     dispatched = facts.handler.startswith(("KiInterruptDispatch", "KiChainedDispatch"))
-    if facts.stored is not None:
-        mark(verdicts, SAVED if "Rsi" in facts.stored else UNWRITTEN, "Rsi")
+    if facts.stored_registers is not None:
+        set_validity(validities, SAVED if "Rsi" in facts.stored_registers else UNWRITTEN, "Rsi")
     elif dispatched:
-        mark(verdicts, SAVED, "Rsi")
+        set_validity(validities, SAVED, "Rsi")
     else:
-        mark(verdicts, UNSURE, "Rsi", "stored by the code of interrupt objects")
-    mark(verdicts, REUSED_UNSURE, "ErrorCode", "Rax or the vector, stored by the code of interrupt objects")
-    mark(verdicts, REUSED_UNSURE, "FaultAddress", "0 or a time stamp, stored by some interrupts")
+        set_validity(validities, UNSURE, "Rsi", "stored by the code of interrupt objects")
+    set_validity(
+        validities, REUSED_UNSURE, "ErrorCode", "Rax or the vector, stored by the code of interrupt objects"
+    )
+    set_validity(validities, REUSED_UNSURE, "FaultAddress", "0 or a time stamp, stored by some interrupts")
     if switched and "NmiInterrupt" in facts.handler:
-        mark(verdicts, SAVED, "FaultAddress", "CR2")
-        mark(verdicts, COMPUTED, "GsSwap", "the GS base")
+        set_validity(validities, SAVED, "FaultAddress", "CR2")
+        set_validity(validities, COMPUTED, "GsSwap", "the GS base")
     elif switched and not facts.handler:
-        mark(verdicts, UNSURE, "FaultAddress GsSwap", "stored by an NMI")
+        set_validity(validities, UNSURE, "FaultAddress GsSwap", "stored by an NMI")
 
 
 def _in_kernel_image(rip: int, bounds: TrapBounds) -> bool:

@@ -30,9 +30,9 @@ from .frame import (
     TrapBounds,
     TrapFrame,
     TrapFrameLayout,
-    Verdicts,
+    Validities,
     debug_registers_plausible,
-    mark,
+    set_validity,
 )
 
 ARGUMENT_MARK = 0xBADB0D00
@@ -111,12 +111,12 @@ class TrapFrameLayout86(TrapFrameLayout):
         """
         return (self.size + types["_FX_SAVE_AREA"].size, self.size)
 
-    def judge(self, address: int, data: bytes, facts: EntryFacts) -> Tuple[str, Verdicts]:
+    def classify(self, address: int, data: bytes, facts: EntryFacts) -> Tuple[str, Validities]:
         """Returns the kind of entry and the validity of the members."""
         entry = self.entry_of(data, facts)
-        return kind_of(entry, self.is_user(data)), self.verdicts(data, entry, facts)
+        return kind_of(entry, self.is_user(data)), self.list_validities(data, entry, facts)
 
-    def pushed(self, address: int) -> Mapping[str, int]:
+    def implied_registers(self, address: int) -> Mapping[str, int]:
         """Returns Rsp (Esp) before an entry from kernel mode. The processor does not push it then: it is the
         address just above the words that were pushed."""
         return {"Rsp": address + self.members["HardwareEsp"].offset}
@@ -214,7 +214,7 @@ class TrapFrameLayout86(TrapFrameLayout):
             and self.number(data, "SegFs") & 0xFFFF == _USER_FS
         )
 
-    def verdicts(self, data: bytes, entry: str, facts: EntryFacts) -> Verdicts:
+    def list_validities(self, data: bytes, entry: str, facts: EntryFacts) -> Validities:
         """Returns the validity of every member that the entry code is known to write or to leave alone.
 
         Args:
@@ -222,63 +222,71 @@ class TrapFrameLayout86(TrapFrameLayout):
             entry: kind of entry, one of the constants above
             facts: facts from outside the frame
         """
-        verdicts: Verdicts = {}
-        mark(verdicts, UNWRITTEN, _EVERY_MEMBER)
+        validities: Validities = {}
+        set_validity(validities, UNWRITTEN, _EVERY_MEMBER)
         user, v86 = self.is_user(data), self.from_v86(data)
         names = "Ebp Ebx Esi Edi Eip SegCs EFlags ExceptionList"
         if entry == UNKNOWN:
             names += " HardwareEsp HardwareSegSs" if user else ""
-            mark(verdicts, UNSURE, names, "the bytes fit no kind of entry")
-            return verdicts
-        mark(verdicts, SAVED, names)
+            set_validity(validities, UNSURE, names, "the bytes fit no kind of entry")
+            return validities
+        set_validity(validities, SAVED, names)
         if user:
-            mark(verdicts, SAVED, "HardwareEsp HardwareSegSs")
+            set_validity(validities, SAVED, "HardwareEsp HardwareSegSs")
         if v86:
-            mark(verdicts, SAVED, "V86Es V86Ds V86Fs V86Gs")
+            set_validity(validities, SAVED, "V86Es V86Ds V86Fs V86Gs")
         if entry != FAST_V86:
-            mark(verdicts, COMPUTED, "DbgEbp DbgEip DbgArgMark DbgArgPointer FrameType")
+            set_validity(validities, COMPUTED, "DbgEbp DbgEip DbgArgMark DbgArgPointer FrameType")
         if entry == SYSENTER:
-            mark(verdicts, COMPUTED, "Eip", "SystemCallReturn")
-            mark(verdicts, COMPUTED, "SegFs HardwareSegSs", "a constant")
+            set_validity(validities, COMPUTED, "Eip", "SystemCallReturn")
+            set_validity(validities, COMPUTED, "SegFs HardwareSegSs", "a constant")
         if entry in (SYSENTER, GATE):
-            _mark_service(verdicts, entry, user, not user or "DbgArgPointer" in self.members, facts)
+            _mark_service(validities, entry, user, not user or "DbgArgPointer" in self.members, facts)
         elif entry == EITHER:
             names = "Eax Ecx Edx ErrCode SegGs SegEs SegDs"
-            mark(
-                verdicts,
+            set_validity(
+                validities,
                 UNSURE,
                 names,
                 "stored by exceptions and interrupts; a system call would look the same",
             )
-            mark(verdicts, SAVED, "SegFs")
+            set_validity(validities, SAVED, "SegFs")
         elif entry == TASK_NMI:
-            mark(verdicts, SAVED, "Eax Ecx Edx HardwareEsp HardwareSegSs " + _SEGMENTS)
-            mark(verdicts, REUSED, "Dr0 Dr1 Dr2 Dr3 Dr6 Dr7 ErrCode PreviousPreviousMode", "a constant")
+            set_validity(validities, SAVED, "Eax Ecx Edx HardwareEsp HardwareSegSs " + _SEGMENTS)
+            set_validity(
+                validities, REUSED, "Dr0 Dr1 Dr2 Dr3 Dr6 Dr7 ErrCode PreviousPreviousMode", "a constant"
+            )
         else:
-            self._mark_trap(verdicts, data, entry)
+            self._mark_trap(validities, data, entry)
         if user and entry != TASK_NMI:
-            self._mark_debug_registers(verdicts, data, entry, facts)
+            self._mark_debug_registers(validities, data, entry, facts)
         if "MxCsr" in self.members and self.number(data, "MxCsr") < 0x10000:
-            mark(verdicts, UNSURE, "MxCsr", "which entries of 8 and later store it was not measured")
-        return verdicts
+            set_validity(
+                validities, UNSURE, "MxCsr", "which entries of 8 and later store it was not measured"
+            )
+        return validities
 
-    def _mark_trap(self, verdicts: Verdicts, data: bytes, entry: str) -> None:
+    def _mark_trap(self, validities: Validities, data: bytes, entry: str) -> None:
         """Marks the members that exceptions and interrupts write. Exceptions, and interrupts from user mode,
         also write the selectors."""
-        mark(verdicts, SAVED, "Eax Ecx Edx ErrCode")
+        set_validity(validities, SAVED, "Eax Ecx Edx ErrCode")
         if entry == DEVICE:
-            mark(verdicts, REUSED, "ErrCode", "0")
-            mark(verdicts, UNSURE, "PreviousIrql", "which entries of 8 and later store it was not measured")
+            set_validity(validities, REUSED, "ErrCode", "0")
+            set_validity(
+                validities, UNSURE, "PreviousIrql", "which entries of 8 and later store it was not measured"
+            )
         if entry == FAST_V86:
             return
         if self.is_user(data) or entry == FAULT:
-            mark(verdicts, SAVED, _SEGMENTS)
+            set_validity(validities, SAVED, _SEGMENTS)
         elif entry == DEVICE and "DbgArgPointer" in self.members:
             return
         elif self.number(data, "SegFs") & 0xFFFF == _KERNEL_FS:
-            mark(verdicts, UNSURE, _SEGMENTS, "stored by exceptions, not by interrupts")
+            set_validity(validities, UNSURE, _SEGMENTS, "stored by exceptions, not by interrupts")
 
-    def _mark_debug_registers(self, verdicts: Verdicts, data: bytes, entry: str, facts: EntryFacts) -> None:
+    def _mark_debug_registers(
+        self, validities: Validities, data: bytes, entry: str, facts: EntryFacts
+    ) -> None:
         """Marks Dr0 to Dr7. They are stored if they are in use; otherwise the slot of Dr7 becomes 0, but in
         5.1 only at a sysenter.
 
@@ -290,16 +298,18 @@ class TrapFrameLayout86(TrapFrameLayout):
             return
         always_written = entry == SYSENTER or (facts.clears_dr7 and entry != FAST_V86)
         if entry == FAST_V86:
-            mark(
-                verdicts,
+            set_validity(
+                validities,
                 UNSURE,
                 _DEBUG_REGISTERS,
                 "stored if Dr7 enabled something, whatever DebugActive says",
             )
         elif always_written or facts.debug_active:
-            mark(verdicts, SAVED, _DEBUG_REGISTERS)
+            set_validity(validities, SAVED, _DEBUG_REGISTERS)
         elif facts.debug_active is None:
-            mark(verdicts, UNSURE, _DEBUG_REGISTERS, "stored if DebugActive was set, which is not known")
+            set_validity(
+                validities, UNSURE, _DEBUG_REGISTERS, "stored if DebugActive was set, which is not known"
+            )
 
     def accepts(self, address: int, data: bytes, bounds: TrapBounds) -> bool:
         """Returns whether bytes at an address are a trap frame.
@@ -348,7 +358,7 @@ def kind_of(entry: str, user: bool) -> str:
 
 
 def _mark_service(
-    verdicts: Verdicts, entry: str, user: bool, distinguishable: bool, facts: EntryFacts
+    validities: Validities, entry: str, user: bool, distinguishable: bool, facts: EntryFacts
 ) -> None:
     """Marks the members that system services write. They do not write the registers of arguments.
 
@@ -356,23 +366,23 @@ def _mark_service(
     mode, and only the caller's instruction identifies it. In 5.1 it makes no frame.
 
     Args:
-        verdicts: the dictionary to change
+        validities: the dictionary to change
         entry: SYSENTER or GATE
         user: whether the entry is from user mode
         distinguishable: whether a GATE cannot be a sysenter; if it can (a kernel without DbgArgPointer), the
             Edx slot of an entry from user mode may be stale
         facts: facts from outside the frame
     """
-    mark(verdicts, COMPUTED, "PreviousPreviousMode", "the thread's mode before")
-    mark(verdicts, REUSED, "ErrCode", "0")
+    set_validity(validities, COMPUTED, "PreviousPreviousMode", "the thread's mode before")
+    set_validity(validities, REUSED, "ErrCode", "0")
     if entry == GATE:
         note = "the thread's trap frame before"
         if distinguishable:
-            mark(verdicts, REUSED, "Edx", note)
+            set_validity(validities, REUSED, "Edx", note)
         else:
-            mark(verdicts, REUSED_UNSURE, "Edx", note + ", or by sysenter not stored")
-        mark(verdicts, SAVED, "SegFs")
+            set_validity(validities, REUSED_UNSURE, "Edx", note + ", or by sysenter not stored")
+        set_validity(validities, SAVED, "SegFs")
         if facts.instruction == _CALLBACK_RETURN:
-            mark(verdicts, SAVED, "Ecx")
+            set_validity(validities, SAVED, "Ecx")
         elif user and facts.clears_dr7 is not False and facts.instruction not in _SERVICE_CALLS:
-            mark(verdicts, UNSURE, "Ecx", "stored by KiCallbackReturn only")
+            set_validity(validities, UNSURE, "Ecx", "stored by KiCallbackReturn only")

@@ -91,8 +91,8 @@ def test_the_ring_yields_what_it_still_holds_newest_first(
 ) -> None:
     slots = filled(events, size, layout)
     memory = Extents([(BASE, b"".join(slots))])
-    wanted = [trace(number, event, size, layout) for number, event in enumerate(events, 1)]
-    assert list(layout.events(memory, BASE, len(events), size)) == wanted[::-1][:size]
+    expected = [trace(number, event, size, layout) for number, event in enumerate(events, 1)]
+    assert list(layout.events(memory, BASE, len(events), size)) == expected[::-1][:size]
 
 
 @given(EVENTS, st.sets(st.integers(0, 7)), st.sampled_from(LAYOUTS))
@@ -151,8 +151,8 @@ def test_xp_has_4096_slots_behind_its_only_counter() -> None:
 def test_the_size_is_bounded(stored: int, size: int, status: str) -> None:
     data = bytearray(0x50)
     data[4:8] = stored.to_bytes(4, "little")
-    current, slots, said = X64.header(bytes(data))
-    assert (current, slots, text(said)) == (0, size, status)
+    current, slots, faults = X64.header(bytes(data))
+    assert (current, slots, text(faults)) == (0, size, status)
     assert len(list(X64.events(Extents([]), BASE, current, slots))) == 0
 
 

@@ -134,8 +134,8 @@ def test_owners_say_what_they_are(arch: str) -> None:
         ("page heap", 0x300000, 0x300000, ""),
         ("heap", 0x66000, 0x66000, "unreadable"),
     ]
-    assert [each.trace.trace_index for each in read.owners[:2] if each.trace] == [3, 4]
-    assert [each.size for each in read.owners] == [0x10000, 0x10000, 0x100000, 0, 0]
+    assert [owner.trace.trace_index for owner in read.owners[:2] if owner.trace] == [3, 4]
+    assert [owner.size for owner in read.owners] == [0x10000, 0x10000, 0x100000, 0, 0]
     assert [(group.trace, group.size) for group in read.groups] == [(None, 10)]
 
 
@@ -177,15 +177,15 @@ def test_members_of_a_page_heap_that_are_not_present_are_told(arch: str, member:
 
 
 def block(
-    user: int, size: int, trace: Optional[RecordedStack], freed: bool = False, said: Status = NOTHING
+    user: int, size: int, trace: Optional[RecordedStack], freed: bool = False, row_status: Status = NOTHING
 ) -> Block:
-    return Block(BASE + user % 2, user, size, 1, "block", freed, trace, 0, said)
+    return Block(BASE + user % 2, user, size, 1, "block", freed, trace, 0, row_status)
 
 
 def grouped(blocks: Sequence[Block], keep: bool = False) -> List[TraceGroup]:
     groups = TraceGroups(keep)
-    for each in blocks:
-        groups.add(each)
+    for item in blocks:
+        groups.add(item)
     return groups.groups()
 
 
@@ -202,20 +202,20 @@ def test_groups_are_sorted_and_add_up() -> None:
         block(6, 40, INLINE[1]),
         block(8, 99, LOGGED, freed=True),
         block(10, 20, None),
-        block(12, UNKNOWN_SIZE, LOGGED, said=DAMAGED),
+        block(12, UNKNOWN_SIZE, LOGGED, row_status=DAMAGED),
         block(14, 1, STORED),
     ]
     groups = grouped(blocks, keep=True)
     found: List[Tuple[object, ...]] = [
         (
-            each.trace and each.trace.kind,
-            each.freed,
-            text(each.status),
-            each.allocations,
-            each.size,
-            each.unsized,
+            group.trace and group.trace.kind,
+            group.freed,
+            text(group.status),
+            group.allocations,
+            group.size,
+            group.unsized,
         )
-        for each in groups
+        for group in groups
     ]
     assert found == [
         ("log", True, "", 1, 99, 0),
@@ -225,17 +225,17 @@ def test_groups_are_sorted_and_add_up() -> None:
         ("std", False, "", 1, 1, 0),
         ("log", False, "damaged", 1, 0, 1),
     ]
-    assert [each.user for each in groups[1].blocks] == [1, 6]
+    assert [block.user for block in groups[1].blocks] == [1, 6]
     assert (groups[1].heaps, groups[2].heaps) == ((BASE, BASE + 1), (BASE,))
-    assert sorted(each.user for group in groups for each in group.blocks) == sorted(
-        each.user for each in blocks
+    assert sorted(block.user for group in groups for block in group.blocks) == sorted(
+        block.user for block in blocks
     )
     assert all(group.blocks == () for group in grouped(blocks))
 
 
 def test_what_may_be_compared() -> None:
     partly = RecordedStack("std", 0x5000, 6, (None, 2), status(StatusCode.FREED))
-    unsized = block(10, UNKNOWN_SIZE, LOGGED, said=DAMAGED)
+    unsized = block(10, UNKNOWN_SIZE, LOGGED, row_status=DAMAGED)
     groups = grouped(
         [
             block(2, 10, LOGGED),

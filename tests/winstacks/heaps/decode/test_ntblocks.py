@@ -39,7 +39,7 @@ def test_blocks_of_one_heap(form: str) -> None:
     assert traced(blocks) == truth
     assert (found.creator, [segment.creator for segment in found.segments]) == (9, [7])
     assert [block.std_index for block in blocks if block.form == "virtual"] == [7]
-    assert [each.size for each in blocks if each.trace is None] == [1, 7, 8, 0x21, 0x1000, 0x5DC]
+    assert [block.size for block in blocks if block.trace is None] == [1, 7, 8, 0x21, 0x1000, 0x5DC]
     assert not lost
     assert not any(block.freed or block.status for block in blocks)
 
@@ -80,15 +80,15 @@ def test_low_fragmentation_heap(form: str, padding: int) -> None:
         pytest.skip("blocks follow the header at once")
     records, heap = Records(form), new_heap(form)
     held = [records.add() for _ in range(40)]
-    wanted = [lfh.Wanted(number % 24, record) for number, record in enumerate(held)]
-    wanted += [lfh.Wanted(9, held[0], freed=True), lfh.Wanted(3), lfh.Wanted(3, freed=True)]
-    users = lfh.add(heap, form, 0x60, wanted, padding)
+    expected = [lfh.Wanted(number % 24, record) for number, record in enumerate(held)]
+    expected += [lfh.Wanted(9, held[0], freed=True), lfh.Wanted(3), lfh.Wanted(3, freed=True)]
+    users = lfh.add(heap, form, 0x60, expected, padding)
     after = heap.extended(77, held[1])
     blocks, lost, _ = read(form, heap.regions() + records.runs())
     truth = {
-        user: (each.size, records.trace(each.record), "lfh")
-        for user, each in zip(users, wanted)
-        if each.record
+        user: (reported_block.size, records.trace(reported_block.record), "lfh")
+        for user, reported_block in zip(users, expected)
+        if reported_block.record
     }
     truth[after] = (77, records.trace(held[1]), "block")
     assert traced(blocks) == truth
@@ -112,9 +112,9 @@ def test_traces_within_the_block(form: str) -> None:
 
 def test_a_trace_within_the_block_that_nothing_confirms() -> None:
     heap = new_heap("6.0-x64", interceptor=1)
-    held = bytearray(prefix([0x1111, 0x2222], 8))
-    held[8] ^= 1
-    heap.extended(50, 0, bytes(held), 2)
+    data = bytearray(prefix([0x1111, 0x2222], 8))
+    data[8] ^= 1
+    heap.extended(50, 0, bytes(data), 2)
     (block,), _, _ = read("6.0-x64", heap.regions())
     assert block.trace is not None
     assert (block.trace.kind, block.trace.frames, text(block.trace.status)) == (

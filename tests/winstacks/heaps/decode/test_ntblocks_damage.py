@@ -98,7 +98,7 @@ def test_a_container_that_is_not_present_takes_its_blocks_with_it_and_says_so(fo
         assert before in found and found[start].form == kind
         if kind == CONTAINER:
             assert text(found[start].status) == "unreadable"
-            assert [each.start for each in lost] == [start]
+            assert [piece.start for piece in lost] == [start]
             # What lies in the pages that are there is known by the records that it names.
             there = {user for user in users if user - 4 * unit >= end}
             assert there and there <= found.keys()
@@ -113,7 +113,9 @@ def test_blocks_of_the_low_fragmentation_heap_in_a_page_that_is_not_present(form
     blocks, lost, _ = read(form, runs + records.runs())
     gone = [user - 3 * heap.layout.unit for user in users]
     headers = [header for header in gone if start <= header + heap.layout.unit - 1 < start + PAGE]
-    assert headers and [(each.start, each.end) for each in lost] == [(each, each + 0x60) for each in headers]
+    assert headers and [(piece.start, piece.end) for piece in lost] == [
+        (header, header + 0x60) for header in headers
+    ]
     assert {user for user, header in zip(users, gone) if header not in headers} <= {
         block.user for block in blocks
     }
@@ -153,7 +155,7 @@ def test_goes_on_behind_a_broken_header(form: str) -> None:
     # The block itself is still known by the record that it names; its size is not.
     assert found[users[7]][0] == UNKNOWN_SIZE
     assert [text(block.status) for block in blocks].count("damaged") == 1
-    assert [each.start for each in lost] == [broken]
+    assert [piece.start for piece in lost] == [broken]
 
 
 @pytest.mark.parametrize("form", MODERN)
@@ -168,7 +170,7 @@ def test_a_header_whose_checksum_fails_is_not_believed(form: str) -> None:
     assert [(block.user, text(block.status)) for block in blocks] == [
         (user, "damaged" if user == users[2] else "") for user in users
     ]
-    assert [(each.start, each.end) for each in lost] == [(users[2] - 3 * unit, users[3] - 3 * unit)]
+    assert [(piece.start, piece.end) for piece in lost] == [(users[2] - 3 * unit, users[3] - 3 * unit)]
 
 
 @pytest.mark.parametrize("form", MODERN)
@@ -198,7 +200,7 @@ def test_goes_on_behind_a_page_that_is_gone(form: str) -> None:
     apart = [user for user in users if user + 100 <= gone[0] or user - 3 * unit >= gone[1]]
     assert len(apart) > 90
     assert all(found[user][0] == 100 for user in apart)
-    assert any(gone[0] <= each.start < gone[1] <= each.end for each in lost)
+    assert any(gone[0] <= piece.start < gone[1] <= piece.end for piece in lost)
 
 
 @pytest.mark.parametrize("form", MODERN)
@@ -271,7 +273,7 @@ def test_old_heaps_go_on_behind_damage(form: str) -> None:
     broken = users[30] - heap.layout.unit
     heap.put(broken + heap.layout.unit - 8, 8, 0)
     blocks, lost, _ = read(form, heap.regions())
-    assert [each.start for each in lost] == [broken]
+    assert [piece.start for piece in lost] == [broken]
     assert {block.user for block in blocks} >= set(users) - {users[30]}
 
 
@@ -324,6 +326,6 @@ def test_a_block_that_reaches_over_its_neighbours_hides_none(form: str) -> None:
     _resize(heap, first, 3 * (users[2] - users[1]), form)
     blocks, lost, _ = read(form, heap.regions() + records.runs())
     # A second call of `regions` adds a block for the heap itself.
-    assert {each[:4] for each in clean} <= {block[:4] for block in blocks}
+    assert {item[:4] for item in clean} <= {block[:4] for block in blocks}
     # An empty range makes the heap say that it is damaged.
-    assert [(each.start, each.end) for each in lost] == [(first + 3 * (users[2] - users[1]),) * 2]
+    assert [(piece.start, piece.end) for piece in lost] == [(first + 3 * (users[2] - users[1]),) * 2]

@@ -83,7 +83,7 @@ def test_every_block_is_exact_and_there_is_no_other(
         elif (block.status, block.trace and block.trace.status) != (NOTHING, NOTHING):
             wrong.append(block)
     assert not wrong, (len(wrong), wrong[:3])
-    untraced = {each["user"]: each["size"] for each in heap.get("ntdll_untraced", [])}
+    untraced = {block["user"]: block["size"] for block in heap.get("ntdll_untraced", [])}
     assert {user: block.trace for user, block in busy.items() if user not in untraced} == {}
 
 
@@ -94,14 +94,14 @@ def test_containers_have_their_makers(real: real_sets.RealSet, blocks: Tuple[Blo
         if block.form == CONTAINER
     ]
     assert sorted(found) == sorted(
-        (each["heap"], each["user"], each["size"], each["frames"], NOTHING)
-        for each in real.truth["heap"]["containers"]
+        (container["heap"], container["user"], container["size"], container["frames"], NOTHING)
+        for container in real.truth["heap"]["containers"]
     )
 
 
 def test_freed_blocks_name_who_freed_them(real: real_sets.RealSet, blocks: Tuple[Block, ...]) -> None:
     freed: Dict[int, List[List[int]]] = {
-        each["user"]: each["freed_by"] for each in real.truth["heap"]["freed_blocks"]
+        freed_block["user"]: freed_block["freed_by"] for freed_block in real.truth["heap"]["freed_blocks"]
     }
     for block in blocks:
         if block.freed:
@@ -124,8 +124,8 @@ def test_every_freed_block_that_still_names_a_record_is_there(
     ]
     containers = {block.user for block in blocks if block.form == CONTAINER}
     there = set()
-    for each in real.truth["heap"]["freed_blocks"]:
-        user, header = each["user"], _header(memory, each["user"])
+    for freed_block in real.truth["heap"]["freed_blocks"]:
+        user, header = freed_block["user"], _header(memory, freed_block["user"])
         if header is not None and memory.pointer(header + 2 * real.pointer_size) in records:
             if user not in containers and not any(user - 1 in extent for extent in taken):
                 there.add(user)

@@ -54,10 +54,10 @@ def test_busy_and_freed_blocks(arch: str) -> None:
     }
     runs = page.regions()
     found = read(arch, runs)
-    assert {(each.user, each.size, each.trace) for each in found if not each.freed} == {
+    assert {(block.user, block.size, block.trace) for block in found if not block.freed} == {
         (user, 10 * number + 1, ENTRY + number) for user, number in busy.items()
     }
-    assert {each.user for each in found if each.freed} == freed
+    assert {block.user for block in found if block.freed} == freed
     memory = Memory.over(Extents(runs), heaptypes.pointer_size(arch))
     root = read_root(memory, HANDLE + pageheaps.PAGE, heaptypes.page_heap(arch))
     assert root is not None
@@ -215,6 +215,6 @@ def test_any_nodes_come_back(arch: str, blocks: List[Tuple[int, int, bool]]) -> 
         (page.block(0x500000 + 0x3000 * number, size, ENTRY + trace, freed=freed), size, ENTRY + trace, freed)
         for number, (size, trace, freed) in enumerate(blocks)
     }
-    found = [(each.user, each.size, each.trace, each.freed) for each in read(arch, page.regions())]
+    found = [(block.user, block.size, block.trace, block.freed) for block in read(arch, page.regions())]
     assert len(found) == len(made)
     assert set(found) == made

@@ -54,7 +54,7 @@ def test_large_blocks(arch: str, tail: int) -> None:
         *((user, size, records.trace(record)) for user, size, record in zip(users, sizes, named)),
         (unnamed, 0x21000, None),
     }
-    assert all((each.size + each.overhead) % 0x1000 == 0 for each in blocks)
+    assert all((block.size + block.overhead) % 0x1000 == 0 for block in blocks)
 
 
 @pytest.mark.parametrize("tail", [0, segmentheaps.TAIL])
@@ -72,8 +72,8 @@ def test_the_extra_of_a_32_bit_block(tail: int, unit: int) -> None:
 
 @pytest.mark.parametrize("arch", ARCHES)
 @pytest.mark.parametrize("before", [0x40, 0x10])
-@pytest.mark.parametrize("said", [True, False])
-def test_what_lies_before_the_bytes_of_a_large_block(arch: str, before: int, said: bool) -> None:
+@pytest.mark.parametrize("is_recorded", [True, False])
+def test_what_lies_before_the_bytes_of_a_large_block(arch: str, before: int, is_recorded: bool) -> None:
     """A block begins with how many bytes precede the caller's, and these with the same number again."""
     records, heap = Records(arch), segmentheaps.SegmentHeap(BASE, arch)
     record = records.add()
@@ -82,9 +82,9 @@ def test_what_lies_before_the_bytes_of_a_large_block(arch: str, before: int, sai
     page = bytearray(0x1000)
     page[:pointer] = before.to_bytes(pointer, "little")
     again = before - 2 * pointer
-    page[again : again + pointer] = (before if said else 0).to_bytes(pointer, "little")
+    page[again : again + pointer] = (before if is_recorded else 0).to_bytes(pointer, "little")
     _, (block,), _ = read(arch, [*heap.regions(), (start, bytes(page)), *records.runs()])
-    skipped = before if said else 0
+    skipped = before if is_recorded else 0
     assert (block.user, block.size, block.trace) == (
         start + skipped,
         0x20000 - skipped,
@@ -164,11 +164,11 @@ def test_only_a_segment_heap_is_one(arch: str) -> None:
 )
 def test_any_blocks_come_back(arch: str, tail: int, sizes: List[Tuple[int, bool]], places: Set[int]) -> None:
     records, heap = Records(arch), segmentheaps.SegmentHeap(BASE, arch, flags=segmentheaps.CAPTURE | tail)
-    wanted = set()
+    expected = set()
     for number, (size, traced) in enumerate(sizes):
         record = records.add() if traced else 0
         user = heap.large(0x1000000 * (number + 1), size, record)
-        wanted.add((user, size, records.trace(record) if record else None))
+        expected.add((user, size, records.trace(record) if record else None))
     heap.segment(0x800000)
     named = [(0x800000 + 0x100 * place, records.add()) for place in sorted(places)]
     for address, record in named:
@@ -176,5 +176,5 @@ def test_any_blocks_come_back(arch: str, tail: int, sizes: List[Tuple[int, bool]
     found, blocks, traces = read(arch, heap.regions() + records.runs())
     assert not found.damaged
     assert len(blocks) == len(sizes)
-    assert {(block.user, block.size, block.trace) for block in blocks} == wanted
+    assert {(block.user, block.size, block.trace) for block in blocks} == expected
     assert [trace.address for trace in traces] == [record for _, record in named]

@@ -120,7 +120,7 @@ def test_every_log_is_read_again(
     )
     used = {block.trace for heap in log.heaps for block in heap.allocations}
     read = umdh.parse("".join(umdh.write(log)).splitlines())
-    assert read == log._replace(traces={each: traces[each] for each in used})
+    assert read == log._replace(traces={item: traces[item] for item in used})
 
 
 FORGERIES = [
@@ -140,9 +140,9 @@ def test_no_path_forges_a_log(paths: List[str]) -> None:
     modules = tuple(UmdhModule(0x400000 + number, 0x1000, path) for number, path in enumerate(paths))
     data = "".join(umdh.write(LOG._replace(modules=modules))).encode("utf-8")
     read = umdh.parse(data.decode("utf-8").splitlines())
-    assert [module[:2] for module in read.modules] == [each[:2] for each in modules]
+    assert [module[:2] for module in read.modules] == [module[:2] for module in modules]
     assert (read.heaps, read.traces) == (LOG.heaps, LOG.traces)
-    assert [each.path for each in read.modules] == [each.written for each in modules]
+    assert [module.path for module in read.modules] == [module.written for module in modules]
     assert "".join(umdh.write(read)).encode("utf-8") == data
 
 
@@ -205,13 +205,13 @@ STACK = LOG.traces[0x2510]
 def group(
     count: int,
     size: int,
-    said: Status = NOTHING,
+    status: Status = NOTHING,
     unsized: int = 0,
     freed: bool = False,
     frames: Tuple[Optional[int], ...] = STACK,
 ) -> TraceGroup:
     trace = RecordedStack("log", 0x5000, 0, frames)
-    return TraceGroup(trace, freed, said, count, size, unsized, (0x1A0000,), ())
+    return TraceGroup(trace, freed, status, count, size, unsized, (0x1A0000,), ())
 
 
 def test_growth_is_that_of_all_groups_of_a_stack() -> None:
@@ -232,7 +232,7 @@ def test_growth_of_a_stack_with_blocks_of_unknown_size_is_not_known() -> None:
 def test_only_freed_blocks_are_no_growth() -> None:
     groups = [group(2, 0x5EC, freed=True), group(3, 7, frames=(None, 1))]
     growth = umdh.Growth(LOG, MODULES, groups)
-    assert growth.compared() == [(each, None) for each in groups]
+    assert growth.compared() == [(group, None) for group in groups]
     assert growth.left() == [(STACK, umdh.Total(2, 0x5EC))]
 
 

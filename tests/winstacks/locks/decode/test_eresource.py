@@ -125,9 +125,9 @@ def test_the_table_begins_with_its_size(owners: List[Tuple[int, int]], cut: int)
     layout = WINDOWS_10.owner
     assert layout is not None
     assert eresource.table_size(table, layout) == len(owners) + 1
-    wanted = [Owner(thread, number, False) for thread, number in owners if thread]
-    assert eresource.decode_owner_table(table, layout) == wanted
-    assert eresource.decode_owner_table(table + bytes(cut), layout) == wanted
+    expected = [Owner(thread, number, False) for thread, number in owners if thread]
+    assert eresource.decode_owner_table(table, layout) == expected
+    assert eresource.decode_owner_table(table + bytes(cut), layout) == expected
 
 
 @pytest.mark.parametrize(

@@ -29,16 +29,16 @@ def test_reads_what_is_there_and_nothing_else(
 ) -> None:
     held = model(runs)
     extents = Extents(runs)
-    wanted = range(address, address + length)
+    expected = range(address, address + length)
     view = extents.read(address, length)
-    if length and all(byte in held for byte in wanted):
+    if length and all(byte in held for byte in expected):
         assert view is not None
-        assert bytes(view) == bytes(held[byte] for byte in wanted)
+        assert bytes(view) == bytes(held[byte] for byte in expected)
     elif length:
         assert view is None
-    assert extents.missing(address, address + length) == sum(byte not in held for byte in wanted)
+    assert extents.missing(address, address + length) == sum(byte not in held for byte in expected)
     covered = [byte for low, high in extents.covered(address, address + length) for byte in range(low, high)]
-    assert covered == [byte for byte in wanted if byte in held]
+    assert covered == [byte for byte in expected if byte in held]
 
 
 @given(RUNS)

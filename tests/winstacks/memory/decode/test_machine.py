@@ -52,7 +52,7 @@ def test_both_forms_lead_to_each_other(machine: Machine, address: int) -> None:
 
 
 def test_numbers_of_pe_headers() -> None:
-    assert [machine_of(each) for each in (0x8664, 0x14C)] == [Machine.AMD64, Machine.I386]
+    assert [machine_of(number) for number in (0x8664, 0x14C)] == [Machine.AMD64, Machine.I386]
     assert machines_of(Machine.AMD64) == (Machine.AMD64, Machine.I386)
     assert machines_of(Machine.I386) == (Machine.I386,)
     for number, name in ((0xAA64, "ARM64"), (0x1C4, "ARM"), (0x1234, "0x1234")):
@@ -100,9 +100,9 @@ def _compared(source: str) -> List[str]:
     """Returns the comparisons of a pointer's size with 4 or 8."""
     found = [ast.unparse(node) for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Compare)]
     return [
-        each
-        for each in found
-        if re.search(r"\b(pointer_size|bits_per_register|width)\b [!=]= (4|8|64)", each)
+        item
+        for item in found
+        if re.search(r"\b(pointer_size|bits_per_register|width)\b [!=]= (4|8|64)", item)
     ]
 
 

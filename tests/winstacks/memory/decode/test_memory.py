@@ -37,10 +37,10 @@ def extents_of(pages: Set[int]) -> Extents:
 
 def check(memory: Memory, pages: Set[int], address: int, length: int) -> None:
     data = memory.read(address, length)
-    wanted = [byte // PAGE_SIZE for byte in range(address, address + length)]
-    if pages.issuperset(wanted):
+    expected = [byte // PAGE_SIZE for byte in range(address, address + length)]
+    if pages.issuperset(expected):
         assert data is not None
-        assert list(data) == wanted
+        assert list(data) == expected
     else:
         assert data is None
 
@@ -76,10 +76,10 @@ def test_yields_every_page_once(pages: Set[int], start: int, end: int) -> None:
 
 
 def test_nothing_is_asked_for_outside_the_ranges() -> None:
-    asked = []
+    requests = []
 
     def reader(start: int, length: int) -> Extents:
-        asked.append(start)
+        requests.append(start)
         return Extents([(start, bytes(length))])
 
     memory = Memory(ReadWindows(reader, WINDOW), 4, [(0x20000, 0x21000), (0x21000, 0x22000)])
@@ -87,10 +87,10 @@ def test_nothing_is_asked_for_outside_the_ranges() -> None:
     assert memory.number(0x21FFE, 4) is None
     assert memory.links(0x1FFFC) is None
     assert list(memory.pages(0x30000, 1 << 64)) == []
-    assert not asked
+    assert not requests
     assert memory.number(0x20FFE, 4) == 0
     assert memory.links(0x21000) == (0, 0)
-    assert set(asked) == {0x20000}
+    assert set(requests) == {0x20000}
 
 
 def test_what_was_read_beyond_a_range_is_not_given_out() -> None:
@@ -143,7 +143,7 @@ def test_what_is_kept_is_bounded() -> None:
         return Extents([(start, bytes(16))])
 
     memory = Memory(ReadWindows(read, WINDOW), 8)
-    for number in range(memories.MAX_HELD // WINDOW + 1):
+    for number in range(memories.MAX_WINDOW_BYTES // WINDOW + 1):
         assert memory.read(number * WINDOW, 16) is not None
     assert memory.read(0, 16) is not None
     assert reader.asked.count(0) == 2

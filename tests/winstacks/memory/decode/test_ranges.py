@@ -34,7 +34,7 @@ def test_combine_says_what_both_have(one: List[Tuple[int, int]], two: List[Tuple
     second = flatten([(start, end, f"b{rank}") for rank, (start, end) in enumerate(two)])
     pieces = list(combine(first, second))
     for address in range(32):
-        ours = next((each for start, end, each in first if start <= address < end), None)
-        theirs = next((each for start, end, each in second if start <= address < end), None)
+        ours = next((value for start, end, value in first if start <= address < end), None)
+        theirs = next((value for start, end, value in second if start <= address < end), None)
         found = [(a, b) for start, end, a, b in pieces if start <= address < end]
         assert found == ([(ours, theirs)] if ours or theirs else [])

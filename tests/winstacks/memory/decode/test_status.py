@@ -12,15 +12,19 @@ from winstacks.memory.decode.statuscodes import StatusCode
 
 
 def test_words_keep_their_order_and_are_said_once() -> None:
-    said = status(
+    row_status = status(
         StatusCode.STALE,
         None,
         status(StatusCode.UNREADABLE, StatusCode.STALE),
         NOTHING,
         StatusItem(StatusCode.HASH),
     )
-    assert [each.code for each in said] == [StatusCode.STALE, StatusCode.UNREADABLE, StatusCode.HASH]
-    assert text(said) == "stale, unreadable, hash"
+    assert [status_item.code for status_item in row_status] == [
+        StatusCode.STALE,
+        StatusCode.UNREADABLE,
+        StatusCode.HASH,
+    ]
+    assert text(row_status) == "stale, unreadable, hash"
 
 
 def test_nothing_is_wrong() -> None:
@@ -30,10 +34,10 @@ def test_nothing_is_wrong() -> None:
 
 
 def test_a_status_says_its_words_only() -> None:
-    said = status(StatusCode.PARTLY_UNREADABLE)
-    assert has_status(said, StatusCode.PARTLY_UNREADABLE)
-    assert has_status(said, StatusCode.STALE, StatusCode.PARTLY_UNREADABLE)
-    assert not has_status(said, StatusCode.UNREADABLE)
+    row_status = status(StatusCode.PARTLY_UNREADABLE)
+    assert has_status(row_status, StatusCode.PARTLY_UNREADABLE)
+    assert has_status(row_status, StatusCode.STALE, StatusCode.PARTLY_UNREADABLE)
+    assert not has_status(row_status, StatusCode.UNREADABLE)
     assert not has_status(NOTHING, *StatusCode)
 
 
@@ -41,10 +45,10 @@ def test_a_count_belongs_to_its_word() -> None:
     counted = [word for word in StatusCode if "{}" in word.value]
     assert counted
     for word in counted:
-        said = status(StatusItem(word, 3), StatusItem(word, 3), StatusItem(word, 4))
-        assert [each.number for each in said] == [3, 4]
-        assert text(said) == f"{word.value.format(3)}, {word.value.format(4)}"
-        assert has_status(said, word)
+        row_status = status(StatusItem(word, 3), StatusItem(word, 3), StatusItem(word, 4))
+        assert [item.number for item in row_status] == [3, 4]
+        assert text(row_status) == f"{word.value.format(3)}, {word.value.format(4)}"
+        assert has_status(row_status, word)
 
 
 def test_no_two_words_have_one_text() -> None:
@@ -54,8 +58,8 @@ def test_no_two_words_have_one_text() -> None:
 
 
 def test_a_word_stays_the_same_object_where_it_is_copied() -> None:
-    said = status(StatusItem(StatusCode.FILE_PARTS_UNREADABLE, 3))
-    for copied in (pickle.loads(pickle.dumps(said)), copy.deepcopy(said)):
+    row_status = status(StatusItem(StatusCode.FILE_PARTS_UNREADABLE, 3))
+    for copied in (pickle.loads(pickle.dumps(row_status)), copy.deepcopy(row_status)):
         assert copied[0].code is StatusCode.FILE_PARTS_UNREADABLE
 
 

@@ -31,12 +31,12 @@ def test_every_word_comes_back(parts: list[StatusItem]) -> None:
 
 @pytest.mark.parametrize("word", list(StatusCode))
 def test_a_word_alone(word: StatusCode) -> None:
-    said = StatusItem(
+    status_item = StatusItem(
         word, 7 if "{}" in word.value else None, ("A", "B") if "{members}" in word.value else ()
     )
-    found = parsed(text((said,)))
+    found = parsed(text((status_item,)))
     assert found is not None
-    assert text(found) == text((said,))
+    assert text(found) == text((status_item,))
 
 
 @pytest.mark.parametrize(

@@ -21,10 +21,10 @@ FIELDS = {
 DATA = struct.pack("<IBbxxQHxxxxxx", 0x11223344, 0b1011, -3, 0x5566778899, 0xAABB)
 
 
-def structure(fields: Optional[Dict[str, Field]] = None, asked: Optional[List[str]] = None) -> Structure:
+def structure(fields: Optional[Dict[str, Field]] = None, requests: Optional[List[str]] = None) -> Structure:
     def lookup(path: str) -> Optional[Field]:
-        if asked is not None:
-            asked.append(path)
+        if requests is not None:
+            requests.append(path)
         return (FIELDS if fields is None else fields).get(path)
 
     return Structure("_SAMPLE", 24, lookup, ["Flags", "Kind", "Change", "Next", "u"])
@@ -49,11 +49,11 @@ def test_a_member_that_is_missing_is_named() -> None:
 
 
 def test_a_member_is_looked_up_once() -> None:
-    asked: List[str] = []
-    sample = structure(asked=asked)
+    requests: List[str] = []
+    sample = structure(requests=requests)
     for _ in range(3):
         sample.first_member("Absent", "Flags")
-    assert asked == ["Absent", "Flags"]
+    assert requests == ["Absent", "Flags"]
 
 
 def test_several_members_at_once_in_the_order_asked_for() -> None:

@@ -59,14 +59,14 @@ class Real:
         return self.system.machine
 
     def context(self, location: Any) -> CpuContext:
-        data, said = threads.context(self.dump, location)
+        data, faults = threads.context(self.dump, location)
         context = contexts.Context()
         version = tables.generations("context", self.machine.arch)[0]
         name = f"context-{version}-{self.machine.arch}"
         types = tables.of_table(context, tables.load(context, "tests", name))
         found = ContextLayout(types["_CONTEXT"], self.machine).decode(data)
         assert found is not None
-        assert said == NOTHING
+        assert faults == NOTHING
         return found
 
 
@@ -92,7 +92,7 @@ def test_header_and_streams(real: Real) -> None:
     assert [stream for stream in real.dump.streams if stream.status] == []
     theirs = [directory.StreamType for directory in real.theirs.directories]
     known = [getattr(their, "value", their) for their in theirs]
-    assert {each.StreamType for each in real.dump.streams} >= {each for each in known if each}
+    assert {stream.StreamType for stream in real.dump.streams} >= {item for item in known if item}
 
 
 def test_system(real: Real) -> None:
@@ -109,8 +109,8 @@ def test_system(real: Real) -> None:
 
 
 def test_every_register_of_every_thread(real: Real) -> None:
-    found, said = threads.thread_list(real.dump)
-    assert (len(found), said) == (COUNTS[real.name][0], NOTHING)
+    found, faults = threads.thread_list(real.dump)
+    assert (len(found), faults) == (COUNTS[real.name][0], NOTHING)
     udmp = real.udmp.Threads()
     for ours, theirs in zip(found, real.theirs.threads.threads):
         other = udmp[ours.ThreadId]
@@ -131,18 +131,18 @@ def test_every_register_of_every_thread(real: Real) -> None:
 
 
 def test_every_module(real: Real) -> None:
-    found, said = modules.module_list(real.dump)
-    assert (len(found), said) == (COUNTS[real.name][1], NOTHING)
+    found, faults = modules.module_list(real.dump)
+    assert (len(found), faults) == (COUNTS[real.name][1], NOTHING)
     ours: List[Any] = [
-        (each.BaseOfImage, each.SizeOfImage, each.TimeDateStamp, each.ModuleName) for each in found
+        (module.BaseOfImage, module.SizeOfImage, module.TimeDateStamp, module.ModuleName) for module in found
     ]
     theirs = real.theirs.modules.modules
     assert ours == [(their.baseaddress, their.size, their.timestamp, their.name) for their in theirs]
     udmp = real.udmp.Modules().values()
     assert sorted(ours) == sorted(
-        (each.BaseOfImage, each.SizeOfImage, each.TimeDateStamp, each.ModuleName) for each in udmp
+        (module.BaseOfImage, module.SizeOfImage, module.TimeDateStamp, module.ModuleName) for module in udmp
     )
-    records = {each.BaseOfImage: bytes(each.CvRecord) for each in udmp}
+    records = {module.BaseOfImage: bytes(module.CvRecord) for module in udmp}
     for module in found:
         data = real.dump.read(module.CvRecord.Rva, module.CvRecord.DataSize)
         assert data == records[module.BaseOfImage]
@@ -151,12 +151,12 @@ def test_every_module(real: Real) -> None:
 
 
 def test_all_memory(real: Real) -> None:
-    found, said = memory.memory_ranges(real.dump)
+    found, faults = memory.memory_ranges(real.dump)
     theirs = real.theirs.memory_segments.memory_segments
-    assert [tuple(each) for each in found] == sorted(
+    assert [tuple(item) for item in found] == sorted(
         (their.start_virtual_address, their.start_file_address, their.size) for their in theirs
     )
-    assert said == NOTHING
+    assert faults == NOTHING
 
 
 def test_the_exception(real: Real) -> None:
@@ -178,17 +178,17 @@ def test_lists_that_one_file_has(real: Real) -> None:
     regions, said_regions = memory.memory_info_list(real.dump)
     opened, said_handles = handles.handle_data(real.dump)
     gone, said_gone = modules.unloaded_module_list(real.dump)
-    assert [len(each) for each in (regions, opened, gone)] == ([557, 147, 1] if crashpad else [0, 0, 0])
+    assert [len(item) for item in (regions, opened, gone)] == ([557, 147, 1] if crashpad else [0, 0, 0])
     assert (said_regions, said_handles, said_gone) == (NOTHING, NOTHING, NOTHING)
     if crashpad:
         theirs = real.theirs.memory_info.infos
         assert [(region.BaseAddress, region.RegionSize) for region in regions] == [
             (their.BaseAddress, their.RegionSize) for their in theirs
         ]
-        assert [(each.Handle, each.TypeName) for each in opened] == [
+        assert [(handle.Handle, handle.TypeName) for handle in opened] == [
             (handle.Handle, handle.TypeName) for handle in real.theirs.handles.handles
         ]
-        assert [each.ModuleName for each in gone] == [
+        assert [item.ModuleName for item in gone] == [
             module.name for module in real.theirs.unloaded_modules.modules
         ]
 
@@ -199,9 +199,9 @@ def test_a_file_cut_anywhere_has_a_part_of_what_it_had(real: Real) -> None:
     for cut in range(0x40, size, max(size // 40, 1)):
         data = real.dump.available(0, cut)
         part = Minidump(lambda offset, length, data=data: data[offset : offset + length], cut)  # type: ignore[misc]
-        found, said = memory.memory_ranges(part)
-        assert {each.start for each in found} <= {each.start for each in whole}
+        found, faults = memory.memory_ranges(part)
+        assert {piece.start for piece in found} <= {piece.start for piece in whole}
         lost = found != whole
-        assert lost <= bool(said or part.status or any(stream.status for stream in part.streams))
-        for each in threads.thread_list(part)[0]:
-            threads.context(part, each.ThreadContext)
+        assert lost <= bool(faults or part.status or any(stream.status for stream in part.streams))
+        for thread in threads.thread_list(part)[0]:
+            threads.context(part, thread.ThreadContext)

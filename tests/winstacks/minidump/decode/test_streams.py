@@ -94,7 +94,7 @@ def test_all_streams() -> None:
     assert [stream for stream in dump.streams if stream.status] == []
     assert dump.streams[-2].name == "0x47670001"
     read = [list_(dump) for list_ in LISTS]
-    assert [said for _, said in read] == [NOTHING] * len(LISTS)
+    assert [faults for _, faults in read] == [NOTHING] * len(LISTS)
     assert all(found for found, _ in read)
     info, misc = system.system_info(dump), system.misc_info(dump)
     assert info is not None
@@ -121,7 +121,7 @@ def test_all_streams() -> None:
     assert (module.ModuleName, module.FileVersion) == ("C:\\app\\app.exe", "10.0.19041.1")
     assert module.code_view == CodeView(GUID, 2, "app.pdb")
     assert modules.unloaded_module_list(dump)[0][0].ModuleName == "C:\\app\\app.exe"
-    assert [each[:3] for each in handles.handle_data(dump)[0]] == [(4, "File", "\\x"), (8, "Event", None)]
+    assert [item[:3] for item in handles.handle_data(dump)[0]] == [(4, "File", "\\x"), (8, "Event", None)]
     (operation,) = handles.handle_operation_list(dump)[0]
     assert (operation.ReturnAddresses, operation.status) == ((0x11, 0x22), NOTHING)
     assert handles.token_info_list(dump)[0] == [(8, 8, 0x44)]
@@ -130,7 +130,11 @@ def test_all_streams() -> None:
     assert dump.read(table.Entries.Rva, 12) == struct.pack("<III", 0, 8, 4)
     assert system.comments(dump) == ((10, "procdump -ma", NOTHING), (11, "weit", NOTHING))
     ranges = memory.memory_ranges(dump)[0]
-    assert [(each.start, each.length) for each in ranges] == [(0x2000, 64), (0x10000, 4096), (0x30000, 4096)]
+    assert [(piece.start, piece.length) for piece in ranges] == [
+        (0x2000, 64),
+        (0x10000, 4096),
+        (0x30000, 4096),
+    ]
     assert dump.read(ranges[2].offset, 4096) == PAGE
 
 
@@ -156,7 +160,7 @@ def test_each_version_of_misc_info(size: int) -> None:
     misc = system.misc_info(dump_of(bytes(data)))
     assert misc is not None
     given_ = [misc.ProcessId, misc.ProcessorMaxMhz, misc.Bias, misc.BuildString, misc.ProcessCookie]
-    assert [each is not None for each in given_] == [size >= end for end in (24, 44, 232, 832, 1364)]
+    assert [item is not None for item in given_] == [size >= end for end in (24, 44, 232, 832, 1364)]
     assert misc.status == NOTHING
 
 
@@ -199,7 +203,7 @@ def test_a_count_that_is_too_large(kind: int, offset: int, form: str, member: st
 def test_an_entry_that_is_too_small(kind: int, offset: int) -> None:
     dump = damaged(offset_of(kind) + offset, struct.pack("<I", 3))
     expected = StatusItem(StatusCode.HEADER, None, ("size of an entry",))
-    assert [found for list_ in LISTS for found, said in [list_(dump)] if expected in said] == [[]]
+    assert [found for list_ in LISTS for found, faults in [list_(dump)] if expected in faults] == [[]]
 
 
 @pytest.mark.parametrize("kind", [12, 13, 14, 16, 17, 18, 19])
@@ -207,7 +211,7 @@ def test_an_entry_that_is_too_small(kind: int, offset: int) -> None:
 def test_a_header_that_is_no_header(kind: int, size: int) -> None:
     offset = 8 if kind == 19 else 0
     dump = damaged(offset_of(kind) + offset, struct.pack("<I", size))
-    assert [found for list_ in LISTS for found, said in [list_(dump)] if said] == [[]]
+    assert [found for list_ in LISTS for found, faults in [list_(dump)] if faults] == [[]]
 
 
 @pytest.mark.parametrize("kind", [3, 4, 5, 6, 7, 9, 12, 13, 14, 15, 16, 17, 18, 19, 21, 22, 24])
@@ -218,22 +222,26 @@ def test_a_stream_that_is_too_short(kind: int, size: int) -> None:
     dump = damaged(32 + 12 * place + 4, struct.pack("<I", size))
     broken = [list_(dump) for list_ in LISTS]
     missing = [record(dump) for record in RECORDS].count(None)
-    assert missing + sum(StatusCode.UNREADABLE in [each.code for each in said] for _, said in broken) == 1
+    assert (
+        missing
+        + sum(StatusCode.UNREADABLE in [status_item.code for status_item in faults] for _, faults in broken)
+        == 1
+    )
 
 
 def test_an_array_may_be_aligned() -> None:
     writer = Writer()
     writer.modules([MODULE], padded=True)
-    found, said = modules.module_list(dump_of(writer.bytes()))
-    assert ([each.BaseOfImage for each in found], said) == ([MODULE.base], NOTHING)
+    found, faults = modules.module_list(dump_of(writer.bytes()))
+    assert ([module.BaseOfImage for module in found], faults) == ([MODULE.base], NOTHING)
 
 
 def test_streams_that_overlap_and_repeat() -> None:
     writer = Writer()
     at = writer.stream(3, struct.pack("<I", 0))
     writer.streams += [(3, 4, at), (10, 4, 0), (11, 8, 1 << 31)]
-    said = [stream.status for stream in dump_of(writer.bytes()).streams]
-    assert said == [
+    statuses = [stream.status for stream in dump_of(writer.bytes()).streams]
+    assert statuses == [
         NOTHING,
         status(StatusCode.OVERLAP, StatusCode.TWICE),
         status(StatusCode.OVERLAP),
@@ -256,27 +264,27 @@ def _ranges(*rows: Tuple[int, int, int]) -> Tuple[List[MemoryRange], Status, int
     at = writer.put(PAGE)
     packed = b"".join(struct.pack("<QII", start, size, at + offset) for start, size, offset in rows)
     writer.stream(5, struct.pack("<I", len(rows)) + packed)
-    found, said = memory.memory_ranges(dump_of(writer.bytes()))
-    return [each._replace(offset=each.offset - at) for each in found], said, at
+    found, faults = memory.memory_ranges(dump_of(writer.bytes()))
+    return [member._replace(offset=member.offset - at) for member in found], faults, at
 
 
 def test_ranges_that_share_addresses() -> None:
-    found, said, _ = _ranges((0x1000, 0x100, 0), (0x1080, 0x100, 0x100), (0x1000, 0x20, 0x200))
+    found, faults, _ = _ranges((0x1000, 0x100, 0), (0x1080, 0x100, 0x100), (0x1000, 0x20, 0x200))
     assert found == [MemoryRange(0x1000, 0, 0x100), MemoryRange(0x1100, 0x180, 0x80)]
-    assert said == status(StatusItem(StatusCode.RANGES_OVERLAP, 2))
+    assert faults == status(StatusItem(StatusCode.RANGES_OVERLAP, 2))
 
 
 def test_ranges_that_share_bytes_of_the_file() -> None:
     """A page of a file is one page of the process: a small file stays small."""
-    found, said, _ = _ranges(*((0x1000 * number, 0x1000, 0) for number in range(1, 1001)))
+    found, faults, _ = _ranges(*((0x1000 * number, 0x1000, 0) for number in range(1, 1001)))
     assert found == [MemoryRange(0x1000, 0, 0x1000)]
-    assert said == status(StatusItem(StatusCode.RANGES_OVERLAP, 999))
+    assert faults == status(StatusItem(StatusCode.RANGES_OVERLAP, 999))
 
 
 def test_ranges_beyond_file_and_address_space() -> None:
-    found, said, at = _ranges(((1 << 64) - 0x10, 0x20, 0), (0x5000, 0x1000, 0x1000 * 0x1000))
+    found, faults, at = _ranges(((1 << 64) - 0x10, 0x20, 0), (0x5000, 0x1000, 0x1000 * 0x1000))
     assert found == [MemoryRange((1 << 64) - 0x10, 0, 0x10)]
-    assert said == status(
+    assert faults == status(
         StatusItem(StatusCode.BEYOND_THE_FILE, 0x1000), StatusItem(StatusCode.HEADER, None, ("DataSize",))
     )
     assert at
@@ -300,9 +308,9 @@ def test_a_writer_lists_the_stacks_of_all_threads_or_of_none() -> None:
 def test_operations_that_are_none() -> None:
     at = offset_of(18) + 16
     dump = damaged(at + 16, struct.pack("<III", 9, 0, 99))
-    (operation,), said = handles.handle_operation_list(dump)
+    (operation,), faults = handles.handle_operation_list(dump)
     assert operation.status == status(StatusItem(StatusCode.UNKNOWN_TYPE, 9), StatusCode.DEPTH)
-    assert (len(operation.ReturnAddresses), said) == (32, NOTHING)
+    assert (len(operation.ReturnAddresses), faults) == (32, NOTHING)
 
 
 def test_a_sparse_file_of_60_gb_costs_what_is_asked_for() -> None:
@@ -331,8 +339,8 @@ def everything(dump: Minidump) -> int:
     """Reads all that there is, and returns how much that is."""
     size = len(dump.streams)
     for list_ in LISTS:
-        found, said = list_(dump)
-        assert isinstance(said, tuple)
+        found, faults = list_(dump)
+        assert isinstance(faults, tuple)
         size += len(found)
     for record in RECORDS:
         found_one: Optional[Any] = record(dump)
@@ -390,13 +398,13 @@ def test_names_of_streams() -> None:
 @pytest.mark.parametrize(("kind", "list_"), [(3, threads.thread_list), (4, modules.module_list)])
 def test_a_count_that_leaves_some_out_is_said(kind: int, list_: Any) -> None:
     """A dump whose count hides what its stream holds."""
-    found, said = list_(damaged(offset_of(kind), bytes(4)))
+    found, faults = list_(damaged(offset_of(kind), bytes(4)))
     assert found == []
     member = {3: "NumberOfThreads", 4: "NumberOfModules"}[kind]
-    assert StatusItem(StatusCode.FEWER_THAN_THE_STREAM, None, (member,)) in said
+    assert StatusItem(StatusCode.FEWER_THAN_THE_STREAM, None, (member,)) in faults
 
 
 def test_a_module_whose_name_cannot_be_read_is_said() -> None:
-    (module,), said = modules.module_list(damaged(offset_of(4) + 4 + 20, b"\xff" * 4))
+    (module,), faults = modules.module_list(damaged(offset_of(4) + 4 + 20, b"\xff" * 4))
     assert module.ModuleName is None
-    assert said == status(StatusItem(StatusCode.HEADER, None, ("ModuleNameRva",)))
+    assert faults == status(StatusItem(StatusCode.HEADER, None, ("ModuleNameRva",)))

@@ -163,7 +163,7 @@ def whole() -> bytes:
     writer.modules(modules)
     writer.unloaded_modules([module._replace(base=module.base + 0x50000) for module in modules])
     listed, _ = threads.thread_list(dump_of(writer.bytes()))
-    rows = [(each.StartOfMemoryRange, *each.Stack) for each in listed]
+    rows = [(memory_range.StartOfMemoryRange, *memory_range.Stack) for memory_range in listed]
     writer.stream(5, struct.pack("<I", 3) + b"".join(struct.pack("<QII", *row) for row in rows))
     writer.memory_infos([(base, base, 4, 0x1000, 0x1000, 4, 0x20000) for base in (0x20000, 0x21000, 0x22000)])
     writer.handles([(4, "File", "\\x"), (8, "Event", ""), (12, "Event", "\\e")])
@@ -223,24 +223,24 @@ def decoded(data: bytes) -> Tuple[List[Any], List[Status]]:
         dump = dump_of(data)
     except NotAMinidumpError as error:
         return [], [(str(error),)]  # type: ignore[list-item]
-    said: List[Status] = [dump.status, *(stream.status for stream in dump.streams)]
+    statuses: List[Status] = [dump.status, *(stream.status for stream in dump.streams)]
     found: List[Any] = []
     for list_ in LISTS:
         rows, wrong = list_(dump)
         found.append(rows)
-        said.append(wrong)
-        said += [row.status for row in rows if hasattr(row, "status")]
+        statuses.append(wrong)
+        statuses += [row.status for row in rows if hasattr(row, "status")]
     for record in RECORDS:
         one = record(dump)
         found.append(one)
         # A row of minidump.info says that a structure cannot be read.
-        said.append(("no structure",) if one is None else getattr(one, "status", ()))  # type: ignore[arg-type]
+        statuses.append(("no structure",) if one is None else getattr(one, "status", ()))  # type: ignore[arg-type]
     for thread in threads.thread_list(dump)[0]:
         found.append(threads.context(dump, thread.ThreadContext))
     ranges, wrong = opened.memory(dump)
-    found.append([dump.read(each.offset, each.length) for each in ranges])
-    said.append(wrong)
-    return found, said
+    found.append([dump.read(piece.offset, piece.length) for piece in ranges])
+    statuses.append(wrong)
+    return found, statuses
 
 
 def untold() -> Set[str]:
@@ -257,8 +257,8 @@ def silent() -> Dict[str, List[Case]]:
     found: Dict[str, List[Case]] = {}
     for case in cases():
         written = data[: case.offset] + case.data + data[case.offset + len(case.data) :]
-        now, said = decoded(written)
-        if now != clean and said == said_clean:
+        now, faults = decoded(written)
+        if now != clean and faults == said_clean:
             found.setdefault(case.member, []).append(case)
     return found
 

@@ -29,8 +29,8 @@ def dump_of(writer: Writer) -> Minidump:
 def written(count: int = 2, entry_size: int = 32) -> Writer:
     """A dump with all three streams, by the declarations of docs/windows-minidump.md."""
     writer = Writer()
-    name, said = writer.string("app.exe"), writer.string("running, contradicted: Cid.UniqueProcess")
-    rows = struct.pack("<IHBBQQII", 8, AMD64, 2, 0xFF, 1 << 5 | 1 << 30, 1 << 1, said, 1)
+    name, string = writer.string("app.exe"), writer.string("running, contradicted: Cid.UniqueProcess")
+    rows = struct.pack("<IHBBQQII", 8, AMD64, 2, 0xFF, 1 << 5 | 1 << 30, 1 << 1, string, 1)
     rows += struct.pack("<IHBBQQII", 12, AMD64, 0xFF, 6, 0, 0, 0, 0)
     writer.stream(
         THREADS, struct.pack("<6I3Q", 48, entry_size, count, 9, name, 0, 4096, 0x1000, 0x2000) + rows
@@ -59,10 +59,10 @@ def test_what_is_written_is_read() -> None:
 
 def test_files_and_trap_frames() -> None:
     dump = dump_of(written())
-    files, said = threadstates.mapped_files(dump)
-    assert (files, said) == ({0x10000: "\\Device\\x", 0x20000: "", 0x30000: None}, NOTHING)
-    ((frame,), said) = threadstates.trap_frames(dump)
-    assert said == NOTHING
+    files, faults = threadstates.mapped_files(dump)
+    assert (files, faults) == ({0x10000: "\\Device\\x", 0x20000: "", 0x30000: None}, NOTHING)
+    ((frame,), faults) = threadstates.trap_frames(dump)
+    assert faults == NOTHING
     assert (frame.Address, frame.ThreadId, dump.read(frame.Location.Rva, 5)) == (0x8A000000, 8, b"frame")
     assert isinstance(frame.Location, Location)
 
@@ -76,9 +76,9 @@ def test_a_dump_without_them() -> None:
 
 
 def test_counts_and_sizes_that_are_wrong() -> None:
-    found, said = threadstates.list_addresses(dump_of(written(count=1000)))
+    found, faults = threadstates.list_addresses(dump_of(written(count=1000)))
     assert len(found) == 2
-    assert said == (StatusItem(StatusCode.MORE_THAN_THE_STREAM, None, ("NumberOfEntries",)),)
+    assert faults == (StatusItem(StatusCode.MORE_THAN_THE_STREAM, None, ("NumberOfEntries",)),)
     assert threadstates.list_addresses(dump_of(written(entry_size=8)))[0] == []
 
 

@@ -42,23 +42,23 @@ def writer(name: str) -> SmallDump:
     options = GENERATIONS[name]
     wide = options["wide"]
     kernel, stack, (ethread, eprocess) = KERNEL[wide], STACK[wide], THREAD[wide]
-    made = SmallDump(**options)
+    forged_dump = SmallDump(**options)
     context = bytearray(0x4D0 if wide else 0x2CC)
     record = struct.pack("<I", 0xC0000005).ljust(0x98 if wide else 0x50, b"\0")
-    made.crash(0xD1, (0x10, 2, 0, kernel + 0x1234), bytes(context), record)
-    made.stack(stack, bytes(range(256)) * 16)
-    made.thread(ethread, eprocess, stack + 0xF00, stack + 0x10, 3, 0x7FF000)
-    made.drivers(
+    forged_dump.crash(0xD1, (0x10, 2, 0, kernel + 0x1234), bytes(context), record)
+    forged_dump.stack(stack, bytes(range(256)) * 16)
+    forged_dump.thread(ethread, eprocess, stack + 0xF00, stack + 0x10, 3, 0x7FF000)
+    forged_dump.drivers(
         [
             Driver("\\SystemRoot\\system32\\ntoskrnl.exe", kernel, 0x800000, kernel + 0x10, 0x5F111111),
             Driver("\\SystemRoot\\System32\\drivers\\tcpip.sys", kernel + 0x1000000, 0x300000),
         ],
         broken="bad.sys",
     )
-    made.unloaded([Driver("dump_diskdump.sys", kernel + 0x2000000, 0x10000)])
-    made.block(kernel + 0x5000, b"kernel page")
-    made.block(stack - 0x1000, b"below the stack")
-    return made
+    forged_dump.unloaded([Driver("dump_diskdump.sys", kernel + 0x2000000, 0x10000)])
+    forged_dump.block(kernel + 0x5000, b"kernel page")
+    forged_dump.block(stack - 0x1000, b"below the stack")
+    return forged_dump
 
 
 def opened(data: bytes) -> TriageDump:
@@ -98,16 +98,16 @@ def test_parts(name: str) -> None:
 def test_drivers(name: str) -> None:
     """Members that the entries of a generation lack are None, and never 0."""
     read, wide = dump(name), GENERATIONS[name]["wide"]
-    (kernel, tcpip), said = list_drivers(read)
-    assert not said
+    (kernel, tcpip), faults = list_drivers(read)
+    assert not faults
     assert (kernel.name, kernel.DllBase) == ("\\SystemRoot\\system32\\ntoskrnl.exe", KERNEL[wide])
     assert (kernel.SizeOfImage, kernel.EntryPoint) == (0x800000, KERNEL[wide] + 0x10)
     assert (tcpip.DllBase, tcpip.EntryPoint) == (KERNEL[wide] + 0x1000000, 0)
     assert kernel.CheckSum == 0x12345
     assert kernel.TimeDateStamp == (0x5F111111 if name in ("10-x86", "10-x64", "11-x64") else None)
     assert broken_driver(read) == "bad.sys"
-    (gone,), said = list_unloaded(read)
-    assert not said
+    (gone,), faults = list_unloaded(read)
+    assert not faults
     # Twelve characters of the name are in the dump.
     start = KERNEL[wide] + 0x2000000
     assert gone == ("dump_diskdum", start, start + 0x10000)
@@ -130,9 +130,9 @@ def test_the_thread_that_crashed(name: str) -> None:
 @pytest.mark.parametrize("name", GENERATIONS)
 def test_memory(name: str) -> None:
     read, wide = dump(name), GENERATIONS[name]["wide"]
-    ranges, said = memory_ranges(read, structure_memory(read, crashed_thread(read)))
-    assert not said
-    found = {each.start: read.available(each.offset, each.length) for each in ranges}
+    ranges, faults = memory_ranges(read, structure_memory(read, crashed_thread(read)))
+    assert not faults
+    found = {piece.start: read.available(piece.offset, piece.length) for piece in ranges}
     assert found[STACK[wide]] == bytes(range(256)) * 16
     if name in ("2000-x86", "xp-x86"):
         return
@@ -144,21 +144,21 @@ def test_memory(name: str) -> None:
 
 def test_a_block_that_claims_the_bytes_of_another_is_left_out() -> None:
     """One page as a thousand: a small file cannot claim to be a large memory."""
-    made = writer("10-x64")
-    data = bytearray(made.file())
-    at = made.members["DataBlocksOffset"]
+    new_writer = writer("10-x64")
+    data = bytearray(new_writer.file())
+    at = new_writer.members["DataBlocksOffset"]
     first = struct.unpack_from("<QII", data, at)
     struct.pack_into("<QII", data, at + 16, first[0] + 0x100000, *first[1:])
-    ranges, said = memory_ranges(opened(bytes(data)))
-    assert has_status(said, StatusCode.RANGES_OVERLAP)
-    assert first[0] in {each.start for each in ranges}
-    assert first[0] + 0x100000 not in {each.start for each in ranges}
+    ranges, faults = memory_ranges(opened(bytes(data)))
+    assert has_status(faults, StatusCode.RANGES_OVERLAP)
+    assert first[0] in {piece.start for piece in ranges}
+    assert first[0] + 0x100000 not in {piece.start for piece in ranges}
 
 
 def test_a_dump_that_is_cut_says_how_much_is_missing() -> None:
     data = writer("10-x64").file()
     read = opened(data[:-0x100])
-    assert [(said.code, said.number) for said in read.status if said.number] == [
+    assert [(status_item.code, status_item.number) for status_item in read.status if status_item.number] == [
         (StatusCode.BEYOND_THE_FILE, 0x100)
     ]
 
@@ -173,7 +173,7 @@ def test_another_machine_is_named_and_refused(number: int, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "message"),
     [
         (b"", "does not begin"),
         (b"PAGEDU64", "ends within the header"),
@@ -182,8 +182,8 @@ def test_another_machine_is_named_and_refused(number: int, name: str) -> None:
         (writer("10-x64").file().replace(struct.pack("<I", 4), struct.pack("<I", 1)), "type 1"),
     ],
 )
-def test_what_is_no_small_dump_is_named(data: bytes, said: str) -> None:
-    with pytest.raises(NotAKernelDumpError, match=said):
+def test_what_is_no_small_dump_is_named(data: bytes, message: str) -> None:
+    with pytest.raises(NotAKernelDumpError, match=message):
         opened(data)
 
 
@@ -194,7 +194,7 @@ def everything(read: TriageDump) -> None:
     except UnsupportedMachineError:
         return
     ranges, _ = memory_ranges(read, structure_memory(read, crashed))
-    assert sum(each.length for each in ranges) <= read.size
+    assert sum(piece.length for piece in ranges) <= read.size
     assert all(low.start + low.length <= high.start for low, high in zip(ranges, ranges[1:]))
     drivers, _ = list_drivers(read)
     assert len(drivers) * 0x40 <= read.size
@@ -230,9 +230,9 @@ def test_cut_and_shuffled_dumps_get_an_answer(name: str, cut: float, random: Any
     pieces = [data[at : at + 0x40] for at in range(base + 0x80, len(data), 0x40)]
     random.shuffle(pieces)
     read: Optional[TriageDump] = None
-    for each in (data, data[: base + 0x80] + b"".join(pieces)):
+    for item in (data, data[: base + 0x80] + b"".join(pieces)):
         try:
-            read = opened(each)
+            read = opened(item)
         except NotAKernelDumpError:
             continue
         everything(read)
@@ -248,13 +248,13 @@ def test_bug_checks_have_their_names() -> None:
 
 @pytest.mark.parametrize("form", ["<I12xIIIIIII", "<Q16xQIIIIII"])
 def test_an_x86_dump_with_other_last_members_is_told_by_the_tag(form: str) -> None:
-    made = writer("10-x86")
-    data = bytearray(made.file())
+    new_writer = writer("10-x86")
+    data = bytearray(new_writer.file())
     names = ["TopOfStack", "DataPageAddress", "DataPageOffset", "DataPageSize", "DebuggerDataOffset"]
     names += ["DebuggerDataSize", "DataBlocksOffset", "DataBlocksCount"]
-    tail = struct.pack(form, *(made.members.get(name, 0) for name in names))
+    tail = struct.pack(form, *(new_writer.members.get(name, 0) for name in names))
     at = 0x1000 + 18 * 4
-    room = min(value for name, value in made.members.items() if name.endswith("Offset"))
+    room = min(value for name, value in new_writer.members.items() if name.endswith("Offset"))
     assert at + len(tail) <= room
     data[at : at + len(tail)] = tail
     read = opened(bytes(data))
@@ -263,20 +263,20 @@ def test_an_x86_dump_with_other_last_members_is_told_by_the_tag(form: str) -> No
 
 
 def test_an_unloaded_driver_that_contradicts_itself_costs_itself() -> None:
-    made = writer("10-x64")
-    made.unloaded([Driver("a.sys", KERNEL[True] + 0x2000000, 0x1000), Driver("b.sys", 0x1000, 0x1000)])
-    found, said = list_unloaded(opened(made.file()))
-    assert [each.name for each in found] == ["a.sys"]
-    assert has_status(said, StatusCode.HEADER)
+    new_writer = writer("10-x64")
+    new_writer.unloaded([Driver("a.sys", KERNEL[True] + 0x2000000, 0x1000), Driver("b.sys", 0x1000, 0x1000)])
+    found, faults = list_unloaded(opened(new_writer.file()))
+    assert [member.name for member in found] == ["a.sys"]
+    assert has_status(faults, StatusCode.HEADER)
 
 
 def test_x86_entries_may_be_aligned_to_eight_bytes() -> None:
-    made = writer("10-x86")
-    made.first = 8
-    made.drivers([Driver("ntoskrnl.exe", KERNEL[False], 0x800000), Driver("a.sys", 0x8F000000, 0x1000)])
-    drivers, said = list_drivers(opened(made.file()))
+    new_writer = writer("10-x86")
+    new_writer.first = 8
+    new_writer.drivers([Driver("ntoskrnl.exe", KERNEL[False], 0x800000), Driver("a.sys", 0x8F000000, 0x1000)])
+    drivers, faults = list_drivers(opened(new_writer.file()))
     assert [(driver.name, driver.DllBase) for driver in drivers] == [
         ("ntoskrnl.exe", KERNEL[False]),
         ("a.sys", 0x8F000000),
     ]
-    assert not said
+    assert not faults

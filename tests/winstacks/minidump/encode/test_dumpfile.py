@@ -36,13 +36,13 @@ def test_the_memory_begins_on_a_page() -> None:
     head = drafted(array.array("Q", (0x10000, 0x1000, 0x20000000, 0x2000)), 0x1FF0)
     assert len(head) % PAGE == 0
     dump = read_as(head, len(head) + 0x3000)
-    ranges, said = memory.memory_ranges(dump)
-    assert (ranges, said) == (
+    ranges, faults = memory.memory_ranges(dump)
+    assert (ranges, faults) == (
         [MemoryRange(0x10000, len(head), 0x1000), MemoryRange(0x20000000, len(head) + 0x1000, 0x2000)],
         NOTHING,
     )
-    ((thread,), said) = threads.thread_list(dump)
-    assert said == NOTHING
+    ((thread,), faults) = threads.thread_list(dump)
+    assert faults == NOTHING
     assert (thread.StartOfMemoryRange, thread.Stack) == (0x20000FF0, (0x1010, len(head) + 0x1FF0))
     assert dump.status == NOTHING and (dump.time_date_stamp, dump.flags) == (1700000000, 2)
 
@@ -51,12 +51,12 @@ def test_a_stack_beyond_4_gb_has_no_rva() -> None:
     """An RVA has 32 bits; the address of the stack says where it is."""
     head = drafted(array.array("Q", (0x10000, 0x1000, 0x20000000, HUGE)), HUGE)
     dump = read_as(head, len(head) + HUGE + 0x1000)
-    ((thread,), said) = threads.thread_list(dump)
-    assert (thread.Stack.Rva, thread.Stack.DataSize, said) == (0, 0x1010, NOTHING)
+    ((thread,), faults) = threads.thread_list(dump)
+    assert (thread.Stack.Rva, thread.Stack.DataSize, faults) == (0, 0x1010, NOTHING)
     stacks = [MemoryRange(thread.StartOfMemoryRange, thread.Stack.Rva, thread.Stack.DataSize)]
-    ranges, said = memory.memory_ranges(dump, stacks)
-    assert [(each.start, each.length) for each in ranges] == [(0x10000, 0x1000), (0x20000000, HUGE)]
-    assert said == NOTHING
+    ranges, faults = memory.memory_ranges(dump, stacks)
+    assert [(piece.start, piece.length) for piece in ranges] == [(0x10000, 0x1000), (0x20000000, HUGE)]
+    assert faults == NOTHING
 
 
 def test_a_stack_without_an_rva_is_not_taken_from_the_header() -> None:
@@ -64,7 +64,7 @@ def test_a_stack_without_an_rva_is_not_taken_from_the_header() -> None:
     head = drafted(array.array("Q", (0x10000, 0x1000)), HUGE)
     dump = read_as(head, len(head) + 0x1000)
     ranges, _ = memory.memory_ranges(dump, [MemoryRange(0x20000FF0, 0, 0x1010)])
-    assert [each.start for each in ranges] == [0x10000]
+    assert [piece.start for piece in ranges] == [0x10000]
 
 
 def test_equal_strings_are_written_once() -> None:

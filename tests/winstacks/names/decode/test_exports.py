@@ -125,6 +125,6 @@ def test_any_table_comes_back(bits: int, exports: "dict[str, int]", ordinals: "d
     found = read(flat(image))
     assert found.status == NOTHING
     assert found.forwarders == (("Away", "NTDLL.RtlAway"),)
-    wanted = {(rva, name) for name, rva in exports.items() if name != "Away"}
-    wanted |= {(rva, f"Ordinal{number}") for number, rva in ordinals.items()}
-    assert set(found.entries) == wanted
+    expected = {(rva, name) for name, rva in exports.items() if name != "Away"}
+    expected |= {(rva, f"Ordinal{number}") for number, rva in ordinals.items()}
+    assert set(found.entries) == expected

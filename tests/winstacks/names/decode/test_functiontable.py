@@ -108,11 +108,11 @@ def test_lookups_agree_with_a_search_of_every_entry(entries: List[Tuple[int, int
     """Where entries do not overlap; where they do, what is found still holds the address."""
     found = table([RuntimeFunction(*entry) for entry in entries])
     entry = found.find_entry(rva)
-    holding = [each for each in found if each.begin <= rva < each.end]
+    holding = [piece for piece in found if piece.begin <= rva < piece.end]
     if entry is not None:
         assert entry in holding
         found.primary(entry)
-    if len(list(found)) == len({each.begin for each in found}) and not _overlap(list(found)):
+    if len(list(found)) == len({item.begin for item in found}) and not _overlap(list(found)):
         assert ([entry] if entry else []) == holding
 
 

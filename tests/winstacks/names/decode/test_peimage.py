@@ -22,9 +22,9 @@ from winstacks.names.decode import loaderwrites, relocations
 from winstacks.names.decode.pe import MEM_WRITE, Headers, Section
 from winstacks.names.decode.peimage import FilePage, PeFileError, PeImage
 
-_LISTED = [each for name in ("pip", "setuptools") for each in importlib.metadata.files(name) or ()]
+_LISTED = [file for name in ("pip", "setuptools") for file in importlib.metadata.files(name) or ()]
 PROGRAMS = sorted(
-    pathlib.Path(str(each.locate())) for each in _LISTED if each.suffix == ".exe" and "arm" not in each.name
+    pathlib.Path(str(path.locate())) for path in _LISTED if path.suffix == ".exe" and "arm" not in path.name
 )
 """Programs of x86 and x64 that come with Python's own tools, with relocations, imports, PDBs."""
 
@@ -85,7 +85,7 @@ def test_headers_pdb_and_checksum_are_as_pefile_reads_them(path: pathlib.Path) -
     assert file.image_base == theirs.OPTIONAL_HEADER.ImageBase
     assert file.check_sum == theirs.OPTIONAL_HEADER.CheckSum
     assert file.content_sum() == theirs.generate_checksum()
-    records = [each.entry for each in getattr(theirs, "DIRECTORY_ENTRY_DEBUG", ()) if each.entry]
+    records = [item.entry for item in getattr(theirs, "DIRECTORY_ENTRY_DEBUG", ()) if item.entry]
     pdbs = [record for record in records if hasattr(record, "PdbFileName")]
     assert (file.code_view is not None) == bool(pdbs)
     if file.code_view is not None:
@@ -100,7 +100,7 @@ def test_what_memory_has_otherwise_is_left_out(path: pathlib.Path) -> None:
     known = {rva + at for rva, page in pages(file, file.image_base) for low, high in page.known
              for at in range(low, high)}  # fmt: skip
     base = theirs.OPTIONAL_HEADER.ImageBase
-    tables = [each.address - base for entry in theirs.DIRECTORY_ENTRY_IMPORT for each in entry.imports]
+    tables = [item.address - base for entry in theirs.DIRECTORY_ENTRY_IMPORT for item in entry.imports]
     assert tables and not known & set(tables)
     for section in theirs.sections:
         inside = known & set(range(section.VirtualAddress, section.VirtualAddress + section.Misc_VirtualSize))

@@ -30,10 +30,10 @@ def test_measured_captures(path: pathlib.Path) -> None:
         pytest.skip("no calls were made on this database")
     for call in calls:
         stack = seen(path, call["stack"])
-        made = capture(stack, call["FramesToSkip"], call["FramesToCapture"])
-        assert made.frames == tuple(call["BackTrace"])
-        assert made.hash == call["Hash"]
-        assert len(made.frames) == call["ret"]
+        new_capture = capture(stack, call["FramesToSkip"], call["FramesToCapture"])
+        assert new_capture.frames == tuple(call["BackTrace"])
+        assert new_capture.hash == call["Hash"]
+        assert len(new_capture.frames) == call["ret"]
 
 
 def test_nothing_left_to_capture() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from winstacks.tracedb.decode.blocks import Blocks, Heads, starts
+from winstacks.tracedb.decode.blocks import Blocks, Heads, first_entries
 from winstacks.tracedb.decode.linked import in_order
 
 Found = Optional[List[int]]
@@ -61,4 +61,4 @@ def test_it_never_says_other_than_following_does(links: List[int], heads: List[i
 
 
 def test_heads_keep_their_numbers() -> None:
-    assert list(starts([Heads(0, (0, 5, 0)), Heads(7, (6, 0))])) == [(1, 5), (7, 6)]
+    assert list(first_entries([Heads(0, (0, 5, 0)), Heads(7, (6, 0))])) == [(1, 5), (7, 6)]

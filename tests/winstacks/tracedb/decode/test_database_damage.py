@@ -25,13 +25,13 @@ CARVED = status.FREED | status.ORPHAN
 
 def loss(carved: List[Trace], case: Tuple[str, str, bool]) -> Loss:
     """Compares what a database yields with what was logged."""
-    listed = {(each.address, each.frames) for each in carved if not each.status & CARVED}
+    listed = {(trace.address, trace.frames) for trace in carved if not trace.status & CARVED}
     whole = {(trace.address, trace.frames) for trace in carved}
     addresses = {trace.address for trace in carved}
-    lost = [each for each in ENTRIES[case] if (each.va, each.frames) not in listed]
-    gone = sum((each.va, each.frames) not in whole for each in ENTRIES[case])
-    gone += sum(each.va not in addresses for each in STDS[case].freed())
-    return Loss(sum(bool(each.index) for each in lost), sum(not each.index for each in lost), gone)
+    lost = [trace for trace in ENTRIES[case] if (trace.va, trace.frames) not in listed]
+    gone = sum((trace.va, trace.frames) not in whole for trace in ENTRIES[case])
+    gone += sum(trace.va not in addresses for trace in STDS[case].freed())
+    return Loss(sum(bool(item.index) for item in lost), sum(not item.index for item in lost), gone)
 
 
 @pytest.mark.parametrize("name", TABLE)
@@ -88,12 +88,12 @@ class TestStatus:
         entry = victim(damaged)
         damaged.pointer(damaged.slot(entry.index), 0x41414141)
         database = stddata.open_regions(damaged.regions(), std.base, std.arch)
-        (trace,) = [each for each in database.traces() if each.trace_index == entry.index]
+        (trace,) = [trace for trace in database.traces() if trace.trace_index == entry.index]
         assert (trace.address, status.text(trace.status), trace.frames) == (entry.va, "index", entry.frames)
         damaged.pointer(damaged.head(entry.bucket), 0)
         database = stddata.open_regions(damaged.regions(), std.base, std.arch)
-        listed = [each for each in database.traces(carve=True) if each.trace_index == entry.index]
-        assert sorted((each.address, status.text(each.status)) for each in listed) == sorted(
+        listed = [trace for trace in database.traces(carve=True) if trace.trace_index == entry.index]
+        assert sorted((entry.address, status.text(entry.status)) for entry in listed) == sorted(
             [(0x41414141, "index"), (entry.va, "orphan, index")]
         )
 
@@ -101,14 +101,14 @@ class TestStatus:
         std = STDS["6.1", "x64", False]
         damaged = Damaged(std)
         cut = next(
-            each
-            for each in ENTRIES["6.1", "x64", False]
-            if each.index and each.va // PAGE != (each.va + 16 + 8 * each.depth - 1) // PAGE
+            trace
+            for trace in ENTRIES["6.1", "x64", False]
+            if trace.index and trace.va // PAGE != (trace.va + 16 + 8 * trace.depth - 1) // PAGE
         )
         border = (cut.va // PAGE + 1) * PAGE
         damaged.drop(border, 1)
         database = stddata.open_regions(damaged.regions(), std.base, std.arch)
-        (trace,) = [each for each in database.traces() if each.address == cut.va]
+        (trace,) = [trace for trace in database.traces() if trace.address == cut.va]
         kept = (border - cut.va - 16) // 8
         assert trace.frames == cut.frames[:kept] + (None,) * (cut.depth - kept)
         assert (status.text(trace.status), trace.hash, trace.depth) == ("unreadable", None, cut.depth)
@@ -119,7 +119,7 @@ class TestStatus:
         entry = victim(damaged)
         damaged.drop(entry.va - 0x400, 0x800)
         database = stddata.open_regions(damaged.regions(), damaged.std.base, "x64")
-        (trace,) = [each for each in database.traces() if each.address == entry.va]
+        (trace,) = [trace for trace in database.traces() if trace.address == entry.va]
         assert tuple(trace)[:7] == (entry.index, entry.va, None, None, None, None, ())
         assert status.text(trace.status) == "unreadable"
 
@@ -142,9 +142,9 @@ class TestDumpOfDamaged:
         damaged.drop(std.upper, std.end - std.upper)
         made = list(stddata.open_regions(damaged.regions(), std.base, "x64").records())
         whole = list(stddata.open_forged(std).records())
-        released = {each.index for each in std.freed()}
-        assert [each for each in made if each.trace_index not in released] == [
-            each for each in whole if each.trace_index not in released
+        released = {item.index for item in std.freed()}
+        assert [trace for trace in made if trace.trace_index not in released] == [
+            trace for trace in whole if trace.trace_index not in released
         ]
 
     @pytest.mark.parametrize("arch", ["x86", "x64"])

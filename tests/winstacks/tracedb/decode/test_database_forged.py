@@ -106,11 +106,11 @@ class TestSeven:
         assert stddata.shown(database) == stddata.expected(std)
         carved = [trace for trace in database.traces(carve=True) if trace.status]
         freed = {trace.address: trace for trace in carved if text(trace.status) == "freed"}
-        assert sorted(freed) == [each.va for each in std.freed()]
+        assert sorted(freed) == [trace.va for trace in std.freed()]
         lost = 2 if arch == "x64" else 1
-        for each in std.freed():
-            assert freed[each.va].frames == (None,) * min(lost, each.depth) + each.frames[lost:]
-            assert (freed[each.va].trace_index, freed[each.va].hash) == (each.index, None)
+        for item in std.freed():
+            assert freed[item.va].frames == (None,) * min(lost, item.depth) + item.frames[lost:]
+            assert (freed[item.va].trace_index, freed[item.va].hash) == (item.index, None)
         unindexed = [trace for trace in carved if text(trace.status) == "unindexed"]
         assert [trace.address for trace in unindexed] == [e.va for e in std.entries() if not e.index]
 
@@ -169,7 +169,7 @@ def test_what_is_logged_comes_back(case: Tuple[str, str, bool], buckets: int, da
     database = stddata.open_forged(std)
     assert stddata.shown(database) == stddata.expected(std)
     freed = [trace.address for trace in database.traces(carve=True) if trace.status & status.FREED]
-    assert sorted(freed) == [each.va for each in std.freed()]
+    assert sorted(freed) == [trace.va for trace in std.freed()]
     assert database.status == () and database.figures().mismatched == 0
 
 

@@ -63,7 +63,7 @@ class Changes(NamedTuple):
         size = std.layout.pointer
         memory = {va: bytearray(data) for va, data in regions.items()}
         for va, value in self.words:
-            start = max(each for each in memory if each <= va)
+            start = max(item for item in memory if item <= va)
             struct.pack_into("<Q" if size == 8 else "<I", memory[start], va - start, value)
         return {
             va + offset: bytes(data[offset : offset + PAGE])
@@ -99,9 +99,9 @@ def test_damaged_databases(made: Changes) -> None:
     assert calls < MOST_CALLS
 
 
-def check(made: Changes) -> None:
+def check(new_changes: Changes) -> None:
     """Asserts what is true of any damaged database."""
-    case, regions = made.case, made.regions()
+    case, regions = new_changes.case, new_changes.regions()
     std, _ = forged(case)
     reader = stddata.reader_of(regions.items())
     proof = stdproof.recover(reader, std.base, stddata.of(std.arch).std)
@@ -168,6 +168,6 @@ def test_a_wrong_watermark_in_much_memory(field: str, fill: bytes) -> None:
             functools.partial(stddata.open_regions, {std.base: bytes(changed)}, std.base, "x64")
         )
         shown, more = work.calls(functools.partial(stddata.shown, database))
-        assert [each for each in stddata.expected(std) if each not in shown] == []
+        assert [item for item in stddata.expected(std) if item not in shown] == []
         assert calls + more < MOST_CALLS
         agree(database)

@@ -66,7 +66,7 @@ class TestRealDatabase:
         carved = [trace for trace in stddata.open_set(real).traces(carve=True) if trace.status & status.FREED]
         found = sorted((trace.trace_index or 0, trace.address) for trace in carved)
         assert found == sorted((entry["index"], entry["va"]) for entry in real.truth.get("freed", []))
-        modules = [(each["base"], each["base"] + each["size"]) for each in real.truth["modules"]]
+        modules = [(module["base"], module["base"] + module["size"]) for module in real.truth["modules"]]
         modules.append((real.base, real.base + real.truth["module"]["size"]))
         # Their chain is an _SLIST_ENTRY: 16 bytes on x64, a pointer on x86.
         link = 2 if real.pointer_size == 8 else 1
@@ -78,13 +78,13 @@ class TestRealDatabase:
 
     def test_dump(self, path: pathlib.Path) -> None:
         real = real_sets.load(path)
-        made = dump(stddata.open_set(real), real.truth["arch"])
+        forged_dump = dump(stddata.open_set(real), real.truth["arch"])
         if real.name in DUMPS:
-            assert hashlib.sha256(made).hexdigest() == DUMPS[real.name]
+            assert hashlib.sha256(forged_dump).hexdigest() == DUMPS[real.name]
         elif real.dump is None:
             pytest.skip("Windows' own function was not run on this database")
         if real.dump is not None:
-            assert made == real.dump
+            assert forged_dump == real.dump
 
     def test_dump_read_again(self, path: pathlib.Path) -> None:
         real = real_sets.load(path)

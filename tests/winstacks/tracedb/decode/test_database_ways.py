@@ -72,8 +72,8 @@ def test_a_dump_that_is_read_again_holds_the_traces(plan: Plan) -> None:
     buffer, records = read_again(database, std.arch)
     header = database.header
     assert tuple(buffer)[:3] == (header.committed_memory, header.reserved_memory, header.lookups)
-    assert [each.trace_index for each in records] == list(range(1, buffer.back_traces + 1))
-    listed = {each.trace_index: each for each in database.traces() if each.trace_index and whole([each])}
+    assert [record.trace_index for record in records] == list(range(1, buffer.back_traces + 1))
+    listed = {trace.trace_index: trace for trace in database.traces() if trace.trace_index and whole([trace])}
     for index, trace in listed.items():
         record = records[index - 1]
         assert (record.trace_count, record.depth, record.frames()) == (*trace[2:4], trace.frames)

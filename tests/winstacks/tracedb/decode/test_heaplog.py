@@ -66,8 +66,8 @@ class TestRealLog:
         if "heap_trace_records" in heap:
             names = ("va", "hash", "bucket", "depth")
             assert shown(log) == sorted(
-                (*(each[name] for name in names), tuple(each["frames"]))
-                for each in heap["heap_trace_records"]
+                (*(trace[name] for name in names), tuple(trace["frames"]))
+                for trace in heap["heap_trace_records"]
             )
         else:
             frames = [row[-1] for row in shown(log)]
@@ -77,7 +77,7 @@ class TestRealLog:
             places = [*real.truth["modules"], real.truth["module"]]
             ranges = [range(place["base"], place["base"] + place["size"]) for place in places]
             for frame in {frame for row in frames for frame in row}:
-                assert any(frame in each for each in ranges)
+                assert any(frame in item for item in ranges)
         assert log.trace_count == len(shown(log)) == log.figures().chained
         assert log.status == () and {trace.status for trace in log.traces()} == {0}
 
@@ -126,11 +126,11 @@ class TestForgedLog:
         log = forged(arch)
         chained = [record for record in log.records() if record.next]
         victim = chained[0]
-        rest = [each for each in log.records() if each.bucket == victim.bucket]
+        rest = [record for record in log.records() if record.bucket == victim.bucket]
         after = rest[rest.index(victim) + 1 :]
         regions = _patched(log.regions(), victim.va, struct.pack("<I", victim.va & 0xFFFFFFFF))
         read = opened(log, arch, regions)
-        assert shown(read) == expected([each for each in log.records() if each not in after])
+        assert shown(read) == expected([record for record in log.records() if record not in after])
         assert words_of.text(read.status) == "bucket"
 
     def test_missing_page_of_records_is_counted(self, arch: str) -> None:
@@ -206,16 +206,16 @@ def test_what_is_logged_comes_back(arch: str, traces: List[List[int]], lost: "se
     for page in sorted(regions)[2:]:
         if page // 0x1000 % 9 in lost:
             del regions[page]
-    whole = {each.va: each for each in log.records()}
+    whole = {record.va: record for record in log.records()}
     reached = []
-    for chain in {each.bucket: None for each in log.records()}:
-        for record in (each for each in log.records() if each.bucket == chain):
+    for chain in {record.bucket: None for record in log.records()}:
+        for record in (record for record in log.records() if record.bucket == chain):
             reached += [record] if _present(regions, record.va, len(log.record_bytes(record))) else []
             if not _present(regions, record.va, log.pointer):
                 break
-    found = [each for each in opened(log, arch, regions).traces() if not each.status]
-    assert {each.address for each in found} == {each.va for each in reached}
-    assert all(each.frames == whole[each.address].frames for each in found)
+    found = [trace for trace in opened(log, arch, regions).traces() if not trace.status]
+    assert {entry.address for entry in found} == {trace.va for trace in reached}
+    assert all(trace.frames == whole[trace.address].frames for trace in found)
 
 
 def _present(regions: Dict[int, bytes], start: int, length: int) -> bool:

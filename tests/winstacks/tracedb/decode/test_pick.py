@@ -53,7 +53,7 @@ def test_what_is_not_is_left_to_the_whole(plan: Plan) -> None:
         return
     traces = list(stdwalk.StdDatabase(reader, header).traces())
     picker = anomalies.IndexLookup(reader, header)
-    for index in {each.trace_index for each in traces if each.trace_index}:
+    for index in {trace.trace_index for trace in traces if trace.trace_index}:
         for trace in picker.traces([index]) or ():
             assert trace in traces
 

@@ -97,8 +97,8 @@ def test_what_a_processor_wrote_comes_back(arch: str, parts: "set[int]", data: b
     struct.pack_into("<I", written, table.offset("_CONTEXT", "ContextFlags"), flags)
     found = FORMS[arch].decode(bytes(written))
     assert found is not None and found.flags == flags
-    wanted = {name: part for part, names in PARTS[arch].items() for name in names.split()}
-    assert set(found.registers) == {name for name, part in wanted.items() if part in parts}
+    expected = {name: part for part, names in PARTS[arch].items() for name in names.split()}
+    assert set(found.registers) == {name for name, part in expected.items() if part in parts}
     for name, value in found.registers.items():
         member = old.get(name, "E" + name[1:] if arch == "x86" and name[0] == "R" else name)
         size = 2 if name.startswith("Seg") else 4 if arch == "x86" or name in ("EFlags", "MxCsr") else 8

@@ -222,7 +222,7 @@ def test_unwind_data_tell_whether_an_interrupt_stored_rsi(
     stored: Optional[FrozenSet[str]], shown: str
 ) -> None:
     address, forged = make(X64, Entry(entries.DEVICE, "kernel"), filled(b"\0"))
-    frame = forms(X64)[0].decode(address, forged.data, EntryFacts(stored=stored))
+    frame = forms(X64)[0].decode(address, forged.data, EntryFacts(stored_registers=stored))
     assert ("Rsi" in frame.registers) == (shown != "absent")
     assert ("Rsi" in frame.unsure) == (shown == "unsure")
     assert frame.registers.get("Rsi") in (None, registers_64("kernel")["rsi"])
@@ -249,8 +249,8 @@ def test_what_unwind_data_say_of_a_frame(routine: Routine, stored: Optional[Set[
     data = routine.info()
     info = read_unwind_info(lambda rva, length: data[rva : rva + length], 0)
     for form in forms(X64):
-        assert form.stored([info]) == stored
-    assert forms(X86_OLD)[0].stored([info]) is None
+        assert form.stored_registers([info]) == stored
+    assert forms(X86_OLD)[0].stored_registers([info]) is None
 
 
 def test_a_frame_that_the_thread_names_is_a_service() -> None:

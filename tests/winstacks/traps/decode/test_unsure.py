@@ -22,7 +22,7 @@ from tests.support.trapsets import FILLS, LINKAGE, every_entry, filled, register
 from tests.winstacks.traps.decode.test_frame_forged import place
 from winstacks.columns.words import KERNEL, USER
 from winstacks.traps.decode import context, trapframe_x64, trapframe_x86
-from winstacks.traps.decode.frame import REUSED_UNSURE, UNSURE, EntryFacts, mark
+from winstacks.traps.decode.frame import REUSED_UNSURE, UNSURE, EntryFacts, set_validity
 
 DOC = ROOT / "docs" / "unsure-registers.md"
 CPUS = {
@@ -59,11 +59,11 @@ def variants(architecture: str, data: bytes) -> Iterator[bytes]:
     form = FORMS[architecture]
 
     def changed(**values: int) -> bytes:
-        made = bytearray(data)
+        new_data = bytearray(data)
         for name, value in values.items():
             offset, size = form.members[name][:2]
-            made[offset : offset + size] = value.to_bytes(size, "little")
-        return bytes(made)
+            new_data[offset : offset + size] = value.to_bytes(size, "little")
+        return bytes(new_data)
 
     yield data
     if architecture == X64:
@@ -94,9 +94,9 @@ def explore(architecture: str) -> Set[Row]:
     given = list(facts(architecture))
     for address, forged in entries_of(architecture):
         for data, known in itertools.product(variants(architecture, forged), given):
-            kind, verdicts = form.judge(address, data, known)
+            kind, validities = form.classify(address, data, known)
             mode = USER if form.is_user(data) else KERNEL
-            for member, verdict in verdicts.items():
+            for member, verdict in validities.items():
                 if verdict.validity in (UNSURE, REUSED_UNSURE) and member in form.members:
                     found.add((kind or "not known", mode, member, verdict.note))
     if architecture == X64:
@@ -132,7 +132,7 @@ def documented(architecture: str) -> Set[Row]:
 
 
 class Recorder:
-    """Stands for `mark`, and remembers which of its calls made something unsure."""
+    """Stands for `set_validity`, and remembers which of its calls made something unsure."""
 
     def __init__(self) -> None:
         self.lines: Lines = set()
@@ -142,15 +142,15 @@ class Recorder:
             caller = sys._getframe(1)
             assert note, f"no reason at line {caller.f_lineno}"
             self.lines.add((caller.f_code.co_filename, caller.f_lineno))
-        mark(found, validity, names, note)
+        set_validity(found, validity, names, note)
 
 
 def calls_that_make_unsure(module: ModuleType) -> Iterator[Tuple[str, int, int]]:
-    """Where the source calls `mark` with a validity that may be unsure: file, first line, last line."""
+    """Yields the calls of `set_validity` with a validity that may be unsure: file, first line, last line."""
     path = str(module.__file__)
     for node in ast.walk(ast.parse(pathlib.Path(path).read_text())):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "mark":
-            named = {each.id for each in ast.walk(node.args[1]) if isinstance(each, ast.Name)}
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "set_validity":
+            named = {item.id for item in ast.walk(node.args[1]) if isinstance(item, ast.Name)}
             if named & {"UNSURE", "REUSED_UNSURE"}:
                 yield path, node.lineno, node.end_lineno or node.lineno
 
@@ -159,8 +159,8 @@ def calls_that_make_unsure(module: ModuleType) -> Iterator[Tuple[str, int, int]]
 def explored() -> Iterator[Tuple[Dict[str, Set[Row]], Lines]]:
     recorder = Recorder()
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(trapframe_x64, "mark", recorder)
-        patched.setattr(trapframe_x86, "mark", recorder)
+        patched.setattr(trapframe_x64, "set_validity", recorder)
+        patched.setattr(trapframe_x86, "set_validity", recorder)
         yield {name: explore(name) for name in CPUS}, recorder.lines
 
 
