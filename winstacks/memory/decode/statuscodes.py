@@ -408,7 +408,8 @@ class StatusCode(Enum):
     """N ranges share addresses, or bytes of the file, with earlier ranges, which are used."""
     # Dumps that are written.
     NO_32_BIT_HALF = "no 32-bit half"
-    """The process runs no 32-bit code: --format wow64 has nothing to write."""
+    """The process runs no 32-bit code as far as the image shows: --format wow64 has nothing to write, and
+    32-bit registers in the input belong to no known code."""
     ZERO_FOR_UNKNOWN = "unknown and 0 in {}"
     """The image lacks the member; in N structures of the stream it is 0 or empty."""
     BYTES_ARE_ZERO = "{} unreadable bytes are 0"
