@@ -351,7 +351,8 @@ class StatusCode(Enum):
     """The current content came after a module that was unloaded: an old trace may mean the unloaded
     module."""
     MODULE_LIST_INCOMPLETE = "module list incomplete"
-    """The kernel's list of modules breaks off: `<no-module>` is not certain."""
+    """The kernel's list of modules breaks off, or a part of MmUnloadedDrivers is not in the image:
+    `<no-module>` is not certain."""
     VADS_INCOMPLETE = "VADs incomplete"
     """A part of the VAD tree is not in the image, the tree has fewer VADs than the kernel counts, or the
     process has a page in memory without a VAD: `<unmapped>` is not certain."""
