@@ -18,6 +18,7 @@ from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import Field, MissingMemberError
 from ..memory.image import Image
 from .processlist import CidTable, ProcessList
+from .programs import ProgramNames
 
 _HEADER = "_OBJECT_HEADER"
 _NAME = "_OBJECT_HEADER_NAME_INFO"
@@ -82,7 +83,8 @@ class ObjectNames:
         pid = self._integer(body, eprocess.field("UniqueProcessId"))
         if name is None or pid is None:
             return None, _UNREADABLE
-        return f"{name.split(bytes(1))[0].decode('latin-1')} Pid {pid}", NOTHING
+        doubt = self._image.service(ProgramNames).doubt(body)
+        return f"{name.split(bytes(1))[0].decode('latin-1')} Pid {pid}", doubt
 
     def _thread(self, body: int) -> _Named:
         ethread = self._types["_ETHREAD"]
