@@ -17,6 +17,7 @@ from typing import Dict, List, Optional, Sequence, Tuple
 from .kernel import Kernel
 from .obj import Obj
 from .phys import PAGE
+from .pool import tag_of
 from .process import Process
 
 OPEN, CLOSE, BADREF = 1, 2, 3
@@ -39,7 +40,7 @@ def named(
         isf.size("_OBJECT_HEADER_CREATOR_INFO") if creator else 0
     )
     head = isf.offset("_OBJECT_HEADER", "Body")
-    block = kernel.pool.allocate(extra + head + isf.size(type_name), b"Name")
+    block = kernel.pool.allocate(extra + head + isf.size(type_name), tag_of(object_type))
     header = Obj(kernel.space, isf, "_OBJECT_HEADER", block + extra)
     header.put(PointerCount=1, HandleCount=1)
     kernel.pool.set_type(header, object_type)
@@ -53,6 +54,7 @@ def named(
         at = header.address - isf.size("_OBJECT_HEADER_CREATOR_INFO")
         info = Obj(kernel.space, isf, "_OBJECT_HEADER_CREATOR_INFO", at)
         info["CreatorUniqueProcess"], info["CreatorBackTraceIndex"] = creator
+        info["TypeList.Flink"] = info["TypeList.Blink"] = info.at("TypeList")
     return Obj(kernel.space, isf, type_name, header.address + head)
 
 

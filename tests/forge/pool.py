@@ -25,6 +25,16 @@ _TAGS = {
 }
 
 
+def _key_of(object_type: str) -> bytes:
+    return b"ObjT" if object_type == "Type" else object_type[:4].encode().ljust(4)
+
+
+def tag_of(object_type: str) -> bytes:
+    """The tag of the blocks of a type's objects: its Key, marked as protected."""
+    key = _key_of(object_type)
+    return key[:3] + bytes([key[3] | 0x80])
+
+
 class Pool:
     """Allocates from the kernel's space.
 
@@ -102,7 +112,7 @@ class Pool:
     def executive(self, type_name: str, object_type: str) -> Obj:
         """An object behind an object header: `executive("_FILE_OBJECT", "File")`."""
         header_size = self._isf.offset("_OBJECT_HEADER", "Body")
-        tag = _TAGS.get(type_name, object_type[:3].encode().ljust(3) + b"\xe5")
+        tag = _TAGS.get(type_name, tag_of(object_type))
         block = self.allocate(header_size + self._isf.size(type_name), tag)
         header = Obj(self._space, self._isf, "_OBJECT_HEADER", block)
         header.put(PointerCount=1, HandleCount=0)
@@ -122,6 +132,7 @@ class Pool:
             self._types[object_type] = 0  # the type of types is its own
             entry = self.obj("_OBJECT_TYPE", _TAGS["_OBJECT_TYPE"])
             entry.text("Name", object_type)
+            entry.maybe("Key", int.from_bytes(_key_of(object_type), "little"))
             self._types[object_type] = entry.address
             index = self.type_index(object_type)
             entry.maybe("Index", index)

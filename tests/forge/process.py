@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, Any, Optional
 
 from .loader import Loader
@@ -62,7 +63,7 @@ class Process:
         self.wow: Optional[Wow64] = None
         wide = kernel.bits == 64
         system = pid == 4
-        self.user = not (system or exited or minimal)
+        self.user = self.audited = not (system or exited or minimal)
         arenas = (0xE000000000, 0xE100000000) if wide else (0x05000000, 0x0A000000)
         self.space = kernel.space if system else Space(kernel.phys, kernel.bits, *arenas, kernel.space)
         self.eprocess = kernel.pool.executive("_EPROCESS", "Process")
@@ -206,6 +207,7 @@ class Process:
             links = [self.eprocess.at(head)]
             ring(kernel.space, links + [thread.ethread.at(entry) for thread in listed])
         self.eprocess.maybe("ActiveThreads", len(listed))
+        self._finish_audit()
         if self.space is kernel.space:
             return
         self.space.tables.share(kernel.space.tables)
@@ -218,6 +220,19 @@ class Process:
         for view in [self.space] + ([self.wow.space] if self.wow is not None else []):
             self._heap_range(*view.allocated)
         write_tree(kernel, self.eprocess, self.vads)
+
+    def _finish_audit(self) -> None:
+        """Writes the path under which the kernel opened the program; a minimal process has none."""
+        member, isf = "SeAuditProcessCreationInfo.ImageFileName", self.kernel.isf
+        if not self.audited or not isf.has("_EPROCESS", member) or self.eprocess[member]:
+            return
+        text = f"\\Device\\HarddiskVolume2\\Windows\\System32\\{self.name}".encode("utf-16-le")
+        pointer = self.kernel.space.pointer_size
+        string = self.kernel.pool.allocate(2 * pointer + len(text), b"SeOp")
+        lengths = struct.pack("<HH", len(text), len(text)).ljust(pointer, b"\0")
+        buffer = (string + 2 * pointer).to_bytes(pointer, "little")
+        self.kernel.space.write(string, lengths + buffer + text)
+        self.eprocess[member] = string
 
     def _finish_modules(self, peb: Obj, loader: Loader) -> None:
         loader.link()

@@ -232,7 +232,7 @@ NAMES: Dict[StatusCode, Tuple[str, ...]] = {
     StatusCode.HEADERS_CONTRADICT_THE_LIST: MODULES,
     StatusCode.IN_NO_MODULE_LIST: MODULES,
     StatusCode.OVERLAPS_AN_UNLOADED_MODULE: UNLOADED,
-    StatusCode.MODULE_LIST_INCOMPLETE: MODULES,
+    StatusCode.MODULE_LIST_INCOMPLETE: (*MODULES, *UNLOADED),
     StatusCode.VADS_INCOMPLETE: VADS,
     StatusCode.FILE_NAME_UNREADABLE: VADS,
     # Images of modules: their headers and tables have no members that a structure knows.
@@ -261,7 +261,7 @@ WARNINGS: Tuple[Tuple[str, Tuple[str, ...]], ...] = (
     ("^process list damaged", PROCESS_LIST),
     (": no database$", DATABASE),
     ("^The thread list of process", THREAD_LIST),
-    ("^contradicted: MmUnloadedDrivers", UNLOADED),
+    ("^contradicted: MmUnloadedDrivers|elements of MmUnloadedDrivers are not in the image", UNLOADED),
     ("^The kernel's list of modules is broken", MODULES),
     ("of KiProcessorBlock repeat the KPRCB", PROCESSORS),
     ("claims another stack as its", ("_KPRCB.*",)),

@@ -137,8 +137,8 @@ class PlainProcess:
 
     # What `unloaded_modules` gives.
 
-    def drivers(self, kernel_start: int) -> Tuple[List[Unloaded], bool]:
-        return [], True
+    def drivers(self, kernel_start: int) -> Tuple[List[Unloaded], Status]:
+        return [], NOTHING
 
     def dlls(
         self, reader: ImageReader, machine: Machine, index: ModuleIndex, user_end: int

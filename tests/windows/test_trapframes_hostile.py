@@ -7,16 +7,20 @@ from __future__ import annotations
 import pathlib
 import random
 import struct
-from typing import Tuple
+from typing import Optional, Tuple
 
 import pytest
 
 from tests.forge import kernels
+from tests.forge import trapentries as entries
 from tests.forge.kernel import Kernel
 from tests.forge.thread import Thread
+from tests.forge.trapentries import Entry
 from tests.support.trapforge import TrapImage
 from tests.support.trapimages import LiveImage
-from tests.support.trapthreads import in_system_call, make_kernel
+from tests.support.trapsets import registers_64
+from tests.support.trapthreads import in_system_call, make_kernel, put
+from winstacks.traps.lister import MAX_CHAIN
 
 EVERYTHING = {"scan_stacks": True, "processors": True, "members": True}
 
@@ -75,3 +79,28 @@ def test_a_pointer_that_is_not_canonical(tmp_path: pathlib.Path) -> None:
         ("top", "", False),
     ]
     assert rows[0]["TrapFrame"] == rows[1]["TrapFrame"]
+
+
+@pytest.mark.parametrize(
+    ("length", "back", "word"),
+    [(2, 0, "cycle"), (2, 1, "cycle"), (MAX_CHAIN + 2, None, "limit"), (MAX_CHAIN, None, "")],
+)
+def test_a_chain_that_does_not_end_says_so(
+    tmp_path: pathlib.Path, length: int, back: Optional[int], word: str
+) -> None:
+    """The last frame leads back to one of the chain, or the chain has too many frames."""
+    kernel = make_kernel()
+    thread = kernel.process("app.exe", pid=1000).thread(1004, stack_size=0x1A000)
+    thread.kthread["KernelStack"] = thread.stack_limit
+    places = [thread.stack_limit + 0x600 * number for number in range(1, length + 1)]
+    linkage = kernel.symbol("KiServiceLinkage")
+    for place, older in zip(places, (*places[1:], 0 if back is None else places[back])):
+        registers = registers_64("kernel")
+        registers["rsp"] = place + kernel.isf.size("_KTRAP_FRAME") + 8
+        put(kernel, thread, Entry(entries.ZW, "kernel", linkage=linkage, previous=older), registers, place)
+    thread.kthread["TrapFrame"] = places[0]
+    rows = [
+        row for row in LiveImage(kernel, tmp_path).rows() if row["TID"] == 1004 and row["Origin"] == "thread"
+    ]
+    assert len(rows) == min(length, MAX_CHAIN) + bool(word)
+    assert [row["Status"] for row in rows if row["Status"]] == [word] * bool(word)

@@ -6,8 +6,10 @@ from __future__ import annotations
 
 from typing import Iterator
 
-from ..columns.words import CERTAIN, HIGH, KINDS, LIKELY, LOW, NONE, POSSIBLE, RECORDED, TRAP
+from ..columns.words import CERTAIN, HIGH, KINDS, LIKELY, LOW, MEDIUM, NONE, POSSIBLE, RECORDED, TRAP
 from ..memory.decode.pagetable import PAGE_SIZE
+from ..memory.decode.status import has_status
+from ..memory.decode.statuscodes import StatusCode
 from ..names.places import ROM
 from ..stacklist.stack import StackRecord
 from .facts import CheckFacts
@@ -46,7 +48,9 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
         evidence = facts.memory(facts.image.kernel, place.address)
         hypercall = not unsure and not rom and _is_hypercall(place.address, facts)
         innocent = _HYPERCALL if hypercall else innocent
-        severity = LOW if unsure or rom or hypercall else HIGH
+        # Somebody wrote to a list that is contradicted; one that is only absent has lost its pages.
+        written = has_status(place.name.status, StatusCode.CONTRADICTED) and not rom
+        severity = MEDIUM if written else LOW if unsure or rom or hypercall else HIGH
         yield place_finding(stack, place, severity, confidence, evidence, innocent, near)
 
 
@@ -72,8 +76,8 @@ CHECK = Check(
     tuple(KINDS),
     "The kernel ran code at an address that belongs to no loaded module, nor to an unloaded module that "
     "Windows remembers.",
-    "high; low in an option ROM, in the hypervisor's call page, where the list of modules is damaged, "
-    "and for frames that a scan found",
+    "high; medium where MmUnloadedDrivers is contradicted; low in an option ROM, in the hypervisor's call "
+    "page, where the list of modules is damaged or not in the image, and for frames that a scan found",
     "The firmware's runtime services, the hypervisor's call page and option ROMs belong to no module. "
     "`<rom>` is memory mapped to physical C0000h-FFFFFh, where QEMU's kvmvapic runs.",
     "Read the memory there with volshell -w; compare windows.modules with windows.modscan.",

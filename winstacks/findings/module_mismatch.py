@@ -17,13 +17,13 @@ from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image
 from ..names.decode.pe import HeaderError, Headers, read_headers
 from ..names.imagereader import ImageReader
+from ..process.programs import control_area_of, started_as
 from ..process.regions import Region
 from ..process.vads import regions
 from ..stacklist.modules import ModuleIdentities
 from ..stacklist.stack import StackRecord
 from .facts import CheckFacts
 from .finding import NONE_KNOWN, Check, Finding, FramePlace, place_finding, unbacked_frames
-from .programs import control_area_of, started_as
 
 NAME = "module_mismatch"
 

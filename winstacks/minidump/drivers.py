@@ -8,11 +8,12 @@ from functools import cached_property
 from typing import Dict, List, Optional, Tuple
 
 from ..memory.decode.machine import Machine
+from ..memory.decode.status import NOTHING, Status
 from ..memory.image import AddressSpace, Image
 from ..names.imagereader import ImageReader
 from ..names.loaderlists import LoaderDetails, LoaderEntry, LoaderList
 from ..names.moduleindex import ModuleIndex
-from ..names.unloaded import RememberedModules, Unloaded
+from ..names.unloaded import DRIVERS_CONTRADICTED, RememberedModules, Unloaded
 from .decode.drivers import Driver, list_drivers, list_unloaded
 from .decode.triage import TriageDump
 
@@ -92,7 +93,7 @@ class DumpDrivers:
             LoaderDetails(None, None) if driver is None else LoaderDetails(driver.TimeDateStamp, driver.name)
         )
 
-    def drivers(self, kernel_start: int) -> Tuple[List[Unloaded], bool]:
+    def drivers(self, kernel_start: int) -> Tuple[List[Unloaded], Status]:
         """Returns the unloaded drivers: first from the dump's list, then from the kernel's memory in the
         dump."""
         listed, faults = list_unloaded(self._dump)
@@ -101,7 +102,7 @@ class DumpDrivers:
         array = self._array()
         remembered = self._remembered.ring_of_drivers(array, kernel_start) if array else []
         found += (unloaded for unloaded in remembered if (unloaded.start, unloaded.end) not in known)
-        return found, not faults or bool(remembered)
+        return found, DRIVERS_CONTRADICTED if faults and not remembered else NOTHING
 
     def _array(self) -> Optional[int]:
         """Returns the address of the ring of unloaded drivers, None if the dump does not show it."""

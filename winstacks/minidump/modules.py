@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Dict, List, Tuple
 
 from ..memory.decode.machine import Machine
+from ..memory.decode.status import NOTHING, Status
 from ..memory.image import AddressSpace, Image
 from ..names.decode.pe import HeaderError, read_headers
 from ..names.imagereader import ImageReader
@@ -84,9 +85,9 @@ class DumpModules:
             return self._memory_lists.details(space, entry)
         return LoaderDetails(module.TimeDateStamp, module.ModuleName, module.code_view)
 
-    def drivers(self, kernel_start: int) -> Tuple[List[Unloaded], bool]:
+    def drivers(self, kernel_start: int) -> Tuple[List[Unloaded], Status]:
         """Returns an empty list: a dump of a process has no drivers."""
-        return [], True
+        return [], NOTHING
 
     def dlls(
         self, reader: ImageReader, machine: Machine, index: ModuleIndex, user_end: int

@@ -103,6 +103,7 @@ class ImageReader:
         """Returns whether the file has bytes of a range that memory lacks."""
         if self._file is None:
             return False
+        length = max(min(length, self.size - rva), 0)
         extents = self._in_memory(rva, length)
         return self._file.fill(extents, rva, length) is not extents
 

@@ -23,7 +23,6 @@ from .places import (
     NO_MODULE,
     NOT_CANONICAL,
     PRIVATE,
-    UNLOADED_UNKNOWN,
     UNMAPPED,
     USER,
     VADS_INCOMPLETE,
@@ -109,9 +108,9 @@ class PlaceMap:
                     "The kernel's list of modules is broken: a module may be missing from the names"
                 )
             spans: List[Span] = [(module.base, module.end, self._kernel_place(module)) for module in modules]
-            unloaded, unloaded_reliable = self._unloaded.drivers(start)
-            if not (whole and unloaded_reliable):
-                gap_name = UNLOADED_UNKNOWN if whole else LIST_INCOMPLETE
+            unloaded, unloaded_missing = self._unloaded.drivers(start)
+            if not whole or unloaded_missing:
+                gap_name = NO_MODULE._replace(status=unloaded_missing) if whole else LIST_INCOMPLETE
                 spans.append((start, self.halves.top, self._gap(UnsureGap, gap_name)))
             self._kernel_spans = _with_unloaded(ranges.flatten(spans), unloaded)
         return self._kernel_spans

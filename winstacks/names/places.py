@@ -9,7 +9,7 @@ from typing import Callable, NamedTuple, Optional, Union
 from ..columns import words
 from ..columns.words import IMAGE, MODULE, NONE
 from ..memory.decode import text
-from ..memory.decode.status import NOTHING, Status, StatusItem, status
+from ..memory.decode.status import NOTHING, Status, status
 from ..memory.decode.statuscodes import StatusCode
 from .imagereader import ImageReader
 from .kernelmodules import Module
@@ -46,10 +46,6 @@ ROM = Name("<rom>", NONE, NOTHING, NONE)
 NO_MODULE = Name("<no-module>", NONE, NOTHING, NONE)
 USER = Name("<user>", NONE, NOTHING, words.USER)
 LIST_INCOMPLETE = Name("<no-module>", NONE, status(StatusCode.MODULE_LIST_INCOMPLETE), NONE)
-UNLOADED_UNKNOWN = Name(
-    "<no-module>", NONE, status(StatusItem(StatusCode.CONTRADICTED, members=("MmUnloadedDrivers",))), NONE
-)
-"""A driver may have been here: the number of unloaded drivers is known, but not their addresses."""
 NOT_CANONICAL = Name("<unmapped>", NONE, status(StatusCode.NOT_CANONICAL), words.UNMAPPED)
 VADS_INCOMPLETE = Name("<unmapped>", NONE, status(StatusCode.VADS_INCOMPLETE), words.UNMAPPED)
 

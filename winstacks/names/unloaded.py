@@ -11,6 +11,8 @@ from typing import Callable, Iterator, List, NamedTuple, Optional, Protocol, Tup
 from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
 from ..memory.decode.memory import Memory
+from ..memory.decode.status import Status, StatusItem, status
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import Image
 from .decode import pe, unloadevents
 from .decode.unloadevents import EventLayout, UnloadEvent
@@ -26,6 +28,9 @@ MAX_DRIVER = 1 << 28
 """Maximum bytes of a driver."""
 DRIVERS = 50
 """MI_UNLOADED_DRIVERS: the number of elements of the ring of _UNLOADED_DRIVERS, the same in every version."""
+
+DRIVERS_CONTRADICTED = status(StatusItem(StatusCode.CONTRADICTED, members=("MmUnloadedDrivers",)))
+"""The status of a list with values that no unloaded driver can have."""
 
 _RING = "RtlpUnloadEventTrace"
 _RING_EX = "RtlpUnloadEventTraceEx"
@@ -47,13 +52,17 @@ class Unloaded(NamedTuple):
 
 _UnloadedAt = Tuple[int, Unloaded]
 """The time at which a driver was unloaded, and the driver."""
+_IMPOSSIBLE: _UnloadedAt = (-1, Unloaded(0, 0, ""))
+"""An element of the ring that is unused, or has values that no driver can have."""
+_Element = Optional[_UnloadedAt]
+"""An element of the ring, None if it is not in the image."""
 
 
 class UnloadedModules(Protocol):
     """Lists the modules that were unloaded, the latest first."""
 
-    def drivers(self, kernel_start: int) -> Tuple[List[Unloaded], bool]:
-        """Returns the unloaded drivers, and whether the list can be relied on.
+    def drivers(self, kernel_start: int) -> Tuple[List[Unloaded], Status]:
+        """Returns the unloaded drivers, and why some of them may be missing; the status is empty if none is.
 
         Args:
             kernel_start: the first kernel address; ranges below it are rejected
@@ -91,11 +100,13 @@ class RememberedModules:
         self._image = image
         self._layouts: Memo[Machine, List[EventLayout]] = Memo(self._read_layouts)
 
-    def drivers(self, kernel_start: int) -> Tuple[List[Unloaded], bool]:
-        """Returns the drivers that the kernel recorded as unloaded, the latest first, and whether the list
-        has as many as were unloaded.
+    def drivers(self, kernel_start: int) -> Tuple[List[Unloaded], Status]:
+        """Returns the drivers that the kernel recorded as unloaded, the latest first, and why some of them
+        are missing.
 
         MmLastUnloadedDriver is the number of the next element of the ring: all elements before it are used.
+        A used element with a value that no driver can have contradicts it; a page that is not in the image
+        does not.
 
         Args:
             kernel_start: the first kernel address; ranges below it are rejected
@@ -107,17 +118,22 @@ class RememberedModules:
         symbol = image.require_symbol("MmUnloadedDrivers")
         memory = image.memory(image.kernel)
         array = None if symbol is None else memory.pointer(symbol)
-        ring: List[Optional[_UnloadedAt]] = []
-        ring += self._elements(array, kernel_start) if array else DRIVERS * [None]
+        impossible = array is not None and not (array >= kernel_start and image.machine.is_canonical(array))
+        ring: List[_Element] = DRIVERS * [_IMPOSSIBLE if impossible else None]
+        if array and not impossible:
+            ring = self._elements(array, kernel_start)
         last = image.symbol("MmLastUnloadedDriver")
         used = 0 if last is None else min(memory.number(last, 4) or 0, DRIVERS)
-        lost = ring[:used].count(None)
-        if lost:
+        wrong, absent = (ring[:used].count(item) for item in (_IMPOSSIBLE, None))
+        if wrong:
             vollog.warning(
                 f"contradicted: MmUnloadedDrivers: by MmLastUnloadedDriver it has at least {used} drivers; "
-                f"{lost} of them cannot be read"
+                f"{wrong} of them have values that no driver can have"
             )
-        return _latest_first(ring), not lost
+            return _latest_first(ring), DRIVERS_CONTRADICTED
+        if absent:
+            vollog.warning(f"{absent} of at least {used} elements of MmUnloadedDrivers are not in the image")
+        return _latest_first(ring), status(StatusCode.MODULE_LIST_INCOMPLETE if absent else None)
 
     def ring_of_drivers(self, array: int, kernel_start: int) -> List[Unloaded]:
         """Returns the drivers in the ring of _UNLOADED_DRIVERS at an address, the latest first.
@@ -128,20 +144,23 @@ class RememberedModules:
         """
         return _latest_first(self._elements(array, kernel_start))
 
-    def _elements(self, array: int, kernel_start: int) -> List[Optional[_UnloadedAt]]:
-        """Returns the elements of the ring at an address; None for one that is absent, unused or invalid."""
+    def _elements(self, array: int, kernel_start: int) -> List[_Element]:
+        """Returns the elements of the ring at an address."""
         image = self._image
         memory = image.memory(image.kernel)
         driver = image.process_types(image.machine)["_UNLOADED_DRIVERS"]
         name = driver.offset("Name")
         values = driver.reader("StartAddress", "EndAddress", "CurrentTime")
-        drivers: List[Optional[_UnloadedAt]] = []
+        drivers: List[_Element] = []
         extents = memory.load(array, DRIVERS * driver.size)
         for index in range(DRIVERS):
             data = extents.read(array + index * driver.size, driver.size)
-            start, end, time = (0, 0, 0) if data is None else values(data, 0)
-            if data is None or not kernel_start <= start < end <= start + MAX_DRIVER:
+            if data is None:
                 drivers.append(None)
+                continue
+            start, end, time = values(data, 0)
+            if not kernel_start <= start < end <= start + MAX_DRIVER:
+                drivers.append(_IMPOSSIBLE)
                 continue
             label = memory.unicode_string(bytes(data[name:]), MAX_NAME)
             drivers.append((time, Unloaded(start, end, label or "")))
@@ -207,9 +226,9 @@ class RememberedModules:
         return []
 
 
-def _latest_first(ring: List[Optional[_UnloadedAt]]) -> List[Unloaded]:
+def _latest_first(ring: List[_Element]) -> List[Unloaded]:
     """Returns the drivers in a ring."""
-    known = [item for item in ring if item is not None]
+    known = [item for item in ring if item not in (None, _IMPOSSIBLE)]
     return [unloaded for _, unloaded in sorted(known, key=lambda item: item[0], reverse=True)]
 
 

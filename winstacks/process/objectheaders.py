@@ -7,7 +7,7 @@ Names have the form of Volatility's `windows.handles`.
 
 from __future__ import annotations
 
-from typing import Dict, NamedTuple, Optional, Tuple
+from typing import Callable, Dict, NamedTuple, Optional, Tuple
 
 from volatility3.framework import exceptions
 
@@ -17,7 +17,9 @@ from ..memory.decode.status import NOTHING, Status, StatusItem, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import Field, MissingMemberError
 from ..memory.image import Image
+from .objectblocks import CREATOR_FLAG, ObjectBlocks
 from .processlist import CidTable, ProcessList
+from .programs import ProgramNames
 
 _HEADER = "_OBJECT_HEADER"
 _NAME = "_OBJECT_HEADER_NAME_INFO"
@@ -41,10 +43,12 @@ class ObjectNames:
 
     Args:
         image: the image
+        block_doubt: takes the address of a header; returns the members that its pool block contradicts
     """
 
-    def __init__(self, image: Image) -> None:
+    def __init__(self, image: Image, block_doubt: Callable[[int], Status]) -> None:
         self._types = image.types
+        self._block_doubt = block_doubt
         self._image = image
         self._memory = image.memory(image.kernel)
         self._body = self._types[_HEADER].offset("Body")
@@ -82,7 +86,8 @@ class ObjectNames:
         pid = self._integer(body, eprocess.field("UniqueProcessId"))
         if name is None or pid is None:
             return None, _UNREADABLE
-        return f"{name.split(bytes(1))[0].decode('latin-1')} Pid {pid}", NOTHING
+        doubt = self._image.service(ProgramNames).doubt(body)
+        return f"{name.split(bytes(1))[0].decode('latin-1')} Pid {pid}", doubt
 
     def _thread(self, body: int) -> _Named:
         ethread = self._types["_ETHREAD"]
@@ -95,6 +100,7 @@ class ObjectNames:
         path = self._string(body + file.offset("FileName.Length"))
         device = self._integer(body, file.field("DeviceObject"))
         on, why = self._named(device, None) if device else (None, NOTHING)
+        why = status(why, self._block_doubt(device - self._body) if device else None)
         unread = path is None or device is None
         return (f"\\Device\\{on}" if on else "") + (path or ""), why or (_UNREADABLE if unread else NOTHING)
 
@@ -148,8 +154,7 @@ class ObjectNames:
         return None if data is None else self._memory.unicode_string(data, MAX_NAME)
 
 
-_CREATOR_FLAG = 0x04
-"""OB_FLAG_CREATOR_INFO of _OBJECT_HEADER.Flags up to Vista (ReactOS, NDK)."""
+_TYPE_OF_TYPES = "Type"
 _TRACED = 0x01
 """DbgRefTrace, a bit of _OBJECT_HEADER.TraceFlags since 7."""
 
@@ -185,7 +190,7 @@ class Objects:
         header = image.types[_HEADER]
         self._image = image
         self._memory = image.memory(image.kernel)
-        self._names = ObjectNames(image)
+        self._names = ObjectNames(image, self._block_doubt)
         self._body = header.offset("Body")
         self._type = header.first_member("Type")
         self._type_index = header.first_member("TypeIndex")
@@ -193,6 +198,9 @@ class Objects:
         self._flags = header.first_member("Flags")
         self._trace_flags = header.first_member("TraceFlags")
         self._type_name = image.require_member("_OBJECT_TYPE", "Name.Length")
+        object_type = image.types.first_structure("_OBJECT_TYPE")
+        self._key = None if object_type is None else object_type.first_member("Key")
+        self._blocks = ObjectBlocks(image)
         if self._info_mask is None and self._flags is None:
             image.lacks(MissingMemberError(f"{_HEADER} has no member InfoMask or Flags"))
         self._types: Optional[int] = None
@@ -232,7 +240,7 @@ class Objects:
         """Returns whether a header marks that the creator is stored; None if that cannot be read."""
         if self._info_mask is not None:
             return bool(self._info_mask.value_in(data) & _CREATOR_MASK)
-        return None if self._flags is None else bool(self._flags.value_in(data) & _CREATOR_FLAG)
+        return None if self._flags is None else bool(self._flags.value_in(data) & CREATOR_FLAG)
 
     def references(self, header: int) -> Tuple[Optional[int], Optional[int]]:
         """Returns HandleCount and PointerCount of an object, None where they cannot be read."""
@@ -267,7 +275,17 @@ class Objects:
             return ObjectInfo(body, None, None, status(StatusCode.OBJECT_TYPE_UNKNOWN))
         mask = self._info_mask.value_in(data) if self._info_mask else None
         name, why = self._names.name(kind, body, mask)
-        return ObjectInfo(body, kind, name, wrong + why)
+        return ObjectInfo(body, kind, name, status(wrong, self._block_doubt(header), why))
+
+    def _block_doubt(self, header: int) -> Status:
+        """Returns the members of a header that the pool block of its object contradicts."""
+        data = self._read(header)
+        address = None if data is None else self._type_address(header, data)
+        if data is None:
+            return NOTHING
+        key = self._memory.member(address, self._key) if address and self._key is not None else None
+        wrong = self._blocks.wrong(header, data, key or 0)
+        return status(StatusItem(StatusCode.CONTRADICTED, members=wrong)) if wrong else NOTHING
 
     def _known_type(self, body: int) -> Optional[str]:
         """Returns the type of an object that the list of processes or PspCidTable has; None for others."""
@@ -279,19 +297,23 @@ class Objects:
         return self._memory.read(header, self._body)
 
     def _type_of(self, header: int, data: bytes) -> Optional[str]:
-        """Returns the name of an object's type: by pointer up to Vista, by index since 7.
+        """Returns the name of an object's type."""
+        address = self._type_address(header, data)
+        return self._type_at(address) if address else None
+
+    def _type_address(self, header: int, data: bytes) -> Optional[int]:
+        """Returns the address of an object's type: a header has its pointer up to Vista, its index since 7.
 
         Windows 10 mixes the index with a cookie and a byte of the header's address.
         """
         if self._type is not None:
-            return self._type_at(self._type.value_in(data))
+            return self._type.value_in(data)
         if self._type_index is None or self._types is None:
             return None
         number = self._type_index.value_in(data)
         if self._has_cookie:
             number = (number ^ self._cookie ^ header >> 8) & 0xFF
-        address = self._memory.pointer(self._types + number * self._memory.pointer_size)
-        return self._type_at(address) if address else None
+        return self._memory.pointer(self._types + number * self._memory.pointer_size)
 
     def _mixes_indices(self, image: Image) -> bool:
         """Returns whether type indices are mixed with a cookie, judged by the index of the first process."""
@@ -311,5 +333,16 @@ class Objects:
             )
             whole = data is not None and self._memory.ends_text(data)
             name = self._memory.unicode_string(data, _MAX_TYPE_NAME) if data and whole else None
-            self._type_names[address] = text.cell(name) if name and name.isprintable() else None
+            sound = bool(name) and (name or "").isprintable() and self._has_key(address, name or "")
+            self._type_names[address] = text.cell(name) if name and sound else None
         return self._type_names[address]
+
+    def _has_key(self, address: int, name: str) -> bool:
+        """Returns whether the Key of a type, the tag of its objects, may be that of a name.
+
+        It has the first four characters of the name, filled with blanks; the type of types has another one
+        (ReactOS, ObCreateObjectType). A kernel that is not in the image leaves it at 0.
+        """
+        key = self._memory.member(address, self._key) if self._key is not None else None
+        first = int.from_bytes(name[:4].ljust(4).encode("latin-1", "replace"), "little")
+        return not key or name == _TYPE_OF_TYPES or not (key ^ first) & 0x7FFFFFFF

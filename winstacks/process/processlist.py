@@ -32,6 +32,7 @@ PROCESS_OBJECT, THREAD_OBJECT = 3, 6
 LOCK_BIT = 0x80
 """Since 8 this bit of _DISPATCHER_HEADER.Type is the dispatcher's lock."""
 
+SYSTEM_PID = 4
 MAX_PROCESSES = 1 << 16
 MAX_IDS = 1 << 18
 """Maximum number of entries of PspCidTable that are read."""

@@ -19,13 +19,20 @@ from ..memory.decode.status import NOTHING, Status, StatusItem, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import Field
 from ..memory.image import KERNEL_PID, AddressSpace, Image
-from .processlist import VAD_ROOT, ListedProcess, ProcessList, page_tables, process_member
+from .processlist import (
+    SYSTEM_PID,
+    VAD_ROOT,
+    ListedProcess,
+    ProcessList,
+    page_tables,
+    process_member,
+)
+from .programs import ProgramNames
 
 __all__ = ["KERNEL_PID", "AddressSpace", "AddressSpaces"]
 
 vollog = logging.getLogger(__name__)
 
-SYSTEM_PID = 4
 
 MAX_THREADS = 8
 """Threads of a process whose TEBs are read as witnesses: for the owner of page tables, and for a 32-bit
@@ -188,6 +195,7 @@ class KernelSpaces:
         if layer_name:
             fault, doubt = image.service(PageTableRoots).check(address, layer_name)
             layer_name, remark = "" if fault else layer_name, status(remark, doubt)
+        remark = status(remark, image.service(ProgramNames).doubt(address))
         native = AddressSpace(
             pid=pid,
             process=text.cell((raw or b"").split(bytes(1))[0].decode("utf-8", "replace")),

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Collection, Iterator, NamedTuple, Optional, Protocol, Tuple
 
 from ..memory.decode.machine import Machine
-from ..memory.decode.status import NOTHING, Status, has_status
+from ..memory.decode.status import NOTHING, Status, has_status, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace
 
@@ -129,6 +129,17 @@ class Thread(NamedTuple):
     def of_user_mode(self) -> bool:
         """Whether the input has registers of user mode only, and no kernel stack of the thread."""
         return bool(self.contexts) and not any(context.kernel for context in self.contexts)
+
+    def half_of(self, machine: Machine) -> Tuple[AddressSpace, Status]:
+        """Returns the half of the process that runs the code of a machine.
+
+        If no such half is known, the result is a space that cannot be read, and a status with the reason.
+        """
+        for space in (self.space, self.wow64):
+            if space is not None and space.machine is machine:
+                return space, NOTHING
+        unknown = self.space._replace(machine=machine, layer_name="", peb=0)
+        return unknown, status(StatusCode.NO_32_BIT_HALF)
 
     @property
     def unusable(self) -> bool:

@@ -12,6 +12,7 @@ from ..memory.decode.status import NOTHING, Status, StatusItem, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import Image
 from .processlist import LOCK_BIT, PROCESS_OF_THREAD, THREAD_OBJECT, CidTable
+from .programs import ProgramNames
 
 MAX_ID = 0xFFFFFFFF
 """Process and thread IDs have 32 bits, but are stored in pointers."""
@@ -60,6 +61,7 @@ class ThreadIds:
         self._name = None if process is None else process.first_member("ImageFileName")
         self._own = None if process is None else process.first_member("UniqueProcessId")
         self._ids = image.service(CidTable)
+        self._programs = image.service(ProgramNames)
         self._known: Dict[int, Optional[ThreadOwner]] = {}
 
     def owner(self, ethread: int) -> Optional[ThreadOwner]:
@@ -80,7 +82,10 @@ class ThreadIds:
             return None
         doubt = NOTHING if tid == own_id else status(StatusItem(StatusCode.ID_IN_CID_TABLE, tid))
         pid, eprocess, why = self._process_of(ethread)
-        return ThreadOwner(tid, pid, self._process_name(eprocess) if eprocess else None, doubt + why)
+        if not eprocess:
+            return ThreadOwner(tid, pid, None, doubt + why)
+        why = status(why, self._programs.doubt(eprocess))
+        return ThreadOwner(tid, pid, self._process_name(eprocess), doubt + why)
 
     def _process_of(self, ethread: int) -> Tuple[Optional[int], int, Status]:
         """Returns ID and _EPROCESS of a thread's process, 0 if unknown, and what contradicts the thread."""

@@ -14,10 +14,9 @@ from typing import Dict, List, Optional, Set, Tuple
 from ..memory.decode.memo import Memo
 from ..memory.decode.pagetable import PAGE_SHIFT
 from ..memory.decode.structure import MissingMemberError
-from ..memory.image import Image
+from ..memory.image import AddressSpace, Image
 from .processlist import VAD_ROOT, ProcessList
 from .regions import Region, Regions
-from .spaces import AddressSpace
 
 vollog = logging.getLogger(__name__)
 

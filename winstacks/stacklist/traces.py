@@ -26,8 +26,8 @@ from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import KERNEL_PID, AddressSpace
 from ..names.symbolizer import Symbolizer
 from ..objects.lister import ObjectTraceLister
-from ..process.processlist import create_time
-from ..process.spaces import SYSTEM_PID, AddressSpaces
+from ..process.processlist import SYSTEM_PID, create_time
+from ..process.spaces import AddressSpaces
 from ..process.thread import Thread
 from ..process.threads import Threads, processes, threads
 from ..stacks.lister import CallStack, StackLister

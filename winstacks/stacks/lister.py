@@ -131,18 +131,20 @@ class StackLister:
         """Yields the stacks of a thread from an input that has its registers, but no kernel."""
         for context in thread.contexts:
             native = context.machine is thread.space.machine
-            space = thread.space if native else thread.wow64
-            if space is not None:
-                stacks = self._user_stacks.native(thread) if native else self._user_stacks.narrow(thread)
-                state = self._contexts.saved(thread, space, context)
-                if native and thread.wow64 is not None and state.registers.get("SegCs") == CS_USER_32:
-                    # The registers in the CPU area are older than these.
-                    statuses = status(thread.status, StatusCode.IN_32_BIT_CODE)
-                    yield CallStack(thread, USER, thread.space, (), statuses)
-                    yield self._interrupted(thread, state)
-                    return
-                traps = dict.fromkeys(thread.kept_frames)
-                yield self._user(thread, USER if native else WOW64, space, state, stacks, traps=traps)
+            space, missing = thread.half_of(context.machine)
+            if missing:
+                yield CallStack(thread, WOW64, space, (), status(thread.status, missing))
+                continue
+            stacks = self._user_stacks.native(thread) if native else self._user_stacks.narrow(thread)
+            state = self._contexts.saved(thread, space, context)
+            if native and thread.wow64 is not None and state.registers.get("SegCs") == CS_USER_32:
+                # The registers in the CPU area are older than these.
+                statuses = status(thread.status, StatusCode.IN_32_BIT_CODE)
+                yield CallStack(thread, USER, thread.space, (), statuses)
+                yield self._interrupted(thread, state)
+                return
+            traps = dict.fromkeys(thread.kept_frames)
+            yield self._user(thread, USER if native else WOW64, space, state, stacks, traps=traps)
 
     def list_searched(self, thread: Thread) -> Iterator[Tuple[int, CallStack]]:
         """Yields the stacks from the trap frames that only a search of the thread's kernel stacks finds.

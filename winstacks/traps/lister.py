@@ -120,13 +120,19 @@ class ThreadFrames:
     ) -> Iterator[TrapState]:
         """Yields the frame at KTHREAD.TrapFrame, then the older frames to which each frame points.
 
+        A chain that leads back, or has more than MAX_CHAIN frames, ends with a state that has no registers.
+
         Args:
             thread: the thread
             segments: segments of its kernel stack; empty if unknown
             frames: receives the addresses of the frames
         """
         address = thread.trap_frame or 0
-        while address and len(frames) < MAX_CHAIN:
+        while address:
+            if address in frames or len(frames) == MAX_CHAIN:
+                why = status(StatusCode.CYCLE if address in frames else StatusCode.LIMIT)
+                yield self._state(thread, THREAD, address, TrapReading(None, True), why)
+                return
             segment = _segment_of(segments, address, self._reader.kernel.layout.size)
             if segments and segment is None:
                 outside = status(StatusCode.OUTSIDE_THE_STACK)
@@ -138,8 +144,6 @@ class ThreadFrames:
             yield self._thread_state(thread, THREAD, address, reading, segment)
             frames.append(address)
             address = reading.previous
-            if address in frames:
-                return
 
     def _top_frames(
         self, thread: Thread, segments: List[KernelStackSegment], frames: List[int]
@@ -299,10 +303,9 @@ class TrapStates:
     def _saved_states(self, thread: Thread) -> Iterator[TrapState]:
         """Yields the registers of a thread that the input itself contains."""
         for context in thread.contexts:
-            native = context.machine is thread.space.machine
-            space = thread.space if native else thread.wow64
-            if space is not None:
-                yield self._contexts.saved(thread, space, context)
+            space, missing = thread.half_of(context.machine)
+            state = self._contexts.saved(thread, space, context)
+            yield state._replace(status=status(state.status, missing)) if missing else state
 
     def _processor_states(self, running: Dict[int, Thread], all_processors: bool) -> Iterator[TrapState]:
         """Yields the contexts that stopped processors saved.

@@ -126,6 +126,22 @@ def test_a_damaged_list_of_modules_makes_it_low(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize(("lost", "severity"), [(False, "medium"), (True, "low")])
+def test_a_written_list_of_unloaded_drivers_makes_it_medium(name: str, lost: bool, severity: str) -> None:
+    """An address that no driver can have was written; a page that is not in the image proves nothing."""
+    kernel = recorded(name, AWAY + 0x105)
+    kernel.unloaded("gone.sys", kernel.base + 2 * AWAY, kernel.base + 2 * AWAY + 0x4000)
+    image, width = kernel.image(), kernel.bits // 8
+    array = kernel.space.read_int(kernel.symbol("MmUnloadedDrivers"), width)
+    if lost:
+        kernel.space.set_state(array & ~0xFFF, 0x1000, State.MISSING)
+    else:
+        kernel.space.write_int(array + 2 * width, 0x41414141, width)
+    (row,) = found(image, NO_MODULE)
+    assert (row["Severity"], row["Confidence"]) == (severity, "possible")
+
+
+@pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize(("is_mapped", "severity"), [(False, "low"), (True, "medium")])
 def test_a_recorded_caller_in_an_unloaded_driver(name: str, is_mapped: bool, severity: str) -> None:
     kernel = recorded(name, AWAY + 0x105, gone=True)

@@ -268,6 +268,15 @@ def list_of_modules(write: bool) -> Image:
     return image
 
 
+def list_of_unloaded(write: bool) -> Image:
+    kernel = recorded(KERNEL, AWAY + 0x105)
+    kernel.unloaded("gone.sys", kernel.base + 2 * AWAY, kernel.base + 2 * AWAY + 0x4000)
+    image = kernel.image()
+    if write:
+        kernel.space.write_int(kernel.space.read_int(kernel.symbol("MmUnloadedDrivers")) + 0x10, 0, 8)
+    return image
+
+
 def unloaded_module(write: bool) -> Image:
     return recorded(KERNEL, AWAY + 0x105, gone=write).image()
 
@@ -306,6 +315,7 @@ ATTACKS: Dict[str, Tuple[str, Callable[[bool], Image]]] = {
     "a runtime that switches stacks": ("truncated", switching_runtime),
     "a .NET image in no list": ("module_mismatch", dot_net_header),
     "a damaged list of modules": ("kernel_no_module", list_of_modules),
+    "a list of unloaded drivers with impossible values": ("kernel_no_module", list_of_unloaded),
     "a module that was unloaded": ("kernel_no_module", unloaded_module),
     "a thread that never ran": ("hidden", thread_state),
 }

@@ -87,6 +87,7 @@ def test_a_file_with_two_names(name: str, started: str, same: bool, severity: st
     audit = Obj(space, isf, "_UNICODE_STRING", space.allocate(0x20))
     put_string(space, audit, f"\\Device\\HarddiskVolume2\\Users\\ann\\.cargo\\bin\\{started}")
     process["SeAuditProcessCreationInfo.ImageFileName"] = audit.address if started else 0
+    forged.app.audited = bool(started)
     row = the_row(forged)
     assert row["Severity"] == severity
     assert row["Innocent"].startswith("the file has two names") == (severity == "low")

@@ -7,7 +7,8 @@ from __future__ import annotations
 import os
 import pathlib
 import struct
-from typing import Any, Dict, List, Optional
+from types import SimpleNamespace
+from typing import Any, Dict, List, Optional, cast
 
 import pytest
 
@@ -16,9 +17,13 @@ from tests.forge.code import Routine, module_options
 from tests.forge.kernel import Kernel
 from tests.forge.module import Module
 from tests.forge.paging import State
+from winstacks.memory.decode.ranges import Extents
 from winstacks.memory.decode.status import has_status, text
 from winstacks.memory.decode.statuscodes import StatusCode
+from winstacks.memory.image import Image
+from winstacks.names.decode.peimage import PeImage
 from winstacks.names.filefolders import FileFolder, last_component
+from winstacks.names.imagereader import ImageReader
 from winstacks.names.modulefiles import GivenFiles, ModuleClaims, ModuleFiles, module_files
 from winstacks.names.places import Name
 from winstacks.names.symbolizer import Symbolizer
@@ -191,6 +196,22 @@ def test_a_file_gives_the_names_that_memory_lacks(name: str, lost: List[int], tm
     assert before.symbol == "library+0x1424"
     assert after.symbol == "library!Function004+0x24"
     assert text(after.status) == "from the file"
+
+
+def test_a_file_adds_nothing_behind_the_end_of_the_image() -> None:
+    """The list may say that a module is smaller than its file: what lies behind is not of the module."""
+
+    class Reader(ImageReader):
+        def _in_memory(self, rva: int, length: int) -> Extents:
+            length = max(min(length, self.size - rva), 0)
+            return Extents([(rva, bytes(length))] if length else [])
+
+    module = modulefile.content(library(build()))
+    file = PeImage(lambda offset, length: module[offset : offset + length], len(module))
+    image = cast(Image, SimpleNamespace(pointer_size=8))
+    reader = Reader(image, "", BASE, 0x1800, file=file)
+    assert not reader.adds(0x1400, 0x1000)
+    assert not reader.adds(0x1900, 0x10)
 
 
 def test_nothing_is_said_where_memory_has_all(tmp_path: pathlib.Path) -> None:

@@ -351,7 +351,8 @@ class StatusCode(Enum):
     """The current content came after a module that was unloaded: an old trace may mean the unloaded
     module."""
     MODULE_LIST_INCOMPLETE = "module list incomplete"
-    """The kernel's list of modules breaks off: `<no-module>` is not certain."""
+    """The kernel's list of modules breaks off, or a part of MmUnloadedDrivers is not in the image:
+    `<no-module>` is not certain."""
     VADS_INCOMPLETE = "VADs incomplete"
     """A part of the VAD tree is not in the image, the tree has fewer VADs than the kernel counts, or the
     process has a page in memory without a VAD: `<unmapped>` is not certain."""
@@ -408,7 +409,8 @@ class StatusCode(Enum):
     """N ranges share addresses, or bytes of the file, with earlier ranges, which are used."""
     # Dumps that are written.
     NO_32_BIT_HALF = "no 32-bit half"
-    """The process runs no 32-bit code: --format wow64 has nothing to write."""
+    """The process runs no 32-bit code as far as the image shows: --format wow64 has nothing to write, and
+    32-bit registers in the input belong to no known code."""
     ZERO_FOR_UNKNOWN = "unknown and 0 in {}"
     """The image lacks the member; in N structures of the stream it is 0 or empty."""
     BYTES_ARE_ZERO = "{} unreadable bytes are 0"

@@ -174,18 +174,11 @@ def _load_config(read: ReadRva, headers: Headers, pointer: int, image_base: int)
         address = _member(data, offset, pointer)
         if image_base < address < image_base + headers.size:
             yield address - image_base, address - image_base + pointer
-    offset, section = (_member(data, at, size) for at, size in zip(_DYNAMIC[pointer], (4, 2)))
-    if section:
-        sections = headers.sections
-        if section > len(sections):
+    offset, number = (_member(data, at, size) for at, size in zip(_DYNAMIC[pointer], (4, 2)))
+    if number:
+        if number > len(headers.section_starts):
             raise _TooManyError
-        yield from _dynamic(read, _section_start(headers, section) + offset, pointer)
-
-
-def _section_start(headers: Headers, number: int) -> int:
-    """Returns the start of the section with a number, from 1. `Headers` has the sections by RVA, which is the
-    order in which linkers number them."""
-    return headers.sections[number - 1].start
+        yield from _dynamic(read, headers.section_starts[number - 1] + offset, pointer)
 
 
 def _dynamic(read: ReadRva, rva: int, pointer: int) -> Iterator[Tuple[int, int]]:

@@ -78,6 +78,8 @@ class Headers(NamedTuple):
         size: SizeOfImage
         sections: sections that are not empty, by RVA
         directories: (RVA, size) of the data directories as stored, as many as there are
+        section_starts: RVAs of all sections in the order of the section table, empty ones included: the
+            section with number 1 is the first
     """
 
     machine: int
@@ -85,6 +87,7 @@ class Headers(NamedTuple):
     size: int
     sections: Tuple[Section, ...]
     directories: Tuple[Tuple[int, int], ...]
+    section_starts: Tuple[int, ...] = ()
 
     def directory(self, index: int) -> Tuple[int, int]:
         """Returns (RVA, size) of a data directory that lies within the image, else (0, 0)."""
@@ -136,13 +139,14 @@ def read_headers(read: ReadRva) -> Headers:
     table = _need(read, start + _FILE_HEADER.size + optional_size, section_count * _SECTION.size)
     if not 0 < size <= MAX_IMAGE:
         raise HeaderError(StatusCode.HEADERS_INVALID)
-    sections = (_section(fields, size) for fields in _SECTION.iter_unpack(table))
+    sections = [_section(fields, size) for fields in _SECTION.iter_unpack(table)]
     return Headers(
         machine,
         timestamp,
         size,
         tuple(sorted(section for section in sections if section.start < section.end)),
         tuple(zip(words[::2], words[1::2])),
+        tuple(section.start for section in sections),
     )
 
 

@@ -27,14 +27,15 @@ from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from ...memory.decode.memory import WINDOW, Memory, Reader, ReadWindows
 from ...memory.decode.ranges import Extents
-from ...memory.decode.status import Status
+from ...memory.decode.status import Status, StatusItem, status
+from ...memory.decode.statuscodes import StatusCode
 from ...memory.decode.structure import Buffer as Bytes
 from . import blocks, linked
 from . import status as stdstatus
 from .anomalies import Trace
 from .backtraces import BacktraceRecord, Buffer
 from .blocks import BlockWalk
-from .header import Bounds, Header, bounds
+from .header import Bounds, Header, bounds, wrong_counters
 from .linked import Links
 from .traces import TraceDecoder
 
@@ -138,7 +139,10 @@ class StdDatabase:
             flags |= stdstatus.BUCKET
         if self._links.strays:
             flags |= stdstatus.INDEX
-        return stdstatus.status_of(flags)
+        wrong = wrong_counters(self.header)
+        return status(
+            stdstatus.status_of(flags), StatusItem(StatusCode.HEADER, members=wrong) if wrong else None
+        )
 
     def buffer(self) -> Buffer:
         """Returns the header of RTL_PROCESS_BACKTRACES for `records`."""

@@ -19,6 +19,15 @@ Values = Callable[[Buffer, int], Tuple[int, ...]]
 _WHOLE = (1, 2, 4, 8)
 _INDEX_BITS = 16
 _HEADS = ("_RTL_STD_LIST_HEAD", "_RTL_STD_LIST_HEAD_KERNEL")
+_READ = frozenset(
+    (
+        *("CommitBase", "NumberOfBuckets", "LowerMemoryStart", "PreCommitted", "DumpInProgress"),
+        *("NextFreeLowerMemory", "NextFreeUpperMemory", "EntryIndexArray", "CurrentUpperCommitLimit"),
+        *("NumberOfEntriesLookedUp", "NumberOfEntriesAdded"),
+        *("AcquireLockRoutine", "ReleaseLockRoutine", "OkayToLockRoutine"),
+    )
+)
+"""The members of a database that prove it, bound it, or are shown."""
 
 
 class EntryLayout:
@@ -107,9 +116,10 @@ class StdLayout:
     Attributes:
         name, types, pointer_size: the arguments
         size: size of the structure as declared, with one bucket
-        names: names of the integer and pointer members
-        rank: (number of these members, NT version in `name` as numbers); the greatest layout is tried first
-        values: reads these members
+        names: names of the members that are read
+        rank: (number of integer and pointer members, NT version in `name` as numbers); the greatest layout is
+            tried first
+        values: reads the members in `names`
         buckets: offset of Buckets
         bucket_strides: possible distances of two bucket heads: since 6.1, a process and the kernel have
             different ones
@@ -124,8 +134,9 @@ class StdLayout:
         self.pointer_size = pointer_size
         self.size = database.size
         self.buckets = database.offset("Buckets")
-        self.names = _integers(database, self.buckets)
-        self.rank = (len(self.names), tuple(map(int, name.split("."))))
+        integers = _integers(database, self.buckets)
+        self.names = [item for item in integers if item in _READ]
+        self.rank = (len(integers), tuple(map(int, name.split("."))))
         self.values: Values = database.reader(*self.names)
         strides = [head.size for head in map(types.first_structure, _HEADS) if head is not None]
         self.bucket_strides = tuple(strides) or (pointer_size,)

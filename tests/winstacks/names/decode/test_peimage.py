@@ -179,7 +179,11 @@ def _written(parts: Dict[int, bytes], directories: Dict[int, Tuple[int, int]]) -
     for rva, data in parts.items():
         memory[rva : rva + len(data)] = data
     listed = tuple(directories.get(number, (0, 0)) for number in range(16))
-    headers = _HEADERS._replace(directories=listed, sections=(Section(0x8000, 0x9000, ".reloc", 0),))
+    section = Section(0x8000, 0x9000, ".reloc", 0)
+    # An empty section comes first: it counts where sections are numbered.
+    headers = _HEADERS._replace(
+        directories=listed, sections=(section,), section_starts=(0x7000, section.start)
+    )
     return loaderwrites.find_writes(
         lambda rva, length: bytes(memory[rva : rva + length]), headers, 0x140000000
     )
@@ -190,7 +194,7 @@ def _dynamic(symbol: int, entries: bytes, version: int = 1) -> Dict[int, bytes]:
     block = struct.pack("<II", 0x3000, 8 + len(entries)) + entries
     table = struct.pack("<QI", symbol, len(block)) + block
     config = bytearray(struct.pack("<I", 0x140).ljust(0x140, b"\0"))
-    struct.pack_into("<IH", config, 224, 0x100, 1)
+    struct.pack_into("<IH", config, 224, 0x100, 2)
     return {0x1000: bytes(config), 0x8100: struct.pack("<II", version, len(table)) + table}
 
 

@@ -15,6 +15,8 @@ from tests.forge.std import Std
 from tests.forge.std_layouts import ALL
 from tests.support import stddata
 from tests.support.deep import rounds
+from winstacks.memory.decode.status import has_status
+from winstacks.memory.decode.statuscodes import StatusCode
 from winstacks.tracedb.decode import backtraces, status
 from winstacks.tracedb.decode import database as stdwalk
 from winstacks.tracedb.decode import proof as stdproof
@@ -88,6 +90,24 @@ class TestEveryLayout:
         assert stddata.shown(database) == stddata.expected(std)
         assert database.header.back_traces == 0xFFFFFFFF
         assert len(list(database.records())) == 300
+
+    @pytest.mark.parametrize("field", ["NumberOfEntriesAdded", "CurrentUpperCommitLimit", "PreCommitted"])
+    @pytest.mark.parametrize("change", ["zero", "itself", "more", "nonsense"])
+    def test_counters_are_compared_with_the_slots(
+        self, name: str, arch: str, kernel: bool, field: str, change: str
+    ) -> None:
+        """A kernel keeps no limit, and need not clear its counters."""
+        std = logged(Std(name, arch, kernel=kernel))
+        regions = std.regions()
+        memory = bytearray(regions[std.base])
+        offset, size = std.layout.fields[field]
+        before = int.from_bytes(memory[offset : offset + size], "little")
+        values = {"zero": 0, "itself": std.base, "more": before + 1, "nonsense": 0x4141414141414141}
+        flag = field == "PreCommitted"
+        value = values[change] & (1 if flag else (1 << 8 * size) - 1)
+        memory[offset : offset + size] = value.to_bytes(size, "little")
+        database = stddata.open_regions({**regions, std.base: bytes(memory)}, std.base, arch)
+        assert has_status(database.status, StatusCode.HEADER) == (value != before and (flag or not kernel))
 
 
 @pytest.mark.parametrize("name, arch, kernel", LAZY)
