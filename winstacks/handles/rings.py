@@ -208,9 +208,9 @@ class HandleRings:
         stated, size = size, decoder.true_size(self._memory, start, current, size)
         if ring_status or size != stated:
             yield gap_event(space, ring_status or StatusCode.TABLE_SIZE)
-        if decoder.is_ahead(self._memory, start, current, size):
-            yield gap_event(space, StatusItem(StatusCode.CONTRADICTED, members=("CurrentStackIndex",)))
         held = self._memory.load(start, size * decoder.entry_size)
+        if decoder.is_ahead(held, start, current, size):
+            yield gap_event(space, StatusItem(StatusCode.CONTRADICTED, members=("CurrentStackIndex",)))
         yield from self._tell(space, table, decoder.events(held, start, current, size))
 
     def _tell(
