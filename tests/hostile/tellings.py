@@ -299,7 +299,10 @@ CONTRADICTS: Dict[str, Tuple[str, ...]] = {
     "TraceCount": HEAPLOG,
     "TypeIndex": ("word.process/objectheaders",),
     "VadRoot": VADS,
-    "WoW64Process": ("_EPROCESS.Wow64Process", "_EWOW64PROCESS.Peb", "_TEB*.ProcessEnvironmentBlock"),
+    "WoW64Process": (
+        *("_EPROCESS.Wow64Process", "_EWOW64PROCESS.Peb"),
+        *("_TEB*.ProcessEnvironmentBlock", "_TEB*.NtTib.ExceptionList"),
+    ),
 }
 """What a member that is contradicted names besides its own structure: what contradicts it, its name in
 another version, or what it leads to: WoW64Process is the way to the PEB32, directly or through an
