@@ -76,6 +76,8 @@ SUBJECTS: Dict[str, Subject] = {
     "handles": Subject("windows.handletraces", owners.handles, 10_000, 1_000),
     "objects": Subject("windows.objecttraces", owners.objects, 10_000, 1_000),
     "heaps": Subject("windows.heaptraces", owners.blocks, 100_000, 10_000),
+    "traces": Subject("windows.traces", _threads, 100, 10),
+    "findings": Subject("windows.tracefindings", _threads, 100, 10),
 }
 
 

@@ -3,7 +3,8 @@
 """What became of an answer after a write: was it said, where, and what else changed.
 
 A write is `said` if a word that names the damaged structure is new on a row of the process or thread to which
-the structure belongs; of a structure that is shared, on any row. A warning counts where there is no such row.
+the structure belongs; of a structure that is shared, on any row. A warning counts where there is no such row,
+and where every row is the same as before.
 What is only said of something else, or somewhere else, is `said elsewhere`; it does not count.
 """
 
@@ -33,6 +34,9 @@ _IN_BRACKETS = re.compile(r"\(([^()]*)\)")
 
 NEUTRAL = "No symbols for "
 """Begins a warning that says nothing of the image."""
+
+EVIDENCE = "Evidence"
+"""The column of findings that names what a check saw, or why it did not run."""
 
 PIDS = ("PID", "OwnerPID", "ByPID")
 """Columns that say whose a row is, or who has a part in it."""
@@ -68,7 +72,7 @@ def changed(clean: Answer, got: Answer) -> bool:
 
 def words(rows: Counter[Cells], answer: Answer) -> Counter[Telling]:
     """Returns how often each word is in the column Status of some rows."""
-    place, evidence = answer.columns.index("Status"), answer.place("Evidence")
+    place, evidence = answer.columns.index("Status"), answer.place(EVIDENCE)
     found: Counter[Telling] = collections.Counter()
     for row, count in rows.items():
         said = [row[place] or ""]
@@ -96,7 +100,8 @@ def _verdict(clean: Answer, got: Answer, case: Case, owner: Owner, read: Read) -
         return Verdict(SAID)
     if any(_counted(clean, got, column, member) for column in COUNTS for member in case.members):
         return Verdict(SAID)
-    alone = owner.pid is None or not any(is_of(got.columns, row, owner) for row in there)
+    same = not lost and not new
+    alone = same or owner.pid is None or not any(is_of(got.columns, row, owner) for row in there)
     if alone and any(warned_of(warning, member) for warning in warnings for member in case.members):
         return Verdict(SAID)
     elsewhere = words(new, got) - words(lost, clean)
@@ -110,7 +115,7 @@ def _verdict(clean: Answer, got: Answer, case: Case, owner: Owner, read: Read) -
 
 def _evidence(rows: Counter[Cells], answer: Answer) -> Set[str]:
     """Returns the parts of the cells Evidence of some rows."""
-    place = answer.place("Evidence")
+    place = answer.place(EVIDENCE)
     cells = (row[place] or "" for row in rows) if place is not None else ()
     return {part for cell in cells for part in cell.split("; ")}
 
@@ -171,6 +176,7 @@ def _harmed(clean: Answer, got: Answer, case: Case, owner: Owner) -> Iterator[Ce
 
     Of what belongs to one process the rows of all others are the same but for Status; of what is shared no
     row is missing, and only Status, Symbol and Source differ, but in rows that the structure itself makes.
+    A row of no process (a check that did not run) is about all of them: its Evidence names each.
     """
     if owner.pid is None and any(makes_rows(case.plugin, member) for member in case.members):
         return
@@ -181,9 +187,13 @@ def _harmed(clean: Answer, got: Answer, case: Case, owner: Owner) -> Iterator[Ce
 
 
 def _bare(answer: Answer, free: Collection[str]) -> Counter[Cells]:
-    """Returns the rows without some columns."""
+    """Returns the rows without some columns, those of no process also without Evidence."""
     kept = [place for place, name in enumerate(answer.columns) if name not in free]
+    general = [place for place in kept if answer.columns[place] != EVIDENCE]
+    pid = answer.columns.index("PID")
     everything = range(len(answer.columns))
-    return collections.Counter(
-        tuple(row[place] if place in kept else None for place in everything) for row in answer.rows
-    )
+    bare: Counter[Cells] = collections.Counter()
+    for row in answer.rows:
+        places = kept if row[pid] is not None else general
+        bare[tuple(row[place] if place in places else None for place in everything)] += 1
+    return bare

@@ -7,7 +7,8 @@
 
 Every member that a plugin reads of an undamaged image (see `members`) is overwritten: with 0, with the
 address of its own structure, with what a like structure has there, and with nonsense; both links of a list,
-and a pointer with a count, at once (see `cases`). `judging` says what becomes of the answer.
+and a pointer with a count, at once (see `cases`). `judging` says what becomes of the answer, `untold` whether
+SECURITY.md lists what is silent.
 """
 
 from __future__ import annotations
@@ -23,10 +24,13 @@ from typing import Collection, Counter, Dict, Iterator, List, NamedTuple, Option
 
 from tests import conftest  # noqa: F401  (our plugins, in front of any installed ones)
 
-from . import forking
+from . import forking, untold
 from .cases import Case, cases
 from .judging import SILENT, VERDICTS, Verdict, judge
 from .target import BUILDERS, Read, Target
+
+UNLISTED = "unlisted"
+"""Silent, and of a member that SECURITY.md does not list."""
 
 MOST = 3
 """Structures of a kind in which a member is written."""
@@ -39,11 +43,13 @@ class Result(NamedTuple):
         image: name of the image
         case: what was written
         verdict: the verdict
+        listed: whether SECURITY.md says that such a write cannot be told; asked of silent ones only
     """
 
     image: str
     case: Case
     verdict: Verdict
+    listed: bool = False
 
 
 class Attack:
@@ -81,6 +87,7 @@ class Attack:
 
     def results(self, chosen: Sequence[Case]) -> Iterator[Result]:
         """Yields what becomes of some cases."""
+        known = untold.known()
         for case in chosen:
             ended = False
             try:
@@ -89,7 +96,9 @@ class Attack:
             finally:
                 if not ended:
                     print(f"ends with a traceback: {described(self.name, case)}", file=sys.stderr)
-            yield Result(self.name, case, found)
+            silent = found.word in SILENT
+            listed = silent and untold.listed(known, self.target, case, self.read[case.plugin])
+            yield Result(self.name, case, found, listed)
 
 
 def share(runs: Optional[int], images: int) -> Optional[int]:
@@ -132,13 +141,14 @@ def main(arguments: List[str]) -> int:
             for title in (f"{result.image} {result.case.plugin}", "all"):
                 figures[title][result.verdict.word] += 1
                 figures[title]["others changed"] += bool(result.verdict.harmed)
+                figures[title][UNLISTED] += result.verdict.word in SILENT and not result.listed
             if chosen.show:
                 for line in _shown(result):
                     print(line, flush=True)
     for title in sorted(figures):
         print(
             f"{title:28}",
-            ", ".join(f"{figures[title][item]} {item}" for item in (*VERDICTS, "others changed")),
+            ", ".join(f"{figures[title][item]} {item}" for item in (*VERDICTS, UNLISTED, "others changed")),
         )
     return 0
 
@@ -153,7 +163,8 @@ def _shown(result: Result) -> Iterator[str]:
     case = result.case
     where = described(result.image, case)
     if result.verdict.word in SILENT:
-        yield f"{result.verdict.word}: {where}: {'; '.join(result.verdict.said)}"
+        unlisted = "" if result.listed else f"{UNLISTED}, "
+        yield f"{unlisted}{result.verdict.word}: {where}: {'; '.join(result.verdict.said)}"
     for row in result.verdict.harmed[:1]:
         yield f"others changed: {where}: {row}"
 

@@ -281,6 +281,9 @@ EVIDENCE: Tuple[Tuple[str, Tuple[str, ...]], ...] = (
     ("the pointers to the shadow stack contradict each other", ("_ETHREAD.Tcb.*ShadowStack*",)),
     ("the file of the image is about to be deleted", ("_FILE_OBJECT.DeletePending",)),
     ("the handle table, which has the rights of handles, cannot be read", HANDLE_TABLE),
+    ("no loader list has the image", MODULES),
+    ("the loader names another file than the VAD", MODULES),
+    ("the VAD leads to no file", VADS),
     ("not executable, against its VAD", ("_MMPTE*", "_MMVAD*")),
 )
 """Part of the Evidence of a finding, or of a check that did not run, and what it names."""
@@ -294,11 +297,16 @@ CONTRADICTS: Dict[str, Tuple[str, ...]] = {
     "Peb": ("nt.MmHighestUserAddress",),
     "ProcessHeaps": HEAP,
     "TraceCount": HEAPLOG,
+    "TypeIndex": ("word.process/objectheaders",),
     "VadRoot": VADS,
-    "WoW64Process": ("_EPROCESS.Wow64Process", "_TEB*.ProcessEnvironmentBlock"),
+    "WoW64Process": (
+        *("_EPROCESS.Wow64Process", "_EWOW64PROCESS.Peb"),
+        *("_TEB*.ProcessEnvironmentBlock", "_TEB*.NtTib.ExceptionList"),
+    ),
 }
-"""What a member that is contradicted names besides its own structure: what contradicts it, or its name in
-another version."""
+"""What a member that is contradicted names besides its own structure: what contradicts it, its name in
+another version, or what it leads to: WoW64Process is the way to the PEB32, directly or through an
+_EWOW64PROCESS, TypeIndex is a place in ObTypeIndexTable."""
 
 COUNTS: Dict[str, Tuple[str, ...]] = {
     "Mismatched": (*DATABASE, *HEAPLOG),
@@ -314,6 +322,10 @@ ROWS: Dict[str, Tuple[str, ...]] = {
     "locks": (*RESOURCE, *DATABASE),
     "handletraces": (*OBJECTS, *DATABASE, "nt.NtGlobalFlag"),
     "objecttraces": (*OBJECTS, *OBJECT_TRACES),
+    "tracefindings": (
+        *(*RESOURCE, *DATABASE, *OBJECTS, *OBJECT_TRACES, *MODULES, *UNLOADED, "nt.NtGlobalFlag"),
+        *("_CONTROL_AREA.*", "_SUBSECTION.*", "_FILE_OBJECT.*", *CREATORS),
+    ),
 }
 """The shared structures whose content a plugin's rows show."""
 

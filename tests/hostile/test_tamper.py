@@ -233,6 +233,16 @@ def _length(structure: str, value: int) -> Callable[[Target], List[Write]]:
     return write
 
 
+def _first_entry(target: Target) -> List[Write]:
+    members = target.read("heaptraces").members
+    first, last = (
+        next(each for each in members if each.name == f"_HEAP_SEGMENT.{path}")
+        for path in ("FirstEntry", "LastValidEntry")
+    )
+    place = last.place or 0
+    return [(first.place or 0, target.data[place : place + last.size])]
+
+
 SILENCERS: Dict[str, Silencer] = {
     **{
         f"Length of a name is {value:#x}": Silencer(
@@ -445,7 +455,20 @@ SILENCERS: Dict[str, Silencer] = {
     "State is Running": Silencer(
         _member("thread", "Tcb.State", 2), "callstacks", {}, "running on no processor"
     ),
+    "the process of a thread": Silencer(
+        _member("thread", "Tcb.Process", lambda target: _legacy(target).eprocess.address),
+        *("callstacks", {}, "contradicted: Tcb.Process"),
+    ),
+    "CurrentStackIndex, where the oldest slot is in use": Silencer(
+        lambda target: [target.at(_ring(target) + _info(target, "CurrentStackIndex"), NONSENSE, 4)],
+        *("handletraces", {}, "contradicted: CurrentStackIndex", False),
+    ),
+    "FirstEntry of a heap is its LastValidEntry": Silencer(_first_entry, "heaptraces", {}, "damaged"),
 }
+
+
+def _legacy(target: Target) -> Process:
+    return next(process for process in target.kernel.processes if process.wow is not None)
 
 
 def _resource(target: Target, number: int, path: str, value: int) -> List[Write]:
@@ -882,6 +905,64 @@ def test_a_handle_whose_table_cannot_be_read_is_not_checked(target: Target) -> N
     rows = zip(*map(got.column, ("Finding", "PID", "Evidence")))
     message = "the handle table, which has the rights of handles, cannot be read: updater.exe"
     assert [(pid, evidence) for name, pid, evidence in rows if name == FOREIGN] == [(None, message)]
+
+
+def test_a_thread_is_found_in_the_process_whose_list_has_it(target: Target) -> None:
+    """A write to the pointer to its process accuses no other process."""
+    thread, legacy = _updater(target).threads[0].ethread, _legacy(target).eprocess.address
+    got = target.run("tracefindings", [target.at(thread.at("Tcb.Process"), legacy)])
+    clean = target.clean("tracefindings")
+    found = [set(zip(each.column("Finding"), each.column("PID"))) for each in (clean, got)]
+    pid = _legacy(target).pid
+    assert {row for row in found[1] if row[1] == pid} == {row for row in found[0] if row[1] == pid}
+
+
+def test_a_finding_has_what_is_doubtful_about_any_of_its_stacks(target: Target) -> None:
+    """A damaged header of one heap block, of which another row of the same finding knows nothing."""
+    members = [
+        each for each in target.read("tracefindings").members if each.name == "_HEAP_ENTRY.EntryOffset"
+    ]
+    writes = [(each.place or 0, b"\x3f") for each in members]
+    assert "damaged" not in target.clean("tracefindings").column("Status")
+    got = target.run("tracefindings", writes)
+    rows = zip(got.column("Finding"), got.column("Status"))
+    assert "damaged" in [said for finding, said in rows if finding == "history_unbacked"]
+
+
+def test_code_whose_file_is_unknown_is_not_compared(target: Target) -> None:
+    """The reason is the VAD, and not that other processes lack the file."""
+    legacy = _legacy(target).pid
+    writes = [
+        (each.place or 0, (each.start | 0xFFFF << 48).to_bytes(8, "little"))
+        for each in target.read("tracefindings").members
+        if each.name == "_MMVAD.Subsection" and target.belonging.owner(each.place or 0).pid == legacy
+    ]
+    got = target.run("tracefindings", writes)
+    reasons = [text or "" for text in got.column("Evidence")]
+    assert [text for text in reasons if "the VAD leads to no file that can be named: ntdll" in text]
+    assert not [text for text in reasons if "no second process maps the file" in text]
+
+
+def test_an_entry_of_the_table_of_types_and_the_id_of_a_process(tmp_path: pathlib.Path) -> None:
+    """Windows 7 mixes no index with a cookie: its processes all have the same index.
+
+    The name of a process has the ID by which Windows finds it.
+    """
+    target = Target(sample.build("win7-x64", legacy_pid=5136), tmp_path)
+    kernel = target.kernel
+    place = _legacy(target).eprocess.at("UniqueProcessId")
+    clean, got = (target.run("objecttraces", writes) for writes in ([], [target.at(place, 4312)]))
+    assert "ID 5136 in PspCidTable" in got.column("Status")
+    assert _bare(got) == _bare(clean)
+    header = _updater(target).eprocess.address - kernel.isf.offset("_OBJECT_HEADER", "Body")
+    index = kernel.space.read_int(header + kernel.isf.offset("_OBJECT_HEADER", "TypeIndex"), 1)
+    entry = kernel.symbol("ObTypeIndexTable") + 8 * index
+    clean = target.clean("handletraces")
+    got = target.run("handletraces", [target.at(entry, kernel.space.read_int(entry + 8))])
+    assert "Process" in clean.column("ObjectType")
+    assert got.column("ObjectType") == clean.column("ObjectType")
+    assert "contradicted: TypeIndex" in got.column("Status")
+    assert not [text for text in got.warnings if "ObHeaderCookie" in text]
 
 
 @pytest.mark.parametrize("value", [0, NONSENSE])

@@ -12,10 +12,12 @@ from __future__ import annotations
 import fnmatch
 import pathlib
 import re
-from typing import Iterable, List, NamedTuple, Tuple
+from typing import Iterable, List, NamedTuple, Sequence, Tuple
 
+from . import judging
 from .cases import ALONE, UNLINKED, WITH_COUNT, Case
 from .members import Member
+from .target import Read, Target
 
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "SECURITY.md"
 TITLE = "## What cannot be detected"
@@ -66,6 +68,27 @@ def entries(text: str) -> List[Entry]:
 def known() -> List[Entry]:
     """Returns the entries of SECURITY.md."""
     return entries(PAGE.read_text("utf-8"))
+
+
+def listed(known: Sequence[Entry], target: Target, case: Case, read: Read) -> bool:
+    """Returns whether the table has what a case writes.
+
+    Of two members that are written to at once one may mean nothing but itself; then the other alone, which
+    comes first, changes nothing.
+
+    Args:
+        known: the entries of the table
+        target: the image
+        case: what is written
+        read: what the case's plugin reads
+    """
+    alone = [each for each in known if not each.kind]
+    if any(each.covers(case) for each in known) or any(each.names(case.members[0]) for each in alone):
+        return True
+    if len(case.members) < 2 or not any(each.names(member) for each in alone for member in case.members[1:]):
+        return False
+    first = Case(case.plugin, case.members[:1], "zero", case.writes[:1])
+    return judging.judge(target, first, read).word == judging.UNCHANGED
 
 
 def unread(found: Iterable[Entry], members: Iterable[Member]) -> List[Tuple[str, str]]:

@@ -82,8 +82,11 @@ class Locks(Command[AddressSpace, ListedLock]):
     def rows(self, item: ListedLock, frames: Sequence[NamedFrame]) -> Iterator[Row]:
         if isinstance(item.lock, LockGap):
             return iter([(0, self._rows.gap(item.lock))])
-        waits = self._waiters.of_lock(item.lock)
-        lost, lock = self._waiters.lost_statuses(item.lock, waits), item.lock
+        lock = item.lock
+        if not lock.waiters:
+            return self._rows.lock(lock, frames, item.file_output)
+        waits = self._waiters.of_lock(lock)
+        lost = self._waiters.lost_statuses(lock, waits)
         if lost:
             lock = lock._replace(status=status(lock.status, lost))
         return self._rows.lock(lock, frames, item.file_output, waits)

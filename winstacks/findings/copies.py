@@ -45,6 +45,7 @@ NO_IMAGE = "no image is mapped there"
 NO_PAGE_TABLES = "the page tables of the process cannot be read"
 OF_KERNEL = "the kernel's code has no second copy"
 NOT_IN_MEMORY = "the page is not in memory"
+NO_FILE = "the VAD leads to no file that can be named"
 NO_SECOND = "no second process maps the file"
 NO_COPY = "no other process has the page in memory"
 TOO_MANY = f"more than {MAX_PAGES} pages of images were changed"
@@ -246,7 +247,8 @@ class SectionCopies:
         if reader.same_pages(rva, PAGE_SIZE):
             return self._with_file(mapping, page) or SHARED
         if not self.others(mapping):
-            return self._alone(mapping, page, data) or Comparison(reason=NO_SECOND)
+            named = self._vads.file_name(mapping.vad.control_area)
+            return self._alone(mapping, page, data) or Comparison(reason=NO_SECOND if named else NO_FILE)
         mine = self._copy(mapping, rva, data)
         relocations_known = self._relocated[mapping.vad.control_area].knows_page(rva)
         others = [

@@ -186,13 +186,13 @@ def place_finding(
         stack.trace_id,
         stack,
         "",
-        status(place.frame.details.status, _doubts(stack)),
+        status(place.frame.details.status, doubts_of(stack.status)),
     )
 
 
-def _doubts(stack: StackRecord) -> Status:
-    """Returns what is contradicted about a stack: all that is made of it is in doubt."""
-    return tuple(item for item in stack.status if item.code in _DOUBTS)
+def doubts_of(statuses: Status) -> Status:
+    """Returns what is contradicted in the Status of a stack: all that is made of it is in doubt."""
+    return tuple(item for item in statuses if item.code in _DOUBTS)
 
 
 def _guess(stack: StackRecord, place: FramePlace) -> str:
@@ -226,5 +226,5 @@ def thread_finding(
         symbol,
         trace_id=stack.trace_id,
         stack=stack,
-        status=_doubts(stack),
+        status=doubts_of(stack.status),
     )

@@ -27,7 +27,7 @@ from typing import (
 )
 
 from ..columns.words import CONFIDENCES, HIGH, LOW, MEDIUM, POSSIBLE, SHADOW
-from ..memory.decode.status import has_status
+from ..memory.decode.status import NOTHING, Status, has_status, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.text import ShortText
 from ..memory.image import Image
@@ -37,7 +37,7 @@ from ..stacklist.imagefacts import Totals
 from ..stacklist.stack import StackFilter, StackRecord
 from ..stacklist.traces import StackCollector
 from .facts import CheckFacts, list_in_words
-from .finding import Check, Finding, OfStack
+from .finding import Check, Finding, OfStack, doubts_of
 from .loststacks import LostProcessStacks
 from .shadow_stack import confirmed
 
@@ -102,6 +102,7 @@ class _Gathering:
         self.cut = False
         self._worst: Dict[Hashable, Finding] = {}
         self._stacks: Dict[Hashable, Tuple[int, Optional[str]]] = {}
+        self._doubts: Dict[Hashable, Status] = {}
 
     def add(self, findings: Iterable[Finding]) -> None:
         """Adds findings."""
@@ -112,15 +113,20 @@ class _Gathering:
                 continue
             if before is None or rank(finding) < rank(before):
                 self._worst[finding.group] = finding
+            doubts = doubts_of(finding.status)
+            if doubts:
+                self._doubts[finding.group] = status(self._doubts.get(finding.group, NOTHING), doubts)
             # A finding without a stack has no TraceId: all of a group count as one.
             count, last = self._stacks.get(finding.group, (0, None))
             if not count or last != finding.trace_id:
                 self._stacks[finding.group] = count + 1, finding.trace_id
 
     def found(self) -> Iterator[Outcome]:
-        """Yields the findings."""
+        """Yields the findings. What is contradicted about one stack of a group, the finding has, too."""
         for group, finding in self._worst.items():
-            yield Outcome(self.check, finding, self._stacks[group][0])
+            doubts = self._doubts.get(group)
+            shown = finding._replace(status=status(finding.status, doubts)) if doubts else finding
+            yield Outcome(self.check, shown, self._stacks[group][0])
 
     def reasons(self, facts: CheckFacts) -> Iterator[Outcome]:
         """Yields why the check, or a part of it, could not run."""

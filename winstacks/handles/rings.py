@@ -208,9 +208,9 @@ class HandleRings:
         stated, size = size, decoder.true_size(self._memory, start, current, size)
         if ring_status or size != stated:
             yield gap_event(space, ring_status or StatusCode.TABLE_SIZE)
-        if decoder.is_ahead(self._memory, start, current, size):
-            yield gap_event(space, StatusItem(StatusCode.CONTRADICTED, members=("CurrentStackIndex",)))
         data = self._memory.load(start, size * decoder.entry_size)
+        if decoder.is_ahead(data, start, current, size):
+            yield gap_event(space, StatusItem(StatusCode.CONTRADICTED, members=("CurrentStackIndex",)))
         yield from self._events_of_handles(space, table, decoder.events(data, start, current, size))
 
     def _events_of_handles(

@@ -136,6 +136,10 @@ class MissingTableError(FileNotFoundError):
     """One of our symbol tables is neither beside the code nor on the symbol path."""
 
 
+class KernelSymbolsError(ValueError):
+    """A table that the user named is unusable; the text is a sentence for users."""
+
+
 def load(context: interfaces.context.ContextInterface, config_path: str, name: str) -> str:
     """Loads `symbols/windows/stacktraces/<name>.json` once per context.
 

@@ -18,6 +18,7 @@ from volatility3.framework import constants, interfaces
 from volatility3.framework.layers import resources
 from volatility3.framework.symbols import intermed
 
+from ..memory.tables import KernelSymbolsError
 from .decode.triage import TriageDump
 
 MAX_TRIED = 16
@@ -37,10 +38,6 @@ _VARIABLES = (
     ),
 )
 """Symbols that have the same name in KDDEBUGGER_DATA64, which has their addresses."""
-
-
-class KernelSymbolsError(ValueError):
-    """A table that the user named is unusable; the text is a sentence for users."""
 
 
 def kernel_table(

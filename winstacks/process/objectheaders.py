@@ -18,8 +18,9 @@ from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import Field, MissingMemberError
 from ..memory.image import Image
 from .objectblocks import CREATOR_FLAG, ObjectBlocks
-from .processlist import CidTable, ProcessList
+from .processlist import CidTable, ProcessList, id_differs
 from .programs import ProgramNames
+from .threadids import ThreadIds
 
 _HEADER = "_OBJECT_HEADER"
 _NAME = "_OBJECT_HEADER_NAME_INFO"
@@ -83,13 +84,19 @@ class ObjectNames:
         eprocess = self._types["_EPROCESS"]
         image_name = eprocess.field("ImageFileName")
         name = self._memory.read(body + image_name.offset, image_name.size)
-        pid = self._integer(body, eprocess.field("UniqueProcessId"))
-        if name is None or pid is None:
+        own_id = self._integer(body, eprocess.field("UniqueProcessId"))
+        if name is None or own_id is None:
             return None, _UNREADABLE
-        doubt = self._image.service(ProgramNames).doubt(body)
+        known = self._image.service(CidTable).processes.get(body)
+        pid = own_id if known is None else known
+        doubt = status(id_differs(known, own_id), self._image.service(ProgramNames).doubt(body))
         return f"{name.split(bytes(1))[0].decode('latin-1')} Pid {pid}", doubt
 
     def _thread(self, body: int) -> _Named:
+        """Returns the IDs of a thread and its process, those of PspCidTable if it has them."""
+        owner = self._image.service(ThreadIds).owner(body)
+        if owner is not None and owner.pid is not None:
+            return f"Tid {owner.tid} Pid {owner.pid}", owner.status
         ethread = self._types["_ETHREAD"]
         tid = self._integer(body, ethread.field("Cid.UniqueThread"))
         pid = self._integer(body, ethread.field("Cid.UniqueProcess"))
@@ -158,8 +165,8 @@ _TYPE_OF_TYPES = "Type"
 _TRACED = 0x01
 """DbgRefTrace, a bit of _OBJECT_HEADER.TraceFlags since 7."""
 
-_LISTED_TYPES = ("Process", "Thread")
-"""The types whose objects the kernel lists elsewhere."""
+_MAX_JUDGED = 8
+"""The most processes whose type indices are compared."""
 
 _MAX_KNOWN = 1 << 16
 _MAX_TYPE_NAME = 128
@@ -265,7 +272,7 @@ class Objects:
         if data is None:
             return ObjectInfo(body, None, None, status(StatusCode.OBJECT_UNREADABLE))
         kind, wrong = self._type_of(header, data), NOTHING
-        known = self._known_type(body) if kind not in _LISTED_TYPES else kind
+        known = self._known_type(body)
         if kind is None:
             kind = known
         elif known not in (None, kind):
@@ -316,12 +323,17 @@ class Objects:
         return self._memory.pointer(self._types + number * self._memory.pointer_size)
 
     def _mixes_indices(self, image: Image) -> bool:
-        """Returns whether type indices are mixed with a cookie, judged by the index of the first process."""
-        for process in image.service(ProcessList).processes()[:1]:
-            header = self.header_of(process.eprocess)
-            data = self._read(header)
-            return data is not None and self._type_of(header, data) != "Process"
-        return False
+        """Returns whether type indices are mixed with a cookie, judged by the indices of the processes.
+
+        They are not mixed if processes at different places have the same index.
+        """
+        processes = image.service(ProcessList).processes()[:_MAX_JUDGED]
+        headers = [self.header_of(process.eprocess) for process in processes]
+        read = [(header, data) for header, data in ((each, self._read(each)) for each in headers) if data]
+        if not read or self._type_index is None or self._type_of(*read[0]) == "Process":
+            return False
+        indices = {self._type_index.value_in(data) for _, data in read}
+        return len(indices) > 1 or len({header >> 8 & 0xFF for header, _ in read}) == 1
 
     def _type_at(self, address: int) -> Optional[str]:
         if address not in self._type_names:

@@ -122,6 +122,7 @@ class CidTable:
 
     Attributes:
         processes, threads: the ID of each _EPROCESS and _ETHREAD, by canonical address
+        process_of: the address of the _EPROCESS of each process ID
         threads_of: the addresses of the threads of each _EPROCESS
         unread: the ID of each process or thread whose type is not in the image, by canonical address
     """
@@ -130,6 +131,7 @@ class CidTable:
         self.processes: Dict[int, int] = {}
         self.threads: Dict[int, int] = {}
         self.threads_of: Dict[int, List[int]] = {}
+        self.process_of: Dict[int, int] = {}
         self.unread: Dict[int, int] = {}
         symbol, memory = image.require_symbol(CID_TABLE), image.memory(image.kernel)
         address = None if symbol is None else memory.pointer(symbol)
@@ -166,10 +168,10 @@ class CidTable:
     def _assign(self, assignments: Iterable[Tuple[int, Optional[int], Optional[int]]]) -> None:
         """Assigns each thread to the process that it points to, or else to the process with its process
         ID."""
-        by_id = {number: eprocess for eprocess, number in self.processes.items()}
+        self.process_of = {number: eprocess for eprocess, number in self.processes.items()}
         for ethread, eprocess, pid in assignments:
             if eprocess not in self.processes:
-                eprocess = by_id.get(pid or 0, eprocess)
+                eprocess = self.process_of.get(pid or 0, eprocess)
             if eprocess:
                 self.threads_of.setdefault(eprocess, []).append(ethread)
 

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Dict, NamedTuple, Optional, Tuple
 
 from ..memory.decode import text
@@ -96,14 +95,9 @@ class ThreadIds:
         if process_id is not None:
             wrong = stored is not None and stored != process_id
             return process_id, eprocess, _contradicted("Cid.UniqueProcess") if wrong else NOTHING
-        known = self._by_id.get(pid, eprocess) if pid is not None else eprocess
+        known = self._ids.process_of.get(pid, eprocess) if pid is not None else eprocess
         wrong = process is not None and known != eprocess
         return pid, known, _contradicted(self._pointer) if wrong else NOTHING
-
-    @functools.cached_property
-    def _by_id(self) -> Dict[int, int]:
-        """The _EPROCESS of each ID in PspCidTable."""
-        return {pid: eprocess for eprocess, pid in self._ids.processes.items()}
 
     def _process_id(self, eprocess: int) -> Optional[int]:
         """Returns the ID by which Windows finds a process, or else the ID in the process's own structure."""

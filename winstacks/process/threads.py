@@ -168,6 +168,8 @@ class KernelThreads:
         time, flags = self._fields.get("create_time"), [thread.first_member(name) for name in _FLAGS_OF_TIME]
         over = [flag for flag in flags if flag and time and flag.offset == time.offset]
         self._time_shift = max((flag.shift + flag.mask.bit_length() for flag in over), default=0)
+        # The last of these members names the process to which the thread is attached, which may be another.
+        self._owner_path = [path for path in PROCESS_OF_THREAD[:-1] if thread.has(path)][:1]
         self._entry = thread.offset("ThreadListEntry")
         self._head = image.types["_EPROCESS"].offset("ThreadListHead")
         self._count = image.types["_EPROCESS"].first_member("ActiveThreads")
@@ -238,7 +240,7 @@ class KernelThreads:
     def _witnessed(self, eprocess: int, seen: Set[int]) -> Iterator[Tuple[int, str]]:
         """Yields (address, witness) of the threads that are missing in a process's list."""
         for ethread in self._ids.threads_of.get(eprocess, ()):
-            if ethread not in seen:
+            if ethread not in seen and not self._is_listed_elsewhere(eprocess, ethread):
                 seen.add(ethread)
                 yield ethread, CID_TABLE
         for ethread in self._running:
@@ -247,9 +249,18 @@ class KernelThreads:
                 ethread not in seen
                 and self._owner(ethread, data) == eprocess
                 and self._is_thread(ethread, data)
+                and not self._is_listed_elsewhere(eprocess, ethread)
             ):
                 seen.add(ethread)
                 yield ethread, PROCESSORS
+
+    def _is_listed_elsewhere(self, eprocess: int, ethread: int) -> bool:
+        """Returns whether a thread that points to a process is on the list of another, which its ID names."""
+        pid = None if "pid" not in self._fields else self._memory.member(ethread, self._fields["pid"])
+        other = eprocess if pid is None else self._ids.process_of.get(pid, eprocess)
+        if other == eprocess:
+            return False
+        return ethread + self._entry in links.walk(other + self._head, self._memory.links, MAX_THREADS).nodes
 
     def _is_thread(self, start: int, extents: Extents) -> bool:
         """Returns whether memory holds a thread: False if the kernel's table lacks the member for the
@@ -317,9 +328,11 @@ class KernelThreads:
         """Returns the contradictions of a thread, and restores the borders of its stack."""
         lone = values["state"] == RUNNING and processor is None and self._all_known
         wrong = self._limits.restore(values) if values["state"] != TERMINATED else []
-        pid, process_id = values["pid"], process.space.pid
+        pid, process_id, owner = values["pid"], process.space.pid, values["process"]
         if pid is not None and pid != process_id and ethread in self._ids.threads:
             wrong.append("Cid.UniqueProcess")
+        elif owner is not None and process.space.eprocess not in (0, self._image.machine.canonical(owner)):
+            wrong.extend(self._owner_path)
         if not lone and not wrong and self._ids.threads.get(ethread) == values["tid"]:
             return NOTHING
         return status(

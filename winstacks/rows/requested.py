@@ -17,7 +17,6 @@ from ..memory import bulk, tables
 from ..memory.decode.machine import Machine, UnsupportedMachineError, machines_of
 from ..memory.image import Image
 from ..memory.imagelayer import ImageLayer
-from ..minidump.kernelsymbols import KernelSymbolsError
 from ..names.modulefiles import GivenFiles, ModuleFiles, module_files
 from ..options import DUMP
 from ..process.processlist import ProcessList
@@ -78,7 +77,7 @@ def open_image(plugin: interfaces.plugins.PluginInterface) -> Image:
             opened = _dump_layer(plugin, dump).open_image(plugin.config_path, named)
         else:
             opened = Image(plugin.context, plugin.config["kernel"], plugin.config_path)
-    except (UnsupportedMachineError, KernelSymbolsError) as error:
+    except (UnsupportedMachineError, tables.KernelSymbolsError) as error:
         raise exceptions.RenderException(str(error)) from error
     give_files(opened, plugin.config.get("binaries") or ())
     if dump is not None:

@@ -11,6 +11,7 @@ stacks for a lock of the kernel.
 
 from __future__ import annotations
 
+import importlib
 from typing import Dict, Iterator, List, NamedTuple, Sequence
 
 from ..columns.words import THREAD_KINDS
@@ -21,8 +22,7 @@ from ..memory.decode.status import NOTHING, Status, status
 from ..memory.image import AddressSpace
 from ..names.symbolizer import Symbolizer
 from .frames import NamedFrames
-from .stack import StackFilter
-from .traces import StackCollector
+from .stack import StackFilter, StackRecord
 from .waits import LockKey, Wait, Waits, lock_key
 
 _PROCESSES = 16
@@ -48,7 +48,7 @@ class LockWaiters:
     def __init__(self, symbolizer: Symbolizer, frames: NamedFrames, lister: LockLister) -> None:
         self._symbolizer = symbolizer
         self._lister = lister
-        self._collector = StackCollector(symbolizer, frames)
+        self._frames = frames
         self._found: Memo[AddressSpace, _Found] = Memo(self._of_space, _PROCESSES)
 
     def of_lock(self, lock: Lock) -> List[Wait]:
@@ -82,7 +82,10 @@ class LockWaiters:
     def _waits(self, space: AddressSpace, lost: List[Status]) -> Iterator[Wait]:
         waits = Waits(self._symbolizer.image)
         pids = () if space.kernel or space.pid is None else (space.pid,)
-        for stack in self._collector.list_stacks(StackFilter(THREAD_KINDS, pids)):
+        # Walking stacks takes half of the library, which is imported for a lock with waiters only.
+        made = importlib.import_module(".traces", __package__).StackCollector(self._symbolizer, self._frames)
+        stacks: Iterator[StackRecord] = made.list_stacks(StackFilter(THREAD_KINDS, pids))
+        for stack in stacks:
             if stack.is_lost:
                 lost.append(stack.status)
             waits.add_stack(stack)

@@ -125,19 +125,18 @@ class RingDecoder:
         ids = 0 < process < 1 << 32 and not process % 4 and 0 < thread < 1 << 32 and not thread % 4
         return ids and kind in (OPEN, CLOSE, BAD_REFERENCE) and bool(inner >> 8 * self._pointer_size - 1)
 
-    def is_ahead(self, memory: Memory, start: int, current: int, size: int) -> bool:
-        """Returns whether CurrentStackIndex counts more events than there were: the oldest slot is unused.
+    def is_ahead(self, memory: Extents, start: int, current: int, size: int) -> bool:
+        """Returns whether CurrentStackIndex counts more events than there were: a slot was never used.
 
         Args:
-            memory: the kernel's memory
+            memory: the present parts of the ring
             start: address of TraceDb[0]
             current: CurrentStackIndex
             size: slots of the ring
         """
-        if not size or current < size:
-            return False
-        data = memory.read(start + (current + 1) % size * self.entry_size, self.entry_size)
-        return data is not None and not any(data)
+        slots = range(size if current >= size else 0)
+        slots_data = (memory.read(start + slot * self.entry_size, self.entry_size) for slot in slots)
+        return any(data is not None and not any(data) for data in slots_data)
 
     def slots(self, length: int) -> int:
         """Returns the number of slots of a ring from the size of its pool block; 0 if no ring has that

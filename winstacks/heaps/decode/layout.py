@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple
 
+from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.decode.structure import Buffer, Field, MissingMemberError, Structure, Structures
 
 _TELLING = ("Encoding", "PointerKey")
@@ -67,6 +68,8 @@ class HeapLayout:
     Attributes:
         encoding, encode_mask, interceptor: None in 5.x, which lacks them
         force_flags: ForceFlags, None except in 5.x, where it decides whether blocks are traced
+        header_limit: the most bytes before FirstEntry of a segment: the `_HEAP`, and behind it pseudo-tags,
+            at most 129, which take less than a page
         segments: SegmentList, the head of a ring; in 5.x the array Segments
         segment_links: SegmentListEntry; None in 5.x
         ranges: UCRSegmentList, the head of a ring of `_HEAP_UCR_DESCRIPTOR`; in 5.x the pointer
@@ -90,6 +93,7 @@ class HeapLayout:
         self.types = types
         self.pointer_size = pointer_size
         heap = types["_HEAP"]
+        self.header_limit = heap.size + PAGE_SIZE
         self.signature = heap.field("Signature")
         self.flags = heap.field("Flags")
         self.encoding = heap.first_member("Encoding")

@@ -204,7 +204,8 @@ def read_segment(memory: Memory, address: int, layout: HeapLayout) -> Optional[H
     descriptors = [link - layout.range_link for link in links]
     ranges = [_uncommitted(memory, item, layout) for item in descriptors]
     end = base + pages * PAGE_SIZE
-    sane = base <= address < first <= last <= end and not first % layout.unit
+    sane = base <= address < first <= min(last, address + layout.header_limit) and last <= end
+    sane = sane and not first % layout.unit
     if not sane:
         first = address + layout.segment_size
         last = max(end, first) if base <= address else address
