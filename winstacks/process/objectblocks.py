@@ -118,9 +118,9 @@ class ObjectBlocks:
         """
         if self._tag is None:
             return None
-        before = self._memory.load(max(header - _MOST - self._pool_size, 0), _MOST + self._pool_size)
+        first = header - self._pool_size + self._tag.offset
         for distance in range(0, _MOST + 1, self._unit):
-            data = before.read(header - distance - self._pool_size + self._tag.offset, 4)
+            data = self._memory.read(first - distance, 4)
             if data is not None and (int.from_bytes(data, "little") ^ key) & _TAG == 0:
                 return distance
         return None
