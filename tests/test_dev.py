@@ -40,7 +40,7 @@ def load_dev() -> Any:
     return module
 
 
-@pytest.mark.parametrize("requests", ["--help", "-h", "help"])
+@pytest.mark.parametrize("argument", ["--help", "-h", "help"])
 def test_help_lists_the_commands(argument: str) -> None:
     shown = dev(argument)
     assert shown.returncode == 0

@@ -62,8 +62,7 @@ def masked(address: int) -> int:
 
 
 def header_figures(truth: Mapping[str, Any]) -> List[int]:
-    """CommittedMemory, ReservedMemory, Lookups, BackTraces as Windows computes them. The first is shown for
-    processes only: a kernel keeps no commit limit."""
+    """CommittedMemory, ReservedMemory, Lookups, BackTraces as Windows computes them."""
     header = truth["header"]
     width = (1 << 64) if truth["arch"] == "x64" else (1 << 32)
     base = header["CommitBase"]
@@ -122,9 +121,7 @@ def check(rows: Sequence[Row], truth: Mapping[str, Any]) -> None:
     """Asserts that the rows are exactly the truth: header figures, every live entry, every frame."""
     row = database_row(rows, truth["database"])
     figures = [row[name] for name in ("CommittedMemory", "ReservedMemory", "Lookups", "BackTraces")]
-    expected: List[Optional[int]] = [*header_figures(truth)]
-    expected[0] = None if truth["header"]["PreCommitted"] else expected[0]
-    assert figures == expected
+    assert figures == header_figures(truth)
     assert row["Status"] == ""
     assert shown_traces(rows, truth["database"]) == expected_traces(truth)
     for trace in rows:

@@ -191,6 +191,7 @@ def test_the_chain_of_services(tmp_path: pathlib.Path) -> None:
         (1004, masked(second), "service", ""),
         (1004, masked(top), "syscall", ""),
         (1008, masked(itself), "service", ""),
+        (1008, masked(itself), None, "cycle"),
         (1008, None, None, "no saved registers"),
         (1012, masked(lost), "service", ""),
         (1012, 0x7FF0000, None, "outside the stack"),

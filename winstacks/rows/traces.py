@@ -15,7 +15,7 @@ from ..process.decode import globalflags
 from ..stacklist.frames import NamedFrame, SpaceFrames
 from ..tracedb.decode import status as tracestatus
 from ..tracedb.decode.anomalies import Trace
-from ..tracedb.decode.header import Header, index_slots
+from ..tracedb.decode.header import Header
 from ..tracedb.finder import Opened
 from ..tracedb.model import Database
 from .frames import FramePrinter, folded, unbacked
@@ -74,16 +74,11 @@ class TraceRows:
         self._frames = TRACES.frames_maker(*entry)
 
     def database(self, header: Optional[Header], row_status: Status, file_output: str) -> Cells:
-        """Returns the row of the database itself; the figures of a process are computed as Windows does."""
+        """Returns the row of the database itself; its header figures are computed as Windows does."""
         figures: Cells = (UNPARSABLE,) * 4
         if header is not None:
-            committed: object = Hex(header.committed_memory)
-            traces: object = header.back_traces
-            if header.commits_in_advance:
-                # A kernel does not clear this counter, so that only the slots themselves show their number.
-                slots = index_slots(header)
-                committed, traces = NOT_APPLICABLE, UNPARSABLE if slots is None else slots
-            figures = (committed, Hex(header.reserved_memory), header.lookups, traces)
+            memory = (Hex(header.committed_memory), Hex(header.reserved_memory))
+            figures = (*memory, header.lookups, header.back_traces)
         return self._database(*self._key, text(row_status), *figures, file_output)
 
     def heaplog(self, trace_count: Optional[int], row_status: Status) -> Cells:

@@ -11,8 +11,9 @@ stacks for a lock of the kernel.
 
 from __future__ import annotations
 
+import functools
 import importlib
-from typing import Dict, Iterator, List, NamedTuple, Sequence
+from typing import Any, Dict, Iterator, List, NamedTuple, Sequence
 
 from ..columns.words import THREAD_KINDS
 from ..locks.lister import LockLister
@@ -51,6 +52,11 @@ class LockWaiters:
         self._frames = frames
         self._found: Memo[AddressSpace, _Found] = Memo(self._of_space, _PROCESSES)
 
+    @functools.cached_property
+    def _collector(self) -> Any:
+        """The collector of stacks: half of the library, which a lock without waiters does not need."""
+        return importlib.import_module(".traces", __package__).StackCollector(self._symbolizer, self._frames)
+
     def of_lock(self, lock: Lock) -> List[Wait]:
         """Returns the threads whose stacks show that they wait for a lock, without those that it lists."""
         if lock.address is None or not lock.waiters:
@@ -82,9 +88,7 @@ class LockWaiters:
     def _waits(self, space: AddressSpace, lost: List[Status]) -> Iterator[Wait]:
         waits = Waits(self._symbolizer.image)
         pids = () if space.kernel or space.pid is None else (space.pid,)
-        # Walking stacks takes half of the library, which is imported for a lock with waiters only.
-        made = importlib.import_module(".traces", __package__).StackCollector(self._symbolizer, self._frames)
-        stacks: Iterator[StackRecord] = made.list_stacks(StackFilter(THREAD_KINDS, pids))
+        stacks: Iterator[StackRecord] = self._collector.list_stacks(StackFilter(THREAD_KINDS, pids))
         for stack in stacks:
             if stack.is_lost:
                 lost.append(stack.status)
