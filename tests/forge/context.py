@@ -56,8 +56,6 @@ _ASKED_FOR = (
 )
 """The types that lead to nearly all others which the plugins need."""
 _types: Dict[Tuple[str, bytes], Dict[str, Any]] = {}
-_MOST_TYPES = 12
-"""Of how many kernels types are kept. Those of one take some 10 MB."""
 
 
 def symbol_directory() -> pathlib.Path:
@@ -93,7 +91,23 @@ class _Table(Dict[str, Any]):
         self.fields: Dict[Tuple[str, str], Any] = {}
 
 
-_parsed = functools.lru_cache(maxsize=12)(_Table)
+_MOST_TABLES = 8
+"""How many tables are kept, and of how many kernels the types. Either takes up to 30 MB for each."""
+_tables: Dict[bytes, _Table] = {}
+
+
+def _parsed(text: str) -> _Table:
+    """Returns a table of this text: one that was parsed before if it is among the last ones."""
+    digest = hashlib.sha256(text.encode()).digest()
+    if digest not in _tables:
+        _make_room(_tables)
+        _tables[digest] = _Table(text)
+    return _tables[digest]
+
+
+def _make_room(kept: Dict[Any, Any]) -> None:
+    if len(kept) >= _MOST_TABLES:
+        del kept[next(iter(kept))]
 
 
 def _structure(make: Callable[..., Any], context: Any, table: str, tell: Any, name: str) -> Any:
@@ -319,8 +333,7 @@ def _share_types(opened: Opened) -> None:
     path = pathlib.Path(urllib.request.url2pathname(urllib.parse.urlparse(url).path))
     key = (name, hashlib.sha256(path.read_bytes()).digest())
     if key not in _types:
-        if len(_types) >= _MOST_TYPES:
-            del _types[next(iter(_types))]
+        _make_room(_types)
         for kind in _ASKED_FOR:
             if space.has_type(prefix + kind):
                 space.get_type(prefix + kind)

@@ -184,7 +184,7 @@ class Isf:
         return Isf(prune(self.data, roots, symbols))
 
 
-_MOST_TEXTS = 16
+_MOST_TEXTS = 8
 _texts: dict[bytes, bytes] = {}
 """The last tables that were saved, by a digest of their contents: most images of a run have one of few."""
 
@@ -199,7 +199,7 @@ def _text(data: Json) -> bytes:
     return _texts[digest]
 
 
-@functools.lru_cache(maxsize=16)
+@functools.lru_cache(maxsize=8)
 def load(path: str | pathlib.Path) -> Isf:
     """Reads an ISF file (.json or .json.xz); loading one takes about 0.2 s, hence the cache."""
     raw = pathlib.Path(path).read_bytes()
