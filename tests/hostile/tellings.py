@@ -282,6 +282,7 @@ EVIDENCE: Tuple[Tuple[str, Tuple[str, ...]], ...] = (
     ("the file of the image is about to be deleted", ("_FILE_OBJECT.DeletePending",)),
     ("the handle table, which has the rights of handles, cannot be read", HANDLE_TABLE),
     ("no loader list has the image", MODULES),
+    ("a handle that is not in the handle table", HANDLE_TABLE),
     ("the loader names another file than the VAD", MODULES),
     ("the VAD leads to no file", VADS),
     ("not executable, against its VAD", ("_MMPTE*", "_MMVAD*")),

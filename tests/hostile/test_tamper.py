@@ -907,6 +907,17 @@ def test_a_handle_whose_table_cannot_be_read_is_not_checked(target: Target) -> N
     assert [(pid, evidence) for name, pid, evidence in rows if name == FOREIGN] == [(None, message)]
 
 
+def test_a_handle_that_its_table_lacks_is_not_checked(target: Target) -> None:
+    """TableCode leads to a page that is no table: the ring has the open, and nobody closed the handle."""
+    table = _updater(target).eprocess["ObjectTable"]
+    code = target.kernel.isf.offset("_HANDLE_TABLE", "TableCode")
+    got = target.run("tracefindings", [target.at(table + code, table & ~7)])
+    rows = zip(*map(got.column, ("Finding", "PID", "Evidence")))
+    found = [(pid, evidence) for name, pid, evidence in rows if name == FOREIGN]
+    assert [pid for pid, _ in found] == [None]
+    assert "opened a handle that is not in the handle table" in found[0][1]
+
+
 def test_a_thread_is_found_in_the_process_whose_list_has_it(target: Target) -> None:
     """A write to the pointer to its process accuses no other process."""
     thread, legacy = _updater(target).threads[0].ethread, _legacy(target).eprocess.address

@@ -27,6 +27,7 @@ from .unbacked import explained, untold
 NAME = "foreign_handle"
 
 _NO_TABLE = "the handle table, which has the rights of handles, cannot be read"
+_NOT_IN_TABLE = "such code opened a handle that is not in the handle table, and the ring has no close"
 _OPENING = (OPEN, CREATE)
 _PROCESS_RIGHTS = {
     0x2: "PROCESS_CREATE_THREAD",
@@ -55,6 +56,8 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
         return
     if has_status(stack.status, StatusCode.HANDLE_TABLE_UNREADABLE):
         facts.leave_out(NAME, _NO_TABLE, stack.space.process)
+    if has_status(stack.status, StatusCode.NO_LONGER_OPEN) and _caller(stack, facts)[0] is not None:
+        facts.leave_out(NAME, _NOT_IN_TABLE, stack.space.process)
     kind = (stack.owner_name or "").split(" ", 1)[0]
     if kind not in ("Process", "Thread"):
         return

@@ -93,7 +93,7 @@ class ObjectNames:
         return f"{name.split(bytes(1))[0].decode('latin-1')} Pid {pid}", doubt
 
     def _thread(self, body: int) -> _Named:
-        """Returns the IDs of a thread and its process, those of PspCidTable if it has them."""
+        """Returns the IDs of a thread and its process: PspCidTable's IDs, if it has any."""
         owner = self._image.service(ThreadIds).owner(body)
         if owner is not None and owner.pid is not None:
             return f"Tid {owner.tid} Pid {owner.pid}", owner.status
@@ -350,7 +350,7 @@ class Objects:
         return self._type_names[address]
 
     def _has_key(self, address: int, name: str) -> bool:
-        """Returns whether the Key of a type, the tag of its objects, may be that of a name.
+        """Returns whether the Key of a type, the tag of its objects, fits a name.
 
         It has the first four characters of the name, filled with blanks; the type of types has another one
         (ReactOS, ObCreateObjectType). A kernel that is not in the image leaves it at 0.
