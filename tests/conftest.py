@@ -118,7 +118,7 @@ def shared_dir() -> pathlib.Path:
     return SHARED
 
 
-_MORE_BYTES = 200 << 20
+_MORE_BYTES = 150 << 20
 _MORE_BLOCKS = 2_000_000
 """By how much a process may grow before it looks for what it can forget.
 
@@ -148,12 +148,12 @@ def pytest_runtest_logfinish() -> None:
         _bytes, _blocks = process.memory_info().rss, sys.getallocatedblocks()
 
 
-_EACH = 4
+_EACH = 2
 _collections = 0
 
 
 def _collect() -> None:
-    """Searches for garbage among what is new since the last search, each fourth time among all.
+    """Searches for garbage among what is new since the last search, each second time among all.
 
     Most of what a search leaves stays long: parsed symbol tables, images that the tests of a module share.
     """
