@@ -98,7 +98,7 @@ class ObjectBlocks:
 
     def _wrong_offsets(self, header: int, data: bytes, key: int) -> Tuple[str, ...]:
         """Returns the contradicted members of a header up to Vista: Flags and the distances."""
-        if self._flags is None or None in self._offsets:
+        if self._flags is None or None in self._offsets or not (self._creator_size and self._name_size):
             return ()
         creator = self._creator_size if self._flags.value_in(data) & CREATOR_FLAG else 0
         name, handle, quota = (0 if field is None else field.value_in(data) for field in self._offsets)
