@@ -12,6 +12,7 @@ decoded with the offsets of the image's symbol table; a member that is not in th
 
 from __future__ import annotations
 
+import functools
 import logging
 from typing import Any, Collection, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
@@ -240,7 +241,7 @@ class KernelThreads:
     def _witnessed(self, eprocess: int, seen: Set[int]) -> Iterator[Tuple[int, str]]:
         """Yields (address, witness) of the threads that are missing in a process's list."""
         for ethread in self._ids.threads_of.get(eprocess, ()):
-            if ethread not in seen and not self._is_listed_elsewhere(eprocess, ethread):
+            if ethread not in seen and (ethread, eprocess) not in self._listed_elsewhere:
                 seen.add(ethread)
                 yield ethread, CID_TABLE
         for ethread in self._running:
@@ -249,18 +250,40 @@ class KernelThreads:
                 ethread not in seen
                 and self._owner(ethread, data) == eprocess
                 and self._is_thread(ethread, data)
-                and not self._is_listed_elsewhere(eprocess, ethread)
+                and (ethread, eprocess) not in self._listed_elsewhere
             ):
                 seen.add(ethread)
                 yield ethread, PROCESSORS
 
-    def _is_listed_elsewhere(self, eprocess: int, ethread: int) -> bool:
-        """Returns whether a thread that points to a process is on the list of another, which its ID names."""
-        pid = None if "pid" not in self._fields else self._memory.member(ethread, self._fields["pid"])
-        other = eprocess if pid is None else self._ids.process_of.get(pid, eprocess)
-        if other == eprocess:
-            return False
-        return ethread + self._entry in links.walk(other + self._head, self._memory.links, MAX_THREADS).nodes
+    @functools.cached_property
+    def _listed_elsewhere(self) -> Set[Tuple[int, int]]:
+        """The threads that point to one process, and are on the list of another, which their ID names: the
+        _ETHREAD, and the _EPROCESS to which it points.
+
+        Each list is walked once, for all threads that name its process.
+        """
+        candidates: Dict[int, List[Tuple[int, int]]] = {}
+        for ethread, eprocess in self._pointing():
+            pid = None if "pid" not in self._fields else self._memory.member(ethread, self._fields["pid"])
+            other = eprocess if pid is None else self._ids.process_of.get(pid, eprocess)
+            if other != eprocess:
+                candidates.setdefault(other, []).append((ethread, eprocess))
+        found: Set[Tuple[int, int]] = set()
+        for other, pairs in candidates.items():
+            nodes = set(links.walk(other + self._head, self._memory.links, MAX_THREADS).nodes)
+            found.update(pair for pair in pairs if pair[0] + self._entry in nodes)
+        return found
+
+    def _pointing(self) -> Iterator[Tuple[int, int]]:
+        """Yields the threads that PspCidTable and the processors have, each with the _EPROCESS to which it
+        points."""
+        for eprocess, ethreads in self._ids.threads_of.items():
+            for ethread in ethreads:
+                yield ethread, eprocess
+        for ethread in self._running:
+            owner = self._owner(ethread, self._memory.load(ethread, self._size))
+            if owner:
+                yield ethread, owner
 
     def _is_thread(self, start: int, extents: Extents) -> bool:
         """Returns whether memory holds a thread: False if the kernel's table lacks the member for the

@@ -2,8 +2,9 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 from __future__ import annotations
 
+import collections
 import pathlib
-from typing import Any, List
+from typing import Any, Counter, List
 
 import pytest
 
@@ -11,8 +12,10 @@ from tests.forge import context, kernels
 from tests.forge.context import Opened
 from tests.forge.kernel import Kernel
 from tests.forge.paging import State
+from winstacks.memory.decode import links
 from winstacks.memory.decode.status import text
 from winstacks.process.kernelstacks import MAX_SEGMENTS, KernelStacks
+from winstacks.process.processlist import PROCESS_OF_THREAD
 from winstacks.process.thread import Thread
 from winstacks.process.threads import Threads
 
@@ -166,3 +169,32 @@ def test_segments_that_go_in_a_circle(tmp_path: pathlib.Path) -> None:
     ]
     assert text(second.status) == "contradicted: StackLimit"
     assert list(stacks.segments(first._replace(kernel_stack=None))) == []
+
+
+@pytest.mark.parametrize("name", ["win10-x64", "xp-x86"])
+def test_threads_that_point_to_another_process_cost_one_walk_of_their_list(
+    name: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = kernels.load(name)
+    kernel = Kernel(known.table, **known.options())
+    app, other = kernel.process("app.exe", pid=1000), kernel.process("other.exe", pid=2000)
+    other.thread(2004)
+    for number in range(12):
+        thread = app.thread(1004 + 4 * number)
+        path = next(item for item in PROCESS_OF_THREAD if kernel.isf.has("_ETHREAD", item))
+        thread.ethread[path] = other.eprocess.address
+    opened = context.open_image(kernel.image(), tmp_path)
+    walked: Counter[int] = collections.Counter()
+    walk = links.walk
+
+    def counted(head: int, *rest: Any) -> Any:
+        walked[head] += 1
+        return walk(head, *rest)
+
+    monkeypatch.setattr(links, "walk", counted)
+    threads = listed(opened, pids=[1000, 2000])
+    assert [thread.space.pid for thread in threads] == 12 * [1000] + [2000]
+    assert all("contradicted" in text(thread.status) for thread in threads[:-1])
+    assert text(threads[-1].status) == ""
+    # Once for the list itself, once for all that point elsewhere.
+    assert walked[app.eprocess.at("ThreadListHead")] == 2
