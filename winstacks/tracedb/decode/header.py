@@ -14,7 +14,7 @@ and its counters may start as garbage.
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, Iterator, NamedTuple, Sequence, Tuple
 
 from ...memory.decode.pagetable import PAGE_SIZE
 from .capture import back_trace_hash
@@ -69,11 +69,6 @@ class Header(NamedTuple):
     def bucket_of(self, frames: Sequence[int]) -> int:
         """Returns the bucket in which a trace belongs."""
         return back_trace_hash(frames) % self.bucket_count
-
-    @property
-    def commits_in_advance(self) -> bool:
-        """Whether all memory was committed beforehand, as in a kernel, so that no commit limit is kept."""
-        return bool(self.fields["PreCommitted"])
 
     @property
     def committed_memory(self) -> int:
@@ -162,24 +157,19 @@ def wrong_counters(header: Header) -> Tuple[str, ...]:
     """Returns the names of the members that contradict the index slots, which bound the used memory.
 
     Each slot that was handed out is counted, and the upper part is committed page by page, down to the page
-    with the latest slot. Measured on XP, 2003, 7, 8.1, 10 and 11. A kernel keeps no commit limit, and may
-    start its counters as garbage: they contradict nothing.
+    with the latest slot. Measured on XP, 2003, 7, 8.1, 10 and 11. A kernel (PreCommitted) keeps no commit
+    limit, and may start its counters as garbage. Neither these nor a damaged watermark contradict anything.
     """
-    slots, latest = index_slots(header), bounds(header).upper_start
-    if slots is None:
+    used, fields = bounds(header), header.fields
+    if not used.upper_known:
         return ()
-    committed = header.fields["CurrentUpperCommitLimit"] == latest - latest % PAGE_SIZE
-    if header.commits_in_advance:
+    committed = fields["CurrentUpperCommitLimit"] == used.upper_start - used.upper_start % PAGE_SIZE
+    if fields["PreCommitted"]:
         return ("PreCommitted",) if committed else ()
+    slots = (used.upper_end - used.upper_start) // header.layout.pointer_size
     counted = slots == header.back_traces
     wrong = ((counted, "NumberOfEntriesAdded"), (committed, "CurrentUpperCommitLimit"))
     return tuple(name for right, name in wrong if not right)
-
-
-def index_slots(header: Header) -> Optional[int]:
-    """Returns the number of index slots in use, None if a watermark is damaged."""
-    used = bounds(header)
-    return (used.upper_end - used.upper_start) // header.layout.pointer_size if used.upper_known else None
 
 
 class Bounds(NamedTuple):
