@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import List, Optional, Tuple
 
+from ..memory.decode.memory import string_lengths
 from ..memory.decode.structure import Structures
 from ..memory.image import Image
 
@@ -20,16 +21,19 @@ _NAME = "_OBJECT_HEADER_NAME_INFO"
 _CREATOR = "_OBJECT_HEADER_CREATOR_INFO"
 _PADDING = 0x80
 """The bit of InfoMask for _OBJECT_HEADER_PADDING_INFO, whose size is a value in it."""
+CREATOR_MASK, NAME_MASK = 0x01, 0x02
+"""Bits of _OBJECT_HEADER.InfoMask, since 7 (CodeMachine, "Windows kernel object header"). The part for the
+lower bit lies nearer to the header."""
 _PARTS = (
-    (0x01, (_CREATOR,)),
-    (0x02, (_NAME,)),
+    (CREATOR_MASK, (_CREATOR,)),
+    (NAME_MASK, (_NAME,)),
     (0x04, ("_OBJECT_HEADER_HANDLE_INFO",)),
     (0x08, ("_OBJECT_HEADER_QUOTA_INFO",)),
     (0x10, ("_OBJECT_HEADER_PROCESS_INFO",)),
     (0x20, ("_OBJECT_HEADER_AUDIT_INFO",)),
     (0x40, ("_OBJECT_HEADER_EXTENDED_INFO", "_OBJECT_HEADER_HANDLE_REVOCATION_INFO")),
 )
-"""The optional headers by their bit of InfoMask, since 7. That of the lowest bit is nearest to the header."""
+"""The optional headers by their bit of InfoMask."""
 _OFFSETS = ("NameInfoOffset", "HandleInfoOffset", "QuotaInfoOffset")
 """The distances of optional headers, up to Vista."""
 CREATOR_FLAG = 0x04
@@ -91,8 +95,8 @@ class ObjectBlocks:
         else:
             # The kernel's symbols may lack an optional header.
             right = start >= size if None in sizes else start == size
-        hidden = (not mask & 1 and self._has_creator(header, start)) or (
-            not mask & 2 and self._has_name(header, start)
+        hidden = (not mask & CREATOR_MASK and self._has_creator(header, start)) or (
+            not mask & NAME_MASK and self._has_name(header, start)
         )
         return () if right and not hidden else ("InfoMask",)
 
@@ -148,8 +152,8 @@ class ObjectBlocks:
                 data = self._memory.read(header - place + self._name.offset, self._unit)
             if data is None:
                 continue
-            length, room = int.from_bytes(data[:2], "little"), int.from_bytes(data[2:4], "little")
-            if not 0 < length <= room or length % 2 or room > length + 2:
+            length, room = string_lengths(data) or (0, 0)
+            if not length or room > length + 2:
                 continue
             text = self._memory.unicode_string(data)
             if text and text.isprintable():

@@ -13,11 +13,12 @@ from volatility3.framework import exceptions
 
 from ..memory.decode import text
 from ..memory.decode.memo import Memo
+from ..memory.decode.memory import string_lengths
 from ..memory.decode.status import NOTHING, Status, StatusItem, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import Field, MissingMemberError
 from ..memory.image import Image
-from .objectblocks import CREATOR_FLAG, ObjectBlocks
+from .objectblocks import CREATOR_FLAG, CREATOR_MASK, NAME_MASK, ObjectBlocks
 from .processlist import CidTable, ProcessList, id_differs
 from .programs import ProgramNames
 from .threadids import ThreadIds
@@ -25,10 +26,6 @@ from .threadids import ThreadIds
 _HEADER = "_OBJECT_HEADER"
 _NAME = "_OBJECT_HEADER_NAME_INFO"
 _CREATOR = "_OBJECT_HEADER_CREATOR_INFO"
-_CREATOR_MASK, _NAME_MASK = 1, 2
-"""Bits of _OBJECT_HEADER.InfoMask, since 7 (CodeMachine, "Windows kernel object header"). The part for the
-lower bit lies nearer to the header."""
-
 MAX_NAME = 0x1000
 
 _Named = Tuple[Optional[str], Status]
@@ -140,17 +137,17 @@ class ObjectNames:
         data = self._memory.read(start, 2 * size)
         if data is None:
             return None, _UNREADABLE
-        length, room = int.from_bytes(data[:2], "little"), int.from_bytes(data[2:4], "little")
-        if length % 2 or length > room or bool(length) != any(data[size:]):
+        lengths = string_lengths(data)
+        if lengths is None or bool(lengths[0]) != any(data[size:]):
             return None, _CONTRADICTED
         name = self._memory.unicode_string(data, MAX_NAME)
         return name, NOTHING if name is not None else _UNREADABLE
 
     def _distance(self, info_mask: int) -> int:
         """Returns the distance of the name information before the header, 0 if there is none."""
-        if not info_mask & _NAME_MASK:
+        if not info_mask & NAME_MASK:
             return 0
-        creator = self._types[_CREATOR].size if info_mask & _CREATOR_MASK else 0
+        creator = self._types[_CREATOR].size if info_mask & CREATOR_MASK else 0
         return self._types[_NAME].size + creator
 
     def _integer(self, base: int, field: Optional[Field]) -> Optional[int]:
@@ -246,7 +243,7 @@ class Objects:
     def _has_creator(self, data: bytes) -> Optional[bool]:
         """Returns whether a header marks that the creator is stored; None if that cannot be read."""
         if self._info_mask is not None:
-            return bool(self._info_mask.value_in(data) & _CREATOR_MASK)
+            return bool(self._info_mask.value_in(data) & CREATOR_MASK)
         return None if self._flags is None else bool(self._flags.value_in(data) & CREATOR_FLAG)
 
     def references(self, header: int) -> Tuple[Optional[int], Optional[int]]:
@@ -282,14 +279,16 @@ class Objects:
             return ObjectInfo(body, None, None, status(StatusCode.OBJECT_TYPE_UNKNOWN))
         mask = self._info_mask.value_in(data) if self._info_mask else None
         name, why = self._names.name(kind, body, mask)
-        return ObjectInfo(body, kind, name, status(wrong, self._block_doubt(header), why))
+        return ObjectInfo(body, kind, name, status(wrong, self._contradicted_members(header, data), why))
 
     def _block_doubt(self, header: int) -> Status:
         """Returns the members of a header that the pool block of its object contradicts."""
         data = self._read(header)
-        address = None if data is None else self._type_address(header, data)
-        if data is None:
-            return NOTHING
+        return NOTHING if data is None else self._contradicted_members(header, data)
+
+    def _contradicted_members(self, header: int, data: bytes) -> Status:
+        """Returns what `_block_doubt` returns, from the bytes of the header."""
+        address = self._type_address(header, data)
         key = self._memory.member(address, self._key) if address and self._key is not None else None
         wrong = self._blocks.wrong(header, data, key or 0)
         return status(StatusItem(StatusCode.CONTRADICTED, members=wrong)) if wrong else NOTHING

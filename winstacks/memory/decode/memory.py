@@ -56,6 +56,15 @@ class ReadWindows:
         return extents
 
 
+def string_lengths(data: bytes) -> Optional[Tuple[int, int]]:
+    """Returns Length and MaximumLength of a UNICODE_STRING, in bytes, from the structure's bytes.
+
+    None if they contradict each other: Length is even and at most MaximumLength.
+    """
+    length, room = int.from_bytes(data[:2], "little"), int.from_bytes(data[2:4], "little")
+    return None if length % 2 or length > room else (length, room)
+
+
 class Memory:
     """The memory of one address space.
 
@@ -131,9 +140,10 @@ class Memory:
         It is even and at most MaximumLength; if the buffer has room behind the text, 0 is there
         (RtlCopyUnicodeString). Not for strings that Windows makes longer or shorter in place.
         """
-        length, room = int.from_bytes(data[:2], "little"), int.from_bytes(data[2:4], "little")
-        if length % 2 or length > room:
+        lengths = string_lengths(data)
+        if lengths is None:
             return False
+        length, room = lengths
         start = int.from_bytes(data[self.pointer_size : 2 * self.pointer_size], "little")
         return room < length + 2 or self.number(start + length, 2) in (0, None)
 
