@@ -37,6 +37,7 @@ from winstacks.memory import tables as own_tables
 
 from . import config, opener
 from .dump import Image
+from .kept import keep
 
 _home: Optional[pathlib.Path] = None
 _listed: FrozenSet[pathlib.Path] = frozenset()
@@ -91,23 +92,12 @@ class _Table(Dict[str, Any]):
         self.fields: Dict[Tuple[str, str], Any] = {}
 
 
-_MOST_TABLES = 8
-"""How many tables are kept, and of how many kernels the types. Either takes up to 30 MB for each."""
 _tables: Dict[bytes, _Table] = {}
 
 
 def _parsed(text: str) -> _Table:
     """Returns a table of this text: one that was parsed before if it is among the last ones."""
-    digest = hashlib.sha256(text.encode()).digest()
-    if digest not in _tables:
-        _make_room(_tables)
-        _tables[digest] = _Table(text)
-    return _tables[digest]
-
-
-def _make_room(kept: Dict[Any, Any]) -> None:
-    if len(kept) >= _MOST_TABLES:
-        del kept[next(iter(kept))]
+    return keep(_tables, hashlib.sha256(text.encode()).digest(), lambda: _Table(text))
 
 
 def _structure(make: Callable[..., Any], context: Any, table: str, tell: Any, name: str) -> Any:
@@ -332,10 +322,11 @@ def _share_types(opened: Opened) -> None:
     url = opened.context.config[space[name].config_path + ".isf_url"]
     path = pathlib.Path(urllib.request.url2pathname(urllib.parse.urlparse(url).path))
     key = (name, hashlib.sha256(path.read_bytes()).digest())
-    if key not in _types:
-        _make_room(_types)
+
+    def resolve() -> Dict[str, Any]:
         for kind in _ASKED_FOR:
             if space.has_type(prefix + kind):
                 space.get_type(prefix + kind)
-        _types[key] = {full: kind for full, kind in space._resolved.items() if full.startswith(prefix)}
-    space._resolved.update(_types[key])
+        return {full: kind for full, kind in space._resolved.items() if full.startswith(prefix)}
+
+    space._resolved.update(keep(_types, key, resolve))

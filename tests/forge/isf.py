@@ -16,6 +16,7 @@ from typing import Iterable, NamedTuple
 
 from .isf_prune import prune
 from .isf_types import Json, base_types
+from .kept import MOST, keep
 
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]")
 _KINDS_BY_NAME = ("struct", "union", "class")
@@ -184,7 +185,6 @@ class Isf:
         return Isf(prune(self.data, roots, symbols))
 
 
-_MOST_TEXTS = 8
 _texts: dict[bytes, bytes] = {}
 """The last tables that were saved, by a digest of their contents: most images of a run have one of few."""
 
@@ -192,14 +192,10 @@ _texts: dict[bytes, bytes] = {}
 def _text(data: Json) -> bytes:
     """Returns a table as JSON. A digest takes a quarter of the time that the text does."""
     digest = hashlib.sha256(marshal.dumps(data, 2)).digest()
-    if digest not in _texts:
-        if len(_texts) >= _MOST_TEXTS:
-            del _texts[next(iter(_texts))]
-        _texts[digest] = json.dumps(data, sort_keys=True, separators=(",", ":")).encode()
-    return _texts[digest]
+    return keep(_texts, digest, lambda: json.dumps(data, sort_keys=True, separators=(",", ":")).encode())
 
 
-@functools.lru_cache(maxsize=8)
+@functools.lru_cache(maxsize=MOST)
 def load(path: str | pathlib.Path) -> Isf:
     """Reads an ISF file (.json or .json.xz); loading one takes about 0.2 s, hence the cache."""
     raw = pathlib.Path(path).read_bytes()
