@@ -118,8 +118,8 @@ def shared_dir() -> pathlib.Path:
     return SHARED
 
 
-_MORE_BYTES = 150 << 20
-_MORE_BLOCKS = 2_000_000
+_MORE_BYTES = 100 << 20
+_MORE_BLOCKS = 1_500_000
 """By how much a process may grow before it looks for what it can forget.
 
 Blocks are those of Python's allocator. It keeps memory that is free again, so that bytes alone would say ever

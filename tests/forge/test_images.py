@@ -41,14 +41,14 @@ def build(table: isf.Isf, **options: object) -> Kernel:
     return kernel
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def images() -> dict[str, Image]:
     names = {"x64": "win10-x64", "x86": "win7-x86"}
     loaded = {arch: kernels.load(name) for arch, name in names.items()}
     return {arch: build(kernel.table, **kernel.options(), cpus=2).image() for arch, kernel in loaded.items()}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def symbols(images: dict[str, Image], tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     directory = tmp_path_factory.mktemp("forged") / "symbols"
     for image in images.values():

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import functools
 import pathlib
 from typing import Any, Optional
 
@@ -66,7 +65,6 @@ class Embedded:
         return int(found.address)
 
 
-@functools.lru_cache(maxsize=None)
 def load(shared_dir: pathlib.Path, name: str) -> RealSet:
     return real_sets.load(shared_dir / "real_std" / f"{name}.tar.xz")
 

@@ -59,9 +59,9 @@ class Sample:
 Samples = Callable[[str], Sample]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def samples(tmp_path_factory: pytest.TempPathFactory) -> Samples:
-    """Returns the samples by the names of images: each image is opened once for all tests of a worker."""
+    """Returns the samples by the names of images: each image, which takes 50 MB, is opened once."""
     return functools.lru_cache(None)(lambda name: Sample(name, tmp_path_factory.mktemp(name)))
 
 
