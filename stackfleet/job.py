@@ -92,7 +92,7 @@ class Job:
         path: absolute path of the image
         size: of the file in bytes
         modified: its time of modification in ns
-        probe: result of `custody.probe` for the file
+        probe: result of `provenance.probe` for the file
         lake: folder of the lake, absolute path
         reading: options for reading the image
         limits: limits of the attempt

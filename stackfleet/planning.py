@@ -66,7 +66,7 @@ class Plan:
 
 @dataclasses.dataclass(frozen=True)
 class Input:
-    """A readable file: size in bytes, time of modification in ns, and the result of `custody.probe`."""
+    """A readable file: size in bytes, time of modification in ns, and the result of `provenance.probe`."""
 
     size: int
     modified: int

@@ -128,9 +128,9 @@ def _cpu(image: Image, machine: Machine, shared: Optional[Structure], kprcb: int
 def _service_pack(image: Image, space: AddressSpace) -> Optional[str]:
     """Returns CSDVersion of the PEB, empty without a service pack; None if it cannot be read."""
     member = user_types(image, space)["_PEB"].first_member("CSDVersion.Length", "CSDVersion")
-    memory = image.memory(space)
-    data = memory.read(space.peb + member.offset, 2 * memory.pointer_size) if member and space.peb else None
-    return None if data is None else memory.unicode_string(data, _MAX_CSD)
+    if not (member and space.peb):
+        return None
+    return image.memory(space).unicode_string_at(space.peb + member.offset, _MAX_CSD)
 
 
 def _misc(image: Image, space: AddressSpace, bias: Optional[int], lab: str, lost: List[str]) -> WrittenMisc:

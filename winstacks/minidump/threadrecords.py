@@ -235,9 +235,7 @@ class ThreadRecords:
 
     def _name(self, address: Optional[int]) -> Optional[str]:
         """Returns the name of a thread, None if it has none or the name is not in the image."""
-        memory = self._kernel
-        data = memory.read(address, 2 * memory.pointer_size) if address else None
-        return (memory.unicode_string(data, MAX_THREAD_NAME) if data else None) or None
+        return (self._kernel.unicode_string_at(address, MAX_THREAD_NAME) if address else None) or None
 
 
 def _in_32_bit_code(stack: CallStack) -> bool:

@@ -150,8 +150,7 @@ class LoaderLists:
         if space.kernel:
             kernel_entry = self._image.types.first_structure("_KLDR_DATA_TABLE_ENTRY")
             stamp = None if kernel_entry is None else kernel_entry.first_member("TimeDateStamp")
-        name = memory.read(entry.address + layout.path, 2 * memory.pointer_size)
-        path = None if name is None else memory.unicode_string(name)
+        path = memory.unicode_string_at(entry.address + layout.path)
         return LoaderDetails(None if stamp is None else memory.member(entry.address, stamp), path)
 
 

@@ -101,7 +101,7 @@ class ObjectNames:
 
     def _file(self, body: int) -> _Named:
         file = self._types["_FILE_OBJECT"]
-        path = self._string(body + file.offset("FileName.Length"))
+        path = self._memory.unicode_string_at(body + file.offset("FileName.Length"), MAX_NAME)
         device = self._integer(body, file.field("DeviceObject"))
         on, why = self._named(device, None) if device else (None, NOTHING)
         why = status(why, self._block_doubt(device - self._body) if device else None)
@@ -152,10 +152,6 @@ class ObjectNames:
 
     def _integer(self, base: int, field: Optional[Field]) -> Optional[int]:
         return None if field is None else self._memory.member(base, field)
-
-    def _string(self, address: int) -> Optional[str]:
-        data = self._memory.read(address, 2 * self._memory.pointer_size)
-        return None if data is None else self._memory.unicode_string(data, MAX_NAME)
 
 
 _TYPE_OF_TYPES = "Type"

@@ -37,12 +37,7 @@ MAX_NAMES = 1 << 16
 def started_as(image: Image, eprocess: int) -> Optional[str]:
     """Returns the file name under which the kernel started a process; None if it cannot be read."""
     name = process_member(image, eprocess, "SeAuditProcessCreationInfo.ImageFileName")
-    kind = image.types.first_structure("_UNICODE_STRING")
-    if not name or kind is None:
-        return None
-    memory = image.memory(image.kernel)
-    data = memory.read(name, kind.size)
-    path = None if data is None else memory.unicode_string(data)
+    path = image.memory(image.kernel).unicode_string_at(name) if name else None
     return file_name(path) if path else None
 
 

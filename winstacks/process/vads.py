@@ -125,8 +125,7 @@ class Vads:
             return None if value is None else ""
         # The low bits of an EX_FAST_REF count references.
         file_object = value & ~(2 * self._memory.pointer_size - 1)
-        name = self._memory.read(file_object + tree.name, 2 * self._memory.pointer_size)
-        return None if name is None else self._memory.unicode_string(name)
+        return self._memory.unicode_string_at(file_object + tree.name)
 
     def _vad(self, tree: _Tree, address: int, node: bytes, short: bool) -> Region:
         start, end = tree.start.value_in(node), tree.end.value_in(node)

@@ -134,6 +134,16 @@ class Memory:
         text = self.read(int.from_bytes(data[start : 2 * start], "little"), length) if length else b""
         return None if text is None else text.decode("utf-16-le", "replace")
 
+    def unicode_string_at(self, address: int, limit: int = MAX_STRING) -> Optional[str]:
+        """Returns the text of the UNICODE_STRING at an address; None if the structure or text is not present.
+
+        Args:
+            address: address of the structure
+            limit: maximum bytes of text to read
+        """
+        data = self.read(address, 2 * self.pointer_size)
+        return None if data is None else self.unicode_string(data, limit)
+
     def ends_text(self, data: bytes) -> bool:
         """Returns whether nothing contradicts the Length of a UNICODE_STRING, from the structure's bytes.
 

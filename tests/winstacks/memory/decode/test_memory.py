@@ -204,5 +204,13 @@ def test_a_unicode_string_is_cut_to_the_limit() -> None:
     assert memory.unicode_string(string(10)) is None
 
 
+def test_a_unicode_string_at_an_address() -> None:
+    structure = (8).to_bytes(2, "little") + (10).to_bytes(2, "little") + (0x1008).to_bytes(4, "little")
+    memory = Memory.over(Extents([(0x1000, structure + "wait".encode("utf-16-le"))]), 4)
+    assert memory.unicode_string_at(0x1000) == "wait"
+    assert memory.unicode_string_at(0x1000, 4) == "wa"
+    assert memory.unicode_string_at(0x100C) is None  # the structure is cut
+
+
 def test_ranges_that_touch_or_overlap_are_one() -> None:
     assert join([(8, 9), (0, 4), (4, 6), (5, 7), (3, 3)]) == [(0, 7), (8, 9)]
