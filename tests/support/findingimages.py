@@ -133,12 +133,19 @@ class FindingImage:
         place = self.kernel.space.read_int(trap + self.kernel.isf.offset("_KTRAP_FRAME", "Rsp"))
         self.app.space.write_int(place, returns, 8)
 
-    def breaks_at(self, address: int, control: int) -> None:
-        """Has the thread's first debug register saved, with what Dr7 enables, on its way into the kernel."""
+    def breaks_at(self, address: int, control: int, *others: int) -> None:
+        """Has debug registers saved on the thread's way into the kernel.
+
+        Args:
+            address: what Dr0 has
+            control: what Dr7 has
+            others: what Dr1 to Dr3 have; 0 if left out
+        """
         isf, frame = self.kernel.isf, self.thread.kthread["TrapFrame"]
         size = 8 if self.wide else 4
+        registers = {"Dr0": address, **dict(zip(("Dr1", "Dr2", "Dr3"), others)), "Dr7": control}
         for name in ("Dr0", "Dr1", "Dr2", "Dr3", "Dr6", "Dr7"):
-            value = {"Dr0": address, "Dr7": control}.get(name, 0)
+            value = registers.get(name, 0)
             self.kernel.space.write_int(frame + isf.offset("_KTRAP_FRAME", name), value, size)
         assert self.thread.kthread.maybe("Header.DebugActive", 3) or self.thread.kthread.maybe(
             "DebugActive", 3

@@ -53,6 +53,21 @@ def test_one_that_is_not_enabled_is_silent(name: str) -> None:
     assert found(forged.image(), CHECK) == []
 
 
+@pytest.mark.parametrize("whole_system", [False, True])
+@pytest.mark.parametrize("number", range(4))
+def test_each_register_has_its_own_bits(number: int, whole_system: bool) -> None:
+    """Dr7 enables each breakpoint for the task or for the whole system, and has the kind of each."""
+    forged = FindingImage("win10-x64")
+    address = forged.stacks.modules["ntdll"].base + STUB
+    kind = (1 + number) % 4
+    control = 0x400 | 1 << 2 * number + whole_system | kind << 16 + 4 * number
+    forged.breaks_at(address, control, address + 1, address + 2, address + 3)
+    (row,) = found(forged.image(), CHECK)
+    assert row["Address"] == address + number
+    what = ("execution", "writes", "ports", "access")[kind]
+    assert row["Evidence"].startswith(f"Dr{number} {address + number:#x} for {what}, Dr7 {control:#x}, ")
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_one_in_the_program_itself_is_silent(name: str) -> None:
     forged = FindingImage(name)
