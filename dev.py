@@ -3,7 +3,7 @@
 """Sets up a virtual environment beside this file and works in it. Needs Python 3.9 or newer, nothing else.
 
 python3 dev.py demo              install the plugins and run them on a sample image built on the spot
-python3 dev.py test [ARG...]     install what the tests need and run them, in 10 to 20 minutes on two cores
+python3 dev.py test [ARG...]     install what the tests need and run them, in about 10 minutes on two cores
 python3 dev.py lint              ruff, mypy, prose; ESLint and TypeScript where npm is installed
 python3 dev.py symbols           the symbol tables (ISF) from the declarations beside them
 python3 dev.py lowest [ARG...]   the tests on the lowest Volatility that setup.cfg allows
@@ -189,7 +189,7 @@ def test(arguments: List[str]) -> None:
     """Runs the tests on the newest Volatility."""
     python = testing()
     if not arguments:
-        print("The tests take 10 to 20 minutes on two cores.", flush=True)
+        print("The tests take about 10 minutes on two cores.", flush=True)
     run(python, ["-m", "pytest", "-rs"] + (arguments or ["-n", "auto"]))
 
 
