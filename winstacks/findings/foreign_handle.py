@@ -20,9 +20,9 @@ from ..process.objectheaders import Objects
 from ..process.processlist import PROCESS_OF_THREAD
 from ..process.regions import WINDOWS, is_beneath
 from ..stacklist.stack import StackRecord
+from .explanations import explained, untold
 from .facts import CheckFacts
 from .finding import NONE_KNOWN, Check, Finding, FramePlace, place_finding, unbacked_frames
-from .unbacked import explained, untold
 
 NAME = "foreign_handle"
 

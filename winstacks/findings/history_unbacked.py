@@ -8,9 +8,9 @@ from typing import Iterator, Set
 
 from ..columns.words import CERTAIN, HIGH, KINDS, LIKELY, LOW, MEDIUM, PRIVATE, THREAD_KINDS, UNMAPPED
 from ..stacklist.stack import StackRecord
+from .explanations import explained_at, untold
 from .facts import CheckFacts
 from .finding import Check, Finding, place_finding, unbacked_frames
-from .unbacked import explained_at, untold
 
 NAME = "history_unbacked"
 RECORDING = tuple(kind for kind in KINDS if kind not in THREAD_KINDS)

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Iterator, List, NamedTuple, Optional, Tuple
+from typing import Iterator, NamedTuple, Optional, Tuple
 
 from ..columns.words import CERTAIN, HIGH, IMAGE, LIKELY, LOW, MAPPED, MEDIUM, POSSIBLE, TRAP, USER, WOW64
 from ..memory.decode.text import cell
@@ -14,20 +14,16 @@ from ..names.decode.pe import HeaderError, read_headers
 from ..process.processlist import process_member
 from ..stacklist.stack import StackRecord
 from .barriers import is_write_barrier
-from .copies import NO_IMAGE, Comparison, Mapping, SectionCopies
+from .copies import NO_IMAGE, Comparison, Mapping
 from .differing import Ranges
 from .facts import CheckFacts
 from .finding import NONE_KNOWN, Check, Finding, FramePlace, place_finding, unbacked_frames
+from .functions import compared, function_at
 from .jumps import ENTRY, Read, follow_jumps
 from .relays import Hooked
 
 NAME = "modified_code"
 
-_AROUND = 0x40
-"""Bytes before and after a frame that are compared if its function is unknown."""
-_FARTHEST = 0x1000
-"""The most bytes of a longer function that are compared before and after the frame, in addition to its
-entry."""
 _SHOWN = 16
 _MAX_SIBLINGS = 8
 
@@ -130,42 +126,6 @@ def _led_elsewhere(
     if not Hooked(space, entry, facts).alone:
         return None
     return _Assessment(HIGH, _ELSEWHERE, entry, comparison._replace(ranges=comparison.split))
-
-
-def function_at(
-    space: AddressSpace, place: FramePlace, facts: CheckFacts
-) -> Tuple[Optional[int], List[Tuple[int, int]]]:
-    """Returns the entry of a frame's function, None if unknown, and the address ranges to compare."""
-    at = place.at
-    known_module = facts.namer(space).module_at(at)
-    around = (at - _AROUND, at + _AROUND)
-    if known_module is None:
-        return None, [around]
-    base, index = known_module.module.base, known_module.image
-    piece = None if index.functions is None else index.functions.find_entry(at - base)
-    if piece is not None and index.functions is not None:
-        first = index.functions.primary(piece) or piece
-        entry = base + first.begin
-        start, end = base + piece.begin, base + piece.end
-    else:
-        label = index.names.find_label(at - base)
-        if label is None or not 0 <= at - base - label[0] < _FARTHEST:
-            return None, [around]
-        entry = start = base + label[0]
-        end = max(at + 1, entry + ENTRY)
-    body = (max(start, at - _FARTHEST), min(end, at + _FARTHEST))
-    return entry, [body] if body[0] == entry else [body, (entry, entry + ENTRY)]
-
-
-def compared(copies: SectionCopies, space: AddressSpace, ranges: List[Tuple[int, int]]) -> Comparison:
-    """Compares the ranges of a function with other processes."""
-    comparisons = [copies.compare(space, low, high) for low, high in ranges]
-    changed = sorted({item for comparison in comparisons for item in comparison.ranges})
-    split = sorted({item for comparison in comparisons for item in comparison.split})
-    reason = next((comparison.reason for comparison in comparisons if comparison.reason), "")
-    others = max(comparison.others for comparison in comparisons)
-    file = next((comparison.file for comparison in comparisons if comparison.file), "")
-    return Comparison(tuple(changed), others, reason, tuple(split), file)
 
 
 def _explained(space: AddressSpace, entry: int, changed: Ranges, facts: CheckFacts) -> Tuple[str, str]:

@@ -8,10 +8,10 @@ from typing import Iterator
 
 from ..columns.words import HIGH, LIKELY, LOW, MEDIUM, THREAD_KINDS, TRAP
 from ..stacklist.stack import StackRecord
+from .explanations import UNTOLD, untold
 from .facts import CheckFacts
 from .finding import NONE_KNOWN, Check, Finding, place_finding, unbacked_frames
 from .returns import settled
-from .unbacked import UNTOLD, untold
 
 _CRASH = "a jump to data: the process is about to crash"
 

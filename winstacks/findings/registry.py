@@ -39,7 +39,7 @@ from ..stacklist.traces import StackCollector
 from .facts import CheckFacts, list_in_words
 from .finding import Check, Finding, OfStack, doubts_of
 from .loststacks import LostProcessStacks
-from .shadow_stack import confirmed
+from .shadowstacks import confirmed
 
 MAX_FINDINGS = 1 << 16
 """The most findings of one check that are stored."""

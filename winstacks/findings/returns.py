@@ -18,7 +18,7 @@ from ..stacks.decode.frames import LONGEST_CALL, is_call
 from .copies import NO_IMAGE, NOT_IN_MEMORY
 from .facts import CheckFacts
 from .finding import FramePlace, find_place, unbacked_frames
-from .modified_code import compared, function_at
+from .functions import compared, function_at
 
 NOT_BY_A_CALL = ("goexit", "runtime.goexit", "KiServiceLinkage")
 """Functions to which only a fabricated stack returns: the base of Go's routines, and of Zw calls."""

@@ -28,7 +28,7 @@ from ..stacklist.stack import StackRecord
 from .codelists import CLR
 from .facts import PROGRAMS, CheckFacts, runtime_named
 from .finding import FramePlace, find_place
-from .truncated import ends_in_ground
+from .ground import ends_in_ground
 
 _EXPORTS = (
     *("napi_", "node_api_", "node_module_register", "mono_jit_", "mono_runtime_invoke", "luaJIT_"),

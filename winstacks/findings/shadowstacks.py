@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Reads the two shadow stacks of a thread, in the kernel and in user mode: the return addresses on them.
+"""Reads the two shadow stacks of a thread, in the kernel and in user mode, and compares frames with them.
 
 Kernel: KernelShadowStack, the pointer of a thread that does not run, and KernelShadowStackBase, the upper
 end, are members of _KTHREAD (public symbols of Windows 11). This use of the members is inferred.
@@ -18,10 +18,12 @@ entry of a shadow stack: not writable, and dirty (the same manual, volume 3).
 from __future__ import annotations
 
 import struct
-from typing import List, NamedTuple, Optional, Sequence, Union
+from typing import Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple, Union
 
+from ..columns.words import KERNEL, USER
 from ..memory.decode import pagetable
-from ..process.thread import Thread
+from ..process.thread import RUNNING, TERMINATED, Thread
+from ..stacklist.stack import StackRecord
 from .facts import CheckFacts
 
 MAX_ENTRIES = 0x1000
@@ -50,6 +52,9 @@ _SH_STK_EN = 1
 """Bit of IA32_U_CET: the processor uses a shadow stack in user mode."""
 _COMPONENTS = 63
 _WRITABLE, _DIRTY = 1 << 1, 1 << 6
+
+_LEAD = {KERNEL: 4, USER: 0}
+"""The most calls above the innermost frame of a walk, by kind: the calls of the thread switch itself."""
 
 
 class ShadowStack(NamedTuple):
@@ -179,3 +184,62 @@ def _read_sizes(facts: CheckFacts) -> Optional[ComponentSizes]:
     if data is None or bits is None:
         return None
     return ComponentSizes(struct.unpack(f"<{_COMPONENTS}I", data), bits)
+
+
+def confirmed(stack: StackRecord, facts: CheckFacts) -> Set[int]:
+    """Returns the numbers of the frames of a stack that its shadow stack confirms."""
+    shadow = shadow_stack_of(stack, facts)
+    if shadow is None:
+        return set()
+    return {number for number, other in compare_frames(stack, shadow.returns) if other is None}
+
+
+def shadow_stack_of(stack: StackRecord, facts: CheckFacts, check: str = "") -> Optional[ShadowStack]:
+    """Returns the shadow stack that belongs to a stack, None if there is none to compare.
+
+    Args:
+        stack: a stack
+        facts: facts of the image
+        check: name of the check for which `facts.left_out` reports the reason; empty for none
+    """
+    thread = stack.thread
+    if stack.kind not in _LEAD or thread is None or not _waits(stack, thread):
+        return None
+    shadow = (kernel_shadow_stack if stack.kind == KERNEL else of_user)(thread, facts)
+    if isinstance(shadow, ShadowStack):
+        return shadow
+    if check and shadow:
+        facts.leave_out(check, shadow, thread.space.process)
+    return None
+
+
+def _waits(stack: StackRecord, thread: Thread) -> bool:
+    return bool(stack.frames) and not thread.unusable and thread.state not in (RUNNING, TERMINATED)
+
+
+def compare_frames(stack: StackRecord, shadow: List[int]) -> Iterator[Tuple[int, Optional[int]]]:
+    """Yields the numbers of the frames that agree, then the first that differs, with its shadow address.
+
+    The comparison ends where the shadow stack ends, at the first guess of the walk, and in user mode where a
+    dispatcher continues with a state that Windows saved: the content of the shadow stack there is not
+    documented.
+    """
+    position, agreed, lead = 0, 0, _LEAD[stack.kind]
+    for number, walked in enumerate(stack.walked):
+        if not walked.sure or position >= len(shadow):
+            return
+        if not walked.returns and stack.kind == USER:
+            if number:
+                return
+            continue
+        if not walked.returns:
+            # An interrupt may be on the shadow stack; the frame that a dispatcher continues with is not.
+            position += shadow[position] == walked.address
+            continue
+        reach = shadow[position : position + (1 if agreed else lead + 1)]
+        if walked.address not in reach:
+            yield number, shadow[position]
+            return
+        yield number, None
+        position += reach.index(walked.address) + 1
+        agreed += 1

@@ -13,10 +13,10 @@ from ..process.thread import TERMINATED, Thread
 from ..stacklist.frames import NamedFrame
 from ..stacklist.stack import StackRecord
 from .closures import closure_target
+from .explanations import explained, untold
 from .facts import CheckFacts
 from .finding import Check, Finding, thread_finding, unbacked_frames
 from .relays import BASIC
-from .unbacked import explained, untold
 
 _GROUND = ("BaseThreadInitThunk", "RtlUserThreadStart")
 _OTHER = "a start routine that continues in another module, such as a runtime"

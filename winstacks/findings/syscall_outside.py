@@ -19,10 +19,10 @@ from ..process.processlist import process_member
 from ..process.thread import TERMINATED, Thread
 from ..stacklist.stack import StackRecord
 from ..traps.state import TrapState
+from .explanations import explained
 from .facts import CheckFacts
 from .finding import Check, Finding, FramePlace, place_finding, unbacked_frames
 from .stubs import ENTERING, LONGEST, number_before, patched_stubs, start_of
-from .unbacked import explained
 
 STUBS = ("ntdll", "win32u", "wow64win", "wow64cpu")
 """Windows modules that make system calls."""

@@ -34,25 +34,9 @@ from ..process.userstacks import UserStacks
 from ..stacklist.stack import StackRecord
 from .facts import SWITCHING, CheckFacts
 from .finding import NONE_KNOWN, Check, Finding, place_finding, unbacked_frames
-
-GROUND = (
-    *("RtlUserThreadStart", "LdrInitializeThunk", "RtlUserFiberStart"),
-    *(
-        "BaseThreadStart",
-        "BaseProcessStart",
-        "BaseFiberStart",
-        "BaseThreadStartThunk",
-        "BaseProcessStartThunk",
-    ),
-)
-"""Functions in which user-mode stacks end: in ntdll since Vista, in kernel32 before."""
-
-ENTRIES = ("Ki", "Kx")
-"""Prefixes of the kernel functions in which kernel stacks end: KiStartSystemThread, KiIdleLoop, and the
-entries from user mode, such as KiSystemCall64 and KiPageFault."""
+from .ground import GROUND, GROUND_MODULES, ends_in_ground, in_ground_module
 
 _SINCE_VISTA, _BEFORE = ("ntdll", "RtlUserThreadStart"), ("kernel32", "BaseThreadStart")
-_GROUND_MODULES, _KERNEL_MODULES = ("ntdll", "kernel32"), ("nt",)
 _NO_NAME = (MODULE, NEAREST)
 
 _FIBER = "a fiber: the TEB has fiber data"
@@ -70,7 +54,7 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
         return
     if ends_in_ground(stack):
         return
-    may_be_ground = _in_ground_module(stack)
+    may_be_ground = in_ground_module(stack)
     if not all(frame.sure for frame in stack.walked):
         return
     *_, place = unbacked_frames(stack)
@@ -89,27 +73,6 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     evidence += facts.memory(stack.space, place.address)
     confidence = POSSIBLE if severity == LOW else LIKELY
     yield place_finding(stack, place, severity, confidence, evidence, innocent, stack.trace_id)
-
-
-def ends_in_ground(stack: StackRecord) -> bool:
-    """Returns whether the outermost frame of a stack is in a function in which threads begin."""
-    return (
-        bool(stack.frames)
-        and _in_ground_module(stack)
-        and _is_ground(stack.frames[-1].details.function, stack.kind)
-    )
-
-
-def _is_ground(function: Optional[str], kind: str) -> bool:
-    """Returns whether stacks of a kind end in a function of this name; 32-bit names are decorated."""
-    plain = undecorated(function)
-    return plain.startswith(ENTRIES) if kind == KERNEL else plain in GROUND
-
-
-def _in_ground_module(stack: StackRecord) -> bool:
-    """Returns whether a stack ends in a module with such functions: other modules could copy their names."""
-    module = (stack.frames[-1].details.module or "").lower()
-    return module in (_KERNEL_MODULES if stack.kind == KERNEL else _GROUND_MODULES)
 
 
 def _tells(stack: StackRecord, facts: CheckFacts) -> bool:
@@ -167,7 +130,7 @@ def _ground_above(stack: StackRecord, thread: Thread, facts: CheckFacts) -> bool
     if high is None:
         return True
     names = facts.namer(stack.space)
-    modules = [known_module for module_name in _GROUND_MODULES for known_module in names.modules(module_name)]
+    modules = [known_module for module_name in GROUND_MODULES for known_module in names.modules(module_name)]
     extents = facts.image.memory(stack.space).load(sp, min(high - sp, _MOST_ABOVE))
     for _, data in extents.runs:
         for value in integers(bytes(data), size):

@@ -16,9 +16,9 @@ from ..memory.decode.text import ShortText
 from ..memory.image import AddressSpace
 from ..names.decode.rules import undecorated
 from ..stacklist.stack import StackRecord
+from .explanations import explained
 from .facts import CheckFacts
 from .finding import NONE_KNOWN, Check, Finding, FramePlace, place_finding, unbacked_frames
-from .unbacked import explained
 
 NAME = "wait_in_dispatcher"
 
