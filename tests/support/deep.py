@@ -124,17 +124,17 @@ FIRST: Dict[str, int] = {
     "tests/windows/test_trapframes.py::test_every_kind_on_the_command_line": 1,
     "tests/windows/test_trapframes.py::test_every_kind_with_real_tables": 2,
     "tests/windows/test_trapframes_real.py::test_every_frame": 1,
-    "tests/winstacks/findings/test_kernel.py": 6,
-    "tests/winstacks/findings/test_kernel.py::test_a_process_that_only_a_scan_and_a_handle_show": 6,
-    "tests/winstacks/findings/test_kernel.py::test_what_only_a_scan_finds": 2,
-    "tests/winstacks/findings/test_modified_code.py": 8,
-    "tests/winstacks/findings/test_module_mismatch.py::test_images_of_dot_net": 8,
+    "tests/winstacks/findings/checks/test_kernel.py": 6,
+    "tests/winstacks/findings/checks/test_kernel.py::test_a_process_that_only_a_scan_and_a_handle_show": 6,
+    "tests/winstacks/findings/checks/test_kernel.py::test_what_only_a_scan_finds": 2,
+    "tests/winstacks/findings/checks/test_modified_code.py": 8,
+    "tests/winstacks/findings/checks/test_module_mismatch.py::test_images_of_dot_net": 8,
     "tests/winstacks/findings/test_situations.py": 4,
-    "tests/winstacks/findings/test_unbacked.py": 6,
-    "tests/winstacks/findings/test_unbacked.py::test_function_tables_that_were_changed": 10,
-    "tests/winstacks/findings/test_wait_in_dispatcher.py": 6,
-    "tests/winstacks/findings/test_wait_in_dispatcher.py::test_with_32_bits_a_callback_that_waits_is_silent": 6,  # noqa: E501
-    "tests/winstacks/findings/test_wait_in_dispatcher.py::test_with_32_bits_a_wait_that_the_chain_leads_from_is_low": 3,  # noqa: E501
+    "tests/winstacks/findings/checks/test_unbacked.py": 6,
+    "tests/winstacks/findings/checks/test_unbacked.py::test_function_tables_that_were_changed": 10,
+    "tests/winstacks/findings/checks/test_wait_in_dispatcher.py": 6,
+    "tests/winstacks/findings/checks/test_wait_in_dispatcher.py::test_with_32_bits_a_callback_that_waits_is_silent": 6,  # noqa: E501
+    "tests/winstacks/findings/checks/test_wait_in_dispatcher.py::test_with_32_bits_a_wait_that_the_chain_leads_from_is_low": 3,  # noqa: E501
     "tests/winstacks/names/decode/test_peimage.py::test_headers_pdb_and_checksum_are_as_pefile_reads_them": 1,
     "tests/winstacks/names/decode/test_peimage.py::test_pages_are_as_pefile_maps_them": 2,
     "tests/winstacks/names/decode/test_peimage.py::test_pages_of_a_moved_program_are_as_pefile_maps_them": 1,

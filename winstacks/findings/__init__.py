@@ -1,3 +1,3 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The checks that find suspicious stacks: one module for each check."""
+"""Which stacks matter, and why: the list of the checks, their findings, and the facts that checks share."""

@@ -37,10 +37,10 @@ from ..names.usermodules import vad_at
 from ..process.regions import PROTECTIONS, Region, of_windows
 from ..process.spaces import AddressSpaces
 from ..process.vads import regions
-from . import functiontables
-from .codelists import CodeLists
-from .copies import SectionCopies
-from .functiontables import CodeRange
+from .code import functiontables
+from .code.codelists import CodeLists
+from .code.copies import SectionCopies
+from .code.functiontables import CodeRange
 from .loststacks import LostStacks
 
 SWITCHING = (

@@ -6,7 +6,7 @@
     for stack in findings.examine(): ...        # progress
     for each in findings.found(): ...
 
-A new check is a module of this room with a `CHECK`, and an entry in `options.CHECKS`.
+A new check is a module of `checks` with a `CHECK`, and an entry in `options.CHECKS`.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def check_named(name: str) -> Check:
     Args:
         name: one of CHECKS
     """
-    check: Check = importlib.import_module(f"{__package__}.{name}").CHECK
+    check: Check = importlib.import_module(f"{__package__}.checks.{name}").CHECK
     return check
 
 

@@ -27,13 +27,13 @@ from tests.support.clean.wow import Program32
 from tests.support.findingimages import PRIVATE, RETURNS, TID, FindingImage, found
 from winstacks.options import SEVERITIES
 
-from .test_context_on_stack import PreparedContext
-from .test_kernel import AWAY, process_of, processes, recorded, unlink
-from .test_modified_code import RELAYS, changed, hook, relay
-from .test_module_mismatch import unlisted
-from .test_returns import ELSEWHERE, library
-from .test_syscall_outside import COPY, Calling
-from .test_truncated import cut
+from .checks.test_context_on_stack import PreparedContext
+from .checks.test_kernel import AWAY, process_of, processes, recorded, unlink
+from .checks.test_modified_code import RELAYS, changed, hook, relay
+from .checks.test_module_mismatch import unlisted
+from .checks.test_syscall_outside import COPY, Calling
+from .checks.test_truncated import cut
+from .code.test_returns import ELSEWHERE, library
 
 KERNEL = "win10-x64"
 SECURITY = pathlib.Path(__file__).resolve().parents[3] / "SECURITY.md"

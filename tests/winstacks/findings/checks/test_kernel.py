@@ -1,0 +1,315 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Checks of the kernel: code in no module, in one that is gone, and what the lists leave out."""
+
+from __future__ import annotations
+
+from typing import List
+
+import pytest
+
+from tests.forge import kernels
+from tests.forge.handles import HandleTable
+from tests.forge.kernel import Kernel
+from tests.forge.obj import filetime, ring
+from tests.forge.paging import State
+from tests.forge.process import Process
+from tests.support.findingimages import ALL, X64, FindingImage, answered, found, severities
+from tests.support.tracedkernels import new_kernel, put_database, traces_of
+from winstacks.findings.checks import hidden, kernel_no_module
+
+NO_MODULE, UNLOADED, HIDDEN = "kernel_no_module", "kernel_unloaded", "hidden"
+AWAY = 0x9000000
+"""Where no module is, behind the kernel's base."""
+
+
+def recorded(name: str, *addresses: int, gone: bool = False) -> Kernel:
+    """A kernel whose database has one trace, of addresses behind its base."""
+    kernel = new_kernel(name)
+    if gone:
+        kernel.unloaded("gone.sys", kernel.base + AWAY, kernel.base + AWAY + 0x4000)
+    put_database(kernel, "6.1", [tuple(kernel.base + address for address in addresses)])
+    return kernel
+
+
+@pytest.mark.parametrize("name", X64)
+def test_a_thread_that_returns_to_no_module(name: str) -> None:
+    forged = FindingImage(name)
+    address = forged.kernel.base + AWAY + 0x105
+    forged.kernel.space.map(address, 0x100)
+    forged.kernel.space.write(address - 5, b"\xe8\0\0\0\0")
+    forged.kernel_returns_to(address)
+    (row,) = found(forged.image(), NO_MODULE)
+    assert (row["Severity"], row["Confidence"], row["How"], row["Kind"]) == (
+        "high",
+        "likely",
+        "unwind",
+        "kernel",
+    )
+    assert row["Symbol"] == "<no-module>"
+
+
+@pytest.mark.parametrize("name", X64)
+def test_a_thread_that_returns_to_where_no_call_is(name: str) -> None:
+    """Code that pushes an address and jumps."""
+    forged = FindingImage(name)
+    address = forged.kernel.base + AWAY + 0x105
+    forged.kernel.space.map(address, 0x100)
+    forged.kernel_returns_to(address)
+    (row,) = found(forged.image(), NO_MODULE)
+    assert (row["Severity"], row["How"]) == ("high", "unwind")
+
+
+@pytest.mark.parametrize("name", X64)
+@pytest.mark.parametrize(("more", "severity"), [(b"", "low"), (b"\x48\x8b\xc1", "high")])
+def test_a_page_with_a_hypervisors_calls(name: str, more: bytes, severity: str) -> None:
+    """The page is the hypervisor's if it has nothing else."""
+    forged = FindingImage(name)
+    page = forged.kernel.base + AWAY
+    forged.kernel.space.map(page, 0x1000)
+    forged.kernel.space.write(page, b"\x0f\x01\xc1\xc3".ljust(0x1000, b"\x90"))
+    forged.kernel.space.write(page + 0x200, more)
+    forged.kernel_returns_to(page + 3)
+    (row,) = found(forged.image(), NO_MODULE)
+    assert row["Severity"] == severity
+    assert row["Innocent"].startswith("the hypervisor's call page") == (severity == "low")
+
+
+@pytest.mark.parametrize(
+    ("code", "state", "severity"),
+    [
+        (b"\x0f\x01\xc1\xc3\x48\x8b\xc1", State.VALID, "low"),
+        (b"\x90\x90\x90\xc3\x48\x8b\xc1", State.VALID, "high"),
+        (b"", State.MISSING, "low"),
+    ],
+)
+def test_the_page_to_which_the_kernels_variable_leads(
+    code: bytes, state: State, severity: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have other code; then a call is before the address."""
+    monkeypatch.setattr(kernel_no_module, "CALL_PAGE", "KdDebuggerDataBlock")
+    forged = FindingImage("win10-x64")
+    page = forged.kernel.base + AWAY
+    forged.kernel.space.map(page, 0x1000)
+    forged.kernel.space.write(page, code + bytes(0x100) + b"\x55")
+    forged.kernel.space.write_int(forged.kernel.symbol("KdDebuggerDataBlock"), page, 8)
+    forged.kernel_returns_to(page + 3)
+    image = forged.image()
+    forged.kernel.space.set_state(page, 0x1000, state)
+    assert severities(image, NO_MODULE) == [severity]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_recorded_caller_in_no_module(name: str) -> None:
+    """All traces of one region are one finding."""
+    kernel = recorded(name, AWAY + 0x105, AWAY + 0x205)
+    (row,) = found(kernel.image(), NO_MODULE)
+    assert (row["Severity"], row["Confidence"], row["PID"], row["Process"]) == ("high", "likely", 0, "nt")
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_callers_in_modules_are_silent(name: str) -> None:
+    kernel = new_kernel(name)
+    put_database(kernel, "6.1", traces_of(kernel))
+    kernel.module("tcpip.sys")
+    assert found(kernel.image(), NO_MODULE) == found(kernel.image(), UNLOADED) == []
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_damaged_list_of_modules_makes_it_low(name: str) -> None:
+    kernel = recorded(name, AWAY + 0x105)
+    kernel.module("tcpip.sys")
+    image = kernel.image()
+    kernel.space.write_int(kernel.symbol("PsLoadedModuleList"), 0, kernel.bits // 8)
+    (row,) = found(image, NO_MODULE)
+    assert (row["Severity"], row["Confidence"]) == ("low", "possible")
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize(("lost", "severity"), [(False, "medium"), (True, "low")])
+def test_a_written_list_of_unloaded_drivers_makes_it_medium(name: str, lost: bool, severity: str) -> None:
+    """An address that no driver can have was written; a page that is not in the image proves nothing."""
+    kernel = recorded(name, AWAY + 0x105)
+    kernel.unloaded("gone.sys", kernel.base + 2 * AWAY, kernel.base + 2 * AWAY + 0x4000)
+    image, width = kernel.image(), kernel.bits // 8
+    array = kernel.space.read_int(kernel.symbol("MmUnloadedDrivers"), width)
+    if lost:
+        kernel.space.set_state(array & ~0xFFF, 0x1000, State.MISSING)
+    else:
+        kernel.space.write_int(array + 2 * width, 0x41414141, width)
+    (row,) = found(image, NO_MODULE)
+    assert (row["Severity"], row["Confidence"]) == (severity, "possible")
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize(("is_mapped", "severity"), [(False, "low"), (True, "medium")])
+def test_a_recorded_caller_in_an_unloaded_driver(name: str, is_mapped: bool, severity: str) -> None:
+    kernel = recorded(name, AWAY + 0x105, gone=True)
+    if is_mapped:
+        kernel.space.map(kernel.base + AWAY, 0x1000)
+    (row,) = found(kernel.image(), UNLOADED)
+    assert (row["Severity"], row["Symbol"]) == (severity, "<unloaded:gone>+0x105")
+
+
+@pytest.mark.parametrize("name", X64)
+def test_a_thread_that_returns_to_an_unloaded_driver(name: str) -> None:
+    forged = FindingImage(name)
+    base = forged.kernel.base + AWAY
+    forged.kernel.unloaded("gone.sys", base, base + 0x4000)
+    forged.kernel_returns_to(base + 0x105)
+    (row,) = found(forged.image(), UNLOADED)
+    assert (row["Severity"], row["How"]) == ("high", "unwind")
+
+
+def processes(name: str) -> Kernel:
+    """Three processes, and a thread in the one in the middle."""
+    known = kernels.load(name)
+    kernel = Kernel(known.table, **known.options())
+    for pid in (1000, 1008, 1016):
+        app = kernel.process(f"app{pid}.exe", pid=pid)
+        app.module("ntdll.dll")
+    return kernel
+
+
+def process_of(kernel: Kernel, pid: int) -> Process:
+    return next(process for process in kernel.processes if process.pid == pid)
+
+
+def unlink(kernel: Kernel, links: int) -> None:
+    """Takes an entry off its list."""
+    size = kernel.bits // 8
+    ahead, behind = (kernel.space.read_int(links + offset, size) for offset in (0, size))
+    kernel.space.write_int(behind, ahead, size)
+    kernel.space.write_int(ahead + size, behind, size)
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize(("threads", "severity"), [(True, "high"), (False, "low")])
+def test_a_process_that_its_list_lacks(name: str, threads: bool, severity: str) -> None:
+    """One without a thread is being made or taken apart."""
+    kernel = processes(name)
+    hidden = process_of(kernel, 1008)
+    if threads:
+        hidden.thread(1012)
+    image = kernel.image()
+    unlink(kernel, hidden.eprocess.at("ActiveProcessLinks"))
+    (row,) = found(image, HIDDEN)
+    assert (row["Severity"], row["PID"], row["Process"]) == (severity, 1008, "app1008.exe")
+    assert "found by PspCidTable" in row["Evidence"]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_listed_and_exited_processes_are_silent(name: str) -> None:
+    kernel = processes(name)
+    process_of(kernel, 1008).thread(1012)
+    ended = kernel.process("ended.exe", pid=1020, exited=True)
+    image = kernel.image()
+    unlink(kernel, ended.eprocess.at("ActiveProcessLinks"))
+    assert found(image, HIDDEN) == []
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize(("state", "severity"), [(5, ["medium"]), (0, ["low"]), (4, [])])
+def test_a_thread_that_its_list_lacks(name: str, state: int, severity: list[str]) -> None:
+    """One that never ran may be new; one that has ended is on no list."""
+    kernel = processes(name)
+    app = process_of(kernel, 1008)
+    app.thread(1012)
+    thread = app.thread(1028, state=state)
+    image = kernel.image()
+    unlink(kernel, thread.ethread.at("ThreadListEntry"))
+    rows = found(image, HIDDEN)
+    assert [row["Severity"] for row in rows] == severity
+    assert all((row["PID"], row["TID"]) == (1008, 1028) for row in rows)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_two_processes_with_the_same_page_tables(name: str) -> None:
+    kernel = processes(name)
+    for pid in (1000, 1008):
+        process_of(kernel, pid).thread(pid + 4)
+    image = kernel.image()
+    process_of(kernel, 1008).eprocess["Pcb.DirectoryTableBase"] = process_of(kernel, 1000).eprocess[
+        "Pcb.DirectoryTableBase"
+    ]
+    rows = found(image, HIDDEN)
+    assert {row["Severity"] for row in rows} == {"medium"}
+    assert 1008 in {row["PID"] for row in rows}
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_what_only_a_scan_finds(name: str) -> None:
+    """A process on no list and in no table: with a live thread it is hidden, without --scan not checked."""
+    kernel = processes(name)
+    hidden = kernel.process("ghost.exe", pid=2000, listed=False)
+    hidden.thread(2004)
+    kernel.process("left.exe", pid=2008, listed=False)
+    kernel.process("ended.exe", pid=2016, listed=False, exited=True)
+    image = kernel.image()
+    assert severities(image, HIDDEN) == []
+    reasons = [row["Evidence"] for row in answered(image, check=[HIDDEN]) if row["Severity"] is None]
+    assert reasons == ["processes and threads that only a pool scan finds: --scan"]
+    rows = found(image, HIDDEN, scan=True)
+    assert [(row["Severity"], row["Process"]) for row in rows] == [("high", "ghost.exe")]
+    assert all(row["Severity"] for row in answered(image, check=[HIDDEN], scan=True))
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize(
+    ("holder", "exited", "expected"),
+    [("other", False, ["medium"]), ("itself", False, []), ("", False, []), ("other", True, [])],
+)
+def test_a_process_that_only_a_scan_and_a_handle_show(
+    name: str, holder: str, exited: bool, expected: List[str]
+) -> None:
+    """Without a thread only a handle of a process that is listed speaks for it; what has exited is left."""
+    kernel = processes(name)
+    ghost = kernel.process("ghost.exe", pid=2000, listed=False)
+    if exited:
+        ghost.eprocess["ExitTime.QuadPart"] = filetime(seconds=3600)
+    if holder:
+        table = HandleTable(kernel.processes[1] if holder == "other" else ghost)
+        table.add(0x84, ghost.eprocess)
+        table.finish()
+    image = kernel.image()
+    if holder == "itself":
+        # Nor does the kernel's list of tables know this one.
+        ring(kernel.space, [kernel.symbol("HandleTableListHead")])
+    rows = found(image, HIDDEN, scan=True)
+    assert [row["Severity"] for row in rows] == expected
+    if rows:
+        assert "handle 0x84 of PID 1000 leads to it" in rows[0]["Evidence"]
+    assert severities(image, HIDDEN) == []
+
+
+def test_few_handles_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = processes("win10-x64")
+    table = HandleTable(kernel.processes[1])
+    table.add(0x84, kernel.system.eprocess)
+    table.add(0x88, kernel.process("ghost.exe", pid=2000, listed=False).eprocess)
+    table.finish()
+    assert severities(kernel.image(), HIDDEN, scan=True) == ["medium"]
+    monkeypatch.setattr(hidden, "MAX_HANDLES", 1)
+    assert severities(kernel.image(), HIDDEN, scan=True) == []
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_recorded_caller_in_an_option_rom(name: str) -> None:
+    """QEMU's kvmvapic runs there, of a clean machine: it patches the kernels of XP and 2003 to call it."""
+    kernel = recorded(name, AWAY + 0x105)
+    kernel.space.tables.map(kernel.base + AWAY, kernel.phys.allocate_at(0xCA))
+    (row,) = found(kernel.image(), NO_MODULE)
+    assert (row["Severity"], row["Confidence"], row["Symbol"]) == ("low", "likely", "<rom>")
+    assert "option ROM" in row["Innocent"]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_rom_hides_no_other_code_in_no_module(name: str) -> None:
+    """What is near each other is one finding, but not across the border of a ROM."""
+    kernel = recorded(name, AWAY + 0x105, AWAY + 0x1105)
+    kernel.space.tables.map(kernel.base + AWAY, kernel.phys.allocate_at(0xCA))
+    rows = found(kernel.image(), NO_MODULE)
+    assert sorted((row["Severity"], row["Symbol"]) for row in rows) == [
+        ("high", "<no-module>"),
+        ("low", "<rom>"),
+    ]

@@ -1,0 +1,387 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Code of images that one process has changed, where its thread goes on."""
+
+from __future__ import annotations
+
+import pathlib
+import struct
+from typing import Dict, List, Optional
+
+import pytest
+
+from tests.forge import modulefile
+from tests.forge.paging import State
+from tests.forge.process import Process
+from tests.support.bare import MACHINES
+from tests.support.callstackimages import MAIN, STUB, WAIT_EX
+from tests.support.findingimages import ALL, TID, X64, FindingImage, answered, found, severities
+from winstacks.findings.code.jumps import follow_jumps
+
+CHECK = "modified_code"
+OTHER_CODE = b"\xcd\x2e" * 0x20
+CODE_FLAGS, ALL_FLAGS = 0x60000020, 0xE0000020
+"""Characteristics of a section with code: without and with IMAGE_SCN_MEM_WRITE."""
+
+
+def changed(name: str, rva: int, data: bytes, module: str = "ntdll", beside: int = 2) -> FindingImage:
+    """An image in which one process has changed a module, and others have not."""
+    forged = FindingImage(name)
+    for number in range(beside):
+        forged.beside(f"other{number}.exe", 2000 + 4 * number)
+    forged.stacks.modules[module].write(rva, data)
+    return forged
+
+
+def jump_to(at: int, target: int) -> bytes:
+    return b"\xe9" + struct.pack("<i", target - at - 5)
+
+
+def hook(forged: FindingImage, target: int, process: Optional[Process] = None) -> None:
+    """Puts a jump in the place of the entry of the system call's stub."""
+    at = forged.stacks.modules["ntdll"].base + STUB.rva
+    (process or forged.app).space.write(at, jump_to(at, target))
+
+
+def near(forged: FindingImage) -> int:
+    """Private memory that such a jump reaches."""
+    at = forged.stacks.modules["ntdll"].base + 0x1000000
+    forged.app.region(at, b"\xc3", size=0x1000, protection=6)
+    return at
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_function_that_was_written_over(name: str) -> None:
+    forged = changed(name, STUB.rva, OTHER_CODE)
+    at = forged.stacks.modules["ntdll"].base + STUB.rva
+    row = found(forged.image(), CHECK)[0]
+    assert (row["Severity"], row["Confidence"], row["How"], row["Frame"], row["TID"]) == (
+        "high",
+        "certain",
+        "trap",
+        0,
+        TID,
+    )
+    assert row["Technique"] == "T1055.001, T1562.001"
+    assert f"differ from most of 2 processes, from {at:#x} on cd 2e" in row["Evidence"]
+    assert "; PID 200" in row["Evidence"]
+    assert row["Innocent"] == "nothing known in this process"
+
+
+@pytest.mark.parametrize("name", X64)
+@pytest.mark.parametrize("rva", [MAIN.rva, MAIN.rva + 0x18])
+def test_a_function_to_which_a_call_returns(name: str, rva: int) -> None:
+    """Its entry counts as well as what is around the frame."""
+    (row,) = found(changed(name, rva, b"\xcc\xcd\xce", "app").image(), CHECK)
+    assert (row["Severity"], row["Confidence"], row["How"]) == ("high", "likely", "unwind")
+    assert row["Symbol"].startswith("stacks+")
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("rva", [0x1800, STUB.rva - 0x80])
+def test_another_function_of_the_page_is_silent(name: str, rva: int) -> None:
+    assert found(changed(name, rva, OTHER_CODE).image(), CHECK) == []
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_what_all_processes_have_is_silent(name: str) -> None:
+    forged = changed(name, STUB.rva, OTHER_CODE)
+    for process in forged.kernel.processes:
+        if process.pid >= 2000:
+            process.space.write(forged.stacks.modules["ntdll"].base + STUB.rva, OTHER_CODE)
+    assert found(forged.image(), CHECK) == []
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_hook_that_leads_into_an_image_is_low(name: str) -> None:
+    forged = changed(name, 0x1800, b"\xcc")
+    target = forged.stacks.modules["kernelbase"].base + WAIT_EX.rva
+    hook(forged, target)
+    (row,) = found(forged.image(), CHECK)
+    assert row["Severity"] == "low"
+    assert row["Innocent"] == f"the entry jumps to {target:#x} kernelbase!WaitEx"
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_relay_that_leads_into_an_image_is_low(name: str) -> None:
+    """Hooks reach far images by way of private memory nearby."""
+    forged = changed(name, 0x1800, b"\xcc")
+    relay, target = near(forged), forged.stacks.modules["kernelbase"].base + WAIT_EX.rva
+    place = relay + 0x100
+    forged.app.space.write(relay, b"\xff\x25" + struct.pack("<i", 0x100 - 6 if forged.wide else place))
+    forged.app.space.write_int(place, target)
+    hook(forged, relay)
+    assert severities(forged.image(), CHECK) == ["low"]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_hook_that_leads_to_private_memory(name: str) -> None:
+    forged = changed(name, 0x1800, b"\xcc")
+    target = near(forged)
+    hook(forged, target)
+    (row,) = found(forged.image(), CHECK)
+    assert row["Severity"] == "high"
+    assert row["Innocent"] == f"the entry jumps to {target:#x} <private>"
+
+
+def relay(forged: FindingImage, process: Process, number: int, target: int, code: str) -> None:
+    """Hooks a process by way of a relay, at an address of its own."""
+    at = forged.stacks.modules["ntdll"].base + 0x1000000 + 0x1234560 * number
+    made = bytes.fromhex(code.replace("TARGET", target.to_bytes(8, "little").hex()))
+    process.region(at & ~0xFFF, size=0x2000, protection=6)
+    process.space.write(at, made)
+    hook(forged, at, process)
+
+
+RELAYS = (
+    "50 48b8 TARGET 48870424 c3",
+    "4883ec08 50 48b8 TARGET 4889442408 58 c3",
+    "4889442408 48b8 TARGET ffd0 c3",
+)
+"""push, exchange, return; one that moves Rsp; one that calls."""
+
+
+@pytest.mark.parametrize("code", RELAYS)
+@pytest.mark.parametrize(("hooked", "expected"), [(3, set()), (1, {"high"})])
+def test_a_hook_of_all_processes_each_with_a_relay_of_its_own(
+    code: str, hooked: int, expected: set[str]
+) -> None:
+    forged = changed("win10-x64", 0x1800, b"\xcc", beside=3)
+    target = forged.app.module("guard.dll", exports={"Hook": 0x1100}).base + 0x1100
+    for number, process in enumerate(
+        [process for process in forged.kernel.processes if process.pid >= 1000][: hooked + 1]
+    ):
+        if process is not forged.app:
+            process.module("guard.dll", target - 0x1100)
+        relay(forged, process, number, target, code)
+    rows = found(forged.image(), CHECK)
+    assert {row["Severity"] for row in rows} - {"low"} == expected
+    assert all("into guard.dll" in row["Innocent"] for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("hooked", "lost", "severity"), [(4, 0, "low"), (2, 0, "high"), (4, 2, "low"), (4, 3, "high")]
+)
+def test_a_thread_that_returns_to_such_a_relay(hooked: int, lost: int, severity: str) -> None:
+    """A relay that is not in memory says nothing of its process; one that is has to be there."""
+    forged = changed("win10-x64", 0x1800, b"\xcc", beside=3)
+    target = forged.app.module("guard.dll", exports={"Hook": 0x1100}).base + 0x1100
+    processes = [process for process in forged.kernel.processes if process.pid >= 1000]
+    for number, process in enumerate(processes[:hooked]):
+        if process is not forged.app:
+            process.module("guard.dll", target - 0x1100)
+        relay(forged, process, number, target, RELAYS[2])
+    at = forged.stacks.modules["ntdll"].base + 0x1000000
+    forged.returns_to(at + 17)
+    for number in range(1, lost + 1):
+        page = at + 0x1234560 * number
+        processes[number].space.set_state(page - page % 0x1000, 0x1000, State.PAGEFILE)
+    rows = [row for row in found(forged.image(), "unbacked") if row["PID"] == 1000]
+    assert [row["Severity"] for row in rows] == [severity]
+
+
+SAVES = "4889442408" * 0x1C
+"""Stores of registers: a relay that saves them all is long."""
+
+
+@pytest.mark.parametrize(
+    ("offset", "written", "severity"),
+    [(0x20, "", "low"), (0x9C, "", "low"), (0x9C, "90" * 0x20, "high"), (0xF0, "50" * 0x40, "high")],
+)
+def test_a_thread_that_was_interrupted_in_such_a_relay(offset: int, written: str, severity: str) -> None:
+    """Code that other processes do not have in their relays is no relay's."""
+    forged = changed("win10-x64", 0x1800, b"\xcc", beside=3)
+    target = forged.app.module("guard.dll", exports={"Hook": 0x1100}).base + 0x1100
+    for number, process in enumerate([process for process in forged.kernel.processes if process.pid >= 1000]):
+        if process is not forged.app:
+            process.module("guard.dll", target - 0x1100)
+        relay(forged, process, number, target, SAVES + RELAYS[2])
+    at = forged.stacks.modules["ntdll"].base + 0x1000000 + offset
+    forged.app.space.write(at - len(written) // 4, bytes.fromhex(written))
+    forged.interrupted_at(at)
+    rows = [row for row in found(forged.image(), "unbacked") if row["PID"] == 1000]
+    assert [(row["Severity"], row["How"]) for row in rows] == [(severity, "trap")]
+
+
+def test_one_of_these_hooks_that_leads_elsewhere() -> None:
+    forged = changed("win10-x64", 0x1800, b"\xcc", beside=3)
+    target = forged.app.module("guard.dll", exports={"Hook": 0x1100}).base + 0x1100
+    for number, process in enumerate([process for process in forged.kernel.processes if process.pid >= 1000]):
+        if process is not forged.app:
+            process.module("guard.dll", target - 0x1100)
+        led_to = target if process is not forged.app else 0x1234
+        relay(forged, process, number, led_to, RELAYS[0])
+    assert {row["Severity"] for row in found(forged.image(), CHECK) if row["PID"] == 1000} == {"high"}
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_hook_and_other_changes(name: str) -> None:
+    """A jump into an image explains itself, and nothing else."""
+    forged = changed(name, STUB.rva + 0x11, b"\xcc\xcd\xce\xcf")
+    hook(forged, forged.stacks.modules["kernelbase"].base + WAIT_EX.rva)
+    assert severities(forged.image(), CHECK) == ["high"]
+
+
+def family(
+    name: str, hooked: int, program: str = "stacks.exe", parent: str = "stacks.exe"
+) -> List[Dict[str, object]]:
+    """The findings of a program's child that has a thunk, as so many of its two siblings have."""
+    forged = changed(name, 0x1800, b"\xcc")
+    forged.app.eprocess["InheritedFromUniqueProcessId"] = 900
+    forged.beside(parent, 900)
+    siblings = [forged.beside(program, 3000 + 4 * number, ppid=900) for number in range(2)]
+    for number, process in enumerate([forged.app, *siblings[:hooked]]):
+        hook(forged, near(forged) + 0x10000 * number, process)
+    return [row for row in found(forged.image(), CHECK) if row["PID"] == 1000]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_thunk_that_every_child_of_a_program_has_is_low(name: str) -> None:
+    """Each has memory of its own to which the thunk leads."""
+    (row,) = family(name, 2)
+    assert row["Severity"] == "low"
+    assert str(row["Innocent"]).endswith("<private>; so does every child of stacks.exe")
+
+
+@pytest.mark.parametrize(
+    ("hooked", "program", "parent"),
+    [(1, "stacks.exe", "stacks.exe"), (2, "stacks.exe", "explorer.exe"), (2, "another.exe", "stacks.exe")],
+)
+def test_a_thunk_that_not_every_child_has(hooked: int, program: str, parent: str) -> None:
+    (row,) = family("win10-x64", hooked, program, parent)
+    assert row["Severity"] == "high"
+
+
+@pytest.mark.parametrize("name", X64)
+def test_a_frame_that_a_scan_found_is_low(name: str) -> None:
+    """Nothing tells how to go on from a mapped file, so that the caller is a guess."""
+    forged = changed(name, WAIT_EX.rva, OTHER_CODE[:4], "kernelbase")
+    forged.guesses("kernelbase")
+    rows = found(forged.image(), CHECK)
+    assert [(row["Severity"], row["Confidence"]) for row in rows] == [("low", "possible")]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_one_other_process(name: str) -> None:
+    """Either of the two may have been changed."""
+    (row,) = found(changed(name, STUB.rva, OTHER_CODE, beside=1).image(), CHECK)
+    assert (row["Severity"], row["Confidence"]) == ("high", "possible")
+    assert row["Innocent"].startswith("only one other process maps the file")
+
+
+@pytest.mark.parametrize("name", X64)
+@pytest.mark.parametrize(
+    ("of_file", "of_process", "severity"),
+    [(CODE_FLAGS, CODE_FLAGS, "medium"), (ALL_FLAGS, ALL_FLAGS, "low"), (CODE_FLAGS, ALL_FLAGS, "medium")],
+)
+def test_without_a_second_process_the_section_is_compared(
+    name: str, of_file: int, of_process: int, severity: str
+) -> None:
+    """A module that no other process maps: only by the file's headers its section is writable."""
+    forged = changed(name, WAIT_EX.rva, OTHER_CODE, "kernelbase", beside=0)
+    base, space = forged.stacks.modules["kernelbase"].base, forged.app.space
+    place = base + space.read(base, 0x400).index(b".text\0") + 0x24
+    space.write_file(place, struct.pack("<I", of_file))
+    if of_process != of_file:
+        space.write(place, struct.pack("<I", of_process))
+    image = forged.image()
+    (row,) = found(image, CHECK)
+    assert (row["Severity"], row["Confidence"]) == (severity, "likely")
+    assert "differ from the section of the file, which no other process maps" in row["Evidence"]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_without_a_second_process_and_the_section_it_is_not_checked(name: str) -> None:
+    """One row says so, of however many frames; pages of the section need no second process."""
+    forged = changed(name, STUB.rva, OTHER_CODE, beside=0)
+    forged.stacks.modules["app"].write(MAIN.rva, OTHER_CODE)
+    for module in forged.stacks.modules.values():
+        if module.section is not None:
+            for page in {STUB.rva & ~0xFFF, MAIN.rva & ~0xFFF}:
+                forged.app.space.read(module.base + page, 1)
+                module.section.set_state(page, 0x1000, State.PAGEFILE)
+    rows = answered(forged.image(), check=[CHECK])
+    assert [(row["Severity"], row["Status"]) for row in rows] == [(None, "not checked")]
+    kernel, reason, *_ = rows[0]["Evidence"].split("; ")
+    assert kernel == "the kernel's code: there is no second copy of it"
+    assert reason.startswith("no second process maps the file: ")
+    assert "ntdll" in reason
+
+
+@pytest.mark.parametrize("name", X64)
+def test_pages_of_the_section_need_no_second_process(name: str) -> None:
+    rows = answered(FindingImage(name).image(), check=[CHECK])
+    assert [row["Evidence"] for row in rows] == ["the kernel's code: there is no second copy of it"]
+
+
+def read(memory: Dict[int, bytes], address: int, length: int) -> Optional[bytes]:
+    for start, data in memory.items():
+        if start <= address and address + length <= start + len(data):
+            return data[address - start : address - start + length]
+    return None
+
+
+AT, FAR = 0x401000, 0x7FF812345678
+
+
+@pytest.mark.parametrize(
+    ("code", "pointer_size", "expected"),
+    [
+        ("eb 10", 8, AT + 0x12),
+        ("eb fe", 8, AT),
+        ("e9 00 01 00 00", 4, AT + 0x105),
+        ("e9 fb ff ff ff", 8, AT),
+        ("ff 25 0a 00 00 00 cc cc cc cc cc cc cc cc cc cc 78 56 34 12 f8 7f 00 00", 8, FAR),
+        ("ff 25 10 10 40 00 cc cc cc cc cc cc cc cc cc cc 78 56 34 12", 4, 0x12345678),
+        ("ff 25 00 00 50 00", 4, None),
+        ("48 b8 78 56 34 12 f8 7f 00 00 ff e0", 8, FAR),
+        ("49 bb 78 56 34 12 f8 7f 00 00 41 ff e3", 8, FAR),
+        ("48 b8 78 56 34 12 f8 7f 00 00 ff e1", 8, None),
+        ("b8 78 56 34 12 ff e0", 4, 0x12345678),
+        ("b8 78 56 34 12 ff e0", 8, None),
+        ("68 78 56 34 12 c3", 4, 0x12345678),
+        ("68 78 56 34 12 c7 44 24 04 f8 7f 00 00 c3", 8, FAR),
+        ("4c 8b d1 b8 18 00 00 00", 8, None),
+        ("", 8, None),
+    ],
+)
+def test_jumps(code: str, pointer_size: int, expected: Optional[int]) -> None:
+    memory = {AT: bytes.fromhex(code)}
+    assert (
+        follow_jumps(lambda address, length: read(memory, address, length), AT, MACHINES[pointer_size])
+        == expected
+    )
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("shared", (True, False), ids=("shared", "own"))
+def test_a_file_is_the_second_copy_that_no_process_has(
+    name: str, shared: bool, tmp_path: pathlib.Path
+) -> None:
+    """One process alone has the module; or the page was written to that all processes share."""
+    forged = changed(name, STUB.rva, OTHER_CODE, beside=0)
+    ntdll = forged.stacks.modules["ntdll"]
+    if shared:
+        forged = changed(name, STUB.rva, b"", beside=2)
+        ntdll = forged.stacks.modules["ntdll"]
+        forged.app.space.write_file(ntdll.base + STUB.rva, OTHER_CODE)
+        assert not found(forged.image(), CHECK)
+    files = modulefile.save([ntdll], tmp_path)
+    row = found(forged.image(), CHECK, binaries=[str(files)])[0]
+    assert (row["Severity"], row["Confidence"], row["Frame"]) == ("high", "certain", 0)
+    assert f"differ from the file {tmp_path}" in row["Evidence"]
+    assert f"from {ntdll.base + STUB.rva:#x} on cd 2e" in row["Evidence"]
+    assert "; the file has " in row["Evidence"]
+    assert "differs from the file: page" in row["Status"]
+
+
+@pytest.mark.parametrize("name", X64)
+def test_with_a_file_neither_process_nor_section_is_needed(name: str, tmp_path: pathlib.Path) -> None:
+    forged = changed(name, STUB.rva, OTHER_CODE, beside=0)
+    image, ntdll = forged.image(), forged.stacks.modules["ntdll"]
+    assert ntdll.section is not None
+    ntdll.section.set_state(STUB.rva & ~0xFFF, 0x1000, State.PAGEFILE)
+    assert any("no second process maps the file" in row["Evidence"] for row in answered(image, check=[CHECK]))
+    given = answered(image, check=[CHECK], binaries=[str(modulefile.save([ntdll], tmp_path))])
+    assert given[0]["Severity"] == "high"
+    assert not any("no second process" in row["Evidence"] for row in given)

@@ -1,0 +1,98 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The check `debug_registers`: a thread's debug registers watch code that security products hook.
+
+Dr7 enables breakpoint n by its bits 2n and 2n + 1; bits 16 + 4n and 17 + 4n give its kind (Intel 64 and IA-32
+Architectures Software Developer's Manual, volume 3, "Debug registers").
+"""
+
+from __future__ import annotations
+
+from typing import Iterator, Optional, Tuple
+
+from ...columns.words import CERTAIN, LOW, MEDIUM, POSSIBLE, USER, WOW64
+from ...memory.image import AddressSpace
+from ...names.decode.pe import DIRECTORY_EXPORT
+from ...names.symbolizer import KnownModule
+from ...process.processlist import process_member
+from ...stacklist.stack import StackRecord
+from ...traps.state import TrapState
+from ..facts import CheckFacts
+from ..finding import NONE_KNOWN, Check, Finding, thread_finding
+
+WATCHED = ("ntdll", "amsi", "clr", "coreclr", "win32u", "wow64win")
+"""Modules with functions that security products hook, or with stubs of system calls."""
+
+_COUNT = 4
+_CONTROL = "Dr7"
+_KINDS = ("execution", "writes", "ports", "access")
+_EXPORTS = "a guard of the export table, set by EMET or exploit protection (EAF): no call is diverted"
+_NOT_SURE = "the frame may not have saved the debug registers"
+
+
+def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
+    """Yields the breakpoints of a thread whose process has no debugger; one is shown for each thread."""
+    entry, thread = stack.entry, stack.thread
+    if entry is None or thread is None or _debugged(stack.space, facts):
+        return
+    unsure = _CONTROL in entry.unsure
+    for register, address, kind in _breakpoints(entry):
+        known_module = facts.namer(stack.space).module_at(address)
+        if known_module is None or known_module.module.name.lower() not in WATCHED:
+            continue
+        name = facts.namer(stack.space).name(address, return_address=False)
+        control = entry.registers[_CONTROL]
+        evidence = f"{register} {address:#x} for {kind}, Dr7 {control:#x}, DebugPort 0; "
+        severity, confidence, innocent = MEDIUM, CERTAIN, NONE_KNOWN
+        if unsure:
+            severity, confidence, innocent = LOW, POSSIBLE, _NOT_SURE
+        elif kind != _KINDS[0] and _in_exports(known_module, address):
+            severity, confidence, innocent = LOW, CERTAIN, _EXPORTS
+        finding = thread_finding(
+            stack,
+            thread,
+            severity,
+            confidence,
+            evidence + facts.memory(stack.space, address),
+            innocent,
+            address,
+            name.symbol,
+        )
+        yield finding._replace(status=name.status)
+
+
+def _in_exports(known_module: KnownModule, address: int) -> bool:
+    """Returns whether an address is in the export directory of a module."""
+    headers = known_module.image.headers
+    rva, size = (0, 0) if headers is None else headers.directory(DIRECTORY_EXPORT)
+    return rva <= address - known_module.module.base < rva + size
+
+
+def _breakpoints(entry: TrapState) -> Iterator[Tuple[str, int, str]]:
+    """Yields register, address and kind of the enabled breakpoints."""
+    control = entry.registers.get(_CONTROL, 0)
+    for number in range(_COUNT):
+        address: Optional[int] = entry.registers.get(f"Dr{number}")
+        if address and control >> 2 * number & 3:
+            yield f"Dr{number}", address, _KINDS[control >> 16 + 4 * number & 3]
+
+
+def _debugged(space: AddressSpace, facts: CheckFacts) -> bool:
+    """Returns whether a process has a debugger, or may have one because its DebugPort cannot be read."""
+    return process_member(facts.image, space.eprocess, "DebugPort") != 0
+
+
+CHECK = Check(
+    "debug_registers",
+    "T1562.001",
+    (USER, WOW64),
+    "A debug register of a thread is a breakpoint in ntdll, amsi, clr, coreclr, win32u or wow64win, and "
+    "the process has no debugger. Such a breakpoint diverts a call without a change of code.",
+    "medium; low for a breakpoint on data of an export table, and if the frame may not have saved the "
+    "debug registers",
+    "A debugger that has detached, copy protection, profilers.",
+    "Look at the exception handlers of the process; windows.trapframes --tid shows all registers.",
+    "no thread has a stack in user mode",
+    of_stack=check_stack,
+    kernel=True,
+)

@@ -1,0 +1,150 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The check `foreign_handle`: code that no file backs opened another process or thread with powerful rights.
+
+The ring of handle events shows the caller, the handle's entry shows the rights. Source of the rights:
+PROCESS_* and THREAD_* of winnt.h.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, Iterator, NamedTuple, Optional, Tuple
+
+from ...columns.words import CREATE, HANDLE, IMAGE, LIKELY, LOW, MAPPED, OPEN, PRIVATE
+from ...memory.decode.status import has_status
+from ...memory.decode.statuscodes import StatusCode
+from ...memory.decode.structure import MissingMemberError
+from ...memory.decode.text import ShortText
+from ...process.handletables import HandleTables
+from ...process.objectheaders import Objects
+from ...process.processlist import PROCESS_OF_THREAD
+from ...process.regions import WINDOWS, is_beneath
+from ...stacklist.stack import StackRecord
+from ..code.explanations import explained, untold
+from ..facts import CheckFacts
+from ..finding import NONE_KNOWN, Check, Finding, FramePlace, place_finding, unbacked_frames
+
+NAME = "foreign_handle"
+
+_NO_TABLE = "the handle table, which has the rights of handles, cannot be read"
+_NOT_IN_TABLE = "such code opened a handle that is not in the handle table, and the ring has no close"
+_OPENING = (OPEN, CREATE)
+_PROCESS_RIGHTS = {
+    0x2: "PROCESS_CREATE_THREAD",
+    0x8: "PROCESS_VM_OPERATION",
+    0x20: "PROCESS_VM_WRITE",
+    0x40: "PROCESS_DUP_HANDLE",
+}
+_THREAD_RIGHTS = {0x10: "THREAD_SET_CONTEXT", 0x80: "THREAD_SET_THREAD_TOKEN"}
+_VM_READ = 0x10
+_LSASS = "lsass.exe"
+_CREDENTIALS = "T1003.001"
+_FOLDERS = (*WINDOWS, "\\program files\\", "\\program files (")
+
+
+class _Opened(NamedTuple):
+    """The target of a handle: its process, its description, and the rights that matter."""
+
+    process: int
+    name: str
+    rights: Tuple[str, ...]
+
+
+def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
+    """Yields the events in which such code opened another process or thread; one for each handle."""
+    if stack.event not in _OPENING or stack.owner is None:
+        return
+    if has_status(stack.status, StatusCode.HANDLE_TABLE_UNREADABLE):
+        facts.leave_out(NAME, _NO_TABLE, stack.space.process)
+    if has_status(stack.status, StatusCode.NO_LONGER_OPEN) and _caller(stack, facts)[0] is not None:
+        facts.leave_out(NAME, _NOT_IN_TABLE, stack.space.process)
+    kind = (stack.owner_name or "").split(" ", 1)[0]
+    if kind not in ("Process", "Thread"):
+        return
+    opened = _opened(stack, kind, facts)
+    if opened is None or not opened.rights or opened.process in (0, stack.space.eprocess):
+        return
+    place, severity, innocent = _caller(stack, facts)
+    if place is None:
+        return
+    group = (stack.space.eprocess, stack.owner)
+    rights = " ".join(opened.rights)
+    handle = f"handle {stack.owner:#x} to {opened.name}"
+    memory = facts.memory(stack.acting or stack.space, place.address)
+    evidence = ShortText(f"{handle}, {rights}; {memory}", handle)
+    finding = place_finding(stack, place, severity, LIKELY, evidence, innocent, group)
+    yield finding._replace(technique=_CREDENTIALS) if _LSASS in opened.name else finding
+
+
+def _caller(stack: StackRecord, facts: CheckFacts) -> Tuple[Optional[FramePlace], str, str]:
+    """Returns the innermost suspect frame, its severity, and its innocent explanation."""
+    space = stack.acting or stack.space
+    for place in unbacked_frames(stack, PRIVATE):
+        if facts.is_user(place.at):
+            severity, _, innocent = explained(space, place.at, facts)
+            return place, severity, innocent
+    for place in unbacked_frames(stack, IMAGE, MAPPED):
+        path = place.frame.details.path
+        if facts.is_user(place.at) and path and not is_beneath(path, _FOLDERS):
+            return place, LOW, f"a program outside Windows' folders: {path}"
+    return None, LOW, NONE_KNOWN
+
+
+def _opened(stack: StackRecord, kind: str, facts: CheckFacts) -> Optional[_Opened]:
+    """Returns the present target of an event's handle; None if the handle is closed or cannot be read."""
+    image = facts.image
+    try:
+        tables, objects = image.service(HandleTables), image.service(Objects)
+    except MissingMemberError:
+        return None
+    table = tables.table_of(stack.space.eprocess)
+    entry = tables.lookup(table, stack.owner or 0)[0] if table is not None and table.address else None
+    if entry is None or entry.access is None:
+        return None
+    thing = objects.describe(entry.object_header)
+    if thing.type != kind:
+        return None
+    memory = image.memory(image.kernel)
+    if kind == "Process":
+        process = thing.body
+        rights = _named(entry.access, _PROCESS_RIGHTS)
+    else:
+        owner = image.types["_ETHREAD"].first_member(*PROCESS_OF_THREAD)
+        process = (None if owner is None else memory.member(thing.body, owner)) or 0
+        rights = _named(entry.access, _THREAD_RIGHTS)
+    name = f"{kind} {thing.name or ''}".strip()
+    if kind == "Process" and _LSASS in name.lower() and entry.access & _VM_READ:
+        rights = (*rights, "PROCESS_VM_READ")
+    return _Opened(process, name, rights)
+
+
+def _named(access: int, rights: Dict[int, str]) -> Tuple[str, ...]:
+    return tuple(name for bit, name in rights.items() if access & bit)
+
+
+def unchecked(facts: CheckFacts) -> Iterator[str]:
+    """Yields that the rights of handles are not recorded, if that is so, and the reasons of `untold`."""
+    try:
+        if facts.image.service(HandleTables).has_creators:
+            yield "with +kst the handle tables of 32-bit XP and 2003 have an index in place of the rights"
+    except MissingMemberError as error:
+        yield str(error)
+    yield from facts.left_out(NAME)
+    yield from untold(facts)
+
+
+CHECK = Check(
+    NAME,
+    "T1055",
+    (HANDLE,),
+    "Private code opened another process or thread, as the handle trace shows, and the handle still has "
+    "a right to write to that process or to run code in it.",
+    "high; low if the process registered a function table for the code, or a runtime's own list "
+    "contains it; low if the caller is an image outside \\Windows and \\Program Files",
+    "Debuggers, installers and security products open other processes.",
+    "Look at the other process: windows.traces --pid; at the handle: windows.handletraces --handle.",
+    "no process traces its handles",
+    of_stack=check_stack,
+    unchecked=unchecked,
+    kernel=True,
+)

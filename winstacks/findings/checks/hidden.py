@@ -1,0 +1,166 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The check `hidden`: the lists and other witnesses disagree about a process or a thread."""
+
+from __future__ import annotations
+
+from typing import Dict, Iterator, Optional, Tuple
+
+from ...columns.words import CERTAIN, HIGH, LIKELY, LOW, MEDIUM, THREAD_KINDS
+from ...memory.decode.status import Status, StatusItem, has_status, text
+from ...memory.decode.statuscodes import StatusCode
+from ...memory.decode.structure import MissingMemberError
+from ...memory.image import AddressSpace
+from ...process.handletables import HandleTables
+from ...process.processlist import CID_TABLE, POOL_SCAN, CidTable, ProcessList, process_member
+from ...process.spaces import SYSTEM_PID, AddressSpaces
+from ...process.thread import TERMINATED
+from ...process.threads import Threads
+from ...stacklist.stack import StackRecord
+from ..facts import CheckFacts
+from ..finding import NONE_KNOWN, Check, Finding
+
+_EXIT_TIME = "ExitTime.QuadPart"
+_UNFINISHED = "a process that is being created or removed: it has no thread"
+_SMEARED = "the thread was created while the image was taken"
+_ABSENT = "pages of the list are not in the image"
+_MOVED = "page tables changed while the image was taken"
+MAX_HANDLES = 1 << 20
+"""The most handles that are searched for handles to processes found only by the scan."""
+
+_INITIALIZED = 0
+"""Value Initialized of KTHREAD_STATE: the thread never ran."""
+
+
+def check_image(facts: CheckFacts) -> Iterator[Finding]:
+    """Yields live processes missing from the process list, and processes with another's page tables."""
+    alone: Dict[int, AddressSpace] = {}
+    for space in AddressSpaces.list_spaces(facts.image, facts.pids or None):
+        if space.kernel or space.wow64 or _exited(space, facts):
+            continue
+        if has_status(space.remark, StatusCode.NOT_IN_THE_PROCESS_LIST):
+            yield from _unlisted(space, facts, alone)
+        other = _sharing(space.status + space.remark)
+        if other is not None and space.pid != SYSTEM_PID:
+            reasons = text(space.status + space.remark)
+            evidence = f"_EPROCESS {space.eprocess:#x}: {reasons}"
+            yield Finding(
+                MEDIUM, LIKELY, space, evidence, _MOVED, ("tables", space.eprocess), address=space.eprocess
+            )
+    yield from _check_handles(alone, facts) if alone else ()
+
+
+def _unlisted(space: AddressSpace, facts: CheckFacts, alone: Dict[int, AddressSpace]) -> Iterator[Finding]:
+    """Yields a process missing from the list; a scanned one without threads joins `alone`."""
+    scanned = POOL_SCAN in _witnesses(space.remark)
+    threads = len(facts.image.service(CidTable).threads_of.get(space.eprocess, ()))
+    where = CID_TABLE
+    if scanned and not threads:
+        # A process found only by the scan may be a remnant: its page tables and a live thread show that it
+        # lives.
+        threads, where = _live(space, facts) if space.layer_name else 0, "its list"
+        if not threads:
+            if space.layer_name:
+                alone[space.eprocess] = space
+            return
+    severity, confidence, innocent = HIGH, LIKELY if scanned else CERTAIN, NONE_KNOWN
+    if not threads:
+        severity, confidence, innocent = LOW, LIKELY, _UNFINISHED
+    if facts.image.service(ProcessList).interrupted:
+        severity, confidence, innocent = LOW, LIKELY, _ABSENT
+    evidence = f"_EPROCESS {space.eprocess:#x}: {text(space.remark)}, {threads} threads in {where}"
+    yield Finding(
+        severity, confidence, space, evidence, innocent, ("process", space.eprocess), address=space.eprocess
+    )
+
+
+def _check_handles(alone: Dict[int, AddressSpace], facts: CheckFacts) -> Iterator[Finding]:
+    """Yields the processes found only by the scan to which a handle of another process leads."""
+    try:
+        tables = facts.image.service(HandleTables)
+    except MissingMemberError:
+        return
+    body, remaining = facts.image.types["_OBJECT_HEADER"].offset("Body"), MAX_HANDLES
+    for holder in AddressSpaces.list_spaces(facts.image):
+        unlisted = has_status(holder.remark, StatusCode.NOT_IN_THE_PROCESS_LIST)
+        table = None if holder.kernel or holder.wow64 or unlisted else tables.table_of(holder.eprocess)
+        for entry in tables.entries(table) if table is not None and table.address else ():
+            remaining -= 1
+            if remaining < 0:
+                return
+            space = None if entry is None else alone.pop(entry.object_header + body, None)
+            if entry is not None and space is not None:
+                evidence = f"_EPROCESS {space.eprocess:#x}: {text(space.remark)}, no thread in its list; "
+                evidence += f"handle {entry.handle:#x} of PID {holder.pid} leads to it"
+                group = ("process", space.eprocess)
+                yield Finding(MEDIUM, LIKELY, space, evidence, _UNFINISHED, group, address=space.eprocess)
+
+
+def _live(space: AddressSpace, facts: CheckFacts) -> int:
+    """Returns the number of threads in a process's own list that have not ended."""
+    listed = Threads.list_threads(facts.image, offset=space.eprocess)
+    return sum(not thread.unusable and thread.state != TERMINATED for thread in listed)
+
+
+def check_thread(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
+    """Yields a thread that is missing from its process's list and known to another witness."""
+    thread = stack.thread
+    if thread is None or thread.state in (TERMINATED, None) or thread.unusable:
+        return
+    if not has_status(thread.status, StatusCode.NOT_IN_THE_THREAD_LIST) or not _witnesses(thread.status):
+        return
+    if _exited(thread.space, facts):
+        return
+    new = thread.state == _INITIALIZED
+    # The thread may have been in the list after an absent page.
+    absent = has_status(thread.space.remark, StatusCode.PROCESS_UNREADABLE)
+    evidence = f"_ETHREAD {thread.ethread:#x}: {text(thread.status)}"
+    yield Finding(
+        LOW if new or absent else MEDIUM,
+        LIKELY,
+        thread.space,
+        evidence,
+        _ABSENT if absent else _SMEARED,
+        ("thread", thread.ethread),
+        tid=thread.tid,
+        address=thread.ethread,
+    )
+
+
+def _witnesses(thread_status: Status) -> Tuple[str, ...]:
+    return tuple(name for item in thread_status if item.code is StatusCode.FOUND_BY for name in item.members)
+
+
+def _sharing(process_status: Status) -> Optional[StatusItem]:
+    """Returns the item for page tables shared with a process other than Idle and System."""
+    shared = (item for item in process_status if item.code is StatusCode.PAGE_TABLES_OF_PROCESS)
+    return next((item for item in shared if item.number != SYSTEM_PID), None)
+
+
+def _exited(space: AddressSpace, facts: CheckFacts) -> bool:
+    return bool(process_member(facts.image, space.eprocess, _EXIT_TIME))
+
+
+def unchecked(facts: CheckFacts) -> Iterator[str]:
+    """Yields that only a scan finds hidden processes and threads, if no scan was requested."""
+    if not facts.scan:
+        yield "processes and threads that only a pool scan finds: --scan"
+
+
+CHECK = Check(
+    "hidden",
+    "T1014",
+    THREAD_KINDS,
+    "A live process or thread is missing from the list that Windows keeps, but another structure refers "
+    "to it; or two live processes have the same page tables.",
+    "high for a process with threads; medium for a thread, for shared page tables, and for a process "
+    "that only a pool scan and a handle of another process show; low for a process without threads, for "
+    "a thread that never ran, and where a page of the list is not in the image",
+    "An image is not a snapshot: a process or thread that started or ended during acquisition may be on "
+    "some lists only. The check leaves out processes that have exited.",
+    "Compare windows.pslist, windows.psscan and windows.thrdscan; dump the process by its offset.",
+    of_stack=check_thread,
+    of_image=check_image,
+    unchecked=unchecked,
+    kernel=True,
+)

@@ -1,0 +1,241 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The check `modified_code`: a thread runs code of an image that differs from other processes' code."""
+
+from __future__ import annotations
+
+import functools
+from typing import Iterator, NamedTuple, Optional, Tuple
+
+from ...columns.words import CERTAIN, HIGH, IMAGE, LIKELY, LOW, MAPPED, MEDIUM, POSSIBLE, TRAP, USER, WOW64
+from ...memory.decode.text import cell
+from ...memory.image import AddressSpace
+from ...names.decode.pe import HeaderError, read_headers
+from ...process.processlist import process_member
+from ...stacklist.stack import StackRecord
+from ..code.barriers import is_write_barrier
+from ..code.copies import NO_IMAGE, Comparison, Mapping
+from ..code.differing import Ranges
+from ..code.functions import compared, function_at
+from ..code.jumps import ENTRY, Read, follow_jumps
+from ..code.relays import Hooked
+from ..facts import CheckFacts
+from ..finding import NONE_KNOWN, Check, Finding, FramePlace, place_finding, unbacked_frames
+
+NAME = "modified_code"
+
+_SHOWN = 16
+_MAX_SIBLINGS = 8
+
+_PARENT = "InheritedFromUniqueProcessId"
+_ELSEWHERE = "most processes have a hook here, but the hook of this process leads into another module"
+_UNPACKED = "the section is writable: programs that unpack themselves write there"
+_BARRIER = "CLR rewrites its write barriers to fit its heap"
+_BARRIERS = ("JIT_WriteBarrier", "JIT_CheckedWriteBarrier", "JIT_ByRefWriteBarrier")
+"""Source: the .NET runtime (described: dotnet/runtime, `StompWriteBarrierEphemeral`)."""
+_CLR = ("clr", "coreclr", "mscorwks")
+_WRITABLE = 1 << 31
+"""IMAGE_SCN_MEM_WRITE."""
+_ONE_OTHER = "only one other process maps the file, and that one may be changed"
+
+
+class _Assessment(NamedTuple):
+    """The verdict on an address: `entry` is the entry of its function, else the first changed byte."""
+
+    severity: str
+    innocent: str
+    entry: int
+    found: Comparison
+
+
+def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
+    """Yields the frames in functions that differ from most other processes; one for each function."""
+    space = stack.space
+    for place in unbacked_frames(stack, IMAGE, MAPPED):
+        if not facts.is_user(place.at):
+            continue
+        assessment = facts.find_once(NAME, space, place.at, functools.partial(_assess, space, place, facts))
+        if assessment is None:
+            continue
+        confidence = POSSIBLE if assessment.found.others == 1 else CERTAIN if place.how == TRAP else LIKELY
+        evidence = f"{_shown(space, assessment.found, facts)}; {facts.memory(space, place.address)}"
+        group = (space.layer_name, assessment.entry)
+        yield place_finding(
+            stack, place, assessment.severity, confidence, evidence, assessment.innocent, group
+        )
+
+
+def _assess(space: AddressSpace, place: FramePlace, facts: CheckFacts) -> Optional[_Assessment]:
+    """Compares the function of a frame; None if there is no finding."""
+    entry, ranges = function_at(space, place, facts)
+    comparison = compared(facts.copies, space, ranges)
+    if comparison.reason not in ("", NO_IMAGE):
+        facts.leave_out(
+            NAME, comparison.reason, place.frame.details.module or place.name.symbol.partition("+")[0]
+        )
+    if not comparison.ranges:
+        return _led_elsewhere(space, entry, comparison, facts)
+    entry = comparison.ranges[0][0] if entry is None else entry
+    severity, innocent = _explained(space, entry, comparison.ranges, facts)
+    if severity == HIGH and _is_barrier(space, place, comparison.ranges, facts):
+        severity, innocent = LOW, _BARRIER
+    if severity == HIGH and not comparison.others and not comparison.file:
+        severity, innocent = _by_the_section(space, comparison.ranges[0][0], innocent, facts)
+    if comparison.others == 1 and innocent == NONE_KNOWN:
+        innocent = _ONE_OTHER
+    return _Assessment(severity, innocent, entry, comparison)
+
+
+def _is_barrier(space: AddressSpace, place: FramePlace, changed: Ranges, facts: CheckFacts) -> bool:
+    """Returns whether a function is a write barrier, which CLR rewrites while it runs.
+
+    Its name shows that or, without symbols, its code.
+    """
+    function, module = place.frame.details.function or "", place.frame.details.module or ""
+    if module.lower() not in _CLR:
+        return False
+    return function.startswith(_BARRIERS) or is_write_barrier(_reader(space, facts), changed, space.machine)
+
+
+def _by_the_section(space: AddressSpace, at: int, innocent: str, facts: CheckFacts) -> Tuple[str, str]:
+    """Returns severity and explanation of code that could be compared only with the section of the file.
+
+    Whether the section is writable is read from the file's headers, which no process can write.
+    """
+    mapping, original = facts.copies.mapping(space, at), facts.copies.original(space, at)
+    if mapping is None or original is None:
+        return MEDIUM, innocent
+    try:
+        headers = read_headers(original.read)
+    except HeaderError:
+        return MEDIUM, innocent
+    rva = at - mapping.vad.start
+    for section in headers.sections:
+        if section.start <= rva < section.end and section.characteristics & _WRITABLE:
+            return LOW, _UNPACKED
+    return MEDIUM, innocent
+
+
+def _led_elsewhere(
+    space: AddressSpace, entry: Optional[int], comparison: Comparison, facts: CheckFacts
+) -> Optional[_Assessment]:
+    """Judges a hook whose target differs in each process: whether it leads to another module than theirs."""
+    first = comparison.split[0][0] if comparison.split else None
+    if entry is None or first is None or not entry <= first < entry + ENTRY:
+        return None
+    if not Hooked(space, entry, facts).alone:
+        return None
+    return _Assessment(HIGH, _ELSEWHERE, entry, comparison._replace(ranges=comparison.split))
+
+
+def _explained(space: AddressSpace, entry: int, changed: Ranges, facts: CheckFacts) -> Tuple[str, str]:
+    """Returns the severity of a function's changed bytes, and their explanation."""
+    first = changed[0][0]
+    if not entry <= first or changed[-1][1] > entry + ENTRY:
+        return HIGH, NONE_KNOWN
+    # The first byte of a jump may have the same value as the byte that it replaced.
+    target = next(
+        filter(None, (follow_jumps(_reader(space, facts), at, space.machine) for at in (entry, first))), None
+    )
+    if target is None:
+        return HIGH, NONE_KNOWN
+    name = facts.namer(space).name(target, return_address=False)
+    jump = f"the entry jumps to {target:#x} {name.symbol}"
+    if name.backing == IMAGE:
+        return LOW, jump
+    hooked = Hooked(space, entry, facts)
+    if hooked.by_all is not None:
+        return (
+            LOW,
+            f"{jump}, and on into {hooked.by_all}; the hooks of {hooked.alike} other processes do the same",
+        )
+    if hooked.mine:
+        jump += f", and on into {', '.join(sorted(hooked.mine))}"
+    program = _program_of_all(space, changed, facts)
+    return (HIGH, jump) if program is None else (LOW, f"{jump}; so does every child of {program}")
+
+
+def _reader(space: AddressSpace, facts: CheckFacts) -> Read:
+    return facts.image.memory(space).read
+
+
+def _program_of_all(space: AddressSpace, changed: Ranges, facts: CheckFacts) -> Optional[str]:
+    """Returns the program that starts itself and whose every other child has the same changed bytes."""
+    mine = facts.copies.mapping(space, changed[0][0])
+    parent = process_member(facts.image, space.eprocess, _PARENT)
+    if mine is None or not parent:
+        return None
+    family = [relative for relative in facts.copies.others(mine) if relative.space.process == space.process]
+    siblings = [
+        relative
+        for relative in family
+        if process_member(facts.image, relative.space.eprocess, _PARENT) == parent
+    ][:_MAX_SIBLINGS]
+    if all(relative.space.pid != parent for relative in family) or not siblings:
+        return None
+    first, last = changed[0][0] - mine.vad.start, changed[-1][1] - mine.vad.start
+    same = all(_changed(relative, first, last, facts) for relative in siblings)
+    return space.process if same else None
+
+
+def _changed(mapping: Mapping, first: int, last: int, facts: CheckFacts) -> bool:
+    """Returns whether another process has changes that begin at the same RVA."""
+    base = mapping.vad.start
+    comparison = facts.copies.compare_mapping(mapping, base + first, base + last)
+    return bool(comparison.ranges) and comparison.ranges[0][0] == base + first
+
+
+def _shown(space: AddressSpace, comparison: Comparison, facts: CheckFacts) -> str:
+    """Returns the first changed bytes, and the bytes of another process."""
+    low = comparison.ranges[0][0]
+    high = min(comparison.ranges[-1][1], low + _SHOWN)
+    mine = _reader(space, facts)(low, high - low)
+    count = sum(end - start for start, end in comparison.ranges)
+    file_name = comparison.file if not comparison.others else ""
+    others = (
+        f"the file {cell(file_name)}"
+        if file_name
+        else "the section of the file, which no other process maps or has in memory"
+        if not comparison.others
+        else f"most of {comparison.others} processes"
+        if comparison.others > 1
+        else "the only other process"
+    )
+    text = f"{count} {'byte differs' if count == 1 else 'bytes differ'} from {others}"
+    if mine is not None:
+        text += f", from {low:#x} on {mine.hex(' ')}"
+    if file_name:
+        theirs = facts.copies.file_bytes(space, low, high)
+        return text if theirs is None else f"{text}; the file has {theirs.hex(' ')}"
+    other = facts.copies.example(space, low, high)
+    if other is not None:
+        text += f"; PID {other[0].pid} has {other[1].hex(' ')}"
+    return text
+
+
+def unchecked(facts: CheckFacts) -> Iterator[str]:
+    """Yields that the kernel's code is not compared, and the reasons why other code was not."""
+    reasons = list(facts.left_out(NAME))
+    if facts.selects_kernel:
+        reasons.insert(0, "the kernel's code: there is no second copy of it")
+    if reasons:
+        yield "; ".join(reasons)
+
+
+CHECK = Check(
+    NAME,
+    "T1055.001, T1562.001",
+    (USER, WOW64),
+    "A thread was interrupted in a function, or will return to it, whose bytes differ from those in "
+    "most processes that map the same file: the function is hooked or overwritten.",
+    "high. medium if only the section of the file could be compared. low if that section is writable; "
+    "for write barriers of CLR; if the first bytes jump into another image, or through private code "
+    "into an image in all processes, or elsewhere in every child of a program that starts itself; and "
+    "for frames that a scan found",
+    "Security products and debuggers hook functions; browsers do so in their sandboxed children; some "
+    "programs unpack themselves.",
+    "Dump the module with windows.dlllist --dump, and compare it with the module of another process.",
+    "no thread has a stack in user mode",
+    of_stack=check_stack,
+    unchecked=unchecked,
+)

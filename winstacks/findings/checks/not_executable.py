@@ -1,0 +1,65 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The check `not_executable`: a thread will continue in memory that is not executable at present."""
+
+from __future__ import annotations
+
+from typing import Iterator
+
+from ...columns.words import HIGH, LIKELY, LOW, MEDIUM, THREAD_KINDS, TRAP
+from ...stacklist.stack import StackRecord
+from ..code.explanations import UNTOLD, untold
+from ..code.returns import settled
+from ..facts import CheckFacts
+from ..finding import NONE_KNOWN, Check, Finding, place_finding, unbacked_frames
+
+_CRASH = "a jump to data: the process is about to crash"
+
+
+def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
+    """Yields the user-mode frames whose page is in memory and forbids execution; one for each range."""
+    if not facts.has_no_execute(stack.space):
+        return
+    for place in unbacked_frames(stack):
+        page = facts.page(stack.space, place.at) if facts.is_user(place.at) else None
+        if page is None or page.executable:
+            continue
+        place = settled(stack, place, facts)
+        table = facts.code_range(stack.space, place.at)
+        vad = facts.vad(stack.space, place.at)
+        group = (stack.trace_id, None if vad is None else vad.start)
+        evidence = facts.memory(stack.space, place.address)
+        if table is not None:
+            innocent, severity = table.describe, LOW
+        elif facts.lacks_tables(stack.space):
+            innocent, severity = UNTOLD, LOW
+        elif place.how == TRAP:
+            innocent, severity = _CRASH, MEDIUM
+        else:
+            innocent, severity = NONE_KNOWN, HIGH
+        yield place_finding(stack, place, severity, LIKELY, evidence, innocent, group)
+
+
+def unchecked(facts: CheckFacts) -> Iterator[str]:
+    """Yields that no page forbids execution, if so, and the reasons of `untold`."""
+    if not facts.has_no_execute(facts.image.kernel):
+        yield "the page tables have no bit that forbids execution"
+    yield from untold(facts)
+
+
+CHECK = Check(
+    "not_executable",
+    "T1027",
+    THREAD_KINDS,
+    "A call will return into a page of the process that is not executable now, according to its page "
+    "table entry. Code that encrypts itself while it sleeps looks like this.",
+    "high; medium if the thread was interrupted there; low if the process registered a function table "
+    "for the range, if a runtime's own list contains the range, if the process's list of function "
+    "tables is not in the image, and for frames that a scan found",
+    "Runtimes that make their code non-executable while they write to it; a thread that is about to crash.",
+    "Compare the range with recorded traces: windows.traces --unbacked --pid.",
+    "no stack of a thread could be walked",
+    of_stack=check_stack,
+    unchecked=unchecked,
+    kernel=True,
+)

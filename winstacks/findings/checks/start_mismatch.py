@@ -1,0 +1,158 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The check `start_mismatch`: a thread was started in memory that no file backs."""
+
+from __future__ import annotations
+
+from typing import Iterator, Optional
+
+from ...columns.words import (
+    IMAGE,
+    LIKELY,
+    LOW,
+    MEDIUM,
+    POSSIBLE,
+    PRIVATE,
+    THREAD_KINDS,
+    UNMAPPED,
+    USER,
+    WOW64,
+)
+from ...memory.decode.machine import Machine
+from ...memory.image import AddressSpace
+from ...process.thread import TERMINATED, Thread
+from ...stacklist.frames import NamedFrame
+from ...stacklist.stack import StackRecord
+from ..code.closures import closure_target
+from ..code.explanations import explained, untold
+from ..code.relays import BASIC
+from ..facts import CheckFacts
+from ..finding import Check, Finding, thread_finding, unbacked_frames
+
+_GROUND = ("BaseThreadInitThunk", "RtlUserThreadStart")
+_OTHER = "a start routine that continues in another module, such as a runtime"
+_FOUR_GB = 1 << 32
+_FREED = "the module of the start routine was unloaded"
+
+
+def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
+    """Yields a thread that was started in private or unmapped memory, or that began elsewhere."""
+    thread = stack.thread
+    start = None if thread is None else thread.win32_start_address
+    if thread is None or not start or not facts.is_user(start) or thread.state == TERMINATED:
+        return
+    if not _keeps_start_address(facts) or thread.unusable or not thread.space.layer_name:
+        return
+    name = facts.namer(thread.space).name(start, return_address=False)
+    if name.backing == PRIVATE or (name.backing == UNMAPPED and facts.vads_whole(thread.space)):
+        half = _half(thread.space, start, facts)
+        severity, lower, innocent = explained(half, start, facts)
+        rating = LOW if severity == LOW else MEDIUM
+        leads = _led(half, start, facts) if rating == MEDIUM and name.backing == PRIVATE else None
+        rating, innocent = (rating, innocent) if leads is None else (LOW, leads)
+        innocent = _FREED if name.backing == UNMAPPED else innocent
+        confidence = POSSIBLE if lower else LIKELY
+        yield _start_finding(stack, thread, start, name.symbol, rating, confidence, innocent, facts)
+    elif name.backing == IMAGE and stack.kind in (USER, WOW64):
+        first = _first(stack)
+        known_module = facts.namer(thread.space).module_at(start)
+        if first is None or known_module is None:
+            return
+        label = known_module.image.names.find_label(start - known_module.module.base)
+        if first.details.module != known_module.module.name and not _ground(
+            None if label is None else label[1]
+        ):
+            yield _start_finding(
+                stack, thread, start, name.symbol, LOW, POSSIBLE, f"{_OTHER}: {first.shown}", facts
+            )
+
+
+def _half(space: AddressSpace, start: int, facts: CheckFacts) -> AddressSpace:
+    """Returns the half of a process in which a thread starts: below 4 GB a WoW64 process's 32-bit half."""
+    process = facts.namer(space).process
+    if space.machine is Machine.I386 or process is None or Machine.I386 not in process.ntdlls:
+        return space
+    return space._replace(machine=Machine.I386, wow64=True) if start < _FOUR_GB else space
+
+
+def _led(space: AddressSpace, start: int, facts: CheckFacts) -> Optional[str]:
+    """Returns where a closure or delegate leads: an image not in every process, or a registered range."""
+    target = closure_target(facts.image.memory(space).read, start, space.machine)
+    if target is None:
+        return None
+    table = facts.code_range(space, target)
+    name = facts.namer(space).name(target, return_address=False)
+    if table is None and (name.backing != IMAGE or _is_basic(space, target, facts)):
+        return None
+    return f"a closure or delegate that jumps to {target:#x} {name.symbol}" + (
+        "" if table is None else f", {table.describe}"
+    )
+
+
+def _is_basic(space: AddressSpace, address: int, facts: CheckFacts) -> bool:
+    """Returns whether an address is in a module that every process has, and not in a runtime."""
+    known_module = facts.namer(space).module_at(address)
+    return known_module is not None and known_module.module.stem in BASIC
+
+
+def _start_finding(
+    stack: StackRecord,
+    thread: Thread,
+    start: int,
+    symbol: str,
+    severity: str,
+    confidence: str,
+    innocent: str,
+    facts: CheckFacts,
+) -> Finding:
+    evidence = f"Win32StartAddress {start:#x}, {facts.memory(thread.space, start)}"
+    finding = thread_finding(stack, thread, severity, confidence, evidence, innocent, start, symbol)
+    return finding._replace(space=thread.space)
+
+
+def _first(stack: StackRecord) -> Optional[NamedFrame]:
+    """Returns the frame called by the function in which a thread begins, None if no sure walk shows it."""
+    inner: Optional[NamedFrame] = None
+    for place in unbacked_frames(stack):
+        if _ground(place.frame.details.function):
+            return inner
+        inner = None if place.guessed or place.frame.details.module is None else place.frame
+    return None
+
+
+def _ground(function: Optional[str]) -> bool:
+    """Returns whether threads begin in a function of this name; 32-bit names have leading underscores."""
+    return (function or "").lstrip("_") in _GROUND
+
+
+def _keeps_start_address(facts: CheckFacts) -> bool:
+    """Returns whether Windows keeps the start address; before Vista a message's ID overwrites it."""
+    thread = facts.image.types["_ETHREAD"]
+    start, message = thread.first_member("Win32StartAddress"), thread.first_member("LpcReceivedMessageId")
+    return start is not None and (message is None or message.offset != start.offset)
+
+
+def unchecked(facts: CheckFacts) -> Iterator[str]:
+    """Yields that Windows does not keep start addresses, or else the reasons of `untold`."""
+    if not _keeps_start_address(facts):
+        yield "before Vista Win32StartAddress is overwritten"
+    yield from untold(facts)
+
+
+CHECK = Check(
+    "start_mismatch",
+    "T1055",
+    THREAD_KINDS,
+    "Win32StartAddress of a thread is in memory that no file backs; or the outermost function of the "
+    "stack called another image than the one with the start address.",
+    "medium if the start address is in private or unmapped memory; low if the process registered a "
+    "function table for that range, if a runtime's own list contains the range, if the code there jumps "
+    "into a module as closures do, and if only the first frame is in another image",
+    "Runtimes start threads in code that they generated; the module with the start address may have "
+    "been unloaded.",
+    "Look at the memory of the start with windows.vadinfo, and at the thread with windows.callstacks --tid.",
+    "no stack of a thread could be walked",
+    of_stack=check_stack,
+    unchecked=unchecked,
+    kernel=True,
+)

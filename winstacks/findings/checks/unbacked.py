@@ -1,0 +1,95 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The check `unbacked`: a thread runs, or will continue, in private executable memory."""
+
+from __future__ import annotations
+
+from typing import Iterator, Optional
+
+from ...columns.words import (
+    CERTAIN,
+    LIKELY,
+    LOW,
+    MAPPED,
+    POSSIBLE,
+    PRIVATE,
+    THREAD_KINDS,
+    TRAP,
+    UNMAPPED,
+)
+from ...memory.decode.machine import Machine
+from ...memory.image import AddressSpace
+from ...process.processlist import process_member
+from ...stacklist.stack import StackRecord
+from ..code.explanations import explained_at, untold
+from ..code.returns import settled
+from ..code.stubs import LONGEST, number_before, patched_stubs, start_of
+from ..facts import CheckFacts
+from ..finding import Check, Finding, FramePlace, place_finding, unbacked_frames
+
+NAME = "unbacked"
+
+
+def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
+    """Yields the frames in private executable memory; one for each range."""
+    for place in unbacked_frames(stack, PRIVATE, UNMAPPED, MAPPED):
+        if not facts.executable(stack.space, place.at):
+            continue
+        if place.name.backing == MAPPED and not _is_view(stack, place, facts):
+            continue
+        place = settled(stack, place, facts)
+        severity, lower, innocent = explained_at(stack, place, facts)
+        copied = _copied(stack.space, place.address, facts) if place.how == TRAP else None
+        if copied is not None:
+            severity, innocent = LOW, copied
+        sure = place.how == TRAP and not lower
+        confidence = CERTAIN if sure else POSSIBLE if lower and place.how != TRAP else LIKELY
+        vad = facts.vad(stack.space, place.at)
+        group = (stack.trace_id, None if vad is None else vad.start)
+        evidence = facts.memory(stack.space, place.address)
+        yield place_finding(stack, place, severity, confidence, evidence, innocent, group)
+
+
+def _is_view(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> bool:
+    """Returns whether code is in an executable view of a data file; pico processes run code there."""
+    vad = facts.vad(stack.space, place.at)
+    if vad is None or vad.image or not facts.is_user(place.at):
+        return False
+    return not process_member(facts.image, stack.space.eprocess, "PicoContext")
+
+
+def _copied(space: AddressSpace, address: int, facts: CheckFacts) -> Optional[str]:
+    """Returns the explanation of a thread that made a system call by a copied stub, or None."""
+    code = (
+        None
+        if space.machine is not Machine.AMD64
+        else facts.image.memory(space).read(address - LONGEST, LONGEST)
+    )
+    number = None if code is None else number_before(code)
+    if code is None or number is None:
+        return None
+    return patched_stubs(space, facts).explains(start_of(code, address), number)
+
+
+CHECK = Check(
+    NAME,
+    "T1055, T1620",
+    THREAD_KINDS,
+    "A thread was interrupted in private executable memory, or a call will return there: code that no "
+    "file backs, like injected code.",
+    "high. medium if a frame of a runtime is next to the code on the stack, or called the code "
+    "through Windows' DLLs; if a runtime is loaded and the stack above the code is not in the image; "
+    "and if the exports of the module next to the code, which would show a runtime, are not in the image. "
+    "low if a runtime is above the code, and the code called a runtime, without any guess, or was "
+    "interrupted on a stack that leads from there to a function where threads begin; if registered code "
+    "called the code and it was interrupted before it used the stack; if the process registered a "
+    "function table for the range, or a runtime's own list contains the range; if the process's list of "
+    "function tables is not in the image; for relays of hooks that all processes have; for a sandbox's "
+    "copies of stubs; and for frames that a scan found",
+    "Runtimes that generate code (.NET, Java, JavaScript engines), sandboxes, and hooks of security "
+    "products. If a runtime is only loaded, Innocent names it, and Confidence is lower.",
+    "Dump the range with windows.vadinfo --dump; look at the frames around it with windows.callstacks.",
+    "no stack of a thread could be walked",
+    of_stack=check_stack,
+    unchecked=untold,
+)

@@ -1,0 +1,90 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Code in private memory: its innocent explanations, and the severity that they leave."""
+
+from __future__ import annotations
+
+from typing import Iterator, Optional, Tuple
+
+from ...columns.words import HIGH, IMAGE, LOW, MEDIUM
+from ...memory.decode.status import has_status
+from ...memory.decode.statuscodes import StatusCode
+from ...memory.image import AddressSpace
+from ...process.vads import regions
+from ...stacklist.stack import StackRecord
+from ..facts import CheckFacts
+from ..finding import NONE_KNOWN, FramePlace, find_place
+from .relays import of_relay
+from .runtimes import runtime_neighbour
+
+UNTOLD = "the process's list of function tables is not in the image; it may have this range"
+"""The text of Innocent if the list of function tables cannot be read."""
+_LOST = "the stack above the code is not in the image, so its caller is unknown"
+_RELAY = "the relay of a hook that all processes have; the hook leads into"
+_OF_PRODUCT = ", as the relay of a hook by this product does"
+_MOST_NAMED = 8
+"""The most processes that are named."""
+
+
+def explained(space: AddressSpace, at: int, facts: CheckFacts) -> Tuple[str, bool, str]:
+    """Returns the severity and explanation of code in private memory.
+
+    Returns:
+        The severity, whether a runtime lowers the confidence, and the innocent explanation.
+    """
+    table, runtimes = facts.code_range(space, at), facts.runtimes(space)
+    if table is not None:
+        return LOW, False, table.describe
+    if facts.lacks_tables(space):
+        return LOW, True, UNTOLD
+    if runtimes:
+        return (
+            HIGH,
+            True,
+            f"{', '.join(runtimes)} loaded: this runtime generates code, but registered none here",
+        )
+    return HIGH, False, NONE_KNOWN
+
+
+def explained_at(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> Tuple[str, bool, str]:
+    """Returns the explanation of a frame in private memory: as `explained`, or a runtime next to it."""
+    severity, lower, innocent = explained(stack.acting or stack.space, place.at, facts)
+    runtime = runtime_neighbour(stack, place, facts) if severity == HIGH else None
+    if severity == HIGH and runtime is None and lower and _cut_off(stack, place):
+        return MEDIUM, True, f"{innocent}; {_LOST}"
+    if runtime is None:
+        served = of_relay(stack.space, place.at, facts) if severity == HIGH else None
+        if served is not None:
+            return LOW, True, f"{_RELAY} {served}"
+        called = _called(stack, place, facts) if innocent == NONE_KNOWN else None
+        return severity, lower, innocent if called is None else f"the code called {called}{_OF_PRODUCT}"
+    return (LOW if runtime.within else MEDIUM), True, runtime.describe
+
+
+def _called(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> Optional[str]:
+    """Returns the file of a module outside Windows' folder that private code called, or None.
+
+    A module whose folder cannot be read may be Windows' own.
+    """
+    inner = find_place(stack, place.number - 1) if place.number and not place.guessed else None
+    if inner is None or inner.name.backing != IMAGE or facts.of_windows(stack.space, inner.at):
+        return None
+    vad = facts.vad(stack.space, inner.at)
+    if vad is not None and not facts.image.service(regions).file_name(vad.control_area):
+        return None
+    known_module = facts.namer(stack.space).module_at(inner.at)
+    return None if known_module is None else known_module.module.file
+
+
+def _cut_off(stack: StackRecord, place: FramePlace) -> bool:
+    """Returns whether the stack above a frame is not in the image, so that its caller is unknown."""
+    return place.number == len(stack.frames) - 1 and has_status(stack.status, StatusCode.STACK_UNREADABLE)
+
+
+def untold(facts: CheckFacts) -> Iterator[str]:
+    """Yields the processes whose findings became `low` for missing function tables, and the missing data."""
+    lacking = sorted((pid, missing) for pid, missing in facts.untold.values() if pid is not None)
+    if lacking:
+        named = "; ".join(f"PID {pid}, {missing}" for pid, missing in lacking[:_MOST_NAMED])
+        named += "; ..." if len(lacking) > _MOST_NAMED else ""
+        yield f"private code is low, because function tables of the process are not in the image: {named}"

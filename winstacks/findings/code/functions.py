@@ -1,0 +1,55 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The function of a frame, and the comparison of the function's code with other processes."""
+
+from __future__ import annotations
+
+from typing import List, Optional, Tuple
+
+from ...memory.image import AddressSpace
+from ..facts import CheckFacts
+from ..finding import FramePlace
+from .copies import Comparison, SectionCopies
+from .jumps import ENTRY
+
+_AROUND = 0x40
+"""Bytes before and after a frame that are compared if its function is unknown."""
+_FARTHEST = 0x1000
+"""The most bytes of a longer function that are compared before and after the frame, in addition to its
+entry."""
+
+
+def function_at(
+    space: AddressSpace, place: FramePlace, facts: CheckFacts
+) -> Tuple[Optional[int], List[Tuple[int, int]]]:
+    """Returns the entry of a frame's function, None if unknown, and the address ranges to compare."""
+    at = place.at
+    known_module = facts.namer(space).module_at(at)
+    around = (at - _AROUND, at + _AROUND)
+    if known_module is None:
+        return None, [around]
+    base, index = known_module.module.base, known_module.image
+    piece = None if index.functions is None else index.functions.find_entry(at - base)
+    if piece is not None and index.functions is not None:
+        first = index.functions.primary(piece) or piece
+        entry = base + first.begin
+        start, end = base + piece.begin, base + piece.end
+    else:
+        label = index.names.find_label(at - base)
+        if label is None or not 0 <= at - base - label[0] < _FARTHEST:
+            return None, [around]
+        entry = start = base + label[0]
+        end = max(at + 1, entry + ENTRY)
+    body = (max(start, at - _FARTHEST), min(end, at + _FARTHEST))
+    return entry, [body] if body[0] == entry else [body, (entry, entry + ENTRY)]
+
+
+def compared(copies: SectionCopies, space: AddressSpace, ranges: List[Tuple[int, int]]) -> Comparison:
+    """Compares the ranges of a function with other processes."""
+    comparisons = [copies.compare(space, low, high) for low, high in ranges]
+    changed = sorted({item for comparison in comparisons for item in comparison.ranges})
+    split = sorted({item for comparison in comparisons for item in comparison.split})
+    reason = next((comparison.reason for comparison in comparisons if comparison.reason), "")
+    others = max(comparison.others for comparison in comparisons)
+    file = next((comparison.file for comparison in comparisons if comparison.file), "")
+    return Comparison(tuple(changed), others, reason, tuple(split), file)

@@ -1,0 +1,121 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Return addresses that follow no call, or that point to a jump: the basis of `no_call` and `gadget`."""
+
+from __future__ import annotations
+
+import functools
+from typing import Iterator, NamedTuple, Optional, Tuple
+
+from ...columns.words import IMAGE, LEAF, UNWIND
+from ...memory.decode.machine import Machine
+from ...memory.decode.status import has_status
+from ...memory.decode.statuscodes import StatusCode
+from ...memory.image import AddressSpace
+from ...names.decode.rules import undecorated
+from ...stacklist.stack import StackRecord
+from ...stacks.decode.frames import LONGEST_CALL, is_call
+from ..facts import CheckFacts
+from ..finding import FramePlace, find_place, unbacked_frames
+from .copies import NO_IMAGE, NOT_IN_MEMORY
+from .functions import compared, function_at
+
+NOT_BY_A_CALL = ("goexit", "runtime.goexit", "KiServiceLinkage")
+"""Functions to which only a fabricated stack returns: the base of Go's routines, and of Zw calls."""
+
+_DISPATCHERS = "KiUser"
+_DOUBTS = (StatusCode.CODE_UNREADABLE, StatusCode.CODE_AND_UNWIND_DATA_DIFFER)
+_JUMP_LENGTH = 7
+_SHORTEST_JUMP = 3
+"""Bytes needed to recognise a jump: REX, FF, and the first byte of the operand."""
+_GROUP, _JUMP = 0xFF, 4
+_REX = range(0x40, 0x50)
+
+
+class CallSite(NamedTuple):
+    """A user-mode frame in an image whose code equals the code in most processes.
+
+    Attributes:
+        place: the frame; `guessed` is cleared if only the missing call made it a guess
+        called: whether a call precedes the address; None if that code is not in memory
+        jumps: whether the code at the address is a jump through a register or memory
+    """
+
+    place: FramePlace
+    called: Optional[bool]
+    jumps: bool
+
+
+def call_site(stack: StackRecord, check: str, facts: CheckFacts) -> Iterator[CallSite]:
+    """Yields the frames found by unwind data whose address follows no call or points to a jump.
+
+    Args:
+        stack: stack of 64-bit code
+        check: name of the check for which `facts.left_out` reports code that could not be compared
+        facts: facts of the image
+    """
+    if stack.space.machine is not Machine.AMD64 or not stack.walked:
+        return
+    # These doubts do not name the frame at which they begin.
+    doubted = has_status(stack.status, *_DOUBTS)
+    sure = True
+    for place in unbacked_frames(stack):
+        if not sure:
+            return
+        frame, address = stack.walked[place.number], place.address
+        sure = frame.sure
+        if frame.how not in (UNWIND, LEAF) or not facts.is_user(address) or place.name.backing != IMAGE:
+            continue
+        site = functools.partial(_site, stack.space, address, facts)
+        # Stacks share most of their return addresses.
+        called, jumps = facts.find_once(__name__, stack.space, address, site)
+        if (called and not jumps) or _by_name(place):
+            continue
+        if called is None:
+            facts.leave_out(check, NOT_IN_MEMORY, place.frame.details.module or place.name.symbol)
+            if not jumps:
+                continue
+        # Absent code cannot be compared, and a jump is a jump whatever precedes it.
+        start = address if called is None else address - LONGEST_CALL
+        comparison = facts.copies.compare(stack.space, start, address + _JUMP_LENGTH)
+        if comparison.reason and comparison.reason != NO_IMAGE:
+            facts.leave_out(check, comparison.reason, place.frame.details.module or place.name.symbol)
+        if comparison.equal:
+            yield CallSite(place._replace(guessed=doubted and not sure), called, jumps)
+
+
+def settled(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> FramePlace:
+    """Returns a frame in no module, no guess if Windows code that is equal everywhere returns to it.
+
+    The walk doubts such a frame if the page of that code is a private copy, and the image section has lost
+    the page. Other processes may still have it.
+    """
+    if not place.guessed or place.how not in (UNWIND, LEAF) or stack.space.machine is not Machine.AMD64:
+        return place
+    inner = find_place(stack, place.number - 1) if place.number else None
+    if inner is None or inner.guessed or has_status(stack.status, *_DOUBTS):
+        return place
+    if not facts.is_user(inner.at) or not facts.of_windows(stack.space, inner.at):
+        return place
+    comparison = compared(facts.copies, stack.space, function_at(stack.space, inner, facts)[1])
+    alike = comparison.equal and not comparison.split and comparison.others != 1
+    return place._replace(guessed=False) if alike else place
+
+
+def _site(space: AddressSpace, address: int, facts: CheckFacts) -> Tuple[Optional[bool], bool]:
+    """Returns `called` and `jumps` of a return address."""
+    before = facts.copies.read(space, address - LONGEST_CALL, LONGEST_CALL)
+    behind = facts.copies.read(space, address, _SHORTEST_JUMP)
+    return None if before is None else is_call(before), behind is not None and jumps_on(behind)
+
+
+def jumps_on(code: bytes) -> bool:
+    """Returns whether code is a jump through a register or memory: FF /4, with or without REX."""
+    start = 1 if code[:1] and code[0] in _REX else 0
+    return len(code) > start + 1 and code[start] == _GROUP and code[start + 1] >> 3 & 7 == _JUMP
+
+
+def _by_name(place: FramePlace) -> bool:
+    """Returns whether the frame's function is one to which only a fabricated stack returns."""
+    plain = undecorated(place.frame.details.function)
+    return plain in NOT_BY_A_CALL or plain.startswith(_DISPATCHERS)

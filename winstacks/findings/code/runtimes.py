@@ -1,0 +1,217 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The runtimes that generate code in private memory, and the frames of runtimes next to such code on a stack.
+
+A program that contains Node lets native add-ons import Node-API from the program itself, whatever its name
+(described: Node.js, "Node-API"; node-gyp's win_delay_load_hook.cc). So do programs that contain Mono or
+LuaJIT (described: Mono, "Embedding Mono"; LuaJIT, `luajit.h`). An image with a COR20 header, in a process
+with CLR, contains code that CLR's compilers generated in advance. V8's interface is C++: its decorated names
+end in the namespace. A program that CLR is linked into exports DotNetRuntimeInfo (described: dotnet/runtime,
+`src/native/corehost`, "single-file"), one that a JVM is linked into JNI_CreateJavaVM (Oracle, "The Invocation
+API").
+
+A runtime explains code for certain where both sides of the code are known: the code called the runtime, or
+was interrupted before it called anything, and a runtime is further out.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Iterator, NamedTuple, Optional
+
+from ...columns.words import IMAGE, PRIVATE, SCAN, TRAP, UNMAPPED
+from ...memory.decode.status import has_status
+from ...memory.decode.statuscodes import StatusCode
+from ...names.symbolizer import KnownModule
+from ...process.regions import Region
+from ...stacklist.stack import StackRecord
+from ..facts import PROGRAMS, CheckFacts, runtime_named
+from ..finding import FramePlace, find_place
+from ..ground import ends_in_ground
+from .codelists import CLR
+
+_EXPORTS = (
+    *("napi_", "node_api_", "node_module_register", "mono_jit_", "mono_runtime_invoke", "luaJIT_"),
+    *("luaopen_jit", "JNI_CreateJavaVM", "coreclr_initialize", "DotNetRuntimeInfo"),
+)
+"""Prefixes of the names that a program exports if one of these runtimes is linked into it."""
+_V8 = ("v8::", "node::", "Builtins_")
+"""Prefixes of the names of functions of V8 and Node."""
+_LINKED = (*_EXPORTS, *_V8)
+_OF_V8 = "@v8@@"
+"""The namespace of V8 in a decorated name."""
+_COM_DESCRIPTOR = 14
+"""IMAGE_DIRECTORY_ENTRY_COM_DESCRIPTOR (winnt.h)."""
+_NEXT, _ON_BOTH_SIDES = "is next to it on the stack", "is on both sides of it on the stack"
+_BEYOND = (
+    "called it through Windows' DLLs, as for a window procedure or another callback: it is further out on "
+    "the stack"
+)
+_INTERRUPTED = "called it, and was called from where threads begin; the thread was interrupted there"
+_LEAF = "called it; the thread was interrupted there, before the code used the stack"
+_UNKNOWN = (
+    "is next to it on the stack; the exports of its module, which would show a runtime, are not in the image"
+)
+_LOST_EXPORTS = (
+    *(StatusCode.HEADERS_UNREADABLE, StatusCode.EXPORTS_UNREADABLE, StatusCode.EXPORTS_INCOMPLETE),
+)
+_SCANNED = (
+    *(StatusCode.FRAME_REGISTER_UNKNOWN, StatusCode.UNWIND_DATA_UNREADABLE),
+    *(StatusCode.CODE_UNREADABLE, StatusCode.NO_FUNCTION_TABLE),
+)
+"""Reasons for a scan above a function that are no fault of the stack."""
+_NOT_ITS_FILE = (StatusCode.VAD_OF_ANOTHER_FILE, StatusCode.VAD_WITHOUT_FILE, StatusCode.NO_VAD)
+
+
+class RuntimeNeighbour(NamedTuple):
+    """The frame of a runtime next to a frame in memory that no file backs.
+
+    Attributes:
+        place: the frame of the runtime, or of a module that may contain one, or another frame in such memory
+            with a registered function table
+        within: whether both sides of the code are accounted for: the code called a runtime, without any
+            guess, or was interrupted, and a runtime is further out on the stack
+        where: the position of the runtime's frame, in words
+    """
+
+    place: FramePlace
+    within: bool
+    where: str
+
+    @property
+    def describe(self) -> str:
+        """The text for Innocent."""
+        if self.where == _UNKNOWN:
+            return f"{self.place.name.symbol} {self.where}"
+        return f"code that a runtime made: {self.place.name.symbol} {self.where}"
+
+
+def runtime_neighbour(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> Optional[RuntimeNeighbour]:
+    """Returns the runtime frame that called code without a file, or was called by it; None if there is none.
+
+    More frames in such memory may lie between the two.
+    """
+    inner = next(_neighbours(stack, range(place.number - 1, -1, -1)), None)
+    outer = next(_neighbours(stack, range(place.number + 1, len(stack.frames))), None)
+    inside = inner is not None and _is_runtime(stack, inner, facts)
+    certain = inside and not place.guessed
+    if outer is not None and _is_runtime(stack, outer, facts):
+        if certain:
+            return RuntimeNeighbour(outer, True, _ON_BOTH_SIDES)
+        interrupted = _was_interrupted(stack, place, outer, facts)
+        return RuntimeNeighbour(outer, interrupted, _INTERRUPTED if interrupted else _NEXT)
+    called_back = _beyond_windows(stack, place, facts)
+    called_back = called_back if called_back and _is_runtime(stack, called_back, facts) else None
+    if inside and inner is not None:
+        if certain and called_back is not None:
+            return RuntimeNeighbour(called_back, True, _ON_BOTH_SIDES)
+        return RuntimeNeighbour(inner, False, _NEXT)
+    caller = find_place(stack, place.number + 1)
+    if caller is not None and facts.runtimes(stack.space) and facts.code_range(stack.space, caller.at):
+        leaf = _is_leaf(stack, place)
+        return RuntimeNeighbour(caller, leaf, _LEAF if leaf else _NEXT)
+    if called_back is not None:
+        return RuntimeNeighbour(called_back, False, _BEYOND)
+    return RuntimeNeighbour(outer, False, _UNKNOWN) if outer and _may_contain(stack, outer, facts) else None
+
+
+def _was_interrupted(stack: StackRecord, place: FramePlace, outer: FramePlace, facts: CheckFacts) -> bool:
+    """Returns whether a thread was interrupted in code that a runtime's function called.
+
+    From that function on the walk must lead to where threads begin, through no other memory that no file
+    backs; more frames may lie in the same range of memory as the code. A scan may find a frame above such
+    code, which has no unwind data, above functions whose frame register the code has changed, and where
+    unwind data are not in the image.
+    """
+    below, vad = find_place(stack, 0), facts.vad(stack.space, place.at)
+    if below is None or below.how != TRAP or vad is None or not ends_in_ground(stack):
+        return False
+    may_scan = has_status(stack.status, *_SCANNED)
+    for number in range(len(stack.frames)):
+        frame = find_place(stack, number)
+        if frame is None:
+            return False
+        if frame.name.backing == IMAGE:
+            if number <= place.number:
+                return False
+        elif not _belongs(stack, frame, vad, facts):
+            return False
+        guessed = number > outer.number and frame.how == SCAN and below.name.backing == IMAGE
+        if guessed and not may_scan:
+            return False
+        below = frame
+    return True
+
+
+def _belongs(stack: StackRecord, frame: FramePlace, vad: Region, facts: CheckFacts) -> bool:
+    """Returns whether a frame is in a range of memory, or in another one that a runtime registered."""
+    if facts.vad(stack.space, frame.at) == vad:
+        return True
+    return facts.code_range(stack.space, frame.at) is not None
+
+
+def _is_leaf(stack: StackRecord, place: FramePlace) -> bool:
+    """Returns whether a thread was interrupted in code that has not moved the stack since it was called."""
+    walked = stack.walked
+    if place.number or place.how != TRAP or len(walked) < 2:
+        return False
+    return walked[1].sp == walked[0].sp + stack.space.machine.pointer_size
+
+
+def _beyond_windows(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> Optional[FramePlace]:
+    """Returns the next outer frame that is neither in private memory nor in a DLL of Windows, or None."""
+    for outer in _neighbours(stack, range(place.number + 1, len(stack.frames))):
+        if outer.name.backing != IMAGE or not facts.of_windows_dll(stack.space, outer.at):
+            return outer
+        if facts.runtimes(stack.space) and _is_runtime(stack, outer, facts):
+            return outer
+    return None
+
+
+def _neighbours(stack: StackRecord, numbers: range) -> Iterator[FramePlace]:
+    """Yields the frames with some numbers that are not in private memory."""
+    for number in numbers:
+        place = find_place(stack, number)
+        if place is not None and place.name.backing not in (PRIVATE, UNMAPPED):
+            yield place
+
+
+def _is_runtime(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> bool:
+    """Returns whether a frame is in the image of a runtime, or in an image into which a runtime is linked."""
+    if place.name.backing != IMAGE or has_status(place.name.status, *_NOT_ITS_FILE):
+        return False
+    return facts.find_once(
+        __name__, stack.space, place.at, functools.partial(_of_module, stack, place, facts)
+    )
+
+
+def _of_module(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> bool:
+    """Returns whether a frame is a runtime's, by its module's file, exports or header, or its function."""
+    known_module = facts.namer(stack.space).module_at(place.at)
+    if known_module is None:
+        return False
+    stem, image = known_module.module.stem, known_module.image
+    if runtime_named(stem) or stem in PROGRAMS:
+        return True
+    linked = functools.partial(_contains_runtime, known_module)
+    if facts.find_once(_OF_V8, stack.space, known_module.module.base, linked):
+        return True
+    managed = image.headers is not None and image.headers.directory(_COM_DESCRIPTOR)[0]
+    return bool(managed and facts.runtimes(stack.space, CLR))
+
+
+def _may_contain(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> bool:
+    """Returns whether a frame's module may contain a runtime, because its exports are not in the image.
+
+    DLLs of Windows' folder that are runtimes have their names.
+    """
+    known_module = facts.namer(stack.space).module_at(place.at)
+    if known_module is None or place.name.backing != IMAGE or facts.of_windows_dll(stack.space, place.at):
+        return False
+    return has_status(known_module.image.status, *_LOST_EXPORTS)
+
+
+def _contains_runtime(known_module: KnownModule) -> bool:
+    """Returns whether a runtime is linked into a module, by the names of its exports or of its functions."""
+    labels = known_module.image.names.labels_with_prefix("")
+    return any(label.startswith(_LINKED) or _OF_V8 in label for _, label in labels)
