@@ -100,7 +100,7 @@ def findings(
         unchecked: whether checks that could not run are listed, at the end
         checks: names of checks; None for all
         image_ids: images whose findings are listed; None for all
-        each: whether each finding of each image is a row
+        per_image: whether each finding of each image is a row
     """
     severities = SEVERITIES[: SEVERITIES.index(severity) + 1]
     of_checks = "true" if checks is None else one_of("Finding", checks)

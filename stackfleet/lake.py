@@ -53,7 +53,7 @@ class Lake:
         create: whether to create the lake if there is none
 
     Attributes:
-        made: whether the lake was created by this call
+        created: whether the lake was created by this call
 
     Raises:
         LakeError: the path is no folder of this machine, or there is no lake

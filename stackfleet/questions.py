@@ -32,7 +32,7 @@ class Question:
     Attributes:
         sql: the query
         left_out: a query that returns a number; empty if nothing is left out
-        said: message about that number, with {} in its place
+        remarks: message about that number, with {} in its place
     """
 
     sql: str

@@ -130,12 +130,11 @@ class Process:
         """A module; the first one is the program itself.
 
         Args:
-            path: of its file.
-            listed: False leaves it out of the loader's lists.
-            orders: those lists that it is in ("InLoadOrderModuleList", ...); default: all.
+            name: name of its file without the extension.
+            base: its address; None for the next free one.
             vad: False gives it no range.
-
-        Other options: see `module.Spec`.
+            options: `path` of its file; `listed`: False leaves it out of the loader's lists; `orders`: the
+                lists that it is in ("InLoadOrderModuleList", ...), all by default; others: see `module.Spec`.
         """
         if self.loader is None:
             raise ValueError(f"{self.name} has no user half")

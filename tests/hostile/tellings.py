@@ -374,8 +374,8 @@ def named_by(telling: Telling, member: Member, requests: Collection[Tuple[str, s
     Args:
         telling: the word
         member: the member
-        asked: (structure, path) of all members that the plugin asks for: a word that names one of these names
-            its structure
+        requests: (structure, path) of all members that the plugin asks for: a word that names one of these
+            names its structure
     """
     paths = {path for structure, path in requests if structure == member.structure} | {member.path}
     if any(_is_part(name, path) for name in telling.members for path in paths):

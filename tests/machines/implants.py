@@ -48,7 +48,7 @@ def memory(
     """Memory with code.
 
     Args:
-        made: in which process
+        program: the process
         protection: with which it was made
         file: a data file that is mapped there
         masked: its bytes are encrypted

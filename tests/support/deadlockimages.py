@@ -52,7 +52,6 @@ class Scenario(NamedTuple):
         holds: the thread that holds each lock, 0 for none
         waits: the lock for which each thread waits, None where it waits for no lock
         on_stack: whether the functions that wait keep the lock's address
-        foreign: the owner of section 2 is a thread of no process with this section
         running: the third thread is running
         function: the name of the function of ntdll that waits for sections
         block_of: it keeps the address of an SRW lock or a condition variable, whose wait block is on the

@@ -277,7 +277,7 @@ def _worst_first(outcomes: Sequence[Outcome]) -> List[Outcome]:
     """Returns findings by severity, then confidence, then the number of checks that agree on their process.
 
     Args:
-        found: findings in the order of the checks, which decides among equals
+        outcomes: findings in the order of the checks, which decides among equals
     """
     placed = [(_standing(outcome), outcome) for outcome in outcomes]
     checks: Dict[Hashable, Set[str]] = {}

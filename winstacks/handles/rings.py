@@ -87,7 +87,7 @@ class HandleRings:
         tables: reads handle tables
 
     Attributes:
-        cut: whether there are more events than MAX_LOOSE in rings to which no table leads
+        truncated: whether there are more events than MAX_LOOSE in rings to which no table leads
 
     Raises:
         MissingMemberError: the kernel's symbols do not describe the rings

@@ -49,7 +49,7 @@ class Box(NamedTuple):
     Attributes:
         text: the text
         module: module or file that decides the colour, empty without one
-        look: one of the looks, with or without GUESSED
+        style: one of the looks, with or without GUESSED
     """
 
     text: str

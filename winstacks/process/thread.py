@@ -60,7 +60,7 @@ class SavedContext(NamedTuple):
         address: canonical address of the CONTEXT, 0 if it is not in memory
         unknown: registers, by x64 names, whose value is unknown, though ContextFlags name their part
         unsure: registers for which it is unknown whether their value was saved
-        told: status of these registers from the input; None if the input has none, so that bytes which are
+        status: status of these registers from the input; None if the input has none, so that bytes which are
             not a CONTEXT count as wrong
         kernel: whether the registers belong to kernel code on the thread's kernel stack
     """

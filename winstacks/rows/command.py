@@ -69,7 +69,7 @@ class Command(Generic[Step, Item]):
         recorded: whether the command lists what Windows recorded, which a small kernel dump lacks
         grouped: whether consecutive steps with one text are one step of the progress
         config: the values of the plugin's options
-        asked: the IDs that the options name
+        requested: the IDs that the options name
         selection: the filter of --find and --unbacked
         found: whether there is anything to show, before the options filter it
         matched: whether anything passes the options

@@ -110,7 +110,7 @@ class Hooked:
         mine: files of the modules that the hook serves
         alike: number of other processes whose hook there serves one of these modules
         others: number of other processes whose hook there serves any module
-        asked: number of other processes compared: the function and the relay are in memory
+        compared: number of other processes compared: the function and the relay are in memory
     """
 
     def __init__(self, space: AddressSpace, entry: int, facts: CheckFacts) -> None:

@@ -18,9 +18,9 @@ class StatusItem(NamedTuple):
     """One item of a status.
 
     Attributes:
-        word: the word
-        number: number for the `{}` in the word's text; None for a word without one
-        members: names for the `{members}` in the word's text, mostly members of a structure
+        code: the code
+        number: number for the `{}` in the code's text; None for a code without one
+        members: names for the `{members}` in the code's text, mostly members of a structure
     """
 
     code: StatusCode

@@ -77,8 +77,8 @@ class EntryFacts(NamedTuple):
             entries of services set that pointer
         system_call: KTHREAD.SystemCallNumber and FirstArgument of the thread's newest system call; None if
             unknown, or if they belong to another frame
-        stored: nonvolatile registers that this frame's entry code stores in the members of their names, by
-            its unwind data (x64); None if unknown
+        stored_registers: nonvolatile registers that this frame's entry code stores in the members of their
+            names, by its unwind data (x64); None if unknown
         instruction: the two bytes of user code before Rip, if the process cannot have changed them; else
             empty
     """

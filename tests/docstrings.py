@@ -1,0 +1,108 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Finds arguments and attributes that a docstring describes and the code does not have: most were renamed.
+
+    python -m tests.docstrings     prints FILE:LINE: name; ends with 1 if there are any
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from typing import Dict, Iterator, List, Set, Tuple, Union
+
+from tests.prose import ROOT
+
+FOLDERS = ("winstacks", "stackfleet", "volatility3_plugins", "symbols", "release", "benchmarks", "tests")
+
+_SECTION = re.compile(r"(Args|Attributes|Returns|Yields|Raises):\s*$")
+_NAMES = re.compile(r" {4}(\*{0,2}\w+(?:, \*{0,2}\w+)*): ")
+
+Function = Union[ast.FunctionDef, ast.AsyncFunctionDef]
+
+
+def described(docstring: str, section: str) -> List[str]:
+    """Returns the names that a section of a docstring describes, in their order."""
+    names: List[str] = []
+    now = ""
+    for line in docstring.splitlines():
+        head = _SECTION.match(line)
+        if head:
+            now = head.group(1)
+        elif line and not line.startswith(" "):
+            now = ""
+        entry = _NAMES.match(line)
+        if entry and now == section:
+            names += [name.lstrip("*") for name in entry.group(1).split(", ")]
+    return names
+
+
+def parameters(function: Function) -> Set[str]:
+    """Returns the names of a function's parameters."""
+    known = function.args
+    more = [argument for argument in (known.vararg, known.kwarg) if argument]
+    return {argument.arg for argument in (*known.posonlyargs, *known.args, *known.kwonlyargs, *more)}
+
+
+def attributes(node: ast.ClassDef, classes: Dict[str, ast.ClassDef]) -> Set[str]:
+    """Returns the names that a class, or a class of the same module from which it inherits, defines or sets.
+
+    Args:
+        node: the class
+        classes: the module's classes by name
+    """
+    names = set()
+    for part in ast.walk(node):
+        if isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store):
+            names.add(part.attr)
+        elif isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+            names.add(part.id)
+        elif isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            names.add(part.name)
+        elif isinstance(part, ast.Constant) and isinstance(part.value, str):
+            names.add(part.value)  # of __slots__, or of a functional NamedTuple
+    for base in node.bases:
+        if isinstance(base, ast.Name) and base.id in classes and base.id != node.name:
+            names |= attributes(classes[base.id], classes)
+    return names
+
+
+def strangers(source: str) -> Iterator[Tuple[int, str]]:
+    """Yields (line of the definition, name) of all that is described and does not exist."""
+    tree = ast.parse(source)
+    classes = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    for node in ast.walk(tree):
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            continue
+        docstring = ast.get_docstring(node) or ""
+        if isinstance(node, ast.ClassDef):
+            known = attributes(node, classes)
+            for name in described(docstring, "Attributes"):
+                if name not in known:
+                    yield node.lineno, name
+            makers = [part for part in node.body if getattr(part, "name", "") in ("__init__", "__new__")]
+            takes = {
+                name for part in makers if isinstance(part, ast.FunctionDef) for name in parameters(part)
+            }
+            # A class without one of its own takes what its base takes, or its fields.
+            takes |= set() if makers else {*described(docstring, "Args")} if node.bases else known
+        else:
+            takes = parameters(node)
+        for name in described(docstring, "Args"):
+            if name not in takes:
+                yield node.lineno, name
+
+
+def faults() -> Iterator[str]:
+    """Yields FILE:LINE: name for the whole tree."""
+    for folder in FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            for line, name in strangers(path.read_text(encoding="utf-8")):
+                yield f"{path.relative_to(ROOT).as_posix()}:{line}: {name}"
+
+
+if __name__ == "__main__":
+    found = list(faults())
+    print("\n".join(found))
+    sys.exit(bool(found))
