@@ -80,8 +80,8 @@ class Attempt:
         name: name of the attempt
         decide: function of the image's identity and `poll`, which it calls while it waits; returns the
             ImageId under which the tables are stored, None to stop the process
-        wanted: function that returns whether the attempt is still wanted
-        told: function that is called with the progress: seconds, memory, rows
+        is_wanted: function that returns whether the attempt is still wanted
+        on_progress: function that is called with the progress: seconds, memory, rows
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class Attempt:
                 outcome.facts = message["done"]
                 return
             elif "ended" in message:
-                outcome.reason = "its process ended before it was done"
+                outcome.reason = "its process ended before the image was done"
                 return
             else:
                 outcome.identified = message["identified"]

@@ -100,7 +100,7 @@ def findings(
         unchecked: whether checks that could not run are listed, at the end
         checks: names of checks; None for all
         image_ids: images whose findings are listed; None for all
-        each: whether each finding of each image is a row
+        per_image: whether each finding of each image is a row
     """
     severities = SEVERITIES[: SEVERITIES.index(severity) + 1]
     of_checks = "true" if checks is None else one_of("Finding", checks)
@@ -132,7 +132,7 @@ GROUP BY Finding, Same, Hosts
 ORDER BY min(Rank) NULLS LAST, Hosts, min(Sure), Finding, Same"""
     if unchecked:
         return Question(sql)
-    note = "{} checks could not run on an image (--unchecked lists them)"
+    note = "in {} cases a check could not run on an image (--unchecked lists them)"
     left_out = f"SELECT count(*) FROM findings WHERE Severity IS NULL AND {of_checks} AND {of_images}"
     return Question(sql, left_out, note)
 

@@ -11,7 +11,7 @@ def lock(descriptor: int) -> None:
     """Locks an open file for this process until the file is closed.
 
     Args:
-        held: file descriptor, opened for writing
+        descriptor: file descriptor, opened for writing
 
     Raises:
         OSError: another process holds the lock

@@ -27,12 +27,12 @@ SURE = f"KeyQuality = {quoted(EXACT)} AND NOT Incomplete"
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-    """A query, and a second one that counts the rows it leaves out.
+    """A query, and a second query that counts the rows that the first leaves out.
 
     Attributes:
         sql: the query
         left_out: a query that returns a number; empty if nothing is left out
-        said: message about that number, with {} in its place
+        remarks: message about that number, with {} in its place
     """
 
     sql: str
