@@ -97,11 +97,11 @@ class StoredTable:
             expected.get("bytes", files[0].size),
         ):
             own_path = table_name(self.name, entry.image_id, entry.attempt)
-            return f"{own_path}: its rows or bytes are other than those in the manifest"
+            return f"{own_path}: its number of rows or bytes differs from the manifest"
         if self.rows is not None:
             rows = self.rows[entry.image_id, entry.attempt]
             if rows != expected["rows"]:
-                return f"{TABLES_FOLDER}/{self.name}: {rows:,} rows, and {expected['rows']:,} in the manifest"
+                return f"{TABLES_FOLDER}/{self.name}: {rows:,} rows, but {expected['rows']:,} in the manifest"
         return ""
 
     def examine(self, depth: Depth, digests: Mapping[str, str]) -> None:
@@ -124,7 +124,7 @@ class StoredTable:
                 except OSError as error:
                     digest, problem = "", error.strerror or type(error).__name__
                 if not problem and digests.get(f"{TABLES_FOLDER}/{self.name}/{file.name}") != digest:
-                    problem = "its SHA-256 is another than that which was kept"
+                    problem = "its SHA-256 differs from the recorded one"
                 problem = problem or _content(path, self.rows)
             self._add_fault(file.name, problem)
 
@@ -137,7 +137,7 @@ class StoredTable:
             size = folders.size(self._lake, TABLES_FOLDER, self.name, file.name)
         except OSError as error:
             return error.strerror or type(error).__name__
-        return "" if size == file.size else f"{size:,} bytes, and {file.size:,} in the log of its table"
+        return "" if size == file.size else f"{size:,} bytes, but {file.size:,} in the log of its table"
 
 
 BATCH = "batch"
@@ -151,9 +151,9 @@ def _form(path: pathlib.Path, table: str, rows: int) -> str:
 
     def compare(file: Any) -> str:
         if file.metadata.num_rows != rows:
-            return f"{file.metadata.num_rows:,} rows, and {rows:,} in the log of its table"
+            return f"{file.metadata.num_rows:,} rows, but {rows:,} in the log of its table"
         different = misfit(table, file.schema_arrow)
-        return f"its columns are not those of this table: {different}" if different else ""
+        return f"it does not have the columns of this table: {different}" if different else ""
 
     return _read(path, compare)
 

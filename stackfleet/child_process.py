@@ -162,7 +162,7 @@ class Attempt:
                 outcome.facts = message["done"]
                 return
             elif "ended" in message:
-                outcome.reason = "its process ended before it was done"
+                outcome.reason = "its process ended before the image was done"
                 return
             else:
                 outcome.identified = message["identified"]

@@ -197,10 +197,10 @@ def _compact(options: argparse.Namespace) -> int:
 def _name_unmerged(damaged: Sequence[Damaged]) -> None:
     """Prints the names of the images that a merge leaves as they are."""
     for image in damaged[: query_cli.MOST_NAMED]:
-        print(f"stackfleet: left as it is: {image.called}: {image.reason}", file=sys.stderr)
+        print(f"stackfleet: not merged: {image.called}: {image.reason}", file=sys.stderr)
     more = len(damaged) - query_cli.MOST_NAMED
     if more > 0:
-        print(f"stackfleet: left as they are: {more:,} more damaged images", file=sys.stderr)
+        print(f"stackfleet: not merged: {more:,} more damaged images", file=sys.stderr)
 
 
 def _mend(lake: Lake) -> None:
@@ -258,7 +258,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.scheduler is not None and is_remote(options.called):
         raise WrongUseError(f"--scheduler needs a lake in a folder: workers cannot write to {options.called}")
     if options.retries < 0:
-        raise WrongUseError(f"--retries must be 0 or more, and is {options.retries}")
+        raise WrongUseError(f"--retries must be 0 or more, not {options.retries}")
     inputs, settings = find_inputs(options.images), _settings(options)
     for path, why in inputs.unread.items():
         print(f"stackfleet: {provenance.shown(path)} {why}", file=sys.stderr)
@@ -333,8 +333,8 @@ def _report_plan(planned: Plan, lake: str) -> None:
             )
     if planned.damaged:
         print(
-            f"{_images(len(planned.damaged), 'is', 'are')} damaged that this run does not read: "
-            f"stackfleet status {where}",
+            f"{_images(len(planned.damaged), 'is', 'are')} damaged, and this run does not read "
+            f"{'it' if len(planned.damaged) == 1 else 'them'}: stackfleet status {where}",
             file=sys.stderr,
         )
 

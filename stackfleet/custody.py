@@ -83,7 +83,7 @@ def fault(lake: pathlib.Path, image_id: str, text: str) -> str:
         data = folders.read(lake, MANIFEST, f"{image_id}{_END}", most=MOST_BYTES)
     except OSError as error:
         return f"{MANIFEST}/{image_id}{_END}: {error.strerror or type(error).__name__}"
-    return "" if data == text.encode() else f"{MANIFEST}/{image_id}{_END} is not what the catalogue has"
+    return "" if data == text.encode() else f"{MANIFEST}/{image_id}{_END} differs from the catalogue"
 
 
 def entries(lake: pathlib.Path) -> list[Entry]:
@@ -133,7 +133,7 @@ def batch_digests(lake: pathlib.Path) -> dict[str, str]:
 
 def _data(lake: pathlib.Path, image_id: str) -> bytes:
     if not is_image_id(image_id):
-        raise ManifestError("its name is no ImageId")
+        raise ManifestError("its name is not an ImageId")
     try:
         return folders.read(lake, MANIFEST, f"{image_id}{_END}", most=MOST_BYTES)
     except OSError as error:

@@ -79,7 +79,7 @@ class Entries:
                 self.by_id[item.image_id] = item
                 bytes_left -= len(item.manifest)
                 if bytes_left < 0 or len(self.by_id) > MOST_ENTRIES:
-                    raise LogError(f"{CATALOGUE}: it has more than this program reads")
+                    raise LogError(f"{CATALOGUE}: it is larger than the limit of this program")
 
     def put(self, add: Iterable[Entry], remove: Iterable[str] = ()) -> None:
         """Adds or replaces entries and removes others, in one step.
@@ -114,17 +114,17 @@ class Entries:
         names = [name for name in _SCHEMA.names if self._texts or name != _MANIFEST]
         try:
             if folders.size(self._lake, TABLES_FOLDER, CATALOGUE, file.name) != file.size:
-                raise LogError(f"{where} has not the bytes that its log says")
+                raise LogError(f"{where} does not have the size that its log states")
             with pq.ParquetFile(self._log.folder / file.name) as opened:
                 groups = range(opened.metadata.num_row_groups)
                 size = sum(opened.metadata.row_group(group).total_byte_size for group in groups)
                 if opened.metadata.num_rows > MOST_ENTRIES or size > MOST_BYTES:
-                    raise LogError(f"{where} has more than this program reads")
+                    raise LogError(f"{where} is larger than the limit of this program")
                 if not set(names) <= set(opened.schema_arrow.names):
                     raise LogError(f"{where} does not have the columns of a catalogue")
                 table = opened.read(names).select(names)
             if any(table.schema.field(name).type != pa.string() for name in _NAMES):
-                raise LogError(f"{where} has columns of other types")
+                raise LogError(f"{where} has columns of wrong types")
             return _entries(table.cast(pa.schema([_SCHEMA.field(name) for name in names])))
         except (pa.ArrowException, OSError, ValueError) as error:
             raise LogError(f"{where} cannot be read ({type(error).__name__})") from error

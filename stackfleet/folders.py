@@ -46,7 +46,7 @@ def folder(root: pathlib.Path, *names: str) -> Optional[pathlib.Path]:
         except FileNotFoundError:
             return None
         if not stat.S_ISDIR(info.st_mode) or _leads_away(info):
-            raise OutsideError(errno.ENOTDIR, f"{_kind(info)} and no folder", str(path))
+            raise OutsideError(errno.ENOTDIR, f"{_kind(info)}, not a folder", str(path))
     return path
 
 
@@ -82,7 +82,7 @@ def size(root: pathlib.Path, *names: str) -> int:
     path = root.joinpath(*names)
     info = path.lstat()
     if not stat.S_ISREG(info.st_mode) or _leads_away(info):
-        raise OutsideError(errno.EINVAL, f"{_kind(info)} and no file", str(path))
+        raise OutsideError(errno.EINVAL, f"{_kind(info)}, not a file", str(path))
     return info.st_size
 
 
@@ -100,7 +100,7 @@ def sizes(root: pathlib.Path, *names: str, form: re.Pattern[str]) -> dict[str, i
             if form.fullmatch(entry.name):
                 info = entry.stat(follow_symlinks=False)
                 if not stat.S_ISREG(info.st_mode) or _leads_away(info):
-                    raise OutsideError(errno.EINVAL, f"{_kind(info)} and no file", entry.path)
+                    raise OutsideError(errno.EINVAL, f"{_kind(info)}, not a file", entry.path)
                 found[entry.name] = info.st_size
     return found
 
@@ -121,9 +121,9 @@ def read(root: pathlib.Path, *names: str, most: int) -> bytes:
     with open(os.open(path, _READ | _NO_LINK), "rb") as stream:
         info = os.fstat(stream.fileno())
         if not stat.S_ISREG(info.st_mode):
-            raise OutsideError(errno.EINVAL, f"{_kind(info)} and no file", str(path))
+            raise OutsideError(errno.EINVAL, f"{_kind(info)}, not a file", str(path))
         if info.st_size > most:
-            raise OSError(errno.EFBIG, f"{info.st_size} bytes are more than {most}", str(path))
+            raise OSError(errno.EFBIG, f"its {info.st_size} bytes exceed the limit of {most}", str(path))
         return stream.read(most)
 
 

@@ -94,7 +94,7 @@ class Identities:
 
 EQUAL = "equal: all bytes of both were compared by SHA-256"
 UNEQUAL = "unequal: all bytes of both were compared by SHA-256"
-CHANGED = "not compared: the file of the other one is gone or was changed since, and no SHA-256 was kept"
+CHANGED = "not compared: the file of the earlier image is gone or was changed, and has no recorded SHA-256"
 
 
 def _compared(other: Manifest, digests: list[str], poll: Poll) -> str:

@@ -178,10 +178,10 @@ class _ImagePage:
         # Somebody else's lake may have a table without the image.
         part = image_part([row[column.name] for column in tables.IMAGE]) if row else dict(_NOTHING)
         custody = [
-            ("Path", manifest["path"], "Where the image lay when it was read."),
-            ("Case", manifest["case"], "What --case said."),
-            ("Note", manifest["note"], "What --note said."),
-            ("Read", manifest["ended"], "When the reading ended."),
+            ("Path", manifest["path"], "Path of the image when it was read."),
+            ("Case", manifest["case"], "Value of --case."),
+            ("Note", manifest["note"], "Value of --note."),
+            ("Read", manifest["ended"], "Time at which reading ended."),
         ]
         part["rows"] = [[name, text, meaning] for name, text, meaning in custody if text] + part["rows"]
         return part

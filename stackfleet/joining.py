@@ -49,7 +49,7 @@ def checked(reading: Reading, lake: str) -> dict[str, str]:
         if "versions" not in answer:
             reason = answer.get("failed", {}).get("reason") or tail(log).strip().rpartition("\n")[2]
             raise CheckFailedError(
-                f"the plugins cannot be used: {reason} (--plugin-dirs says where they are)"
+                f"the plugins cannot be used: {reason} (--plugin-dirs names their folders)"
             )
     return {**versions.of_packages(), **answer["versions"]}
 
@@ -87,12 +87,12 @@ class Joining(distributed.WorkerPlugin):
         self._looked = embedded
 
     async def setup(self, worker: Any) -> None:
-        """Checks a worker. If it is refused, one that joined during the run is closed, others stay."""
+        """Checks a worker. A refused worker is closed if it joined during the run; other workers stay."""
         if self._looked:
             return
         # A starting worker runs the plugins before it sends its first heartbeat.
         late = not worker.periodic_callbacks["heartbeat"].is_running()
-        self.refused = f"worker {worker.address}: still being looked at"
+        self.refused = f"worker {worker.address}: its check has not ended"
         message = await asyncio.to_thread(self._look)
         self.refused = f"worker {worker.address}: {message}" if message else ""
         if self.refused:

@@ -53,7 +53,7 @@ class Lake:
         create: whether to create the lake if there is none
 
     Attributes:
-        created: whether the lake was created by this call
+        created: whether this call created the lake
 
     Raises:
         LakeError: the path is no folder of this machine, or there is no lake
@@ -74,11 +74,11 @@ class Lake:
                 )
             if self._listed(TRACES):
                 raise LakeError(
-                    f"{folder}: the format of this lake is that of an earlier stackfleet. "
+                    f"{folder}: an earlier stackfleet wrote this lake in another format. "
                     "Read the images into a new lake"
                 )
         except OSError as error:
-            what = "no lake can be made here" if create else f"its folder '{MANIFEST}' cannot be used"
+            what = "no lake can be created here" if create else f"its folder '{MANIFEST}' cannot be used"
             raise LakeError(f"{folder}: {what}: {error.strerror}") from error
 
     def _make(self) -> None:
@@ -132,7 +132,7 @@ class Lake:
                 damaged.append(Damaged(_shown(image_id), "its manifest is not in the catalogue"))
             for name, table in stored.items():
                 for foreign in table.foreign:
-                    fault = "the log of this table names a file that is none of its own"
+                    fault = "the log of this table names a file that does not belong to it"
                     damaged.append(Damaged(_shown(f"{TABLES_FOLDER}/{name}: {foreign}"), fault))
         return Contents(sound, damaged, stored, entries, whole)
 
@@ -340,7 +340,7 @@ class Lake:
             raise LakeError(f"{self.folder}: the lake cannot be written: {error.strerror}") from error
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise LakeError(f"{self.folder}: '{_LOCK}' is no file")
+                raise LakeError(f"{self.folder}: '{_LOCK}' is not a file")
             try:
                 locking.lock(descriptor)
             except OSError as error:
@@ -366,7 +366,7 @@ class Lake:
             length = folders.size(self.folder, TABLES_FOLDER, name, file)
             if length != expected.get("bytes", length):
                 raise OSError(
-                    f"{expected['file']}: {length:,} bytes, and {expected['bytes']:,} in the manifest"
+                    f"{expected['file']}: {length:,} bytes, but {expected['bytes']:,} in the manifest"
                 )
 
     def _digests(self, manifests: Iterable[Manifest]) -> dict[str, str]:
@@ -384,14 +384,14 @@ def _manifest(at: Entry, whole: bool) -> Manifest:
         ManifestError: the entry is invalid, or its parts disagree
     """
     if not is_image_id(at.image_id):
-        raise ManifestError("its name is no ImageId")
+        raise ManifestError("its name is not an ImageId")
     if not whole:
         return of_summary(at.image_id, at.attempt, at.summary)
     manifest = parsed(at.manifest.encode(), at.image_id)
     if manifest["attempt"] != at.attempt:
-        raise ManifestError("its attempt is another than that in the catalogue")
+        raise ManifestError("its attempt differs from the catalogue")
     if summary(manifest) != at.summary:
-        raise ManifestError("the columns of the catalogue say something else")
+        raise ManifestError("its values differ from the columns of the catalogue")
     return manifest
 
 

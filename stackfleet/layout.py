@@ -22,13 +22,13 @@ MODULES, MODULE_SETS, KEYS = "modules", "modulesets", "keys"
 
 TABLES: dict[str, str] = {
     TRACES: "every stack",
-    FRAMES: "their frames",
-    FINDINGS: "which stacks matter, and why",
-    IMAGE: "what the image is",
+    FRAMES: "the frames of each stack",
+    FINDINGS: "suspicious stacks, with the reasons",
+    IMAGE: "facts about each image",
     TRAP_FRAMES: "register states that the kernel saved",
-    MODULES: "versions of modules that are in stacks",
-    MODULE_SETS: "of which of these the key of a stack is made, by its ModuleSet",
-    KEYS: "keys of stacks and how often each is there: what `rare` counts",
+    MODULES: "versions of the modules in stacks",
+    MODULE_SETS: "the module versions in the key of a stack, by ModuleSet",
+    KEYS: "keys of stacks, each with its number: the input of `rare`",
 }
 """The tables of a lake and their contents."""
 

@@ -53,18 +53,18 @@ def parsed(data: bytes, image_id: str) -> Manifest:
     except (ValueError, RecursionError) as error:
         raise ManifestError(f"it cannot be read ({type(error).__name__})") from error
     if not isinstance(content, dict):
-        raise ManifestError("it is no record")
+        raise ManifestError("it is not a JSON object")
     version = content.get("manifest")
     if type(version) is int and version != MANIFEST_VERSION:
-        raise ManifestError(f"it has version {version}, and not {MANIFEST_VERSION}")
+        raise ManifestError(f"it has version {version}, not {MANIFEST_VERSION}")
     manifest: Manifest = {**content, **{name: content.get(name, LATER[name]) for name in LATER}}
     check(manifest, _FORMS)
     if manifest["image_id"] != image_id:
-        raise ManifestError("image_id is another than that in its name")
+        raise ManifestError("its image_id differs from its file name")
     check_tables(manifest)
     for name, entry in manifest["tables"].items():
         if entry["file"] != table_name(name, image_id, manifest["attempt"]):
-            raise ManifestError(f"the file of the table {name} is not that of its attempt")
+            raise ManifestError(f"the file of the table {name} does not belong to its attempt")
     return manifest
 
 
@@ -80,17 +80,17 @@ def check(manifest: Manifest, names: Iterable[str]) -> None:
     """
     for name in names:
         if name not in manifest:
-            raise ManifestError(f"it does not say {name}")
+            raise ManifestError(f"it lacks {name}")
         if not _FORMS[name](manifest[name]):
-            raise ManifestError(f"{name} is not of the form that it has in manifests")
+            raise ManifestError(f"the value of {name} has a wrong form")
 
 
 def check_tables(manifest: Manifest) -> None:
     """Checks that a manifest has the tables of an image of its status; raises ManifestError."""
     if set(manifest["tables"]) != (set(TABLES) if manifest["status"] == DONE else set()):
-        raise ManifestError("tables are not those of an image of this status")
+        raise ManifestError("its tables do not fit its status")
     if manifest["tables"] and manifest["tables"][IMAGE]["rows"] != 1:
-        raise ManifestError("the table image has not one row")
+        raise ManifestError("the table image does not have exactly one row")
 
 
 def written(manifest: Manifest) -> bytes:

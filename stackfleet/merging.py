@@ -92,7 +92,7 @@ def merge(lake: Lake, run: str, everything: bool = False, least: int = MOST_SING
             moved = (contents.entries[manifest["image_id"]]._replace(batch=name) for manifest in chosen)
             Entries(lake.folder).put(moved)
     except (LogError, OSError, duckdb.Error, pa.ArrowException) as error:
-        raise LakeError(f"{lake.folder}: its tables cannot be made one: {error}") from error
+        raise LakeError(f"{lake.folder}: its tables cannot be merged: {error}") from error
     lake.clean()
     return Merged(len(chosen), contents.damaged)
 
@@ -120,7 +120,7 @@ def _without_altered(lake: pathlib.Path, contents: Contents) -> Contents:
         tables = {} if contents.entries[manifest["image_id"]].batch else manifest["tables"]
         altered = [item["file"] for item in tables.values() if not _has_digest(lake, item)]
         if altered:
-            reason = f"{altered[0]}: its SHA-256 is another than that in the manifest"
+            reason = f"{altered[0]}: its SHA-256 differs from the manifest"
             damaged.append(Damaged(manifest["image_id"], reason, manifest))
         else:
             sound.append(manifest)

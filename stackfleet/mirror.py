@@ -48,7 +48,7 @@ def is_remote(lake: str) -> bool:
     """
     match = SCHEME.match(lake)
     if match and match[1].lower() != SUPPORTED:
-        raise LakeError(f"{lake}: a lake lies in a folder, or at {SUPPORTED}://BUCKET/PATH")
+        raise LakeError(f"{lake}: a lake is a folder, or {SUPPORTED}://BUCKET/PATH")
     return match is not None
 
 
@@ -167,7 +167,7 @@ class Mirror:
                 )
         except CommitFailedError as error:
             raise LakeError(
-                f"{self._lake}: somebody else wrote to this lake meanwhile; run the command again"
+                f"{self._lake}: another run wrote to this lake in the meantime; run the command again"
             ) from error
 
     @contextlib.contextmanager

@@ -66,7 +66,7 @@ def opened(path: str) -> Any:
         if dump:
             raise NotOpenedError(f"It begins as {KINDS_OF_DUMPS[dump]} and is not one") from error
         raise NotOpenedError(
-            f"Volatility finds no Windows kernel of which it has symbols ({unsatisfied})"
+            f"Volatility finds no Windows kernel, or has no symbols of it ({unsatisfied})"
         ) from error
     except (exceptions.VolatilityException, OSError, EOFError) as error:
         raise NotOpenedError(f"Volatility cannot open it: {error}") from error

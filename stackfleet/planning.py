@@ -128,7 +128,7 @@ def find_inputs(images: Sequence[str]) -> Inputs:
     return inputs
 
 
-_NOT_UTF8 = "its name is not UTF-8, and Volatility opens no such file. Rename it, or make a link to it"
+_NOT_UTF8 = "its name is not UTF-8, so Volatility cannot open it. Rename it, or make a link to it"
 
 
 def plan(
@@ -141,7 +141,7 @@ def plan(
     """Returns the plan of a run.
 
     Args:
-        files: files from `look`
+        files: files from `find_inputs`
         lake: lake with the results of earlier runs
         settings: options of the command line
         found: versions of the packages that will read the images
@@ -167,7 +167,7 @@ def plan(
             continue
         changed = None if same or not reasons else reasons[-1]
         if changed and changed.startswith(MANIFEST):
-            changed = "their manifests are not what the catalogue has"
+            changed = "their manifests differ from the catalogue"
         if path in broken:
             changed = "their tables do not agree with their manifests"
         if changed:
@@ -229,9 +229,9 @@ def _reason(
     if touched or (file.size, file.probe) != (before["size"], before["probe"]):
         return "the file was changed"
     if reading.digest() != before["reading_digest"]:
-        return "other options"
+        return "the options differ"
     was = before["versions"]
     for name in versions.DECIDE:
         if was.get(name) != found.get(name):
-            return f"{name} {was.get(name, 'unknown')} then, {found.get(name)} now"
+            return f"the version of {name} was {was.get(name, 'unknown')}, and is {found.get(name)} now"
     return None

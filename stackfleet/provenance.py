@@ -30,7 +30,7 @@ def _opened(path: Union[str, pathlib.Path]) -> IO[bytes]:
     mode = os.fstat(descriptor).st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISBLK(mode)):
         os.close(descriptor)
-        raise OSError(errno.EINVAL, "it is no file", str(path))
+        raise OSError(errno.EINVAL, "it is not a file", str(path))
     return open(descriptor, "rb")
 
 
@@ -90,7 +90,7 @@ def difference(path: str, size: int, seen: str) -> str:
     try:
         size_here = os.stat(path).st_size
         if size_here != size:
-            return f"{path} has {size_here} bytes here, and {size} where the run was started"
+            return f"{path} has {size_here} bytes here, but {size} where the run was started"
         if probe(path) != seen:
             return f"{path} has other content here than where the run was started"
     except OSError as error:

@@ -235,8 +235,8 @@ def _name_versions(database: Database) -> None:
     counted = database.table(other)
     for version, images in zip(*(column.to_pylist() for column in counted.columns)):
         print(
-            f"stackfleet: {images:,} of {database.images:,} images have tables of version {version}, and not "
-            f"{SCHEMA}; a column that they lack is empty. 'stackfleet run' reads these images again",
+            f"stackfleet: {images:,} of {database.images:,} images have tables of version {version}, not "
+            f"{SCHEMA}; the columns that they lack are empty. 'stackfleet run' reads these images again",
             file=sys.stderr,
         )
 

@@ -27,7 +27,7 @@ SURE = f"KeyQuality = {quoted(EXACT)} AND NOT Incomplete"
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-    """A query, and a second one that counts the rows it leaves out.
+    """A query, and a second query that counts the rows that the first leaves out.
 
     Attributes:
         sql: the query

@@ -114,7 +114,7 @@ class Report:
         """
         folder = self._where.folder
         if folder != self._where.first.parent and folder.is_symlink():
-            raise OSError(errno.ELOOP, "a link and no folder", str(folder))
+            raise OSError(errno.ELOOP, "a link, not a folder", str(folder))
         folder.mkdir(parents=True, exist_ok=True)
         parts: dict[str, Any] = {}
         if self.images:

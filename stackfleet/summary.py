@@ -95,5 +95,5 @@ def of_summary(image_id: str, attempt: str, values: Summary) -> Manifest:
     }
     check_tables(manifest)
     if any(item["rows"] < 0 for item in manifest["tables"].values()):
-        raise ManifestError("a table has a number of rows below 0")
+        raise ManifestError("a table has a negative number of rows")
     return manifest

@@ -195,7 +195,7 @@ class TableLog:
         except _errors() as error:
             raise LogError(_first_line(error)) from error
         if (protocol.min_reader_version, protocol.min_writer_version) > (_READER, _WRITER):
-            raise LogError("it asks for features of Delta that lakes do not have")
+            raise LogError("it requires features of Delta that lakes do not use")
         return delta_table
 
     def _newest(self) -> Optional[int]:
@@ -233,7 +233,7 @@ class TableLog:
             raise LogError(f"{path.name} cannot be read ({_first_line(error)})") from error
         if sidecars is not None and sidecars.null_count < len(sidecars):
             # A sidecar names further files of the log, anywhere.
-            raise LogError(f"{path.name} asks for features of Delta that lakes do not have")
+            raise LogError(f"{path.name} requires features of Delta that lakes do not use")
 
 
 def _is_whole(path: pathlib.Path) -> bool:

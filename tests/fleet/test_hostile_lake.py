@@ -345,7 +345,7 @@ def test_rows_that_say_another_image_are_found_when_asked(attack: Attack) -> Non
     attack.rewrite(fleetlakes.arrow("traces", "i2", [{"Stack": "planted"}]))
     (first, *_) = rows("status", attack.lake, "--verify")
     assert (first["ImageId"], first["Status"]) == ("i1", "damaged")
-    assert "0 rows, and 1 in the manifest" in first["Reason"]
+    assert "0 rows, but 1 in the manifest" in first["Reason"]
 
 
 CUSTODY: Dict[str, Change] = {

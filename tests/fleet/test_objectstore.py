@@ -98,7 +98,7 @@ def test_a_lake_in_a_bucket(few: Fleet, store: fs.S3FileSystem, tmp_path: pathli
 def test_of_two_that_write_one_is_refused(store: fs.S3FileSystem) -> None:
     with mirrored(LAKE, writes=True) as folder:
         fleetlakes.add(Lake(folder, create=True), "i1")
-    with pytest.raises(LakeError, match="somebody else wrote"), mirrored(LAKE, writes=True) as folder:
+    with pytest.raises(LakeError, match="wrote to this lake"), mirrored(LAKE, writes=True) as folder:
         with mirrored(LAKE, writes=True) as other:
             fleetlakes.add(Lake(other), "i2")
         fleetlakes.add(Lake(folder), "i3")

@@ -80,7 +80,7 @@ def test_a_manifest_that_is_cut_is_made_again(
     assert victim["image_id"] in asked.stderr
     done = fleet("run", *few.paths, "-o", lake, *few.options)
     assert done.returncode == 0, done.stderr
-    assert "1 image is read again: their manifests are not what the catalogue has" in done.stderr
+    assert "1 image is read again: their manifests differ from the catalogue" in done.stderr
     assert called("status", lake, "--verify").returncode == 0
     assert rows(lake, "traces") == rows(before, "traces")
 
@@ -92,7 +92,7 @@ def test_an_image_that_is_gone_stays_damaged(few: Fleet, lake: pathlib.Path) -> 
     DAMAGE["cut"](lake / victim["tables"]["traces"]["file"])
     done = fleet("run", few.paths[1], few.paths[0] + ".gone", "-o", lake, *few.options)
     assert done.returncode == 3
-    assert "1 image is damaged that this run does not read" in done.stderr
+    assert "1 image is damaged, and this run does not read it" in done.stderr
     assert manifests(lake)[name] == victim
 
 

@@ -130,7 +130,7 @@ def test_findings_come_worst_and_rarest_first(lake: pathlib.Path) -> None:
     ]
     assert rows[-1]["Finding"] == "start_mismatch"
     assert len(rows) == 10
-    assert "8 checks could not run" in fleet("findings", lake).stderr
+    assert "in 8 cases a check could not run" in fleet("findings", lake).stderr
     assert len(ask("findings", lake, "--each", "--severity", "high")) == 9
     assert ask("findings", lake, "--each", "--unchecked")[-1]["Finding"] == "hidden"
 
@@ -254,7 +254,7 @@ def test_a_damaged_manifest_is_named(tmp_path: pathlib.Path) -> None:
     Entries(new_lake.folder).put([Entry("i1", "attempt", "", "{", (None,) * len(FIELDS))])
     done = called("rare", new_lake.folder)
     assert done.returncode == 2
-    assert "left out: i1: manifest: status is not of the form" in done.stderr
+    assert "left out: i1: manifest: the value of status has a wrong form" in done.stderr
     done = called("status", new_lake.folder, "--verify")
     assert "left out: i1: manifest: it cannot be read (JSONDecodeError)" in done.stderr
 

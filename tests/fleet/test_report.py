@@ -459,5 +459,5 @@ def test_a_link_in_the_place_of_the_folder_of_pages_is_refused(
     theirs.mkdir()
     (tmp_path / "first-images").symlink_to(theirs)
     done = fleet("report", lake, "-o", tmp_path / "first.html")
-    assert done.returncode == 2 and "a link and no folder" in done.stderr
+    assert done.returncode == 2 and "a link, not a folder" in done.stderr
     assert not list(theirs.iterdir())

@@ -69,7 +69,7 @@ def test_other_options_redo_and_say_so(few: Fleet, lake: pathlib.Path, tmp_path:
     mine = copy(lake, tmp_path)
     done = fleet("run", few.paths[0], "-o", mine, *few.options, "--carve", "--sha256")
     assert done.returncode == 0
-    assert "1 image is read again: other options" in done.stderr
+    assert "1 image is read again: the options differ" in done.stderr
     found = manifests(mine)[pathlib.Path(few.paths[0]).name]
     assert found["reading"]["carve"] is True
     assert len(found["files"][0]["sha256"]) == 64
@@ -181,7 +181,7 @@ def test_an_image_whose_file_was_moved_is_not_taken_for_a_copy(few: Fleet, tmp_p
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["run", "IMAGE", "-o", "ftp://bucket/lake"], "ftp://bucket/lake: a lake lies in a folder"),
+        (["run", "IMAGE", "-o", "ftp://bucket/lake"], "ftp://bucket/lake: a lake is a folder"),
         (["run", "/nowhere/a.dmp", "-o", "LAKE"], "/nowhere/a.dmp cannot be read"),
         (["run", os.curdir, "-o", "LAKE"], "is not a file"),
         (["run", "IMAGE", "-o", "LAKE", "--timeout", "soon"], "soon"),

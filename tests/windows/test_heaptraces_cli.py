@@ -60,7 +60,7 @@ def test_a_log_of_a_32_bit_half(made: Tuple[HeapImage, pathlib.Path, pathlib.Pat
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("this is no log\n", "there is no heap's data in it"),
+        ("this is no log\n", "it has no data of a heap"),
         ("*- - Start of data for heap @ 10 - -\n", "no end"),
     ],
 )

@@ -228,7 +228,12 @@ def test_waiters_that_are_not_known_are_counted(page: Page, reported: Reported) 
     page.click(f"document.querySelectorAll('#locks .list')[0].querySelectorAll('.row')[{number}]")
     below = page.run("document.querySelector('#locks .stack').innerText")
     more = lock["waiters"] - len(known[number])
-    assert re.search(rf"{more} (more )?waiting threads?: not known which", below)
+    assert re.search(rf"{more} (more )?waiting threads?: unknown which", below)
+
+
+def test_an_unknown_number_is_sorted_behind_all_others(page: Page) -> None:
+    order = "[10, 'unknown', 9, 'unknown', 1].sort(inOrder)"
+    assert page.run(order) == [1, 9, 10, "unknown", "unknown"]
 
 
 def test_the_completeness_is_that_of_traceimage(page: Page, reported: Reported) -> None:

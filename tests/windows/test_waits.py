@@ -72,7 +72,7 @@ def test_a_deadlock_of_two_sections_and_a_resource_is_named(tmp_path: pathlib.Pa
     assert len(set(cycle["locks"])) == 3
     for tid, lock in DEADLOCK.waits.items():
         assert f"thread {tid} of spooler.exe ({PID}) waits for {names[str(lock)]}" in cycle["text"]
-    assert "its address is on the stack" in cycle["text"]
+    assert "the address of the lock is on the stack" in cycle["text"]
     assert cycle["text"].startswith("Deadlock: ")
 
 
@@ -83,7 +83,7 @@ def test_what_follows_by_exclusion_says_so(tmp_path: pathlib.Path) -> None:
     found = pagedata.data(tmp_path / "tracereport.html")["locks"]
     (cycle,) = found["cycles"]
     assert cycle["text"].startswith("Deadlock, by inference: thread 6204 of spooler.exe (6200) waits for ")
-    assert "it is the only lock there" in cycle["text"]
+    assert "of all locks there, only this one is held" in cycle["text"]
 
 
 def waiting(opened: context.Opened, **options: Any) -> Dict[Tuple[int, int], List[Dict[str, Any]]]:
@@ -266,8 +266,8 @@ WAITS_FOR_NOTHING = {FIRST: SECTION_ONE, SECOND: None, THIRD: SECTION_ONE}
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        ("RtlAcquireSRWLockExclusive", "an SRW lock, which keeps no owner"),
-        ("RtlAcquireSRWLockShared", "an SRW lock, which keeps no owner"),
+        ("RtlAcquireSRWLockExclusive", "an SRW lock, which does not record its owner"),
+        ("RtlAcquireSRWLockShared", "an SRW lock, which does not record its owner"),
         ("RtlSleepConditionVariableSRW", "a condition variable, which nobody holds"),
         ("RtlSleepConditionVariableCS", "a condition variable, which nobody holds"),
     ],
@@ -285,7 +285,7 @@ def test_what_has_no_owner_is_named(function: str, message: str, tmp_path: pathl
 
 
 SAID = {
-    "RtlAcquireSRWLockExclusive": ("an SRW lock", "the SRW lock {:#x}", "which keeps no owner"),
+    "RtlAcquireSRWLockExclusive": ("an SRW lock", "the SRW lock {:#x}", "which does not record its owner"),
     "RtlSleepConditionVariableCS": (
         "a condition variable",
         "the condition variable {:#x}",
@@ -316,7 +316,7 @@ def test_the_low_bits_of_a_condition_variable_say_nothing(tmp_path: pathlib.Path
 
 def test_an_srw_lock_without_its_bits_is_none(tmp_path: pathlib.Path) -> None:
     texts, _ = owned_by_nobody("RtlAcquireSRWLockExclusive", THIRD, 1, tmp_path)
-    assert texts == {"an SRW lock, which keeps no owner"}
+    assert texts == {"an SRW lock, which does not record its owner"}
 
 
 @pytest.mark.parametrize("function", SAID)

@@ -29,7 +29,7 @@ class TraceFindings(interfaces.plugins.PluginInterface):
             options.pid(zero_means="the kernel"),
             options.switch("scan", "Add processes and threads that only a pool scan finds"),
             options.switch(
-                "summary", "Begin with a line for each process: its worst, and which checks agree"
+                "summary", "Begin with a row for each process: its worst finding, and the checks that agree"
             ),
             options.CheckedRequirement(
                 options.checked(options.one_of(options.CHECKS)),

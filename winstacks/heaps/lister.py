@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Reads the heaps of processes whose blocks keep the stack of their allocation.
+"""Reads the heaps of processes, if the heaps record the stacks that allocate their blocks.
 
 heaps = Heaps(image, databases)
 for space in AddressSpaces.list_spaces(image):
@@ -129,7 +129,7 @@ def list_contradicted(image: Image, space: AddressSpace, where: HeapSpace) -> St
 
 
 def _read_list(image: Image, space: AddressSpace) -> Tuple[Optional[int], Optional[int], Optional[int]]:
-    """Returns NumberOfHeaps, ProcessHeaps and ProcessHeap of a PEB; None for what is not present."""
+    """Returns NumberOfHeaps, ProcessHeaps and ProcessHeap of a PEB; a value that is not present is None."""
     if not space.peb:
         return None, None, None
     memory, peb = image.memory(space), user_types(image, space)["_PEB"]
@@ -268,7 +268,7 @@ class Heaps:
     def _log_layout(self, space: AddressSpace, known_layouts: Layouts) -> HeapLogLayout:
         """Returns the layout of the process's log; without a log, the layout of the most builds.
 
-        A single record cannot decide: behind a short record of another layout the next record may follow.
+        A single record does not decide: a record with few frames may be valid in several layouts.
         """
         if len(known_layouts.heaplogs) == 1:
             return known_layouts.heaplogs[0]

@@ -35,7 +35,7 @@ def log_of(groups: Iterable[TraceGroup], modules: Sequence[UmdhModule]) -> Tuple
         modules: the loaded modules
 
     Returns:
-        The log, and how many blocks in use are not in it.
+        The log, and the number of blocks in use that are not in it.
     """
     heaps: Dict[int, List[Allocation]] = {}
     traces: Dict[int, Tuple[int, ...]] = {}

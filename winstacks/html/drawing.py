@@ -44,8 +44,8 @@ class Drawing:
 
     Args:
         weight: a key of WEIGHTS
-        merged: whether names lack what another image has otherwise, for a comparison: PIDs, and the addresses
-            of frames in no module and no file
+        merged: whether names leave out values that differ between images, so that images can be compared:
+            PIDs, and the addresses of frames in no module and no file
         most: greatest number of names that the tree keeps
 
     Attributes:

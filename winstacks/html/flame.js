@@ -1,6 +1,6 @@
 // This file is licensed under the Volatility Software License 1.0,
 // available at https://www.volatilityfoundation.org/license/vsl-v1.0
-// Flame graphs, and what all parts of a page share: elements, lists that draw only what is in view.
+// Flame graphs, and the elements that all parts of a page use, such as lists that draw only the rows in view.
 "use strict";
 
 const LINE = 19;
@@ -11,21 +11,21 @@ const GUESSED = 8;
 const LOOKS = ["code", "unbacked", "unloaded", "level", "rest", "unreadable"];
 const LEGEND = [
   ["code", "code of a module: one color for each"],
-  ["unbacked", "in no image and no mapped file"],
-  ["unloaded", "the module is gone"],
-  ["code guessed", "a guess, or found by way of one"],
-  ["unreadable", "cannot be read"],
-  ["rest", "several boxes, or what was cut"],
+  ["unbacked", "code in no image and no mapped file"],
+  ["unloaded", "code of a module that was unloaded"],
+  ["code guessed", "a guess, or found through a guess"],
+  ["unreadable", "the address cannot be read"],
+  ["rest", "several boxes, or stacks that were cut"],
 ];
 
-/** What the stacks of a kind stand for. Those of different units are never added. @type {Record<string, string>} */
+/** The unit of each kind of stacks. Numbers of different units are never added. @type {Record<string, string>} */
 const UNITS = {
   kernel: "stack", user: "stack", wow64: "stack", std: "trace", heaplog: "trace", heap: "block", lock: "lock",
   handle: "event", object: "event",
 };
 
 /**
- * @typedef {object} FlameData stacks, those with the same beginning together
+ * @typedef {object} FlameData stacks; stacks with the same beginning follow each other
  * @property {string} unit what the weights count
  * @property {string[]} notes
  * @property {string[]} texts distinct names
@@ -33,8 +33,8 @@ const UNITS = {
  * @property {number[]} of number of the module of each name
  * @property {string[]} modules
  * @property {boolean} compared whether there is a baseline
- * @property {number[]} stacks for each: how many names it shares with the one before, how many others there are,
- *   these, outermost first, its weight, and with a baseline the weight in that
+ * @property {number[]} stacks for each stack: number of names that it shares with the stack before, number of further
+ *   names, these names, outermost first, its weight, and, if there is a baseline, its weight in the baseline
  */
 
 /**
@@ -95,13 +95,13 @@ function some(value, thing) {
   return `${count(value)} ${thing}${value === 1 ? "" : "s"}`;
 }
 
-/** A list of rows of one height, of which only those in view are elements. */
+/** A list of rows of one height. Only the rows in view are elements of the page. */
 class List {
-  /** How many lists there are: their elements have names of their own. */
+  /** Number of lists so far: it makes the IDs of their elements unique. */
   static made = 0;
 
   /**
-   * @param {string} label for who cannot see it
+   * @param {string} label text for screen readers
    * @param {(row: number) => (Node | string)[]} cells
    * @param {(row: number) => void} [chosen]
    */
@@ -183,7 +183,7 @@ class List {
   }
 }
 
-/** The sums of a prefix tree. Nodes are numbers, in preorder, so those of a subtree follow each other. */
+/** The sums of a prefix tree. Nodes are numbers in preorder, so the nodes of a subtree follow each other. */
 class Tree {
   /** @param {FlameData} data */
   constructor(data) {
@@ -224,7 +224,7 @@ class Tree {
     }
   }
 
-  /** Draws the weights of the baseline, or those of now. @param {boolean} baseline */
+  /** Selects the weights of the baseline, or the present ones. @param {boolean} baseline */
   weigh(baseline) {
     this.totals = (baseline && this.before) || this.now;
     this.sorted.clear();
@@ -294,7 +294,7 @@ class Tree {
 }
 
 /**
- * The hue of a module, the same on every page (FNV-1a); red is left to what is unbacked.
+ * The hue of a module, the same on every page (FNV-1a). Red is reserved for unbacked code.
  * @param {string} text
  */
 function hue(text) {
@@ -424,8 +424,8 @@ class Flame {
   }
 
   /**
-   * Returns the boxes of the levels in view: of a node those of its children that are wide enough, then one box
-   * for all others, so that the weights of a level and of what ends above it are the whole.
+   * Returns the boxes of the levels in view. The children of a node that are wide enough have a box each; one more
+   * box stands for all other children. So no weight is missing from a level, except stacks that end above it.
    * @param {number} first @param {number} last @param {number} least the least share of the width
    */
   boxes(first, last, least) {
@@ -479,7 +479,7 @@ class Flame {
     boxes.sort((a, b) => a.level - b.level || a.left - b.left);
     const held = this.view.contains(document.activeElement);
     this.inner.replaceChildren(...boxes.map((box) => this.box(box, whole)));
-    // Who scrolls away from the box with the focus keeps the keyboard.
+    // If the box with the focus is scrolled out of view, the keyboard still works.
     if (held) (this.focused() ?? this.view).focus({ preventScroll: true });
   }
 
@@ -531,7 +531,7 @@ class Flame {
     return UNITS[this.tree.text(kind)] ?? "stack";
   }
 
-  /** Returns the weights by unit, and what they are of all. @param {(kind: number) => number} weight of a kind */
+  /** Returns the weights by unit, each with its share of all weights of the unit. @param {(kind: number) => number} weight of a kind */
   sums(weight) {
     /** @type {Map<string, [number, number]>} */
     const found = new Map();
@@ -548,7 +548,7 @@ class Flame {
     const kind = this.tree.kind(node);
     if (!kind) return weight === this.tree.total(0) ? this.sums((each) => this.tree.total(each)) : "of several kinds";
     const all = `${share(weight, this.tree.total(kind))} of ${this.tree.text(kind)}`;
-    const part = this.tree.depth(this.root) > 1 ? `, ${share(weight, this.tree.total(this.root))} of what is shown` : "";
+    const part = this.tree.depth(this.root) > 1 ? `, ${share(weight, this.tree.total(this.root))} of the part shown` : "";
     return `${some(weight, this.unit(kind))}, ${all}${part}`;
   }
 
@@ -585,7 +585,7 @@ class Flame {
     else this.show(Number(box.dataset["node"]));
   }
 
-  /** Puts the focus of the keyboard on the box that has it, and scrolls there. */
+  /** Gives the keyboard focus to the box `focus`, and scrolls there. */
   take() {
     if (!this.focused()) {
       const level = this.tree.depth(this.focus);
@@ -624,7 +624,7 @@ class Flame {
     this.take();
   }
 
-  /** Finds names, and the weight of the stacks that have one. @param {string} text */
+  /** Finds names, and the weight of the stacks with such a name. @param {string} text */
   find(text) {
     const wanted = text.trim();
     const fits = matcher(wanted);
@@ -660,7 +660,7 @@ class Flame {
     return !this.matched || this.tree.path(end).some((node) => this.matched?.has(this.tree.at(this.tree.names, node)));
   }
 
-  /** Lists the stacks that pass through a node, and that the search finds. @param {number} node */
+  /** Lists the stacks that pass through a node and match the search. @param {number} node */
   below(node) {
     const tree = this.tree;
     const own = new Float64Array(tree.at(tree.end, node) - node);
@@ -679,7 +679,7 @@ class Flame {
     this.ends.sort((a, b) => (own[b - node] || 0) - (own[a - node] || 0));
     const shown = node ? ` below ${tree.text(node)}` : "";
     const part = this.matched ? `${count(this.ends.length)} of ` : "";
-    this.listed.textContent = `${part}${some(all, "different stack")}${shown}${part ? " with a name that was searched" : ""}`;
+    this.listed.textContent = `${part}${some(all, "different stack")}${shown}${part ? " that match the search" : ""}`;
     this.list.show(this.ends.length);
     this.stack.textContent = "";
     if (this.ends.length) this.tell(0);

@@ -2,7 +2,7 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """HTML pages of one file each, without requests: style, script and data are inside the page.
 
-    for piece in page("Stacks of mem.dmp", flame_data(tree, "count")): file.write(piece)
+    for piece in page("Stacks of mem.dmp", {"flame": flame_data(tree, "stacks")}): file.write(piece)
 
 The Content-Security-Policy of a page allows its own style and script, by their hashes, and nothing else: no
 request, no other script, no attribute `style`, no form. Data is a JSON block in which no character can end
@@ -47,7 +47,7 @@ _HEAD = """\
 <body>
 <header><h1>{title}</h1></header>
 <main id="main"></main>
-<noscript><p>This page draws its data with its own script, which the browser does not run.</p></noscript>
+<noscript><p>This page draws its data with a script, and the browser does not run scripts.</p></noscript>
 """
 
 
@@ -88,9 +88,9 @@ def flame_data(tree: PrefixTree, unit: str) -> Dict[str, Any]:
         tree: the stacks
         unit: plural of the unit of the weights
     """
-    notes = [f"{tree.cut} {unit} are of stacks that were cut: boxes … have their weight."] if tree.cut else []
+    notes = [f"Some stacks were cut: the boxes … stand for {tree.cut} {unit}."] if tree.cut else []
     if tree.capped:
-        notes.append(f"{tree.capped} {unit} are left out, for the sum would be too large.")
+        notes.append(f"{tree.capped} {unit} are left out: the sum would be too large.")
     modules: Dict[str, int] = {"": 0}
     module_numbers = [modules.setdefault(box.module, len(modules)) for box in tree.boxes]
     coded: List[int] = []

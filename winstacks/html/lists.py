@@ -2,7 +2,7 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """The lists of a report as plain data: findings, threads, heaps, and facts about the image.
 
-    lists = Lists()
+    lists = PageLists()
     frames = lists.frames([("ntdll!NtWaitForSingleObject+0x14", False, False)])
     lists.heap(4096, 2, "explorer.exe (4312)", frames, "")
     data = lists.data()

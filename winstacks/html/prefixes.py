@@ -155,7 +155,7 @@ class PrefixTree:
         return self.add([*levels, *(frames or [self._none])], weight)
 
     def compare(self, stacks: Iterable[Tuple[Sequence[str], int]]) -> None:
-        """Adds the weights of a baseline, which has the texts of names and not their looks.
+        """Adds the weights of a baseline. A baseline has the texts of names, but not their looks.
 
         Args:
             stacks: texts, outermost first, and weight

@@ -1,6 +1,6 @@
 // This file is licensed under the Volatility Software License 1.0,
 // available at https://www.volatilityfoundation.org/license/vsl-v1.0
-// Puts the parts of a page together: what the image is, findings, flame graph, threads, locks, heaps.
+// Puts the parts of a page together: facts about the image, findings, flame graph, threads, locks, heaps.
 "use strict";
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -25,14 +25,14 @@ const MOST_FRAMES = 1100;
  * @property {number | null} frame
  * @property {number[]} frames
  * @property {string} status
- * @property {number} [hosts] how many hosts have the same
- * @property {number} [number] how many findings are the same
- * @property {string[]} [names] what the images are called in which it was found
- * @property {Place[]} [places] the worst of these findings
+ * @property {number} [hosts] number of hosts with equal findings
+ * @property {number} [number] number of equal findings
+ * @property {string[]} [names] hosts and files of the images with equal findings
+ * @property {Place[]} [places] the worst of the equal findings
  *
  * @typedef {{image: Link, where: string, tid: number | null, address: string, evidence: string}} Place
  *
- * @typedef {[string, string]} Link where it leads, and what it says
+ * @typedef {[string, string]} Link target and text
  *
  * @typedef {object} Thread
  * @property {string} process
@@ -44,10 +44,10 @@ const MOST_FRAMES = 1100;
  * @property {string} status
  *
  * @typedef {object} Locks
- * @property {{text: string, process: string, waiters: number, holders: number[], status: string}[]} locks
+ * @property {{text: string, process: string, waiters: number | "unknown", holders: number[], status: string}[]} locks
  * @property {number} more
  * @property {string[]} threads
- * @property {[number, number, string, boolean, string][]} waits thread, lock (-1: not known), how, sure, function
+ * @property {[number, number, string, boolean, string][]} waits thread, lock (-1: unknown), how, sure, function
  * @property {{text: string, threads: number[], locks: number[]}[]} cycles
  * @property {number} gaps
  * @property {boolean} cut
@@ -66,7 +66,7 @@ const MOST_FRAMES = 1100;
  * @property {string} reason why it failed
  * @property {string} taken
  * @property {string} windows
- * @property {number[]} found how many findings, the severe ones first
+ * @property {number[]} found number of findings of each severity, the highest first
  * @property {Link | null} page
  *
  * @typedef {object} RareStack
@@ -110,14 +110,14 @@ function innermost(data, frames) {
 }
 
 /**
- * A list with a search, columns by which it can be sorted, and the stack of the chosen row below it.
+ * A list with a search field and columns that sort it; below it stands the stack of the chosen row.
  * @template T
  * @param {string} label
  * @param {T[]} things
  * @param {{name: string, kind: string, value: (thing: T) => string | number}[]} columns
- * @param {(thing: T) => string} text what is searched
- * @param {(thing: T) => string} stack what stands below the list
- * @param {(thing: T) => Link[]} [links] stand there, too
+ * @param {(thing: T) => string} text text of a row that the search examines
+ * @param {(thing: T) => string} stack text below the list
+ * @param {(thing: T) => Link[]} [links] links below the list
  */
 function table(label, things, columns, text, stack, links = () => []) {
   /** @type {string[]} */
@@ -171,8 +171,7 @@ function table(label, things, columns, text, stack, links = () => []) {
       sorted = number;
       const sign = down ? -1 : 1;
       shown.sort((a, b) => {
-        const [one, other] = [value(/** @type {T} */ (things[a])), value(/** @type {T} */ (things[b]))];
-        return sign * (typeof one === "number" ? one - Number(other) : one.localeCompare(String(other)));
+        return sign * inOrder(value(/** @type {T} */ (things[a])), value(/** @type {T} */ (things[b])));
       });
       for (const each of head.children) each.removeAttribute("aria-pressed");
       press.setAttribute("aria-pressed", "true");
@@ -185,6 +184,12 @@ function table(label, things, columns, text, stack, links = () => []) {
   });
   const element = make("div", "", make("div", "bar", search.label, found), head, list.element, leads, below);
   return { element, show };
+}
+
+/** Compares two cells of a column: numbers by value, before texts such as "unknown". @param {string | number} one @param {string | number} other */
+function inOrder(one, other) {
+  if (typeof one === "number" && typeof other === "number") return one - other;
+  return Number(typeof one === "string") - Number(typeof other === "string") || String(one).localeCompare(String(other));
 }
 
 /** @param {Link} to */
@@ -231,7 +236,7 @@ function rarePart(data, rare) {
     { name: "Stack", kind: "frames", value: (stack) => innermost(data, stack.frames) },
   ], (stack) => `${stack.names} ${stack.kinds} ${stack.processes} ${stackText(data, stack.frames)}`,
   (stack) => {
-    const said = stack.comparable ? "" : "Too few hosts have these versions of modules to say that it is rare.";
+    const said = stack.comparable ? "" : "Too few hosts have these versions of the modules: whether the stack is rare is unknown.";
     return [`${stack.kinds} of ${stack.processes}`, said, stackText(data, stack.frames)].filter(Boolean).join("\n\n");
   }, (stack) => stack.images);
   made.append(list.element);
@@ -251,12 +256,12 @@ function imagePart(image) {
     const text = `${count(part)} of ${count(whole)} ${said}`;
     complete.append(make("li", part ? "lacking" : "", part ? `${text} (${share(part, whole)})` : text));
   }
-  const made = make("div", "", make("h3", "", "How complete it is"), complete);
+  const made = make("div", "", make("h3", "", "Completeness"), complete);
   if (image.warnings.length) {
     const texts = image.warnings.slice(0, 100).map((each) => make("li", "", each));
     made.append(make("details", "", make("summary", "", some(image.warnings.length, "warning")), make("ul", "", ...texts)));
   }
-  made.append(make("details", "", make("summary", "", "All that is known of it"), facts));
+  made.append(make("details", "", make("summary", "", "All facts about the image"), facts));
   return made;
 }
 
@@ -303,7 +308,7 @@ function findingsPart(data, findings) {
 }
 
 /**
- * Choices by which cards are found.
+ * Fields that filter the cards.
  * @param {Card[]} cards
  * @param {(shown: Card[]) => void} chosen called with the cards that fit
  */
@@ -334,7 +339,7 @@ function filters(cards, chosen) {
 }
 
 /**
- * Where the same was found: a line for each finding.
+ * The places of equal findings, a line each.
  * @param {Card} card
  * @param {Place[]} places
  */
@@ -389,7 +394,7 @@ function svg(tag, attributes, ...children) {
 }
 
 /**
- * Threads and locks that hang together: those of a cycle are on a circle, others in columns.
+ * Groups of connected threads and locks. Members of a cycle are drawn on a circle, others in columns.
  * @param {Locks} locks
  * @returns {{threads: Set<number>, locks: Set<number>, cycle: Locks["cycles"][number] | undefined}[]}
  */
@@ -500,7 +505,7 @@ function locksPart(data, locks) {
     made.append(said);
   }
   if (!locks.cycles.length) made.append(make("p", "", "No threads are known to wait for each other."));
-  if (locks.gaps) made.append(make("p", "note", `In ${count(locks.gaps)} places locks may be missing: windows.locks says where.`));
+  if (locks.gaps) made.append(make("p", "note", `Locks may be missing in ${some(locks.gaps, "place")}: windows.locks names them.`));
   if (locks.cut || locks.more) made.append(make("p", "note", "There are more locks or waiting threads than are shown."));
   const groups = groupsOf(locks);
   for (const group of groups.slice(0, 8)) made.append(drawing(locks, group));
@@ -528,17 +533,17 @@ function locksPart(data, locks) {
   ], (lock) => `${lock.text} ${names(lock.holders)} ${waiters(lock)} ${lock.status}`, (lock) => {
     const known = waitsOf(lock);
     const texts = known.map(([thread, , how]) => [`${locks.threads[thread]} waits: ${how}`, stackOf(thread)].filter(Boolean).join("\n"));
-    const unknown = lock.waiters - known.length;
-    if (unknown > 0) texts.push(`${some(unknown, known.length ? "more waiting thread" : "waiting thread")}: not known which`);
+    const unknown = Number(lock.waiters) - known.length;
+    if (unknown > 0) texts.push(`${some(unknown, known.length ? "more waiting thread" : "waiting thread")}: unknown which`);
     return texts.join("\n\n");
   });
   const waiting = table("Waiting threads", locks.waits, [
     { name: "Thread", kind: "where wide", value: (wait) => locks.threads[wait[0]] ?? "" },
-    { name: "Waits for", kind: "frames", value: (wait) => locks.locks[wait[1]]?.text ?? "a lock that is not known" },
+    { name: "Waits for", kind: "frames", value: (wait) => locks.locks[wait[1]]?.text ?? "an unknown lock" },
     { name: "In", kind: "where lesser", value: (wait) => wait[4] },
   ], (wait) => `${locks.threads[wait[0]]} ${locks.locks[wait[1]]?.text} ${wait[4]}`,
   (wait) => [wait[2], stackOf(wait[0])].filter(Boolean).join("\n\n"));
-  made.append(make("h3", "", "Locks that are held or waited for"), held.element,
+  made.append(make("h3", "", "Locks that are held, or for which threads wait"), held.element,
     make("h3", "", "Threads that wait for a lock"), waiting.element);
   return { element: made, show: () => { held.show(); waiting.show(); } };
 }
@@ -595,7 +600,7 @@ function start() {
   }
   if (data.up) main.append(make("p", "", link(data.up)));
   if (data.findings) main.append(links);
-  if (data.cut) main.append(make("p", "note", `${count(data.cut)} rows of lists are left out: the largest are shown.`));
+  if (data.cut) main.append(make("p", "note", `${some(data.cut, "row")} of the lists below ${data.cut === 1 ? "is" : "are"} left out.`));
   if (data.lake) widget("lake", "Images", lakePart(data.lake));
   if (data.findings) add("findings", "Findings", findingsPart(data, data.findings));
   if (data.rare) widget("rare", "Rare stacks", rarePart(data, data.rare));

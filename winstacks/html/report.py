@@ -5,7 +5,7 @@
     report = Report()
     for stack in ...: report.add(stack)
     data = report.data(facts, outcomes, graph)
-    for piece in html.page(title, data): file.write(piece)
+    for piece in htmlpage.page(title, data): file.write(piece)
 
 `report.js` shows the parts that `data` has.
 """
@@ -63,7 +63,7 @@ class Report:
         Args:
             facts: facts of the image
             found: findings, and reasons why checks could not run
-            graph: the threads that wait for locks, and the owners of these
+            graph: the threads that wait for locks, and the owners of the locks
         """
         self._add_findings(found)
         return {
@@ -201,4 +201,4 @@ def _sentence(graph: WaitGraph, cycle: Sequence[Any]) -> str:
     sure = all(known[step.thread].sure for step in cycle)
     hows = "; ".join(sorted({known[step.thread].how for step in cycle}))
     begin = "Deadlock" if sure else "Deadlock, by inference"
-    return f"{begin}: {'; '.join(steps)}. That each waits for this lock is known because: {hows}."
+    return f"{begin}: {'; '.join(steps)}. Evidence of the waits: {hows}."

@@ -1,13 +1,13 @@
 // This file is licensed under the Volatility Software License 1.0,
 // available at https://www.volatilityfoundation.org/license/vsl-v1.0
-// The view of a page in its URL, and the search that all lists share.
+// Keeps the view of a page in its URL; the search that all lists use.
 "use strict";
 
-/** What the user has chosen: kept behind # in the URL, so that a link shows it and Back returns to it. */
+/** The choices of the user. They are kept behind # in the URL, so that a link shows them and Back returns to them. */
 const VIEW = {
-  /** @type {Map<string, (value: string) => void>} what applies each value; an empty one is the start */
+  /** @type {Map<string, (value: string) => void>} functions that apply each value; the start has empty values */
   parts: new Map(),
-  /** What is shown now. */
+  /** The values that are shown now. */
   kept: new URLSearchParams(),
   applying: false,
 
@@ -20,8 +20,8 @@ const VIEW = {
   /**
    * Keeps a value in the URL.
    * @param {string} name
-   * @param {string} value empty for the start
-   * @param {boolean} step whether Back returns to what was before
+   * @param {string} value empty for the value at the start
+   * @param {boolean} step whether Back returns to the value before
    */
   set(name, value, step) {
     if (this.applying || (this.kept.get(name) ?? "") === value) return;
@@ -32,7 +32,7 @@ const VIEW = {
     else history.replaceState(null, "", url);
   },
 
-  /** Shows what the URL says. */
+  /** Applies the values in the URL. */
   apply() {
     const values = this.values();
     if (!values) return;
@@ -44,7 +44,7 @@ const VIEW = {
 };
 
 /**
- * Returns a function that says whether a text fits a search: a glob as --find takes it, or any part of the text.
+ * Returns a function that decides whether a text matches a search: a glob as --find takes it, or any part of the text.
  * @param {string} wanted
  * @returns {(text: string) => boolean}
  */
@@ -75,7 +75,7 @@ function rowHeight() {
   return NARROW.matches ? 46 : 26;
 }
 
-/** The key / goes to the search of what is on the screen. */
+/** The key / goes to the search field of the part on the screen. */
 document.addEventListener("keydown", (event) => {
   const typing = event.target instanceof Element && event.target.matches("input, select, textarea");
   if (event.key !== "/" || typing || event.ctrlKey || event.altKey || event.metaKey) return;

@@ -71,12 +71,12 @@ class NewestTime:
         return status(StatusItem(StatusCode.CONTRADICTED, members=(CAPTURE_TIME,)))
 
     def _is_newer(self, time: Optional[int]) -> bool:
-        # 0 means that it has not happened.
+        # A time of 0 stands for an event that has not happened.
         return time is not None and is_time(time) and (self.time is None or time > self.time)
 
 
 def merged(first: Status, second: Status) -> Status:
-    """Returns two statuses as one, whose contradicted members stand behind one word."""
+    """Returns two statuses as one; one item `contradicted` names the contradicted members of both."""
     items = (*first, *second)
     members: Tuple[str, ...] = ()
     for item in items:

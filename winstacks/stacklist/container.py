@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Checks whether the file of an image is as long as its container, or else the kernel, states.
+"""Checks the length of an image's file against its container or, without one, against the kernel.
 
 A crash dump holds the runs or the bitmap of its pages, an ELF core its program headers, a VMware image its
 tags: Volatility turns these into segments. A raw image has no container: its length is compared with the

@@ -1,12 +1,12 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The facts about the address of a frame: its name, its module's build, its memory, its part of the keys.
+"""The facts about the address of a frame: name, build of the module, kind of memory, part of the keys.
 
     frames = NamedFrames(symbolizer)
-    frame = frames.of(space).frame(return_address)
+    frame = frames.for_space(space).frame(return_address)
 
 This is the only module that stores the names of addresses. Stacks share most of their frames: each address of
-an address space is named once, for the tables of single plugins and for the flat tables alike.
+an address space is named once, for the tables of all plugins.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ UNCERTAIN = frozenset(
         StatusItem(StatusCode.CONTRADICTED, members=("MmUnloadedDrivers",)),
     )
 )
-"""Status words of an address whose name comes from an incomplete list: the name may be another."""
+"""Status words of an address whose name comes from an incomplete list: the name may be wrong."""
 
 
 class FrameDetails(NamedTuple):

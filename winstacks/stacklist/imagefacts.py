@@ -5,7 +5,7 @@
     with Warnings() as warnings:
         totals = Totals()
         ...                                    # a walk over all stacks that counts in `totals`
-        row = ImageFacts.gather(image, totals, warnings)
+        facts = gather(image, totals, warnings)
 
 A plugin that walks the stacks of an image counts them in `Totals`, so that the image is walked once.
 """
@@ -45,7 +45,7 @@ MAX_WARNING = 1000
 vollog = logging.getLogger(__name__)
 
 MAX_ABSENT = 1 << 16
-"""The most pairs of a thing and a status word that are counted."""
+"""The most pairs of a structure and a status word that are counted."""
 
 ABSENT = frozenset(
     (
@@ -118,8 +118,9 @@ class Totals:
         stacks: number of threads' stacks
         incomplete: number of these that are incomplete
         databases: number of stack trace databases and trace logs, including those that cannot be read
-        known: number of stacks by kind, as counted by the image
-        read: number of these that the image holds, by kind
+        known: number of stacks that are known to exist, by kind: the stacks in the image, and missing stacks
+            that a row stands for
+        read: number of the stacks in the image, by kind
         absent: number of processes, threads, lists or stacks with a status of ABSENT, by status word
         newest: the newest time of the walked threads
     """
@@ -146,19 +147,19 @@ class Totals:
         self.read[kind] = self.read.get(kind, 0) + here
 
     def lacks(self, what: Hashable, lack: Status) -> None:
-        """Counts status words for data that is not in the image, each once for a thing.
+        """Counts status words for data that is not in the image, each word once for a structure.
 
-        At most MAX_ABSENT are counted; a warning says so.
+        At most MAX_ABSENT pairs are counted; a warning reports the limit.
 
         Args:
             what: identity of the process, thread, list or stack
-            lack: status of it
+            lack: status of that process, thread, list or stack
         """
         for item in lack:
             if item.code in ABSENT and (what, item.code) not in self._counted_absences:
                 if len(self._counted_absences) >= MAX_ABSENT:
                     if not self._cut:
-                        vollog.warning(f"Of the structures that are absent {MAX_ABSENT} are counted")
+                        vollog.warning(f"Only the first {MAX_ABSENT} absent structures are counted")
                     self._cut = True
                     continue
                 self._counted_absences.add((what, item.code))

@@ -54,11 +54,14 @@ class LockWaiters:
 
     @functools.cached_property
     def _collector(self) -> Any:
-        """The collector of stacks: half of the library, which a lock without waiters does not need."""
+        """The collector of stacks, imported when a lock has a waiter: it loads half of the library."""
         return importlib.import_module(".traces", __package__).StackCollector(self._symbolizer, self._frames)
 
     def of_lock(self, lock: Lock) -> List[Wait]:
-        """Returns the threads whose stacks show that they wait for a lock, without those that it lists."""
+        """Returns the threads whose stacks show that they wait for a lock.
+
+        Threads on the lock's own list of waiters are left out.
+        """
         if lock.address is None or not lock.waiters:
             return []
         return self._found[lock.space].waits.get(lock_key(lock), [])

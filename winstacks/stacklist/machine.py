@@ -72,9 +72,10 @@ class Clock(NamedTuple):
         capture_time: SystemTime: time of the clock when its page was acquired
         boot_time: time at which Windows was started
         source: source of `boot_time`: BOOT_TIME or INTERRUPT_TIME, empty without one
-        counted: SystemTime minus InterruptTime, which needs no symbol of the kernel
+        counted_by: boot time as SystemTime minus InterruptTime, which needs no symbol of the kernel; None if
+            either is unknown or wrong
         bias: minutes by which local time is behind UTC
-        status: which values contradict each other, or cannot be read
+        status: names of the values that contradict each other, or cannot be read
     """
 
     capture_time: Optional[int]
@@ -175,7 +176,7 @@ class KernelFacts:
     def input(self) -> Input:
         """Returns the kind of an image, and which memory of the machine a bitmap dump leaves out.
 
-        Other data that an image lacks shows where it is read.
+        Other missing data is noticed only where it is read.
         """
         crash = bulk.crash_dump(self._image.context, self._image.layer)
         if crash is None:

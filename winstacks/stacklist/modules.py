@@ -2,14 +2,14 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """Identifies the build of a module by name, TimeDateStamp and SizeOfImage, which are equal on every machine.
 
-    modules = ModuleIdentities(image).of(symbolizer.names(space))
+    modules = ModuleIdentities(image).for_space(symbolizer.for_space(space))
     modules.module(known)
 
 Stamp and size come from the first of these sources that has them: the loader's entry of the module, whose
-memory usually stays; the module's headers, whose page is often paged out; the entries of other processes that
-map the same file, if all of them agree, which the status then says. A process can write any value into its
-own entries: where headers contradict an entry, the headers are believed: first those in the image section,
-then the copy in the process.
+page is rarely paged out; the module's headers, whose page often is; the entries of other processes that map
+the same file, if all of them agree (the status is then `known from another process`). A process can write any
+value into its own entries. So if headers contradict an entry, the headers are believed: the headers in the
+image section if they can be read, else the copy in the process.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class ModuleIdentities:
         return self._of_sections[key]
 
     def elsewhere(self, vad: Region) -> Optional[_Build]:
-        """Returns stamp and size of a mapped image, by the loader entries of all processes that have one.
+        """Returns stamp and size of a mapped image, from the loader entries of all processes that map it.
 
         Args:
             vad: a mapping of the image

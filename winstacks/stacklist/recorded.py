@@ -78,7 +78,7 @@ class DatabaseStacks:
         missing = self._databases.missing(space, search_result, flags)
         missing_log = self._databases.missing_log(space, search_result, flags)
         space_status = status(space.remark, space.status)
-        # The status of the kernel's space belongs to the process list.
+        # The remark on the kernel's space is the status of the process list.
         for kind, reason in (
             (STD, status(space_status, missing)),
             (HEAPLOG, status(space_status, missing_log)),

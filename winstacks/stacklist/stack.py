@@ -91,7 +91,7 @@ _NUMBERS = (StatusCode.EVENTS_UNREADABLE, StatusCode.OBJECT_HEADERS_UNREADABLE, 
 """Status words whose number counts stacks."""
 
 _AS_EXPECTED = (StatusCode.TERMINATED, StatusCode.NOT_READ_YET, StatusCode.NO_POINTER)
-"""Status words of a row without a stack, where nothing was lost."""
+"""Status words of a row without a stack for which no stack was lost."""
 
 _LETTERS = re.compile(r"\w+")
 
@@ -104,7 +104,7 @@ class StackRecord(NamedTuple):
     Attributes:
         kind: source of the stack, a word of `words.KINDS`
         trace_id: key of the stack in the image
-        space: address space to which the stack belongs; the addresses may be of another one (see `handles`)
+        space: address space to which the stack belongs; the addresses may be of another one (see `acting`)
         owner: address of the thread, database, heap, lock or object, or the handle; None if there is no
             owner, or several
         owner_name: name or kind of the owner, for `OwnerName`
@@ -184,13 +184,13 @@ class StackRecord(NamedTuple):
             return False
         if self.counted is None or (self.incomplete and has_status(self.status, *_LOST)):
             return True
-        # The record that the owner names holds other frames than its hash says.
+        # The owner names a record, but the record's hash does not confirm its frames.
         return not self.frames and has_status(self.status, StatusCode.HASH)
 
     @property
     def hides_others(self) -> bool:
-        """Whether stacks of heap blocks may be lost that the row does not count: no header, or a damaged one,
-        leads to them."""
+        """Whether the row may hide stacks of heap blocks that it does not count, because their headers are
+        missing or damaged."""
         damaged = not self.frames and has_status(self.status, StatusCode.DAMAGED)
         return damaged or has_status(self.status, StatusCode.BYTES_UNREAD)
 

@@ -38,12 +38,12 @@ from ..process.threadids import ThreadOwner
 from .decode.waitgraph import Cycle, cycles
 from .stack import StackRecord
 
-ON_STACK = "its address is on the stack of the waiting thread"
-LISTED = "the resource lists the thread"
-EXCLUDED = "it is the only lock there that another thread holds and that has a waiter"
-UNKNOWN = "for which lock is not known"
-SRW_LOCK = "an SRW lock, which keeps no owner"
-SRW_LOCK_AT = "the SRW lock {:#x}, which keeps no owner"
+ON_STACK = "the address of the lock is on the stack of the waiting thread"
+LISTED = "the resource lists the waiting thread"
+EXCLUDED = "of all locks there, only this one is held by another thread and has a waiter"
+UNKNOWN = "the lock is unknown"
+SRW_LOCK = "an SRW lock, which does not record its owner"
+SRW_LOCK_AT = "the SRW lock {:#x}, which does not record its owner"
 CONDITION_VARIABLE = "a condition variable, which nobody holds"
 CONDITION_VARIABLE_AT = "the condition variable {:#x}, which nobody holds"
 
@@ -66,7 +66,8 @@ _RESOURCE = (
 )
 _SRW_LOCK = ("rtlacquiresrwlock", "rtlpacquiresrwlock")
 _CONDITION_VARIABLE = ("rtlsleepconditionvariable",)
-"""Prefixes of the functions that take critical sections, resources and SRW locks, or wait for a variable."""
+"""Prefixes of the functions that take critical sections, resources or SRW locks, or that wait on a condition
+variable."""
 
 _IN_PROCESSES: Dict[Tuple[str, ...], str] = {
     _SECTION: UNKNOWN,
@@ -102,7 +103,7 @@ class Waiting(NamedTuple):
         low, high: stack range of that function and its callees; `high` is exclusive
         sure: whether the walk reached the function without a guess
         trace_id: TraceId of the stack
-        how: what is known of the lock before the search: UNKNOWN, SRW_LOCK or CONDITION_VARIABLE
+        how: kind of the lock before the search: UNKNOWN, SRW_LOCK or CONDITION_VARIABLE
         stack: the stack
     """
 
@@ -159,7 +160,7 @@ class WaitGraph(NamedTuple):
 
 
 class Waits:
-    """Finds the lock for which each waiting thread waits.
+    """Finds the lock of each waiting thread.
 
     Args:
         image: the image
@@ -179,7 +180,8 @@ class Waits:
         details = [frame.details for frame in stack.frames]
         names = [(detail.function or "").lower() if _in_windows(detail.module) else "" for detail in details]
         ways: Dict[Tuple[str, ...], str] = {_RESOURCE: UNKNOWN} if stack.kind == KERNEL else _IN_PROCESSES
-        # The innermost function decides: a thread that sleeps on a variable takes its lock again.
+        # The innermost function decides: when its sleep on a condition variable ends, a thread takes its lock
+        # again.
         prefixes = next((way for name in names for way in ways if name.startswith(way)), None)
         if prefixes is None:
             return

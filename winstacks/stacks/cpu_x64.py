@@ -42,7 +42,7 @@ class Cpu64(Cpu[Registers]):
         )
 
     def registers(self, state: TrapState) -> Registers:
-        """Returns the registers of a state that has Rip and Rsp, without those the state is unsure of."""
+        """Returns the registers of a state that has Rip and Rsp; a register that is marked unsure is None."""
         values = {name: value for name, value in state.registers.items() if name not in state.unsure}
         return Registers.from_known(state.registers["Rip"], state.registers["Rsp"], values)
 
@@ -54,8 +54,11 @@ class Cpu64(Cpu[Registers]):
     def callback_return(
         self, walk_context: WalkContext, segments: Sequence[KernelStackSegment], callee: int
     ) -> Optional[WalkStart[Registers]]:
-        """Returns the kernel state to which a callback will return: its frame names the trap frame above
-        it."""
+        """Returns the kernel state to which a callback will return, or None.
+
+        The frame of the callback counts if the trap frame that it names lies at the top of a segment, and its
+        return address does not contradict the code: a call precedes it, or the code cannot be read.
+        """
         frame, segment = self._exception, segments[0]
         data = None if frame is None else walk_context.memory.read(segment.kernel_stack, frame.size)
         places = [other.initial - self._trap_size for other in segments]

@@ -53,7 +53,7 @@ class WalkContext:
     """One address space, as the walks in it see it.
 
     Args:
-        find: finds the module that holds an address
+        find_image: finds the module that holds an address
         memory: memory of the address space
         may_execute: returns whether an address outside all modules may be code
         own_copy: returns whether the process has changed the module code at an address
@@ -140,7 +140,7 @@ class Cpu(abc.ABC, Generic[R]):
 
     @abc.abstractmethod
     def registers(self, state: TrapState) -> R:
-        """Returns the registers of a state that has Rip and Rsp, without those the state is unsure of."""
+        """Returns the registers of a state that has Rip and Rsp; on x64 without those marked unsure."""
 
     @abc.abstractmethod
     def switched(self, frame: Structure, data: Buffer, address: int) -> R:
@@ -170,13 +170,16 @@ class Cpu(abc.ABC, Generic[R]):
     def callback_return(
         self, walk_context: WalkContext, segments: Sequence[KernelStackSegment], callee: int
     ) -> Optional[WalkStart[R]]:
-        """Returns the kernel state to which a callback to user mode will return, if its frame proves itself.
+        """Returns the kernel state to which a callback to user mode will return.
 
         Args:
             walk_context: address space of the kernel
             segments: stack segments that the thread left; KernelStack of the first leads to the callback's
                 frame
             callee: address of KiCallUserMode, 0 if unknown
+
+        Returns:
+            None if the memory there is not recognised as the frame of a callback.
         """
 
     def merge_nonvolatile(self, registers: R, border: UserTransition) -> R:

@@ -41,7 +41,7 @@ class KernelWalk(NamedTuple):
 
     Attributes:
         walk: walk with the frames that lie on this piece only
-        status: why the walk could not begin at the expected place, or why the piece is unusual
+        status: reason why the walk could not begin at the expected place, or why the piece is unusual
         depth: 1 for the code that the thread runs now; one more for each callback to user mode that has not
             returned
         entry: registers with which the thread left user mode to come to this depth, None if there are none.
@@ -325,8 +325,8 @@ def _entry(
 ) -> Optional[TrapState]:
     """Returns the first state that was saved when a thread left user mode to come to the segments of a depth.
 
-    That is the trap frame that the callback kept, or one in its place. A state that lies in no segment counts
-    for the current depth.
+    The trap frame that a segment of the depth names is preferred; without it, the first possible state is
+    taken. A state that lies in no segment counts for the current depth.
     """
     older = bool(depth_segments) and depth_segments[0].depth > 1
     others = [segment for segment in segments if segment not in depth_segments]

@@ -100,8 +100,8 @@ class StackLister:
             tids: thread ids; all threads if None or empty
 
         Yields:
-            The stacks. A stack that could not be walked has a `status`, and no frames or those up to the
-            break. Threads without a user half have no user part.
+            The stacks. A stack that could not be walked to its end has a `status`, and the frames up to the
+            break, perhaps none. Threads without a user half have no user part.
         """
         finder = cls(image, symbolizer)
         for thread in Threads.list_threads(image, pids, offset, tids):
@@ -123,7 +123,8 @@ class StackLister:
             part = _numbered(KERNEL, piece.depth)
             yield CallStack(thread, part, thread.space, piece.walk.frames, statuses)
             if piece.last and has_user_half:
-                # Below a callback's dispatcher lies the trap frame that the next older depth kept.
+                # On x86, a walk up the user stack continues behind the dispatcher of a callback with the
+                # registers in a trap frame that the kernel kept: the entry of an older depth.
                 older_entries = [older.entry for older in pieces[number + 1 :] if older.entry is not None]
                 yield from self._user_parts(thread, states, piece, older_entries)
 

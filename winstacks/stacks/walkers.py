@@ -156,7 +156,7 @@ class _Modules:
     Args:
         image: the image
         space: the address space
-        names: its names
+        names: names of the addresses in it
     """
 
     def __init__(self, image: Image, space: AddressSpace, names: AddressNamer) -> None:
@@ -188,8 +188,8 @@ class _Modules:
     def _find_dynamic(self, address: int) -> Optional[CodeImage]:
         """Returns the code generated at run time whose function table covers an address, or None.
 
-        Generated code without an entry is a stub: unlike the gaps between the functions of a module, it need
-        not be a leaf.
+        An address without an entry in such a table gives None. In a module, code without an entry belongs to
+        a leaf function; generated code without an entry may be a stub that calls.
         """
         place = bisect.bisect_right(self._starts, address) - 1
         if place < 0 or address >= self._spans[place][1]:
@@ -217,8 +217,7 @@ class _Modules:
         return pagetables.may_execute(self._image.context, self._layer, bulk.masked(self._layer, address))
 
     def own_copy(self, address: int) -> bool:
-        """Returns whether a process has changed the code at a user-mode address, as far as the image shows
-        it.
+        """Returns whether a process has changed the code at a user-mode address, as far as the image shows.
 
         Changed code lies in a private, dirty copy of the page; the shared page is clean. On a dirty page a
         function is unchanged if its bytes equal the image section: products that hook write to few functions

@@ -21,4 +21,4 @@ def test_a_thing_counts_once_beyond_the_limit_too(
         for thing in ("a", "b", "c"):
             totals.lacks(thing, status(StatusCode.LIST_BROKEN))
     assert totals.absent == {"list broken": 2}
-    assert caplog.messages == ["Of the structures that are absent 2 are counted"]
+    assert caplog.messages == ["Only the first 2 absent structures are counted"]

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""A block of any kind of heap, and blocks grouped by the trace that allocated them."""
+"""A block of any kind of heap, and the grouping of blocks by the trace that allocated them."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ class TraceGroup(NamedTuple):
 
     Attributes:
         trace: None for blocks that name none
-        allocations: how many there are
-        size: bytes asked for, in the blocks whose size is known
-        unsized: how many blocks' size is not known
-        heaps: the heaps that they lie in
-        blocks: the blocks, sorted by address; empty if they were not asked for
+        allocations: number of blocks
+        size: bytes that the callers asked for, in the blocks whose size is known
+        unsized: number of blocks whose size is unknown
+        heaps: addresses of the heaps that hold the blocks
+        blocks: the blocks, sorted by address; empty if `TraceGroups` does not keep blocks
     """
 
     trace: Optional[RecordedStack]

@@ -14,7 +14,7 @@
 
 Source: extended blocks and records of the heap's log as ntdll of 7601.24384 and 19044.1766 (x64) wrote them,
 and the traces that a block of 7 to 8.1 may hold itself as 7601.17514 wrote them (x64; the x86 form is
-inferred). That page heap names entries of a stack trace database: from public write-ups.
+inferred). Public write-ups describe that page heap names entries of a stack trace database.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from ...tracedb.decode.recorded import RecordedStack
 from .block import DAMAGED, UNREADABLE
 from .layout import HeapLayout
 
-EXTENDED = 0x40  # in UnusedBytes: the rest is the EntryOffset
-VIRTUAL = 4  # the UnusedBytes of a virtual-alloc block, whose EntryOffset is in SegmentOffset
+EXTENDED = 0x40  # bit in UnusedBytes of an extended block; the lower bits are its EntryOffset
+VIRTUAL = 4  # UnusedBytes of a virtual-alloc block; its EntryOffset is in SegmentOffset
 
 HASH = status(StatusCode.HASH)
 UNSURE = status(StatusCode.UNSURE)
@@ -108,8 +108,8 @@ class Traces:
     ) -> Tuple[int, Optional[int], Optional[RecordedStack], Status]:
         """Returns address, overhead in bytes, trace and status of an extended block.
 
-        The second header may be in a page that is not in the image; the log's record then still identifies
-        it.
+        If the second header is not in the image or is invalid, the pointer behind the first header still
+        names a record of the log; the record is the trace if its hash confirms it.
 
         Args:
             header: address of the real _HEAP_ENTRY

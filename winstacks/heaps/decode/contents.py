@@ -2,8 +2,8 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """The contents of a process's heaps: the creators of the heaps, and the blocks by trace.
 
-The heaps of a process are those in its PEB's list, and those whose own structures prove them in its memory:
-`find` lists both.
+The heaps of a process are the heaps in its PEB's list, and further heaps that their own structures in its
+memory prove: `find_heaps` finds both.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def find_heaps(
     for address, segments in named.items():
         layout = layouts.nt[min(segments.values())]
         if address not in heap_addresses and memory.member(address, layout.signature) is None:
-            # Its segments name it, and its own beginning is not present.
+            # Segments name this heap, and the page with its _HEAP is not present.
             nt.append(lost_heap(memory, address, range_ends.get(address, address), layout, list(segments)))
     heap_addresses |= {heap.address for heap in nt}
     lost = [*listed, *_stray(memory, layouts, ranges, nt)]
@@ -109,8 +109,8 @@ def _segments(
 ) -> Dict[int, Dict[int, int]]:
     """Returns the segments at the beginning of memory ranges, by the heap that they name.
 
-    Each comes with the number of the first layout that reads it as a segment. A segment whose signature is
-    damaged is one if it names a heap at one of the known addresses.
+    Each comes with the number of the first layout that reads it as a segment. A segment with a damaged
+    signature counts if its BaseAddress is right and it names a heap at one of the known addresses.
     """
     segments: Dict[int, Dict[int, int]] = {}
     for start, _ in ranges:
@@ -138,7 +138,8 @@ def _segment_heap(
 ) -> Optional[SegmentHeap]:
     """Returns the segment heap at an address.
 
-    It is read with the first structures that show no damage, else with the first that its signature confirms.
+    The first layout with which the heap shows no damage is used; if there is none, the first layout whose
+    signature is there.
     """
     read = [heap for heap in (read_segment_heap(memory, address, layout) for layout in layouts) if heap]
     return next((heap for heap in read if not heap.damaged), read[0] if read else None)
@@ -204,7 +205,7 @@ class HeapContents(NamedTuple):
         owners: heaps, segments and containers
         groups: the blocks by trace, the trace with most bytes first
         lost: bytes of the heaps in which no block header was recognised
-        status: why heaps may be missing; empty if all of them are here
+        status: reason why heaps may be missing; empty if all of them are here
     """
 
     owners: List[HeapOwner]
@@ -311,7 +312,7 @@ class _Reading:
         self.owners.append(HeapOwner(SEGMENT_HEAP, heap.address, heap.address, size, None, statuses))
 
     def page_heap(self, root: PageHeapRoot) -> None:
-        """Reads a full page heap; the heap behind it is one of the others."""
+        """Reads a full page heap; the normal heap behind it is read as a heap of its own."""
         handle = root.address - PAGE_SIZE
         busy = freed = 0
         absent = not root.whole

@@ -44,8 +44,8 @@ class FrontEnd(NamedTuple):
         signature: offset of Signature
         subsegment: SubSegment
         header: the lowest offset at which a block may begin: after the header, or after its BitmapData
-        bitmap: whether the header ends in a bitmap of busy blocks (8 and later), so that the first block lies
-            some way behind the header
+        bitmap: whether the header ends in a bitmap of busy blocks (8 and later): the first block then lies at
+            an unknown distance behind the header
         user_blocks, block_size, block_count: members of the subsegment
     """
 
@@ -68,25 +68,26 @@ class HeapLayout:
     Attributes:
         encoding, encode_mask, interceptor: None in 5.x, which lacks them
         force_flags: ForceFlags, None except in 5.x, where it decides whether blocks are traced
-        header_limit: the most bytes before FirstEntry of a segment: the `_HEAP`, and behind it pseudo-tags,
-            at most 129, which take less than a page
+        header_limit: the most bytes before FirstEntry of a segment: the `_HEAP`, and at most 129 pseudo-tags
+            behind it, which take less than a page
         segments: SegmentList, the head of a ring; in 5.x the array Segments
         segment_links: SegmentListEntry; None in 5.x
         ranges: UCRSegmentList, the head of a ring of `_HEAP_UCR_DESCRIPTOR`; in 5.x the pointer
             UnCommittedRanges to the first `_HEAP_UNCOMMMTTED_RANGE`
-        range_link: what links a range (SegmentEntry or Next)
+        range_link: offset of the member that links a range (SegmentEntry or Next)
         unit: size of a block's header in bytes: the unit of sizes and the alignment of blocks
-        code: offset of Size, with which the part of a header begins that holds everything
-        previous, block_flags, tag, segment_offset, unused: offsets from there of PreviousSize, Flags,
-            SmallTagIndex, SegmentOffset (5.x: SegmentIndex) and UnusedBytes
-        unused_bytes: UnusedBytes, from the header's start
+        code: offset of Size: the part of a header that is read begins there
+        previous, block_flags, tag, segment_offset, unused: offsets, counted from Size, of PreviousSize,
+            Flags, SmallTagIndex, SegmentOffset (5.x: SegmentIndex) and UnusedBytes
+        unused_bytes: UnusedBytes, counted from the start of the header
         index: AllocatorBackTraceIndex of `_HEAP_ENTRY_EXTRA`, the end of a block
-        freed_index: FreeBackTraceIndex of `_HEAP_FREE_ENTRY_EXTRA`, the end of a free block; None but in 5.x
+        freed_index: FreeBackTraceIndex of `_HEAP_FREE_ENTRY_EXTRA`, the end of a free block; None except in
+            5.x
         extended: the second header that an interceptor makes; None in 5.x
-        front: of the low-fragmentation heap; None in 5.x
+        front: structures of the low-fragmentation heap; None in 5.x
 
     Raises:
-        MissingMemberError: when the tables lack what it takes
+        MissingMemberError: when the tables lack one of the members
     """
 
     def __init__(self, types: Structures, pointer_size: int) -> None:

@@ -2,8 +2,8 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """The low-fragmentation heap (Vista and later): many equal blocks inside one block of an NT heap.
 
-Source: `_HEAP_SUBSEGMENT` and `_HEAP_USERDATA_HEADER` from public symbols of ntdll; the signature, where
-blocks begin and what UnusedBytes means in them are described (C. Valasek, "Understanding the Low
+Source: `_HEAP_SUBSEGMENT` and `_HEAP_USERDATA_HEADER` from public symbols of ntdll. The signature, the place
+of the first block and the meaning of UnusedBytes are described (C. Valasek, "Understanding the Low
 Fragmentation Heap", 2010; C. Valasek and T. Mandt, "Windows 8 Heap Internals", 2012). Measured on
 7601.17514 and 19044.1766 (x64) under an interceptor.
 """
@@ -16,7 +16,7 @@ from ...memory.decode.memory import Memory
 from .layout import HeapLayout
 
 SIGNATURE = 0xF0E0D0C0
-LFH_BLOCK = 0x80  # in UnusedBytes; nothing else there: the block is free
+LFH_BLOCK = 0x80  # bit in UnusedBytes; if all other bits are 0, the block is free
 
 
 def read_user_blocks(memory: Memory, address: int, end: int, layout: HeapLayout) -> Optional[range]:
@@ -78,10 +78,10 @@ def hides_blocks(memory: Memory, address: int, layout: HeapLayout) -> bool:
 def _aligned(
     memory: Memory, firsts: Iterable[int], stride: int, count: int, layout: HeapLayout
 ) -> Optional[range]:
-    """Returns the address of the first block. The stored offset is XORed with a key that only ntdll has.
+    """Returns the addresses of the headers, by trying the possible addresses of the first one.
 
-    Every block has LFH_BLOCK in its header: the lowest address is taken from which all present headers have
-    it.
+    Windows stores the offset of the first block XORed with a key that only ntdll has. But every header has
+    the mark LFH_BLOCK: the lowest address is taken with which all headers in the image have the mark.
     """
     for first in firsts:
         headers = _headers(first, stride, count)

@@ -27,9 +27,9 @@ BUSY = 0x01
 EXTRA_PRESENT = 0x02
 INTERNAL = 0x08  # 6.0 and later: the heap allocated it for itself
 
-# 6.0 and later: the first value of UnusedBytes means that the number is stored elsewhere. The second is the
-# least that counts bytes: ntdll's own blocks may have 1, whatever was asked for (measured: 7601.17514,
-# 19044.1766).
+# Values of UnusedBytes, 6.0 and later: 3Fh means that the number of unused bytes is stored elsewhere. Values
+# below 8 are no numbers of bytes: ntdll's own blocks may have 1, whatever size was asked for (measured:
+# 7601.17514, 19044.1766).
 _LONG_UNUSED = 0x3F
 _LEAST_UNUSED = 8
 
@@ -66,8 +66,8 @@ def heap_blocks(
 ) -> Iterator[Union[Block, LostBlocks]]:
     """Yields a heap's blocks, segment by segment, then the virtual-alloc ones.
 
-    A range of broken headers comes first, then the blocks in the range that the log's records prove. A block
-    of the form CONTAINER comes before the blocks in it.
+    A range of broken headers comes before the blocks in it, which records of the log prove. A block of the
+    form CONTAINER comes before the blocks in it.
 
     Args:
         memory: memory of the process
@@ -328,7 +328,7 @@ class _Walker:
         return entry.size
 
     def _virtual(self, address: int) -> Block:
-        """Returns a virtual-alloc block: CommitSize less its Size is what the caller asked for."""
+        """Returns a virtual-alloc block: the caller asked for CommitSize minus Size bytes."""
         layout, memory = self._layout, self._memory
         header = address + layout.virtual_block
         commit = memory.member(address, layout.virtual_commit)

@@ -33,7 +33,7 @@ NOT_READ = status(StatusCode.NOT_READ_YET)
 
 _MAX_NODES = 0x100000
 _UNIT = 16
-"""The extra of a large block is at a multiple of this, and so long is the pattern before it (x64, listing)"""
+"""Alignment of the extra of a large block, and length of the pattern before it, in bytes (x64: listing)."""
 
 
 class SegmentHeap(NamedTuple):
@@ -44,7 +44,8 @@ class SegmentHeap(NamedTuple):
         flags: GlobalFlags
         interceptor: index of the routine that extends each block, 0 for none
         segments: (start, end) of the segments
-        damaged: whether its lists cannot be followed, or have an unknown form
+        damaged: whether its lists of segments cannot be followed, or the links of its tree of large blocks
+            are encoded or unreadable
         layout: structures of the heap
     """
 

@@ -17,9 +17,9 @@ class ProcessTotal:
     Attributes:
         count, size: number of blocks in use, and of their bytes as far as these are known
         unsized: number of blocks whose size is unknown
-        growth: sum of what the stacks have grown; None without a baseline
+        growth: sum of the known growth of stacks; None if no growth is known
         growth_unknown: whether the growth of some stacks is not known
-        status: what is wrong with any of the traces
+        status: joined statuses of the blocks and their traces
     """
 
     def __init__(self) -> None:

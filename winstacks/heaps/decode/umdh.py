@@ -56,7 +56,7 @@ class UmdhModule(NamedTuple):
     def written(self) -> str:
         """The path in the form of a log; a path that was read from a log stays as it is.
 
-        It is escaped, so that it ends no line, and begins and ends with characters that the reader keeps.
+        Characters that would end the line are escaped, and so are blanks at both ends, which readers strip.
         """
         shown = text.printable(self.path, _MAX_PATH) or NO_PATH
         first, last = len(shown) - len(shown.lstrip()), len(shown.rstrip())
@@ -151,7 +151,7 @@ class _Parser:
         if self._heap is not None:
             raise UmdhError(f"the data of heap {self._heap:X} has no end")
         if not self._heaps:
-            raise UmdhError("there is no heap's data in it")
+            raise UmdhError("it has no data of a heap")
         return UmdhLog(tuple(self._modules), tuple(self._heaps), self._traces)
 
     def _outside(self, line: str) -> None:
@@ -179,7 +179,7 @@ class _Parser:
             self._heaps.append(UmdhHeap(heap, tuple(blocks)))
             self._heap = self._blocks = None
         elif line:
-            raise UmdhError("neither a block nor a frame")
+            raise UmdhError("the line is neither a block nor a frame")
 
 
 class Total(NamedTuple):

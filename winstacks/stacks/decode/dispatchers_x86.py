@@ -35,7 +35,8 @@ _DECORATION = re.compile(r"^_+|@\d+$")
 
 _NEEDED_FLAGS = 0x10007
 _KNOWN_FLAGS = 0xF801007F
-"""CONTEXT_i386 with its control, integer and segment parts; all parts, and the flags of exceptions."""
+"""Flags of a CONTEXT that it must have (CONTEXT_i386 with control, integer and segment parts), and flags that
+it may have (all parts, and the flags of exceptions)."""
 
 _USER = 3
 _EFLAGS_ALWAYS, _EFLAGS_NEVER = 0x2, 0x20000
@@ -69,7 +70,7 @@ class Contexts:
         self._record = record.reader("NumberParameters")
 
     def find_interrupted(self, name: str, entry: int, together: Together) -> Optional[Registers32]:
-        """Returns the interrupted registers if the structures on the stack prove themselves, else None.
+        """Returns the interrupted registers; None if the structures on the stack are not valid.
 
         Args:
             name: dispatcher: EXCEPTION or APC

@@ -47,7 +47,7 @@ class StackPlace(NamedTuple):
 
 ENTRY = StackPlace(0, CALLERS, None)
 SET_UP = StackPlace(None, OURS, 4)
-"""State behind a call that has set up the frame."""
+"""State behind the call of a helper that has set up the frame."""
 
 _UNKNOWN = StackPlace(None, OTHER, None)
 _FRAME = 4

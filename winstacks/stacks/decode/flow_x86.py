@@ -79,7 +79,7 @@ class Flow:
         code: code of the address space
         start: address of the first instruction
         pops: returns the bytes of arguments that a function pops
-        sets_up: returns whether a function sets up a frame for its caller, as _SEH_prolog and _EH_prolog3 do
+        sets_up: see `SetUp`; _SEH_prolog and _EH_prolog3 set up a frame for their callers
         takes_down: returns whether a function takes down its caller's frame
         most: number of instructions that may be followed, if lower than MAX_INSTRUCTIONS
         evens_out: whether to derive the bytes that unknown calls pop from the returns (see `_even_out`)
@@ -154,8 +154,8 @@ class Flow:
     def _is_border(self, address: int, place: StackPlace, falls: bool) -> bool:
         """Returns whether another function starts at an address, or no code can be read there.
 
-        Code that looks like a start counts as one behind a call, which may never return, and where Ebp is
-        saved already.
+        Code that looks like the start of a function counts as a start in two cases: it follows a call, which
+        may never return; or the caller's Ebp has already been saved.
         """
         code, offset = self._memory.window(address)
         if offset >= len(code) or clues_x86.at_padding(code, offset):
@@ -226,10 +226,10 @@ class Flow:
     def proves(self, address: int, returns: bool = False) -> Optional[bool]:
         """Returns whether the stack state at an instruction is proven by the ends of the function.
 
-        Behind a call that never returns another function may lie: the state carried over from the calling
-        function is then wrong at that function's end. The state is proven if the instruction leads to an end
-        with the caller's Esp and Ebp. It is also proven if execution never ends, but came from a proven place
-        without passing a call.
+        A call that never returns may be followed by another function. The state that was carried over the
+        call is then wrong, and the end of that function shows the error. So the state is proven if the
+        instruction leads to an end with the caller's Esp and Ebp. It is also proven if the instruction leads
+        to no end, but is reached from a proven instruction without passing a call.
 
         Args:
             address: address of the instruction

@@ -80,7 +80,7 @@ MayExecute = Callable[[int], bool]
 """address -> whether it may be code, as far as is known; called for readable memory outside all modules."""
 
 OwnCopy = Callable[[int], bool]
-"""address -> whether the process has a private copy of that page of a module: the page was changed there."""
+"""address -> whether the process has changed the module code at the address."""
 
 FindDispatcher = Callable[[int], Optional[Tuple[int, str]]]
 """address -> start and name of the dispatcher that holds it by the names of ntdll, None if none does."""
@@ -118,7 +118,8 @@ class CodeImage(NamedTuple):
         read_rva: reads the module by RVA
         table: function table; None if the image has none (x86), or none that can be read
         code: RVA ranges that hold code, None if unknown
-        windows: whether the module is a file of Windows: a kernel module, or in its folder by the VAD
+        windows: whether the module belongs to Windows: a kernel module, or a file in the folder of Windows
+            according to its VAD
     """
 
     base: int
@@ -146,7 +147,7 @@ class Frame(NamedTuple):
         sp: stack pointer there
         how: method by which the address was found, a word of `words.HOWS`
         returns: whether the address is a return address; False if execution was interrupted there
-        sure: whether the walk had not guessed yet; False from the first guess on
+        sure: False if the address is a guess, or was found through a guess
         registers: complete register state, if the walk keeps one (x64)
         trap: address of the machine frame (x86: trap frame) that held the interrupted address, 0 for any
             other frame

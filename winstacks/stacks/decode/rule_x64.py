@@ -5,7 +5,7 @@
 Unwind codes, and the rest of an epilogue, are applied to symbols: the place on the stack of each saved
 register, and of the caller's stack pointer, relative to a register of the function. Such a rule is the same
 for every stack that passes through the place. Source: Microsoft, "x64 exception handling", "Unwind
-procedure"; the Rust unwinder framehop uses the same name.
+procedure"; framehop, an unwinder in Rust, also calls this a rule.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Rule(NamedTuple):
 
 
 RETURN = Rule((), {}, {}, SavedAt(RSP, 0))
-"""The rule of a return, if no other code is left to undo."""
+"""The rule of a function that only has to return: its return address is on top of the stack."""
 
 
 def of_prologue(chain: Sequence[UnwindInfo], offset: int) -> Rule:

@@ -241,7 +241,7 @@ def _epilogue_at(chain: List[UnwindInfo], distance: int) -> Optional[Epilogue]:
 
 
 def _pops_left(codes: List[Code], executed: int) -> Iterator[int]:
-    """Yields the registers that are still to be popped after the first `done` bytes of an epilogue."""
+    """Yields the registers that are still to be popped after the first `executed` bytes of an epilogue."""
     pushes = [number for number, code in enumerate(codes) if code.operation == PUSH_NONVOL]
     for number in pushes:
         if executed <= 0:

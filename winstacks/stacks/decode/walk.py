@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The walk up a stack, for any processor: step by step, by scan where a step fails, within bounds."""
+"""The walk up a stack, for any processor: step by step, and by a bounded scan where a step fails."""
 
 from __future__ import annotations
 
@@ -115,7 +115,9 @@ class Walker(abc.ABC, Generic[R]):
         """Finds the caller of a frame; raises UnwindError."""
 
     def follow(self, registers: R, frames: List[Frame], sure: bool) -> Optional[R]:
-        """Continues from a return address as long as every step is of the common kind.
+        """Continues from a return address by a fast path that covers the most frequent kind of step.
+
+        A walker without a fast path returns the registers unchanged.
 
         Args:
             registers: registers of the last frame in `frames`
@@ -160,7 +162,7 @@ class Walker(abc.ABC, Generic[R]):
         return _behind_call(image.read_rva, rva)
 
     def is_behind_call(self, address: int) -> Optional[bool]:
-        """Returns whether the code before an address is a call, whatever the unwind data.
+        """Returns whether the code before an address is a call, whatever the unwind data says.
 
         Returns:
             None if that code cannot be read.

@@ -103,7 +103,8 @@ class Walker64(Walker[Registers]):
         return None
 
     def follow(self, registers: Registers, frames: List[Frame], sure: bool) -> Optional[Registers]:
-        """Continues from a return address as long as unwinding is one read of a page of the stack."""
+        """Continues from a return address as long as each step needs only one read within a page of the
+        stack."""
         make, sites, general, xmm = tuple.__new__, self._sites, registers.general, registers.xmm
         ip, sp, limit = registers.ip, registers.sp, self._stacks.reach(registers.sp)
         effect = (sites.get(ip) or self._site(ip))[0]

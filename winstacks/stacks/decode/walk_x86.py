@@ -186,8 +186,8 @@ class Walker32(Walker[Registers32]):
         ip, place = registers.ip, self._functions.place(start, registers.ip)
         if registers.exact and place is not None and place.depth is not None:
             return registers.sp + place.depth
-        # The call may have popped arguments. The state before the call decides: there they were still on the
-        # stack.
+        # The callee may have popped its arguments, so the state before the call is taken: there they were
+        # still on the stack.
         popped = _APC_POPS if registers.exact else 0
         before = self._functions.code(ip - LONGEST_CALL, LONGEST_CALL)
         for length in lengths(before):
@@ -217,7 +217,7 @@ class Walker32(Walker[Registers32]):
         return WalkStep(Registers32(address, registers.return_slot + 4, registers.bp), UNWIND)
 
     def _by_code(self, registers: Registers32, interrupted: bool) -> Optional[WalkStep[Registers32]]:
-        """Takes the return address at the place that the code determines, if it does."""
+        """Takes the return address at the place that the code at Eip determines, if it determines one."""
         code = self._functions.code(registers.ip, clues_x86.LONGEST)
         leaving = clues_x86.exit_at(code)
         if leaving is not None:
@@ -371,7 +371,8 @@ class Walker32(Walker[Registers32]):
     def _out_of_windows(self, registers: Registers32) -> Optional[WalkStep[Registers32]]:
         """Takes the return address above the saved frame pointer if it leads out of unmodified Windows code.
 
-        Its code shows that it has set up its frame: the caller pushed the address, whatever is there.
+        The code of the function shows that it has set up its frame. So the caller pushed the address,
+        whatever memory lies there.
         """
         ip, bp = registers.ip, registers.bp
         image = self._find_image(ip - 1)

@@ -76,11 +76,11 @@ def test_more_than_a_raw_log_holds_is_passed_over() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("", "no heap's data"),
-        ("hello\nworld\n", "no heap's data"),
+        ("", "no data of a heap"),
+        ("hello\nworld\n", "no data of a heap"),
         (TEXT[: TEXT.index("*- - - - - - - - - - End")], "has no end"),
-        (TEXT.replace("10 bytes", "ten bytes"), "line 19: neither a block nor a frame"),
-        (TEXT.replace("\t7FFB31C6A09B", "\tntdll!RtlAllocateHeap"), "line 16: neither"),
+        (TEXT.replace("10 bytes", "ten bytes"), "line 19: the line is neither a block nor a frame"),
+        (TEXT.replace("\t7FFB31C6A09B", "\tntdll!RtlAllocateHeap"), "line 16: the line is neither"),
         (TEXT.replace("\t7FFB31C6A09B", "\n".join(["\t7FFB31C6A09B"] * 2000)), "more than 1024 frames"),
     ],
 )
