@@ -2,7 +2,7 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """Finds arguments and attributes that a docstring describes and the code does not have: most were renamed.
 
-    python -m tests.docstrings     prints FILE:LINE: name; ends with 1 if there are any
+python -m tests.docstrings     prints FILE:LINE: name; ends with 1 if there are any
 """
 
 from __future__ import annotations

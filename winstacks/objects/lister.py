@@ -174,7 +174,7 @@ class _Refs:
         """Yields the events of an object; an object without events gets a row, too."""
         described = self._objects.describe(info.object_header)
         self._headers.add(info.object_header)
-        process = text.cell(info.image_file_name.decode("latin-1"))
+        process = text.cell(info.image_file_name)
         used = self._used(address + self._decoder.stack_info, info)
         expected = min(used, info.max_stacks)
         size = self._decoder.event_size

@@ -198,7 +198,7 @@ class KernelSpaces:
         remark = status(remark, image.service(ProgramNames).doubt(address))
         native = AddressSpace(
             pid=pid,
-            process=text.cell((raw or b"").split(bytes(1))[0].decode("utf-8", "replace")),
+            process=text.cell(text.image_file_name(raw or b"")),
             machine=image.machine,
             layer_name=layer_name,
             eprocess=address,

@@ -109,4 +109,4 @@ class ThreadIds:
             return None
         start = eprocess + self._name.offset
         name = self._memory.read(start, self._name.size)
-        return None if name is None else text.cell(name.split(bytes(1))[0].decode("latin-1"))
+        return None if name is None else text.cell(text.image_file_name(name))

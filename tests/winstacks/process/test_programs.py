@@ -12,6 +12,7 @@ from tests.forge import context, kernels
 from tests.forge.kernel import Kernel
 from winstacks.memory.decode.status import text
 from winstacks.process.spaces import AddressSpaces
+from winstacks.process.threadids import ThreadIds
 
 LONG = "a-name-of-twenty.exe"
 WRONG = "contradicted: ImageFileName"
@@ -58,3 +59,19 @@ def test_system_has_one_name(tmp_path: pathlib.Path) -> None:
     opened = context.open_image(kernel.image(), tmp_path)
     (space,) = AddressSpaces.list_spaces(opened.image, [4])
     assert text(space.remark) == WRONG
+
+
+@pytest.mark.parametrize("kernel_name", ["xp-x86", "win10-x64"])
+def test_a_process_has_one_name_everywhere(kernel_name: str, tmp_path: pathlib.Path) -> None:
+    """Its space and its threads have the same one, also with bytes that are not UTF-8."""
+    known = kernels.load(kernel_name)
+    kernel = Kernel(known.table, **known.options())
+    app = kernel.process("app.exe", pid=1000)
+    app.eprocess["ImageFileName"] = b"caf\xe9.exe".ljust(15, b"\0")
+    thread = app.thread(1004)
+    opened = context.open_image(kernel.image(), tmp_path)
+    image = opened.image
+    (space,) = AddressSpaces.list_spaces(image, [1000])
+    owner = image.service(ThreadIds).owner(image.machine.canonical(thread.ethread.address))
+    assert owner is not None
+    assert (space.process, owner.process) == (r"caf\xe9.exe", r"caf\xe9.exe")

@@ -60,6 +60,15 @@ def cell(name: str, limit: int = MAX_NAME) -> str:
     return f"\\x{ord(shown[0]):02x}{shown[1:]}" if shown[:1] in FORMULA else shown
 
 
+def image_file_name(data: bytes) -> str:
+    """Returns the text of ImageFileName, which ends at its first 0; not yet safe to print.
+
+    Its code page is unknown. Volatility takes it for UTF-8, and so does this function; bytes that are not
+    UTF-8 become `\\xNN`, so that two different names stay different.
+    """
+    return data.split(b"\0", 1)[0].decode("utf-8", "backslashreplace")
+
+
 def process_label(name: Optional[str], pid: Optional[int]) -> str:
     """Returns a process as text, `updater.exe (4312)`; None stands for a value that is not in the image."""
     return f"{process_name(name)} ({'unreadable' if pid is None else pid})"

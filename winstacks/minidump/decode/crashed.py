@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Dict, List, NamedTuple, Optional
 
 from ...memory.decode.structure import Structures
+from ...memory.decode.text import image_file_name
 from .debuggerdata import DebuggerData
 from .memory import MemoryRange
 from .triage import Part, TriageDump
@@ -90,7 +91,7 @@ def crashed_thread(dump: TriageDump, types: Optional[Structures] = None) -> Cras
         field = None if process is None else process.first_member("ImageFileName")
         if field is not None:
             data = parts[_OF_PROCESS].data[field.offset : field.offset + _IMAGE_FILE_NAME]
-            name = data.partition(b"\0")[0].decode("latin-1")
+            name = image_file_name(data)
     ethread, eprocess = (_kernel_address(dump, known.get(name)) for name in ("current_thread", "process"))
     processor = known.get("number")
     return CrashedThread(ethread, eprocess, None if processor is None else processor & 0xFF, known, name)

@@ -12,6 +12,7 @@ import struct
 from typing import Iterator, List, NamedTuple, Optional, Tuple
 
 from ...memory.decode.structure import INTEGER_CODES, Buffer, Structures
+from ...memory.decode.text import image_file_name
 from ...tracedb.decode.capture import without_padding
 
 OBJECT_BUCKETS = 401
@@ -34,7 +35,7 @@ class RefInfo(NamedTuple):
 
     object_header: int
     next_ref: int
-    image_file_name: bytes
+    image_file_name: str
     next_pos: int
     max_stacks: int
 
@@ -80,7 +81,7 @@ class RefDecoder:
         """
         header, next_ref, next_pos, max_stacks = self._info(data, 0)
         name = data[self._name.offset : self._name.offset + self._name.size]
-        return RefInfo(header, next_ref, bytes(name).split(b"\0", 1)[0], next_pos, max_stacks)
+        return RefInfo(header, next_ref, image_file_name(bytes(name)), next_pos, max_stacks)
 
     def plausible(self, event: RefEvent, before: Optional[RefEvent], traces: int) -> bool:
         """Returns whether the memory behind the used events holds one more event rather than earlier

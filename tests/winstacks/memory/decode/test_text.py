@@ -32,5 +32,14 @@ def test_no_cell_begins_like_a_formula() -> None:
     assert [text.cell(name) for name in ("", "a=+@-", "\n=")] == ["", "a=+@-", r"\x0a="]
 
 
+def test_names_of_processes_that_are_not_utf_8_stay_different() -> None:
+    names = [b"app.exe\0rest", "χ.exe".encode(), b"caf\xe9.exe", b"caf\xe8.exe", b""]
+    assert [text.image_file_name(name) for name in names] == [
+        *("app.exe", "χ.exe"),
+        *(r"caf\xe9.exe", r"caf\xe8.exe"),
+        "",
+    ]
+
+
 def test_a_long_name_says_that_it_was_cut() -> None:
     assert text.printable("x" * 300, limit=10) == "x" * 9 + "…"

@@ -80,7 +80,7 @@ def test_an_event_of_what_was_in_the_memory_before_is_none() -> None:
 
 def test_ref_info() -> None:
     data = struct.pack("<QQ16sHH", 0xFFFF800000001000, 0xFFFF800000002000, b"lsass.exe\0junk", 3, 8)
-    assert SEVEN.info(data) == RefInfo(0xFFFF800000001000, 0xFFFF800000002000, b"lsass.exe", 3, 8)
+    assert SEVEN.info(data) == RefInfo(0xFFFF800000001000, 0xFFFF800000002000, "lsass.exe", 3, 8)
     with pytest.raises(struct.error, match="requires a buffer"):
         SEVEN.info(data[:-1])
 
