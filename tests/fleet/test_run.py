@@ -99,7 +99,7 @@ def test_other_versions_redo_and_say_so(few: Fleet, lake: pathlib.Path, tmp_path
         known = json.loads(path.read_text().replace('"volatility3": "2', '"volatility3": "1'))
         fleetlakes.enter_again(mine, known)
     done = fleet("run", few.paths[0], "-o", mine, *few.options)
-    assert "1 image is read again: volatility3 1" in done.stderr
+    assert "1 image is read again: the version of volatility3 was 1" in done.stderr
 
 
 def test_failed_images_are_tried_again_only_if_asked(few: Fleet, tmp_path: pathlib.Path) -> None:

@@ -27,7 +27,7 @@ LACKING = {
     "traces": ["Owner", "Bytes"],
 }
 """Columns that version 1 of these tables lacks here."""
-SAID = "stackfleet: 1 of 3 images have tables of version 1, and not 3"
+SAID = "stackfleet: 1 of 3 images have tables of version 1, not 3"
 
 
 def rewrite(lake: pathlib.Path, table: str, change: Change) -> None:
