@@ -10,7 +10,7 @@ and gaps, which stand for stacks that cannot be read. An item has rows, and fram
         grid, things = GRID, "locks"
 
         def items(self, step): return self.lister.list_created(step)
-        def frames(self, item): return self.frames_of(item.space).recorded(item.stack)
+        def frames(self, item): return self.frames_of(item.space).name_recorded(item.stack)
         def rows(self, item, frames): yield from self.printed.lock(item, frames)
 """
 

@@ -27,9 +27,9 @@ BUSY = 0x01
 EXTRA_PRESENT = 0x02
 INTERNAL = 0x08  # 6.0 and later: the heap allocated it for itself
 
-# Values of UnusedBytes, 6.0 and later: 3Fh means that the number of unused bytes is stored elsewhere. Values
-# below 8 are no numbers of bytes: ntdll's own blocks may have 1, whatever size was asked for (measured:
-# 7601.17514, 19044.1766).
+# Values of UnusedBytes, 6.0 and later: 3Fh means that the number of unused bytes is stored elsewhere. That
+# number is not read: the size of such a block is all bytes behind its header. Values below 8 do not count
+# bytes: ntdll's own blocks may have 1, whatever size was asked for (measured: 7601.17514, 19044.1766).
 _LONG_UNUSED = 0x3F
 _LEAST_UNUSED = 8
 
