@@ -104,12 +104,18 @@ class NtHeap:
         code = self.interceptor | context << 16 | unused << 32 | offset << 48 | 5 << 56
         self.put(user - 8, 8, code)
 
-    def plain(self, size: int, contents: bytes = b"", index: Optional[int] = None) -> int:
-        """Adds a block that names no trace or (index) has a _HEAP_ENTRY_EXTRA that names one by its index."""
+    def plain(
+        self, size: int, contents: bytes = b"", index: Optional[int] = None, unused: Optional[int] = None
+    ) -> int:
+        """Adds a block that names no trace or (index) has a _HEAP_ENTRY_EXTRA that names one by its index.
+
+        UnusedBytes is `unused`, or counts what the block has beyond the caller's bytes.
+        """
         unit, extra = self.layout.unit, 2 * self.layout.pointer
         # What follows the caller's bytes in the block keeps them out of the next block's header.
         whole = self._round(unit + size + (extra + unit - 8 if index is not None else 0))
-        unused = min(whole - size, 0x3F if self.key else 0xFF)
+        if unused is None:
+            unused = min(whole - size, 0x3F if self.key else 0xFF)
         header = self._header(whole, BUSY | (EXTRA if index is not None else 0), unused)
         self.write(header + unit, contents)
         if index is not None:

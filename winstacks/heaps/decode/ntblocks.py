@@ -27,11 +27,10 @@ BUSY = 0x01
 EXTRA_PRESENT = 0x02
 INTERNAL = 0x08  # 6.0 and later: the heap allocated it for itself
 
-# Values of UnusedBytes, 6.0 and later: 3Fh means that the number of unused bytes is stored elsewhere. That
-# number is not read: the size of such a block is all bytes behind its header. Values below 8 do not count
-# bytes: ntdll's own blocks may have 1, whatever size was asked for (measured: 7601.17514, 19044.1766).
-_LONG_UNUSED = 0x3F
-_LEAST_UNUSED = 8
+# UnusedBytes counts bytes if it is one of these, 6.0 and later. 3Fh means that the number is stored
+# elsewhere; this module does not read it there. ntdll's own blocks may have 1, whatever size was asked for
+# (measured: 7601.17514, 19044.1766). The size of such blocks is unknown.
+_COUNTS = range(8, 0x3F)
 
 
 class BlockHeader(NamedTuple):
@@ -268,18 +267,20 @@ class _Walker:
             if entry.flags & EXTRA_PRESENT:
                 trace = self._extra(entry, self._layout.index)
             if self._layout.extended is not None:
-                if entry.unused == _LONG_UNUSED:
-                    unused = self._layout.unit
-                elif entry.unused < _LEAST_UNUSED:
-                    unused = None
+                unused = entry.unused if entry.unused in _COUNTS else None
         size, overhead, statuses = sized(entry.size, unused, statuses)
-        return self._light(Block(self._address, user, size, overhead, form, False, trace, 0, statuses))
+        block = Block(self._address, user, size, overhead, form, False, trace, 0, statuses)
+        return self._light(block, entry.size)
 
-    def _light(self, block: Block) -> Block:
-        """Returns a block with the size and trace that light page heap stored in it."""
+    def _light(self, block: Block, room: int) -> Block:
+        """Returns a block with the size and trace that light page heap stored in it.
+
+        Args:
+            block: the block
+            room: bytes of the block and its overhead
+        """
         read = (read_information(self._memory, block.user, layout) for layout in self._page)
         information = next((candidate for candidate in read if candidate is not None), None)
-        room = block.size + block.overhead
         if information is None or information.full or information.size > room:
             return block
         trace = self._traces.entry(information.trace) if information.trace else block.trace

@@ -15,6 +15,7 @@ from tests.forge.heaps import PAGE, prefix
 from tests.support import heaptypes
 from tests.support.deep import rounds
 from tests.support.heapforms import BASE, MODERN, OLD, Records, new_heap, read, traced
+from winstacks.heaps.decode.block import UNKNOWN_SIZE
 from winstacks.heaps.decode.ntheap import read_heap
 from winstacks.memory.decode.memory import Memory
 from winstacks.memory.decode.ranges import Extents
@@ -159,6 +160,17 @@ def test_unused_bytes_of_old_blocks_are_a_plain_number(form: str, unused: int) -
     whole = -(-(unit + 0x90) // unit) * unit
     (block,), lost, _ = read(form, heap.regions())
     assert (block.user, block.size, block.overhead, block.status) == (user, whole - unused, unused, NOTHING)
+    assert not lost
+
+
+@pytest.mark.parametrize("form", MODERN)
+@pytest.mark.parametrize("unused", [1, 0x3F])
+def test_a_number_that_counts_no_bytes_is_no_size(form: str, unused: int) -> None:
+    """With 3Fh the number is stored elsewhere: how many bytes were asked for is not known here."""
+    heap = new_heap(form)
+    user = heap.plain(0x90, unused=unused)
+    (block,), lost, _ = read(form, heap.regions())
+    assert (block.user, block.size, block.overhead, block.status) == (user, UNKNOWN_SIZE, 0, NOTHING)
     assert not lost
 
 

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import List, Set, Tuple
+from typing import List, Optional, Set, Tuple
 
 import pytest
 from hypothesis import given, settings
@@ -123,10 +123,12 @@ def test_only_a_root_is_a_root(arch: str) -> None:
 
 @pytest.mark.parametrize("arch", ARCHES)
 @pytest.mark.parametrize("freed", [False, True])
-def test_light_page_heap(arch: str, freed: bool) -> None:
+@pytest.mark.parametrize("unused", [None, 0x3F])
+def test_light_page_heap(arch: str, freed: bool, unused: Optional[int]) -> None:
+    """Its block has a size of its own, which does not depend on the UnusedBytes (3Fh: unknown) around it."""
     heap = heaps.NtHeap(0x50000, heap_layouts.LAYOUTS[f"6.2-{arch}"], interceptor=0, flags=2)
     contents = pageheaps.light(arch, HANDLE, 123, ENTRY, freed)
-    outer = heap.plain(len(contents), contents)
+    outer = heap.plain(len(contents), contents, unused=unused)
     plain = heap.plain(50)
     memory = Memory.over(Extents(heap.regions()), heaptypes.pointer_size(arch))
     known = RecordedStack("std", ENTRY, 3, (1, 2))
