@@ -141,11 +141,11 @@ def threads(folder: pathlib.Path) -> List[Line]:
 def flags(folder: pathlib.Path) -> List[Line]:
     """Measures windows.gflags."""
     found = []
-    for entries, item in ((0, "none with a database"), (64, "each with a database")):
+    for entries, databases in ((0, "none with a database"), (64, "each with a database")):
         image = images.processes(folder, 1000, entries)
         ours, theirs = in_turns(
             [partial(cost, image, "windows.gflags"), partial(cost, image, "windows.pslist")], 3
         )
-        what = f"`windows.gflags`, 1,000 processes, {item}"
+        what = f"`windows.gflags`, 1,000 processes, {databases}"
         found.append(results.ratio(what, "`windows.pslist`", ours.seconds, theirs.seconds, 3))
     return found

@@ -75,7 +75,7 @@ class DeepStacks(StackImage):
         kernel = self._enter(thread, user, ip)
         call(kernel, [(self.nt, SERVICE_ENTRY), (self.nt, NT_WAIT)])
         call(kernel, filters)
-        call(kernel, [(self.nt, item) for item in (WAIT, SWAP_THREAD, SWAP)])
+        call(kernel, [(self.nt, routine) for routine in (WAIT, SWAP_THREAD, SWAP)])
         thread.kthread["KernelStack"] = kernel.switch_out()
         return [*user.frames, Expected(ip, user.sp, "trap", {}), *kernel.frames]
 
@@ -120,14 +120,14 @@ class ManyStacks(DeepStacks):
 
 
 @functools.lru_cache(maxsize=None)
-def threads(folder: pathlib.Path, processes: int, item: int) -> Image:
+def threads(folder: pathlib.Path, processes: int, count: int) -> Image:
     """So many processes with so many threads each."""
     many_stacks = ManyStacks()
     for number in range(processes):
         process = many_stacks.process(number) if number else many_stacks.app
-        for thread in range(item):
-            many_stacks.waiting_deep(_FIRST_TID + 4 * (number * item + thread), process)
-    return save(many_stacks.kernel, folder, f"threads-{processes}-{item}")
+        for thread in range(count):
+            many_stacks.waiting_deep(_FIRST_TID + 4 * (number * count + thread), process)
+    return save(many_stacks.kernel, folder, f"threads-{processes}-{count}")
 
 
 def many(folder: pathlib.Path, count: int) -> Image:

@@ -27,7 +27,7 @@ def test_every_check_names_techniques() -> None:
     for name in CHECKS:
         listed = check_named(name).technique.split(", ")
         assert set(listed) <= set(attack.named()[name])
-        assert all(re.fullmatch(r"T\d{4}(\.\d{3})?", item) for item in listed)
+        assert all(re.fullmatch(r"T\d{4}(\.\d{3})?", technique) for technique in listed)
 
 
 @pytest.mark.parametrize(

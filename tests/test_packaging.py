@@ -307,8 +307,8 @@ def test_an_upgrade_leaves_nothing_of_the_old_version(
         target = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
         pip = [sys.executable, "-m", "pip", "--python", str(target)]
         empty = places(folder)
-        for item in wheels:
-            install = ["install", "--quiet", "--no-deps", "--no-index", str(item)]
+        for wheel_file in wheels:
+            install = ["install", "--quiet", "--no-deps", "--no-index", str(wheel_file)]
             subprocess.run([*pip, *install], check=True, cwd=tmp_path)
         made[name] = places(folder)
         uninstall = ["uninstall", "--quiet", "--yes", "volatility3-stacktraces"]

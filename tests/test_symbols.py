@@ -66,16 +66,16 @@ def test_every_member_lies_where_the_text_says(tmp_path: pathlib.Path) -> None:
     found = made(tmp_path, SAMPLE)
     assert list(found) == ["6.0-x86", "6.1-x64", "6.2-x64"]
     types = {name: table["user_types"] for name, table in found.items()}
-    assert [list(item) for item in types.values()] == [
+    assert [list(table_types) for table_types in types.values()] == [
         ["_INNER", "_OUTER", "_LIST_ENTRY"],
         ["_INNER", "_OUTER", "_NEW", "_LIST_ENTRY"],
         ["_INNER", "_OUTER", "_NEW", "_LIST_ENTRY"],
     ]
     outer = {name: type_["_OUTER"]["fields"] for name, type_ in types.items()}
-    assert [item["_OUTER"]["size"] for item in types.values()] == [0x20, 0x40, 0x40]
+    assert [table_types["_OUTER"]["size"] for table_types in types.values()] == [0x20, 0x40, 0x40]
     assert [row["Moved"]["offset"] for row in outer.values()] == [0x14, 0x24, 0x28]
-    assert ["High" in item for item in outer.values()] == [True, True, False]
-    assert ["Narrow" in item for item in outer.values()] == [True, False, False]
+    assert ["High" in fields for fields in outer.values()] == [True, True, False]
+    assert ["Narrow" in fields for fields in outer.values()] == [True, False, False]
     assert outer["6.0-x86"]["High"]["type"]["bit_position"] == 3
     assert outer["6.0-x86"]["High"]["type"]["bit_length"] == 13
     assert outer["6.1-x64"]["Inners"]["type"]["count"] == 3

@@ -156,8 +156,8 @@ def test_each_plugin_has_a_page_with_its_columns_options_and_words(plugin: str) 
 def test_what_is_said_of_a_column_is_said_of_one_that_is_there(plugin: str) -> None:
     explained: Set[str] = set()
     for line in pages.prose(pages.read(ROOT / "docs" / tables.page(plugin))):
-        item = _ITEM.match(line)
-        explained.update(re.findall(r"\*\*(\w+)\*\*", item.group(1)) if item else ())
+        entry = _ITEM.match(line)
+        explained.update(re.findall(r"\*\*(\w+)\*\*", entry.group(1)) if entry else ())
     assert explained <= set(tables.column_names(plugin))
 
 

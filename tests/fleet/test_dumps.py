@@ -117,7 +117,7 @@ def test_rows_are_those_of_the_plugin(read: Read, table: str, plugin: Any) -> No
 def test_checks_and_trap_frames(read: Read) -> None:
     """Checks that need a kernel say so, and a dump has no trap frames."""
     statuses = [row["Status"] for row in of(read, "findings", "app.dmp")]
-    assert any("not checked" in item for item in statuses)
+    assert any("not checked" in status for status in statuses)
     assert not of(read, "trapframes", "app.dmp")
 
 
@@ -145,7 +145,7 @@ def test_cut_files_are_not_like_whole_ones(read: Read, tmp_path: pathlib.Path) -
     assert done.returncode == 3
     assert "3 images are truncated" in done.stderr
     found = manifests(lake)
-    assert {item["status"] for item in found.values()} == {"done"}
+    assert {manifest["status"] for manifest in found.values()} == {"done"}
     for share in (99, 97, 35):
         finding = found[f"{share}.dmp"]
         assert finding["truncated"] is True
@@ -188,10 +188,10 @@ def test_files_of_modules_reach_the_tables(read: Read, tmp_path: pathlib.Path) -
     done = fleet("run", read.folder / "small.dmp", "-o", tmp_path / "lake", *options)
     assert done.returncode == 0, done.stderr
     statuses = [row["Status"] or "" for row in rows(tmp_path / "lake", "frames")]
-    assert sum("from the file" in item for item in statuses) > len(statuses) // 2
+    assert sum("from the file" in status for status in statuses) > len(statuses) // 2
     without = [row["Status"] or "" for row in of(read, "frames", "small.dmp")]
     assert len(without) < len(statuses)
-    assert not any("from the file" in item for item in without)
+    assert not any("from the file" in status for status in without)
     assert Reading().digest() == Reading(binaries=()).digest() != Reading(binaries=(str(files),)).digest()
 
 

@@ -41,11 +41,11 @@ class Attack:
 
     def _lake(self, name: str, *image_ids: str) -> pathlib.Path:
         lake = fleetlakes.new_lake(self.folder / name)
-        for item in image_ids:
-            stack = SECRET if name == "other" else f"stack of {item}"
+        for image_id in image_ids:
+            stack = SECRET if name == "other" else f"stack of {image_id}"
             found = {"Severity": "high", "Finding": "unbacked", "Symbol": stack}
             fleetlakes.add(
-                lake, item, host=item, traces=[{"StackKey": stack, "Stack": stack}], findings=[found]
+                lake, image_id, host=image_id, traces=[{"StackKey": stack, "Stack": stack}], findings=[found]
             )
         return self.folder / name
 
@@ -301,7 +301,7 @@ def test_a_catalogue_of_other_columns_is_refused_and_made_anew(columns: List[str
     assert done.returncode == 2 and "stackfleet run rebuilds it" in done.stderr
     lake = Lake(str(attack.lake))
     assert lake.mend() == ["manifests"]
-    assert [item["image_id"] for item in lake.contents().manifests] == ["i1", "i2"]
+    assert [manifest["image_id"] for manifest in lake.contents().manifests] == ["i1", "i2"]
 
 
 @pytest.mark.parametrize("table", ["traces", "manifests"])

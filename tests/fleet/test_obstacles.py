@@ -74,7 +74,7 @@ def test_one_wrong_path_does_not_keep_others_from_being_read(
 def test_the_command_line_is_kept_once(image: pathlib.Path, few: Fleet, tmp_path: pathlib.Path) -> None:
     lake = tmp_path / "lake"
     assert fleet("run", image, few.paths[1], "-o", lake, *few.options).returncode == 0
-    assert all(str(few.paths[1]) not in json.dumps(item) for item in [manifests(lake)["a.dmp"]])
+    assert all(str(few.paths[1]) not in json.dumps(manifest) for manifest in [manifests(lake)["a.dmp"]])
     (path,) = (lake / "runs").glob("*.json")
     assert json.loads(path.read_text())["command"][1:4] == ["run", str(image), few.paths[1]]
     # What was done before is no run of its own.
@@ -173,7 +173,7 @@ def test_a_scheduler_that_dies_while_plugins_are_registered(tmp_path: pathlib.Pa
     missing = engine.run(client, jobs, mock.Mock(), Reading(), {}, progress, False)
     assert missing == 2
     told: Dict[str, str] = {
-        item.args[0]["path"]: item.args[0]["status"] for item in progress.ended.call_args_list
+        call.args[0]["path"]: call.args[0]["status"] for call in progress.ended.call_args_list
     }
     assert told == {"/images/0.raw": "unfinished", "/images/1.raw": "unfinished"}
 

@@ -78,7 +78,7 @@ class Resources:
     def link(self) -> None:
         """Joins the list."""
         head = self._kernel.symbol("ExpSystemResourcesList")
-        ring(self._kernel.space, [head, *(item.at("SystemResourcesList") for item in self.made)])
+        ring(self._kernel.space, [head, *(resource.at("SystemResourcesList") for resource in self.made)])
 
     def _table(self, owners: Owners) -> int:
         size = self._kernel.isf.size("_OWNER_ENTRY")
@@ -167,4 +167,4 @@ class Sections:
 
     def link(self) -> None:
         """Joins the list."""
-        ring(self._space, [self.head, *(item.link for item in self.made)])
+        ring(self._space, [self.head, *(section.link for section in self.made)])

@@ -308,8 +308,8 @@ def vad_root_per_process() -> Image:
     nodes = [vad.node for vad in app.vads if vad.node is not None]
     for node, following in zip(nodes, [*(node.address for node in nodes[1:]), 0]):
         node["VadNode.Left"], node["VadNode.Right"] = 0, following
-    for item, root in zip([app, *others], nodes):
-        item.eprocess["VadRoot.Root"] = root.address
+    for process, root in zip([app, *others], nodes):
+        process.eprocess["VadRoot.Root"] = root.address
     return image
 
 

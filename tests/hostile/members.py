@@ -82,9 +82,9 @@ class Notes:
 
     @property
     def members(self) -> List[Member]:
-        groups = [[self._named(item) for item in member.values()] for member in self._members.values()]
-        blinks = {(piece.structure, piece.path, piece.start) for item in groups for piece in item}
-        return [_joined([_forward(item, blinks) for item in element]) for element in groups]
+        groups = [[self._named(member) for member in by_name.values()] for by_name in self._members.values()]
+        blinks = {(member.structure, member.path, member.start) for group in groups for member in group}
+        return [_joined([_forward(member, blinks) for member in group]) for group in groups]
 
     def add(self, member: Member) -> None:
         """Notes a member; one with a name goes before a bare word at the same place."""

@@ -97,7 +97,7 @@ class Paging:
         lost = [row for row in before if row["Stack"] and not there[_stack(row)]]
         statuses = set(_said(after, {row["TraceId"]: row["Status"] for row in before}))
         present = {row["ProcessOffset"] for row in after}
-        return Pattern(lost, [item for item in lost if not _is_said(item, statuses, present)])
+        return Pattern(lost, [row for row in lost if not _is_said(row, statuses, present)])
 
     def _tables(self) -> Iterator[int]:
         """Yields the numbers of the pages that are page tables."""

@@ -148,7 +148,7 @@ def main(arguments: List[str]) -> int:
     for title in sorted(figures):
         print(
             f"{title:28}",
-            ", ".join(f"{figures[title][item]} {item}" for item in (*VERDICTS, UNLISTED, "others changed")),
+            ", ".join(f"{figures[title][word]} {word}" for word in (*VERDICTS, UNLISTED, "others changed")),
         )
     return 0
 

@@ -97,7 +97,7 @@ class Target:
         self.belonging = Belonging(kernel)
         self.data = image.save(folder / "image.raw").read_bytes()
         self._below = self.opened.layer.config["memory_layer"]
-        found = {plugins.full_name(item).rsplit(".", 1)[-1]: item for item in plugins.discover()}
+        found = {plugins.full_name(plugin).rsplit(".", 1)[-1]: plugin for plugin in plugins.discover()}
         self._plugins = {name: plugin for name, plugin in found.items() if name in (*BRIEF, *FLAT)}
         self._own = set(self.opened.context.layers)
         self._clean: Dict[Tuple[str, str], Answer] = {}
@@ -209,7 +209,7 @@ def _once(members: Iterable[Member]) -> Iterator[Member]:
         place = first.place or 0
         parts = itertools.chain.from_iterable(within.get(at, ()) for at in range(place, place + first.size))
         others += [part for part in parts if part.structure not in ("", first.structure)]
-        names = dict.fromkeys(name for item in (first, *others) for name in item.names)
+        names = dict.fromkeys(name for member in (first, *others) for name in member.names)
         yield first._replace(others=tuple(name for name in names if name != first.name))
 
 

@@ -190,7 +190,7 @@ def _vpns(target: Target) -> List[Write]:
     isf, kind = target.kernel.isf, vad.node.type_name
     writes = []
     for path in ("StartingVpn", "EndingVpn"):
-        place = next(isf.place(kind, item) for item in (f"Core.{path}", path) if isf.has(kind, item))
+        place = next(isf.place(kind, member) for member in (f"Core.{path}", path) if isf.has(kind, member))
         at = vad.node.address + place.offset
         number = target.kernel.space.read_int(at, place.size) + vad.size // 0x1000 + 1
         writes.append(target.at(at, number, place.size))
@@ -581,7 +581,9 @@ def test_what_no_module_backs_stays(target: Target, write: str) -> None:
     }[write]
     clean = target.clean("stacktracedb", unbacked=True)
     got = target.run("stacktracedb", writes, unbacked=True)
-    assert sample.HIDDEN_CODE + 0x88 in {item | 0xFFFF << 48 for item in filter(None, got.column("Address"))}
+    assert sample.HIDDEN_CODE + 0x88 in {
+        address | 0xFFFF << 48 for address in filter(None, got.column("Address"))
+    }
     assert len(got.rows) >= len(clean.rows)
     assert set(clean.column("Address")) <= set(got.column("Address"))
 
@@ -750,7 +752,7 @@ def test_no_image_of_the_forge_is_accused(target: Target) -> None:
     for plugin in target.names:
         answer = target.clean(plugin)
         statuses = [*answer.column("Status"), *answer.warnings]
-        assert not [item for item in statuses if any(word in (item or "") for word in accusing)]
+        assert not [text for text in statuses if any(word in (text or "") for word in accusing)]
 
 
 def _bare(answer: Answer) -> set[Tuple[Any, ...]]:

@@ -208,7 +208,7 @@ def attack(subject: Subject, seed: str, number: int) -> List[Violation]:
         wrong.append(f"took {report.megabytes:.0f} MB, undamaged {base.megabytes:.0f} MB")
     if not report.error:
         wrong += _lost(subject, plugin, options, base, report.value, changed)
-    found = [Violation(number, f"{title}: {item}") for item in wrong]
+    found = [Violation(number, f"{title}: {fault}") for fault in wrong]
     if report.seconds > base.seconds + MORE_SECONDS:
         what = f"{title}: took {report.seconds:.1f} s, undamaged {base.seconds:.1f} s"
         found.append(Violation(number, what, slow=True))
@@ -236,7 +236,7 @@ def run_subject(name: str, seed: str, numbers: Sequence[int]) -> List[Violation]
     """Makes the runs on one image."""
     with tempfile.TemporaryDirectory(prefix="hostile-") as folder:
         subject = Subject(name, pathlib.Path(folder))
-        return [item for number in numbers for item in attack(subject, seed, number)]
+        return [violation for number in numbers for violation in attack(subject, seed, number)]
 
 
 def parts(seed: str, numbers: Sequence[int]) -> List[Callable[[], List[Violation]]]:

@@ -125,7 +125,7 @@ def attack(target: Target, seed: str, number: int) -> List[Violation]:
             slow.append(f"took {result.seconds:.1f} s, undamaged {whole.seconds:.1f} s")
         if result.megabytes > whole.megabytes + MORE_MEGABYTES:
             wrong.append(f"took {result.megabytes:.0f} MB, undamaged {whole.megabytes:.0f} MB")
-    found = [(item, False) for item in wrong] + [(item, True) for item in slow]
+    found = [(fault, False) for fault in wrong] + [(fault, True) for fault in slow]
     return [Violation(number, f"{title}: {violation}", is_slow) for violation, is_slow in found]
 
 
@@ -139,7 +139,7 @@ def run_subject(name: str, seed: str, numbers: Sequence[int]) -> List[Violation]
     """Makes the runs on one image."""
     with tempfile.TemporaryDirectory(prefix="hostile-") as folder:
         target = Target(name, pathlib.Path(folder))
-        return [item for number in numbers for item in attack(target, seed, number)]
+        return [violation for number in numbers for violation in attack(target, seed, number)]
 
 
 def _anywhere(data: bytearray, chance: random.Random) -> Iterator[str]:

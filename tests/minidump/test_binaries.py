@@ -96,8 +96,8 @@ def test_small_dumps_of_windows_say_which_files_would_help(
     rows = stacks(path)
     named = helpful(caplog)
     form = r".*: (\S+) TimeDateStamp [0-9A-F]{8} SizeOfImage [0-9a-f]+ PDB \S+\.pdb [0-9A-F]{32}-\d+"
-    files = [re.fullmatch(form, item) for item in named]
+    files = [re.fullmatch(form, text) for text in named]
     assert all(files)
     stems = {file[1].rpartition(".")[0].lower() for file in files if file}
     walked = {row["Symbol"].partition("+")[0].lower() for depth, row in rows if depth}
-    assert {item for item in walked if "<" not in item and "!" not in item} <= stems
+    assert {symbol for symbol in walked if "<" not in symbol and "!" not in symbol} <= stems

@@ -110,7 +110,7 @@ def of_tables(rows: List[Row], framed: List[Row], source: str) -> List[Tuple[Any
         # kernel's.
         if source == "thread" and row["Count"] is None and row["Kind"] != "kernel":
             continue
-        found.append((_of(row, _STACK), [_shown(item) for item in below.get(row["TraceId"], [])]))
+        found.append((_of(row, _STACK), [_shown(frame) for frame in below.get(row["TraceId"], [])]))
     return _ordered(found, source)
 
 

@@ -76,7 +76,7 @@ class Survey32:
         return next(((low, name) for low, high, name in found if low <= address < high), None)
 
     def walk(self, machine: Machine32, address: int) -> StackWalk:
-        sp, bp = (machine.cpu.reg_read(item) for item in (x86.UC_X86_REG_ESP, x86.UC_X86_REG_EBP))
+        sp, bp = (machine.cpu.reg_read(register) for register in (x86.UC_X86_REG_ESP, x86.UC_X86_REG_EBP))
         if self._functions is None:
             self._functions = Functions(machine.read)
         walker = Walker32(

@@ -69,7 +69,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 
 @pytest.fixture(scope="module")
 def surveys(folder: pathlib.Path) -> List[Survey]:
-    found = [survey(load(item, folder)) for item in (*C, *CPP, *ASSEMBLY)]
+    found = [survey(load(program, folder)) for program in (*C, *CPP, *ASSEMBLY)]
     found.append(interrupted(load(ASSEMBLY[0], folder)))
     return found
 

@@ -100,7 +100,7 @@ def test_a_line_has_at_most_120_characters(
 
 
 def flat(rows: List[Any]) -> List[Any]:
-    return [item for row in rows for item in [row, *flat(row["__children"])]]
+    return [entry for row in rows for entry in [row, *flat(row["__children"])]]
 
 
 @pytest.mark.parametrize(("name", "options"), OPTIONS, ids=str)

@@ -146,7 +146,7 @@ def test_nothing_is_said_of_what_agrees(target: Target) -> None:
     for plugin in (gflags.GFlags, locks.Locks, stacktracedb.StackTraceDb):
         name = plugin.__module__.rsplit(".", 1)[-1]
         values = target.clean(name).column("Status")
-        assert not [item for item in values if item and ("contradicted" in item or "no pointer" in item)]
+        assert not [value for value in values if value and ("contradicted" in value or "no pointer" in value)]
 
 
 @pytest.mark.parametrize(

@@ -277,9 +277,9 @@ def test_the_database_is_read_once_for_all_processes(
     indices = put_database(kernel, "5.1", traces)
     event = named(kernel, "_KEVENT", "Event", "Ready")
     tables = [table, *(HandleTable(kernel.process(f"{n}.exe", pid=2000 + 4 * n)) for n in range(3))]
-    for number, item in enumerate(tables):
-        item.add(0x84, event, creator=indices[number % 3])
-        item.finish()
+    for number, handle_table in enumerate(tables):
+        handle_table.add(0x84, event, creator=indices[number % 3])
+        handle_table.finish()
     opened = context.open_image(kernel.image(), tmp_path)
     calls: List[Any] = []
     real = Databases.open_database

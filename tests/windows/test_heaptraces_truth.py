@@ -103,9 +103,9 @@ def _check_owners(owners: List[Row], truth: Dict[str, Any]) -> None:
 def _check_indices(groups: List[Row], truth: Dict[str, Any]) -> None:
     """Virtual-alloc blocks have an index in the database, every block of XP has."""
     shown = {block["Block"]: block["Index"] for row in groups for block in _children(row, "Block")}
-    for item in truth["heap"]["blocks"]:
-        if "AllocatorBackTraceIndex" in item:
-            assert shown[item["user"]] == item["AllocatorBackTraceIndex"]
+    for block in truth["heap"]["blocks"]:
+        if "AllocatorBackTraceIndex" in block:
+            assert shown[block["user"]] == block["AllocatorBackTraceIndex"]
 
 
 def check_log(data: bytes, rows: List[Row], truth: Dict[str, Any]) -> None:

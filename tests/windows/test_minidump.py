@@ -280,7 +280,7 @@ def test_nothing_is_kept_of_a_page(opened: Opened) -> None:
     """Memory of adjacent pages is one range, and is handed out in pieces of a megabyte at most."""
     (process,) = processes(opened.image, [UPDATER])
     memory = ResidentMemory(opened.image, process.space, [], 1 << 47)
-    pieces = [len(item) for item in memory.content()]
+    pieces = [len(piece) for piece in memory.content()]
     assert sum(pieces) == memory.size == sum(memory.ranges[1::2])
     assert max(pieces) <= resident.CHUNK
     ends = [start + size for start, size in zip(memory.ranges[::2], memory.ranges[1::2])]

@@ -130,7 +130,7 @@ class Known:
         """
         for lost in sorted(set().union(*self.asked.values())):
             some = chosen(self.asked, lost, set() if self.all is RUNS else met[lost])
-            met[lost].update(*(item.get(lost, ()) for item in self.asked.values()))
+            met[lost].update(*(sites.get(lost, ()) for sites in self.asked.values()))
             runs = [run for run in RUNS if run in some or (run in self.all and lost in self.asked[run])]
             with self.table.without(lost):
                 for run in runs:
@@ -160,10 +160,10 @@ _IN_DUMPS = {
 def names(lost: Lost, before: Said, status_item: Said) -> bool:
     """Whether a warning or a cell that was not there names what is lacking: of a type, what is of it."""
     new = _texts(status_item) - _texts(before)
-    if lost.kind == TYPES and any(_OF_SYMBOLS in item for item in new):
+    if lost.kind == TYPES and any(_OF_SYMBOLS in text for text in new):
         return True
     own = lost.name.rpartition(".")[2]
-    return any(name in item for name in (own, _IN_DUMPS.get(own, own)) for item in new)
+    return any(name in text for name in (own, _IN_DUMPS.get(own, own)) for text in new)
 
 
 def _texts(status_item: Said) -> Set[str]:
@@ -196,7 +196,7 @@ def test_what_is_lacking_costs_what_needs_it_and_is_named(known: Known) -> None:
     count, unnamed = 0, []
     for lost, run, outcome in known.lost(_MET):
         count += 1
-        told = run.plugin in _DRAWN or any(fnmatch.fnmatch(lost.name, item) for item in _UNTOLD)
+        told = run.plugin in _DRAWN or any(fnmatch.fnmatch(lost.name, pattern) for pattern in _UNTOLD)
         if not told and changes(known.said[run], outcome) and not names(lost, known.said[run], outcome):
             unnamed.append((lost.name, run.plugin))
     assert len(set().union(*known.asked.values())) > 250
@@ -215,7 +215,7 @@ _OF_RESOURCES = (
 
 def _without(known: Known, plugin: str, members: Sequence[str]) -> Iterator[List[Row]]:
     """Yields the rows of a plugin without each of some members that it asks for, which a warning names."""
-    (run,) = (item for item in RUNS if item.plugin == plugin)
+    (run,) = (run for run in RUNS if run.plugin == plugin)
     expected = [lost for lost in (Lost(MEMBERS, member) for member in members) if lost in known.asked[run]]
     assert expected
     for lost in expected:

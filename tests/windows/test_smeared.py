@@ -104,7 +104,7 @@ def test_what_ends_meanwhile_is_said_to_disagree(target: Target, name: str, plug
     got = target.run(plugin, CAPTURES[name](target), **options)
     assert _tells(clean, got)
     statuses = [*filter(None, got.column("Status")), *got.warnings]
-    assert not [item for item in statuses if ACCUSING.search(item)]
+    assert not [status for status in statuses if ACCUSING.search(status)]
     pid = target.kernel.processes[1].pid
     assert _others(clean, pid) == _others(got, pid)
 

@@ -415,9 +415,9 @@ def hostile(value: Any) -> Any:
     if isinstance(value, str):
         return HOSTILE if value not in KEPT else value
     if isinstance(value, list):
-        return [hostile(item) for item in value]
+        return [hostile(element) for element in value]
     if isinstance(value, dict):
-        return {key: hostile(item) for key, item in value.items()}
+        return {key: hostile(element) for key, element in value.items()}
     return value
 
 

@@ -109,7 +109,7 @@ def test_a_row_without_a_count_is_no_stack(opened: Opened, rows: List[Dict[str, 
 def test_a_key_names_what_is_missing_and_no_position(rows: List[Dict[str, Any]]) -> None:
     ids = [row["TraceId"] for row in rows if row["Count"] is None]
     assert len(set(ids)) == len(ids)
-    assert [item for item in ids if "~" in item] == []
+    assert [trace_id for trace_id in ids if "~" in trace_id] == []
     said = {(text.split(":")[0], text.split(":")[4]) for text in ids}
     assert {
         ("kernel", "process-list-damaged"),

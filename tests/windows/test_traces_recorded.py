@@ -172,4 +172,4 @@ def test_events_are_told_apart_object_by_object(
     assert len(events) == len(set(events)) == 24
     assert sum(event.endswith("~2") for event in events) == 9
     assert sum("~~2" in event for event in events) == 4
-    assert max(len(item._seen) for item in kept) <= 4
+    assert max(len(distinct._seen) for distinct in kept) <= 4

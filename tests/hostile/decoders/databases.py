@@ -56,7 +56,7 @@ def _database(name: str, arch: str, kernel: bool, data: bytes, whole: bytes) -> 
     assert header.back_traces == len(records)
     if whole and _small(std, template, data):
         shown = {(trace.address, trace.frames) for trace in carved}
-        lost = [item for item in _intact(std, template, data) if item not in shown]
+        lost = [trace for trace in _intact(std, template, data) if trace not in shown]
         assert not lost, f"one wrong word costs traces that it is not in: {lost[:3]}"
 
 

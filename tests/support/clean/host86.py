@@ -45,7 +45,9 @@ class Host86:
         known = kernels.load(name)
         self.later = name != "win7-x86"
         self.architecture = X86_OLD if known.table.has("_KTRAP_FRAME", "DbgArgPointer") else X86_BLUE
-        self.routines: Dict[str, Routine] = {item: Routine(known.table.symbol(item)) for item in _KERNEL}
+        self.routines: Dict[str, Routine] = {
+            symbol: Routine(known.table.symbol(symbol)) for symbol in _KERNEL
+        }
         names = sorted(known.table.symbol(symbol) for symbol in known.table.symbols)
         code = {}
         for element, routine in self.routines.items():

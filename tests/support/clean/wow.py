@@ -37,7 +37,7 @@ class Program32:
 
     def waits(self, *chain: Union[str, Private32], call: str = WAIT, wide: Sequence[Link] = ()) -> Shows:
         """A thread that waits: its 32-bit stack ends in a stub, the other one in the system call of that."""
-        thread = self.thread(next(item for item in chain if isinstance(item, str)))
+        thread = self.thread(next(link for link in chain if isinstance(link, str)))
         teb = self.wow.thread(thread, context=context32(0, 0, 0))
         stack = self.narrow.stack(self.narrow.space.read_int(teb + 4, 4), (*GROUND, *chain), call)
         assert thread.teb is not None
@@ -51,7 +51,7 @@ class Program32:
 
     def faults(self, *chain: Union[str, Private32]) -> Shows:
         """A thread that waits for a page in 32-bit code: the trap frame has its registers."""
-        thread = self.thread(next(item for item in chain if isinstance(item, str)))
+        thread = self.thread(next(link for link in chain if isinstance(link, str)))
         teb = self.wow.thread(thread, context=context32(0x11111111, 0x22222222, 0x33333333))
         stack = self.narrow.stack(self.narrow.space.read_int(teb + 4, 4), (*GROUND, *chain))
         address, _ = stack.frames.pop()

@@ -84,7 +84,9 @@ def user_shadow(forged: FindingImage, values: List[int], present: int = 1 << CET
     ],
 )
 def test_where_a_component_of_the_state_is(sizes: Dict[int, int], aligned: Tuple[int, ...], at: int) -> None:
-    known = ComponentSizes([sizes.get(number, 0) for number in range(63)], sum(1 << item for item in aligned))
+    known = ComponentSizes(
+        [sizes.get(number, 0) for number in range(63)], sum(1 << number for number in aligned)
+    )
     bits = sum(1 << number for number in sizes)
     assert component(struct.pack("<QQ", bits, bits | 1 << 63), CET_U, known) == at
     if 18 in sizes:

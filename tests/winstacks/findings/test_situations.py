@@ -137,7 +137,7 @@ def wide(
     def make(host: Host64) -> None:
         program = host.program("tool.exe", *files, functions=functions)
         ranges = [program.jitted(0x2000, EXECUTE_READWRITE) for _ in range(2)]
-        links: List[Link] = [Private(ranges[item]) if isinstance(item, int) else item for item in chain]
+        links: List[Link] = [Private(ranges[link]) if isinstance(link, int) else link for link in chain]
         thread = program.thread("main")
         if waits:
             program.waits(*links, WAIT_EX, thread=thread)

@@ -38,7 +38,7 @@ def test_stamp_and_path(name: str, tmp_path: pathlib.Path) -> None:
     halves = [half for half in halves if half.pid == 1000]
     assert len(halves) == len(made)
     for half, module in zip(halves, made):
-        (entry,) = (item for item in lists.process_modules(half)[0] if item.base == module.base)
+        (entry,) = (entry for entry in lists.process_modules(half)[0] if entry.base == module.base)
         assert lists.details(half, entry) == (STAMP, module.path, None)
     listed, _ = lists.kernel_modules()
     own = kernel.isf.has_type("_KLDR_DATA_TABLE_ENTRY")

@@ -128,7 +128,7 @@ def test_plain_folders_and_symbol_servers(place: str, tmp_path: pathlib.Path) ->
     path.write_bytes(b"")
     (tmp_path / "other.dll").write_bytes(b"")
     found = list(FileFolder(str(tmp_path)).candidates(["C:\\Windows\\library.dll"], [(STAMP, 0x6000)]))
-    assert [(item.path, item.wrong) for item in found] == [(str(path), "")]
+    assert [(file.path, file.wrong) for file in found] == [(str(path), "")]
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_links_are_named_and_not_followed(place: str, tmp_path: pathlib.Path) ->
     (outside / "library.dll").write_bytes(b"")
     path.symlink_to(outside if path.name != "library.dll" else outside / "library.dll")
     found = list(FileFolder(str(folder)).candidates(["library.dll"], [(STAMP, 0x6000)]))
-    assert [(item.path, "link" in item.wrong) for item in found] == [(str(path), True)]
+    assert [(file.path, "link" in file.wrong) for file in found] == [(str(path), True)]
 
 
 def test_what_is_no_file_is_not_opened(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -69,7 +69,7 @@ def test_what_leads_to_sections_and_is_lacking_is_named(
     with LackingTable(opened).without(lost):
         ImageSections(opened.image)
     name = lost.name.rpartition(".")[2]
-    assert [item for item in opened.image.lacking if name in item]
+    assert [text for text in opened.image.lacking if name in text]
     assert any(name in record.getMessage() for record in caplog.records)
 
 

@@ -54,9 +54,9 @@ def _read(name: str, path: pathlib.Path) -> Tuple[Block, ...]:
     types = heaptypes.layouts(arch)
     private = [(start, start + size) for start, size in real.truth["vads"]]
     found = find_heaps(memory, types, [heap["heap"] for heap in real.truth["heap"]["heaps"]], private)
-    items = [item for heap in found.nt for item in heap_blocks(memory, heap, traces, types.page)]
-    assert all(isinstance(item, Block) for item in items), "a header was lost in an undamaged heap"
-    return tuple(item for item in items if isinstance(item, Block))
+    items = [block for heap in found.nt for block in heap_blocks(memory, heap, traces, types.page)]
+    assert all(isinstance(block, Block) for block in items), "a header was lost in an undamaged heap"
+    return tuple(block for block in items if isinstance(block, Block))
 
 
 @pytest.fixture

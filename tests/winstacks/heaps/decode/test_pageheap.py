@@ -38,7 +38,7 @@ def read(arch: str, runs: Runs, root: int = HANDLE + pageheaps.PAGE) -> List[Pag
     assert found is not None
     seen: Set[int] = set()
     items = list(nodes(memory, found, seen))
-    blocks = [item for item in items if isinstance(item, PageHeapNode)]
+    blocks = [node for node in items if isinstance(node, PageHeapNode)]
     assert len(blocks) == len(items)
     return blocks
 
@@ -134,7 +134,7 @@ def test_light_page_heap(arch: str, freed: bool) -> None:
     found = read_heap(memory, 0x50000, [heaptypes.heap(f"6.2-{arch}")])
     assert found is not None
     items = heap_blocks(memory, found, traces, [heaptypes.page_heap(arch)])
-    blocks = [item for item in items if isinstance(item, Block)]
+    blocks = [block for block in items if isinstance(block, Block)]
     assert [(block.user, block.size, block.form, block.freed, block.trace) for block in blocks] == [
         (outer + heaptypes.page_heap(arch).information_size, 123, LIGHT, freed, known),
         (plain, 50, "block", False, None),
@@ -152,7 +152,7 @@ def test_what_only_looks_like_light_page_heap(arch: str) -> None:
     found = read_heap(memory, 0x50000, [heaptypes.heap(f"6.2-{arch}")])
     assert found is not None
     items = heap_blocks(memory, found, traces, [heaptypes.page_heap(arch)])
-    blocks = [item for item in items if isinstance(item, Block)]
+    blocks = [block for block in items if isinstance(block, Block)]
     assert [(block.user, block.form, block.trace) for block in blocks] == [
         (user, "block", None) for user in users
     ]

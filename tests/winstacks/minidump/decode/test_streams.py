@@ -121,7 +121,7 @@ def test_all_streams() -> None:
     assert (module.ModuleName, module.FileVersion) == ("C:\\app\\app.exe", "10.0.19041.1")
     assert module.code_view == CodeView(GUID, 2, "app.pdb")
     assert modules.unloaded_module_list(dump)[0][0].ModuleName == "C:\\app\\app.exe"
-    assert [item[:3] for item in handles.handle_data(dump)[0]] == [(4, "File", "\\x"), (8, "Event", None)]
+    assert [handle[:3] for handle in handles.handle_data(dump)[0]] == [(4, "File", "\\x"), (8, "Event", None)]
     (operation,) = handles.handle_operation_list(dump)[0]
     assert (operation.ReturnAddresses, operation.status) == ((0x11, 0x22), NOTHING)
     assert handles.token_info_list(dump)[0] == [(8, 8, 0x44)]
@@ -160,7 +160,7 @@ def test_each_version_of_misc_info(size: int) -> None:
     misc = system.misc_info(dump_of(bytes(data)))
     assert misc is not None
     given_ = [misc.ProcessId, misc.ProcessorMaxMhz, misc.Bias, misc.BuildString, misc.ProcessCookie]
-    assert [item is not None for item in given_] == [size >= end for end in (24, 44, 232, 832, 1364)]
+    assert [value is not None for value in given_] == [size >= end for end in (24, 44, 232, 832, 1364)]
     assert misc.status == NOTHING
 
 

@@ -123,7 +123,7 @@ def test_times_sizes_and_the_order_of_files_count() -> None:
         identify([of(b"onetwo")], CAPTURE, BOOT).image_id,
     }
     assert len(ids) == 5
-    assert all(item[0] == "i" and len(item) == 33 for item in ids)
+    assert all(image_id[0] == "i" and len(image_id) == 33 for image_id in ids)
 
 
 @hypothesis.given(strategies.lists(strategies.integers(0, 40 * MIB), min_size=1, max_size=4))

@@ -31,7 +31,7 @@ def loss(carved: List[Trace], case: Tuple[str, str, bool]) -> Loss:
     lost = [trace for trace in ENTRIES[case] if (trace.va, trace.frames) not in listed]
     gone = sum((trace.va, trace.frames) not in whole for trace in ENTRIES[case])
     gone += sum(trace.va not in addresses for trace in STDS[case].freed())
-    return Loss(sum(bool(item.index) for item in lost), sum(not item.index for item in lost), gone)
+    return Loss(sum(bool(trace.index) for trace in lost), sum(not trace.index for trace in lost), gone)
 
 
 @pytest.mark.parametrize("name", TABLE)
@@ -142,7 +142,7 @@ class TestDumpOfDamaged:
         damaged.drop(std.upper, std.end - std.upper)
         made = list(stddata.open_regions(damaged.regions(), std.base, "x64").records())
         whole = list(stddata.open_forged(std).records())
-        released = {item.index for item in std.freed()}
+        released = {trace.index for trace in std.freed()}
         assert [trace for trace in made if trace.trace_index not in released] == [
             trace for trace in whole if trace.trace_index not in released
         ]

@@ -128,9 +128,9 @@ class TestSeven:
         freed = {trace.address: trace for trace in carved if text(trace.status) == "freed"}
         assert sorted(freed) == [trace.va for trace in std.freed()]
         lost = 2 if arch == "x64" else 1
-        for item in std.freed():
-            assert freed[item.va].frames == (None,) * min(lost, item.depth) + item.frames[lost:]
-            assert (freed[item.va].trace_index, freed[item.va].hash) == (item.index, None)
+        for entry in std.freed():
+            assert freed[entry.va].frames == (None,) * min(lost, entry.depth) + entry.frames[lost:]
+            assert (freed[entry.va].trace_index, freed[entry.va].hash) == (entry.index, None)
         unindexed = [trace for trace in carved if text(trace.status) == "unindexed"]
         assert [trace.address for trace in unindexed] == [e.va for e in std.entries() if not e.index]
 

@@ -63,7 +63,7 @@ class Changes(NamedTuple):
         size = std.layout.pointer
         memory = {va: bytearray(data) for va, data in regions.items()}
         for va, value in self.words:
-            start = max(item for item in memory if item <= va)
+            start = max(address for address in memory if address <= va)
             struct.pack_into("<Q" if size == 8 else "<I", memory[start], va - start, value)
         return {
             va + offset: bytes(data[offset : offset + PAGE])
@@ -168,6 +168,6 @@ def test_a_wrong_watermark_in_much_memory(field: str, fill: bytes) -> None:
             functools.partial(stddata.open_regions, {std.base: bytes(changed)}, std.base, "x64")
         )
         shown, more = work.calls(functools.partial(stddata.shown, database))
-        assert [item for item in stddata.expected(std) if item not in shown] == []
+        assert [trace for trace in stddata.expected(std) if trace not in shown] == []
         assert calls + more < MOST_CALLS
         agree(database)

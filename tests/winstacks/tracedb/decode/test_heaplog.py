@@ -77,7 +77,7 @@ class TestRealLog:
             places = [*real.truth["modules"], real.truth["module"]]
             ranges = [range(place["base"], place["base"] + place["size"]) for place in places]
             for frame in {frame for row in frames for frame in row}:
-                assert any(frame in item for item in ranges)
+                assert any(frame in module_range for module_range in ranges)
         assert log.trace_count == len(shown(log)) == log.figures().chained
         assert log.status == () and {trace.status for trace in log.traces()} == {0}
 

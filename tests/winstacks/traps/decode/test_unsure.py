@@ -150,7 +150,7 @@ def calls_that_make_unsure(module: ModuleType) -> Iterator[Tuple[str, int, int]]
     path = str(module.__file__)
     for node in ast.walk(ast.parse(pathlib.Path(path).read_text())):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "set_validity":
-            named = {item.id for item in ast.walk(node.args[1]) if isinstance(item, ast.Name)}
+            named = {name.id for name in ast.walk(node.args[1]) if isinstance(name, ast.Name)}
             if named & {"UNSURE", "REUSED_UNSURE"}:
                 yield path, node.lineno, node.end_lineno or node.lineno
 
