@@ -81,7 +81,7 @@ def grids(folder: pathlib.Path) -> List[Line]:
 def filters(folder: pathlib.Path) -> List[Line]:
     """Measures what filters leave of the cost."""
     full = images.database(folder, FULL)
-    many = images.processes(folder, 1000, 64)
+    many_processes = images.processes(folder, 1000, 64)
     everything, index, find, opening = in_turns(
         [
             partial(cost, full, "windows.stacktracedb --fold"),
@@ -93,9 +93,9 @@ def filters(folder: pathlib.Path) -> List[Line]:
     )
     one, all_processes, opening_many = in_turns(
         [
-            partial(cost, many, f"windows.stacktracedb --fold --pid {images.PID + 400}"),
-            partial(cost, many, "windows.stacktracedb --fold"),
-            partial(cost, many, "windows.info"),
+            partial(cost, many_processes, f"windows.stacktracedb --fold --pid {images.PID + 400}"),
+            partial(cost, many_processes, "windows.stacktracedb --fold"),
+            partial(cost, many_processes, "windows.info"),
         ],
         2,
     )

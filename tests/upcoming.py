@@ -61,11 +61,11 @@ def failures(report: str) -> List[Failure]:
 
 def broken(text: str) -> List[str]:
     """Returns what of Volatility a text says is unmet or gone, each once."""
-    said = (
+    names = (
         match.group("needs") or match.group("gone") or match.group("framework")
         for match in _UNMET.finditer(text)
     )
-    return sorted(set(said))
+    return sorted(set(names))
 
 
 def summary(found: List[Failure]) -> List[str]:

@@ -91,8 +91,8 @@ def test_a_path_with_an_empty_entry_is_not_the_current_folder(
             process.send(
                 {"check": True, "reading": to_json(Reading(offline=True)), "lake": str(evidence / "lake")}
             )
-            said = process.hear(120)
-            assert said is not None and "versions" in said, child_process.tail(log)
+            answer = process.hear(120)
+            assert answer is not None and "versions" in answer, child_process.tail(log)
         assert not told.exists(), told.read_text()
 
 

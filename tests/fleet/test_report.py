@@ -89,8 +89,8 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 @pytest.fixture(scope="module")
 def pages(lake: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     folder = tmp_path_factory.mktemp("pages") / "out"
-    said = reported(lake, folder)
-    assert said == f"{folder / 'index.html'}: images: 3 done, 1 failed\n"
+    printed = reported(lake, folder)
+    assert printed == f"{folder / 'index.html'}: images: 3 done, 1 failed\n"
     return folder
 
 

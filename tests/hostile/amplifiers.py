@@ -220,11 +220,11 @@ def repeating_page_tables() -> Image:
 def handles_of_many_processes() -> Image:
     """Four hundred events of a ring, by eighteen processes in turn, each of which has a thousand VADs."""
     kernel = _kernel()
-    made = [kernel.process(f"p{number}.exe", pid=1000 + 4 * number) for number in range(18)]
-    for process in made:
+    processes = [kernel.process(f"p{number}.exe", pid=1000 + 4 * number) for number in range(18)]
+    for process in processes:
         for number in range(1000):
             process.vads.append(Vad(0x10000000 + 0x20000 * number, PAGE))
-    table = HandleTable(made[0])
+    table = HandleTable(processes[0])
     table.add(0x84, named(kernel, "_KEVENT", "Event"))
     table.finish()
     ring = Ring(table, 512)

@@ -75,11 +75,11 @@ def words(rows: Counter[Cells], answer: Answer) -> Counter[Telling]:
     place, evidence = answer.columns.index("Status"), answer.place(EVIDENCE)
     found: Counter[Telling] = collections.Counter()
     for row, count in rows.items():
-        said = [row[place] or ""]
+        texts = [row[place] or ""]
         if evidence is not None and LOST_STACKS in row:
             # What was lost stands there with the words of its own Status.
-            said += _IN_BRACKETS.findall(row[evidence] or "")
-        for word in (word for text in said for word in of_status(text)):
+            texts += _IN_BRACKETS.findall(row[evidence] or "")
+        for word in (word for text in texts for word in of_status(text)):
             found[word] += count
     return found
 
@@ -93,10 +93,10 @@ def _verdict(clean: Answer, got: Answer, case: Case, owner: Owner, read: Read) -
     concerned = _Concern(clean, case, owner)
     there = concerned.only(after)
     message = words(concerned.only(new), got) - words(concerned.only(lost), clean)
-    if any(named_by(item, member, read.asked) for item in message for member in case.members):
+    if any(named_by(telling, member, read.asked) for telling in message for member in case.members):
         return Verdict(SAID)
     evidence = _evidence(concerned.only(new), got) - _evidence(concerned.only(lost), clean)
-    if any(shown_of(item, member) for item in evidence for member in case.members):
+    if any(shown_of(part, member) for part in evidence for member in case.members):
         return Verdict(SAID)
     if any(_counted(clean, got, column, member) for column in COUNTS for member in case.members):
         return Verdict(SAID)

@@ -76,9 +76,9 @@ class Attack:
         self.cases: List[Case] = []
         self.read: Dict[str, Read] = {}
         for plugin in names or [name for name in self.target.names if name not in without]:
-            made = cases(self.target, plugin, most)
-            self.cases += made.cases
-            self.read[plugin] = made.read
+            plugin_cases = cases(self.target, plugin, most)
+            self.cases += plugin_cases.cases
+            self.read[plugin] = plugin_cases.read
 
     def sample(self, seed: str, runs: Optional[int]) -> List[Case]:
         """Returns the cases: all, or as many as the seed chooses: the same ones where others are new."""
@@ -109,8 +109,8 @@ def share(runs: Optional[int], images: int) -> Optional[int]:
 def attack(name: str, seed: str, runs: Optional[int], names: Sequence[str], most: int) -> List[Result]:
     """Judges the cases of an image: all, or some that the seed chooses."""
     with tempfile.TemporaryDirectory(prefix="tamper-") as folder:
-        made = Attack(name, pathlib.Path(folder), names, most)
-        return list(made.results(made.sample(seed, runs)))
+        image_attack = Attack(name, pathlib.Path(folder), names, most)
+        return list(image_attack.results(image_attack.sample(seed, runs)))
 
 
 def main(arguments: List[str]) -> int:
@@ -155,7 +155,7 @@ def main(arguments: List[str]) -> int:
 
 def described(image: str, case: Case) -> str:
     """Returns a case in words."""
-    return f"{image} {case.plugin} {' '.join(each.name for each in case.members)} = {case.kind}"
+    return f"{image} {case.plugin} {' '.join(member.name for member in case.members)} = {case.kind}"
 
 
 def _shown(result: Result) -> Iterator[str]:

@@ -103,29 +103,29 @@ def test_the_sample_tries_what_matters(name: str, samples: Samples) -> None:
 
 @pytest.mark.parametrize("name", IMAGES)
 def test_every_list_is_tried_in_pairs(name: str, samples: Samples) -> None:
-    made = samples(name).attack
+    attack = samples(name).attack
     # A node of which no more is known than that it is one may be the last that leads anywhere.
     links = {
         member.name
-        for read in made.read.values()
+        for read in attack.read.values()
         for member in read.members
-        if member.path.endswith("Flink") and not cases.is_empty(made.target, member)
+        if member.path.endswith("Flink") and not cases.is_empty(attack.target, member)
     } - {"_LIST_ENTRY.Flink"}
     assert links
-    assert links <= {case.name for case in made.cases if case.kind == UNLINKED}
+    assert links <= {case.name for case in attack.cases if case.kind == UNLINKED}
 
 
 @pytest.mark.parametrize("name", IMAGES)
 def test_every_member_that_is_asked_for_is_written_to(name: str, samples: Samples) -> None:
     """What the code asks a structure for, and this image has, is among the cases by itself."""
-    made = samples(name).attack
+    attack = samples(name).attack
     requests = {
         ".".join(request)
-        for read in made.read.values()
+        for read in attack.read.values()
         for request in read.asked
         if request[0] in ALWAYS_READ
     }
-    tried = {name for case in made.cases for member in case.members for name in member.names}
+    tried = {name for case in attack.cases for member in case.members for name in member.names}
     places = {text.partition("[")[0] for text in tried} | {
         re.sub(r"\.[FB]link$", "", member_name) for member_name in tried
     }

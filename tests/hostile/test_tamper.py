@@ -236,7 +236,7 @@ def _length(structure: str, value: int) -> Callable[[Target], List[Write]]:
 def _first_entry(target: Target) -> List[Write]:
     members = target.read("heaptraces").members
     first, last = (
-        next(each for each in members if each.name == f"_HEAP_SEGMENT.{path}")
+        next(member for member in members if member.name == f"_HEAP_SEGMENT.{path}")
         for path in ("FirstEntry", "LastValidEntry")
     )
     place = last.place or 0
@@ -706,7 +706,7 @@ def test_a_decoy_hides_no_database_whose_header_was_damaged(
 ) -> None:
     """The decoy proves itself, and the entries of the real database agree with what is left of its header."""
     kernel, app, ntdll, private = _with_private_code()
-    made = []
+    databases = []
     for number in range(2):
         database = Std("6.1", "x64", 0x1D2A0000000 + number * 0x10000000)
         for trace in range(8):
@@ -714,8 +714,8 @@ def test_a_decoy_hides_no_database_whose_header_was_damaged(
             database.log([inner + 0x10 * trace, ntdll.base + 0x1500])
         sample.write(app, database)
         app.space.write_int(ntdll.base + 0x7300 + 0x40 * number, database.base)
-        made.append(database)
-    real, decoy = made
+        databases.append(database)
+    real, decoy = databases
     for member in members:
         offset, size = std_layouts.layout("6.1", "x64").fields[member]
         app.space.write_int(real.base + offset, 0, size)
@@ -925,7 +925,7 @@ def test_a_thread_is_found_in_the_process_whose_list_has_it(target: Target) -> N
     thread, legacy = _updater(target).threads[0].ethread, _legacy(target).eprocess.address
     got = target.run("tracefindings", [target.at(thread.at("Tcb.Process"), legacy)])
     clean = target.clean("tracefindings")
-    found = [set(zip(each.column("Finding"), each.column("PID"))) for each in (clean, got)]
+    found = [set(zip(answer.column("Finding"), answer.column("PID"))) for answer in (clean, got)]
     pid = _legacy(target).pid
     assert {row for row in found[1] if row[1] == pid} == {row for row in found[0] if row[1] == pid}
 
@@ -933,22 +933,22 @@ def test_a_thread_is_found_in_the_process_whose_list_has_it(target: Target) -> N
 def test_a_finding_has_what_is_doubtful_about_any_of_its_stacks(target: Target) -> None:
     """A damaged header of one heap block, of which another row of the same finding knows nothing."""
     members = [
-        each for each in target.read("tracefindings").members if each.name == "_HEAP_ENTRY.EntryOffset"
+        member for member in target.read("tracefindings").members if member.name == "_HEAP_ENTRY.EntryOffset"
     ]
-    writes = [(each.place or 0, b"\x3f") for each in members]
+    writes = [(member.place or 0, b"\x3f") for member in members]
     assert "damaged" not in target.clean("tracefindings").column("Status")
     got = target.run("tracefindings", writes)
     rows = zip(got.column("Finding"), got.column("Status"))
-    assert "damaged" in [said for finding, said in rows if finding == "history_unbacked"]
+    assert "damaged" in [status for finding, status in rows if finding == "history_unbacked"]
 
 
 def test_code_whose_file_is_unknown_is_not_compared(target: Target) -> None:
     """The reason is the VAD, and not that other processes lack the file."""
     legacy = _legacy(target).pid
     writes = [
-        (each.place or 0, (each.start | 0xFFFF << 48).to_bytes(8, "little"))
-        for each in target.read("tracefindings").members
-        if each.name == "_MMVAD.Subsection" and target.belonging.owner(each.place or 0).pid == legacy
+        (member.place or 0, (member.start | 0xFFFF << 48).to_bytes(8, "little"))
+        for member in target.read("tracefindings").members
+        if member.name == "_MMVAD.Subsection" and target.belonging.owner(member.place or 0).pid == legacy
     ]
     got = target.run("tracefindings", writes)
     reasons = [text or "" for text in got.column("Evidence")]

@@ -63,10 +63,10 @@ def _missed(names: Sequence[str], seed: int, jobs: int) -> bool:
     found = 0
     for technique, answer in zip(shown, planting.ask("desktop", seed, shown, jobs)):
         found += bool(answer.rows)
-        said = ", ".join(dict.fromkeys(f"{row['Finding']} {row['Severity']}" for row in answer.rows))
-        if not said:
-            said = f"MISSED (low: {', '.join(answer.low) or 'nothing'})"
-        print(f"    {technique.name} [{technique.source}]: {said}", flush=True)
+        findings = ", ".join(dict.fromkeys(f"{row['Finding']} {row['Severity']}" for row in answer.rows))
+        if not findings:
+            findings = f"MISSED (low: {', '.join(answer.low) or 'nothing'})"
+        print(f"    {technique.name} [{technique.source}]: {findings}", flush=True)
     for technique in (technique for technique in techniques if not technique.shown):
         print(f"    {technique.name} [{technique.source}]: stacks do not show it")
     print(f"{len(techniques)} techniques, of which stacks can show {len(shown)}: {found} are above low")

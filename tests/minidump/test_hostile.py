@@ -62,15 +62,15 @@ def _links(data: bytes) -> List[Tuple[int, bytes]]:
     """Returns writes to words that lead from memory to memory: to nothing, to themselves, astray."""
     ranges, _ = memory_ranges(test_streams.dump_of(data))
     starts = [piece.start for piece in ranges]
-    made = []
+    writes = []
     for piece in ranges:
         for place in range(piece.offset, piece.offset + piece.length - 7, 8):
             target = int.from_bytes(data[place : place + 8], "little")
             within = bisect.bisect_right(starts, target) - 1
             if within >= 0 and target < ranges[within].start + ranges[within].length:
                 own = piece.start + place - piece.offset
-                made += [(place, value.to_bytes(8, "little")) for value in (0, own, own + 1, (1 << 64) - 1)]
-    return sorted(made, key=lambda write: hashlib.sha256(repr(write).encode()).digest())[:WRITES]
+                writes += [(place, value.to_bytes(8, "little")) for value in (0, own, own + 1, (1 << 64) - 1)]
+    return sorted(writes, key=lambda write: hashlib.sha256(repr(write).encode()).digest())[:WRITES]
 
 
 @pytest.mark.parametrize("number", range(WRITES))

@@ -127,19 +127,19 @@ def _remembering(mapping: Any) -> Any:
     return listed
 
 
-def chosen(asked: Dict[Run, Asked], lost: Lost, met: AbstractSet[Site] = frozenset()) -> List[Run]:
+def chosen(requests: Dict[Run, Asked], lost: Lost, met: AbstractSet[Site] = frozenset()) -> List[Run]:
     """The fewest and smallest runs that ask for something at each place where any of them does.
 
     Args:
-        asked: what each run asks for
+        requests: what each run asks for
         lost: what is asked for
         met: places that need no run any more
     """
-    sites = {run: names[lost] for run, names in asked.items() if lost in names}
+    sites = {run: names[lost] for run, names in requests.items() if lost in names}
     left = set().union(*sites.values()) - met
     found: List[Run] = []
     while left:
-        found.append(max(sites, key=lambda run: (len(sites[run] & left) / len(asked[run]), run.plugin)))
+        found.append(max(sites, key=lambda run: (len(sites[run] & left) / len(requests[run]), run.plugin)))
         left -= sites[found[-1]]
     return found
 
@@ -193,9 +193,9 @@ class LackingTable:
                 patched.setattr(template, name, noting_members(getattr(template, name)))
             for name in ("member", "has_member"):
                 patched.setattr(aggregate, name, noting_members(getattr(aggregate, name)))
-            said = self.run(run, folder)
-        asked = {Lost(*key): frozenset(sites) for key, sites in found.items()}
-        return said, {key: sites for key, sites in asked.items() if self.has(key)}
+            output = self.run(run, folder)
+        requests = {Lost(*key): frozenset(sites) for key, sites in found.items()}
+        return output, {key: sites for key, sites in requests.items() if self.has(key)}
 
     def has(self, lost: Lost) -> bool:
         """Whether the table has something."""

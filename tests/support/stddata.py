@@ -96,9 +96,9 @@ def found_logs(real: RealSet) -> List[int]:
 
 def log_address(real: RealSet) -> Optional[int]:
     """Where the heap's trace log of a set is: as its truth says, else the one that its ntdll leads to."""
-    told = real.truth["heap"].get("heap_stack_trace_log")
-    if told is not None:
-        return int(told)
+    address = real.truth["heap"].get("heap_stack_trace_log")
+    if address is not None:
+        return int(address)
     found = found_logs(real)
     assert len(found) <= 1
     return found[0] if found else None

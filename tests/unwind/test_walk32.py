@@ -243,8 +243,8 @@ def test_below_the_dispatchers_nothing_is_wrong_and_sure(tmp_path: pathlib.Path)
         elif address == symbols["deepest"]:
             survey.points.discard(address)
             survey.visit(machine, address)
-            said = StatusCode.DISPATCHER in survey.walk(machine, address).gaps
-            doubtful[said, "callback_dispatcher" in through] += 1
+            is_doubtful = StatusCode.DISPATCHER in survey.walk(machine, address).gaps
+            doubtful[is_doubtful, "callback_dispatcher" in through] += 1
 
     Machine32(program, visit).run(program.entry)
     assert len(done) > 100

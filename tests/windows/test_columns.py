@@ -190,15 +190,15 @@ def test_an_address_is_judged_once_in_each_space(
     name: str, options: Dict[str, Any], opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A name is asked for once: what follows from it, such as its backing, is remembered with its cells."""
-    asked: Counter[Tuple[int, int, bool]] = collections.Counter()
+    calls: Counter[Tuple[int, int, bool]] = collections.Counter()
     kept: List[AddressNamer] = []
     named = AddressNamer.name
 
     def counted(self: AddressNamer, address: int, return_address: bool = True) -> Any:
         kept.append(self)
-        asked[id(self), address, return_address] += 1
+        calls[id(self), address, return_address] += 1
         return named(self, address, return_address)
 
     monkeypatch.setattr(AddressNamer, "name", counted)
     grid.run(opened, CLASSES[name], **options)
-    assert max(asked.values()) == 1, asked.most_common(3)
+    assert max(calls.values()) == 1, calls.most_common(3)

@@ -158,8 +158,8 @@ def test_memory_regions_tell_what_is_not_in_the_image_as_reserved(
     ranges, _ = memory_ranges(dump)
     committed = [(info.BaseAddress, info.RegionSize) for info in infos if info.State == 0x1000]
     pages = {start + at for start, _, size in ranges for at in range(0, size, 0x1000)}
-    told = {start + at for start, size in committed for at in range(0, size, 0x1000)}
-    assert told == pages
+    committed_pages = {start + at for start, size in committed for at in range(0, size, 0x1000)}
+    assert committed_pages == pages
     reserved = sum(info.RegionSize for info in infos if info.State == 0x2000)
     comment = next(text for kind, text, _ in system.comments(dump) if kind == 10)
     assert f"{reserved} bytes in " in comment

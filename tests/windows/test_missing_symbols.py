@@ -157,17 +157,17 @@ _IN_DUMPS = {
 """What the dump of a process calls a member of the kernel's structures, or the first one of a structure."""
 
 
-def names(lost: Lost, before: Said, status_item: Said) -> bool:
+def names(lost: Lost, before: Said, after: Said) -> bool:
     """Whether a warning or a cell that was not there names what is lacking: of a type, what is of it."""
-    new = _texts(status_item) - _texts(before)
+    new = _texts(after) - _texts(before)
     if lost.kind == TYPES and any(_OF_SYMBOLS in text for text in new):
         return True
     own = lost.name.rpartition(".")[2]
     return any(name in text for name in (own, _IN_DUMPS.get(own, own)) for text in new)
 
 
-def _texts(status_item: Said) -> Set[str]:
-    found, rows = set(status_item.warnings), list(status_item.rows)
+def _texts(output: Said) -> Set[str]:
+    found, rows = set(output.warnings), list(output.rows)
     while rows:
         for cell in rows.pop().values():
             if isinstance(cell, list):
@@ -177,9 +177,9 @@ def _texts(status_item: Said) -> Set[str]:
     return found
 
 
-def changes(before: Said, status_item: Said) -> bool:
+def changes(before: Said, after: Said) -> bool:
     """Whether rows or files are other ones."""
-    return before.files != status_item.files or before.rows != status_item.rows
+    return before.files != after.files or before.rows != after.rows
 
 
 def test_types_that_nobody_asks_for_are_not_needed(known: Known) -> None:
@@ -196,8 +196,8 @@ def test_what_is_lacking_costs_what_needs_it_and_is_named(known: Known) -> None:
     count, unnamed = 0, []
     for lost, run, outcome in known.lost(_MET):
         count += 1
-        told = run.plugin in _DRAWN or any(fnmatch.fnmatch(lost.name, pattern) for pattern in _UNTOLD)
-        if not told and changes(known.said[run], outcome) and not names(lost, known.said[run], outcome):
+        expected = run.plugin in _DRAWN or any(fnmatch.fnmatch(lost.name, pattern) for pattern in _UNTOLD)
+        if not expected and changes(known.said[run], outcome) and not names(lost, known.said[run], outcome):
             unnamed.append((lost.name, run.plugin))
     assert len(set().union(*known.asked.values())) > 250
     assert count > 100
@@ -220,9 +220,9 @@ def _without(known: Known, plugin: str, members: Sequence[str]) -> Iterator[List
     assert expected
     for lost in expected:
         with known.table.without(lost):
-            said = known.table.run(run, known.folder)
-        assert names(lost, known.said[run], said)
-        yield said.rows
+            output = known.table.run(run, known.folder)
+        assert names(lost, known.said[run], output)
+        yield output.rows
 
 
 def _rows(known: Known, plugin: str) -> List[Row]:

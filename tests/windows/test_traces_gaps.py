@@ -110,14 +110,14 @@ def test_a_key_names_what_is_missing_and_no_position(rows: List[Dict[str, Any]])
     ids = [row["TraceId"] for row in rows if row["Count"] is None]
     assert len(set(ids)) == len(ids)
     assert [trace_id for trace_id in ids if "~" in trace_id] == []
-    said = {(text.split(":")[0], text.split(":")[4]) for text in ids}
+    gaps = {(text.split(":")[0], text.split(":")[4]) for text in ids}
     assert {
         ("kernel", "process-list-damaged"),
         ("kernel", "active-threads"),
         ("lock", "list-broken"),
         ("handle", "events-unreadable"),
         ("object", "bucket-unreadable"),
-    } <= said
+    } <= gaps
 
 
 def test_holes_of_a_ring_are_known_by_the_event_before_them(rows: List[Dict[str, Any]]) -> None:

@@ -64,8 +64,8 @@ def test_a_stack_of_random_bytes(many: Tuple[LiveImage, Kernel, Thread], seed: i
     words += [struct.pack("<Q", thread.stack_limit + 8 * number) for number in range(20)]
     words += [bytes(8), b"\x00\x0d\xdb\xba\x08\0\0\0", noise(generator, 8)]
     live.poke(thread.stack_limit, b"".join(generator.choice(words) for _ in range(size // 8)))
-    taken = [row["TrapFrame"] for row in live.rows(**EVERYTHING) if row["TID"] == thread.tid]
-    assert len(taken) == len(set(taken))
+    frames = [row["TrapFrame"] for row in live.rows(**EVERYTHING) if row["TID"] == thread.tid]
+    assert len(frames) == len(set(frames))
 
 
 def test_a_pointer_that_is_not_canonical(tmp_path: pathlib.Path) -> None:

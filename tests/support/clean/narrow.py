@@ -119,10 +119,10 @@ class Narrow:
     def at(self, name: str) -> int:
         """Address of `module!function`, of a function of the program, or of a stub."""
         module, _, function = name.rpartition("!")
-        loaded, made = self.modules[module]
-        if function in made.stubs:
-            return loaded.base + made.stubs[function]
-        return loaded.base + made.routines[function].rva
+        loaded, library = self.modules[module]
+        if function in library.stubs:
+            return loaded.base + library.stubs[function]
+        return loaded.base + library.routines[function].rva
 
     def stack(self, base: int, chain: Sequence[Union[str, Private32]], call: str = "") -> Stack86:
         """A stack on which functions called each other, the outermost first; the last called a stub."""
@@ -132,8 +132,8 @@ class Narrow:
                 place, routine = link.base, Routine(0x100)
             else:
                 module, _, function = link.rpartition("!")
-                loaded, made = self.modules[module]
-                place, routine = loaded.base, made.routines[function]
+                loaded, library = self.modules[module]
+                place, routine = loaded.base, library.routines[function]
             stack.enter(place, routine)
             stack.call(place, routine)
         if call:

@@ -115,8 +115,8 @@ def test_a_member_that_the_symbols_lost_is_named(member: str, tmp_path: pathlib.
     user_shadow(forged, walked(forged, "user"))
     table = LackingTable(context.open_image(forged.image(), tmp_path))
     with table.without(Lost(MEMBERS, member)):
-        said = table.run(Run("tracefindings", (("check", [CHECK]),)), tmp_path / "out")
-    assert any(member.rpartition(".")[2] in warning for warning in said.warnings)
+        output = table.run(Run("tracefindings", (("check", [CHECK]),)), tmp_path / "out")
+    assert any(member.rpartition(".")[2] in warning for warning in output.warnings)
 
 
 @pytest.mark.parametrize("name", WITH_USER)

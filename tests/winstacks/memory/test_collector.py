@@ -33,10 +33,10 @@ def test_the_collector_is_paused_and_runs_again() -> None:
 def test_what_was_made_while_it_was_paused_is_old() -> None:
     gc.collect()
     with collector_paused():
-        made = [[number] for number in range(5000)]
+        lists = [[number] for number in range(5000)]
     assert gc.get_count()[0] < 5000
     old = {id(element) for element in gc.get_objects(generation=2)}
-    assert {id(element) for element in made} <= old
+    assert {id(element) for element in lists} <= old
     assert not gc.get_freeze_count()
 
 

@@ -44,14 +44,14 @@ def build(name: str = "win10-x64", **options: Any) -> Kernel:
     """A kernel with a process that has a module with code, names and unwind data."""
     known = kernels.load(name)
     kernel = Kernel(known.table, **known.options())
-    made: Dict[str, Any] = {"exports": EXPORTS, "rdata": 0x4000, "exports_rva": TABLES}
+    library_options: Dict[str, Any] = {"exports": EXPORTS, "rdata": 0x4000, "exports_rva": TABLES}
     if name.endswith("x64"):
-        made.update(module_options(FUNCTIONS, TABLES + 0x2000, 64))
-    made["contents"] = {**made.get("contents", {}), CODE: bytes(range(256)) * 40}
+        library_options.update(module_options(FUNCTIONS, TABLES + 0x2000, 64))
+    library_options["contents"] = {**library_options.get("contents", {}), CODE: bytes(range(256)) * 40}
     for pid in (1000, 2000):
         process = kernel.process(f"{pid}.exe", pid=pid)
         process.module(f"{pid}.exe", dll=False)
-        process.module("library.dll", BASE, **{**made, **options})
+        process.module("library.dll", BASE, **{**library_options, **options})
     return kernel
 
 

@@ -52,9 +52,9 @@ def test_every_info_mask(
         if mask == right:
             continue
         header["InfoMask"] = mask
-        said, found, has_creator = told(kernel, header, tmp_path / str(number))
+        status, found, has_creator = told(kernel, header, tmp_path / str(number))
         same = (found, has_creator) == (label, creator is not None)
-        assert same or "contradicted" in said, hex(mask)
+        assert same or "contradicted" in status, hex(mask)
 
 
 @pytest.mark.parametrize(("label", "creator"), OPTIONAL)
@@ -69,9 +69,9 @@ def test_distances_up_to_vista(
         if value == right:
             continue
         header[member] = value
-        said, found, has_creator = told(kernel, header, tmp_path / str(number))
+        status, found, has_creator = told(kernel, header, tmp_path / str(number))
         same = (found, has_creator) == (label, creator is not None)
-        assert same or "contradicted" in said, hex(value)
+        assert same or "contradicted" in status, hex(value)
 
 
 def test_an_object_without_a_pool_header_is_believed(tmp_path: pathlib.Path) -> None:

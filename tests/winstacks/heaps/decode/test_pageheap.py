@@ -211,10 +211,10 @@ def test_any_damage_is_survived(arch: str, damage: List[Tuple[int, int]]) -> Non
 )
 def test_any_nodes_come_back(arch: str, blocks: List[Tuple[int, int, bool]]) -> None:
     page = pageheaps.PageHeap(HANDLE, arch, 0x10000)
-    made = {
+    expected = {
         (page.block(0x500000 + 0x3000 * number, size, ENTRY + trace, freed=freed), size, ENTRY + trace, freed)
         for number, (size, trace, freed) in enumerate(blocks)
     }
     found = [(block.user, block.size, block.trace, block.freed) for block in read(arch, page.regions())]
-    assert len(found) == len(made)
-    assert set(found) == made
+    assert len(found) == len(expected)
+    assert set(found) == expected

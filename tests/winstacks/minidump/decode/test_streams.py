@@ -329,8 +329,8 @@ def test_a_sparse_file_of_60_gb_costs_what_is_asked_for() -> None:
         return data[offset : offset + length].ljust(length, b"\0")
 
     dump = Minidump(reader, len(data) + (60 << 30))
-    found, said = memory.memory_ranges(dump)
-    assert (len(found), said) == (count + 1, NOTHING)
+    found, faults = memory.memory_ranges(dump)
+    assert (len(found), faults) == (count + 1, NOTHING)
     assert found[-1].offset + found[-1].length == dump.size
     assert sum(read) < 0x10000
 

@@ -140,10 +140,10 @@ class TestDumpOfDamaged:
         std = STDS["6.1", "x64", False]
         damaged = Damaged(std)
         damaged.drop(std.upper, std.end - std.upper)
-        made = list(stddata.open_regions(damaged.regions(), std.base, "x64").records())
+        records = list(stddata.open_regions(damaged.regions(), std.base, "x64").records())
         whole = list(stddata.open_forged(std).records())
         released = {trace.index for trace in std.freed()}
-        assert [trace for trace in made if trace.trace_index not in released] == [
+        assert [trace for trace in records if trace.trace_index not in released] == [
             trace for trace in whole if trace.trace_index not in released
         ]
 

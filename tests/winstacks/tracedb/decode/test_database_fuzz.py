@@ -84,18 +84,18 @@ def changes(draw: st.DrawFn) -> Changes:
         (std.first_entry, std.lower),
         (std.upper, std.end),
     )
-    made = []
+    writes = []
     for _ in range(draw(st.integers(1, 12))):
         low, high = draw(st.sampled_from(places))
         va = (low + draw(st.integers(0, high - low - 1))) // size * size
-        made.append((va, draw(words(std)) & (1 << 8 * size) - 1))
-    return Changes(case, made, draw(st.sets(st.integers(0, 8), max_size=2)))
+        writes.append((va, draw(words(std)) & (1 << 8 * size) - 1))
+    return Changes(case, writes, draw(st.sets(st.integers(0, 8), max_size=2)))
 
 
 @settings(max_examples=rounds(200), deadline=None)
 @given(changes())
-def test_damaged_databases(made: Changes) -> None:
-    _, calls = work.calls(lambda: check(made))
+def test_damaged_databases(damage: Changes) -> None:
+    _, calls = work.calls(lambda: check(damage))
     assert calls < MOST_CALLS
 
 

@@ -263,8 +263,8 @@ def test_a_frame_that_the_thread_names_is_a_service() -> None:
 @pytest.mark.parametrize(("argument", "sure"), [(0, True), (8, False)])
 def test_the_thread_confirms_what_a_system_call_stored(argument: int, sure: bool) -> None:
     address, forged = make(X64, Entry(entries.SYSCALL, "user64"), filled(b"\x07"))
-    told = int.from_bytes(b"\x07" * 8, "little")
-    facts = EntryFacts(debug_active=2, system_call=(told, told + argument))
+    stored = int.from_bytes(b"\x07" * 8, "little")
+    facts = EntryFacts(debug_active=2, system_call=(stored, stored + argument))
     frame = forms(X64)[0].decode(address, forged.data, facts)
     assert {"Rax", "Rdx", "R8", "R9"} <= set(frame.registers)
     assert set(frame.unsure) == (set() if sure else {"Rax", "Rdx", "R8", "R9"})

@@ -185,8 +185,8 @@ def test_every_call_that_makes_something_unsure_was_explored(
 
 def test_each_reason_is_explained(explored: Tuple[Dict[str, Set[Row]], Lines]) -> None:
     reasons = {row[3] for rows in explored[0].values() for row in rows}
-    told: Dict[str, List[str]] = defaultdict(list)
+    explanations: Dict[str, List[str]] = defaultdict(list)
     for reason, *rest in tables()[1]:
-        told[reason] += rest
-    assert set(told) == reasons
-    assert all(len(rest) == 2 and all(rest) for rest in told.values())
+        explanations[reason] += rest
+    assert set(explanations) == reasons
+    assert all(len(rest) == 2 and all(rest) for rest in explanations.values())
