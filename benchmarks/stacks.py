@@ -130,7 +130,7 @@ def threads(folder: pathlib.Path, processes: int, count: int) -> Image:
     return save(many_stacks.kernel, folder, f"threads-{processes}-{count}")
 
 
-def many(folder: pathlib.Path, count: int) -> Image:
+def spread_threads(folder: pathlib.Path, count: int) -> Image:
     """So many threads, in ten processes or in a hundred."""
     processes = 10 if count <= 1000 else 100
     return threads(folder, processes, count // processes)

@@ -41,7 +41,7 @@ def test_every_check_names_techniques() -> None:
     ],
 )
 def test_what_is_wrong_with_a_technique(known: Optional[Dict[str, object]], expected: str) -> None:
-    assert attack.said("hidden", "T1014", known) == expected
+    assert attack.fault("hidden", "T1014", known) == expected
 
 
 def test_techniques_are_found_in_the_source(tmp_path: pathlib.Path) -> None:

@@ -63,7 +63,7 @@ def test_nothing_is_done_once_more_for_more(measured: Measured, name: str) -> No
 
 @pytest.mark.parametrize("name", CASES)
 def test_progress_is_told(measured: Measured, name: str) -> None:
-    texts = measured.opened(name, 2).told(CASES[name].plugin)
+    texts = measured.opened(name, 2).progress_texts(CASES[name].plugin)
     assert texts
     assert all(texts)
 

@@ -34,12 +34,12 @@ class Failure(NamedTuple):
 
     Attributes:
         test: its name, with that of its file
-        said: the last line of what it says
+        message: the last line of what it says
         broke: what of Volatility it names; empty if it names nothing
     """
 
     test: str
-    said: str
+    message: str
     broke: List[str]
 
 
@@ -75,7 +75,7 @@ def summary(found: List[Failure]) -> List[str]:
         f"{count:>4} tests: {name}"
         for name, count in sorted(counts.items(), key=lambda pair: (-pair[1], pair))
     ]
-    return lines + [f"{failure.test}: {failure.said}" for failure in found]
+    return lines + [f"{failure.test}: {failure.message}" for failure in found]
 
 
 def main(arguments: List[str]) -> int:

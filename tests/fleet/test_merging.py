@@ -31,7 +31,7 @@ from tests.support.fleetrun import called
 HOSTS, STACKS, SETS = 12, 40, 7
 
 
-def made(chance: random.Random, host: int) -> Dict[str, Any]:
+def image_tables(chance: random.Random, host: int) -> Dict[str, Any]:
     """The tables of an image: some keys are on all hosts, some on few, some on this one only."""
     numbers = [
         chance.choice((chance.randrange(10), 10 + host * 50 + chance.randrange(30))) for _ in range(STACKS)
@@ -80,7 +80,9 @@ def singles(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     lake = fleetlakes.new_lake(folder)
     kept: List[Manifest] = []
     for number in range(HOSTS):
-        kept.append(fleetlakes.keep(lake, f"i{number:02}", host=f"pc-{number}", **made(chance, number)))
+        kept.append(
+            fleetlakes.keep(lake, f"i{number:02}", host=f"pc-{number}", **image_tables(chance, number))
+        )
         lake.keep(kept[-1])
     lake.enter(kept)
     lake.publish(fleetlakes.manifest("u1", {}, status="failed", reason="no kernel"))

@@ -89,7 +89,7 @@ def cases(target: Target, plugin: str, most: int) -> Cases:
     return Cases(cases, read)
 
 
-Made = Iterator[Tuple[Tuple[Member, ...], str, Tuple[Write, ...]]]
+CaseParts = Iterator[Tuple[Tuple[Member, ...], str, Tuple[Write, ...]]]
 
 
 def _single(
@@ -119,7 +119,7 @@ def _single(
             yield kind, ((place, value),)
 
 
-def _links(target: Target, members: Sequence[Member]) -> Made:
+def _links(target: Target, members: Sequence[Member]) -> CaseParts:
     """Yields the writes to both links of a node, and to those of its neighbours."""
     at = {(member.layer, member.address, member.size): member for member in members}
     for member in members:
@@ -146,7 +146,7 @@ def is_empty(target: Target, member: Member) -> bool:
     return _value(target, member) == _stored(target, member.address, member.size)
 
 
-def _counts(target: Target, members: Sequence[Member]) -> Made:
+def _counts(target: Target, members: Sequence[Member]) -> CaseParts:
     """Yields the writes of 0 to a pointer and to a small number of the same structure."""
     groups: Dict[Tuple[str, str, int], List[Member]] = collections.defaultdict(list)
     for member in members:

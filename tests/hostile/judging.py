@@ -24,7 +24,7 @@ from .tellings import COUNTS, Telling, makes_rows, matches, named_by, of_status,
 
 UNCHANGED, SAID, ELSEWHERE = "unchanged", "said", "silent: said elsewhere"
 LOST, SHOWN = "silent: lost", "silent: shown"
-VERDICTS = (UNCHANGED, SAID, ELSEWHERE, LOST, SHOWN)
+EFFECTS = (UNCHANGED, SAID, ELSEWHERE, LOST, SHOWN)
 SILENT = (ELSEWHERE, LOST, SHOWN)
 
 IN_WORDS = frozenset({"Symbol", "Source", "Backing", "Unbacked", "Stack", "StartSymbol", "Status"})
@@ -42,26 +42,26 @@ PIDS = ("PID", "OwnerPID", "ByPID")
 """Columns that say whose a row is, or who has a part in it."""
 
 
-class Verdict(NamedTuple):
+class Effect(NamedTuple):
     """What became of an answer.
 
     Attributes:
-        word: one of VERDICTS
-        said: what is said that does not count
+        word: one of EFFECTS
+        texts: what is said that does not count
         harmed: rows of others that are missing, or differ in what must be the same
     """
 
     word: str
-    said: Tuple[str, ...] = ()
+    texts: Tuple[str, ...] = ()
     harmed: Tuple[Cells, ...] = ()
 
 
-def judge(target: Target, case: Case, read: Read) -> Verdict:
+def judge(target: Target, case: Case, read: Read) -> Effect:
     """Runs a case, and tells what became of the answer."""
     clean = target.clean(case.plugin)
     got = target.run(case.plugin, case.writes)
     owner = target.belonging.owner(case.members[0].place or 0)
-    found = _verdict(clean, got, case, owner, read)
+    found = _effect(clean, got, case, owner, read)
     return found._replace(harmed=tuple(_harmed(clean, got, case, owner)))
 
 
@@ -84,33 +84,33 @@ def words(rows: Counter[Cells], answer: Answer) -> Counter[Telling]:
     return found
 
 
-def _verdict(clean: Answer, got: Answer, case: Case, owner: Owner, read: Read) -> Verdict:
+def _effect(clean: Answer, got: Answer, case: Case, owner: Owner, read: Read) -> Effect:
     before, after = collections.Counter(clean.rows), collections.Counter(got.rows)
     lost, new = before - after, after - before
     warnings = _new_warnings(clean, got)
     if not lost and not new and not warnings:
-        return Verdict(UNCHANGED)
+        return Effect(UNCHANGED)
     concerned = _Concern(clean, case, owner)
     there = concerned.only(after)
     message = words(concerned.only(new), got) - words(concerned.only(lost), clean)
-    if any(named_by(telling, member, read.asked) for telling in message for member in case.members):
-        return Verdict(SAID)
+    if any(named_by(telling, member, read.requests) for telling in message for member in case.members):
+        return Effect(SAID)
     evidence = _evidence(concerned.only(new), got) - _evidence(concerned.only(lost), clean)
     if any(shown_of(part, member) for part in evidence for member in case.members):
-        return Verdict(SAID)
+        return Effect(SAID)
     if any(_counted(clean, got, column, member) for column in COUNTS for member in case.members):
-        return Verdict(SAID)
+        return Effect(SAID)
     same = not lost and not new
     alone = same or owner.pid is None or not any(is_of(got.columns, row, owner) for row in there)
     if alone and any(warned_of(warning, member) for warning in warnings for member in case.members):
-        return Verdict(SAID)
+        return Effect(SAID)
     elsewhere = words(new, got) - words(lost, clean)
     if warnings or elsewhere:
-        return Verdict(
+        return Effect(
             ELSEWHERE,
             (*warnings, *(f"{status_item.word.name} {status_item.members}" for status_item in elsewhere)),
         )
-    return Verdict(LOST if len(got.rows) < len(clean.rows) else SHOWN)
+    return Effect(LOST if len(got.rows) < len(clean.rows) else SHOWN)
 
 
 def _evidence(rows: Counter[Cells], answer: Answer) -> Set[str]:

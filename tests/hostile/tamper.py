@@ -26,7 +26,7 @@ from tests import conftest  # noqa: F401  (our plugins, in front of any installe
 
 from . import forking, untold
 from .cases import Case, cases
-from .judging import SILENT, VERDICTS, Verdict, judge
+from .judging import EFFECTS, SILENT, Effect, judge
 from .target import BUILDERS, Read, Target
 
 UNLISTED = "unlisted"
@@ -42,13 +42,13 @@ class Result(NamedTuple):
     Attributes:
         image: name of the image
         case: what was written
-        verdict: the verdict
+        effect: the effect
         listed: whether SECURITY.md says that such a write cannot be told; asked of silent ones only
     """
 
     image: str
     case: Case
-    verdict: Verdict
+    effect: Effect
     listed: bool = False
 
 
@@ -114,7 +114,7 @@ def attack(name: str, seed: str, runs: Optional[int], names: Sequence[str], most
 
 
 def main(arguments: List[str]) -> int:
-    """Prints how many cases have which verdict."""
+    """Prints how many cases have which effect."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--runs", type=int, help="default: all cases")
     parser.add_argument("--seed", default="1")
@@ -139,16 +139,16 @@ def main(arguments: List[str]) -> int:
                 print(result.what)
                 return 1
             for title in (f"{result.image} {result.case.plugin}", "all"):
-                figures[title][result.verdict.word] += 1
-                figures[title]["others changed"] += bool(result.verdict.harmed)
-                figures[title][UNLISTED] += result.verdict.word in SILENT and not result.listed
+                figures[title][result.effect.word] += 1
+                figures[title]["others changed"] += bool(result.effect.harmed)
+                figures[title][UNLISTED] += result.effect.word in SILENT and not result.listed
             if chosen.show:
                 for line in _shown(result):
                     print(line, flush=True)
     for title in sorted(figures):
         print(
             f"{title:28}",
-            ", ".join(f"{figures[title][word]} {word}" for word in (*VERDICTS, UNLISTED, "others changed")),
+            ", ".join(f"{figures[title][word]} {word}" for word in (*EFFECTS, UNLISTED, "others changed")),
         )
     return 0
 
@@ -162,10 +162,10 @@ def _shown(result: Result) -> Iterator[str]:
     """Yields the lines about a case that is silent, or that harms others."""
     case = result.case
     where = described(result.image, case)
-    if result.verdict.word in SILENT:
+    if result.effect.word in SILENT:
         unlisted = "" if result.listed else f"{UNLISTED}, "
-        yield f"{unlisted}{result.verdict.word}: {where}: {'; '.join(result.verdict.said)}"
-    for row in result.verdict.harmed[:1]:
+        yield f"{unlisted}{result.effect.word}: {where}: {'; '.join(result.effect.texts)}"
+    for row in result.effect.harmed[:1]:
         yield f"others changed: {where}: {row}"
 
 

@@ -78,7 +78,7 @@ class Read(NamedTuple):
     """What a plugin reads: the members, and (structure, path) of all that it asks for."""
 
     members: Tuple[Member, ...]
-    asked: Set[Tuple[str, str]]
+    requests: Set[Tuple[str, str]]
 
 
 class Target:
@@ -161,7 +161,7 @@ class Target:
         inside = [
             block for block in found if block.place is not None and block.place + block.size <= len(self.data)
         ]
-        return Read(tuple(_once(inside)), notes.asked)
+        return Read(tuple(_once(inside)), notes.requests)
 
     def _answer(self, plugin: str, options: Dict[str, Any]) -> Answer:
         self._forget()
@@ -194,7 +194,7 @@ def answer_of(opened: context.Opened, plugin: plugins.Plugin, options: Dict[str,
     finally:
         for logger in loggers:
             logger.removeHandler(handler)
-    return Answer(tuple(column.name for column in grid.columns), tuple(rows), tuple(handler.said))
+    return Answer(tuple(column.name for column in grid.columns), tuple(rows), tuple(handler.texts))
 
 
 def _once(members: Iterable[Member]) -> Iterator[Member]:
@@ -218,7 +218,7 @@ class _Warnings(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self.said: List[str] = []
+        self.texts: List[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.said.append(record.getMessage())
+        self.texts.append(record.getMessage())

@@ -67,9 +67,9 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> Samples:
 
 @pytest.mark.parametrize("name", IMAGES)
 def test_what_is_silent_cannot_be_told(name: str, samples: Samples) -> None:
-    found = [result for result in samples(name).results if result.verdict.word in SILENT]
+    found = [result for result in samples(name).results if result.effect.word in SILENT]
     assert not [
-        f"{result.verdict.word}: {result.case.plugin} {result.case.name} {result.case.kind}"
+        f"{result.effect.word}: {result.case.plugin} {result.case.name} {result.case.kind}"
         for result in found
         if not result.listed
     ]
@@ -79,7 +79,7 @@ def test_what_is_silent_cannot_be_told(name: str, samples: Samples) -> None:
 def test_nobody_else_is_harmed(name: str, samples: Samples) -> None:
     """Whose memory is written to loses or changes rows, nobody else."""
     found = [
-        (result.case.plugin, result.case.name, result.case.kind, result.verdict.harmed)
+        (result.case.plugin, result.case.name, result.case.kind, result.effect.harmed)
         for result in samples(name).results
     ]
     assert not [result for result in found if result[-1]]
@@ -98,7 +98,7 @@ def test_the_sample_tries_what_matters(name: str, samples: Samples) -> None:
     assert often <= {result.case.plugin for result in found}
     assert len(often) >= len(known) - 1
     assert any(len(result.case.members) > 1 for result in found)
-    assert {SAID, UNCHANGED} <= {result.verdict.word for result in found}
+    assert {SAID, UNCHANGED} <= {result.effect.word for result in found}
 
 
 @pytest.mark.parametrize("name", IMAGES)
@@ -122,7 +122,7 @@ def test_every_member_that_is_asked_for_is_written_to(name: str, samples: Sample
     requests = {
         ".".join(request)
         for read in attack.read.values()
-        for request in read.asked
+        for request in read.requests
         if request[0] in ALWAYS_READ
     }
     tried = {name for case in attack.cases for member in case.members for name in member.names}

@@ -641,12 +641,12 @@ def test_a_list_of_sections_beside_the_real_one(tmp_path: pathlib.Path) -> None:
             sections.add()
         sections.link()
     assert app.peb is not None
-    app.peb["LoaderLock"] = real.made[0].address
+    app.peb["LoaderLock"] = real.entries[0].address
     opened = context.open_image(kernel.image(), tmp_path)
     statuses = {node.row["Lock"]: node.row["Status"] for node in grid.run(opened, locks.Locks, pid=[1000])}
     assert statuses == {
-        **{entry.address: "" for entry in real.made},
-        **{entry.address: "on another list" for entry in planted.made},
+        **{entry.address: "" for entry in real.entries},
+        **{entry.address: "on another list" for entry in planted.entries},
     }
 
 
@@ -666,7 +666,7 @@ def test_headers_hide_no_list_of_sections(tmp_path: pathlib.Path, place: int, va
     app.space.write(headers + place, value.to_bytes(size, "little"))
     opened = context.open_image(kernel.image(), tmp_path)
     rows = [node.row for node in grid.run(opened, locks.Locks, pid=[1000])]
-    assert [row["Lock"] for row in rows] == [entry.address for entry in sections.made]
+    assert [row["Lock"] for row in rows] == [entry.address for entry in sections.entries]
 
 
 def test_a_database_beside_the_real_one(tmp_path: pathlib.Path) -> None:

@@ -32,7 +32,7 @@ class Night:
     fleet: Fleet
     lake: pathlib.Path
     code: int
-    said: str
+    stderr: str
     bad: Dict[str, pathlib.Path]
     planted: Machine
     overwritten: Set[str]

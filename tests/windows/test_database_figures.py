@@ -132,7 +132,7 @@ def warned(messages: List[str], what: str) -> Dict[Tuple[int, str], int]:
 
 
 def check_dump(data: bytes, arch: str, head: Row, nodes: List[Node]) -> None:
-    buffer, records = backtraces.decode(data, stddata.of(arch).backtraces())
+    buffer, records = backtraces.decode(data, stddata.layouts_of(arch).backtraces())
     names = ("CommittedMemory", "ReservedMemory", "Lookups")
     assert tuple(buffer)[:3] == tuple(head[name] for name in names)
     plain = [node for node in nodes if not node.row["Status"] and node.row["Index"] is not None]

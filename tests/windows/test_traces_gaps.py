@@ -36,7 +36,7 @@ def resources(kernel: Kernel, index: int) -> None:
     kernel_resources.link()
     for place in (2, 5):
         kernel.space.set_state(
-            kernel_resources.made[place].address, kernel_resources.made[place].size, State.PAGEFILE
+            kernel_resources.entries[place].address, kernel_resources.entries[place].size, State.PAGEFILE
         )
 
 

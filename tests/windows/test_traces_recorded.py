@@ -162,11 +162,11 @@ def test_events_are_told_apart_object_by_object(
     traces.finish()
     kept: List[Distinct] = []
 
-    def made(time: int = 1) -> Distinct:
+    def new_distinct(time: int = 1) -> Distinct:
         kept.append(Distinct(time))
         return kept[-1]
 
-    monkeypatch.setattr(recorded, "Distinct", made)
+    monkeypatch.setattr(recorded, "Distinct", new_distinct)
     rows = flattables.stacks(opened_image(kernel, tmp_path), kinds=["object"])
     events = [row["TraceId"] for row in rows if row["Event"]]
     assert len(events) == len(set(events)) == 24

@@ -81,7 +81,7 @@ class Bases:
     def __init__(self) -> None:
         self._known: Dict[str, int] = {}
 
-    def of(self, file: str) -> int:
+    def base_of(self, file: str) -> int:
         """The base of a module."""
         return self._known.setdefault(file.lower(), _MODULES + _ROOM * len(self._known))
 
@@ -105,7 +105,7 @@ class Narrow:
         self.name = name.rpartition(".")[0].lower()
         self.modules: Dict[str, Tuple[Module, Library32]] = {}
         for file in (name, "ntdll.dll", "kernel32.dll", "kernelbase.dll", *files):
-            self._load(file, bases.of(file), functions if file == name else "")
+            self._load(file, bases.base_of(file), functions if file == name else "")
 
     def _load(self, file: str, base: int, functions: str) -> None:
         library = library32(file, functions)
@@ -140,7 +140,7 @@ class Narrow:
             stack.push(self.at(call) + BEHIND_STUB)
         return stack
 
-    def said(self, *links: Union[str, Private32]) -> Tuple[str, ...]:
+    def frame_names(self, *links: Union[str, Private32]) -> Tuple[str, ...]:
         """How frames are shown."""
         names: List[str] = []
         for link in links:

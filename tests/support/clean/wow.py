@@ -65,7 +65,7 @@ class Program32:
         return [self._narrow(thread, *reversed([*GROUND, *chain]))]
 
     def _narrow(self, thread: Thread, *links: Union[str, Private32]) -> Shown:
-        return Shown(self.wide.process.pid, thread.tid, "wow64", self.narrow.said(*links))
+        return Shown(self.wide.process.pid, thread.tid, "wow64", self.narrow.frame_names(*links))
 
 
 def waiting(host: Host64) -> Shows:

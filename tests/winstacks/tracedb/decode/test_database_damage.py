@@ -159,7 +159,7 @@ class TestDumpOfDamaged:
 
 
 def test_nothing_to_be_had() -> None:
-    layouts = stddata.of("x64").std
+    layouts = stddata.layouts_of("x64").std
     for data in (bytes(0x100000), b"\xff" * 0x100000, bytes(range(256)) * 0x1000, b""):
         reader = stddata.reader_of([(0x10000, data)])
         proof = stdproof.recover(reader, 0x10000, layouts)

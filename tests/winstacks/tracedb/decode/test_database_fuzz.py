@@ -104,13 +104,13 @@ def check(new_changes: Changes) -> None:
     case, regions = new_changes.case, new_changes.regions()
     std, _ = forged(case)
     reader = stddata.reader_of(regions.items())
-    proof = stdproof.recover(reader, std.base, stddata.of(std.arch).std)
+    proof = stdproof.recover(reader, std.base, stddata.layouts_of(std.arch).std)
     if proof.header is None:
         assert proof.failed
         return
     database = stdwalk.StdDatabase(reader, proof.header)
     agree(database)
-    layout = stddata.of(std.arch).backtraces()
+    layout = stddata.layouts_of(std.arch).backtraces()
     data = b"".join(backtraces.encode(database.buffer(), database.records(), layout))
     buffer, records = backtraces.decode(data, layout)
     assert buffer.back_traces == len(records)
@@ -142,7 +142,7 @@ def agree(database: stdwalk.StdDatabase) -> None:
 @given(data=st.binary(max_size=0x3000), arch=st.sampled_from(["x64", "x86"]), repeat=st.integers(1, 30))
 def test_any_bytes(data: bytes, arch: str, repeat: int) -> None:
     reader = stddata.reader_of([(0x100000, data * repeat)])
-    proof = stdproof.recover(reader, 0x100000, stddata.of(arch).std)
+    proof = stdproof.recover(reader, 0x100000, stddata.layouts_of(arch).std)
     if proof.header is not None:
         agree(stdwalk.StdDatabase(reader, proof.header))
 

@@ -55,7 +55,7 @@ def place(entry: Entry, architecture: str) -> int:
 
 
 def forms(architecture: str) -> List[TrapFrameLayout]:
-    return [traplayouts.of(kernels.load(name).table) for name in TABLES[architecture]]
+    return [traplayouts.trap_frame_layout(kernels.load(name).table) for name in TABLES[architecture]]
 
 
 def make(architecture: str, entry: Entry, poison: trapframes.Poison) -> Tuple[int, trapframes.Forged]:
@@ -127,7 +127,7 @@ def test_every_kind_is_found_on_a_stack(architecture: str) -> None:
 def test_any_bytes_decode_without_a_fault(
     data: bytes, name: str, address: int, code_segment: int, active: int
 ) -> None:
-    form = traplayouts.of(kernels.load(name).table)
+    form = traplayouts.trap_frame_layout(kernels.load(name).table)
     changed = bytearray(data)
     for member, value in (("SegCs", code_segment), ("ExceptionActive", active), ("FrameType", active)):
         if member in form.members:

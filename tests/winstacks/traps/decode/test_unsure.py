@@ -30,7 +30,7 @@ CPUS = {
     X86_OLD: ("x86, XP to 7", "win7-x86"),
     X86_BLUE: ("x86, 8 to 10", "win10-x86"),
 }
-FORMS = {name: traplayouts.of(kernels.load(table).table) for name, (_, table) in CPUS.items()}
+FORMS = {name: traplayouts.trap_frame_layout(kernels.load(table).table) for name, (_, table) in CPUS.items()}
 
 Row = Tuple[str, str, str, str]
 Lines = Set[Tuple[str, int]]
