@@ -23,7 +23,7 @@ from tests.windows.test_owners_hostile import build as owners
 from winstacks.columns.tables import BRIEF, FLAT
 from winstacks.stacklist.imagefacts import LOGGERS
 
-from . import attempt, memory, plugins
+from . import memory, pluginruns, plugins
 from .belonging import Belonging
 from .members import Member, noting
 
@@ -190,7 +190,9 @@ def answer_of(opened: context.Opened, plugin: plugins.Plugin, options: Dict[str,
         logger.addHandler(handler)
     try:
         grid = opened.construct(plugin, **options).run()
-        grid.populate(lambda node, found: found.append(tuple(map(attempt.plain, node.values))) or found, rows)
+        grid.populate(
+            lambda node, found: found.append(tuple(map(pluginruns.plain, node.values))) or found, rows
+        )
     finally:
         for logger in loggers:
             logger.removeHandler(handler)

@@ -36,7 +36,7 @@ CPP = [
 ASSEMBLY = [
     Build("directives", "directives.S"),
     Build("handmade", "handmade.S"),
-    Build("pieces", "pieces.S"),
+    Build("chained", "chained.S"),
     Build("dispatchers", "dispatchers.S"),
 ]
 DISPATCHERS = {"exception_dispatcher": 0x590, "apc_dispatcher": 0x4D0, "callback_dispatcher": 0x30}
