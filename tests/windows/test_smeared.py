@@ -115,7 +115,7 @@ def test_some_row_of_it_says_so(target: Target, name: str) -> None:
     for plugin, options in PLUGINS.items():
         clean, got = target.clean(plugin, **options), target.run(plugin, CAPTURES[name](target), **options)
         pid = target.kernel.processes[1].pid
-        words |= set(_of(got, pid)) - set(_of(clean, pid))
+        words |= set(_statuses(got, pid)) - set(_statuses(clean, pid))
     assert words, "no plugin says anything"
 
 
@@ -123,7 +123,7 @@ def test_no_word_accuses() -> None:
     assert not [word for word in StatusCode if ACCUSING.search(word.value)]
 
 
-def _of(answer: Answer, pid: int) -> List[str]:
+def _statuses(answer: Answer, pid: int) -> List[str]:
     """Returns what is said of the process."""
     place, status_place = answer.columns.index("PID"), answer.columns.index("Status")
     return [row[status_place] for row in answer.rows if row[place] == pid and row[status_place]]

@@ -366,10 +366,10 @@ class Program:
 
     def shown(self, thread: Thread, *links: Link, kind: str = "user") -> Shown:
         """What the stack of a thread must show, innermost first."""
-        functions = [self._said(link) for link in links]
+        functions = [self._frame_name(link) for link in links]
         return Shown(self.process.pid, thread.tid, kind, tuple(functions))
 
-    def _said(self, link: Link) -> str:
+    def _frame_name(self, link: Link) -> str:
         if isinstance(link, Private):
             return "<private>"
         name = f"ntdll!{link.name}" if isinstance(link, Through) else link
