@@ -150,13 +150,13 @@ def _called(modules: List[Module]) -> Called:
     return [(module.base, routine) for routine in ROUTINES for module in modules]
 
 
-def some(called: Called, start: int, count: int) -> Called:
+def some(functions: Called, start: int, count: int) -> Called:
     """So many of some functions, others for another start."""
-    return [called[(start + number * 5) % len(called)] for number in range(count)]
+    return [functions[(start + number * 5) % len(functions)] for number in range(count)]
 
 
-def call(stack: Stack64, called: Called) -> None:
+def call(stack: Stack64, functions: Called) -> None:
     """Lets functions call each other, and the last one something else."""
-    for module, routine in called:
+    for module, routine in functions:
         stack.enter(module, routine)
         stack.call(module, routine)

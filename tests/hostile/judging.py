@@ -59,15 +59,18 @@ class Effect(NamedTuple):
 def judge(target: Target, case: Case, read: Read) -> Effect:
     """Runs a case, and tells what became of the answer."""
     clean = target.clean(case.plugin)
-    got = target.run(case.plugin, case.writes)
+    answer = target.run(case.plugin, case.writes)
     owner = target.belonging.owner(case.members[0].place or 0)
-    found = _effect(clean, got, case, owner, read)
-    return found._replace(harmed=tuple(_harmed(clean, got, case, owner)))
+    found = _effect(clean, answer, case, owner, read)
+    return found._replace(harmed=tuple(_harmed(clean, answer, case, owner)))
 
 
-def changed(clean: Answer, got: Answer) -> bool:
+def changed(clean: Answer, answer: Answer) -> bool:
     """Returns whether an answer differs from what the undamaged image gives."""
-    return collections.Counter(clean.rows) != collections.Counter(got.rows) or _new_warnings(clean, got) != []
+    return (
+        collections.Counter(clean.rows) != collections.Counter(answer.rows)
+        or _new_warnings(clean, answer) != []
+    )
 
 
 def words(rows: Counter[Cells], answer: Answer) -> Counter[Telling]:
@@ -84,33 +87,33 @@ def words(rows: Counter[Cells], answer: Answer) -> Counter[Telling]:
     return found
 
 
-def _effect(clean: Answer, got: Answer, case: Case, owner: Owner, read: Read) -> Effect:
-    before, after = collections.Counter(clean.rows), collections.Counter(got.rows)
+def _effect(clean: Answer, answer: Answer, case: Case, owner: Owner, read: Read) -> Effect:
+    before, after = collections.Counter(clean.rows), collections.Counter(answer.rows)
     lost, new = before - after, after - before
-    warnings = _new_warnings(clean, got)
+    warnings = _new_warnings(clean, answer)
     if not lost and not new and not warnings:
         return Effect(UNCHANGED)
     concerned = _Concern(clean, case, owner)
     there = concerned.only(after)
-    message = words(concerned.only(new), got) - words(concerned.only(lost), clean)
+    message = words(concerned.only(new), answer) - words(concerned.only(lost), clean)
     if any(named_by(telling, member, read.requests) for telling in message for member in case.members):
         return Effect(SAID)
-    evidence = _evidence(concerned.only(new), got) - _evidence(concerned.only(lost), clean)
+    evidence = _evidence(concerned.only(new), answer) - _evidence(concerned.only(lost), clean)
     if any(shown_of(part, member) for part in evidence for member in case.members):
         return Effect(SAID)
-    if any(_counted(clean, got, column, member) for column in COUNTS for member in case.members):
+    if any(_counted(clean, answer, column, member) for column in COUNTS for member in case.members):
         return Effect(SAID)
     same = not lost and not new
-    alone = same or owner.pid is None or not any(is_of(got.columns, row, owner) for row in there)
+    alone = same or owner.pid is None or not any(is_of(answer.columns, row, owner) for row in there)
     if alone and any(warned_of(warning, member) for warning in warnings for member in case.members):
         return Effect(SAID)
-    elsewhere = words(new, got) - words(lost, clean)
+    elsewhere = words(new, answer) - words(lost, clean)
     if warnings or elsewhere:
         return Effect(
             ELSEWHERE,
             (*warnings, *(f"{status_item.word.name} {status_item.members}" for status_item in elsewhere)),
         )
-    return Effect(LOST if len(got.rows) < len(clean.rows) else SHOWN)
+    return Effect(LOST if len(answer.rows) < len(clean.rows) else SHOWN)
 
 
 def _evidence(rows: Counter[Cells], answer: Answer) -> Set[str]:
@@ -120,11 +123,11 @@ def _evidence(rows: Counter[Cells], answer: Answer) -> Set[str]:
     return {part for cell in cells for part in cell.split("; ")}
 
 
-def _counted(clean: Answer, got: Answer, column: str, member: Member) -> bool:
+def _counted(clean: Answer, answer: Answer, column: str, member: Member) -> bool:
     """Returns whether a column that counts what is wrong with a structure has more."""
     if column not in clean.columns or not matches(member, COUNTS[column]):
         return False
-    before, after = (sum(filter(None, answer.column(column))) for answer in (clean, got))
+    before, after = (sum(filter(None, output.column(column))) for output in (clean, answer))
     return bool(after > before)
 
 
@@ -166,12 +169,12 @@ def is_of(columns: Sequence[str], row: Cells, owner: Owner) -> bool:
     return owner.pid in [row[columns.index(name)] for name in PIDS if name in columns]
 
 
-def _new_warnings(clean: Answer, got: Answer) -> List[str]:
-    new = collections.Counter(got.warnings) - collections.Counter(clean.warnings)
+def _new_warnings(clean: Answer, answer: Answer) -> List[str]:
+    new = collections.Counter(answer.warnings) - collections.Counter(clean.warnings)
     return [text for text in new if not text.startswith(NEUTRAL)]
 
 
-def _harmed(clean: Answer, got: Answer, case: Case, owner: Owner) -> Iterator[Cells]:
+def _harmed(clean: Answer, answer: Answer, case: Case, owner: Owner) -> Iterator[Cells]:
     """Yields the rows of others that a write changed beyond what it may.
 
     Of what belongs to one process the rows of all others are the same but for Status; of what is shared no
@@ -181,7 +184,7 @@ def _harmed(clean: Answer, got: Answer, case: Case, owner: Owner) -> Iterator[Ce
     if owner.pid is None and any(makes_rows(case.plugin, member) for member in case.members):
         return
     free = {"Status"} if owner.pid is not None else IN_WORDS
-    for row in _bare(clean, free) - _bare(got, free):
+    for row in _bare(clean, free) - _bare(answer, free):
         if owner.pid is None or not is_of(clean.columns, row, owner):
             yield row
 

@@ -84,8 +84,10 @@ class Target:
             )
             environment = dict(environment, HOME=str(work), PYTHONIOENCODING="utf-8:strict")
             done = _measure(command, environment, work)
-            wrote = [f"wrote {path}" for path in sorted(self._files() - before) if output not in path.parents]
-        return done, wrote
+            written = [
+                f"wrote {path}" for path in sorted(self._files() - before) if output not in path.parents
+            ]
+        return done, written
 
     def whole(self, renderer: str, name: str, words: Sequence[str]) -> Done:
         """The undamaged run."""
@@ -116,9 +118,9 @@ def attack(target: Target, seed: str, number: int) -> List[Violation]:
         data, file = bytearray(target.dump), target.folder / "damaged.dmp"
         done = list(_anywhere(data, chance))
     file.write_bytes(data)
-    result, wrote = target.run(file, renderer, name, words)
+    result, written = target.run(file, renderer, name, words)
     title = f"{subject.name}, -r {renderer} {name} {' '.join(words)}, {'; '.join(done)}"
-    wrong, slow = [*wrote, *_wrong(result, renderer)], []
+    wrong, slow = [*written, *_wrong(result, renderer)], []
     if result.seconds > MORE_SECONDS or result.megabytes > MORE_MEGABYTES:
         whole = target.whole(renderer, name, words)
         if result.seconds > whole.seconds + MORE_SECONDS:

@@ -98,8 +98,8 @@ def traced(name: str) -> Kernel:
         traces = ObjectTraces(kernel)
         number = traces.stack(traces_of(kernel)[0])
         for _ in range(8):
-            thing = named(kernel, "_KEVENT", "Event")
-            traces.object(thing, "app.exe", [Event(place, True, number) for place in range(4)])
+            event = named(kernel, "_KEVENT", "Event")
+            traces.object(event, "app.exe", [Event(place, True, number) for place in range(4)])
         traces.finish()
     return kernel
 

@@ -51,8 +51,8 @@ def winforms(host: Host64, name: str) -> None:
     program = Program32(host, name, "clr.dll", "user32.dll", functions="main")
     _made_32(program)
     codelists.clr(program.narrow, _CODE, _CODE + _SIZE)
-    called = ("user32!DispatchMessageWorker", "user32!UserCallWinProcCheckWow")
-    program.waits(*_CLR, Private32(_CODE), *called, Private32(_CODE), "clr!CLREvent::WaitEx", WAIT_EX_32)
+    functions = ("user32!DispatchMessageWorker", "user32!UserCallWinProcCheckWow")
+    program.waits(*_CLR, Private32(_CODE), *functions, Private32(_CODE), "clr!CLREvent::WaitEx", WAIT_EX_32)
 
 
 def java_32(host: Host64, name: str) -> None:

@@ -366,11 +366,11 @@ def test_names_of_objects(name: str, tmp_path: pathlib.Path) -> None:
     kernel.space.allocate(0x1000)
     gone = named(kernel, "_KEVENT", "Event")
     kernel.space.allocate(0x1000)
-    things = [app.eprocess, file, evil, gone]
+    objects = [app.eprocess, file, evil, gone]
     table.finish()
     ring = Ring(table, 4096 if name == "xp-x86" else 8)
-    for number, thing in enumerate(things):
-        table.add(0x84 + 4 * number, thing)
+    for number, obj in enumerate(objects):
+        table.add(0x84 + 4 * number, obj)
         ring.event(OPEN, 0x84 + 4 * number, 1000, 1004)
     table.finish()
     kernel.space.set_state(header_of(gone), 1, State.PAGEFILE)

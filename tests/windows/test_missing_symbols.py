@@ -45,7 +45,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Opened:
 
 
 @pytest.mark.parametrize(
-    ("plugin", "options", "things"),
+    ("plugin", "options", "lists"),
     [
         (gflags.GFlags, {"scan_processes": True}, ["processes"]),
         (callstacks.CallStacks, {"scan_processes": True}, ["processes"]),
@@ -58,14 +58,14 @@ def test_a_scan_that_cannot_run_costs_nothing_else(
     opened: Opened,
     plugin: Any,
     options: Dict[str, Any],
-    things: List[str],
+    lists: List[str],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     without = [node.row for node in grid.run(opened, plugin)]
     caplog.clear()
     found = [node.row for node in grid.run(opened, plugin, **options)]
     messages = {record.getMessage() for record in caplog.records}
-    assert {f"No scan for {thing}: the kernel's symbols lack {_NEEDED}" for thing in things} <= messages
+    assert {f"No scan for {name}: the kernel's symbols lack {_NEEDED}" for name in lists} <= messages
     if plugin is not tracefindings.TraceFindings:
         assert found == without
 

@@ -155,10 +155,10 @@ def test_events_are_told_apart_object_by_object(
     kernel = new_kernel("win10-x64")
     traces = ObjectTraces(kernel)
     number = traces.stack([kernel.symbol("NtCreateFile") + 16])
-    things = [named(kernel, "_KEVENT", "Event", f"Event{at}") for at in range(5)]
+    objects = [named(kernel, "_KEVENT", "Event", f"Event{at}") for at in range(5)]
     # One object is traced twice, with the same numbers of events.
-    for thing in (*things, things[0]):
-        traces.object(thing, "app.exe", [Event(at, True, number) for at in (1, 2, 3, 3)], bucket=7)
+    for obj in (*objects, objects[0]):
+        traces.object(obj, "app.exe", [Event(at, True, number) for at in (1, 2, 3, 3)], bucket=7)
     traces.finish()
     kept: List[Distinct] = []
 

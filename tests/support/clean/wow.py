@@ -45,8 +45,8 @@ class Program32:
         stack.sp += 4
         self.narrow.space.write(thread.teb["TlsSlots[1]"] + 4, context32(ip, stack.sp, stack.bp))
         chain64 = wide or ("wow64!Wow64SystemServiceEx", "wow64!whNtWaitForSingleObject")
-        called = "wow64win!NtUserGetMessage" if wide else "ntdll!NtWaitForSingleObject"
-        shown = self.wide.waits(*chain64, call=called, ground=SIMULATED, thread=thread)
+        function = "wow64win!NtUserGetMessage" if wide else "ntdll!NtWaitForSingleObject"
+        shown = self.wide.waits(*chain64, call=function, ground=SIMULATED, thread=thread)
         return [shown, self._narrow(thread, call, *reversed([*GROUND, *chain]))]
 
     def faults(self, *chain: Union[str, Private32]) -> Shows:

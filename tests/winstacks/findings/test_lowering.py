@@ -95,8 +95,8 @@ def beside_a_runtime(write: bool) -> Image:
 
 def interrupted_below_a_runtime(write: bool) -> Image:
     host, program, base = wide("mpengine.dll")
-    called = "mpengine!DTContext::Run" if write else "kernelbase!WaitForSingleObjectEx"
-    program.interrupted("main", called, at=base + JITTED.rva)
+    function = "mpengine!DTContext::Run" if write else "kernelbase!WaitForSingleObjectEx"
+    program.interrupted("main", function, at=base + JITTED.rva)
     return host.kernel.image()
 
 

@@ -80,8 +80,8 @@ def name_of(
     folder.mkdir(exist_ok=True)
     opened = context.open_image(kernel.image(), folder)
     if files is not None:
-        given: ModuleFiles = GivenFiles([str(files)])
-        opened.image.provide(module_files, given)
+        given_files: ModuleFiles = GivenFiles([str(files)])
+        opened.image.provide(module_files, given_files)
     space = next(space for space in AddressSpaces.list_spaces(opened.image) if space.pid == pid)
     return Symbolizer(opened.image).for_space(space).name(at)
 
@@ -217,8 +217,8 @@ def test_a_file_adds_nothing_behind_the_end_of_the_image() -> None:
 def test_nothing_is_said_where_memory_has_all(tmp_path: pathlib.Path) -> None:
     kernel = build()
     files = modulefile.save([library(kernel)], tmp_path / "files")
-    without, given = name_of(kernel, tmp_path / "a", None), name_of(kernel, tmp_path / "b", files)
-    assert without == given
+    without, with_files = name_of(kernel, tmp_path / "a", None), name_of(kernel, tmp_path / "b", files)
+    assert without == with_files
 
 
 def test_without_the_option_no_file_is_looked_for(
@@ -253,9 +253,9 @@ def test_what_memory_has_otherwise_is_said(
         kernel.processes[-2].space.write_file(BASE + rva, data)
     else:
         kernel.processes[-2].space.write(BASE + rva, data)
-    given = name_of(kernel, tmp_path / "a", files)
+    own = name_of(kernel, tmp_path / "a", files)
     other = name_of(kernel, tmp_path / "b", files, pid=2000)
-    assert f"differs from the file: {message}" in text(given.status)
+    assert f"differs from the file: {message}" in text(own.status)
     assert ("differs" in text(other.status)) == shared
 
 

@@ -99,12 +99,12 @@ def test_a_stack(width: int, shown: str) -> None:
 
 @given(st.lists(st.integers(0, 300), min_size=1, max_size=4), st.integers(-5, 400))
 def test_shares_are_fair(widths: List[int], room: int) -> None:
-    given_ = shares(widths, room)
-    assert all(0 <= part <= want for part, want in zip(given_, widths))
-    assert sum(given_) <= max(room, 0)
+    parts = shares(widths, room)
+    assert all(0 <= part <= want for part, want in zip(parts, widths))
+    assert sum(parts) <= max(room, 0)
     if sum(widths) <= room:
-        assert given_ == widths
-    short = [part for part, want in zip(given_, widths) if part < want]
+        assert parts == widths
+    short = [part for part, want in zip(parts, widths) if part < want]
     assert max(short, default=0) - min(short, default=0) <= 1
 
 

@@ -159,8 +159,8 @@ def test_each_version_of_misc_info(size: int) -> None:
     data[at : at + 4] = struct.pack("<I", size)
     misc = system.misc_info(dump_of(bytes(data)))
     assert misc is not None
-    given_ = [misc.ProcessId, misc.ProcessorMaxMhz, misc.Bias, misc.BuildString, misc.ProcessCookie]
-    assert [value is not None for value in given_] == [size >= end for end in (24, 44, 232, 832, 1364)]
+    values = [misc.ProcessId, misc.ProcessorMaxMhz, misc.Bias, misc.BuildString, misc.ProcessCookie]
+    assert [value is not None for value in values] == [size >= end for end in (24, 44, 232, 832, 1364)]
     assert misc.status == NOTHING
 
 

@@ -91,14 +91,14 @@ def entries_of(architecture: str) -> Iterator[Tuple[int, bytes]]:
 def explore(architecture: str) -> Set[Row]:
     """Decodes all of them; returns (kind, mode, member, reason) of what is unsure."""
     form, found = FORMS[architecture], set()
-    given = list(facts(architecture))
+    entry_facts = list(facts(architecture))
     for address, forged in entries_of(architecture):
-        for data, known in itertools.product(variants(architecture, forged), given):
+        for data, known in itertools.product(variants(architecture, forged), entry_facts):
             kind, validities = form.classify(address, data, known)
             mode = USER if form.is_user(data) else KERNEL
-            for member, verdict in validities.items():
-                if verdict.validity in (UNSURE, REUSED_UNSURE) and member in form.members:
-                    found.add((kind or "not known", mode, member, verdict.note))
+            for member, validity in validities.items():
+                if validity.validity in (UNSURE, REUSED_UNSURE) and member in form.members:
+                    found.add((kind or "not known", mode, member, validity.note))
     if architecture == X64:
         for mode, member in itertools.product((USER, KERNEL), context.NONVOLATILE):
             found.add(("exception", mode, member, context.NOT_DISPATCHED))
