@@ -68,7 +68,7 @@ def _opened(folder: pathlib.Path, *pages: pathlib.Path) -> Tuple[float, ...]:
         for _ in range(_REPEATS):
             for place, path in enumerate(pages):
                 opened = browser.open(path)
-                taken = opened.run("performance.getEntriesByType('navigation')[0].loadEventEnd")
-                least[place] = min(least[place], float(taken))
+                load_time = opened.run("performance.getEntriesByType('navigation')[0].loadEventEnd")
+                least[place] = min(least[place], float(load_time))
                 opened.close()
     return tuple(least)

@@ -47,7 +47,7 @@ def _compared(folder: pathlib.Path) -> List[Line]:
         (stacks.threads(folder, 1, THREADS), images.PID, "callstacks", f"{THREADS:,} threads"),
     )
     found = []
-    for image, pid, command, of in works:
+    for image, pid, command, amount in works:
         dump = dump_of_process(image, pid)
         ours, theirs = in_turns(
             [
@@ -56,7 +56,7 @@ def _compared(folder: pathlib.Path) -> List[Line]:
             ],
             3,
         )
-        what = f"`minidump.{command}`, {of}"
+        what = f"`minidump.{command}`, {amount}"
         found.append(results.ratio(what, "the process in an image", ours.seconds, theirs.seconds, 1.1))
         found.append(results.memory("the same", "memory", ours.memory, None, f"MB / {theirs.memory:.0f} MB"))
     return found

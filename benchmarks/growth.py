@@ -30,8 +30,8 @@ class Series(NamedTuple):
 SERIES = (
     Series("windows.stacktracedb --fold", "entries", 1_640, images.database),
     Series("windows.gflags", "processes", 10, partial(images.processes, entries=64)),
-    Series("windows.trapframes", "threads", 100, stacks.many),
-    Series("windows.callstacks", "threads", 100, stacks.many),
+    Series("windows.trapframes", "threads", 100, stacks.spread_threads),
+    Series("windows.callstacks", "threads", 100, stacks.spread_threads),
     Series("windows.locks", "locks", 100, owners.locks),
     Series("windows.handletraces", "events", 100, owners.handles),
     Series("windows.objecttraces", "objects", 100, owners.objects),

@@ -21,16 +21,16 @@ _MEGABYTE = 1 << 20
 
 def lines(folder: pathlib.Path) -> List[Line]:
     """Measures the memory for ten and for a thousand processes, each with a database."""
-    few, many = (images.processes(folder, count, ENTRIES) for count in (FEW, MANY))
+    few_processes, many_processes = (images.processes(folder, count, ENTRIES) for count in (FEW, MANY))
     total = (MANY - FEW) * ENTRIES * _ENTRY / _MEGABYTE
     found = []
     for command in COMMANDS:
         less, more, opened_less, opened_more = in_turns(
             [
-                partial(cost, few, command),
-                partial(cost, many, command),
-                partial(cost, few, "windows.pslist"),
-                partial(cost, many, "windows.pslist"),
+                partial(cost, few_processes, command),
+                partial(cost, many_processes, command),
+                partial(cost, few_processes, "windows.pslist"),
+                partial(cost, many_processes, "windows.pslist"),
             ],
             1,
         )

@@ -122,15 +122,15 @@ def _rows(machines: range, stacks: int, keys: List[Any]) -> Iterator[Tuple[str, 
 
 
 def _modules(number: int) -> Iterator[Tuple[str, int, Any]]:
-    own = [1_000_000 + number * 10 + item for item in range(_OWN_SETS)]
+    own = [1_000_000 + number * 10 + place for place in range(_OWN_SETS)]
     level = number % 3
     common = [*range(100), *(200 + 10 * number + level for number in range(20))]
-    versions = [{"Version": item, "Module": f"m{item}"} for item in (*common, *own)]
+    versions = [{"Version": version, "Module": f"m{version}"} for version in (*common, *own)]
     sets = [
         {"ModuleSet": number, "Versions": sorted({number % 100, number % 70, number % 41})}
         for number in range(_SETS)
     ]
-    sets += [{"ModuleSet": item, "Versions": [1, 2, item]} for item in own]
+    sets += [{"ModuleSet": version_set, "Versions": [1, 2, version_set]} for version_set in own]
     for table, found in ((MODULES, versions), (MODULE_SETS, sets)):
         yield table, number, fleetlakes.arrow(table, _id(number), found).to_batches()[0]
 
@@ -150,15 +150,15 @@ def _filled(table: str, rows: Any) -> Any:
 def _keys(number: int, rows: Any) -> Any:
     """Returns the rows of the table of keys of a machine: no key is twice on it, or in few cases only."""
     stack, shape = (
-        [halves(item) for item in rows.column(name).to_pylist()] for name in ("StackKey", "ShapeKey")
+        [halves(key) for key in rows.column(name).to_pylist()] for name in ("StackKey", "ShapeKey")
     )
     count = rows.num_rows
     known = {
         "ImageId": pa.array([_id(number)] * count),
-        "StackHigh": pa.array([item[0] for item in stack]),
-        "StackLow": pa.array([item[1] for item in stack]),
-        "ShapeHigh": pa.array([item[0] for item in shape]),
-        "ShapeLow": pa.array([item[1] for item in shape]),
+        "StackHigh": pa.array([pair[0] for pair in stack]),
+        "StackLow": pa.array([pair[1] for pair in stack]),
+        "ShapeHigh": pa.array([pair[0] for pair in shape]),
+        "ShapeLow": pa.array([pair[1] for pair in shape]),
         "ModuleSet": rows.column("ModuleSet"),
         "HostKey": pa.array([host_key(f"PC-{number}")] * count),
         "Kind": pa.array(["std"] * count),

@@ -81,7 +81,7 @@ def grids(folder: pathlib.Path) -> List[Line]:
 def filters(folder: pathlib.Path) -> List[Line]:
     """Measures what filters leave of the cost."""
     full = images.database(folder, FULL)
-    many = images.processes(folder, 1000, 64)
+    many_processes = images.processes(folder, 1000, 64)
     everything, index, find, opening = in_turns(
         [
             partial(cost, full, "windows.stacktracedb --fold"),
@@ -93,9 +93,9 @@ def filters(folder: pathlib.Path) -> List[Line]:
     )
     one, all_processes, opening_many = in_turns(
         [
-            partial(cost, many, f"windows.stacktracedb --fold --pid {images.PID + 400}"),
-            partial(cost, many, "windows.stacktracedb --fold"),
-            partial(cost, many, "windows.info"),
+            partial(cost, many_processes, f"windows.stacktracedb --fold --pid {images.PID + 400}"),
+            partial(cost, many_processes, "windows.stacktracedb --fold"),
+            partial(cost, many_processes, "windows.info"),
         ],
         2,
     )
@@ -141,11 +141,11 @@ def threads(folder: pathlib.Path) -> List[Line]:
 def flags(folder: pathlib.Path) -> List[Line]:
     """Measures windows.gflags."""
     found = []
-    for entries, item in ((0, "none with a database"), (64, "each with a database")):
+    for entries, databases in ((0, "none with a database"), (64, "each with a database")):
         image = images.processes(folder, 1000, entries)
         ours, theirs = in_turns(
             [partial(cost, image, "windows.gflags"), partial(cost, image, "windows.pslist")], 3
         )
-        what = f"`windows.gflags`, 1,000 processes, {item}"
+        what = f"`windows.gflags`, 1,000 processes, {databases}"
         found.append(results.ratio(what, "`windows.pslist`", ours.seconds, theirs.seconds, 3))
     return found

@@ -139,7 +139,7 @@ class Machine(DeepStacks):
             files.add(f"{_SYSTEM32}\\library{number:03}.dll", 1500, 300, ROUTINES, complete=True)
             for number in range(min(_STACK_LIBRARIES, count - 4))
         ]
-        self._called = [item for library in self._libraries for item in library.called]
+        self._called = [routine for library in self._libraries for routine in library.called]
         self._others = [
             files.add(
                 f"{_SYSTEM32}\\extension{number:03}.dll",

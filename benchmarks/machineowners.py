@@ -140,20 +140,20 @@ class Owners:
             heap.extended(self._random.randrange(16, 160), records[number % len(records)])
         return Set(database, [*database.regions().items()], log, [*_joined(log.regions()), *heap.regions()])
 
-    def _give(self, process: Process, made: Set) -> None:
+    def _give(self, process: Process, contents: Set) -> None:
         space, data = process.space, self._ntdll.base + self._ntdll.private.start
-        process.vads.append(Vad(made.database.base, made.database.reserve))
-        for address, held in [*made.regions, *made.heap]:
+        process.vads.append(Vad(contents.database.base, contents.database.reserve))
+        for address, held in [*contents.regions, *contents.heap]:
             process.region(address, held)
             for page in range(address + PAGE, address + len(held), PAGE):
                 if self._random.random() < MISSING:
                     space.set_state(page, PAGE, State.PAGEFILE)
-        space.write(data + 0x40, struct.pack("<QQQ", made.database.base, 0, made.log.address))
+        space.write(data + 0x40, struct.pack("<QQQ", contents.database.base, 0, contents.log.address))
         heaplist.put(process, process, 8, [HEAP], HEAP_LIST)
         ntdll = next(module for module in process.modules if module.base == self._ntdll.base)
         sections = Sections(ntdll, data + 0x80)
         for number in range(_SECTIONS):
-            sections.add(index=1 + number % len(made.database.slots))
+            sections.add(index=1 + number % len(contents.database.slots))
         sections.link()
 
     def _ring(self, table: HandleTable, process: Process) -> None:

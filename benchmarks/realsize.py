@@ -36,7 +36,7 @@ def lines(folder: pathlib.Path) -> List[Line]:
     spent = time.monotonic() - started
     dump = image._replace(file=folder / machine.DUMP)
     *costs, dumped = in_turns(
-        [*(partial(cost, image, item) for item in (*OURS, *THEIRS)), partial(cost, dump, OURS[2])], 1
+        [*(partial(cost, image, command) for command in (*OURS, *THEIRS)), partial(cost, dump, OURS[2])], 1
     )
     ours, theirs = costs[: len(OURS)], costs[len(OURS) :]
     all_ours, all_theirs = (sum(measurement.seconds for measurement in group) for group in (ours, theirs))

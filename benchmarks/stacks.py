@@ -75,7 +75,7 @@ class DeepStacks(StackImage):
         kernel = self._enter(thread, user, ip)
         call(kernel, [(self.nt, SERVICE_ENTRY), (self.nt, NT_WAIT)])
         call(kernel, filters)
-        call(kernel, [(self.nt, item) for item in (WAIT, SWAP_THREAD, SWAP)])
+        call(kernel, [(self.nt, routine) for routine in (WAIT, SWAP_THREAD, SWAP)])
         thread.kthread["KernelStack"] = kernel.switch_out()
         return [*user.frames, Expected(ip, user.sp, "trap", {}), *kernel.frames]
 
@@ -120,17 +120,17 @@ class ManyStacks(DeepStacks):
 
 
 @functools.lru_cache(maxsize=None)
-def threads(folder: pathlib.Path, processes: int, item: int) -> Image:
+def threads(folder: pathlib.Path, processes: int, count: int) -> Image:
     """So many processes with so many threads each."""
     many_stacks = ManyStacks()
     for number in range(processes):
         process = many_stacks.process(number) if number else many_stacks.app
-        for thread in range(item):
-            many_stacks.waiting_deep(_FIRST_TID + 4 * (number * item + thread), process)
-    return save(many_stacks.kernel, folder, f"threads-{processes}-{item}")
+        for thread in range(count):
+            many_stacks.waiting_deep(_FIRST_TID + 4 * (number * count + thread), process)
+    return save(many_stacks.kernel, folder, f"threads-{processes}-{count}")
 
 
-def many(folder: pathlib.Path, count: int) -> Image:
+def spread_threads(folder: pathlib.Path, count: int) -> Image:
     """So many threads, in ten processes or in a hundred."""
     processes = 10 if count <= 1000 else 100
     return threads(folder, processes, count // processes)
@@ -150,13 +150,13 @@ def _called(modules: List[Module]) -> Called:
     return [(module.base, routine) for routine in ROUTINES for module in modules]
 
 
-def some(called: Called, start: int, count: int) -> Called:
+def some(functions: Called, start: int, count: int) -> Called:
     """So many of some functions, others for another start."""
-    return [called[(start + number * 5) % len(called)] for number in range(count)]
+    return [functions[(start + number * 5) % len(functions)] for number in range(count)]
 
 
-def call(stack: Stack64, called: Called) -> None:
+def call(stack: Stack64, functions: Called) -> None:
     """Lets functions call each other, and the last one something else."""
-    for module, routine in called:
+    for module, routine in functions:
         stack.enter(module, routine)
         stack.call(module, routine)

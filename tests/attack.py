@@ -37,7 +37,7 @@ def named(folder: pathlib.Path = CHECKS) -> Dict[str, List[str]]:
     return {check: techniques for check, techniques in found.items() if techniques}
 
 
-def said(check: str, technique: str, known: Optional[Mapping[str, object]]) -> str:
+def fault(check: str, technique: str, known: Optional[Mapping[str, object]]) -> str:
     """What is wrong with a technique; empty if nothing is.
 
     Args:
@@ -64,7 +64,7 @@ def main() -> None:
         for technique in techniques:
             known = data.technique(technique)
             print(f"{check}: {technique} {known['name'] if known else ''}")
-            wrong.append(said(check, technique, known))
+            wrong.append(fault(check, technique, known))
     if any(wrong):
         sys.exit("\n".join(filter(None, wrong)))
 

@@ -27,7 +27,7 @@ def test_every_check_names_techniques() -> None:
     for name in CHECKS:
         listed = check_named(name).technique.split(", ")
         assert set(listed) <= set(attack.named()[name])
-        assert all(re.fullmatch(r"T\d{4}(\.\d{3})?", item) for item in listed)
+        assert all(re.fullmatch(r"T\d{4}(\.\d{3})?", technique) for technique in listed)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_every_check_names_techniques() -> None:
     ],
 )
 def test_what_is_wrong_with_a_technique(known: Optional[Dict[str, object]], expected: str) -> None:
-    assert attack.said("hidden", "T1014", known) == expected
+    assert attack.fault("hidden", "T1014", known) == expected
 
 
 def test_techniques_are_found_in_the_source(tmp_path: pathlib.Path) -> None:

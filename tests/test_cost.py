@@ -63,26 +63,26 @@ def test_nothing_is_done_once_more_for_more(measured: Measured, name: str) -> No
 
 @pytest.mark.parametrize("name", CASES)
 def test_progress_is_told(measured: Measured, name: str) -> None:
-    said = measured.opened(name, 2).told(CASES[name].plugin)
-    assert said
-    assert all(said)
+    texts = measured.opened(name, 2).progress_texts(CASES[name].plugin)
+    assert texts
+    assert all(texts)
 
 
 def test_one_process_costs_one_process(measured: Measured) -> None:
     """With --pid nothing but the list of processes is read of the others."""
-    few, many = (
+    few_costs, many_costs = (
         measured.opened("gflags, processes", size).cost(stacktracedb.StackTraceDb, pid=[images.PID])
         for size in (1, 4)
     )
     others = CASES["gflags, processes"].one * 3
-    assert few["rows"] == many["rows"]
+    assert few_costs["rows"] == many_costs["rows"]
     for kind in ("layers", "modules", "module lists", "VAD trees"):
-        assert few[kind] == many[kind], kind
+        assert few_costs[kind] == many_costs[kind], kind
     # Of each of the others the witnesses of processes read the _EPROCESS, which may lie on two pages, and its
     # entry in PspCidTable.
-    assert many["bytes"] - few["bytes"] <= others * 0x2800
-    assert many["objects"] - few["objects"] <= others * 8
-    assert many["page tables"] - few["page tables"] <= others
+    assert many_costs["bytes"] - few_costs["bytes"] <= others * 0x2800
+    assert many_costs["objects"] - few_costs["objects"] <= others * 8
+    assert many_costs["page tables"] - few_costs["page tables"] <= others
 
 
 def test_what_a_call_does_is_found_out_once(measured: Measured) -> None:
@@ -90,10 +90,10 @@ def test_what_a_call_does_is_found_out_once(measured: Measured) -> None:
     two, eight = (measured.cost("callstacks, processes", size) for size in (1, 4))
     assert eight["unwind rules"] == two["unwind rules"] > 0
     assert eight["call sites"] <= 4 * two["call sites"] * _SLACK
-    few, many = (measured.cost("callstacks, threads", size) for size in (2, 4))
-    assert many["rows"] > few["rows"] * 2 - _FEW
-    assert many["unwind rules"] == few["unwind rules"]
-    assert many["call sites"] == few["call sites"]
+    few_costs, many_costs = (measured.cost("callstacks, threads", size) for size in (2, 4))
+    assert many_costs["rows"] > few_costs["rows"] * 2 - _FEW
+    assert many_costs["unwind rules"] == few_costs["unwind rules"]
+    assert many_costs["call sites"] == few_costs["call sites"]
 
 
 @pytest.mark.parametrize(
@@ -104,11 +104,13 @@ def test_files_are_decoded_once_for_all_processes(plugin: Any, most: int, tmp_pa
 
     `most` is the page walks of a further process, 10 to 20 % above those of the time when this was written.
     """
-    few, many = (Opened(stacks.threads(tmp_path, count, 2)).cost(plugin) for count in _PROCESS_COUNTS)
-    assert few["modules"] == many["modules"] > 0
+    few_costs, many_costs = (
+        Opened(stacks.threads(tmp_path, count, 2)).cost(plugin) for count in _PROCESS_COUNTS
+    )
+    assert few_costs["modules"] == many_costs["modules"] > 0
     further = _PROCESS_COUNTS[1] - _PROCESS_COUNTS[0]
-    assert many["page walks"] - few["page walks"] <= most * further
-    assert many["symbol tables"] == few["symbol tables"]
+    assert many_costs["page walks"] - few_costs["page walks"] <= most * further
+    assert many_costs["symbol tables"] == few_costs["symbol tables"]
 
 
 def test_what_is_not_shown_is_not_made(measured: Measured) -> None:

@@ -204,41 +204,41 @@ def violations(modules: Sources, paths: Optional[Iterable[str]] = None) -> Set[s
         if path not in ON_THE_GROUND and room(path) not in LEVELS:
             found.add(f"{path} is in no room")
             continue
-        for item in imports(modules, path):
-            allowed = _allowed_inside if item.target.endswith(".py") else _allowed_outside
-            if not allowed(path, item, plugins):
-                found.add(f"{path}:{item.line} imports {item.target}")
+        for import_ in imports(modules, path):
+            allowed = _allowed_inside if import_.target.endswith(".py") else _allowed_outside
+            if not allowed(path, import_, plugins):
+                found.add(f"{path}:{import_.line} imports {import_.target}")
         for line in _renderers(path, modules[path]):
             found.add(f"{path}:{line} has to do with renderers")
     return found
 
 
-def _allowed_inside(path: str, item: Import, _plugins: Set[str]) -> bool:
+def _allowed_inside(path: str, import_: Import, _plugins: Set[str]) -> bool:
     """Returns whether a module may import another of the tree."""
     if item.target.startswith(CHECKS):
         return False
     if path in ON_THE_GROUND:
-        late = item.late and room(item.target) == GROUND
-        return path == OPTIONS and (item.target == CHECKED or late)
-    if item.target in ON_THE_GROUND:
-        return room(path) in MAY_IMPORT[item.target] and not pure(path)
-    mine, theirs = room(path), room(item.target)
+        late = import_.late and room(import_.target) == GROUND
+        return path == OPTIONS and (import_.target == CHECKED or late)
+    if import_.target in ON_THE_GROUND:
+        return room(path) in MAY_IMPORT[import_.target] and not pure(path)
+    mine, theirs = room(path), room(import_.target)
     if mine == "plugins":
         rooms = {"minidump"} if path in LAYERS else {"commands"}
-        return item.late and theirs in rooms and path != FINDER_PATH
-    return (theirs == mine or LEVELS[theirs] < LEVELS[mine]) and (pure(item.target) or not pure(path))
+        return import_.late and theirs in rooms and path != FINDER_PATH
+    return (theirs == mine or LEVELS[theirs] < LEVELS[mine]) and (pure(import_.target) or not pure(path))
 
 
-def _allowed_outside(path: str, item: Import, plugins: Set[str]) -> bool:
+def _allowed_outside(path: str, import_: Import, plugins: Set[str]) -> bool:
     """Returns whether a module may import what is not of the tree, or a plugin."""
-    parts = item.target.split(".")
+    parts = import_.target.split(".")
     if parts[:3] == ["volatility3", "plugins", "windows"] and plugins.intersection(parts[3:4]):
         sibling = path.startswith(OF_DUMPS) and parts[3] == pathlib.PurePath(path).stem
-        return (item.target == FINDER or sibling) and room(path) == "plugins" and not item.late
+        return (import_.target == FINDER or sibling) and room(path) == "plugins" and not import_.late
     if parts[0] in STANDARD:
-        return path == FINDER_PATH or room(path) != "plugins" or not item.late
+        return path == FINDER_PATH or room(path) != "plugins" or not import_.late
     renderers = "renderers" in parts and (path in ON_THE_GROUND or room(path) not in KNOW_RENDERERS)
-    late = item.late and room(path) == "plugins"
+    late = import_.late and room(path) == "plugins"
     return parts[0] == "volatility3" and not (
         renderers or late or pure(path) or path in (FINDER_PATH, VERSION)
     )
@@ -385,7 +385,7 @@ def test_rooms_have_packages_without_code() -> None:
 
 
 def test_imports_stand_at_the_top() -> None:
-    late = {item.path for path in sources() for item in imports(sources(), path) if item.late}
+    late = {import_.path for path in sources() for import_ in imports(sources(), path) if import_.late}
     late |= {path for path, source in sources().items() if by_text(source)}
     plugins = {path for path in sources() if room(path) == "plugins" and path != FINDER_PATH}
     assert late - plugins == set(LATE)
@@ -418,7 +418,7 @@ def test_words_of_options_are_those_of_the_rooms() -> None:
 def test_a_word_of_a_column_is_defined_once() -> None:
     """What has the same letters and is no word of a column has a reason."""
     lists = (value for name, value in vars(words).items() if name.isupper() and isinstance(value, dict))
-    known = {word for item in lists for word in (*item, *item.values()) if isinstance(word, str) and word}
+    known = {word for words in lists for word in (*words, *words.values()) if isinstance(word, str) and word}
     known.update(words.SEVERITIES, words.CONFIDENCES, words.ROLES)
     found = {
         path

@@ -296,7 +296,7 @@ def test_unload(arch: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPat
     newbuild.add(tmp_path, monkeypatch, "unload", _RTL_UNLOAD_EVENT_TRACE=SHIFT)
     size = stddata.POINTERS[arch]
     types = bare.image(size).our_generations("unload", bare.MACHINES[size])
-    layouts = [unloadevents.EventLayout(item["_RTL_UNLOAD_EVENT_TRACE"]) for item in types]
+    layouts = [unloadevents.EventLayout(generation["_RTL_UNLOAD_EVENT_TRACE"]) for generation in types]
     bases = [0x10000000 + number * 0x100000 for number in range(20)]
     gone = [UnloadedDll(f"library{number}.dll", base, 0x8000, 7) for number, base in enumerate(bases)]
     old = unload_trace(gone, 8 * size)
@@ -321,5 +321,7 @@ def test_where_nothing_tells_the_kernels_build_does(
     kernel.set("NtBuildNumber", number)
     image = context.open_image(kernel.image(), tmp_path).image
     types = image.our_generations("process", Machine.I386)
-    assert [item["_PEB"].offset("Ldr") for item in types] == sorted([0xC, 0xC + SHIFT], reverse=first != 0xC)
+    assert [generation["_PEB"].offset("Ldr") for generation in types] == sorted(
+        [0xC, 0xC + SHIFT], reverse=first != 0xC
+    )
     assert image.process_types(Machine.I386)["_PEB"].offset("Ldr") == first

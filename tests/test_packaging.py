@@ -299,7 +299,7 @@ def test_an_upgrade_leaves_nothing_of_the_old_version(
     wheel: pathlib.Path, tmp_path: pathlib.Path, older: str
 ) -> None:
     """pip compiles what it installs: bytecode and empty folders go, too, also at the end."""
-    made = {}
+    installed = {}
     old = write_wheel(tmp_path, older, OLD_FILES[older])
     for name, wheels in (("new", [wheel]), ("upgraded", [old, wheel])):
         folder = tmp_path / name
@@ -307,16 +307,16 @@ def test_an_upgrade_leaves_nothing_of_the_old_version(
         target = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
         pip = [sys.executable, "-m", "pip", "--python", str(target)]
         empty = places(folder)
-        for item in wheels:
-            install = ["install", "--quiet", "--no-deps", "--no-index", str(item)]
+        for wheel_file in wheels:
+            install = ["install", "--quiet", "--no-deps", "--no-index", str(wheel_file)]
             subprocess.run([*pip, *install], check=True, cwd=tmp_path)
-        made[name] = places(folder)
+        installed[name] = places(folder)
         uninstall = ["uninstall", "--quiet", "--yes", "volatility3-stacktraces"]
         subprocess.run([*pip, *uninstall], check=True, cwd=tmp_path)
         assert {place for place in places(folder) - empty if "tmp" not in place} == set()
-    assert made["upgraded"] == made["new"]
-    assert any(place.endswith("site-packages/winstacks/options.py") for place in made["new"])
-    assert not any("windows/stacktraces/base" in place for place in made["new"])
+    assert installed["upgraded"] == installed["new"]
+    assert any(place.endswith("site-packages/winstacks/options.py") for place in installed["new"])
+    assert not any("windows/stacktraces/base" in place for place in installed["new"])
 
 
 @pytest.mark.cli

@@ -106,7 +106,7 @@ class Copy:
             command, cwd=cwd or self.home, env=known, capture_output=True, text=True, check=False, timeout=120
         )
 
-    def is_refused(self, said: str, **how: Any) -> str:
+    def is_refused(self, reason: str, **how: Any) -> str:
         """Asserts that all goes on without our plugins, and that one line says so; returns the line."""
         shown = self.vol("-h", **how)
         assert shown.returncode == 0, shown.stderr
@@ -115,7 +115,7 @@ class Copy:
         assert "Traceback" not in shown.stderr
         (line,) = [line for line in shown.stderr.splitlines() if LEFT_OUT in line]
         sentence = line.partition(LEFT_OUT)[2]
-        assert said in sentence, line
+        assert reason in sentence, line
         assert ". " not in sentence
         assert self.vol("windows.pslist", "-h", **how).returncode == 0
         return sentence

@@ -47,7 +47,7 @@ union _NEW {
 """
 
 
-def made(folder: pathlib.Path, text: str, head: str = HEAD) -> Dict[str, Dict[str, Any]]:
+def tables_of(folder: pathlib.Path, text: str, head: str = HEAD) -> Dict[str, Dict[str, Any]]:
     """The tables of a text, by the part of their names behind the kind."""
     (folder / "basic.h").write_bytes((isf.FOLDER / "basic.h").read_bytes())
     (folder / "kind.h").write_text(head + text, encoding="utf-8")
@@ -63,19 +63,19 @@ def test_the_tables_of_the_tree_are_what_the_texts_make() -> None:
 
 
 def test_every_member_lies_where_the_text_says(tmp_path: pathlib.Path) -> None:
-    found = made(tmp_path, SAMPLE)
+    found = tables_of(tmp_path, SAMPLE)
     assert list(found) == ["6.0-x86", "6.1-x64", "6.2-x64"]
     types = {name: table["user_types"] for name, table in found.items()}
-    assert [list(item) for item in types.values()] == [
+    assert [list(table_types) for table_types in types.values()] == [
         ["_INNER", "_OUTER", "_LIST_ENTRY"],
         ["_INNER", "_OUTER", "_NEW", "_LIST_ENTRY"],
         ["_INNER", "_OUTER", "_NEW", "_LIST_ENTRY"],
     ]
     outer = {name: type_["_OUTER"]["fields"] for name, type_ in types.items()}
-    assert [item["_OUTER"]["size"] for item in types.values()] == [0x20, 0x40, 0x40]
+    assert [table_types["_OUTER"]["size"] for table_types in types.values()] == [0x20, 0x40, 0x40]
     assert [row["Moved"]["offset"] for row in outer.values()] == [0x14, 0x24, 0x28]
-    assert ["High" in item for item in outer.values()] == [True, True, False]
-    assert ["Narrow" in item for item in outer.values()] == [True, False, False]
+    assert ["High" in fields for fields in outer.values()] == [True, True, False]
+    assert ["Narrow" in fields for fields in outer.values()] == [True, False, False]
     assert outer["6.0-x86"]["High"]["type"]["bit_position"] == 3
     assert outer["6.0-x86"]["High"]["type"]["bit_length"] == 13
     assert outer["6.1-x64"]["Inners"]["type"]["count"] == 3
@@ -85,7 +85,7 @@ def test_every_member_lies_where_the_text_says(tmp_path: pathlib.Path) -> None:
 
 
 def test_a_table_says_where_it_is_known_from(tmp_path: pathlib.Path) -> None:
-    found = made(tmp_path, SAMPLE)
+    found = tables_of(tmp_path, SAMPLE)
     comments = [table["metadata"]["producer"]["comment"] for table in found.values()]
     ntdef = "; _LIST_ENTRY: described (ntdef.h, the same in every version)"
     assert comments == [
@@ -129,17 +129,17 @@ def test_a_table_says_where_it_is_known_from(tmp_path: pathlib.Path) -> None:
 )
 def test_a_wrong_text_is_refused(text: str, message: str, tmp_path: pathlib.Path) -> None:
     with pytest.raises(isf.DeclarationError) as caught:
-        made(tmp_path, text, HEAD.lstrip("\n") + "\n")
+        tables_of(tmp_path, text, HEAD.lstrip("\n") + "\n")
     assert str(caught.value) == message
 
 
 def test_a_text_without_builds_is_refused(tmp_path: pathlib.Path) -> None:
     with pytest.raises(isf.DeclarationError, match=r"^kind\.h: no build$"):
-        made(tmp_path, "// nothing\n", "")
+        tables_of(tmp_path, "// nothing\n", "")
 
 
 def test_files_are_written_and_removed(tmp_path: pathlib.Path) -> None:
-    made(tmp_path, "")
+    tables_of(tmp_path, "")
     (tmp_path / "kind-5.1-x86.json").write_text("{}", encoding="utf-8")
     names = ["kind-5.1-x86.json", "kind-6.0-x86.json", "kind-6.1-x64.json", "kind-6.2-x64.json"]
     assert isf.update(tmp_path) == names
@@ -154,7 +154,7 @@ def test_the_command(tmp_path: pathlib.Path) -> None:
         (tree / path).write_bytes((ROOT / path).read_bytes())
     folder = tree / "symbols" / "windows" / "stacktraces"
     folder.mkdir()
-    made(folder, SAMPLE)
+    tables_of(folder, SAMPLE)
 
     def run() -> "subprocess.CompletedProcess[str]":
         arguments = [sys.executable, "dev.py", "symbols"]
@@ -166,7 +166,7 @@ def test_the_command(tmp_path: pathlib.Path) -> None:
         0,
     )
     assert (second.stdout, second.returncode) == ("Nothing has changed.\n", 0)
-    made(folder, "")
+    tables_of(folder, "")
     (folder / "kind.h").write_text("struct\n", encoding="utf-8")
     wrong = run()
     assert (wrong.stdout, wrong.stderr, wrong.returncode) == ("", "kind.h:1: not understood: struct\n", 1)

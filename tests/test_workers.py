@@ -73,7 +73,7 @@ def test_only_what_was_read_of_an_image_is_forgotten() -> None:
     mine(StatusCode.FREED.value)
     found = remembered.caches()
     assert mine not in found
-    assert any(item.__wrapped__.__module__ == "volatility3.framework.interfaces.layers" for item in found)
+    assert any(cache.__wrapped__.__module__ == "volatility3.framework.interfaces.layers" for cache in found)
     for element in found:
         element.cache_clear()
     assert mine.cache_info().currsize == 1

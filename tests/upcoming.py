@@ -34,12 +34,12 @@ class Failure(NamedTuple):
 
     Attributes:
         test: its name, with that of its file
-        said: the last line of what it says
+        message: the last line of what it says
         broke: what of Volatility it names; empty if it names nothing
     """
 
     test: str
-    said: str
+    message: str
     broke: List[str]
 
 
@@ -51,8 +51,8 @@ def failures(report: str) -> List[Failure]:
             part.text or "" for name in ("system-out", "system-err") for part in case.findall(name)
         )
         for kind in ("failure", "error"):
-            for item in case.findall(kind):
-                text = "\n".join(filter(None, (item.get("message"), item.text)))
+            for element in case.findall(kind):
+                text = "\n".join(filter(None, (element.get("message"), element.text)))
                 name = f"{case.get('classname')}.{case.get('name')}"
                 lines = [line for line in text.splitlines() if line.strip()]
                 found.append(Failure(name, lines[-1].strip() if lines else "nothing", broken(text + printed)))
@@ -61,21 +61,21 @@ def failures(report: str) -> List[Failure]:
 
 def broken(text: str) -> List[str]:
     """Returns what of Volatility a text says is unmet or gone, each once."""
-    said = (
+    names = (
         match.group("needs") or match.group("gone") or match.group("framework")
         for match in _UNMET.finditer(text)
     )
-    return sorted(set(said))
+    return sorted(set(names))
 
 
 def summary(found: List[Failure]) -> List[str]:
     """Returns lines that name what broke, by how many tests it broke, and then each test."""
-    counts: Dict[str, int] = collections.Counter(item for failure in found for item in failure.broke)
+    counts: Dict[str, int] = collections.Counter(name for failure in found for name in failure.broke)
     lines = [
         f"{count:>4} tests: {name}"
         for name, count in sorted(counts.items(), key=lambda pair: (-pair[1], pair))
     ]
-    return lines + [f"{failure.test}: {failure.said}" for failure in found]
+    return lines + [f"{failure.test}: {failure.message}" for failure in found]
 
 
 def main(arguments: List[str]) -> int:

@@ -36,7 +36,7 @@ def update(names: List[str]) -> None:
         for path in pages.documents():
             if not names or path.name in names:
                 before = pages.read(path)
-                after = runner.current(pages.with_made(before, tables.make))
+                after = runner.current(pages.with_parts(before, tables.make))
                 if after != before:
                     path.write_text(after, encoding="utf-8")
                     print(f"{path.relative_to(ROOT)}: updated")

@@ -88,12 +88,12 @@ def with_blocks(text: str, change: Callable[[Block], List[str]]) -> str:
     return "\n".join(lines)
 
 
-def with_made(text: str, make: Callable[[str], str]) -> str:
+def with_parts(text: str, make: Callable[[str], str]) -> str:
     """Returns a page whose made parts are what a function gives for the words of their comment."""
     return _MADE.sub(lambda found: found.group(1) + make(found.group(2)) + found.group(3), text)
 
 
-def made(text: str) -> List[str]:
+def part_words(text: str) -> List[str]:
     """Returns the words of the comments of all made parts."""
     return [found.group(2) for found in _MADE.finditer(text)]
 

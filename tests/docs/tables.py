@@ -224,9 +224,9 @@ def _checks(_: str) -> List[str]:
 def _words(text: str) -> List[str]:
     known = words()
     rows = []
-    for item in text.split("; "):
-        chosen = [known[item]] if item in known else [word for word in known.values() if word.group == item]
-        assert chosen, f"{item} is no word of Status and no group of them"
+    for name in text.split("; "):
+        chosen = [known[name]] if name in known else [word for word in known.values() if word.group == name]
+        assert chosen, f"{name} is no word of Status and no group of them"
         rows += [[f"`{_shown(word.text)}`", word.meaning] for word in chosen]
     return _table(["Status", "meaning"], rows)
 

@@ -54,7 +54,7 @@ def test_commands_print_what_stands_there(path: pathlib.Path, runner: Runner) ->
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name)
 def test_made_tables_are_those_of_the_code(path: pathlib.Path) -> None:
     text = pages.read(path)
-    assert pages.with_made(text, tables.make) == text, f"python3 -m tests.docs update {path.name}"
+    assert pages.with_parts(text, tables.make) == text, f"python3 -m tests.docs update {path.name}"
 
 
 @shell
@@ -143,7 +143,7 @@ def test_quoted_outputs_fit_a_page(path: pathlib.Path) -> None:
 def test_each_plugin_has_a_page_with_its_columns_options_and_words(plugin: str) -> None:
     text = pages.read(ROOT / "docs" / tables.page(plugin))
     assert text.startswith(f"# windows.{plugin}\n")
-    kinds = [what.partition(" ") for what in pages.made(text)]
+    kinds = [what.partition(" ") for what in pages.part_words(text)]
     assert {(kind, rest) for kind, _, rest in kinds if kind not in ("words", "checks")} == {
         ("columns", plugin),
         ("options", plugin),
@@ -156,8 +156,8 @@ def test_each_plugin_has_a_page_with_its_columns_options_and_words(plugin: str) 
 def test_what_is_said_of_a_column_is_said_of_one_that_is_there(plugin: str) -> None:
     explained: Set[str] = set()
     for line in pages.prose(pages.read(ROOT / "docs" / tables.page(plugin))):
-        item = _ITEM.match(line)
-        explained.update(re.findall(r"\*\*(\w+)\*\*", item.group(1)) if item else ())
+        entry = _ITEM.match(line)
+        explained.update(re.findall(r"\*\*(\w+)\*\*", entry.group(1)) if entry else ())
     assert explained <= set(tables.column_names(plugin))
 
 
@@ -166,7 +166,7 @@ def test_every_word_of_status_has_a_meaning_and_stands_on_a_page() -> None:
     assert not [word.text for word in known.values() if not word.meaning]
     shown: Set[str] = set()
     for path in DOCUMENTS:
-        for what in pages.made(pages.read(path)):
+        for what in pages.part_words(pages.read(path)):
             kind, _, rest = what.partition(" ")
             items = rest.split("; ") if kind == "words" else []
             shown.update(word.text for word in known.values() if {word.text, word.group} & set(items))

@@ -73,7 +73,7 @@ class Cluster:
         options += ["--local-directory", str(self._folder)]
         return self._start(WORKER, options, first_path)
 
-    def said(self) -> str:
+    def log_text(self) -> str:
         return (self._folder / "log").read_text(errors="replace")
 
     def end(self) -> None:
@@ -184,7 +184,7 @@ def test_a_worker_of_another_version_is_refused_before_work(
     cluster: Cluster, images: Fleet, tmp_path: pathlib.Path
 ) -> None:
     cluster.workers.append(cluster.worker(other_version(tmp_path / "other")))
-    wait(lambda: cluster.said().count("Registered to") == 3)
+    wait(lambda: cluster.log_text().count("Registered to") == 3)
     done = fleet(*arguments(images, tmp_path / "lake", cluster))
     assert done.returncode == 2, done.stderr
     assert "worker tcp://127.0.0.1:" in done.stderr

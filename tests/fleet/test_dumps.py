@@ -30,7 +30,7 @@ class Read(NamedTuple):
     folder: pathlib.Path
     lake: pathlib.Path
     code: int
-    said: str
+    stderr: str
     options: Tuple[object, ...]
 
 
@@ -78,7 +78,7 @@ def rows(lake: pathlib.Path, table: str) -> List[Dict[str, Any]]:
     return found
 
 
-def of(read: Read, table: str, name: str) -> List[Dict[str, Any]]:
+def rows_of_file(read: Read, table: str, name: str) -> List[Dict[str, Any]]:
     known = names(read)
     return [row for row in rows(read.lake, table) if known[row["ImageId"]] == name]
 
@@ -99,9 +99,9 @@ def test_the_table_image_says_what_was_read(read: Read) -> None:
 
 def test_what_cannot_be_read_is_said(read: Read) -> None:
     assert read.code != 0
-    assert "It begins as a dump of one process and is not one" in read.said
-    assert "arm64" in read.said.lower()
-    assert "Traceback" not in read.said
+    assert "It begins as a dump of one process and is not one" in read.stderr
+    assert "arm64" in read.stderr.lower()
+    assert "Traceback" not in read.stderr
 
 
 @pytest.mark.parametrize(
@@ -109,16 +109,16 @@ def test_what_cannot_be_read_is_said(read: Read) -> None:
 )
 def test_rows_are_those_of_the_plugin(read: Read, table: str, plugin: Any) -> None:
     shown = [row for _, row in OpenedDump(read.folder / "app.dmp").rows(plugin)]
-    found = of(read, table, "app.dmp")
+    found = rows_of_file(read, table, "app.dmp")
     assert [row["TraceId"] for row in found] == [row["TraceId"] for row in shown] != []
     assert [row["Status"] for row in found] == [row["Status"] for row in shown]
 
 
 def test_checks_and_trap_frames(read: Read) -> None:
     """Checks that need a kernel say so, and a dump has no trap frames."""
-    statuses = [row["Status"] for row in of(read, "findings", "app.dmp")]
-    assert any("not checked" in item for item in statuses)
-    assert not of(read, "trapframes", "app.dmp")
+    statuses = [row["Status"] for row in rows_of_file(read, "findings", "app.dmp")]
+    assert any("not checked" in status for status in statuses)
+    assert not rows_of_file(read, "trapframes", "app.dmp")
 
 
 def test_what_an_earlier_version_wrote_has_fewer_columns(read: Read, tmp_path: pathlib.Path) -> None:
@@ -145,7 +145,7 @@ def test_cut_files_are_not_like_whole_ones(read: Read, tmp_path: pathlib.Path) -
     assert done.returncode == 3
     assert "3 images are truncated" in done.stderr
     found = manifests(lake)
-    assert {item["status"] for item in found.values()} == {"done"}
+    assert {manifest["status"] for manifest in found.values()} == {"done"}
     for share in (99, 97, 35):
         finding = found[f"{share}.dmp"]
         assert finding["truncated"] is True
@@ -188,10 +188,10 @@ def test_files_of_modules_reach_the_tables(read: Read, tmp_path: pathlib.Path) -
     done = fleet("run", read.folder / "small.dmp", "-o", tmp_path / "lake", *options)
     assert done.returncode == 0, done.stderr
     statuses = [row["Status"] or "" for row in rows(tmp_path / "lake", "frames")]
-    assert sum("from the file" in item for item in statuses) > len(statuses) // 2
-    without = [row["Status"] or "" for row in of(read, "frames", "small.dmp")]
+    assert sum("from the file" in status for status in statuses) > len(statuses) // 2
+    without = [row["Status"] or "" for row in rows_of_file(read, "frames", "small.dmp")]
     assert len(without) < len(statuses)
-    assert not any("from the file" in item for item in without)
+    assert not any("from the file" in status for status in without)
     assert Reading().digest() == Reading(binaries=()).digest() != Reading(binaries=(str(files),)).digest()
 
 

@@ -41,11 +41,11 @@ class Attack:
 
     def _lake(self, name: str, *image_ids: str) -> pathlib.Path:
         lake = fleetlakes.new_lake(self.folder / name)
-        for item in image_ids:
-            stack = SECRET if name == "other" else f"stack of {item}"
+        for image_id in image_ids:
+            stack = SECRET if name == "other" else f"stack of {image_id}"
             found = {"Severity": "high", "Finding": "unbacked", "Symbol": stack}
             fleetlakes.add(
-                lake, item, host=item, traces=[{"StackKey": stack, "Stack": stack}], findings=[found]
+                lake, image_id, host=image_id, traces=[{"StackKey": stack, "Stack": stack}], findings=[found]
             )
         return self.folder / name
 
@@ -88,10 +88,10 @@ class Attack:
         tables = json.loads(self.path.read_text())["tables"]
         self.set(tables={**tables, "traces": {**tables["traces"], **values}})
 
-    def replace(self, path: pathlib.Path, made: Callable[[pathlib.Path], object]) -> None:
+    def replace(self, path: pathlib.Path, replacement: Callable[[pathlib.Path], object]) -> None:
         """Puts something else into the place of a file or folder."""
         shutil.rmtree(path) if path.is_dir() else path.unlink()
-        made(path)
+        replacement(path)
 
     def rewrite(self, table: Any, name: str = "traces") -> None:
         """Writes another table, with which manifest, catalogue and log agree."""
@@ -113,8 +113,8 @@ class Attack:
 def added(path: str, **more: Any) -> Dict[str, Any]:
     """What a log says of a file that is added."""
     stats = {"numRecords": 1, "minValues": {"ImageId": "i1"}, "maxValues": {"ImageId": "i1"}}
-    said = {"path": path, "size": 7323, "partitionValues": {}, "modificationTime": 1, "dataChange": True}
-    return {"add": {**said, "stats": json.dumps(stats), **more}}
+    entry = {"path": path, "size": 7323, "partitionValues": {}, "modificationTime": 1, "dataChange": True}
+    return {"add": {**entry, "stats": json.dumps(stats), **more}}
 
 
 def link_to(target: pathlib.Path) -> Callable[[pathlib.Path], object]:
@@ -301,7 +301,7 @@ def test_a_catalogue_of_other_columns_is_refused_and_made_anew(columns: List[str
     assert done.returncode == 2 and "stackfleet run rebuilds it" in done.stderr
     lake = Lake(str(attack.lake))
     assert lake.mend() == ["manifests"]
-    assert [item["image_id"] for item in lake.contents().manifests] == ["i1", "i2"]
+    assert [manifest["image_id"] for manifest in lake.contents().manifests] == ["i1", "i2"]
 
 
 @pytest.mark.parametrize("table", ["traces", "manifests"])
@@ -372,8 +372,8 @@ def test_manifests_are_compared_with_the_catalogue_when_asked(name: str, attack:
 
 def test_a_manifest_that_the_catalogue_lacks_is_named_when_asked(attack: Attack) -> None:
     shutil.copy(attack.path, attack.path.with_name("i5.json"))
-    said = {row["ImageId"]: row["Reason"] for row in rows("status", attack.lake, "--verify")}
-    assert said["i5"] == "its manifest is not in the catalogue"
+    reasons = {row["ImageId"]: row["Reason"] for row in rows("status", attack.lake, "--verify")}
+    assert reasons["i5"] == "its manifest is not in the catalogue"
 
 
 def test_a_file_that_a_log_names_and_is_none_of_its_own_is_named_when_asked(attack: Attack) -> None:

@@ -31,7 +31,7 @@ from tests.support.fleetrun import called
 HOSTS, STACKS, SETS = 12, 40, 7
 
 
-def made(chance: random.Random, host: int) -> Dict[str, Any]:
+def image_tables(chance: random.Random, host: int) -> Dict[str, Any]:
     """The tables of an image: some keys are on all hosts, some on few, some on this one only."""
     numbers = [
         chance.choice((chance.randrange(10), 10 + host * 50 + chance.randrange(30))) for _ in range(STACKS)
@@ -39,7 +39,7 @@ def made(chance: random.Random, host: int) -> Dict[str, Any]:
     sets = {number % SETS for number in numbers}
     # A third of the hosts have another version of each module than the rest, and each has one of its own.
     versions = {number: 10 * number + int(host % 3 == 0) for number in range(1, 5)}
-    listed = {item: sorted(versions[1 + (item + more) % 4] for more in range(2)) for item in sets}
+    listed = {number: sorted(versions[1 + (number + more) % 4] for more in range(2)) for number in sets}
     listed[0] = [1000 + host] if host % 2 else listed.get(0, [versions[1]])
     halves = {
         number: (number * 0x9E3779B97F4A7C15 % (1 << 64), set_number(listed[number % SETS]))
@@ -58,11 +58,12 @@ def made(chance: random.Random, host: int) -> Dict[str, Any]:
             for number in numbers
         ],
         "modules": [
-            {"Version": item, "Module": f"m{item}"}
-            for item in sorted({v for of in listed.values() for v in of})
+            {"Version": version, "Module": f"m{version}"}
+            for version in sorted({version for numbers in listed.values() for version in numbers})
         ],
         "modulesets": [
-            {"ModuleSet": set_number(of), "Versions": of} for of in {tuple(item) for item in listed.values()}
+            {"ModuleSet": set_number(numbers), "Versions": numbers}
+            for numbers in {tuple(numbers) for numbers in listed.values()}
         ],
     }
 
@@ -79,7 +80,9 @@ def singles(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     lake = fleetlakes.new_lake(folder)
     kept: List[Manifest] = []
     for number in range(HOSTS):
-        kept.append(fleetlakes.keep(lake, f"i{number:02}", host=f"pc-{number}", **made(chance, number)))
+        kept.append(
+            fleetlakes.keep(lake, f"i{number:02}", host=f"pc-{number}", **image_tables(chance, number))
+        )
         lake.keep(kept[-1])
     lake.enter(kept)
     lake.publish(fleetlakes.manifest("u1", {}, status="failed", reason="no kernel"))
@@ -140,9 +143,11 @@ def test_what_is_rare_is_what_plain_python_counts(singles: pathlib.Path) -> None
             among: Dict[str, Set[str]] = {}
             for row in traces:
                 hosts.setdefault(row[by], set()).add(row["ImageId"])
-                of = set.intersection(*(has[item] for item in listed[row["ModuleSet"]]))
-                among.setdefault(row[by], set()).update(of)
-            expected = {key: (len(of), len(among[key])) for key, of in hosts.items() if len(of) <= 3}
+                images = set.intersection(*(has[version] for version in listed[row["ModuleSet"]]))
+                among.setdefault(row[by], set()).update(images)
+            expected = {
+                key: (len(images), len(among[key])) for key, images in hosts.items() if len(images) <= 3
+            }
             assert {row[by]: (row["Hosts"], row["Among"]) for row in shown} == expected
             shares = [(not row["Comparable"], row["Hosts"] / row["Among"]) for row in shown]
             assert shares == sorted(shares)

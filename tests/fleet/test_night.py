@@ -22,7 +22,7 @@ def test_every_image_ends_in_a_manifest(night: Night) -> None:
         assert "no Windows kernel" in failed.pop(f"garbage{number}.raw")
     # Of those that were overwritten at random some cannot be opened: their manifests say so.
     assert all("kernel" in reason or "Error" in reason for reason in failed.values()), failed
-    assert f"{len(failed) + len(night.bad)} images are not done" in night.said
+    assert f"{len(failed) + len(night.bad)} images are not done" in night.stderr
     assert not children()
 
 

@@ -91,8 +91,8 @@ def test_a_lake_in_a_bucket(few: Fleet, store: fs.S3FileSystem, tmp_path: pathli
     assert called("forget", LAKE, first).returncode == 0
     shutil.rmtree(tmp_path / "copies")
     assert [row["ImageId"] for row in rows("status", LAKE, "--verify")] == [second]
-    kept = [item.path for item in store.get_file_info(fs.FileSelector("bucket/cases", recursive=True))]
-    assert not [item for item in kept if first in item]
+    kept = [entry.path for entry in store.get_file_info(fs.FileSelector("bucket/cases", recursive=True))]
+    assert not [path for path in kept if first in path]
 
 
 def test_of_two_that_write_one_is_refused(store: fs.S3FileSystem) -> None:

@@ -74,7 +74,7 @@ def test_one_wrong_path_does_not_keep_others_from_being_read(
 def test_the_command_line_is_kept_once(image: pathlib.Path, few: Fleet, tmp_path: pathlib.Path) -> None:
     lake = tmp_path / "lake"
     assert fleet("run", image, few.paths[1], "-o", lake, *few.options).returncode == 0
-    assert all(str(few.paths[1]) not in json.dumps(item) for item in [manifests(lake)["a.dmp"]])
+    assert all(str(few.paths[1]) not in json.dumps(manifest) for manifest in [manifests(lake)["a.dmp"]])
     (path,) = (lake / "runs").glob("*.json")
     assert json.loads(path.read_text())["command"][1:4] == ["run", str(image), few.paths[1]]
     # What was done before is no run of its own.
@@ -172,10 +172,10 @@ def test_a_scheduler_that_dies_while_plugins_are_registered(tmp_path: pathlib.Pa
     jobs = [mock.Mock(path=f"/images/{number}.raw") for number in range(2)]
     missing = engine.run(client, jobs, mock.Mock(), Reading(), {}, progress, False)
     assert missing == 2
-    told: Dict[str, str] = {
-        item.args[0]["path"]: item.args[0]["status"] for item in progress.ended.call_args_list
+    statuses: Dict[str, str] = {
+        call.args[0]["path"]: call.args[0]["status"] for call in progress.ended.call_args_list
     }
-    assert told == {"/images/0.raw": "unfinished", "/images/1.raw": "unfinished"}
+    assert statuses == {"/images/0.raw": "unfinished", "/images/1.raw": "unfinished"}
 
 
 def test_a_replaced_image_is_named_and_can_be_forgotten(
@@ -194,8 +194,10 @@ def test_a_replaced_image_is_named_and_can_be_forgotten(
     )
     new = {manifest["image_id"] for manifest in manifests(lake).values()} - {old}
     assert len(list((lake / "manifest").glob("*.json"))) == 3
-    said = [json.loads(line) for line in fleet("status", lake, "--format", "jsonl").stdout.splitlines()]
-    by_id = {row["ImageId"]: row["ReplacedBy"] for row in said}
+    status_rows = [
+        json.loads(line) for line in fleet("status", lake, "--format", "jsonl").stdout.splitlines()
+    ]
+    by_id = {row["ImageId"]: row["ReplacedBy"] for row in status_rows}
     assert by_id[old] is not None and set(by_id[old]) < new
     assert all(manifest is None for image_id, manifest in by_id.items() if image_id != old)
     assert fleet("forget", lake, "nobody").returncode == 2

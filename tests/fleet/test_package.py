@@ -47,7 +47,11 @@ def test_nothing_listens_but_to_this_machine() -> None:
         connection.laddr for connection in psutil.Process().net_connections() if connection.status == "LISTEN"
     }
     with connected(None, 1):
-        here = {item.laddr for item in psutil.Process().net_connections() if item.status == "LISTEN"}
+        here = {
+            connection.laddr
+            for connection in psutil.Process().net_connections()
+            if connection.status == "LISTEN"
+        }
     assert {address.ip for address in here - before} <= {"127.0.0.1"}
 
 

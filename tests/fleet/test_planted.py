@@ -27,27 +27,27 @@ NAMES = (
 """Modules that Python, stackfleet or what they need would import from such a folder."""
 
 
-def plant(folder: pathlib.Path, told: pathlib.Path) -> None:
+def plant(folder: pathlib.Path, marker: pathlib.Path) -> None:
     """Puts modules into a folder which say that they were run."""
     for name in NAMES:
-        text = f"open({str(told)!r}, 'a').write(__file__ + '\\n')\nraise SystemExit(99)\n"
+        text = f"open({str(marker)!r}, 'a').write(__file__ + '\\n')\nraise SystemExit(99)\n"
         (folder / f"{name}.py").write_text(text, encoding="utf-8")
 
 
 @pytest.fixture
-def told(tmp_path: pathlib.Path) -> pathlib.Path:
+def marker(tmp_path: pathlib.Path) -> pathlib.Path:
     """A file that is there once a planted module was run."""
-    return tmp_path / "told"
+    return tmp_path / "marker"
 
 
 @pytest.fixture
-def evidence(few: Fleet, told: pathlib.Path, tmp_path: pathlib.Path) -> pathlib.Path:
+def evidence(few: Fleet, marker: pathlib.Path, tmp_path: pathlib.Path) -> pathlib.Path:
     """A folder with an image and planted modules, and a lake in it with such modules."""
     folder = tmp_path / "evidence"
     (folder / "lake" / "manifest").mkdir(parents=True)
     shutil.copy(few.paths[0], folder / "a.dmp")
-    plant(folder, told)
-    plant(folder / "lake", told)
+    plant(folder, marker)
+    plant(folder / "lake", marker)
     return folder
 
 
@@ -64,7 +64,7 @@ def started(command: List[str], few: Fleet, where: pathlib.Path, image: pathlib.
 @pytest.mark.parametrize("where", ["evidence", "evidence/lake"])
 @pytest.mark.parametrize("way", ["module", "script"])
 def test_a_run_beside_evidence_runs_none_of_it(
-    way: str, where: str, few: Fleet, evidence: pathlib.Path, told: pathlib.Path, tmp_path: pathlib.Path
+    way: str, where: str, few: Fleet, evidence: pathlib.Path, marker: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
     script = tmp_path / "bin" / "stackfleet"
     script.parent.mkdir()
@@ -77,11 +77,11 @@ def test_a_run_beside_evidence_runs_none_of_it(
             (folder / "stackfleet.py").unlink()
     command = [sys.executable, *(["-m", "stackfleet"] if way == "module" else [str(script)])]
     started(command, few, tmp_path / where, evidence / "a.dmp")
-    assert not told.exists(), told.read_text()
+    assert not marker.exists(), marker.read_text()
 
 
 def test_a_path_with_an_empty_entry_is_not_the_current_folder(
-    evidence: pathlib.Path, told: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+    evidence: pathlib.Path, marker: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An unset variable in front of a colon; a worker of Dask may have such an environment."""
     for known in (os.pathsep + str(ROOT), os.pathsep.join((os.curdir, str(ROOT))), f"{ROOT}{os.pathsep}"):
@@ -91,9 +91,9 @@ def test_a_path_with_an_empty_entry_is_not_the_current_folder(
             process.send(
                 {"check": True, "reading": to_json(Reading(offline=True)), "lake": str(evidence / "lake")}
             )
-            said = process.hear(120)
-            assert said is not None and "versions" in said, child_process.tail(log)
-        assert not told.exists(), told.read_text()
+            answer = process.hear(120)
+            assert answer is not None and "versions" in answer, child_process.tail(log)
+        assert not marker.exists(), marker.read_text()
 
 
 def test_what_is_named_by_its_whole_path_is_still_imported(
@@ -113,7 +113,7 @@ def test_what_is_named_by_its_whole_path_is_still_imported(
 
 
 def test_a_question_beside_evidence_runs_none_of_it(
-    few: Fleet, evidence: pathlib.Path, told: pathlib.Path
+    few: Fleet, evidence: pathlib.Path, marker: pathlib.Path
 ) -> None:
     for folder in (evidence, evidence / "lake"):
         (folder / "stackfleet.py").unlink()
@@ -127,4 +127,4 @@ def test_a_question_beside_evidence_runs_none_of_it(
         )
         assert done.returncode == 0, done.stderr
     assert fleet("status", evidence / "lake").returncode == 0
-    assert not told.exists(), told.read_text()
+    assert not marker.exists(), marker.read_text()

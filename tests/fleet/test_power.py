@@ -53,13 +53,13 @@ def test_damaged_tables_are_read_again(
 ) -> None:
     victim = manifests(lake)[pathlib.Path(few.paths[0]).name]
     DAMAGE[name](lake / victim["tables"]["traces"]["file"])
-    asked = fleet("rare", lake, "--max-hosts", "9")
+    result = fleet("rare", lake, "--max-hosts", "9")
     # What changes neither the size nor what is asked for is found when all is compared.
-    assert asked.returncode == (0 if name == "altered" and "left out" not in asked.stderr else 3), (
-        asked.stderr
+    assert result.returncode == (0 if name == "altered" and "left out" not in result.stderr else 3), (
+        result.stderr
     )
-    if asked.returncode:
-        assert few.paths[0] in asked.stderr
+    if result.returncode:
+        assert few.paths[0] in result.stderr
     options = ["--verify"] if name in SAME_SIZE else []
     done = fleet("run", *few.paths, "-o", lake, *few.options, *options)
     assert done.returncode == 0, done.stderr
@@ -75,9 +75,9 @@ def test_a_manifest_that_is_cut_is_made_again(
 ) -> None:
     victim = manifests(lake)[pathlib.Path(few.paths[0]).name]
     (lake / "manifest" / f"{victim['image_id']}.json").write_bytes(data)
-    asked = called("status", lake, "--verify")
-    assert asked.returncode == 3
-    assert victim["image_id"] in asked.stderr
+    result = called("status", lake, "--verify")
+    assert result.returncode == 3
+    assert victim["image_id"] in result.stderr
     done = fleet("run", *few.paths, "-o", lake, *few.options)
     assert done.returncode == 0, done.stderr
     assert "1 image is read again: their manifests differ from the catalogue" in done.stderr
@@ -100,16 +100,16 @@ def test_files_and_folders_are_on_the_disk_before_a_manifest_names_them(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake_folder = fleetlakes.new_lake(tmp_path / "lake")
-    said: List[str] = []
+    events: List[str] = []
     sync, replace = os.fsync, os.replace
 
     def synced(held: int) -> None:
-        said.append(os.readlink(f"/proc/self/fd/{held}"))
+        events.append(os.readlink(f"/proc/self/fd/{held}"))
         assert stat.S_ISDIR(os.fstat(held).st_mode) or os.fstat(held).st_size
         sync(held)
 
     def replaced(one: pathlib.Path, other: pathlib.Path) -> None:
-        said.append("replaced")
+        events.append("replaced")
         replace(one, other)
 
     monkeypatch.setattr(os, "fsync", synced)
@@ -117,7 +117,7 @@ def test_files_and_folders_are_on_the_disk_before_a_manifest_names_them(
     if not os.path.isdir("/proc/self/fd"):
         pytest.skip("asks Linux which file is synced")
     fleetlakes.add(lake_folder, "i1")
-    tables, after = said[: said.index("replaced")], said[said.index("replaced") + 1 :]
+    tables, after = events[: events.index("replaced")], events[events.index("replaced") + 1 :]
     known = json.loads((lake_folder.manifests_folder / "i1.json").read_text())
     for table in known["tables"].values():
         path = lake_folder.folder / table["file"]

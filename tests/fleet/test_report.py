@@ -89,8 +89,8 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 @pytest.fixture(scope="module")
 def pages(lake: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     folder = tmp_path_factory.mktemp("pages") / "out"
-    said = reported(lake, folder)
-    assert said == f"{folder / 'index.html'}: images: 3 done, 1 failed\n"
+    printed = reported(lake, folder)
+    assert printed == f"{folder / 'index.html'}: images: 3 done, 1 failed\n"
     return folder
 
 
@@ -185,7 +185,7 @@ def test_the_first_page_has_all_images(lake: pathlib.Path, pages: pathlib.Path) 
     failed = known["images"][0]
     assert failed["page"] is None
     assert failed["reason"] == visible(f"no kernel {HOSTILE}")
-    assert [item["found"] for item in known["images"][1:]] == [[1, 0, 0], [0, 1, 0], [0, 0, 0]]
+    assert [image["found"] for image in known["images"][1:]] == [[1, 0, 0], [0, 1, 0], [0, 0, 0]]
     for element in known["images"][1:]:
         assert (pages / element["page"][0]).is_file()
 
@@ -202,12 +202,12 @@ def test_the_page_of_an_image_has_that_image_alone(pages: pathlib.Path) -> None:
 def test_pages_lead_to_each_other(pages: pathlib.Path, browser: Browser) -> None:
     opened = browser.open(pages / "index.html")
     assert opened.run(IDS) == ["lake", "findings", "rare"]
-    leads = [urllib.parse.urlsplit(item) for item in opened.run(LINKS)]
+    leads = [urllib.parse.urlsplit(link) for link in opened.run(LINKS)]
     assert {urllib.parse.unquote(lead.path) for lead in leads} >= {
         str(pages / f"image-i{number}.html") for number in (0, 1)
     }
-    assert all(pathlib.Path(urllib.parse.unquote(item.path)).is_file() for item in leads)
-    assert all(opened.run(f"!!document.getElementById({item.fragment!r})") for item in leads if item.fragment)
+    assert all(pathlib.Path(urllib.parse.unquote(link.path)).is_file() for link in leads)
+    assert all(opened.run(f"!!document.getElementById({link.fragment!r})") for link in leads if link.fragment)
     opened.run("document.querySelector('#lake .list').focus()")
     opened.key("End")
     opened.follow("document.querySelector('#lake .links a')")

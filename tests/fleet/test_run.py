@@ -221,11 +221,11 @@ def test_where_the_plugins_are_can_be_said(few: Fleet, tmp_path: pathlib.Path) -
 
 def test_a_machine_of_each_name(tmp_path: pathlib.Path) -> None:
     """Names of files may have any character."""
-    made = new_fleet(tmp_path / "images")
-    made.add(Machine(1), "it's a; [b] {c} é")
-    made.ready()
+    machines = new_fleet(tmp_path / "images")
+    machines.add(Machine(1), "it's a; [b] {c} é")
+    machines.ready()
     lake = tmp_path / "the 'lake'"
-    assert fleet("run", *made.paths, "-o", lake, *made.options).returncode == 0
+    assert fleet("run", *machines.paths, "-o", lake, *machines.options).returncode == 0
     assert len(rows(lake, "image")) == 1
 
 

@@ -26,7 +26,7 @@ class Read(NamedTuple):
 
     lake: pathlib.Path
     code: int
-    said: str
+    stderr: str
 
 
 def dump(code: int, driver: str, rip: int = DRIVER + 0x1234, **options: Any) -> bytes:
@@ -66,10 +66,12 @@ def rare(read: Read, *options: object) -> List[Dict[str, str]]:
 
 def test_a_folder_stands_for_its_dumps(read: Read) -> None:
     assert read.code != 0
-    assert "ARM64" in read.said
-    assert "begins as a" in read.said or "cannot be read" in read.said or "no Windows kernel" in read.said
-    assert "readme.txt" not in read.said
-    assert "Traceback" not in read.said
+    assert "ARM64" in read.stderr
+    assert (
+        "begins as a" in read.stderr or "cannot be read" in read.stderr or "no Windows kernel" in read.stderr
+    )
+    assert "readme.txt" not in read.stderr
+    assert "Traceback" not in read.stderr
     with Database(Lake(str(read.lake))) as database:
         rows = database.table("SELECT InputKind, BugCheck FROM image").to_pylist()
     assert len(rows) == HOSTS + 2

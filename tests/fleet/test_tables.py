@@ -121,7 +121,7 @@ def test_module_sets_are_the_versions_in_the_frames(paths: Dict[str, pathlib.Pat
         }
         if counted:
             assert listed[trace["ModuleSet"]] == counted
-            assert module_set(sorted(version_number(*item) for item in counted)) == trace["ModuleSet"]
+            assert module_set(sorted(version_number(*version) for version in counted)) == trace["ModuleSet"]
             seen += 1
         else:
             assert trace["ModuleSet"] is None

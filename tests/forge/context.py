@@ -221,8 +221,8 @@ def open_image(image: Image, directory: pathlib.Path, name: str = "image.dmp") -
     """
     path = _save(image, directory, name)
     context = _new_context(path)
-    given = HierarchicalDict(config.values(image, path, symbol_directory()))
-    context.config.splice(interfaces.configuration.path_join("plugins", pslist.PsList.__name__), given)
+    options = HierarchicalDict(config.values(image, path, symbol_directory()))
+    context.config.splice(interfaces.configuration.path_join("plugins", pslist.PsList.__name__), options)
     _list_tables(context)
     return _construct(context, [ConstructionMagic(context, "automagic.ConstructionMagic")])
 

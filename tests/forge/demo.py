@@ -65,7 +65,7 @@ COMMANDS = [
 class Finding(NamedTuple):
     """What is wrong in the sample, the command that shows it, and cells of the row that does."""
 
-    said: str
+    sentence: str
     line: str
     cells: Dict[str, Any]
 
@@ -155,7 +155,7 @@ def main(folder: pathlib.Path, where: pathlib.Path) -> None:
         run([*start_of_all, *without, "-r", renderer, *line.split()], where, cache)
     print("\nWhat is wrong in this sample, and which row above shows it:")
     for number, finding in enumerate(FINDINGS, 1):
-        print(f"{number}. {finding.said} {finding.line}")
+        print(f"{number}. {finding.sentence} {finding.line}")
     own = shell([start_of_all[0], "-f", "memory.dmp", "windows.gflags"])
     print(f"Next, on an image of your own: {own}")
 

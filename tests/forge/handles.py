@@ -113,8 +113,8 @@ class HandleTable:
             part = headers[number * per_page : (number + 1) * per_page]
             words = [
                 word
-                for item in part
-                for word in ((item >> 4 & (1 << 44) - 1) << pointer | 1, access << granted)
+                for header in part
+                for word in ((header >> 4 & (1 << 44) - 1) << pointer | 1, access << granted)
             ]
             kernel.space.write(page + size, struct.pack(f"<{len(words)}Q", *words))
         self.obj["TableCode"] = self._directory(self.level, 0) | self.level

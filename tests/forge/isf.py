@@ -26,7 +26,7 @@ class Place(NamedTuple):
     """A member: where it is in its structure and what it holds.
 
     `kind` is one of base, pointer, struct (unions too), enum, array, bitfield, function; `name` is
-    the base type, structure or enumeration. An array has `length` and `item`, a bit field `bits`
+    the base type, structure or enumeration. An array has `length` and `element`, a bit field `bits`
     (position, length); `size` is in bytes, of the whole member.
     """
 
@@ -36,7 +36,7 @@ class Place(NamedTuple):
     name: str
     signed: bool
     length: int
-    item: Json | None
+    element: Json | None
     bits: tuple[int, int] | None
 
 
@@ -115,11 +115,11 @@ class Isf:
             offset, here = offset + field["offset"], field["type"]
         return self._describe(here, offset)
 
-    def item(self, place: Place) -> Place:
+    def element(self, place: Place) -> Place:
         """What one element of an array member is (offset 0)."""
-        if place.item is None:
+        if place.element is None:
             raise KeyError("not an array")
-        return self._describe(place.item, 0)
+        return self._describe(place.element, 0)
 
     def _describe(self, what: Json, offset: int) -> Place:
         kind = what["kind"]

@@ -214,7 +214,7 @@ class Kernel:
             links = [table.at("HandleTableList") for table in self.handle_tables]
             ring(self.space, [self.symbol("HandleTableListHead"), *links])
         self.pool.finish()
-        modules = self.modules + [item for process in self.processes for item in process.all()]
+        modules = self.modules + [module for process in self.processes for module in process.all()]
         tables = [module.symbols for module in modules if module.symbols is not None]
         return Image(self, tables)
 

@@ -107,7 +107,7 @@ class Rescaler:
         self.types[name] = {"kind": wide["kind"], "size": 0, "fields": fields}
         placed: list[tuple[int, int]] = [(0, 0)]
         widest = 1
-        for member, field in sorted(wide["fields"].items(), key=lambda item: item[1]["offset"]):
+        for member, field in sorted(wide["fields"].items(), key=lambda pair: pair[1]["offset"]):
             layout = self._convert(field["type"], (name, member))
             start = max(end32 for end64, end32 in placed if end64 <= field["offset"])
             offset = -(-start // layout.alignment) * layout.alignment
@@ -134,9 +134,9 @@ class Rescaler:
         if kind == "function":
             return Layout(what, 0, 1)
         if kind == "array":
-            item = self._convert(what["subtype"], member)
-            array = dict(what, subtype=item.what)
-            return Layout(array, item.size * what["count"], item.alignment)
+            element = self._convert(what["subtype"], member)
+            array = dict(what, subtype=element.what)
+            return Layout(array, element.size * what["count"], element.alignment)
         if kind == "bitfield":
             unit = self._convert(what["type"], member)
             return Layout(dict(what, type=unit.what), unit.size, unit.alignment)

@@ -160,22 +160,22 @@ def table(symbols: pathlib.Path, kernel: Identity) -> Isf:
     """The finished table of a forged kernel."""
     xp_names = set(real_table(symbols, "xp-x86").symbols)
     if kernel.name == "win7-x86":
-        made = windows_7_x86(symbols)
+        layout = windows_7_x86(symbols)
         names = set(real_table(symbols, "win7-x64").symbols) | (xp_names & set(X86_FUNCTIONS))
     elif kernel.name == "win10-x86":
-        made = windows_10_x86(symbols)
+        layout = windows_10_x86(symbols)
         names = set(real_table(symbols, "17763-x64").symbols) | (xp_names & set(X86_FUNCTIONS))
     else:
-        made = real_table(symbols, kernel.name)
-        names = set(made.symbols)
-    made = trimmed(made)
+        layout = real_table(symbols, kernel.name)
+        names = set(layout.symbols)
+    layout = trimmed(layout)
     return isf.new(
         kernel.pdb,
         kernel.guid,
         kernel.pointer_size,
         synthetic_symbols(kernel, names),
-        made.types,
-        made.enums,
+        layout.types,
+        layout.enums,
     )
 
 

@@ -33,7 +33,7 @@ class Resources:
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
-        self.made: List[Obj] = []
+        self.entries: List[Obj] = []
 
     def add(
         self,
@@ -72,13 +72,13 @@ class Resources:
             self._owner(row.at(first) + number * row.isf.size("_OWNER_ENTRY"), owner)
         if table:
             row["OwnerTable"] = self._table(table)
-        self.made.append(row)
+        self.entries.append(row)
         return row
 
     def link(self) -> None:
         """Joins the list."""
         head = self._kernel.symbol("ExpSystemResourcesList")
-        ring(self._kernel.space, [head, *(item.at("SystemResourcesList") for item in self.made)])
+        ring(self._kernel.space, [head, *(resource.at("SystemResourcesList") for resource in self.entries)])
 
     def _table(self, owners: Owners) -> int:
         size = self._kernel.isf.size("_OWNER_ENTRY")
@@ -114,7 +114,7 @@ class Sections:
         self._space = ntdll.space
         self._wide = wide
         self.head = head
-        self.made: List[Section] = []
+        self.entries: List[Section] = []
 
     def add(
         self,
@@ -162,9 +162,9 @@ class Sections:
         )
         self._space.write(section, body + resource)
         new_section = Section(section, debug, debug + (16 if self._wide else 8))
-        self.made.append(new_section)
+        self.entries.append(new_section)
         return new_section
 
     def link(self) -> None:
         """Joins the list."""
-        ring(self._space, [self.head, *(item.link for item in self.made)])
+        ring(self._space, [self.head, *(section.link for section in self.entries)])

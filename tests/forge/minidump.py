@@ -142,7 +142,7 @@ class Writer:
         """Adds full memory: its bytes come last in the file; of `unwritten` (start, size) none do."""
         self.flags |= 2
         known = [*((start, len(data)) for start, data in ranges), *unwritten]
-        rows = b"".join(struct.pack("<QQ", *item) for item in known)
+        rows = b"".join(struct.pack("<QQ", *extent) for extent in known)
         self._base_rva = self.stream(9, struct.pack("<QQ", len(known), 0) + rows) + 8
         self._tail += [data for _, data in ranges]
 
@@ -182,7 +182,9 @@ class Writer:
         self.stream(13, struct.pack("<IIIIII", 24, 32, 88, 12, len(tables), 0) + packed)
 
     def tokens(self, tokens: Sequence[Tuple[int, int, bytes]]) -> None:
-        packed = b"".join(struct.pack("<IIQ", len(data), of, handle) + data for of, handle, data in tokens)
+        packed = b"".join(
+            struct.pack("<IIQ", len(data), owner, handle) + data for owner, handle, data in tokens
+        )
         self.stream(19, struct.pack("<IIII", 16 + len(packed), len(tokens), 16, 16) + packed)
 
     def comment(self, text: str, wide: bool = False) -> None:

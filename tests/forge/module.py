@@ -189,7 +189,7 @@ def section_of(name: str, base: int, path: str, spec: Spec, sections: Sections) 
 
 def _section(sections: Sections, path: str, pe: Pe) -> Optional[ImageSection]:
     starts = {0, *(section.rva for section in pe.sections if 0 < section.rva < pe.size)}
-    return sections.of(path, pe.size, sorted(starts))
+    return sections.section(path, pe.size, sorted(starts))
 
 
 def _share(space: Space, base: int, section: ImageSection, pages: Mapping[int, bytes]) -> None:

@@ -109,9 +109,9 @@ class Obj:
         if isinstance(value, (bytes, bytearray)):
             self.space.write(address, bytes(value))
         elif not isinstance(value, int):
-            item = self.isf.item(place)
+            element_place = self.isf.element(place)
             for index, element in enumerate(value):
-                self._put(item, address + index * item.size, element)
+                self._put(element_place, address + index * element_place.size, element)
         elif place.bits is not None:
             position, length = place.bits
             mask = (1 << length) - 1 << position

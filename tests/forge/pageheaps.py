@@ -99,7 +99,7 @@ class PageHeap:
         self.put(self.root, 4, ROOT_SIGNATURE)
         self.member("normal", normal_heap)
         self.member("made", creator)
-        links = [item + PAGE + self.form.root["next"] for item in (next_heaps or [handle])]
+        links = [heap + PAGE + self.form.root["next"] for heap in (next_heaps or [handle])]
         position = links.index(self.root + self.form.root["next"])
         self.member("next", links[(position + 1) % len(links)])
         self.put(links[position] + self.form.pointer, self.form.pointer, links[position - 1])

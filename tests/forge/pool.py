@@ -87,10 +87,10 @@ class Pool:
         if not self.big_blocks or not self._isf.has_type("_POOL_TRACKER_BIG_PAGES"):
             return
         count = 1 << len(self.big_blocks).bit_length()
-        item = self._isf.size("_POOL_TRACKER_BIG_PAGES")
-        table = self._space.allocate(count * item, PAGE)
+        entry_size = self._isf.size("_POOL_TRACKER_BIG_PAGES")
+        table = self._space.allocate(count * entry_size, PAGE)
         for place in range(count):
-            entry = Obj(self._space, self._isf, "_POOL_TRACKER_BIG_PAGES", table + place * item)
+            entry = Obj(self._space, self._isf, "_POOL_TRACKER_BIG_PAGES", table + place * entry_size)
             entry["Va"] = _FREE
             if place < len(self.big_blocks):
                 address, size, tag = self.big_blocks[place]

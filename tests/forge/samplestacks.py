@@ -73,8 +73,8 @@ def add(kernel: Kernel, updater: Process) -> None:
     put(first, [*below, *ground])
     # What the injected code has of its own on the stack, then who called it.
     put(second, [0x1D2B0000400, 0x30, 7, *ground])
-    called = ("KiSystemCall64", "NtWaitForSingleObject", "KeWaitForSingleObject", "KiCommitThreadWait")
-    waits(kernel, first, *called)
+    functions = ("KiSystemCall64", "NtWaitForSingleObject", "KeWaitForSingleObject", "KiCommitThreadWait")
+    waits(kernel, first, *functions)
     waits(kernel, second, "KiInterruptDispatch", "KiDispatchInterrupt")
 
 

@@ -23,7 +23,7 @@ _SECTOR = 0x200
 
 
 class ImageSection:
-    """The section of one file; made by `Sections.of`.
+    """The section of one file; made by `Sections.section`.
 
     Args:
         kernel: the kernel
@@ -144,16 +144,16 @@ class Sections:
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
-        self._made: Dict[str, ImageSection] = {}
+        self._sections: Dict[str, ImageSection] = {}
 
-    def of(self, path: str, size: int, starts: Sequence[int]) -> Optional[ImageSection]:
+    def section(self, path: str, size: int, starts: Sequence[int]) -> Optional[ImageSection]:
         """The section of a file; None if the file has one of another size, as no file can."""
         file = path[2:] if path[1:2] == ":" else path
         key = file.lower()
-        if key not in self._made:
-            self._made[key] = ImageSection(self._kernel, file, size, starts)
-        found = self._made[key]
+        if key not in self._sections:
+            self._sections[key] = ImageSection(self._kernel, file, size, starts)
+        found = self._sections[key]
         return found if found.count == -(-size // PAGE) else None
 
     def __iter__(self) -> Iterator[ImageSection]:
-        return iter(self._made.values())
+        return iter(self._sections.values())

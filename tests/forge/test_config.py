@@ -27,6 +27,6 @@ def test_a_configured_image_opens(name: str, file: str, tmp_path: pathlib.Path) 
     )
     assert result.returncode == 0, result.stderr
     assert "app.exe" in [row["ImageFileName"] for row in result.rows]
-    told = vol.run(tmp_path / file, "windows.info", symbols=symbols, arguments=["-c", str(path)])
-    variables = {row["Variable"]: row["Value"] for row in told.rows}
+    second = vol.run(tmp_path / file, "windows.info", symbols=symbols, arguments=["-c", str(path)])
+    variables = {row["Variable"]: row["Value"] for row in second.rows}
     assert variables["DTB"] == hex(image.dtb)

@@ -74,7 +74,7 @@ def test_what_a_place_says(table: Isf) -> None:
     assert (bits.offset, bits.size, bits.bits) == (12, 4, (3, 5))
     whole = table.place("_OUTER", "Table")
     assert (whole.size, whole.length) == (192, 4)
-    assert table.item(whole).size == 48
+    assert table.element(whole).size == 48
     other = table.place("_OUTER", "Other")
     assert (other.kind, other.name, other.size) == ("pointer", "_OTHER", 8)
     assert table.place("_INNER", "Kind").kind == "enum"

@@ -50,13 +50,13 @@ def rescaled(name: str, known: str = "", fixed: Tuple[str, ...] = ()) -> Isf:
     return isf.new("x.pdb", "0" * 32, 4, user_types=rescaler.types)
 
 
-def offsets(made: Isf, name: str) -> Dict[str, int]:
-    return {member: made.offset(name, member) for member in made.types[name]["fields"]}
+def offsets(isf: Isf, name: str) -> Dict[str, int]:
+    return {member: isf.offset(name, member) for member in isf.types[name]["fields"]}
 
 
 def test_pointers_integers_arrays_and_alignment() -> None:
-    made = rescaled("_OUTER")
-    assert offsets(made, "_OUTER") == {
+    rescaled_table = rescaled("_OUTER")
+    assert offsets(rescaled_table, "_OUTER") == {
         "Small": 0,
         "Links": 4,
         "Count": 0xC,
@@ -67,35 +67,38 @@ def test_pointers_integers_arrays_and_alignment() -> None:
         "First": 0x28,
         "Last": 0x2C,
     }
-    assert made.size("_OUTER") == 0x30
-    assert made.size("_LIST_ENTRY") == 8
-    assert made.place("_OUTER", "Count").size == 4
-    assert made.place("_OUTER", "Time").size == 8
+    assert rescaled_table.size("_OUTER") == 0x30
+    assert rescaled_table.size("_LIST_ENTRY") == 8
+    assert rescaled_table.place("_OUTER", "Count").size == 4
+    assert rescaled_table.place("_OUTER", "Time").size == 8
 
 
 def test_bit_fields_of_a_unit_that_shrinks() -> None:
-    made = rescaled("_FLAGS")
-    assert {member: made.place("_FLAGS", member).bits for member in made.types["_FLAGS"]["fields"]} == {
+    rescaled_table = rescaled("_FLAGS")
+    assert {
+        member: rescaled_table.place("_FLAGS", member).bits
+        for member in rescaled_table.types["_FLAGS"]["fields"]
+    } == {
         "Charge": (0, 19),
         "NoChange": (19, 1),
         "Protection": (20, 5),
         "Private": (25, 7),
     }
-    assert made.size("_FLAGS") == 4
+    assert rescaled_table.size("_FLAGS") == 4
 
 
 def test_a_type_that_is_the_same_on_both() -> None:
-    made = rescaled("_SHARED", fixed=("_SHARED",))
-    assert (made.size("_SHARED"), made.place("_SHARED", "Where").size) == (0x18, 8)
+    rescaled_table = rescaled("_SHARED", fixed=("_SHARED",))
+    assert (rescaled_table.size("_SHARED"), rescaled_table.place("_SHARED", "Where").size) == (0x18, 8)
 
 
 def test_a_known_type_is_taken_and_its_gaps_are_filled() -> None:
-    made = rescaled("_OUTER", "_OUTER 100\n  40 Links\n  50 Code\n  60 Own ulonglong\n")
-    assert offsets(made, "_OUTER") == {"Links": 0x40, "Code": 0x50, "First": 0x50, "Own": 0x60}
-    assert made.size("_OUTER") == 0x100
-    assert made.place("_OUTER", "Links").size == 8
-    assert made.place("_OUTER", "Own").size == 8
-    assert made.place("_OUTER", "First").bits == (0, 1)
+    rescaled_table = rescaled("_OUTER", "_OUTER 100\n  40 Links\n  50 Code\n  60 Own ulonglong\n")
+    assert offsets(rescaled_table, "_OUTER") == {"Links": 0x40, "Code": 0x50, "First": 0x50, "Own": 0x60}
+    assert rescaled_table.size("_OUTER") == 0x100
+    assert rescaled_table.place("_OUTER", "Links").size == 8
+    assert rescaled_table.place("_OUTER", "Own").size == 8
+    assert rescaled_table.place("_OUTER", "First").bits == (0, 1)
 
 
 def test_an_unknown_type() -> None:

@@ -211,7 +211,7 @@ def _version_tests(path: pathlib.Path) -> Set[str]:
     context.symbol_space.append(
         windows.WindowsKernelIntermedSymbols(context, "table", "nt", path.resolve().as_uri(), validate=False)
     )
-    tests = [item for item in vars(versions).items() if isinstance(item[1], versions.OsDistinguisher)]
+    tests = [pair for pair in vars(versions).items() if isinstance(pair[1], versions.OsDistinguisher)]
     return {name for name, test in tests if test(context, "nt")}
 
 

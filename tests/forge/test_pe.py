@@ -76,7 +76,9 @@ def test_function_table_is_sorted(image: pefile.PE) -> None:
     if image.FILE_HEADER.Machine != 0x8664:
         assert not hasattr(image, "DIRECTORY_ENTRY_EXCEPTION")
         return
-    table = [(item.struct.BeginAddress, item.struct.EndAddress) for item in image.DIRECTORY_ENTRY_EXCEPTION]
+    table = [
+        (entry.struct.BeginAddress, entry.struct.EndAddress) for entry in image.DIRECTORY_ENTRY_EXCEPTION
+    ]
     assert table == [(0x1000, 0x1020), (0x1100, 0x1180)]
 
 

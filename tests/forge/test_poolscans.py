@@ -29,7 +29,7 @@ def _threads(opened: Opened) -> Found:
 
 
 def _places(found: "List[interfaces.objects.ObjectInterface]") -> Found:
-    return [(item.vol.layer_name, item.vol.offset) for item in found]
+    return [(structure.vol.layer_name, structure.vol.offset) for structure in found]
 
 
 def _opened(name: str, folder: pathlib.Path, processes: int) -> Opened:
@@ -43,7 +43,7 @@ def _opened(name: str, folder: pathlib.Path, processes: int) -> Opened:
 @pytest.mark.parametrize("name", ["win7-x64", "win10-x64"])
 def test_each_search_is_made_once_in_each_image(name: str, tmp_path: pathlib.Path) -> None:
     opened, second = (_opened(name, tmp_path, processes) for processes in (1, 2))
-    expected = [search(item) for item in (opened, second) for search in (_processes, _threads)]
+    expected = [search(image) for image in (opened, second) for search in (_processes, _threads)]
     assert all(expected)
     assert expected[0] != expected[2]
     with poolscans.made_once():
@@ -51,6 +51,6 @@ def test_each_search_is_made_once_in_each_image(name: str, tmp_path: pathlib.Pat
         with mock.patch.object(interfaces.layers.DataLayerInterface, "scan", autospec=True) as searched:
             searched.side_effect = scan
             for _ in range(2):
-                found = [search(item) for item in (opened, second) for search in (_processes, _threads)]
+                found = [search(image) for image in (opened, second) for search in (_processes, _threads)]
                 assert found == expected
                 assert searched.call_count == len(expected)

@@ -54,8 +54,8 @@ def test_volatility_reads_the_pages_of_a_section(kernel: Kernel, tmp_path: pathl
     assert found[0] == pristine
     assert found[0x1000] == found[0x3000] == CODE
     names = set()
-    for item in pslist.PsList.list_processes(opened.context, opened.kernel):
-        for vad in item.get_vad_root().traverse():
+    for eprocess in pslist.PsList.list_processes(opened.context, opened.kernel):
+        for vad in eprocess.get_vad_root().traverse():
             if vad.get_start() == BASE:
                 area = vad.ControlArea if vad.has_member("ControlArea") else vad.Subsection.ControlArea
                 assert int(area) & opened.layer.address_mask == (

@@ -180,10 +180,10 @@ def test_heap_trace_log(path: pathlib.Path) -> None:
     log = HeapLog(real.truth["arch"], address, lookaside=struct.unpack_from(f"<{code}", written)[0])
     for va, frames in _records(real, address):
         assert log.log(frames, va=va) == va
-    made = log.object_bytes()[: len(written)]
-    assert made[: 2 * size] == written[: 2 * size]
+    object_data = log.object_bytes()[: len(written)]
+    assert object_data[: 2 * size] == written[: 2 * size]
     heads = slice(2, None, 2)
-    assert struct.unpack(f"<804{code}", made)[heads] == struct.unpack(f"<804{code}", written)[heads]
+    assert struct.unpack(f"<804{code}", object_data)[heads] == struct.unpack(f"<804{code}", written)[heads]
     for record in log.records():
         data = log.record_bytes(record)
         assert data == _memory(real, record.va, len(data))
@@ -192,10 +192,10 @@ def test_heap_trace_log(path: pathlib.Path) -> None:
 def _records(real: RealSet, address: int) -> List[Tuple[int, List[int]]]:
     """(address, frames) of a log's records in an order in which they may have come: from the truth, or as the
     decoder has them where the truth is silent."""
-    told = real.truth["heap"].get("heap_trace_records")
-    if told is not None:
+    records = real.truth["heap"].get("heap_trace_records")
+    if records is not None:
         # They were allocated from ever higher addresses.
-        return sorted((trace["va"], trace["frames"]) for trace in told)
+        return sorted((trace["va"], trace["frames"]) for trace in records)
     # The last one stands at the head of its chain.
     read = [
         (trace.address, [frame or 0 for frame in trace.frames])

@@ -30,4 +30,4 @@ def write_metadata(memory: pathlib.Path) -> pathlib.Path:
 
 def _tag(name: bytes, value: int, *indices: int) -> bytes:
     head = bytes((len(indices) << 6 | 4, len(name))) + name
-    return head + b"".join(struct.pack("<I", item) for item in (*indices, value))
+    return head + b"".join(struct.pack("<I", number) for number in (*indices, value))

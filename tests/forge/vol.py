@@ -46,7 +46,7 @@ class Result:
 
 
 def _walk(rows: list[Row]) -> list[Row]:
-    return [item for row in rows for item in [row, *_walk(row.get("__children", []))]]
+    return [entry for row in rows for entry in [row, *_walk(row.get("__children", []))]]
 
 
 def trust(symbols: pathlib.Path, cache: pathlib.Path) -> None:

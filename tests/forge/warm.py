@@ -67,7 +67,7 @@ def call(
     with contextlib.ExitStack() as stack:
         out, errors = (stack.enter_context(tempfile.TemporaryFile("r+")) for _ in range(2))
         none = stack.enter_context(open(os.devnull))
-        files = [item.fileno() for item in (none, out, errors)]
+        files = [file.fileno() for file in (none, out, errors)]
         code = ask.Command(server(program), command[1:], files, environment, cwd).wait(timeout)
         if code is None:
             raise subprocess.TimeoutExpired(command, timeout)

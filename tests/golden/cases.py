@@ -15,7 +15,7 @@ from tests.conftest import SHARED
 from tests.forge import sample
 
 from . import images
-from .images import Made, forged, subject, undamaged
+from .images import ImageFiles, forged, subject, undamaged
 from .matrix import INPUTS, PLUGINS, SAMPLE, every
 
 
@@ -39,7 +39,7 @@ class Case(NamedTuple):
         plugins: the folder of the plugins
     """
 
-    make: Callable[[pathlib.Path], Made]
+    make: Callable[[pathlib.Path], ImageFiles]
     runs: Tuple[str, ...] = PLUGINS
     keeps: Keeps = Keeps.TEXT
     needs: str = ""
@@ -75,7 +75,7 @@ SYSTEM = ("callstacks", "locks", "gflags", "trapframes --members", "traces", "tr
 SMALL = ("info", "callstacks", "trapframes --members", "tracefindings", "traces", "traceimage", "locks")
 
 
-def _small(make: Callable[[pathlib.Path], Made]) -> Case:
+def _small(make: Callable[[pathlib.Path], ImageFiles]) -> Case:
     return Case(make, SMALL, plugins="minidump")
 
 

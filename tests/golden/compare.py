@@ -28,7 +28,7 @@ def differences(old: Sequence[Run], new: Sequence[Run]) -> List[str]:
 
 def _differences(old: Sequence[Run], new: Sequence[Run]) -> Iterator[str]:
     before, after = ({run.words: run for run in runs} for runs in (old, new))
-    for words in [*before, *(item for item in after if item not in before)]:
+    for words in [*before, *(run_words for run_words in after if run_words not in before)]:
         if words not in after:
             yield f"= windows.{words}: is not run any more"
         elif words not in before:

@@ -21,7 +21,7 @@ from tests.forge.trapentries import FAULT, X86_OLD, Entry
 from tests.support import deadlockimages, realtruth, smalldumps, tracedkernels
 from tests.support.clean import images as clean_images
 
-Made = Tuple[pathlib.Path, pathlib.Path]
+ImageFiles = Tuple[pathlib.Path, pathlib.Path]
 """The file of an image, and its folder of symbols."""
 Build = Callable[[], Image]
 
@@ -31,24 +31,24 @@ EXITED = 0x01D9_0000_0000_0000
 ISF_8_1 = "windows/ntkrnlmp.pdb/06A508F37B81478E855A3542E272C084-1.json.xz"
 
 
-def forged(build: Build, name: str = "image.dmp") -> Callable[[pathlib.Path], Made]:
+def forged(build: Build, name: str = "image.dmp") -> Callable[[pathlib.Path], ImageFiles]:
     """Puts a forged image into a folder. A crash dump opens faster than a raw one."""
 
-    def make(folder: pathlib.Path) -> Made:
+    def make(folder: pathlib.Path) -> ImageFiles:
         image = build()
         return image.save(folder / name), image.install(folder / "symbols")
 
     return make
 
 
-def small_of_sample(folder: pathlib.Path) -> Made:
+def small_of_sample(folder: pathlib.Path) -> ImageFiles:
     """The small kernel dump of the sample, with the symbols of its kernel."""
     image = sample.build().image()
     smalldumps.write_of_sample(context.open_image(image, folder), folder / smalldumps.SAMPLE)
     return folder / smalldumps.SAMPLE, image.install(folder / "symbols")
 
 
-def small_of_xp(folder: pathlib.Path) -> Made:
+def small_of_xp(folder: pathlib.Path) -> ImageFiles:
     """A small kernel dump of XP, of whose kernel no symbols are there, with a trap frame on its stack."""
     kernel, driver, stack = 0x804D7000, 0xF8A10000, 0xF7A34000
     frame = stack + 0x100
@@ -153,7 +153,7 @@ def smeared() -> Image:
     return image
 
 
-def truncated(folder: pathlib.Path) -> Made:
+def truncated(folder: pathlib.Path) -> ImageFiles:
     """The sample without its last third."""
     image, symbols = forged(lambda: sample.build().image(), "image.raw")(folder)
     os.truncate(image, image.stat().st_size // 3 * 2)
@@ -230,10 +230,10 @@ def windows_8_1() -> Image:
     return kernel.image()
 
 
-def reactos(name: str) -> Callable[[pathlib.Path], Made]:
+def reactos(name: str) -> Callable[[pathlib.Path], ImageFiles]:
     """A whole system that nobody here wrote."""
 
-    def make(folder: pathlib.Path) -> Made:
+    def make(folder: pathlib.Path) -> ImageFiles:
         image = folder / "image.raw"
         with lzma.open(SHARED / "reactos" / f"{name}.raw.xz") as packed, image.open("wb") as file:
             shutil.copyfileobj(packed, file, 1 << 20)

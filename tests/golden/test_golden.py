@@ -153,8 +153,8 @@ def test_a_row_that_is_gone_and_a_run_that_is_gone_are_told() -> None:
 
 
 def test_many_differences_are_cut() -> None:
-    many = [dict(ROW, PID=number) for number in range(100)]
-    reported_differences = differences([_run(*many)], [_run(*(dict(row, PID=-1) for row in many))])
+    rows = [dict(ROW, PID=number) for number in range(100)]
+    reported_differences = differences([_run(*rows)], [_run(*(dict(row, PID=-1) for row in rows))])
     assert len(reported_differences) == MOST_LINES + 1
     assert reported_differences[-1] == "... 41 more lines"
 

@@ -220,11 +220,11 @@ def repeating_page_tables() -> Image:
 def handles_of_many_processes() -> Image:
     """Four hundred events of a ring, by eighteen processes in turn, each of which has a thousand VADs."""
     kernel = _kernel()
-    made = [kernel.process(f"p{number}.exe", pid=1000 + 4 * number) for number in range(18)]
-    for process in made:
+    processes = [kernel.process(f"p{number}.exe", pid=1000 + 4 * number) for number in range(18)]
+    for process in processes:
         for number in range(1000):
             process.vads.append(Vad(0x10000000 + 0x20000 * number, PAGE))
-    table = HandleTable(made[0])
+    table = HandleTable(processes[0])
     table.add(0x84, named(kernel, "_KEVENT", "Event"))
     table.finish()
     ring = Ring(table, 512)
@@ -308,8 +308,8 @@ def vad_root_per_process() -> Image:
     nodes = [vad.node for vad in app.vads if vad.node is not None]
     for node, following in zip(nodes, [*(node.address for node in nodes[1:]), 0]):
         node["VadNode.Left"], node["VadNode.Right"] = 0, following
-    for item, root in zip([app, *others], nodes):
-        item.eprocess["VadRoot.Root"] = root.address
+    for process, root in zip([app, *others], nodes):
+        process.eprocess["VadRoot.Root"] = root.address
     return image
 
 

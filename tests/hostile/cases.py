@@ -84,12 +84,12 @@ def cases(target: Target, plugin: str, most: int) -> Cases:
         by_name: Dict[Tuple[str, ...], List[Case]] = collections.defaultdict(list)
         for members, kind, writes in pairs:
             by_name[(kind, *(member.name for member in members))].append(Case(plugin, members, kind, writes))
-        for item in by_name.values():
-            cases += item[:: max(len(item) // most, 1)]
+        for alike_cases in by_name.values():
+            cases += alike_cases[:: max(len(alike_cases) // most, 1)]
     return Cases(cases, read)
 
 
-Made = Iterator[Tuple[Tuple[Member, ...], str, Tuple[Write, ...]]]
+CaseParts = Iterator[Tuple[Tuple[Member, ...], str, Tuple[Write, ...]]]
 
 
 def _single(
@@ -119,7 +119,7 @@ def _single(
             yield kind, ((place, value),)
 
 
-def _links(target: Target, members: Sequence[Member]) -> Made:
+def _links(target: Target, members: Sequence[Member]) -> CaseParts:
     """Yields the writes to both links of a node, and to those of its neighbours."""
     at = {(member.layer, member.address, member.size): member for member in members}
     for member in members:
@@ -146,7 +146,7 @@ def is_empty(target: Target, member: Member) -> bool:
     return _value(target, member) == _stored(target, member.address, member.size)
 
 
-def _counts(target: Target, members: Sequence[Member]) -> Made:
+def _counts(target: Target, members: Sequence[Member]) -> CaseParts:
     """Yields the writes of 0 to a pointer and to a small number of the same structure."""
     groups: Dict[Tuple[str, str, int], List[Member]] = collections.defaultdict(list)
     for member in members:
@@ -155,7 +155,7 @@ def _counts(target: Target, members: Sequence[Member]) -> Made:
             groups[member.structure, member.layer, start].append(member)
     for group in groups.values():
         pointers = [block for block in group if block.size in (4, 8) and _leads(target, block)]
-        counts = [item for item in group if 0 < _value(target, item) < MOST_COUNT]
+        counts = [member for member in group if 0 < _value(target, member) < MOST_COUNT]
         for pointer in pointers:
             for count in counts:
                 if count.address + count.size > pointer.address > count.address - pointer.size:

@@ -102,7 +102,7 @@ def spread(parts: Sequence[Callable[[], List[Any]]], jobs: int) -> Iterator[List
             sender.close()
             running.append((receiver, child))
         ready = multiprocessing.connection.wait([receiver for receiver, _ in running])
-        for receiver, child in [item for item in running if item[0] in ready]:
+        for receiver, child in [pair for pair in running if pair[0] in ready]:
             try:
                 yield receiver.recv()
             except EOFError:

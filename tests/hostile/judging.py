@@ -24,7 +24,7 @@ from .tellings import COUNTS, Telling, makes_rows, matches, named_by, of_status,
 
 UNCHANGED, SAID, ELSEWHERE = "unchanged", "said", "silent: said elsewhere"
 LOST, SHOWN = "silent: lost", "silent: shown"
-VERDICTS = (UNCHANGED, SAID, ELSEWHERE, LOST, SHOWN)
+EFFECTS = (UNCHANGED, SAID, ELSEWHERE, LOST, SHOWN)
 SILENT = (ELSEWHERE, LOST, SHOWN)
 
 IN_WORDS = frozenset({"Symbol", "Source", "Backing", "Unbacked", "Stack", "StartSymbol", "Status"})
@@ -42,32 +42,35 @@ PIDS = ("PID", "OwnerPID", "ByPID")
 """Columns that say whose a row is, or who has a part in it."""
 
 
-class Verdict(NamedTuple):
+class Effect(NamedTuple):
     """What became of an answer.
 
     Attributes:
-        word: one of VERDICTS
-        said: what is said that does not count
+        word: one of EFFECTS
+        texts: what is said that does not count
         harmed: rows of others that are missing, or differ in what must be the same
     """
 
     word: str
-    said: Tuple[str, ...] = ()
+    texts: Tuple[str, ...] = ()
     harmed: Tuple[Cells, ...] = ()
 
 
-def judge(target: Target, case: Case, read: Read) -> Verdict:
+def judge(target: Target, case: Case, read: Read) -> Effect:
     """Runs a case, and tells what became of the answer."""
     clean = target.clean(case.plugin)
-    got = target.run(case.plugin, case.writes)
+    answer = target.run(case.plugin, case.writes)
     owner = target.belonging.owner(case.members[0].place or 0)
-    found = _verdict(clean, got, case, owner, read)
-    return found._replace(harmed=tuple(_harmed(clean, got, case, owner)))
+    found = _effect(clean, answer, case, owner, read)
+    return found._replace(harmed=tuple(_harmed(clean, answer, case, owner)))
 
 
-def changed(clean: Answer, got: Answer) -> bool:
+def changed(clean: Answer, answer: Answer) -> bool:
     """Returns whether an answer differs from what the undamaged image gives."""
-    return collections.Counter(clean.rows) != collections.Counter(got.rows) or _new_warnings(clean, got) != []
+    return (
+        collections.Counter(clean.rows) != collections.Counter(answer.rows)
+        or _new_warnings(clean, answer) != []
+    )
 
 
 def words(rows: Counter[Cells], answer: Answer) -> Counter[Telling]:
@@ -75,42 +78,42 @@ def words(rows: Counter[Cells], answer: Answer) -> Counter[Telling]:
     place, evidence = answer.columns.index("Status"), answer.place(EVIDENCE)
     found: Counter[Telling] = collections.Counter()
     for row, count in rows.items():
-        said = [row[place] or ""]
+        texts = [row[place] or ""]
         if evidence is not None and LOST_STACKS in row:
             # What was lost stands there with the words of its own Status.
-            said += _IN_BRACKETS.findall(row[evidence] or "")
-        for word in (word for text in said for word in of_status(text)):
+            texts += _IN_BRACKETS.findall(row[evidence] or "")
+        for word in (word for text in texts for word in of_status(text)):
             found[word] += count
     return found
 
 
-def _verdict(clean: Answer, got: Answer, case: Case, owner: Owner, read: Read) -> Verdict:
-    before, after = collections.Counter(clean.rows), collections.Counter(got.rows)
+def _effect(clean: Answer, answer: Answer, case: Case, owner: Owner, read: Read) -> Effect:
+    before, after = collections.Counter(clean.rows), collections.Counter(answer.rows)
     lost, new = before - after, after - before
-    warnings = _new_warnings(clean, got)
+    warnings = _new_warnings(clean, answer)
     if not lost and not new and not warnings:
-        return Verdict(UNCHANGED)
+        return Effect(UNCHANGED)
     concerned = _Concern(clean, case, owner)
     there = concerned.only(after)
-    message = words(concerned.only(new), got) - words(concerned.only(lost), clean)
-    if any(named_by(item, member, read.asked) for item in message for member in case.members):
-        return Verdict(SAID)
-    evidence = _evidence(concerned.only(new), got) - _evidence(concerned.only(lost), clean)
-    if any(shown_of(item, member) for item in evidence for member in case.members):
-        return Verdict(SAID)
-    if any(_counted(clean, got, column, member) for column in COUNTS for member in case.members):
-        return Verdict(SAID)
+    message = words(concerned.only(new), answer) - words(concerned.only(lost), clean)
+    if any(named_by(telling, member, read.requests) for telling in message for member in case.members):
+        return Effect(SAID)
+    evidence = _evidence(concerned.only(new), answer) - _evidence(concerned.only(lost), clean)
+    if any(shown_of(part, member) for part in evidence for member in case.members):
+        return Effect(SAID)
+    if any(_counted(clean, answer, column, member) for column in COUNTS for member in case.members):
+        return Effect(SAID)
     same = not lost and not new
-    alone = same or owner.pid is None or not any(is_of(got.columns, row, owner) for row in there)
+    alone = same or owner.pid is None or not any(is_of(answer.columns, row, owner) for row in there)
     if alone and any(warned_of(warning, member) for warning in warnings for member in case.members):
-        return Verdict(SAID)
-    elsewhere = words(new, got) - words(lost, clean)
+        return Effect(SAID)
+    elsewhere = words(new, answer) - words(lost, clean)
     if warnings or elsewhere:
-        return Verdict(
+        return Effect(
             ELSEWHERE,
             (*warnings, *(f"{status_item.word.name} {status_item.members}" for status_item in elsewhere)),
         )
-    return Verdict(LOST if len(got.rows) < len(clean.rows) else SHOWN)
+    return Effect(LOST if len(answer.rows) < len(clean.rows) else SHOWN)
 
 
 def _evidence(rows: Counter[Cells], answer: Answer) -> Set[str]:
@@ -120,11 +123,11 @@ def _evidence(rows: Counter[Cells], answer: Answer) -> Set[str]:
     return {part for cell in cells for part in cell.split("; ")}
 
 
-def _counted(clean: Answer, got: Answer, column: str, member: Member) -> bool:
+def _counted(clean: Answer, answer: Answer, column: str, member: Member) -> bool:
     """Returns whether a column that counts what is wrong with a structure has more."""
     if column not in clean.columns or not matches(member, COUNTS[column]):
         return False
-    before, after = (sum(filter(None, answer.column(column))) for answer in (clean, got))
+    before, after = (sum(filter(None, output.column(column))) for output in (clean, answer))
     return bool(after > before)
 
 
@@ -166,12 +169,12 @@ def is_of(columns: Sequence[str], row: Cells, owner: Owner) -> bool:
     return owner.pid in [row[columns.index(name)] for name in PIDS if name in columns]
 
 
-def _new_warnings(clean: Answer, got: Answer) -> List[str]:
-    new = collections.Counter(got.warnings) - collections.Counter(clean.warnings)
+def _new_warnings(clean: Answer, answer: Answer) -> List[str]:
+    new = collections.Counter(answer.warnings) - collections.Counter(clean.warnings)
     return [text for text in new if not text.startswith(NEUTRAL)]
 
 
-def _harmed(clean: Answer, got: Answer, case: Case, owner: Owner) -> Iterator[Cells]:
+def _harmed(clean: Answer, answer: Answer, case: Case, owner: Owner) -> Iterator[Cells]:
     """Yields the rows of others that a write changed beyond what it may.
 
     Of what belongs to one process the rows of all others are the same but for Status; of what is shared no
@@ -181,7 +184,7 @@ def _harmed(clean: Answer, got: Answer, case: Case, owner: Owner) -> Iterator[Ce
     if owner.pid is None and any(makes_rows(case.plugin, member) for member in case.members):
         return
     free = {"Status"} if owner.pid is not None else IN_WORDS
-    for row in _bare(clean, free) - _bare(got, free):
+    for row in _bare(clean, free) - _bare(answer, free):
         if owner.pid is None or not is_of(clean.columns, row, owner):
             yield row
 

@@ -70,7 +70,7 @@ class Notes:
 
     Attributes:
         pointer_size: bytes of a pointer of the kernel
-        asked: (structure, path) of all members whose place the code asked for, whether it read them or not
+        requests: (structure, path) of all members whose place the code asked for, whether it read them or not
     """
 
     def __init__(self, pointer_size: int) -> None:
@@ -78,13 +78,13 @@ class Notes:
         self._members: Dict[Tuple[str, int, int], Dict[Tuple[str, str], Member]] = {}
         self._nodes: Dict[int, Tuple[str, str, int]] = {}
         self._fields: Dict[Tuple[int, str], Tuple[Any, Any]] = {}
-        self.asked: Set[Tuple[str, str]] = set()
+        self.requests: Set[Tuple[str, str]] = set()
 
     @property
     def members(self) -> List[Member]:
-        groups = [[self._named(item) for item in member.values()] for member in self._members.values()]
-        blinks = {(piece.structure, piece.path, piece.start) for item in groups for piece in item}
-        return [_joined([_forward(item, blinks) for item in element]) for element in groups]
+        groups = [[self._named(member) for member in by_name.values()] for by_name in self._members.values()]
+        blinks = {(member.structure, member.path, member.start) for group in groups for member in group}
+        return [_joined([_forward(member, blinks) for member in group]) for group in groups]
 
     def add(self, member: Member) -> None:
         """Notes a member; one with a name goes before a bare word at the same place."""
@@ -97,8 +97,8 @@ class Notes:
         """Returns a Field whose offset knows its member."""
         key = (id(structure), path)
         if key not in self._fields:
-            self.asked.add((structure.name, path))
-            place = _Offset.of(int(field.offset), structure.name, path, self)
+            self.requests.add((structure.name, path))
+            place = _Offset.create(int(field.offset), structure.name, path, self)
             self._fields[key] = (structure, field._replace(offset=place))
         return self._fields[key][1]
 
@@ -196,7 +196,7 @@ class _Offset(int):
     notes: Notes
 
     @classmethod
-    def of(cls, value: int, structure: str, path: str, notes: Notes) -> _Offset:
+    def create(cls, value: int, structure: str, path: str, notes: Notes) -> _Offset:
         instance = cls(value)
         instance.structure, instance.path, instance.notes = structure, path, notes
         return instance
@@ -204,7 +204,7 @@ class _Offset(int):
     def __add__(self, other: Any) -> Any:
         if isinstance(other, _Offset):
             return int(self) + int(other)
-        return _Address.of(int(self) + int(other), self.structure, self.path, int(other))
+        return _Address.create(int(self) + int(other), self.structure, self.path, int(other))
 
     __radd__ = __add__
 
@@ -221,7 +221,7 @@ class _Address(int):
     start: int
 
     @classmethod
-    def of(cls, value: int, structure: str, path: str, start: int) -> _Address:
+    def create(cls, value: int, structure: str, path: str, start: int) -> _Address:
         piece = cls(value)
         piece.structure, piece.path, piece.start = structure, path, start
         return piece
@@ -231,7 +231,9 @@ class _Address(int):
         where = int(self) + int(other)
         if isinstance(other, _Offset) or not 0 <= other <= WORD:
             return where
-        return _Address.of(where, self.structure, f"{self.path}.Blink" if other else self.path, self.start)
+        return _Address.create(
+            where, self.structure, f"{self.path}.Blink" if other else self.path, self.start
+        )
 
 
 class _Located(bytes):
@@ -242,7 +244,7 @@ class _Located(bytes):
     notes: Notes
 
     @classmethod
-    def of(cls, data: bytes, layer: str, address: int, notes: Notes) -> _Located:
+    def create(cls, data: bytes, layer: str, address: int, notes: Notes) -> _Located:
         entry = cls.__new__(cls, data)
         entry.layer, entry.address, entry.notes = layer, address, notes
         return entry
@@ -258,7 +260,7 @@ class _Located(bytes):
         if step != 1:
             return found
         self.notes.part(self, key.start, len(found))
-        return _Located.of(found, self.layer, self.address + start, self.notes)
+        return _Located.create(found, self.layer, self.address + start, self.notes)
 
 
 class _Packer(struct.Struct):
@@ -360,14 +362,14 @@ def _hooks_of_images(notes: Notes, bulk: Any, image: Any) -> Hooks:
             super().__init__(runs)
             self.layer = layer
             self.runs: Any = tuple(
-                (start, _Located.of(data, layer, start, notes)) for start, data in self.runs
+                (start, _Located.create(data, layer, start, notes)) for start, data in self.runs
             )
 
         def read(self, address: int, length: int) -> Any:
             view = super().read(address, length)
             if view is None:
                 return None
-            found = _Located.of(bytes(view), self.layer, int(address), notes)
+            found = _Located.create(bytes(view), self.layer, int(address), notes)
             if length <= WORD:
                 notes.words(found, address, length, 1)
             return found
@@ -382,7 +384,7 @@ def _hooks_of_images(notes: Notes, bulk: Any, image: Any) -> Hooks:
         for name in names:
             found = symbol(self, name)
             if found is not None:
-                return _Address.of(found, VARIABLES, name, found)
+                return _Address.create(found, VARIABLES, name, found)
         return None
 
     def attribute(self: Any, name: str) -> Any:
@@ -390,7 +392,7 @@ def _hooks_of_images(notes: Notes, bulk: Any, image: Any) -> Hooks:
         if isinstance(found, objects_interface.ObjectInterface) and 0 < found.vol.size <= WORD:
             kind, start = self.vol.type_name.rsplit("!", 1)[-1], int(self.vol.offset)
             at, layer = int(found.vol.offset), str(found.vol.layer_name)
-            notes.asked.add((kind, name))
+            notes.requests.add((kind, name))
             notes.add(Member(kind, name, layer, at, int(found.vol.size), start))
         return found
 

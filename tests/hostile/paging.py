@@ -95,9 +95,9 @@ class Paging:
         before, after = rows(self.target.clean("traces")), rows(self.run("traces", self.holes(seed, share)))
         there = collections.Counter(map(_stack, after))
         lost = [row for row in before if row["Stack"] and not there[_stack(row)]]
-        statuses = set(_said(after, {row["TraceId"]: row["Status"] for row in before}))
+        unreadable = set(_unreadable(after, {row["TraceId"]: row["Status"] for row in before}))
         present = {row["ProcessOffset"] for row in after}
-        return Pattern(lost, [item for item in lost if not _is_said(item, statuses, present)])
+        return Pattern(lost, [row for row in lost if not _is_shown_unreadable(row, unreadable, present)])
 
     def _tables(self) -> Iterator[int]:
         """Yields the numbers of the pages that are page tables."""
@@ -134,7 +134,7 @@ def _stack(row: Row) -> Any:
     return row["Kind"], row["ProcessOffset"], row["Owner"], row["Depth"], row["BackTraceHash"]
 
 
-def _said(found: Sequence[Row], before: Dict[str, str]) -> Iterator[Any]:
+def _unreadable(found: Sequence[Row], before: Dict[str, str]) -> Iterator[Any]:
     """Yields (kind, process) of the rows that stand for stacks that cannot be read, or not to their ends."""
     for row in found:
         new = row["Status"] and before.get(row["TraceId"]) != row["Status"]
@@ -142,10 +142,10 @@ def _said(found: Sequence[Row], before: Dict[str, str]) -> Iterator[Any]:
             yield row["Kind"], row["ProcessOffset"]
 
 
-def _is_said(lost: Row, said: Set[Any], present: Set[Any]) -> bool:
-    if (lost["Kind"], lost["ProcessOffset"]) in said:
+def _is_shown_unreadable(lost: Row, unreadable: Set[Any], present: Set[Any]) -> bool:
+    if (lost["Kind"], lost["ProcessOffset"]) in unreadable:
         return True
-    return lost["ProcessOffset"] not in present and (lost["Kind"], None) in said
+    return lost["ProcessOffset"] not in present and (lost["Kind"], None) in unreadable
 
 
 def main(arguments: List[str]) -> int:

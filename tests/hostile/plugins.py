@@ -31,10 +31,10 @@ def discover() -> List[Plugin]:
     found: List[Plugin] = []
     for path in sorted(FOLDER.glob("*.py")):
         module = importlib.import_module(f"volatility3.plugins.windows.{path.stem}")
-        for _, item in inspect.getmembers(module, inspect.isclass):
-            own = item.__module__ == module.__name__
-            if own and issubclass(item, interfaces.plugins.PluginInterface):
-                found.append(item)
+        for _, plugin in inspect.getmembers(module, inspect.isclass):
+            own = plugin.__module__ == module.__name__
+            if own and issubclass(plugin, interfaces.plugins.PluginInterface):
+                found.append(plugin)
     return found
 
 

@@ -26,7 +26,7 @@ from tests import conftest  # noqa: F401  (our plugins, in front of any installe
 
 from . import forking, untold
 from .cases import Case, cases
-from .judging import SILENT, VERDICTS, Verdict, judge
+from .judging import EFFECTS, SILENT, Effect, judge
 from .target import BUILDERS, Read, Target
 
 UNLISTED = "unlisted"
@@ -42,13 +42,13 @@ class Result(NamedTuple):
     Attributes:
         image: name of the image
         case: what was written
-        verdict: the verdict
+        effect: the effect
         listed: whether SECURITY.md says that such a write cannot be told; asked of silent ones only
     """
 
     image: str
     case: Case
-    verdict: Verdict
+    effect: Effect
     listed: bool = False
 
 
@@ -76,9 +76,9 @@ class Attack:
         self.cases: List[Case] = []
         self.read: Dict[str, Read] = {}
         for plugin in names or [name for name in self.target.names if name not in without]:
-            made = cases(self.target, plugin, most)
-            self.cases += made.cases
-            self.read[plugin] = made.read
+            plugin_cases = cases(self.target, plugin, most)
+            self.cases += plugin_cases.cases
+            self.read[plugin] = plugin_cases.read
 
     def sample(self, seed: str, runs: Optional[int]) -> List[Case]:
         """Returns the cases: all, or as many as the seed chooses: the same ones where others are new."""
@@ -109,12 +109,12 @@ def share(runs: Optional[int], images: int) -> Optional[int]:
 def attack(name: str, seed: str, runs: Optional[int], names: Sequence[str], most: int) -> List[Result]:
     """Judges the cases of an image: all, or some that the seed chooses."""
     with tempfile.TemporaryDirectory(prefix="tamper-") as folder:
-        made = Attack(name, pathlib.Path(folder), names, most)
-        return list(made.results(made.sample(seed, runs)))
+        image_attack = Attack(name, pathlib.Path(folder), names, most)
+        return list(image_attack.results(image_attack.sample(seed, runs)))
 
 
 def main(arguments: List[str]) -> int:
-    """Prints how many cases have which verdict."""
+    """Prints how many cases have which effect."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--runs", type=int, help="default: all cases")
     parser.add_argument("--seed", default="1")
@@ -139,33 +139,33 @@ def main(arguments: List[str]) -> int:
                 print(result.what)
                 return 1
             for title in (f"{result.image} {result.case.plugin}", "all"):
-                figures[title][result.verdict.word] += 1
-                figures[title]["others changed"] += bool(result.verdict.harmed)
-                figures[title][UNLISTED] += result.verdict.word in SILENT and not result.listed
+                figures[title][result.effect.word] += 1
+                figures[title]["others changed"] += bool(result.effect.harmed)
+                figures[title][UNLISTED] += result.effect.word in SILENT and not result.listed
             if chosen.show:
                 for line in _shown(result):
                     print(line, flush=True)
     for title in sorted(figures):
         print(
             f"{title:28}",
-            ", ".join(f"{figures[title][item]} {item}" for item in (*VERDICTS, UNLISTED, "others changed")),
+            ", ".join(f"{figures[title][word]} {word}" for word in (*EFFECTS, UNLISTED, "others changed")),
         )
     return 0
 
 
 def described(image: str, case: Case) -> str:
     """Returns a case in words."""
-    return f"{image} {case.plugin} {' '.join(each.name for each in case.members)} = {case.kind}"
+    return f"{image} {case.plugin} {' '.join(member.name for member in case.members)} = {case.kind}"
 
 
 def _shown(result: Result) -> Iterator[str]:
     """Yields the lines about a case that is silent, or that harms others."""
     case = result.case
     where = described(result.image, case)
-    if result.verdict.word in SILENT:
+    if result.effect.word in SILENT:
         unlisted = "" if result.listed else f"{UNLISTED}, "
-        yield f"{unlisted}{result.verdict.word}: {where}: {'; '.join(result.verdict.said)}"
-    for row in result.verdict.harmed[:1]:
+        yield f"{unlisted}{result.effect.word}: {where}: {'; '.join(result.effect.texts)}"
+    for row in result.effect.harmed[:1]:
         yield f"others changed: {where}: {row}"
 
 

@@ -23,7 +23,7 @@ from tests.windows.test_owners_hostile import build as owners
 from winstacks.columns.tables import BRIEF, FLAT
 from winstacks.stacklist.imagefacts import LOGGERS
 
-from . import attempt, memory, plugins
+from . import memory, pluginruns, plugins
 from .belonging import Belonging
 from .members import Member, noting
 
@@ -78,7 +78,7 @@ class Read(NamedTuple):
     """What a plugin reads: the members, and (structure, path) of all that it asks for."""
 
     members: Tuple[Member, ...]
-    asked: Set[Tuple[str, str]]
+    requests: Set[Tuple[str, str]]
 
 
 class Target:
@@ -97,7 +97,7 @@ class Target:
         self.belonging = Belonging(kernel)
         self.data = image.save(folder / "image.raw").read_bytes()
         self._below = self.opened.layer.config["memory_layer"]
-        found = {plugins.full_name(item).rsplit(".", 1)[-1]: item for item in plugins.discover()}
+        found = {plugins.full_name(plugin).rsplit(".", 1)[-1]: plugin for plugin in plugins.discover()}
         self._plugins = {name: plugin for name, plugin in found.items() if name in (*BRIEF, *FLAT)}
         self._own = set(self.opened.context.layers)
         self._clean: Dict[Tuple[str, str], Answer] = {}
@@ -161,7 +161,7 @@ class Target:
         inside = [
             block for block in found if block.place is not None and block.place + block.size <= len(self.data)
         ]
-        return Read(tuple(_once(inside)), notes.asked)
+        return Read(tuple(_once(inside)), notes.requests)
 
     def _answer(self, plugin: str, options: Dict[str, Any]) -> Answer:
         self._forget()
@@ -190,11 +190,13 @@ def answer_of(opened: context.Opened, plugin: plugins.Plugin, options: Dict[str,
         logger.addHandler(handler)
     try:
         grid = opened.construct(plugin, **options).run()
-        grid.populate(lambda node, found: found.append(tuple(map(attempt.plain, node.values))) or found, rows)
+        grid.populate(
+            lambda node, found: found.append(tuple(map(pluginruns.plain, node.values))) or found, rows
+        )
     finally:
         for logger in loggers:
             logger.removeHandler(handler)
-    return Answer(tuple(column.name for column in grid.columns), tuple(rows), tuple(handler.said))
+    return Answer(tuple(column.name for column in grid.columns), tuple(rows), tuple(handler.texts))
 
 
 def _once(members: Iterable[Member]) -> Iterator[Member]:
@@ -209,7 +211,7 @@ def _once(members: Iterable[Member]) -> Iterator[Member]:
         place = first.place or 0
         parts = itertools.chain.from_iterable(within.get(at, ()) for at in range(place, place + first.size))
         others += [part for part in parts if part.structure not in ("", first.structure)]
-        names = dict.fromkeys(name for item in (first, *others) for name in item.names)
+        names = dict.fromkeys(name for member in (first, *others) for name in member.names)
         yield first._replace(others=tuple(name for name in names if name != first.name))
 
 
@@ -218,7 +220,7 @@ class _Warnings(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self.said: List[str] = []
+        self.texts: List[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.said.append(record.getMessage())
+        self.texts.append(record.getMessage())

@@ -21,5 +21,5 @@ def test_amplifier(name: str, tmp_path: pathlib.Path) -> None:
     done, messages, error = amplified.count()
     assert not error, error
     cut = AMPLIFIERS[name].cut
-    assert not cut or any(cut in item for item in messages), messages
+    assert not cut or any(cut in message for message in messages), messages
     assert MOST[AMPLIFIERS[name].plugin].exceeded(done, amplified.size) == []

@@ -24,8 +24,8 @@ def test_a_lost_stack_has_a_row_that_says_so(paging: Paging) -> None:
     """Nothing knows that ntdll's list of locks is one, where all locks next to it are absent."""
     patterns = rounds(PATTERNS, 8)
     found = [paging.pattern(seed, share) for seed, share in enumerate(shares(patterns))]
-    lost = [item for pattern in found for item in pattern.lost]
-    silent = [item for pattern in found for item in pattern.silent]
+    lost = [row for pattern in found for row in pattern.lost]
+    silent = [row for pattern in found for row in pattern.silent]
     assert len(lost) > 5 * patterns
     assert [row for row in silent if row["Kind"] != "lock"] == []
     assert len(silent) <= len(lost) // 50

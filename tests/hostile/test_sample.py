@@ -67,11 +67,11 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> Samples:
 
 @pytest.mark.parametrize("name", IMAGES)
 def test_what_is_silent_cannot_be_told(name: str, samples: Samples) -> None:
-    found = [result for result in samples(name).results if result.verdict.word in SILENT]
+    found = [result for result in samples(name).results if result.effect.word in SILENT]
     assert not [
-        f"{item.verdict.word}: {item.case.plugin} {item.case.name} {item.case.kind}"
-        for item in found
-        if not item.listed
+        f"{result.effect.word}: {result.case.plugin} {result.case.name} {result.case.kind}"
+        for result in found
+        if not result.listed
     ]
 
 
@@ -79,10 +79,10 @@ def test_what_is_silent_cannot_be_told(name: str, samples: Samples) -> None:
 def test_nobody_else_is_harmed(name: str, samples: Samples) -> None:
     """Whose memory is written to loses or changes rows, nobody else."""
     found = [
-        (result.case.plugin, result.case.name, result.case.kind, result.verdict.harmed)
+        (result.case.plugin, result.case.name, result.case.kind, result.effect.harmed)
         for result in samples(name).results
     ]
-    assert not [item for item in found if item[-1]]
+    assert not [result for result in found if result[-1]]
 
 
 @pytest.mark.parametrize("name", IMAGES)
@@ -95,35 +95,40 @@ def test_the_sample_tries_what_matters(name: str, samples: Samples) -> None:
     known = collections.Counter(case.plugin for case in cases)
     assert set(known) == set(samples(name).attack.target.names) - {SLOW}
     often = {plugin for plugin, count in known.items() if count > len(cases) / len(found)}
-    assert often <= {item.case.plugin for item in found}
+    assert often <= {result.case.plugin for result in found}
     assert len(often) >= len(known) - 1
-    assert any(len(item.case.members) > 1 for item in found)
-    assert {SAID, UNCHANGED} <= {item.verdict.word for item in found}
+    assert any(len(result.case.members) > 1 for result in found)
+    assert {SAID, UNCHANGED} <= {result.effect.word for result in found}
 
 
 @pytest.mark.parametrize("name", IMAGES)
 def test_every_list_is_tried_in_pairs(name: str, samples: Samples) -> None:
-    made = samples(name).attack
+    attack = samples(name).attack
     # A node of which no more is known than that it is one may be the last that leads anywhere.
     links = {
         member.name
-        for read in made.read.values()
+        for read in attack.read.values()
         for member in read.members
-        if member.path.endswith("Flink") and not cases.is_empty(made.target, member)
+        if member.path.endswith("Flink") and not cases.is_empty(attack.target, member)
     } - {"_LIST_ENTRY.Flink"}
     assert links
-    assert links <= {case.name for case in made.cases if case.kind == UNLINKED}
+    assert links <= {case.name for case in attack.cases if case.kind == UNLINKED}
 
 
 @pytest.mark.parametrize("name", IMAGES)
 def test_every_member_that_is_asked_for_is_written_to(name: str, samples: Samples) -> None:
     """What the code asks a structure for, and this image has, is among the cases by itself."""
-    made = samples(name).attack
+    attack = samples(name).attack
     requests = {
-        ".".join(item) for read in made.read.values() for item in read.asked if item[0] in ALWAYS_READ
+        ".".join(request)
+        for read in attack.read.values()
+        for request in read.requests
+        if request[0] in ALWAYS_READ
     }
-    tried = {name for case in made.cases for member in case.members for name in member.names}
-    places = {text.partition("[")[0] for text in tried} | {re.sub(r"\.[FB]link$", "", item) for item in tried}
+    tried = {name for case in attack.cases for member in case.members for name in member.names}
+    places = {text.partition("[")[0] for text in tried} | {
+        re.sub(r"\.[FB]link$", "", member_name) for member_name in tried
+    }
     assert requests - tried - places <= NOT_READ
 
 
@@ -139,7 +144,7 @@ address, an object of Volatility, a slice, links, a variable, a node, an array."
 
 def test_each_way_of_reading_is_noted(samples: Samples) -> None:
     read = samples("win10-x64").attack.read.values()
-    assert set(WAYS) <= {name for item in read for member in item.members for name in member.names}
+    assert set(WAYS) <= {name for notes in read for member in notes.members for name in member.names}
 
 
 def test_what_cannot_be_told_is_read(samples: Samples) -> None:

@@ -48,16 +48,16 @@ def _updater(target: Target) -> Process:
     return target.kernel.processes[1]
 
 
-def _member(which: str, path: str, value: Any) -> Callable[[Target], List[Write]]:
+def _member(kind: str, path: str, value: Any) -> Callable[[Target], List[Write]]:
     """Returns a write to a member of the updater's process, or of its first thread."""
 
     def write(target: Target) -> List[Write]:
         updater = _updater(target)
-        thing = updater.eprocess if which == "process" else updater.threads[0].ethread
+        structure = updater.eprocess if kind == "process" else updater.threads[0].ethread
         isf = target.kernel.isf
-        size = isf.place(thing.type_name, path).size
+        size = isf.place(structure.type_name, path).size
         number = value(target) if callable(value) else value
-        return [target.at(thing.at(path), number, size)]
+        return [target.at(structure.at(path), number, size)]
 
     return write
 
@@ -190,7 +190,7 @@ def _vpns(target: Target) -> List[Write]:
     isf, kind = target.kernel.isf, vad.node.type_name
     writes = []
     for path in ("StartingVpn", "EndingVpn"):
-        place = next(isf.place(kind, item) for item in (f"Core.{path}", path) if isf.has(kind, item))
+        place = next(isf.place(kind, member) for member in (f"Core.{path}", path) if isf.has(kind, member))
         at = vad.node.address + place.offset
         number = target.kernel.space.read_int(at, place.size) + vad.size // 0x1000 + 1
         writes.append(target.at(at, number, place.size))
@@ -236,7 +236,7 @@ def _length(structure: str, value: int) -> Callable[[Target], List[Write]]:
 def _first_entry(target: Target) -> List[Write]:
     members = target.read("heaptraces").members
     first, last = (
-        next(each for each in members if each.name == f"_HEAP_SEGMENT.{path}")
+        next(member for member in members if member.name == f"_HEAP_SEGMENT.{path}")
         for path in ("FirstEntry", "LastValidEntry")
     )
     place = last.place or 0
@@ -538,14 +538,14 @@ def _ntdll(target: Target, rva: int, value: int) -> List[Write]:
 
 @pytest.mark.parametrize("name", SILENCERS)
 def test_it_is_said(target: Target, name: str) -> None:
-    status_item = SILENCERS[name]
-    clean = target.clean(status_item.plugin, **status_item.options)
-    got = target.run(status_item.plugin, status_item.write(target), **status_item.options)
-    assert not any(status_item.word in (value or "") for value in clean.column("Status"))
-    assert any(status_item.word in (value or "") for value in got.column("Status")), got.column("Status")
-    if status_item.kept:
-        assert _bare(clean) <= _bare(got)
-    assert _others(clean) <= _others(got)
+    silencer = SILENCERS[name]
+    clean = target.clean(silencer.plugin, **silencer.options)
+    answer = target.run(silencer.plugin, silencer.write(target), **silencer.options)
+    assert not any(silencer.word in (value or "") for value in clean.column("Status"))
+    assert any(silencer.word in (value or "") for value in answer.column("Status")), answer.column("Status")
+    if silencer.kept:
+        assert _bare(clean) <= _bare(answer)
+    assert _others(clean) <= _others(answer)
 
 
 def test_one_skipped_driver_is_not_accused(target: Target) -> None:
@@ -555,8 +555,8 @@ def test_one_skipped_driver_is_not_accused(target: Target) -> None:
     assert entry is not None
     after, before = (space.read_int(entry.at(f"InLoadOrderLinks.{name}")) for name in ("Flink", "Blink"))
     clean = target.clean("stacktracedb", unbacked=True)
-    got = target.run("stacktracedb", [target.at(before, after)], unbacked=True)
-    assert _bare(clean) == _bare(got)
+    answer = target.run("stacktracedb", [target.at(before, after)], unbacked=True)
+    assert _bare(clean) == _bare(answer)
     shown = target.run("stacktracedb", [target.at(before, after)])
     assert "partly unlinked" in shown.column("Status")
 
@@ -580,10 +580,12 @@ def test_what_no_module_backs_stays(target: Target, write: str) -> None:
         "DllBase": _driver(target, "DllBase", sample.HIDDEN_CODE - 0x1000),
     }[write]
     clean = target.clean("stacktracedb", unbacked=True)
-    got = target.run("stacktracedb", writes, unbacked=True)
-    assert sample.HIDDEN_CODE + 0x88 in {item | 0xFFFF << 48 for item in filter(None, got.column("Address"))}
-    assert len(got.rows) >= len(clean.rows)
-    assert set(clean.column("Address")) <= set(got.column("Address"))
+    answer = target.run("stacktracedb", writes, unbacked=True)
+    assert sample.HIDDEN_CODE + 0x88 in {
+        address | 0xFFFF << 48 for address in filter(None, answer.column("Address"))
+    }
+    assert len(answer.rows) >= len(clean.rows)
+    assert set(clean.column("Address")) <= set(answer.column("Address"))
 
 
 def test_a_header_of_a_heap_that_swallows_its_neighbour(target: Target) -> None:
@@ -610,10 +612,10 @@ def test_a_header_of_a_heap_that_swallows_its_neighbour(target: Target) -> None:
     tag = whole & 0xFF ^ whole >> 8 ^ flags
     value = value & ~0xFFFFFFFF | tag << 24 | flags << 16 | whole
     write = target.at(header + 8, value ^ space.read_int(key), 8, updater)
-    got = target.run("heaptraces", [write], blocks=True)
-    assert swallowed in got.column("Block")
-    assert set(clean.column("Block")) <= set(got.column("Block"))
-    assert any("damaged" in (value or "") for value in got.column("Status"))
+    answer = target.run("heaptraces", [write], blocks=True)
+    assert swallowed in answer.column("Block")
+    assert set(clean.column("Block")) <= set(answer.column("Block"))
+    assert any("damaged" in (value or "") for value in answer.column("Status"))
     assert not any("damaged" in (value or "") for value in clean.column("Status"))
 
 
@@ -639,12 +641,12 @@ def test_a_list_of_sections_beside_the_real_one(tmp_path: pathlib.Path) -> None:
             sections.add()
         sections.link()
     assert app.peb is not None
-    app.peb["LoaderLock"] = real.made[0].address
+    app.peb["LoaderLock"] = real.entries[0].address
     opened = context.open_image(kernel.image(), tmp_path)
     statuses = {node.row["Lock"]: node.row["Status"] for node in grid.run(opened, locks.Locks, pid=[1000])}
     assert statuses == {
-        **{entry.address: "" for entry in real.made},
-        **{entry.address: "on another list" for entry in planted.made},
+        **{entry.address: "" for entry in real.entries},
+        **{entry.address: "on another list" for entry in planted.entries},
     }
 
 
@@ -664,7 +666,7 @@ def test_headers_hide_no_list_of_sections(tmp_path: pathlib.Path, place: int, va
     app.space.write(headers + place, value.to_bytes(size, "little"))
     opened = context.open_image(kernel.image(), tmp_path)
     rows = [node.row for node in grid.run(opened, locks.Locks, pid=[1000])]
-    assert [row["Lock"] for row in rows] == [entry.address for entry in sections.made]
+    assert [row["Lock"] for row in rows] == [entry.address for entry in sections.entries]
 
 
 def test_a_database_beside_the_real_one(tmp_path: pathlib.Path) -> None:
@@ -704,7 +706,7 @@ def test_a_decoy_hides_no_database_whose_header_was_damaged(
 ) -> None:
     """The decoy proves itself, and the entries of the real database agree with what is left of its header."""
     kernel, app, ntdll, private = _with_private_code()
-    made = []
+    databases = []
     for number in range(2):
         database = Std("6.1", "x64", 0x1D2A0000000 + number * 0x10000000)
         for trace in range(8):
@@ -712,8 +714,8 @@ def test_a_decoy_hides_no_database_whose_header_was_damaged(
             database.log([inner + 0x10 * trace, ntdll.base + 0x1500])
         sample.write(app, database)
         app.space.write_int(ntdll.base + 0x7300 + 0x40 * number, database.base)
-        made.append(database)
-    real, decoy = made
+        databases.append(database)
+    real, decoy = databases
     for member in members:
         offset, size = std_layouts.layout("6.1", "x64").fields[member]
         app.space.write_int(real.base + offset, 0, size)
@@ -730,10 +732,10 @@ def test_a_decoy_hides_no_database_whose_header_was_damaged(
 def test_an_image_cut_in_the_middle_says_so(target: Target) -> None:
     cut = target.at(target.kernel.processes[2].eprocess.address, 0)[0] & ~0xFFF
     for plugin in ("trapframes", "heaptraces", "gflags"):
-        got = target.run(plugin, cut=cut)
-        assert any("process list damaged" in (value or "") for value in got.column("Status")), plugin
-        assert any("process list damaged" in warning for warning in got.warnings)
-        assert not any("+ust" in warning for warning in got.warnings)
+        answer = target.run(plugin, cut=cut)
+        assert any("process list damaged" in (value or "") for value in answer.column("Status")), plugin
+        assert any("process list damaged" in warning for warning in answer.warnings)
+        assert not any("+ust" in warning for warning in answer.warnings)
 
 
 def test_no_image_of_the_forge_is_accused(target: Target) -> None:
@@ -750,7 +752,7 @@ def test_no_image_of_the_forge_is_accused(target: Target) -> None:
     for plugin in target.names:
         answer = target.clean(plugin)
         statuses = [*answer.column("Status"), *answer.warnings]
-        assert not [item for item in statuses if any(word in (item or "") for word in accusing)]
+        assert not [text for text in statuses if any(word in (text or "") for word in accusing)]
 
 
 def _bare(answer: Answer) -> set[Tuple[Any, ...]]:
@@ -826,9 +828,9 @@ def test_a_finding_stays_or_its_process_is_named(
         rows = zip(*map(answer.column, ("Finding", "PID", "TID", "Severity")))
         return {row[:3] for row in rows if row[3] in ("high", "medium")}
 
-    clean, got = target.clean("tracefindings"), target.run("tracefindings", write(target))
-    named = set(got.column("PID")) if LOST_STACKS in got.column("Finding") else set()
-    assert {row for row in high(clean) - high(got) if row[1] not in named} == set()
+    clean, answer = target.clean("tracefindings"), target.run("tracefindings", write(target))
+    named = set(answer.column("PID")) if LOST_STACKS in answer.column("Finding") else set()
+    assert {row for row in high(clean) - high(answer) if row[1] not in named} == set()
 
 
 @pytest.mark.parametrize("alone", [False, True])
@@ -899,10 +901,10 @@ def test_a_handle_whose_table_cannot_be_read_is_not_checked(target: Target) -> N
     """Its rights are there: the check says that it could not read them."""
     table = _updater(target).eprocess["ObjectTable"]
     code = target.kernel.isf.offset("_HANDLE_TABLE", "TableCode")
-    got = target.run("tracefindings", [target.at(table + code, NONSENSE & ~7)])
+    answer = target.run("tracefindings", [target.at(table + code, NONSENSE & ~7)])
     clean = target.clean("tracefindings")
     assert 4312 in {pid for name, pid in zip(clean.column("Finding"), clean.column("PID")) if name == FOREIGN}
-    rows = zip(*map(got.column, ("Finding", "PID", "Evidence")))
+    rows = zip(*map(answer.column, ("Finding", "PID", "Evidence")))
     message = "the handle table, which has the rights of handles, cannot be read: updater.exe"
     assert [(pid, evidence) for name, pid, evidence in rows if name == FOREIGN] == [(None, message)]
 
@@ -911,8 +913,8 @@ def test_a_handle_that_its_table_lacks_is_not_checked(target: Target) -> None:
     """TableCode leads to a page that is no table: the ring has the open, and nobody closed the handle."""
     table = _updater(target).eprocess["ObjectTable"]
     code = target.kernel.isf.offset("_HANDLE_TABLE", "TableCode")
-    got = target.run("tracefindings", [target.at(table + code, table & ~7)])
-    rows = zip(*map(got.column, ("Finding", "PID", "Evidence")))
+    answer = target.run("tracefindings", [target.at(table + code, table & ~7)])
+    rows = zip(*map(answer.column, ("Finding", "PID", "Evidence")))
     found = [(pid, evidence) for name, pid, evidence in rows if name == FOREIGN]
     assert [pid for pid, _ in found] == [None]
     assert "opened a handle that is not in the handle table" in found[0][1]
@@ -921,9 +923,9 @@ def test_a_handle_that_its_table_lacks_is_not_checked(target: Target) -> None:
 def test_a_thread_is_found_in_the_process_whose_list_has_it(target: Target) -> None:
     """A write to the pointer to its process accuses no other process."""
     thread, legacy = _updater(target).threads[0].ethread, _legacy(target).eprocess.address
-    got = target.run("tracefindings", [target.at(thread.at("Tcb.Process"), legacy)])
+    answer = target.run("tracefindings", [target.at(thread.at("Tcb.Process"), legacy)])
     clean = target.clean("tracefindings")
-    found = [set(zip(each.column("Finding"), each.column("PID"))) for each in (clean, got)]
+    found = [set(zip(output.column("Finding"), output.column("PID"))) for output in (clean, answer)]
     pid = _legacy(target).pid
     assert {row for row in found[1] if row[1] == pid} == {row for row in found[0] if row[1] == pid}
 
@@ -931,25 +933,25 @@ def test_a_thread_is_found_in_the_process_whose_list_has_it(target: Target) -> N
 def test_a_finding_has_what_is_doubtful_about_any_of_its_stacks(target: Target) -> None:
     """A damaged header of one heap block, of which another row of the same finding knows nothing."""
     members = [
-        each for each in target.read("tracefindings").members if each.name == "_HEAP_ENTRY.EntryOffset"
+        member for member in target.read("tracefindings").members if member.name == "_HEAP_ENTRY.EntryOffset"
     ]
-    writes = [(each.place or 0, b"\x3f") for each in members]
+    writes = [(member.place or 0, b"\x3f") for member in members]
     assert "damaged" not in target.clean("tracefindings").column("Status")
-    got = target.run("tracefindings", writes)
-    rows = zip(got.column("Finding"), got.column("Status"))
-    assert "damaged" in [said for finding, said in rows if finding == "history_unbacked"]
+    answer = target.run("tracefindings", writes)
+    rows = zip(answer.column("Finding"), answer.column("Status"))
+    assert "damaged" in [status for finding, status in rows if finding == "history_unbacked"]
 
 
 def test_code_whose_file_is_unknown_is_not_compared(target: Target) -> None:
     """The reason is the VAD, and not that other processes lack the file."""
     legacy = _legacy(target).pid
     writes = [
-        (each.place or 0, (each.start | 0xFFFF << 48).to_bytes(8, "little"))
-        for each in target.read("tracefindings").members
-        if each.name == "_MMVAD.Subsection" and target.belonging.owner(each.place or 0).pid == legacy
+        (member.place or 0, (member.start | 0xFFFF << 48).to_bytes(8, "little"))
+        for member in target.read("tracefindings").members
+        if member.name == "_MMVAD.Subsection" and target.belonging.owner(member.place or 0).pid == legacy
     ]
-    got = target.run("tracefindings", writes)
-    reasons = [text or "" for text in got.column("Evidence")]
+    answer = target.run("tracefindings", writes)
+    reasons = [text or "" for text in answer.column("Evidence")]
     assert [text for text in reasons if "the VAD leads to no file that can be named: ntdll" in text]
     assert not [text for text in reasons if "no second process maps the file" in text]
 
@@ -962,24 +964,24 @@ def test_an_entry_of_the_table_of_types_and_the_id_of_a_process(tmp_path: pathli
     target = Target(sample.build("win7-x64", legacy_pid=5136), tmp_path)
     kernel = target.kernel
     place = _legacy(target).eprocess.at("UniqueProcessId")
-    clean, got = (target.run("objecttraces", writes) for writes in ([], [target.at(place, 4312)]))
-    assert "ID 5136 in PspCidTable" in got.column("Status")
-    assert _bare(got) == _bare(clean)
+    clean, answer = (target.run("objecttraces", writes) for writes in ([], [target.at(place, 4312)]))
+    assert "ID 5136 in PspCidTable" in answer.column("Status")
+    assert _bare(answer) == _bare(clean)
     header = _updater(target).eprocess.address - kernel.isf.offset("_OBJECT_HEADER", "Body")
     index = kernel.space.read_int(header + kernel.isf.offset("_OBJECT_HEADER", "TypeIndex"), 1)
     entry = kernel.symbol("ObTypeIndexTable") + 8 * index
     clean = target.clean("handletraces")
-    got = target.run("handletraces", [target.at(entry, kernel.space.read_int(entry + 8))])
+    answer = target.run("handletraces", [target.at(entry, kernel.space.read_int(entry + 8))])
     assert "Process" in clean.column("ObjectType")
-    assert got.column("ObjectType") == clean.column("ObjectType")
-    assert "contradicted: TypeIndex" in got.column("Status")
-    assert not [text for text in got.warnings if "ObHeaderCookie" in text]
+    assert answer.column("ObjectType") == clean.column("ObjectType")
+    assert "contradicted: TypeIndex" in answer.column("Status")
+    assert not [text for text in answer.warnings if "ObHeaderCookie" in text]
 
 
 @pytest.mark.parametrize("value", [0, NONSENSE])
 def test_findings_end_whatever_the_page_tables_are(target: Target, value: int) -> None:
     """Checks whose process has no page tables are rows that say so, and end no other check."""
-    got = target.run("tracefindings", _member("process", "Pcb.DirectoryTableBase", value)(target))
+    answer = target.run("tracefindings", _member("process", "Pcb.DirectoryTableBase", value)(target))
     clean = target.clean("tracefindings")
     others = {row for row in zip(clean.column("Finding"), clean.column("PID")) if row[1] not in (4312, None)}
-    assert others <= set(zip(got.column("Finding"), got.column("PID")))
+    assert others <= set(zip(answer.column("Finding"), answer.column("PID")))

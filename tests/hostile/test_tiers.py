@@ -25,13 +25,13 @@ COMMAND_RUNS = 4
 
 
 def _none(found: Iterable[Violation]) -> None:
-    wrong = [item.what for item in found if not item.slow]
+    wrong = [violation.what for violation in found if not violation.slow]
     assert not wrong, "\n".join(wrong)
 
 
 def test_decoders() -> None:
     parts = tier1.parts(SEED, range(DECODER_RUNS * len(decoders.targets())))
-    _none(item for part in parts for item in part())
+    _none(violation for part in parts for violation in part())
 
 
 @pytest.mark.parametrize("name", SUBJECTS)

@@ -13,9 +13,9 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence, Tu
 from tests.forge import context
 from tests.forge.context import Opened
 
-from . import attempt, forking, memory, mutations, pages, plugins, subjects
-from .attempt import Outcome
+from . import forking, memory, mutations, pages, pluginruns, plugins, subjects
 from .forking import Violation
+from .pluginruns import Outcome
 from .plugins import Options, Plugin
 
 MORE_SECONDS = 10
@@ -76,7 +76,7 @@ class Subject:
     def _note(self, plugin: Plugin, options: Options) -> Tuple[Outcome, List[Range]]:
         physical = memory.install(self.opened, self.data)
         noted = physical.note()
-        outcome = attempt.perform(self.opened, plugin, options)
+        outcome = pluginruns.perform(self.opened, plugin, options)
         return outcome, sorted((start, start + length) for start, length in noted)
 
     def _walk(self) -> pages.Tables:
@@ -199,7 +199,7 @@ def attack(subject: Subject, seed: str, number: int) -> List[Violation]:
 
     def run() -> Outcome:
         memory.install(subject.opened, bytes(data))
-        return attempt.perform(subject.opened, plugin, options)
+        return pluginruns.perform(subject.opened, plugin, options)
 
     report = forking.call(run, int(base.seconds) + forking.CPU_SECONDS)
     title = f"{subject.name}, {plugins.full_name(plugin)} {options}, {'; '.join(done)}"
@@ -208,7 +208,7 @@ def attack(subject: Subject, seed: str, number: int) -> List[Violation]:
         wrong.append(f"took {report.megabytes:.0f} MB, undamaged {base.megabytes:.0f} MB")
     if not report.error:
         wrong += _lost(subject, plugin, options, base, report.value, changed)
-    found = [Violation(number, f"{title}: {item}") for item in wrong]
+    found = [Violation(number, f"{title}: {fault}") for fault in wrong]
     if report.seconds > base.seconds + MORE_SECONDS:
         what = f"{title}: took {report.seconds:.1f} s, undamaged {base.seconds:.1f} s"
         found.append(Violation(number, what, slow=True))
@@ -236,7 +236,7 @@ def run_subject(name: str, seed: str, numbers: Sequence[int]) -> List[Violation]
     """Makes the runs on one image."""
     with tempfile.TemporaryDirectory(prefix="hostile-") as folder:
         subject = Subject(name, pathlib.Path(folder))
-        return [item for number in numbers for item in attack(subject, seed, number)]
+        return [violation for number in numbers for violation in attack(subject, seed, number)]
 
 
 def parts(seed: str, numbers: Sequence[int]) -> List[Callable[[], List[Violation]]]:

@@ -84,8 +84,10 @@ class Target:
             )
             environment = dict(environment, HOME=str(work), PYTHONIOENCODING="utf-8:strict")
             done = _measure(command, environment, work)
-            wrote = [f"wrote {path}" for path in sorted(self._files() - before) if output not in path.parents]
-        return done, wrote
+            written = [
+                f"wrote {path}" for path in sorted(self._files() - before) if output not in path.parents
+            ]
+        return done, written
 
     def whole(self, renderer: str, name: str, words: Sequence[str]) -> Done:
         """The undamaged run."""
@@ -116,16 +118,16 @@ def attack(target: Target, seed: str, number: int) -> List[Violation]:
         data, file = bytearray(target.dump), target.folder / "damaged.dmp"
         done = list(_anywhere(data, chance))
     file.write_bytes(data)
-    result, wrote = target.run(file, renderer, name, words)
+    result, written = target.run(file, renderer, name, words)
     title = f"{subject.name}, -r {renderer} {name} {' '.join(words)}, {'; '.join(done)}"
-    wrong, slow = [*wrote, *_wrong(result, renderer)], []
+    wrong, slow = [*written, *_wrong(result, renderer)], []
     if result.seconds > MORE_SECONDS or result.megabytes > MORE_MEGABYTES:
         whole = target.whole(renderer, name, words)
         if result.seconds > whole.seconds + MORE_SECONDS:
             slow.append(f"took {result.seconds:.1f} s, undamaged {whole.seconds:.1f} s")
         if result.megabytes > whole.megabytes + MORE_MEGABYTES:
             wrong.append(f"took {result.megabytes:.0f} MB, undamaged {whole.megabytes:.0f} MB")
-    found = [(item, False) for item in wrong] + [(item, True) for item in slow]
+    found = [(fault, False) for fault in wrong] + [(fault, True) for fault in slow]
     return [Violation(number, f"{title}: {violation}", is_slow) for violation, is_slow in found]
 
 
@@ -139,7 +141,7 @@ def run_subject(name: str, seed: str, numbers: Sequence[int]) -> List[Violation]
     """Makes the runs on one image."""
     with tempfile.TemporaryDirectory(prefix="hostile-") as folder:
         target = Target(name, pathlib.Path(folder))
-        return [item for number in numbers for item in attack(target, seed, number)]
+        return [violation for number in numbers for violation in attack(target, seed, number)]
 
 
 def _anywhere(data: bytearray, chance: random.Random) -> Iterator[str]:

@@ -30,7 +30,7 @@ class Amplified:
         self._opened = context.open_raw(image, folder)
         self.size = sum(path.stat().st_size for path in folder.iterdir()) // work.PAGE
         expected = f"windows.{self._made.plugin}"
-        self._plugin = next(item for item in plugins.discover() if plugins.full_name(item) == expected)
+        self._plugin = next(plugin for plugin in plugins.discover() if plugins.full_name(plugin) == expected)
 
     def count(self) -> Tuple[Work, Set[str], str]:
         """Returns what a run does, what its warnings and Status cells say, and what went wrong with it."""

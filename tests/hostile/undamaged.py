@@ -98,8 +98,8 @@ def traced(name: str) -> Kernel:
         traces = ObjectTraces(kernel)
         number = traces.stack(traces_of(kernel)[0])
         for _ in range(8):
-            thing = named(kernel, "_KEVENT", "Event")
-            traces.object(thing, "app.exe", [Event(place, True, number) for place in range(4)])
+            event = named(kernel, "_KEVENT", "Event")
+            traces.object(event, "app.exe", [Event(place, True, number) for place in range(4)])
         traces.finish()
     return kernel
 
@@ -169,30 +169,33 @@ def _callbacks86(name: str) -> Image:
     return image.kernel.image()
 
 
-def _of(make: Callable[..., Image], *arguments: object) -> Build:
+def _builder(make: Callable[..., Image], *arguments: object) -> Build:
     return lambda: make(*arguments)
 
 
 BUILDERS: Dict[str, Build] = {
-    **{f"plain-{name}": _of(_plain, name) for name in (*KERNELS, "2003-x64")},
-    **{f"traced-{name}": _of(lambda name: traced(name).image(), name) for name, _ in tracedkernels.KERNELS},
-    **{f"sample-{name}": _of(lambda name: sample.build(name).image(), name) for name in X64},
+    **{f"plain-{name}": _builder(_plain, name) for name in (*KERNELS, "2003-x64")},
     **{
-        f"traps-{name}": _of(lambda name: TrapImage(kernels.load(name)).kernel.image(), name)
+        f"traced-{name}": _builder(lambda name: traced(name).image(), name)
+        for name, _ in tracedkernels.KERNELS
+    },
+    **{f"sample-{name}": _builder(lambda name: sample.build(name).image(), name) for name in X64},
+    **{
+        f"traps-{name}": _builder(lambda name: TrapImage(kernels.load(name)).kernel.image(), name)
         for name in KERNELS
     },
-    **{f"stacks-{name}": _of(_stacks, name) for name in (*X64, "2003-x64")},
-    **{f"stacks-{name}": _of(_stacks86, name) for name in X86},
-    **{f"stacks-wow64-{name}": _of(_wow64_stacks, name) for name in X64},
-    **{f"callbacks-{name}": _of(_callbacks, name) for name in X64},
-    **{f"callbacks-{name}": _of(_callbacks86, name) for name in X86},
+    **{f"stacks-{name}": _builder(_stacks, name) for name in (*X64, "2003-x64")},
+    **{f"stacks-{name}": _builder(_stacks86, name) for name in X86},
+    **{f"stacks-wow64-{name}": _builder(_wow64_stacks, name) for name in X64},
+    **{f"callbacks-{name}": _builder(_callbacks, name) for name in X64},
+    **{f"callbacks-{name}": _builder(_callbacks86, name) for name in X86},
     **{
-        f"segment-heap-{name}{'-wow64' * half}": _of(_segment_heap, name, half)
+        f"segment-heap-{name}{'-wow64' * half}": _builder(_segment_heap, name, half)
         for name, half in HEAPS
         if name.startswith("win10")
     },
     **{
-        f"page-heap-{name}{'-wow64' * half}": _of(_page_heap, name, half)
+        f"page-heap-{name}{'-wow64' * half}": _builder(_page_heap, name, half)
         for name, half in HEAPS
         if not name.startswith("xp")
     },

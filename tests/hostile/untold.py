@@ -82,10 +82,12 @@ def listed(known: Sequence[Entry], target: Target, case: Case, read: Read) -> bo
         case: what is written
         read: what the case's plugin reads
     """
-    alone = [each for each in known if not each.kind]
-    if any(each.covers(case) for each in known) or any(each.names(case.members[0]) for each in alone):
+    alone = [entry for entry in known if not entry.kind]
+    if any(entry.covers(case) for entry in known) or any(entry.names(case.members[0]) for entry in alone):
         return True
-    if len(case.members) < 2 or not any(each.names(member) for each in alone for member in case.members[1:]):
+    if len(case.members) < 2 or not any(
+        entry.names(member) for entry in alone for member in case.members[1:]
+    ):
         return False
     first = Case(case.plugin, case.members[:1], "zero", case.writes[:1])
     return judging.judge(target, first, read).word == judging.UNCHANGED

@@ -59,15 +59,15 @@ def _alarms(machine: str, seed: int) -> bool:
 def _missed(names: Sequence[str], seed: int, jobs: int) -> bool:
     """Prints what each technique gives in the desktop; tells whether too many give nothing."""
     techniques = [technique for technique in all_techniques() if not names or technique.name in names]
-    shown = [item for item in techniques if item.shown]
+    shown = [technique for technique in techniques if technique.shown]
     found = 0
     for technique, answer in zip(shown, planting.ask("desktop", seed, shown, jobs)):
         found += bool(answer.rows)
-        said = ", ".join(dict.fromkeys(f"{row['Finding']} {row['Severity']}" for row in answer.rows))
-        if not said:
-            said = f"MISSED (low: {', '.join(answer.low) or 'nothing'})"
-        print(f"    {technique.name} [{technique.source}]: {said}", flush=True)
-    for technique in (item for item in techniques if not item.shown):
+        findings = ", ".join(dict.fromkeys(f"{row['Finding']} {row['Severity']}" for row in answer.rows))
+        if not findings:
+            findings = f"MISSED (low: {', '.join(answer.low) or 'nothing'})"
+        print(f"    {technique.name} [{technique.source}]: {findings}", flush=True)
+    for technique in (technique for technique in techniques if not technique.shown):
         print(f"    {technique.name} [{technique.source}]: stacks do not show it")
     print(f"{len(techniques)} techniques, of which stacks can show {len(shown)}: {found} are above low")
     return found < FOUND * len(shown)

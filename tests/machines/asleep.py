@@ -58,14 +58,14 @@ def chain_of_apcs(host: Host64) -> Process:
     program = victim(host)
     thread = program.thread("main")
     program.waits(thread=thread, ground=("ntdll!RtlUserThreadStart", "ntdll!RtlDispatchAPC"))
-    wanted = program.at("ntdll!RtlDispatchAPC") + 0x20
+    return_address = program.at("ntdll!RtlDispatchAPC") + 0x20
     space = program.process.space
     place = next(
         at
         for at in range(thread.user_stack_limit, thread.user_stack_base, 8)
-        if space.read_int(at, 8) == wanted
+        if space.read_int(at, 8) == return_address
     )
-    space.write_int(place, wanted - 0xF, 8)
+    space.write_int(place, return_address - 0xF, 8)
     return program.process
 
 
@@ -74,12 +74,12 @@ def cut(host: Host64) -> Process:
     program = victim(host)
     thread = program.thread("main")
     program.waits("main", "Work", SLEEP, call=DELAY, thread=thread)
-    wanted = program.at("Work") + 0x20
+    return_address = program.at("Work") + 0x20
     space = program.process.space
     place = next(
         at
         for at in range(thread.user_stack_limit, thread.user_stack_base, 8)
-        if space.read_int(at, 8) == wanted
+        if space.read_int(at, 8) == return_address
     )
     space.write_int(place, 0, 8)
     return program.process

@@ -72,10 +72,10 @@ def built(offset: int) -> Plant:
         program = victim(host)
         thread = program.thread("main")
         program.waits("main", _GADGETS, WAIT_EX, thread=thread)
-        space, wanted = program.process.space, program.at(_GADGETS) + 0x20
+        space, return_address = program.process.space, program.at(_GADGETS) + 0x20
         limits = range(thread.user_stack_limit, thread.user_stack_base, 8)
-        place = next(at for at in limits if space.read_int(at, 8) == wanted)
-        space.write_int(place, wanted - 0x20 + offset, 8)
+        place = next(at for at in limits if space.read_int(at, 8) == return_address)
+        space.write_int(place, return_address - 0x20 + offset, 8)
         return program.process
 
     return plant

@@ -73,7 +73,7 @@ def memory(
 
 def chain_of(base: int, chain: Sequence[Call]) -> Sequence[Link]:
     """A chain of calls with the code at an address in the place of IMPLANT."""
-    return [Private(base) if isinstance(item, Implant) else item for item in chain]
+    return [Private(base) if isinstance(link, Implant) else link for link in chain]
 
 
 def waits(

@@ -119,12 +119,12 @@ def hollow(host: Host64) -> Process:
 
 def other_headers(host: Host64) -> Process:
     """An image was mapped over with another one: the headers are that one's."""
-    made = _mapped(victim(host))
-    base = made.modules["rare"][0].base
-    made.process.space.write(base + 0x88, struct.pack("<I", 0x61234567))
-    stomped(made, "rare!Paint")
-    made.waits("main", "rare!Paint", WAIT_EX)
-    return made.process
+    program = _mapped(victim(host))
+    base = program.modules["rare"][0].base
+    program.process.space.write(base + 0x88, struct.pack("<I", 0x61234567))
+    stomped(program, "rare!Paint")
+    program.waits("main", "rare!Paint", WAIT_EX)
+    return program.process
 
 
 def unlisted(host: Host64) -> Process:

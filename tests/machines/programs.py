@@ -51,8 +51,8 @@ def winforms(host: Host64, name: str) -> None:
     program = Program32(host, name, "clr.dll", "user32.dll", functions="main")
     _made_32(program)
     codelists.clr(program.narrow, _CODE, _CODE + _SIZE)
-    called = ("user32!DispatchMessageWorker", "user32!UserCallWinProcCheckWow")
-    program.waits(*_CLR, Private32(_CODE), *called, Private32(_CODE), "clr!CLREvent::WaitEx", WAIT_EX_32)
+    functions = ("user32!DispatchMessageWorker", "user32!UserCallWinProcCheckWow")
+    program.waits(*_CLR, Private32(_CODE), *functions, Private32(_CODE), "clr!CLREvent::WaitEx", WAIT_EX_32)
 
 
 def java_32(host: Host64, name: str) -> None:
@@ -185,8 +185,8 @@ def own_stack(host: Host64, name: str, ground: str, *files: str) -> None:
 def behind_no_call(program: Program, start: int, size: int, function: str) -> None:
     """Has a stack return to a place in a function where no call is, instead of behind its first one."""
     base, routine = program.frame(function)
-    space, wanted = program.process.space, base + routine.returns()
-    place = next(at for at in range(start, start + size, 8) if space.read_int(at, 8) == wanted)
+    space, return_address = program.process.space, base + routine.returns()
+    place = next(at for at in range(start, start + size, 8) if space.read_int(at, 8) == return_address)
     space.write_int(place, base + routine.rva + 0x11, 8)
 
 

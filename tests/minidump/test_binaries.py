@@ -21,7 +21,7 @@ REAL = sorted((SHARED / "real_minidumps").glob("*.dmp"))
 Row = Tuple[int, Dict[str, Any]]
 
 
-class Made(NamedTuple):
+class Dumps(NamedTuple):
     """Dumps of a process with and without full memory, and the files of its modules."""
 
     full: pathlib.Path
@@ -30,11 +30,11 @@ class Made(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+def dumps(tmp_path_factory: pytest.TempPathFactory) -> Dumps:
     folder = tmp_path_factory.mktemp("binaries")
     kernel = sample.build()
     opened = context.open_image(kernel.image(), folder)
-    found = Made(folder / "full.dmp", folder / "small.dmp", folder / "files")
+    found = Dumps(folder / "full.dmp", folder / "small.dmp", folder / "files")
     found.full.write_bytes(dump_of(opened, UPDATER))
     found.small.write_bytes(dump_of(opened, UPDATER, full=False))
     modulefile.save([module for process in kernel.processes for module in process.all()], found.files)
@@ -59,13 +59,13 @@ def helpful(caplog: pytest.LogCaptureFixture) -> List[str]:
 
 
 def test_files_make_the_stacks_of_a_small_dump_those_of_a_full_one(
-    made: Made, caplog: pytest.LogCaptureFixture
+    dumps: Dumps, caplog: pytest.LogCaptureFixture
 ) -> None:
-    full, small = stacks(made.full), stacks(made.small)
+    full, small = stacks(dumps.full), stacks(dumps.small)
     named = helpful(caplog)
     begin = "The file of a module would help, give it with --binaries: "
     assert any(text.startswith(f"{begin}ntdll.dll TimeDateStamp ") for text in named)
-    given = stacks(made.small, binaries=[str(made.files)])
+    given = stacks(dumps.small, binaries=[str(dumps.files)])
     assert helpful(caplog) == named
     assert len(frames(small)) < len(frames(full))
     assert set(frames(given)) == set(frames(full))
@@ -73,16 +73,16 @@ def test_files_make_the_stacks_of_a_small_dump_those_of_a_full_one(
         assert row["Symbol"].startswith("<") or "from the file" in row["Status"]
 
 
-def test_a_folder_that_is_not_there_is_refused(made: Made) -> None:
+def test_a_folder_that_is_not_there_is_refused(dumps: Dumps) -> None:
     with pytest.raises(exceptions.RenderException, match="there is no folder 'nowhere'"):
-        stacks(made.small, binaries=["nowhere"])
+        stacks(dumps.small, binaries=["nowhere"])
 
 
 @pytest.mark.cli
-def test_the_option_on_the_command_line(made: Made, tmp_path: pathlib.Path) -> None:
+def test_the_option_on_the_command_line(dumps: Dumps, tmp_path: pathlib.Path) -> None:
     (tmp_path / "symbols").mkdir()
     given = vol.run(
-        made.small, "minidump.callstacks", "--binaries", str(made.files), symbols=tmp_path / "symbols"
+        dumps.small, "minidump.callstacks", "--binaries", str(dumps.files), symbols=tmp_path / "symbols"
     )
     assert given.returncode == 0, given.stderr
     assert any("from the file" in child["Status"] for row in given.rows for child in row["__children"])
@@ -96,8 +96,8 @@ def test_small_dumps_of_windows_say_which_files_would_help(
     rows = stacks(path)
     named = helpful(caplog)
     form = r".*: (\S+) TimeDateStamp [0-9A-F]{8} SizeOfImage [0-9a-f]+ PDB \S+\.pdb [0-9A-F]{32}-\d+"
-    files = [re.fullmatch(form, item) for item in named]
+    files = [re.fullmatch(form, text) for text in named]
     assert all(files)
     stems = {file[1].rpartition(".")[0].lower() for file in files if file}
     walked = {row["Symbol"].partition("+")[0].lower() for depth, row in rows if depth}
-    assert {item for item in walked if "<" not in item and "!" not in item} <= stems
+    assert {symbol for symbol in walked if "<" not in symbol and "!" not in symbol} <= stems

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import pathlib
-from typing import Tuple
+from typing import NamedTuple
 
 import pytest
 
@@ -23,42 +23,48 @@ PLUGINS = sorted(
 )
 WRITERS = ("tracegraph", "tracereport")
 
-Made = Tuple[pathlib.Path, pathlib.Path]
+
+class Files(NamedTuple):
+    """The dump of a process, and a symbol directory without tables."""
+
+    dump: pathlib.Path
+    symbols: pathlib.Path
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """The dump of a process, and a symbol directory without tables."""
+def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     folder = tmp_path_factory.mktemp("cli")
     (folder / "symbols").mkdir()
     opened = context.open_image(sample.build().image(), folder)
     path = folder / "app.dmp"
     path.write_bytes(dump_of(opened, UPDATER, raised=4316))
-    return path, folder / "symbols"
+    return Files(path, folder / "symbols")
 
 
 @pytest.mark.parametrize("plugin", PLUGINS)
-def test_each_plugin(made: Made, plugin: str) -> None:
+def test_each_plugin(files: Files, plugin: str) -> None:
     """None needs a table of a kernel."""
-    result = vol.run(made[0], f"minidump.{plugin}", symbols=made[1])
+    result = vol.run(files.dump, f"minidump.{plugin}", symbols=files.symbols)
     assert result.returncode == 0, result.stderr
     assert "Traceback" not in result.stderr
     assert result.rows or plugin == "handletraces"
     if plugin in WRITERS:
-        written = made[1] / result.rows[0]["File output"]
+        written = files.symbols / result.rows[0]["File output"]
         assert written.stat().st_size > 10_000
 
 
-def test_a_configuration_is_saved_and_used(made: Made, tmp_path: pathlib.Path) -> None:
+def test_a_configuration_is_saved_and_used(files: Files, tmp_path: pathlib.Path) -> None:
     config = tmp_path / "config.json"
-    saved = vol.run(made[0], "minidump.gflags", symbols=made[1], arguments=("--save-config", str(config)))
+    saved = vol.run(
+        files.dump, "minidump.gflags", symbols=files.symbols, arguments=("--save-config", str(config))
+    )
     assert "MinidumpLayer" in config.read_text()
-    used = vol.run(made[0], "minidump.gflags", symbols=made[1], arguments=("-c", str(config)))
+    used = vol.run(files.dump, "minidump.gflags", symbols=files.symbols, arguments=("-c", str(config)))
     assert saved.rows == used.rows != []
 
 
-def test_one_sentence_says_which_plugins_are_meant(made: Made) -> None:
-    result = vol.run(made[0], "windows.callstacks", symbols=made[1])
+def test_one_sentence_says_which_plugins_are_meant(files: Files) -> None:
+    result = vol.run(files.dump, "windows.callstacks", symbols=files.symbols)
     assert result.returncode == 1
     shown = [line for line in result.stdout.splitlines() if "dump" in line]
     assert shown == [

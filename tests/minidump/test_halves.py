@@ -83,6 +83,6 @@ def test_a_32_bit_dump_has_the_lower_half(folder: pathlib.Path, of_dump: Any, of
     opened = context.open_image(sample.build().image(), folder, "sample.dmp")
     path = folder / "narrow.dmp"
     path.write_bytes(dump_of(opened, LEGACY, narrow=True))
-    expected = [item for item in shown(opened.rows(of_image, pid=[LEGACY])) if item[1]["Arch"] == "x86"]
+    expected = [frame for frame in shown(opened.rows(of_image, pid=[LEGACY])) if frame[1]["Arch"] == "x86"]
     assert shown(OpenedDump(path).rows(of_dump)) == expected
     assert expected

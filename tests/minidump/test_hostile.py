@@ -62,15 +62,15 @@ def _links(data: bytes) -> List[Tuple[int, bytes]]:
     """Returns writes to words that lead from memory to memory: to nothing, to themselves, astray."""
     ranges, _ = memory_ranges(test_streams.dump_of(data))
     starts = [piece.start for piece in ranges]
-    made = []
-    for item in ranges:
-        for place in range(item.offset, item.offset + item.length - 7, 8):
+    writes = []
+    for piece in ranges:
+        for place in range(piece.offset, piece.offset + piece.length - 7, 8):
             target = int.from_bytes(data[place : place + 8], "little")
             within = bisect.bisect_right(starts, target) - 1
             if within >= 0 and target < ranges[within].start + ranges[within].length:
-                own = item.start + place - item.offset
-                made += [(place, value.to_bytes(8, "little")) for value in (0, own, own + 1, (1 << 64) - 1)]
-    return sorted(made, key=lambda write: hashlib.sha256(repr(write).encode()).digest())[:WRITES]
+                own = piece.start + place - piece.offset
+                writes += [(place, value.to_bytes(8, "little")) for value in (0, own, own + 1, (1 << 64) - 1)]
+    return sorted(writes, key=lambda write: hashlib.sha256(repr(write).encode()).digest())[:WRITES]
 
 
 @pytest.mark.parametrize("number", range(WRITES))
@@ -110,7 +110,7 @@ def test_no_name_is_followed(data: bytes, tmp_path: pathlib.Path) -> None:
     )
     for plugin in PLUGINS.values():
         OpenedDump(file).rows(plugin)
-    assert not any("named.dll" in item for item in seen)
+    assert not any("named.dll" in path for path in seen)
     other.read_bytes()
     watching[0] = False
-    assert any("named.dll" in item for item in seen)  # the watch sees what is opened
+    assert any("named.dll" in path for path in seen)  # the watch sees what is opened

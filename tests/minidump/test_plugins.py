@@ -188,11 +188,11 @@ def test_handle_operations(opened: Opened, tmp_path: pathlib.Path) -> None:
 
 def test_info(opened: Opened, tmp_path: pathlib.Path) -> None:
     """Every stream, the members of structures, and the stack of the exception."""
-    made = Dumped(opened, UPDATER, raised=4316)
-    made.writer.thread_names([(4316, "main\x1b[2J")])
-    made.writer.comment("procdump -ma updater.exe")
-    made.writer.stream(0x47670001, b"own")
-    (tmp_path / "info.dmp").write_bytes(made.writer.bytes())
+    dumped = Dumped(opened, UPDATER, raised=4316)
+    dumped.writer.thread_names([(4316, "main\x1b[2J")])
+    dumped.writer.comment("procdump -ma updater.exe")
+    dumped.writer.stream(0x47670001, b"own")
+    (tmp_path / "info.dmp").write_bytes(dumped.writer.bytes())
     rows = OpenedDump(tmp_path / "info.dmp").rows(info.Info)
     assert {(row["PID"], row["Process"]) for _, row in rows} == {(UPDATER, "updater.exe")}
     assert [row["Status"] for _, row in rows if row["Status"]] == ["exception 0xc0000005"]
@@ -213,9 +213,9 @@ def test_info(opened: Opened, tmp_path: pathlib.Path) -> None:
 
 def test_info_in_few_columns(opened: Opened, tmp_path: pathlib.Path, capsys: Any) -> None:
     """--brief: what fits 120 characters, and every row."""
-    made = Dumped(opened, UPDATER, raised=4316)
-    made.writer.comment("procdump -ma updater.exe " * 40)
-    (tmp_path / "info.dmp").write_bytes(made.writer.bytes())
+    dumped = Dumped(opened, UPDATER, raised=4316)
+    dumped.writer.comment("procdump -ma updater.exe " * 40)
+    (tmp_path / "info.dmp").write_bytes(dumped.writer.bytes())
     whole = OpenedDump(tmp_path / "info.dmp").construct(info.Info).run()
     assert [(column.name, column.type) for column in whole.columns] == typed(TABLES["info"])
     few = OpenedDump(tmp_path / "info.dmp").rows(info.Info, brief=True)

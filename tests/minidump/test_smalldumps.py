@@ -100,7 +100,7 @@ def test_the_stack_is_that_of_the_image(opened: Opened, tmp_path: pathlib.Path) 
         assert innermost[2] + 1 == expected[0][2]
         if opened.image.machine is Machine.I386:
             # What SwapContext's caller keeps for it, a CONTEXT does not tell: a caller may be passed over.
-            assert callers and {caller[1:3] for caller in callers} <= {item[1:3] for item in expected}
+            assert callers and {caller[1:3] for caller in callers} <= {frame[1:3] for frame in expected}
             continue
         assert callers[: len(expected) - 1] == expected[1:], tid
     assert seen

@@ -170,7 +170,7 @@ def test_registers_and_modules_of_lldb(written: Written) -> None:
 
 @needs_lldb
 def test_memory_of_lldb(written: Written, tmp_path: pathlib.Path) -> None:
-    ranges = [item for item in memory(written) if item[1]]
+    ranges = [piece for piece in memory(written) if piece[1]]
     commands = [
         f"memory read --force --binary --outfile {tmp_path / str(number)} --count {len(data)} {start:#x}"
         for number, (start, data) in enumerate(ranges)
@@ -230,12 +230,12 @@ def test_whole_stacks_of_lldb(tmp_path: pathlib.Path) -> None:
     written = write_dump(opened, process_of(opened, 1000), tmp_path / "store.dmp")
     files_of = tmp_path / "modules"
     files_of.mkdir()
-    for item in (app, ntdll, kernel32):
-        data = bytearray(item.size)
-        found = bulk.read_extents(opened.image.context, written._native.layer_name, item.base, item.size)
+    for module in (app, ntdll, kernel32):
+        data = bytearray(module.size)
+        found = bulk.read_extents(opened.image.context, written._native.layer_name, module.base, module.size)
         for start, run in found.runs:
-            data[start - item.base : start - item.base + len(run)] = run
-        (files_of / item.name).write_bytes(data)
+            data[start - module.base : start - module.base + len(run)] = run
+        (files_of / module.name).write_bytes(data)
     before = [f"settings set target.exec-search-paths {files_of}"]
     threads: List[DebuggedThread] = debugged_threads(tmp_path / "store.dmp", 2, before)
     assert [thread.frames for thread in threads] == expected
@@ -264,7 +264,7 @@ def test_a_process_of_a_system_that_nobody_here_forged(tmp_path: pathlib.Path) -
     commands = [f"thread backtrace {number}" for number in (1, 2, 3)]
     printed = debug(file, commands)
     for command, frames in zip(commands, expected):
-        theirs = [int(item, 16) for item in re.findall(r"frame #\d+: (0x[0-9a-f]+)", printed[command])]
+        theirs = [int(address, 16) for address in re.findall(r"frame #\d+: (0x[0-9a-f]+)", printed[command])]
         assert theirs[0] == frames[0]
         assert len(theirs) > 1
         assert theirs == [frame for frame in frames if frame in theirs]

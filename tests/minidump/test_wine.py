@@ -38,7 +38,7 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> List[Tuple[Truth, List[Dict[str, Any]]]]:
+def dumps(tmp_path_factory: pytest.TempPathFactory) -> List[Tuple[Truth, List[Dict[str, Any]]]]:
     """The truth of each dump, and the rows of its call stacks."""
     folder = tmp_path_factory.mktemp("wine")
     subprocess.run(["bash", str(MAKE), str(folder)], check=True, capture_output=True, timeout=900)
@@ -49,15 +49,15 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> List[Tuple[Truth, List[Dic
     return found
 
 
-def threads(made: List[Tuple[Truth, List[Dict[str, Any]]]]) -> Iterator[Tuple[Truth, List[Dict[str, Any]]]]:
-    for truth, rows in made:
+def threads(dumps: List[Tuple[Truth, List[Dict[str, Any]]]]) -> Iterator[Tuple[Truth, List[Dict[str, Any]]]]:
+    for truth, rows in dumps:
         for thread in truth["threads"]:
             yield thread, [row for row in rows if row["TID"] == thread["tid"]]
 
 
-def test_no_frame_is_sure_and_wrong(made: List[Tuple[Truth, List[Dict[str, Any]]]]) -> None:
+def test_no_frame_is_sure_and_wrong(dumps: List[Tuple[Truth, List[Dict[str, Any]]]]) -> None:
     compared = 0
-    for thread, rows in threads(made):
+    for thread, rows in threads(dumps):
         walked = [(frame[0], frame[1]) for frame in thread["walked"]]
         for (address, sp), row in zip(walked, rows):
             if "unsure" in row["Status"]:
@@ -68,12 +68,12 @@ def test_no_frame_is_sure_and_wrong(made: List[Tuple[Truth, List[Dict[str, Any]]
             assert row["Sp"] == sp, (thread["name"], row)
         surplus = [row for row in rows[len(walked) :] if "unsure" not in row["Status"]]
         assert not surplus, thread["name"]
-    assert compared > 50 * len(made)
+    assert compared > 50 * len(dumps)
 
 
-def test_every_situation_is_walked_to_its_end(made: List[Tuple[Truth, List[Dict[str, Any]]]]) -> None:
-    for truth, _ in made:
+def test_every_situation_is_walked_to_its_end(dumps: List[Tuple[Truth, List[Dict[str, Any]]]]) -> None:
+    for truth, _ in dumps:
         assert len(truth["threads"]) == SITUATIONS
-    for thread, rows in threads(made):
+    for thread, rows in threads(dumps):
         assert len(rows) == len(thread["walked"]), thread["name"]
         assert rows[-1]["Symbol"].startswith("ntdll!"), thread["name"]

@@ -167,16 +167,16 @@ class CallbackImage(StackImage):
         stack.sp += 8
         ip = self.nt + RESOLVES.rva + 0x31
         stack.frames.append(stack.frames[-1]._replace(address=ip, sp=stack.sp, how="trap"))
-        made = self._new()
-        self._link(made, here, stack.sp)
+        stack_memory = self._new()
+        self._link(stack_memory, here, stack.sp)
         if self._control == "_KSTACK_CONTROL":
-            self.control(made.initial)["StackExpansion"] = 1
-        sp, stack.sp = stack.sp, made.initial - 0x40
+            self.control(stack_memory.initial)["StackExpansion"] = 1
+        sp, stack.sp = stack.sp, stack_memory.initial - 0x40
         for value in (0x18, sp, 0x40246, 0x10, ip):
             stack.push(value)
         stack.enter(self.nt, SWITCH_STACK)
         stack.call(self.nt, SWITCH_STACK)
-        return made
+        return stack_memory
 
     def _expect_pieces(self, thread: Thread, part: str, stack: Stack64) -> None:
         """Expects the frames of a stack; those on an expanded one are of a piece that comes first."""

@@ -135,13 +135,13 @@ class CallbackImage86(StackImage86):
     def _expand(self, stack: Stack86, here: Memory) -> Memory:
         """Goes on on another stack, with a frame pointer that leads back."""
         stack.enter(self.nt, RESOLVES)
-        made = self._new()
-        control = self._link(made, here, stack.sp)
+        stack_memory = self._new()
+        control = self._link(stack_memory, here, stack.sp)
         if not control.maybe("StackExpansion", 1):
             control["StackControlFlags"] = _EXPAND
-        stack.sp = made.initial - 0x40
+        stack.sp = stack_memory.initial - 0x40
         stack.call(self.nt, RESOLVES)
-        return made
+        return stack_memory
 
     def _expect(self, tid: int, part: str, stack: Stack86, before: int) -> None:
         """Expects the frames of a stack; those beyond the first so many are on an expanded one."""

@@ -114,7 +114,7 @@ class StackImage:
     def __init__(self, name: str = "win10-x64", more: Sequence[Routine] = (), **options: Any) -> None:
         known = kernels.load(name)
         self.at = free_code(known.table, 0x1000)
-        routines = [moved(item, self.at) for item in (*KERNEL_CODE, *more)]
+        routines = [moved(routine, self.at) for routine in (*KERNEL_CODE, *more)]
         code = module_options(routines, self.at + UNWIND_DATA, 64)
         self.kernel = Kernel(known.table, **{**known.options(), **code, **options})
         self.nt = self.kernel.base + self.at

@@ -160,7 +160,7 @@ class StackImage86:
         known = kernels.load(name)
         self.architecture = X86_OLD if known.table.has("_KTRAP_FRAME", "DbgArgPointer") else X86_BLUE
         at = free_code(known.table, 0x1000)
-        code = module_options([moved(item, at) for item in KERNEL_CODE], 0, 32)
+        code = module_options([moved(routine, at) for routine in KERNEL_CODE], 0, 32)
         self.kernel = Kernel(known.table, **{**known.options(), **code})
         self.nt = self.kernel.base + at
         self.driver = self.kernel.module("disk.sys", **module_options([DRIVER], 0, 32)).base

@@ -15,8 +15,8 @@ def install() -> None:
     """Checks them from now on; a wrong row is a TypeError."""
     make: Any = RowNode.__init__
 
-    def made(node: RowNode, *arguments: Any) -> None:
+    def initialize(node: RowNode, *arguments: Any) -> None:
         make(node, *arguments)
         renderers.TreeNode._validate_values(node, node.values)
 
-    RowNode.__init__ = made  # type: ignore[assignment, method-assign]
+    RowNode.__init__ = initialize  # type: ignore[assignment, method-assign]

@@ -65,7 +65,7 @@ class Opened:
             counts["rows"] = len(self._opened.rows(plugin, **options))
         return dict(counts)
 
-    def told(self, plugin: Any, **options: Any) -> List[str]:
+    def progress_texts(self, plugin: Any, **options: Any) -> List[str]:
         """Returns what a plugin tells the progress callback."""
         messages: List[str] = []
         new_plugin = self._opened.construct(plugin, **options)

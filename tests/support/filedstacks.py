@@ -77,14 +77,14 @@ def score(name: str, seed: int, folder: pathlib.Path, of_files: bool) -> Scores:
     images.lose_pages(lost, seed, of_files=of_files)
     image = lost.kernel.image()
     without = _stacks(image, folder / "without")
-    given = _stacks(image, folder / "given", files)
-    kept = given.sure.keys() & whole.sure.keys()
+    with_files = _stacks(image, folder / "given", files)
+    kept = with_files.sure.keys() & whole.sure.keys()
     return Scores(
         len(whole.sure),
         len(without.sure.keys() & whole.sure.keys()),
         len(kept),
-        sum(given.sure[frame] == whole.sure[frame] for frame in kept),
-        given.sure.keys() - whole.sure.keys() - whole.unsure,
+        sum(with_files.sure[frame] == whole.sure[frame] for frame in kept),
+        with_files.sure.keys() - whole.sure.keys() - whole.unsure,
     )
 
 
@@ -92,8 +92,8 @@ def _stacks(image: Image, folder: pathlib.Path, files: Sequence[pathlib.Path] = 
     folder.mkdir(parents=True)
     opened = context.open_image(image, folder)
     if files:
-        given: ModuleFiles = GivenFiles([str(file) for file in files])
-        opened.image.provide(module_files, given)
+        given_files: ModuleFiles = GivenFiles([str(file) for file in files])
+        opened.image.provide(module_files, given_files)
     symbolizer = Symbolizer(opened.image)
     sure: Dict[Frame, str] = {}
     unsure: Set[Frame] = set()

@@ -172,13 +172,13 @@ class FindingImage:
         head, node = ntdll.base + HEAD_RVA, space.allocate(0x60 * count)
         nodes = [node + 0x60 * number for number in range(count)]
         ring = [head, *nodes]
-        for number, item in enumerate(ring):
-            space.write_int(item, ring[(number + 1) % len(ring)], 8)
-            space.write_int(item + 8, ring[number - 1], 8)
-        for number, item in enumerate(nodes):
+        for number, table in enumerate(ring):
+            space.write_int(table, ring[(number + 1) % len(ring)], 8)
+            space.write_int(table + 8, ring[number - 1], 8)
+        for number, table in enumerate(nodes):
             last = number == count - 1
-            space.write_int(item + 0x20, start if last else 0x1000 * (number + 1), 8)
-            space.write_int(item + 0x28, end if last else 0x1000 * (number + 2), 8)
+            space.write_int(table + 0x20, start if last else 0x1000 * (number + 1), 8)
+            space.write_int(table + 0x28, end if last else 0x1000 * (number + 2), 8)
 
     def recorded(self, *addresses: int) -> None:
         """Gives the process a database with one trace."""

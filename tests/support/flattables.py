@@ -84,7 +84,7 @@ def of_plugin(opened: Opened, source: str, **options: Any) -> List[Tuple[Any, ..
             continue
         if source == "lock":
             stack.row["Status"] = _of_owners(stack.row["Status"], below)
-        found.append((_of(stack.row, _STACK), [_shown(row) for row in own]))
+        found.append((_cells(stack.row, _STACK), [_shown(row) for row in own]))
     return _ordered(found, source)
 
 
@@ -110,7 +110,7 @@ def of_tables(rows: List[Row], framed: List[Row], source: str) -> List[Tuple[Any
         # kernel's.
         if source == "thread" and row["Count"] is None and row["Kind"] != "kernel":
             continue
-        found.append((_of(row, _STACK), [_shown(item) for item in below.get(row["TraceId"], [])]))
+        found.append((_cells(row, _STACK), [_shown(frame) for frame in below.get(row["TraceId"], [])]))
     return _ordered(found, source)
 
 
@@ -162,7 +162,7 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _of(row: Row, names: Iterable[str]) -> Tuple[Any, ...]:
+def _cells(row: Row, names: Iterable[str]) -> Tuple[Any, ...]:
     return tuple(row[name] for name in names)
 
 
@@ -171,5 +171,5 @@ def _shown(row: Row) -> Tuple[Any, ...]:
     address = row["Address"]
     if isinstance(address, str):
         address = grid.masked(int(address, 16))
-    found: Tuple[Any, ...] = (address, *_of(row, _FRAME))
+    found: Tuple[Any, ...] = (address, *_cells(row, _FRAME))
     return found

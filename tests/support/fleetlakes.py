@@ -79,14 +79,14 @@ def keep(lake: Lake, image_id: str, **tables: Any) -> Row:
     counted = {}
     for name in (*(table for table in TABLES if table != KEYS), KEYS):
         paths[name].parent.mkdir(parents=True, exist_ok=True)
-        given = tables.get(name, [])
+        rows = tables.get(name, [])
         if name == KEYS:
             batches = [
                 dict(zip(SCHEMAS[KEYS].names, key_row)) for key_row in key_rows(paths[TRACES], paths[IMAGE])
             ]
             table = pa.table(batches[0], schema=SCHEMAS[KEYS]) if batches else SCHEMAS[KEYS].empty_table()
         else:
-            table = given if isinstance(given, pa.Table) else arrow(name, image_id, given)
+            table = rows if isinstance(rows, pa.Table) else arrow(name, image_id, rows)
         write(paths[name], name, table)
         counted[name] = table.num_rows
     return manifest(image_id, lake.tables(image_id, "attempt", counted))

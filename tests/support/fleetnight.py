@@ -32,7 +32,7 @@ class Night:
     fleet: Fleet
     lake: pathlib.Path
     code: int
-    said: str
+    stderr: str
     bad: Dict[str, pathlib.Path]
     planted: Machine
     overwritten: Set[str]
@@ -87,8 +87,8 @@ def night(tmp_path_factory: pytest.TempPathFactory) -> Night:
 @pytest.fixture(scope="session")
 def few(tmp_path_factory: pytest.TempPathFactory) -> Fleet:
     """Three images that all can be read."""
-    made = new_fleet(tmp_path_factory.mktemp("few") / "images")
+    images = new_fleet(tmp_path_factory.mktemp("few") / "images")
     for number in range(3):
-        made.add(Machine(number, own=3))
-    made.ready()
-    return made
+        images.add(Machine(number, own=3))
+    images.ready()
+    return images

@@ -92,7 +92,7 @@ def called(*arguments: object, seconds: int = 60) -> Ran:
             signal.alarm(0)
     out.flush()
     errors.flush()
-    return Ran(code, *(item.buffer.getvalue().decode() for item in (out, errors)))
+    return Ran(code, *(stream.buffer.getvalue().decode() for stream in (out, errors)))
 
 
 @contextlib.contextmanager
@@ -125,20 +125,20 @@ def kill(pid: int) -> None:
     """Kills a process and all that it has started."""
     with contextlib.suppress(psutil.Error):
         whole = psutil.Process(pid)
-        for item in [*whole.children(recursive=True), whole]:
+        for process in [*whole.children(recursive=True), whole]:
             with contextlib.suppress(psutil.Error):
-                item.kill()
+                process.kill()
 
 
 def children() -> List[int]:
     """The processes that read images, of these tests."""
     found = []
-    for item in psutil.process_iter(["pid", "cmdline", "status"]):
+    for process in psutil.process_iter(["pid", "cmdline", "status"]):
         with contextlib.suppress(psutil.Error):
-            alive = item.info["status"] != psutil.STATUS_ZOMBIE
-            if alive and PROGRAM in (item.info["cmdline"] or ()):
-                if item.environ().get("STACKFLEET_TEST") == MARK:
-                    found.append(item.info["pid"])
+            alive = process.info["status"] != psutil.STATUS_ZOMBIE
+            if alive and PROGRAM in (process.info["cmdline"] or ()):
+                if process.environ().get("STACKFLEET_TEST") == MARK:
+                    found.append(process.info["pid"])
     return found
 
 
@@ -153,7 +153,7 @@ def wait(condition: Any, seconds: float = 60) -> None:
 def manifests(lake: pathlib.Path) -> Dict[str, Dict[str, Any]]:
     """The manifests of a lake by the name of the file of the image."""
     found = [json.loads(path.read_text()) for path in (lake / "manifest").glob("*.json")]
-    return {pathlib.Path(item["path"]).name: item for item in found}
+    return {pathlib.Path(manifest["path"]).name: manifest for manifest in found}
 
 
 def rows(lake: pathlib.Path, table: str) -> List[Tuple[Any, ...]]:

@@ -65,8 +65,8 @@ def read(
     stored = [RecordedStack("std", 0x900000, 7, (1, 2)), RecordedStack("std", 0x900100, 9, (3, 4))]
     traces = Traces(memory, heaptypes.LOG[arch], heaptypes.ENTRY[arch], lambda: stored)
     items = list(heap_blocks(memory, heap, traces, [heaptypes.page_heap(arch)]))
-    blocks = [item for item in items if isinstance(item, Block)]
-    return blocks, [item for item in items if isinstance(item, LostBlocks)], heap
+    blocks = [block for block in items if isinstance(block, Block)]
+    return blocks, [block for block in items if isinstance(block, LostBlocks)], heap
 
 
 def traced(blocks: Iterable[Block]) -> Dict[int, Tuple[int, RecordedStack, str]]:

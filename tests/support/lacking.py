@@ -67,7 +67,7 @@ class Run(NamedTuple):
     plugin: str
     options: Tuple[Tuple[str, Any], ...] = ()
 
-    def of(self) -> Any:
+    def plugin_class(self) -> Any:
         """The plugin's class."""
         module = importlib.import_module(f"volatility3.plugins.windows.{self.plugin}")
         (found,) = (
@@ -80,7 +80,7 @@ class Run(NamedTuple):
         return found
 
 
-class Said(NamedTuple):
+class Output(NamedTuple):
     """The rows of a run, the files that it wrote, and its warnings."""
 
     rows: List[Row]
@@ -91,7 +91,7 @@ class Said(NamedTuple):
 Site = Tuple[CodeType, ...]
 """Functions of ours that ask for something: the one that asks first, then those that it works for."""
 
-Asked = Dict[Lost, FrozenSet[Site]]
+Requests = Dict[Lost, FrozenSet[Site]]
 """What is asked for, and where."""
 
 _OURS = tuple(str(pathlib.Path(winstacks.__file__).parent / package) + os.sep for package in _PACKAGES)
@@ -127,19 +127,19 @@ def _remembering(mapping: Any) -> Any:
     return listed
 
 
-def chosen(asked: Dict[Run, Asked], lost: Lost, met: AbstractSet[Site] = frozenset()) -> List[Run]:
+def chosen(requests: Dict[Run, Requests], lost: Lost, met: AbstractSet[Site] = frozenset()) -> List[Run]:
     """The fewest and smallest runs that ask for something at each place where any of them does.
 
     Args:
-        asked: what each run asks for
+        requests: what each run asks for
         lost: what is asked for
         met: places that need no run any more
     """
-    sites = {run: names[lost] for run, names in asked.items() if lost in names}
+    sites = {run: names[lost] for run, names in requests.items() if lost in names}
     left = set().union(*sites.values()) - met
     found: List[Run] = []
     while left:
-        found.append(max(sites, key=lambda run: (len(sites[run] & left) / len(asked[run]), run.plugin)))
+        found.append(max(sites, key=lambda run: (len(sites[run] & left) / len(requests[run]), run.plugin)))
         left -= sites[found[-1]]
     return found
 
@@ -159,7 +159,7 @@ class LackingTable:
         # Where pages lie depends on no symbol. Scans of the kernel's memory ask for all of them.
         opened.layer.mapping = _remembering(opened.layer.mapping)
 
-    def asked(self, run: Run, folder: pathlib.Path, patch: pytest.MonkeyPatch) -> Tuple[Said, Asked]:
+    def requests(self, run: Run, folder: pathlib.Path, patch: pytest.MonkeyPatch) -> Tuple[Output, Requests]:
         """What a plugin prints, and what it asks the table for that the table has."""
         found: DefaultDict[Tuple[str, str], Set[Site]] = collections.defaultdict(set)
         prefix = self._name + constants.BANG
@@ -193,9 +193,9 @@ class LackingTable:
                 patched.setattr(template, name, noting_members(getattr(template, name)))
             for name in ("member", "has_member"):
                 patched.setattr(aggregate, name, noting_members(getattr(aggregate, name)))
-            said = self.run(run, folder)
-        asked = {Lost(*key): frozenset(sites) for key, sites in found.items()}
-        return said, {key: sites for key, sites in asked.items() if self.has(key)}
+            output = self.run(run, folder)
+        requests = {Lost(*key): frozenset(sites) for key, sites in found.items()}
+        return output, {key: sites for key, sites in requests.items() if self.has(key)}
 
     def has(self, lost: Lost) -> bool:
         """Whether the table has something."""
@@ -241,7 +241,7 @@ class LackingTable:
             space.clear_symbol_cache(self._name)
             space._resolved = known
 
-    def run(self, run: Run, folder: pathlib.Path) -> Said:
+    def run(self, run: Run, folder: pathlib.Path) -> Output:
         """What a plugin prints of the image as it is."""
         self._runs += 1
         if not self._runs % _OFTEN:
@@ -253,11 +253,11 @@ class LackingTable:
         handler = _Warnings()
         logging.getLogger().addHandler(handler)
         try:
-            rows = grid.rendered(self._opened, run.of(), folder, **dict(run.options))
+            rows = grid.rendered(self._opened, run.plugin_class(), folder, **dict(run.options))
         finally:
             logging.getLogger().removeHandler(handler)
         files = {path.name: _NOW.sub(b"", path.read_bytes()) for path in sorted(folder.iterdir())}
-        return Said(rows, files, handler.messages)
+        return Output(rows, files, handler.messages)
 
 
 class _Warnings(logging.Handler):

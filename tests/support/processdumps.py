@@ -41,11 +41,11 @@ PAGES = (1, 2, 0x10, 0x20, 4, 8, 0x40, 0x80)
 def _all_regions(used: Sequence[Info]) -> List[Info]:
     """Returns regions and what is free between them, as VirtualQuery tells of both."""
     infos: List[Info] = []
-    for item in sorted(used):
+    for region in sorted(used):
         end = infos[-1][0] + infos[-1][3] if infos else 0
-        if end < item[0]:
-            infos.append((end, 0, 0, item[0] - end, FREE, NOACCESS, 0))
-        infos.append(item)
+        if end < region[0]:
+            infos.append((end, 0, 0, region[0] - end, FREE, NOACCESS, 0))
+        infos.append(region)
     return infos
 
 

@@ -19,9 +19,9 @@ def caches() -> List[Any]:
                 attribute for value in values if isinstance(value, type) for attribute in vars(value).values()
             )
             for value in (*values, *inner):
-                item = getattr(value, "__func__", value)  # that of a class method
-                if isinstance(item, functools._lru_cache_wrapper):
-                    found[id(item)] = item
+                function = getattr(value, "__func__", value)  # that of a class method
+                if isinstance(function, functools._lru_cache_wrapper):
+                    found[id(function)] = function
     return list(found.values())
 
 

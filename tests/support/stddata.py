@@ -53,7 +53,7 @@ POINTERS = {"x64": 8, "x86": 4}
 
 
 @functools.lru_cache(maxsize=None)
-def of(arch: str) -> Layouts:
+def layouts_of(arch: str) -> Layouts:
     """The layouts of a bitness, from our symbol tables."""
     return Layouts(bare.image(POINTERS[arch]), bare.MACHINES[POINTERS[arch]])
 
@@ -78,14 +78,14 @@ def reader_of_set(real: RealSet) -> Reader:
 def open_set(real: RealSet) -> stdwalk.StdDatabase:
     """Proves and reads the database of a real set."""
     reader = reader_of_set(real)
-    proof = stdproof.prove(reader, real.truth["database"], of(real.truth["arch"]).std)
+    proof = stdproof.prove(reader, real.truth["database"], layouts_of(real.truth["arch"]).std)
     assert proof.header is not None, proof.failed
     return stdwalk.StdDatabase(reader, proof.header)
 
 
 def found_logs(real: RealSet) -> List[int]:
     """Where words of the module's data lead to what proves to be a heap's trace log."""
-    reader, layout, size = reader_of_set(real), of(real.truth["arch"]).heaplogs, real.pointer_size
+    reader, layout, size = reader_of_set(real), layouts_of(real.truth["arch"]).heaplogs, real.pointer_size
     words = set()
     for region in real.regions:
         if region.what.startswith("module"):
@@ -96,16 +96,16 @@ def found_logs(real: RealSet) -> List[int]:
 
 def log_address(real: RealSet) -> Optional[int]:
     """Where the heap's trace log of a set is: as its truth says, else the one that its ntdll leads to."""
-    told = real.truth["heap"].get("heap_stack_trace_log")
-    if told is not None:
-        return int(told)
+    address = real.truth["heap"].get("heap_stack_trace_log")
+    if address is not None:
+        return int(address)
     found = found_logs(real)
     assert len(found) <= 1
     return found[0] if found else None
 
 
 def open_log(real: RealSet, address: int) -> heaplog.HeapLog:
-    return heaplog.HeapLog(reader_of_set(real), address, of(real.truth["arch"]).heaplogs[0])
+    return heaplog.HeapLog(reader_of_set(real), address, layouts_of(real.truth["arch"]).heaplogs[0])
 
 
 def open_forged(std: Std) -> stdwalk.StdDatabase:
@@ -115,7 +115,7 @@ def open_forged(std: Std) -> stdwalk.StdDatabase:
 
 def open_regions(regions: Mapping[int, bytes], address: int, arch: str) -> stdwalk.StdDatabase:
     reader = reader_of(regions.items())
-    proof = stdproof.recover(reader, address, of(arch).std)
+    proof = stdproof.recover(reader, address, layouts_of(arch).std)
     assert proof.header is not None, proof.failed
     return stdwalk.StdDatabase(reader, proof.header)
 

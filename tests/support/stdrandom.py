@@ -63,7 +63,7 @@ class Plan(NamedTuple):
         for _ in range(self.words):
             va, value = _place(chance, std), _value(chance, std)
             size = std.layout.pointer
-            start = max(item for item in memory if item <= va)
+            start = max(address for address in memory if address <= va)
             packed = struct.pack("<Q", value & (1 << 8 * size) - 1)[:size]
             memory[start][va - start : va - start + size] = packed
         return without({va: bytes(data) for va, data in memory.items()}, std.base, self.lost)

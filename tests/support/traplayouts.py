@@ -77,7 +77,7 @@ def context(arch: str) -> ContextLayout:
     return ContextLayout(ours(arch)["_CONTEXT"], MACHINES[_POINTER_SIZES[arch]])
 
 
-def of(table: Isf) -> TrapFrameLayout:
+def trap_frame_layout(table: Isf) -> TrapFrameLayout:
     """The trap frames that a symbol table describes."""
     return FORMS[table.pointer_size](structure(table, "_KTRAP_FRAME"))
 

@@ -229,8 +229,8 @@ class Machine:
 
     def _import(self, address: int) -> None:
         """Carries out an imported function, or goes on with one that had something called."""
-        number, called = divmod(address - IMPORTS, IMPORT_SIZE)
-        if called:
+        number, offset = divmod(address - IMPORTS, IMPORT_SIZE)
+        if offset:
             self._advance(IMPORTS + number * IMPORT_SIZE, self.register(0))
             return
         result = self._imports[number](self)

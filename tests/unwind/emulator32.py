@@ -48,7 +48,7 @@ class Machine32:
             if self._failure is not None:
                 raise self._failure
         assert not self.callers, "the program did not return"
-        high, low = (self.cpu.reg_read(item) for item in (x86.UC_X86_REG_EDX, x86.UC_X86_REG_EAX))
+        high, low = (self.cpu.reg_read(register) for register in (x86.UC_X86_REG_EDX, x86.UC_X86_REG_EAX))
         return int(high << 32 | low)
 
     def read(self, address: int, length: int) -> Optional[bytes]:

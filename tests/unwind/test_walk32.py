@@ -76,7 +76,7 @@ class Survey32:
         return next(((low, name) for low, high, name in found if low <= address < high), None)
 
     def walk(self, machine: Machine32, address: int) -> StackWalk:
-        sp, bp = (machine.cpu.reg_read(item) for item in (x86.UC_X86_REG_ESP, x86.UC_X86_REG_EBP))
+        sp, bp = (machine.cpu.reg_read(register) for register in (x86.UC_X86_REG_ESP, x86.UC_X86_REG_EBP))
         if self._functions is None:
             self._functions = Functions(machine.read)
         walker = Walker32(
@@ -243,8 +243,8 @@ def test_below_the_dispatchers_nothing_is_wrong_and_sure(tmp_path: pathlib.Path)
         elif address == symbols["deepest"]:
             survey.points.discard(address)
             survey.visit(machine, address)
-            said = StatusCode.DISPATCHER in survey.walk(machine, address).gaps
-            doubtful[said, "callback_dispatcher" in through] += 1
+            is_doubtful = StatusCode.DISPATCHER in survey.walk(machine, address).gaps
+            doubtful[is_doubtful, "callback_dispatcher" in through] += 1
 
     Machine32(program, visit).run(program.entry)
     assert len(done) > 100

@@ -36,7 +36,7 @@ CPP = [
 ASSEMBLY = [
     Build("directives", "directives.S"),
     Build("handmade", "handmade.S"),
-    Build("pieces", "pieces.S"),
+    Build("chained", "chained.S"),
     Build("dispatchers", "dispatchers.S"),
 ]
 DISPATCHERS = {"exception_dispatcher": 0x590, "apc_dispatcher": 0x4D0, "callback_dispatcher": 0x30}
@@ -69,7 +69,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 
 @pytest.fixture(scope="module")
 def surveys(folder: pathlib.Path) -> List[Survey]:
-    found = [survey(load(item, folder)) for item in (*C, *CPP, *ASSEMBLY)]
+    found = [survey(load(program, folder)) for program in (*C, *CPP, *ASSEMBLY)]
     found.append(interrupted(load(ASSEMBLY[0], folder)))
     return found
 

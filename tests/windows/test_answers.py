@@ -34,7 +34,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Opened:
     return context.open_image(kernel.image(), tmp_path_factory.mktemp("plain"))
 
 
-def said(opened: Opened, name: str, caplog: pytest.LogCaptureFixture, **options: Any) -> List[str]:
+def warnings(opened: Opened, name: str, caplog: pytest.LogCaptureFixture, **options: Any) -> List[str]:
     """What a plugin logs."""
     caplog.clear()
     with caplog.at_level(logging.WARNING):
@@ -44,8 +44,8 @@ def said(opened: Opened, name: str, caplog: pytest.LogCaptureFixture, **options:
 
 @pytest.mark.parametrize("name", WITH_PID)
 def test_no_such_process(name: str, opened: Opened, caplog: pytest.LogCaptureFixture) -> None:
-    assert said(opened, name, caplog, pid=[77, 66]) == ["There is no process 66, 77 in this image"]
-    assert "There is no process 66 in this image" in said(opened, name, caplog, pid=[66, 4312])
+    assert warnings(opened, name, caplog, pid=[77, 66]) == ["There is no process 66, 77 in this image"]
+    assert "There is no process 66 in this image" in warnings(opened, name, caplog, pid=[66, 4312])
 
 
 @pytest.mark.parametrize("name", ["handletraces", "heaptraces", "stacktracedb"])
@@ -53,16 +53,16 @@ def test_what_is_said_of_a_selection_names_it(
     name: str, opened: Opened, plain: Opened, caplog: pytest.LogCaptureFixture
 ) -> None:
     selected = {"handletraces": 6200, "heaptraces": 5120, "stacktracedb": 4}[name]
-    (answer,) = said(opened, name, caplog, pid=[selected])[-1:]
+    (answer,) = warnings(opened, name, caplog, pid=[selected])[-1:]
     assert answer.endswith("; --pid leaves out all other processes")
-    assert not any("--pid" in line for line in said(plain, name, caplog))
+    assert not any("--pid" in line for line in warnings(plain, name, caplog))
 
 
 @pytest.mark.parametrize("name", ["callstacks", "handletraces", "heaptraces"])
 def test_the_kernel_is_no_process_where_it_has_none(
     name: str, opened: Opened, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert said(opened, name, caplog, pid=[0]) == ["There is no process 0 in this image"]
+    assert warnings(opened, name, caplog, pid=[0]) == ["There is no process 0 in this image"]
 
 
 @pytest.mark.parametrize(
@@ -77,26 +77,26 @@ def test_the_kernel_is_no_process_where_it_has_none(
 def test_no_such_id(
     name: str, options: Dict[str, Any], answer: str, opened: Opened, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert said(opened, name, caplog, **options) == [answer]
+    assert warnings(opened, name, caplog, **options) == [answer]
 
 
 @pytest.mark.parametrize("name", STACKS)
 def test_nothing_matches(name: str, opened: Opened, caplog: pytest.LogCaptureFixture) -> None:
-    (answer,) = said(opened, name, caplog, find="NoSuch*")
+    (answer,) = warnings(opened, name, caplog, find="NoSuch*")
     assert answer.startswith("No ")
     assert answer.endswith(" match --find 'NoSuch*' (or '*!NoSuch*')")
-    (answer,) = said(opened, name, caplog, find="nt!NoSuch*", unbacked=True)
+    (answer,) = warnings(opened, name, caplog, find="nt!NoSuch*", unbacked=True)
     assert answer.endswith(" match --find 'nt!NoSuch*' and --unbacked")
 
 
 def test_a_glob_without_a_module_is_tried_with_any(opened: Opened, caplog: pytest.LogCaptureFixture) -> None:
-    (answer,) = said(opened, "stacktracedb", caplog, find="NtCreateFile*")
+    (answer,) = warnings(opened, "stacktracedb", caplog, find="NtCreateFile*")
     assert answer == "--find 'NtCreateFile*' has no '!': it was also tried as '*!NtCreateFile*' too"
     rows = [
         grid.run(opened, CLASSES["stacktracedb"], find=name) for name in ("NtCreateFile*", "*!NtCreateFile*")
     ]
     assert rows[0] == rows[1]
-    assert said(opened, "stacktracedb", caplog, find="nt!NtCreateFile*") == []
+    assert warnings(opened, "stacktracedb", caplog, find="nt!NtCreateFile*") == []
 
 
 @pytest.mark.parametrize(
@@ -111,15 +111,15 @@ def test_a_glob_without_a_module_is_tried_with_any(opened: Opened, caplog: pytes
 def test_what_is_not_enabled_is_said_with_the_flag(
     name: str, flag: str, plain: Opened, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (answer,) = said(plain, name, caplog)
+    (answer,) = warnings(plain, name, caplog)
     assert flag in answer
-    (answer,) = said(plain, name, caplog, find="*!*")
+    (answer,) = warnings(plain, name, caplog, find="*!*")
     assert flag in answer
 
 
 def test_locks_without_traces_of_their_creators(plain: Opened, caplog: pytest.LogCaptureFixture) -> None:
-    assert "No lock is known" in said(plain, "locks", caplog)[0]
-    (answer,) = said(plain, "locks", caplog, find="*!*")
+    assert "No lock is known" in warnings(plain, "locks", caplog)[0]
+    (answer,) = warnings(plain, "locks", caplog, find="*!*")
     assert "+kst 0x2000" in answer
     assert "+ust 0x1000" in answer
 

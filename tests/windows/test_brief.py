@@ -100,7 +100,7 @@ def test_a_line_has_at_most_120_characters(
 
 
 def flat(rows: List[Any]) -> List[Any]:
-    return [item for row in rows for item in [row, *flat(row["__children"])]]
+    return [entry for row in rows for entry in [row, *flat(row["__children"])]]
 
 
 @pytest.mark.parametrize(("name", "options"), OPTIONS, ids=str)
@@ -133,7 +133,7 @@ def test_the_longest_names_are_in_the_image(
 
 @pytest.mark.parametrize("name", sorted(CLASSES))
 def test_status_is_whole(name: str, opened: Opened, capsys: pytest.CaptureFixture[str]) -> None:
-    said = flat(json.loads(shown(opened, text_renderer.JsonRenderer, name, capsys)))
+    rows = flat(json.loads(shown(opened, text_renderer.JsonRenderer, name, capsys)))
     table = shown(opened, text_renderer.PrettyTextRenderer, name, capsys, brief=True).splitlines()
     found: List[str] = []
     for line in table[1:]:
@@ -142,7 +142,7 @@ def test_status_is_whole(name: str, opened: Opened, capsys: pytest.CaptureFixtur
             found.append(status.strip())
         else:
             found[-1] = f"{found[-1]} {status.strip()}".strip()
-    assert found == [row["Status"] for row in said]
+    assert found == [row["Status"] for row in rows]
 
 
 def brief_rows(

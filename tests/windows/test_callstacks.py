@@ -133,13 +133,13 @@ def check(image: StackImage, opened: Opened) -> None:
         assert [frame["Frame"] for frame in frames] == list(range(len(expected.frames)))
         assert not any(frame["Status"] for frame in frames), key
         shown = [(frame["Address"], frame["Sp"], frame["How"]) for frame in frames]
-        wanted = [(address & MASK, sp & MASK, how) for address, sp, how in expected.frames]
+        expected_frames = [(address & MASK, sp & MASK, how) for address, sp, how in expected.frames]
         if key[1] == "wow64":
             assert [(address, how) for address, _, how in shown] == [
-                (address, how) for address, _, how in wanted
+                (address, how) for address, _, how in expected_frames
             ]
         else:
-            assert shown == wanted, key
+            assert shown == expected_frames, key
 
 
 @pytest.mark.parametrize("name", ["xp-x86", "win7-x86", "win10-x86"])

@@ -249,7 +249,7 @@ def test_every_piece_of_an_x86_stack_comes_back(name: str, tmp_path: pathlib.Pat
     for key, expected in image.expected.items():
         stack, frames = found[key]
         assert [(frame["Address"], frame["How"], frame["Status"]) for frame in frames] == [
-            (*item, "") for item in expected
+            (*frame, "") for frame in expected
         ], key
         assert not stack["Status"], key
 

@@ -29,7 +29,7 @@ def shown(image: StackImage, folder: pathlib.Path, **options: Any) -> Shown:
     return by_key(stacks(context.open_image(image.kernel.image(), folder), **options))
 
 
-def told(frames: List[Row]) -> List[Tuple[int, str, str]]:
+def frame_statuses(frames: List[Row]) -> List[Tuple[int, str, str]]:
     return [(frame["Address"], frame["How"], frame["Status"]) for frame in frames]
 
 
@@ -55,7 +55,7 @@ def test_a_running_thread_whose_processor_saved_nothing(tmp_path: pathlib.Path) 
     # What it had in user mode when it entered the kernel last is there, and said to be of then.
     stack, frames = found[1004, "user"]
     assert stack["Status"] == "running"
-    assert told(frames) == expected(image, 1004, "user")
+    assert frame_statuses(frames) == expected(image, 1004, "user")
 
 
 def test_a_running_thread_whose_processor_was_stopped_in_the_kernel(tmp_path: pathlib.Path) -> None:
@@ -70,7 +70,7 @@ def test_a_running_thread_whose_processor_was_stopped_in_the_kernel(tmp_path: pa
     image.kernel.cpus[0].kprcb["ProcessorState.ContextFrame"] = saved
     stack_row, frames = shown(image, tmp_path)[12, "kernel"]
     assert (stack_row["Status"] or "") == ""
-    assert told(frames) == [(ip & MASK, "trap", "")]
+    assert frame_statuses(frames) == [(ip & MASK, "trap", "")]
     assert stack_row["Depth"] == 0
 
 
@@ -101,7 +101,7 @@ def test_a_context_in_an_image_that_no_crash_made(tmp_path: pathlib.Path) -> Non
     opened = context.open_raw(image.kernel.image(), tmp_path)
     stack_row, frames = by_key(stacks(opened))[12, "kernel"]
     assert stack_row["Status"].startswith("context may be older")
-    assert told(frames) == [(ip & MASK, "trap", "unsure")]
+    assert frame_statuses(frames) == [(ip & MASK, "trap", "unsure")]
 
 
 @pytest.mark.parametrize("raw", [False, True])
@@ -122,7 +122,7 @@ def test_a_running_thread_whose_processor_was_stopped_in_user_mode(raw: bool, tm
     older, unsure = ("context may be older", "unsure") if raw else ("", "")
     assert found[1004, "kernel"][0]["Status"] == ", ".join(["in user mode", *filter(None, [older])])
     assert older in found[1004, "user"][0]["Status"]
-    assert told(found[1004, "user"][1]) == [
+    assert frame_statuses(found[1004, "user"][1]) == [
         *((ip, "trap", unsure), (user.frames[0].address, "unwind", unsure)),
     ]
 
@@ -140,7 +140,7 @@ def test_a_context_of_user_mode_that_is_of_another_thread(tmp_path: pathlib.Path
     assert (stack_row["Status"], frames) == ("running", [])
     stack_row, frames = found[1004, "user"]
     assert stack_row["Status"] == "running"
-    assert told(frames) == expected(image, 1004, "user")
+    assert frame_statuses(frames) == expected(image, 1004, "user")
 
 
 def test_a_kernel_stack_that_is_paged_out(tmp_path: pathlib.Path) -> None:
@@ -170,7 +170,7 @@ def test_no_switch_frame_where_it_should_be(tmp_path: pathlib.Path) -> None:
     image.kernel.space.write(kernel_stack, b"\x41" * 0x40)
     stack, frames = shown(image, tmp_path)[1004, "kernel"]
     assert stack["Status"] == "no switch frame, hash unsure"
-    assert [(address, status) for address, _, status in told(frames)] == [
+    assert [(address, status) for address, _, status in frame_statuses(frames)] == [
         (address, "unsure") for address, _, _ in expected(image, 1004, "kernel")[1:]
     ]
     assert frames[0]["How"] == "scan"
@@ -183,7 +183,7 @@ def test_nothing_but_the_users_trap_frame_on_a_kernel_stack(tmp_path: pathlib.Pa
     image.kernel.space.write(kernel_stack, bytes(thread.stack_base - 0x190 - kernel_stack))
     found = shown(image, tmp_path)
     assert (found[1004, "kernel"][0]["Status"], found[1004, "kernel"][1]) == ("no switch frame", [])
-    assert told(found[1004, "user"][1]) == expected(image, 1004, "user")
+    assert frame_statuses(found[1004, "user"][1]) == expected(image, 1004, "user")
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_a_user_stack_that_is_paged_out(tmp_path: pathlib.Path) -> None:
     image.app.space.set_state(thread.user_stack_base - 0x1000, 0x1000, State.PAGEFILE)
     stack, frames = shown(image, tmp_path)[1004, "user"]
     assert stack["Status"] == "stack unreadable"
-    assert told(frames) == expected(image, 1004, "user")[:1]
+    assert frame_statuses(frames) == expected(image, 1004, "user")[:1]
 
 
 def test_a_stack_that_is_not_the_tebs(tmp_path: pathlib.Path) -> None:
@@ -224,7 +224,7 @@ def test_a_stack_that_is_not_the_tebs(tmp_path: pathlib.Path) -> None:
     thread.teb["NtTib.StackLimit"] = 0x10000
     stack, frames = shown(image, tmp_path)[1004, "user"]
     assert stack["Status"] == "stack limits unknown"
-    assert told(frames) == expected(image, 1004, "user")
+    assert frame_statuses(frames) == expected(image, 1004, "user")
 
 
 PRIVATE = (0x20000000, 0x20100000, 0x20200000)
@@ -263,7 +263,7 @@ def test_code_that_no_file_backs(data: bool, tmp_path: pathlib.Path) -> None:
         "ntdll!RtlUserThreadStart",
     ]
     callers = [PRIVATE[0], *PRIVATE[1 + data :]]
-    assert told(frames)[2:-1] == [
+    assert frame_statuses(frames)[2:-1] == [
         (callers[0] + 0x105, "unwind", ""),
         *((private + 0x105, "scan", "unsure") for private in callers[1:]),
     ]
@@ -329,4 +329,4 @@ def test_registers_below_survive_the_border(tmp_path: pathlib.Path) -> None:
     # KiSwapContext saved Rbx: the walk carries it to the user's frame.
     stack, frames = shown(image, tmp_path)[1004, "user"]
     assert (stack["Status"] or "") == ""
-    assert told(frames) == expected(image, 1004, "user")
+    assert frame_statuses(frames) == expected(image, 1004, "user")

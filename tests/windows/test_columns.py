@@ -90,7 +90,7 @@ def test_brief_columns_are_columns_of_the_table() -> None:
 @pytest.mark.parametrize("name", sorted(CLASSES))
 def test_a_plugin_has_the_columns_of_the_dictionary(name: str, opened: Opened) -> None:
     shown = [(column.name, column.type) for column in opened.construct(CLASSES[name]).run().columns]
-    assert shown == [(item, TYPES[COLUMNS[item].type]) for item in PLUGINS[name]]
+    assert shown == [(column, TYPES[COLUMNS[column].type]) for column in PLUGINS[name]]
     assert {"PID", "Process", "Status"} <= set(PLUGINS[name])
     assert ("Arch" in PLUGINS[name]) == (name != "tracefindings"), "a finding is of a process"
     assert len(set(PLUGINS[name])) == len(PLUGINS[name])
@@ -145,7 +145,7 @@ def test_unbacked_can_be_done_again(name: str, opened: Opened) -> None:
         frames = [child for child in node.children if child["Frame"] is not None]
         found = [child["Backing"] for child in frames]
         assert set(found) <= {*BACKINGS, None}
-        suspect = [item for item in found if item is not None and item not in BACKED]
+        suspect = [backing for backing in found if backing is not None and backing not in BACKED]
         assert (node.row["Unbacked"] or 0) == len(suspect)
         assert (node.row["Unbacked"] is None) == (not frames)
 
@@ -190,15 +190,15 @@ def test_an_address_is_judged_once_in_each_space(
     name: str, options: Dict[str, Any], opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A name is asked for once: what follows from it, such as its backing, is remembered with its cells."""
-    asked: Counter[Tuple[int, int, bool]] = collections.Counter()
+    calls: Counter[Tuple[int, int, bool]] = collections.Counter()
     kept: List[AddressNamer] = []
     named = AddressNamer.name
 
     def counted(self: AddressNamer, address: int, return_address: bool = True) -> Any:
         kept.append(self)
-        asked[id(self), address, return_address] += 1
+        calls[id(self), address, return_address] += 1
         return named(self, address, return_address)
 
     monkeypatch.setattr(AddressNamer, "name", counted)
     grid.run(opened, CLASSES[name], **options)
-    assert max(asked.values()) == 1, asked.most_common(3)
+    assert max(calls.values()) == 1, calls.most_common(3)

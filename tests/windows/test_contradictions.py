@@ -48,13 +48,13 @@ def test_the_owner_of_a_lock_is_the_process_to_which_the_thread_points(
 
 def test_where_a_driver_may_have_been_is_said(target: Target) -> None:
     clean = target.clean("stacktracedb", pid=[0])
-    got = target.run("stacktracedb", [target.at(target.kernel.symbol("MmUnloadedDrivers"), 0)], pid=[0])
-    assert len(got.rows) == len(clean.rows)
+    answer = target.run("stacktracedb", [target.at(target.kernel.symbol("MmUnloadedDrivers"), 0)], pid=[0])
+    assert len(answer.rows) == len(clean.rows)
     gone = [at for at, symbol in enumerate(clean.column("Symbol")) if "<unloaded:" in (symbol or "")]
     assert gone
-    statuses = [(got.column("Symbol")[at], got.column("Status")[at]) for at in gone]
+    statuses = [(answer.column("Symbol")[at], answer.column("Status")[at]) for at in gone]
     assert set(statuses) == {("<no-module>", "contradicted: MmUnloadedDrivers")}
-    assert any("MmUnloadedDrivers" in warning for warning in got.warnings)
+    assert any("MmUnloadedDrivers" in warning for warning in answer.warnings)
 
 
 @pytest.mark.parametrize(("name", "generation"), KERNELS)
@@ -67,13 +67,13 @@ def test_where_a_driver_may_have_been_is_said_of_every_kernel(
     put_database(kernel, generation, [(start + 0x10, kernel.symbol("NtClose") + 4)])
     target = Target(kernel, tmp_path)
     clean = target.clean("stacktracedb")
-    got = target.run("stacktracedb", [target.at(kernel.symbol("MmUnloadedDrivers"), 0)])
+    answer = target.run("stacktracedb", [target.at(kernel.symbol("MmUnloadedDrivers"), 0)])
     symbols = clean.column("Symbol")
     (place,) = (at for at, symbol in enumerate(symbols) if "<unloaded:gone" in (symbol or ""))
     assert "contradicted" not in " ".join(filter(None, clean.column("Status")))
-    assert got.column("Symbol")[place] == "<no-module>"
-    assert got.column("Status")[place] == "contradicted: MmUnloadedDrivers"
-    assert any("MmUnloadedDrivers" in warning for warning in got.warnings)
+    assert answer.column("Symbol")[place] == "<no-module>"
+    assert answer.column("Status")[place] == "contradicted: MmUnloadedDrivers"
+    assert any("MmUnloadedDrivers" in warning for warning in answer.warnings)
     unbacked = target.run("stacktracedb", [target.at(kernel.symbol("MmUnloadedDrivers"), 0)], unbacked=True)
     assert grid.masked(start + 0x10) in unbacked.column("Address")
 
@@ -83,9 +83,9 @@ def test_a_log_of_a_heap_to_which_no_pointer_leads(target: Target) -> None:
     ntdll = next(module for module in updater.modules if module.name == "ntdll.dll")
     place = ntdll.base + sampleheaps.LOG_POINTER_RVA
     clean = target.clean("stacktracedb", pid=[4312])
-    got = target.run("stacktracedb", [target.at(place, 0, 8, updater)], pid=[4312])
-    assert len(got.rows) == len(clean.rows)
-    word = [value for value in got.column("Status") if value == "no pointer"]
+    answer = target.run("stacktracedb", [target.at(place, 0, 8, updater)], pid=[4312])
+    assert len(answer.rows) == len(clean.rows)
+    word = [value for value in answer.column("Status") if value == "no pointer"]
     assert len(word) == 1 and "no pointer" not in clean.column("Status")
     rows = target.run("gflags", [target.at(place, 0, 8, updater)], pid=[4312])
     kinds = dict(zip(rows.column("Kind"), rows.column("Status")))
@@ -146,7 +146,7 @@ def test_nothing_is_said_of_what_agrees(target: Target) -> None:
     for plugin in (gflags.GFlags, locks.Locks, stacktracedb.StackTraceDb):
         name = plugin.__module__.rsplit(".", 1)[-1]
         values = target.clean(name).column("Status")
-        assert not [item for item in values if item and ("contradicted" in item or "no pointer" in item)]
+        assert not [value for value in values if value and ("contradicted" in value or "no pointer" in value)]
 
 
 @pytest.mark.parametrize(

@@ -128,11 +128,11 @@ def warned(messages: List[str], what: str) -> Dict[Tuple[int, str], int]:
     matches = [
         re.match(r"Process (\d+) \((\w+)\), std at \w+: (\d+) " + what, message) for message in messages
     ]
-    return {(int(item[1]), item[2]): int(item[3]) for item in matches if item}
+    return {(int(match[1]), match[2]): int(match[3]) for match in matches if match}
 
 
 def check_dump(data: bytes, arch: str, head: Row, nodes: List[Node]) -> None:
-    buffer, records = backtraces.decode(data, stddata.of(arch).backtraces())
+    buffer, records = backtraces.decode(data, stddata.layouts_of(arch).backtraces())
     names = ("CommittedMemory", "ReservedMemory", "Lookups")
     assert tuple(buffer)[:3] == tuple(head[name] for name in names)
     plain = [node for node in nodes if not node.row["Status"] and node.row["Index"] is not None]
@@ -178,7 +178,7 @@ def check(opened: Opened, caplog: pytest.LogCaptureFixture) -> None:
             continue
         count = counted(nodes)
         count["Mismatched"] += unlisted.get(place[:2], 0)
-        assert {item: row[item] for item in count} == count, row
+        assert {column: row[column] for column in count} == count, row
         assert row["UnreadableBytes"] == lost.get(place[:2], 0)
         check_dump(written[name], place[1], head, nodes)
 

@@ -29,7 +29,7 @@ PAGE = 0x1000
 NTDLL = 0x7FFA00000000
 
 
-class Scene:
+class Processes:
     """Processes that share one ntdll image, each with a database of its own unless told otherwise."""
 
     def __init__(self) -> None:
@@ -65,10 +65,10 @@ def status(opened: Opened, pid: int) -> str:
 
 
 def test_a_process_with_its_pointer_elsewhere_hides_no_other(tmp_path: pathlib.Path) -> None:
-    scene = Scene()
-    scene.process(1000, sample.POINTER_RVA - 0x40)
-    scene.process(1004)
-    opened = scene.open(tmp_path)
+    processes = Processes()
+    processes.process(1000, sample.POINTER_RVA - 0x40)
+    processes.process(1004)
+    opened = processes.open(tmp_path)
     assert [len(traces(opened, pid)) for pid in (1000, 1004)] == [TRACES, TRACES]
 
 
@@ -80,11 +80,11 @@ def test_a_process_with_its_pointer_elsewhere_hides_no_other(tmp_path: pathlib.P
 def test_one_wrong_member_hides_no_database(
     member: str, value: int, size: int, flags: int, tmp_path: pathlib.Path
 ) -> None:
-    scene = Scene()
-    process, _ = scene.process(1000, flags=flags)
-    database = scene.databases[1000]
+    processes = Processes()
+    process, _ = processes.process(1000, flags=flags)
+    database = processes.databases[1000]
     process.space.write_int(database.base + database.layout.fields[member][0], value, size)
-    opened = scene.open(tmp_path)
+    opened = processes.open(tmp_path)
     nodes = grid.run(opened, stacktracedb.StackTraceDb, pid=[1000])
     assert member in nodes[0].row["Status"]
     assert len(traces(opened, 1000)) == TRACES
@@ -92,22 +92,22 @@ def test_one_wrong_member_hides_no_database(
 
 @pytest.mark.parametrize("other", [True, False])
 def test_a_header_that_is_paged_out_hides_no_database(other: bool, tmp_path: pathlib.Path) -> None:
-    scene = Scene()
+    processes = Processes()
     if other:
-        scene.process(1000)
-    process, _ = scene.process(1004)
-    process.space.set_state(scene.databases[1004].base, PAGE, State.PAGEFILE)
-    opened = scene.open(tmp_path)
+        processes.process(1000)
+    process, _ = processes.process(1004)
+    process.space.set_state(processes.databases[1004].base, PAGE, State.PAGEFILE)
+    opened = processes.open(tmp_path)
     assert len(traces(opened, 1004)) == TRACES
 
 
 @pytest.mark.parametrize(("flags", "carve"), [(0x1000, False), (0x1000, True), (0, True)])
 def test_a_hidden_and_damaged_database_is_found(flags: int, carve: bool, tmp_path: pathlib.Path) -> None:
     """Where the flags ask for a database, and with --carve where they do not."""
-    scene = Scene()
-    process, _ = scene.process(1000, pointer_rva=None, flags=flags)
-    process.space.set_state(scene.databases[1000].base, PAGE, State.PAGEFILE)
-    opened = scene.open(tmp_path)
+    processes = Processes()
+    process, _ = processes.process(1000, pointer_rva=None, flags=flags)
+    process.space.set_state(processes.databases[1000].base, PAGE, State.PAGEFILE)
+    opened = processes.open(tmp_path)
     nodes = grid.of_databases(grid.run(opened, stacktracedb.StackTraceDb, pid=[1000], carve=carve))
     assert nodes[0].row["Status"].startswith("no pointer, header: unreadable")
     assert len(traces(opened, 1000, carve=carve)) == TRACES
@@ -116,19 +116,19 @@ def test_a_hidden_and_damaged_database_is_found(flags: int, carve: bool, tmp_pat
 def test_a_hidden_database_of_a_process_whose_flags_ask_for_none_is_carved_only(
     tmp_path: pathlib.Path,
 ) -> None:
-    scene = Scene()
-    scene.process(1000, pointer_rva=None, flags=0)
-    opened = scene.open(tmp_path)
+    processes = Processes()
+    processes.process(1000, pointer_rva=None, flags=0)
+    opened = processes.open(tmp_path)
     assert not traces(opened, 1000)
     assert len(traces(opened, 1000, carve=True)) == TRACES
 
 
 def test_data_that_is_paged_out_is_said(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
-    scene = Scene()
-    scene.process(1000)
-    process, _ = scene.process(1004)
+    processes = Processes()
+    processes.process(1000)
+    process, _ = processes.process(1004)
     process.space.set_state(NTDLL + sample.POINTER_RVA, PAGE, State.PAGEFILE)
-    opened = scene.open(tmp_path)
+    opened = processes.open(tmp_path)
     assert (status(opened, 1000), status(opened, 1004)) == ("", "ntdll data incomplete")
     with caplog.at_level(logging.WARNING):
         assert len(traces(opened, 1004)) == TRACES
@@ -136,16 +136,16 @@ def test_data_that_is_paged_out_is_said(tmp_path: pathlib.Path, caplog: pytest.L
 
 
 def test_a_flag_without_a_database_is_said(tmp_path: pathlib.Path) -> None:
-    scene = Scene()
-    process = scene.kernel.process("p1000.exe", pid=1000, nt_global_flag=0x1000)
+    processes = Processes()
+    process = processes.kernel.process("p1000.exe", pid=1000, nt_global_flag=0x1000)
     process.module("ntdll.dll", NTDLL, **{**sample.NTDLL.options(), "resident": True})
-    assert status(scene.open(tmp_path), 1000) == "no database"
+    assert status(processes.open(tmp_path), 1000) == "no database"
 
 
 def test_decoys_cost_little_and_are_said(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    scene = Scene()
+    processes = Processes()
     words = b"".join((0x10000 * number).to_bytes(8, "little") for number in range(1, 0x10001))
-    scene.process(1000, pointer_rva=None, data=len(words) + PAGE, contents={0x7000: words})
+    processes.process(1000, pointer_rva=None, data=len(words) + PAGE, contents={0x7000: words})
     tried: List[int] = []
     prove = proof.prove
 
@@ -154,26 +154,26 @@ def test_decoys_cost_little_and_are_said(tmp_path: pathlib.Path, monkeypatch: py
         return prove(reader, address, layouts)
 
     monkeypatch.setattr(proof, "prove", counted)
-    assert status(scene.open(tmp_path), 1000) == "search cut short"
+    assert status(processes.open(tmp_path), 1000) == "search cut short"
     assert len(tried) <= 600
 
 
 def test_no_such_process_is_said(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
-    scene = Scene()
+    processes = Processes()
     with caplog.at_level(logging.WARNING):
-        assert not grid.run(scene.open(tmp_path), stacktracedb.StackTraceDb, pid=[99999])
+        assert not grid.run(processes.open(tmp_path), stacktracedb.StackTraceDb, pid=[99999])
     assert "There is no process 99999 in this image" in caplog.text
 
 
 def test_orphans_are_counted(tmp_path: pathlib.Path) -> None:
-    scene = Scene()
-    process, _ = scene.process(1000)
-    database = scene.databases[1000]
+    processes = Processes()
+    process, _ = processes.process(1000)
+    database = processes.databases[1000]
     entry = database.entries()[4]
     bucket = database.layout.buckets + entry.bucket * database.layout.stride
     process.space.write_int(database.base + bucket, 0)
     process.space.write_int(database.end - 8 * entry.index, 0)
-    opened = scene.open(tmp_path)
+    opened = processes.open(tmp_path)
     (node,) = (node for node in grid.run(opened, gflags.GFlags) if node.row["PID"] == 1000)
     assert node.children[0]["Orphans"] == 1
     words = [trace.row["Status"].split(", ") for trace in traces(opened, 1000, carve=True)]
@@ -183,15 +183,15 @@ def test_orphans_are_counted(tmp_path: pathlib.Path) -> None:
 def test_slots_that_lead_nowhere_are_counted_without_end(
     tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    scene = Scene()
-    process, _ = scene.process(1000)
-    database = scene.databases[1000]
+    processes = Processes()
+    process, _ = processes.process(1000)
+    database = processes.databases[1000]
     wild = 2000
     for index in range(TRACES + 1, TRACES + 1 + wild):
         process.space.write_int(database.end - 8 * index, 0x10)
     upper = database.layout.fields["NextFreeUpperMemory"][0]
     process.space.write_int(database.base + upper, database.end - 8 * (TRACES + wild))
-    opened = scene.open(tmp_path)
+    opened = processes.open(tmp_path)
     (node,) = (node for node in grid.run(opened, gflags.GFlags) if node.row["PID"] == 1000)
     assert node.children[0]["Mismatched"] == wild
     with caplog.at_level(logging.WARNING):

@@ -121,7 +121,10 @@ def test_figures_are_those_of_the_listing(tmp_path: pathlib.Path) -> None:
     (figures,) = spaces(run(opened))[1000, "x64"].children
     nodes = grid.run(opened, stacktracedb.StackTraceDb, pid=[1000], carve=True)
     words = [node.row["Status"].split(", ") for node in nodes if node.row["EntryAddress"] is not None]
-    count = {word: sum(word in item for item in words) for word in ("freed", "unindexed", "bucket", "orphan")}
+    count = {
+        word: sum(word in status_words for status_words in words)
+        for word in ("freed", "unindexed", "bucket", "orphan")
+    }
     assert figures["Freed"] == count["freed"] == 20
     assert figures["Unindexed"] == count["unindexed"]
     assert figures["Mismatched"] == count["bucket"] == 1

@@ -277,9 +277,9 @@ def test_the_database_is_read_once_for_all_processes(
     indices = put_database(kernel, "5.1", traces)
     event = named(kernel, "_KEVENT", "Event", "Ready")
     tables = [table, *(HandleTable(kernel.process(f"{n}.exe", pid=2000 + 4 * n)) for n in range(3))]
-    for number, item in enumerate(tables):
-        item.add(0x84, event, creator=indices[number % 3])
-        item.finish()
+    for number, handle_table in enumerate(tables):
+        handle_table.add(0x84, event, creator=indices[number % 3])
+        handle_table.finish()
     opened = context.open_image(kernel.image(), tmp_path)
     calls: List[Any] = []
     real = Databases.open_database
@@ -366,11 +366,11 @@ def test_names_of_objects(name: str, tmp_path: pathlib.Path) -> None:
     kernel.space.allocate(0x1000)
     gone = named(kernel, "_KEVENT", "Event")
     kernel.space.allocate(0x1000)
-    things = [app.eprocess, file, evil, gone]
+    objects = [app.eprocess, file, evil, gone]
     table.finish()
     ring = Ring(table, 4096 if name == "xp-x86" else 8)
-    for number, thing in enumerate(things):
-        table.add(0x84 + 4 * number, thing)
+    for number, obj in enumerate(objects):
+        table.add(0x84 + 4 * number, obj)
         ring.event(OPEN, 0x84 + 4 * number, 1000, 1004)
     table.finish()
     kernel.space.set_state(header_of(gone), 1, State.PAGEFILE)

@@ -76,7 +76,7 @@ def warned(messages: List[str]) -> Dict[Tuple[int, str], int]:
     """The bytes that are said not to be in the image, by process ID and architecture."""
     form = r"Process (\d+) \((\w+)\), heaplog at \w+: (\d+) bytes of the used parts"
     matches = [re.match(form, message) for message in messages]
-    return {(int(item[1]), item[2]): int(item[3]) for item in matches if item}
+    return {(int(match[1]), match[2]): int(match[3]) for match in matches if match}
 
 
 @settings(max_examples=3, deadline=None, derandomize=True, phases=[Phase.generate])

@@ -181,8 +181,8 @@ def test_a_space_that_cannot_be_opened_has_a_row(
     file.write_text("".join(umdh.write(log)))
     options = {"baseline": str(file)} if baseline else {}
     (node,) = grid.run(opened, heaptraces.HeapTraces, **options)
-    told = {name: value for name, value in node.row.items() if value is not None}
-    assert told == {"PID": PID, "Process": "app.exe", "Arch": "x64", "Status": "page tables unreadable"}
+    present = {name: value for name, value in node.row.items() if value is not None}
+    assert present == {"PID": PID, "Process": "app.exe", "Arch": "x64", "Status": "page tables unreadable"}
     assert node.children == []
 
 

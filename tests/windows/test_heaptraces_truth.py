@@ -67,8 +67,10 @@ def check(rows: List[Row], truth: Dict[str, Any]) -> None:
             else:
                 assert row["Status"] == "untraced, unsized" and not _stack(row)
                 untraced.add(block["Block"])
-    told = [*heap["blocks"], *heap["ntdll_blocks"]]
-    assert busy == {trace["user"]: (trace["heap"], trace["size"], _masked(trace["frames"])) for trace in told}
+    traces = [*heap["blocks"], *heap["ntdll_blocks"]]
+    assert busy == {
+        trace["user"]: (trace["heap"], trace["size"], _masked(trace["frames"])) for trace in traces
+    }
     assert untraced == {block["user"] for block in heap.get("ntdll_untraced", [])}
     by = {
         freed_block["user"]: [_masked(stack) for stack in freed_block["freed_by"]]
@@ -77,7 +79,9 @@ def check(rows: List[Row], truth: Dict[str, Any]) -> None:
     assert all(stack in by[user] for user, stack in freed.items())
     # Elsewhere links of free lists lie over each freed block's pointer.
     assert bool(freed) == truth["name"].endswith("-lfh")
-    assert sum(row["Bytes"] for row in groups if row["Status"] == "") == sum(block["size"] for block in told)
+    assert sum(row["Bytes"] for row in groups if row["Status"] == "") == sum(
+        block["size"] for block in traces
+    )
     _check_owners([row for row in rows if row["Count"] is None], truth)
     _check_indices(groups, truth)
 
@@ -103,9 +107,9 @@ def _check_owners(owners: List[Row], truth: Dict[str, Any]) -> None:
 def _check_indices(groups: List[Row], truth: Dict[str, Any]) -> None:
     """Virtual-alloc blocks have an index in the database, every block of XP has."""
     shown = {block["Block"]: block["Index"] for row in groups for block in _children(row, "Block")}
-    for item in truth["heap"]["blocks"]:
-        if "AllocatorBackTraceIndex" in item:
-            assert shown[item["user"]] == item["AllocatorBackTraceIndex"]
+    for block in truth["heap"]["blocks"]:
+        if "AllocatorBackTraceIndex" in block:
+            assert shown[block["user"]] == block["AllocatorBackTraceIndex"]
 
 
 def check_log(data: bytes, rows: List[Row], truth: Dict[str, Any]) -> None:
@@ -118,8 +122,8 @@ def check_log(data: bytes, rows: List[Row], truth: Dict[str, Any]) -> None:
         for allocation in allocations
     }
     assert len(written) == len(allocations)
-    told = [*truth["heap"]["blocks"], *truth["heap"]["ntdll_blocks"]]
-    assert written == {trace["user"]: (trace["size"], _masked(trace["frames"])) for trace in told}
+    traces = [*truth["heap"]["blocks"], *truth["heap"]["ntdll_blocks"]]
+    assert written == {trace["user"]: (trace["size"], _masked(trace["frames"])) for trace in traces}
     shown = [row["Bytes"] for row in rows if row["Count"] is not None and row["Status"] == ""]
     assert sum(allocation.size for allocation in allocations) == sum(shown)
 

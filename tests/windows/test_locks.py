@@ -52,7 +52,7 @@ def test_resources_of_every_form(name: str, generation: str, tmp_path: pathlib.P
     found = grid.run(opened, locks.Locks, pid=[0])
     rows = {node.row["Lock"]: node for node in found}
     assert [node.row["Lock"] for node in found] == [
-        grid.masked(entry.address) for entry in kernel_resources.made
+        grid.masked(entry.address) for entry in kernel_resources.entries
     ]
     assert {node.row["PID"] for node in found} == {0}
 
@@ -210,18 +210,18 @@ def damaged(tmp_path: pathlib.Path, *damage: Tuple[int, str]) -> List[Tuple[Any,
         kernel_resources.add()
     kernel_resources.link()
     for place, how in damage:
-        damaged_entry = kernel_resources.made[place]
+        damaged_entry = kernel_resources.entries[place]
         if how == "gone":
             kernel.space.set_state(damaged_entry.address, damaged_entry.size, State.PAGEFILE)
         elif how == "cycle":
-            damaged_entry["SystemResourcesList.Flink"] = kernel_resources.made[place - 1].at(
+            damaged_entry["SystemResourcesList.Flink"] = kernel_resources.entries[place - 1].at(
                 "SystemResourcesList"
             )
         else:
             wild = 0x4141414141414140 if how == "Flink" else 0xFFFFF80041414140
             damaged_entry[f"SystemResourcesList.{how}"] = wild
     opened = context.open_image(kernel.image(), tmp_path)
-    places = {grid.masked(resource.address): place for place, resource in enumerate(kernel_resources.made)}
+    places = {grid.masked(resource.address): place for place, resource in enumerate(kernel_resources.entries)}
     found = grid.run(opened, locks.Locks, pid=[0])
     return [(places.get(node.row["Lock"]), node.row["Status"]) for node in found]
 
@@ -259,7 +259,7 @@ def test_a_wrong_link_of_the_head_has_a_row(how: int, tmp_path: pathlib.Path) ->
     found = grid.run(context.open_image(kernel.image(), tmp_path), locks.Locks, pid=[0])
     assert [(node.row["Lock"], node.row["Status"]) for node in found] == [
         (None, "list damaged"),
-        *((grid.masked(entry.address), "") for entry in kernel_resources.made),
+        *((grid.masked(entry.address), "") for entry in kernel_resources.entries),
     ]
 
 
@@ -272,14 +272,14 @@ def test_a_section_that_is_unlinked_on_one_side_is_listed(
     for index in indices:
         sections.add(index=index)
     sections.link()
-    first, _, last = sections.made
+    first, _, last = sections.entries
     # The one before no longer leads to the second section, or the one behind no longer leads back.
     ends = (last.link, first.link)
     app.space.write_int((first.link, last.link)[how] + 8 * how, ends[how])
     found = grid.run(context.open_image(kernel.image(), tmp_path), locks.Locks, pid=[1000])
     statuses = ["list damaged", "", ""] if how == 0 else ["", "", "list damaged"]
     assert [(node.row["Lock"], node.row["Status"]) for node in found] == [
-        (resource.address, status) for resource, status in zip(sections.made, statuses)
+        (resource.address, status) for resource, status in zip(sections.entries, statuses)
     ]
 
 
@@ -413,7 +413,7 @@ def test_memory_that_is_gone_and_sections_that_do_not_point_back(tmp_path: pathl
     opened = context.open_image(kernel.image(), tmp_path)
     found = grid.run(opened, locks.Locks, pid=[1000])
     assert [(node.row["Lock"], node.row["LockCount"], node.row["Status"]) for node in found] == [
-        (sections.made[0].address, -1, ""),
+        (sections.entries[0].address, -1, ""),
         (gone.address, None, "unreadable"),
         (moved.address, None, "section does not point back, index may be stale"),
         (lost.debug, None, "debug information unreadable"),
@@ -487,7 +487,7 @@ def test_the_list_is_found_through_the_peb_when_ntdlls_data_is_gone(tmp_path: pa
     for index in indices:
         sections.add(index=index)
     sections.link()
-    app.peb["LoaderLock"] = sections.made[1].address
+    app.peb["LoaderLock"] = sections.entries[1].address
     app.space.set_state(ntdll.base + 0x7000, 0x1000, State.PAGEFILE)
     opened = context.open_image(kernel.image(), tmp_path)
     found = grid.run(opened, locks.Locks, pid=[1000])
@@ -496,7 +496,7 @@ def test_the_list_is_found_through_the_peb_when_ntdlls_data_is_gone(tmp_path: pa
         ntdll.base + HEAD - 16
     ]
     known = [node.row["Lock"] for node in found if node.row["LockCount"] is not None]
-    assert sorted(known) == [entry.address for entry in sections.made]
+    assert sorted(known) == [entry.address for entry in sections.entries]
     assert found[0].row["Status"] == "list head unreadable"
 
 
@@ -504,11 +504,11 @@ def test_the_head_is_no_section_even_when_entered_through_the_peb(tmp_path: path
     kernel, app, sections, _, ntdll = new_process("win7-x64", False)
     sections.add()
     sections.link()
-    app.peb["FastPebLock"] = sections.made[0].address
+    app.peb["FastPebLock"] = sections.entries[0].address
     kernel.processes[-1].space.set_state(ntdll.base, 0x1000, State.PAGEFILE)
     opened = context.open_image(kernel.image(), tmp_path)
     found = grid.run(opened, locks.Locks, pid=[1000])
-    assert [node.row["Lock"] for node in found if node.row["LockType"]] == [sections.made[0].address]
+    assert [node.row["Lock"] for node in found if node.row["LockType"]] == [sections.entries[0].address]
 
 
 def test_a_resource_of_a_process_has_its_own_counters(tmp_path: pathlib.Path) -> None:
@@ -540,7 +540,7 @@ def test_find_and_unbacked(tmp_path: pathlib.Path) -> None:
     found = grid.run(opened, locks.Locks, pid=[1000], unbacked=True)
     assert [node.row["Lock"] for node in found] == [other.address]
     found = grid.run(opened, locks.Locks, pid=[1000], find="NTDLL*")
-    assert [node.row["Lock"] for node in found] == [sections.made[0].address, other.address]
+    assert [node.row["Lock"] for node in found] == [sections.entries[0].address, other.address]
 
 
 # --- the real command line, and what --dump writes ---

@@ -82,7 +82,11 @@ def check(found: List[grid.Node], truth: dict) -> None:
         rest = by_address.keys() - {section["critical_section"] for section in sections}
         module = range(truth["module"]["base"], truth["module"]["base"] + truth["module"]["size"])
         heaps = {heap["heap"] >> 16 for heap in truth["heap"]["heaps"]}
-        own = {item for item in rest if item in module or item == truth["database"] or item >> 16 in heaps}
+        own = {
+            address
+            for address in rest
+            if address in module or address == truth["database"] or address >> 16 in heaps
+        }
         assert rest == own
     assert all(node.row["Status"] == "" for node in found)
 

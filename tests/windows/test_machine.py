@@ -16,11 +16,11 @@ from tests.forge import vol
 
 SCALE = 0.01
 
-Made = Tuple[Machine, Image]
+MachineImage = Tuple[Machine, Image]
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+def machine_image(tmp_path_factory: pytest.TempPathFactory) -> MachineImage:
     return machine.make(tmp_path_factory.mktemp("machine"), SCALE, dump=True)
 
 
@@ -29,16 +29,16 @@ def _run(image: Image, plugin: str, *options: str, dump: bool = False) -> List[v
     return vol.run(file, plugin, *options, symbols=image.symbols, cache=image.cache, timeout=600).rows
 
 
-def test_processes_and_modules_are_those_that_were_forged(made: Made) -> None:
-    size, image = made[0].size, made[1]
+def test_processes_and_modules_are_those_that_were_forged(machine_image: MachineImage) -> None:
+    size, image = machine_image[0].size, machine_image[1]
     modules = Counter(row["PID"] for row in _run(image, "windows.dlllist"))
-    assert modules == {process.pid: size.modules for process in made[0].processes}
+    assert modules == {process.pid: size.modules for process in machine_image[0].processes}
     assert len(modules) == size.processes
 
 
-def test_frames_are_those_that_were_forged(made: Made) -> None:
+def test_frames_are_those_that_were_forged(machine_image: MachineImage) -> None:
     """All frames of every thread whose stacks are in memory are found; of others Status tells."""
-    forged, image = made
+    forged, image = machine_image
     found: Dict[int, List[int]] = {}
     doubted = set()
     for row in _run(image, "windows.callstacks"):
@@ -54,6 +54,6 @@ def test_frames_are_those_that_were_forged(made: Made) -> None:
     assert doubted == {thread.tid for thread in forged.listed} - set(expected)
 
 
-def test_the_crash_dump_holds_the_same(made: Made) -> None:
-    raw, dump = (_run(made[1], "windows.callstacks", "--fold", dump=dump) for dump in (False, True))
+def test_the_crash_dump_holds_the_same(machine_image: MachineImage) -> None:
+    raw, dump = (_run(machine_image[1], "windows.callstacks", "--fold", dump=dump) for dump in (False, True))
     assert raw == dump

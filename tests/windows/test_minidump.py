@@ -158,8 +158,8 @@ def test_memory_regions_tell_what_is_not_in_the_image_as_reserved(
     ranges, _ = memory_ranges(dump)
     committed = [(info.BaseAddress, info.RegionSize) for info in infos if info.State == 0x1000]
     pages = {start + at for start, _, size in ranges for at in range(0, size, 0x1000)}
-    told = {start + at for start, size in committed for at in range(0, size, 0x1000)}
-    assert told == pages
+    committed_pages = {start + at for start, size in committed for at in range(0, size, 0x1000)}
+    assert committed_pages == pages
     reserved = sum(info.RegionSize for info in infos if info.State == 0x2000)
     comment = next(text for kind, text, _ in system.comments(dump) if kind == 10)
     assert f"{reserved} bytes in " in comment
@@ -280,7 +280,7 @@ def test_nothing_is_kept_of_a_page(opened: Opened) -> None:
     """Memory of adjacent pages is one range, and is handed out in pieces of a megabyte at most."""
     (process,) = processes(opened.image, [UPDATER])
     memory = ResidentMemory(opened.image, process.space, [], 1 << 47)
-    pieces = [len(item) for item in memory.content()]
+    pieces = [len(piece) for piece in memory.content()]
     assert sum(pieces) == memory.size == sum(memory.ranges[1::2])
     assert max(pieces) <= resident.CHUNK
     ends = [start + size for start, size in zip(memory.ranges[::2], memory.ranges[1::2])]

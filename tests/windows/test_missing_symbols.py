@@ -26,7 +26,7 @@ from tests.forge.kernel import Kernel
 from tests.hostile.undamaged import BUILDERS
 from tests.support import grid
 from tests.support.grid import Row
-from tests.support.lacking import MEMBERS, TYPES, Asked, LackingTable, Lost, Run, Said, Site, chosen
+from tests.support.lacking import MEMBERS, TYPES, LackingTable, Lost, Output, Requests, Run, Site, chosen
 from winstacks.columns.words import CREATE
 
 _OF_SYMBOLS = "Missing from the kernel's symbols"
@@ -45,7 +45,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Opened:
 
 
 @pytest.mark.parametrize(
-    ("plugin", "options", "things"),
+    ("plugin", "options", "lists"),
     [
         (gflags.GFlags, {"scan_processes": True}, ["processes"]),
         (callstacks.CallStacks, {"scan_processes": True}, ["processes"]),
@@ -58,14 +58,14 @@ def test_a_scan_that_cannot_run_costs_nothing_else(
     opened: Opened,
     plugin: Any,
     options: Dict[str, Any],
-    things: List[str],
+    lists: List[str],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     without = [node.row for node in grid.run(opened, plugin)]
     caplog.clear()
     found = [node.row for node in grid.run(opened, plugin, **options)]
     messages = {record.getMessage() for record in caplog.records}
-    assert {f"No scan for {thing}: the kernel's symbols lack {_NEEDED}" for thing in things} <= messages
+    assert {f"No scan for {name}: the kernel's symbols lack {_NEEDED}" for name in lists} <= messages
     if plugin is not tracefindings.TraceFindings:
         assert found == without
 
@@ -115,23 +115,23 @@ class Known:
         self.all = RUNS if os.environ.get("STACKTRACES_LACKING") == "all" else ALWAYS.get(name, ())
         self.folder = folder / "out"
         self.table = LackingTable(context.open_image(BUILDERS[name](), folder))
-        self.said: Dict[Run, Said] = {}
-        self.asked: Dict[Run, Asked] = {}
+        self.outputs: Dict[Run, Output] = {}
+        self.requests: Dict[Run, Requests] = {}
         for run in RUNS:
-            self.said[run] = self.table.run(run, self.folder)
-            again, self.asked[run] = self.table.asked(run, self.folder, patch)
-            assert again == self.said[run], run
+            self.outputs[run] = self.table.run(run, self.folder)
+            again, self.requests[run] = self.table.requests(run, self.folder, patch)
+            assert again == self.outputs[run], run
 
-    def lost(self, met: DefaultDict[Lost, Set[Site]]) -> Iterator[Tuple[Lost, Run, Said]]:
+    def lost(self, met: DefaultDict[Lost, Set[Site]]) -> Iterator[Tuple[Lost, Run, Output]]:
         """What is taken, and what a plugin that asks for it prints then.
 
         Args:
             met: the functions that were met without it, in another image; this one's are added
         """
-        for lost in sorted(set().union(*self.asked.values())):
-            some = chosen(self.asked, lost, set() if self.all is RUNS else met[lost])
-            met[lost].update(*(item.get(lost, ()) for item in self.asked.values()))
-            runs = [run for run in RUNS if run in some or (run in self.all and lost in self.asked[run])]
+        for lost in sorted(set().union(*self.requests.values())):
+            some = chosen(self.requests, lost, set() if self.all is RUNS else met[lost])
+            met[lost].update(*(sites.get(lost, ()) for sites in self.requests.values()))
+            runs = [run for run in RUNS if run in some or (run in self.all and lost in self.requests[run])]
             with self.table.without(lost):
                 for run in runs:
                     # Shown where a plugin fails.
@@ -157,17 +157,17 @@ _IN_DUMPS = {
 """What the dump of a process calls a member of the kernel's structures, or the first one of a structure."""
 
 
-def names(lost: Lost, before: Said, status_item: Said) -> bool:
+def names(lost: Lost, before: Output, after: Output) -> bool:
     """Whether a warning or a cell that was not there names what is lacking: of a type, what is of it."""
-    new = _texts(status_item) - _texts(before)
-    if lost.kind == TYPES and any(_OF_SYMBOLS in item for item in new):
+    new = _texts(after) - _texts(before)
+    if lost.kind == TYPES and any(_OF_SYMBOLS in text for text in new):
         return True
     own = lost.name.rpartition(".")[2]
-    return any(name in item for name in (own, _IN_DUMPS.get(own, own)) for item in new)
+    return any(name in text for name in (own, _IN_DUMPS.get(own, own)) for text in new)
 
 
-def _texts(status_item: Said) -> Set[str]:
-    found, rows = set(status_item.warnings), list(status_item.rows)
+def _texts(output: Output) -> Set[str]:
+    found, rows = set(output.warnings), list(output.rows)
     while rows:
         for cell in rows.pop().values():
             if isinstance(cell, list):
@@ -177,15 +177,15 @@ def _texts(status_item: Said) -> Set[str]:
     return found
 
 
-def changes(before: Said, status_item: Said) -> bool:
+def changes(before: Output, after: Output) -> bool:
     """Whether rows or files are other ones."""
-    return before.files != status_item.files or before.rows != status_item.rows
+    return before.files != after.files or before.rows != after.rows
 
 
 def test_types_that_nobody_asks_for_are_not_needed(known: Known) -> None:
     for run in RUNS:
-        with known.table.only({lost.name for lost in known.asked[run] if lost.kind == TYPES}):
-            assert known.table.run(run, known.folder) == known.said[run], run
+        with known.table.only({lost.name for lost in known.requests[run] if lost.kind == TYPES}):
+            assert known.table.run(run, known.folder) == known.outputs[run], run
 
 
 _MET: DefaultDict[Lost, Set[Site]] = collections.defaultdict(set)
@@ -196,10 +196,14 @@ def test_what_is_lacking_costs_what_needs_it_and_is_named(known: Known) -> None:
     count, unnamed = 0, []
     for lost, run, outcome in known.lost(_MET):
         count += 1
-        told = run.plugin in _DRAWN or any(fnmatch.fnmatch(lost.name, item) for item in _UNTOLD)
-        if not told and changes(known.said[run], outcome) and not names(lost, known.said[run], outcome):
+        expected = run.plugin in _DRAWN or any(fnmatch.fnmatch(lost.name, pattern) for pattern in _UNTOLD)
+        if (
+            not expected
+            and changes(known.outputs[run], outcome)
+            and not names(lost, known.outputs[run], outcome)
+        ):
             unnamed.append((lost.name, run.plugin))
-    assert len(set().union(*known.asked.values())) > 250
+    assert len(set().union(*known.requests.values())) > 250
     assert count > 100
     assert not unnamed
 
@@ -215,18 +219,18 @@ _OF_RESOURCES = (
 
 def _without(known: Known, plugin: str, members: Sequence[str]) -> Iterator[List[Row]]:
     """Yields the rows of a plugin without each of some members that it asks for, which a warning names."""
-    (run,) = (item for item in RUNS if item.plugin == plugin)
-    expected = [lost for lost in (Lost(MEMBERS, member) for member in members) if lost in known.asked[run]]
+    (run,) = (run for run in RUNS if run.plugin == plugin)
+    expected = [lost for lost in (Lost(MEMBERS, member) for member in members) if lost in known.requests[run]]
     assert expected
     for lost in expected:
         with known.table.without(lost):
-            said = known.table.run(run, known.folder)
-        assert names(lost, known.said[run], said)
-        yield said.rows
+            output = known.table.run(run, known.folder)
+        assert names(lost, known.outputs[run], output)
+        yield output.rows
 
 
 def _rows(known: Known, plugin: str) -> List[Row]:
-    (found,) = (outcome.rows for run, outcome in known.said.items() if run.plugin == plugin)
+    (found,) = (outcome.rows for run, outcome in known.outputs.items() if run.plugin == plugin)
     return found
 
 

@@ -115,16 +115,16 @@ def test_damage_loses_only_what_is_unreadable(tmp_path: pathlib.Path) -> None:
     traces = ObjectTraces(kernel)
     kept = traces.stack([kernel.symbol("NtClose")])
     far = traces.stack([kernel.symbol("NtClose")], number=2048)
-    things = [named(kernel, "_KEVENT", "Event", f"Event{n}") for n in range(6)]
+    events = [named(kernel, "_KEVENT", "Event", f"Event{n}") for n in range(6)]
     # So many events that the array has a page of its own.
     big = [Event(n, True, kept) for n in range(700)]
-    traces.object(things[0], "a.exe", big, bucket=1)
+    traces.object(events[0], "a.exe", big, bucket=1)
     torn = traces.chains[1][0]
-    traces.object(things[1], "b.exe", [Event(1, True, far), Event(2, True, 999), Event(3, True, 7000)])
-    traces.object(things[2], "c.exe", [Event(1, True, kept)] * 2, capacity=1)
-    traces.object(things[3], "d.exe", [Event(1, True, kept)], traced=False)
-    cycle = traces.object(things[4], "e.exe", [Event(1, True, kept)], bucket=3)
-    lost = traces.object(things[5], "f.exe", [Event(1, True, kept)], bucket=5)
+    traces.object(events[1], "b.exe", [Event(1, True, far), Event(2, True, 999), Event(3, True, 7000)])
+    traces.object(events[2], "c.exe", [Event(1, True, kept)] * 2, capacity=1)
+    traces.object(events[3], "d.exe", [Event(1, True, kept)], traced=False)
+    cycle = traces.object(events[4], "e.exe", [Event(1, True, kept)], bucket=3)
+    lost = traces.object(events[5], "f.exe", [Event(1, True, kept)], bucket=5)
     traces.finish()
     cycle["NextRef"] = cycle
     kernel.space.write_int(traces.table + 5 * 8, kernel.space.reserve(0x1000))
@@ -158,14 +158,14 @@ def test_damage_loses_only_what_is_unreadable(tmp_path: pathlib.Path) -> None:
 def test_a_chain_in_its_own_events_is_no_more_events(forward: bool, tmp_path: pathlib.Path) -> None:
     kernel = new_kernel("win10-x64")
     traces = ObjectTraces(kernel)
-    thing = named(kernel, "_KEVENT", "Event")
-    first = traces.object(thing, "a.exe", [Event(n, True, 0) for n in range(700)], bucket=1)
+    event = named(kernel, "_KEVENT", "Event")
+    first = traces.object(event, "a.exe", [Event(n, True, 0) for n in range(700)], bucket=1)
     size = kernel.isf.offset("_OBJECT_REF_INFO", "StackInfo")
     step = size + 4 + 12
     forged = [copy.copy(first) for _ in range(60)]
     for number, entry in enumerate(forged):
         entry.address = first.address + step * number
-        entry.put(ObjectHeader=header_of(thing), NextPos=300, MaxStacks=300)
+        entry.put(ObjectHeader=header_of(event), NextPos=300, MaxStacks=300)
     if not forward:
         forged.reverse()
     traces.chains[1] = forged
@@ -182,8 +182,8 @@ def test_the_events_of_an_image_are_limited(tmp_path: pathlib.Path, monkeypatch:
     kernel = new_kernel("win10-x64")
     traces = ObjectTraces(kernel)
     for name in "abc":
-        thing = named(kernel, "_KEVENT", "Event", name)
-        traces.object(thing, f"{name}.exe", [Event(n, True, 0) for n in range(10)], bucket=1)
+        event = named(kernel, "_KEVENT", "Event", name)
+        traces.object(event, f"{name}.exe", [Event(n, True, 0) for n in range(10)], bucket=1)
     traces.finish()
     monkeypatch.setattr(lister, "MAX_EVENTS", 15)
     found = rows(kernel, tmp_path)

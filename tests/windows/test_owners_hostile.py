@@ -49,8 +49,8 @@ def build(name: str) -> Tuple[Kernel, Any, List[Tuple[Any, int, int]]]:
         traces = ObjectTraces(kernel)
         number = traces.stack(traces_of(kernel)[0])
         for place in range(8):
-            thing = named(kernel, "_KEVENT", "Event")
-            traces.object(thing, "app.exe", [Event(place, True, number)] * 4)
+            event = named(kernel, "_KEVENT", "Event")
+            traces.object(event, "app.exe", [Event(place, True, number)] * 4)
         traces.finish()
     end = kernel.space.allocate(0x10)
     lower = app.space.allocate(0x10)

@@ -279,10 +279,10 @@ def test_the_schema_refuses_what_no_row_has(
 
 def test_the_schema_takes_all_words_of_status() -> None:
     validator = jsonschema.Draft202012Validator(jsonschemas.make("traces")["properties"]["Status"])
-    for word in (item.value for item in StatusCode):
-        said = word.format(-3, members="Tcb.Process Cid")
-        validator.validate(said)
-        validator.validate(f"unsure, {said}, {said}")
+    for word in (code.value for code in StatusCode):
+        text = word.format(-3, members="Tcb.Process Cid")
+        validator.validate(text)
+        validator.validate(f"unsure, {text}, {text}")
 
 
 @pytest.mark.shared

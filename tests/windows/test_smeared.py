@@ -48,14 +48,14 @@ def target(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     yield Target(IMAGES[request.param](), tmp_path_factory.mktemp("smeared"))
 
 
-def put(target: Target, thing: Obj, **values: int) -> List[Write]:
+def put(target: Target, structure: Obj, **values: int) -> List[Write]:
     """Returns writes to members of a structure; two underscores stand for a dot."""
     found = []
     for name, value in values.items():
         path = name.replace("__", ".")
-        if target.kernel.isf.has(thing.type_name, path):
-            size = target.kernel.isf.place(thing.type_name, path).size
-            found.append(target.at(thing.at(path), value, size))
+        if target.kernel.isf.has(structure.type_name, path):
+            size = target.kernel.isf.place(structure.type_name, path).size
+            found.append(target.at(structure.at(path), value, size))
     return found
 
 
@@ -101,21 +101,21 @@ CAPTURES: Dict[str, Callable[[Target], List[Write]]] = {
 def test_what_ends_meanwhile_is_said_to_disagree(target: Target, name: str, plugin: str) -> None:
     options = PLUGINS[plugin]
     clean = target.clean(plugin, **options)
-    got = target.run(plugin, CAPTURES[name](target), **options)
-    assert _tells(clean, got)
-    statuses = [*filter(None, got.column("Status")), *got.warnings]
-    assert not [item for item in statuses if ACCUSING.search(item)]
+    answer = target.run(plugin, CAPTURES[name](target), **options)
+    assert _tells(clean, answer)
+    statuses = [*filter(None, answer.column("Status")), *answer.warnings]
+    assert not [status for status in statuses if ACCUSING.search(status)]
     pid = target.kernel.processes[1].pid
-    assert _others(clean, pid) == _others(got, pid)
+    assert _others(clean, pid) == _others(answer, pid)
 
 
 @pytest.mark.parametrize("name", CAPTURES)
 def test_some_row_of_it_says_so(target: Target, name: str) -> None:
     words = set()
     for plugin, options in PLUGINS.items():
-        clean, got = target.clean(plugin, **options), target.run(plugin, CAPTURES[name](target), **options)
+        clean, answer = target.clean(plugin, **options), target.run(plugin, CAPTURES[name](target), **options)
         pid = target.kernel.processes[1].pid
-        words |= set(_of(got, pid)) - set(_of(clean, pid))
+        words |= set(_statuses(answer, pid)) - set(_statuses(clean, pid))
     assert words, "no plugin says anything"
 
 
@@ -123,7 +123,7 @@ def test_no_word_accuses() -> None:
     assert not [word for word in StatusCode if ACCUSING.search(word.value)]
 
 
-def _of(answer: Answer, pid: int) -> List[str]:
+def _statuses(answer: Answer, pid: int) -> List[str]:
     """Returns what is said of the process."""
     place, status_place = answer.columns.index("PID"), answer.columns.index("Status")
     return [row[status_place] for row in answer.rows if row[place] == pid and row[status_place]]
@@ -135,9 +135,9 @@ def _others(answer: Answer, pid: int) -> List[Any]:
     return [row for row in answer.rows if row[place] not in (0, pid)]
 
 
-def _tells(clean: Answer, got: Answer) -> bool:
+def _tells(clean: Answer, answer: Answer) -> bool:
     """Returns whether an answer is the same, or what differs in it says so: by a word or by a warning."""
-    before, after = Counter(clean.rows), Counter(got.rows)
+    before, after = Counter(clean.rows), Counter(answer.rows)
     same = before == after
-    warned = Counter(got.warnings) - Counter(clean.warnings)
-    return same or bool(warned or words(after - before, got) - words(before - after, clean))
+    warned = Counter(answer.warnings) - Counter(clean.warnings)
+    return same or bool(warned or words(after - before, answer) - words(before - after, clean))

@@ -166,8 +166,8 @@ def test_carving_finds_what_windows_released(name: str, tmp_path: pathlib.Path) 
     real, opened = _open(name, tmp_path)
     nodes = grid.run(opened, stacktracedb.StackTraceDb, pid=[1000], carve=True)
     freed = [node for node in nodes if node.row["Status"] == "freed"]
-    wanted = {(entry["index"], entry["va"]) for entry in real.truth["freed"]}
-    assert {(node.row["Index"] or 0, node.row["EntryAddress"]) for node in freed} == wanted
+    expected = {(entry["index"], entry["va"]) for entry in real.truth["freed"]}
+    assert {(node.row["Index"] or 0, node.row["EntryAddress"]) for node in freed} == expected
     for node in freed:
         assert node.row["Count"] == 0
         assert [row["Status"] for row in node.children[:2]] == ["overwritten"] * min(2, len(node.children))

@@ -209,6 +209,6 @@ def test_what_find_cannot_judge_is_counted(
 
     assert not any(traces(**options))
     there = traces(unbacked=options.get("unbacked", False))
-    nameless = [item for item in there if any(symbol.startswith("ntdll+") for symbol in item)]
+    nameless = [trace for trace in there if any(symbol.startswith("ntdll+") for symbol in trace)]
     assert len(nameless) > 0
     assert f"{len(nameless)} more may match --find and --unbacked" in caplog.text

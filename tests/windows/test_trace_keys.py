@@ -136,7 +136,7 @@ def test_another_build_is_another_key_of_the_same_shape(
     assert found["kernel"] == plain["kernel"]
 
 
-def say(module: Module, stamp: int, member: str = "TimeDateStamp") -> None:
+def set_build(module: Module, stamp: int, member: str = "TimeDateStamp") -> None:
     """Has the loader's entry of a module say something of its build."""
     assert module.entry is not None
     module.entry[member] = stamp
@@ -144,7 +144,7 @@ def say(module: Module, stamp: int, member: str = "TimeDateStamp") -> None:
 
 def forget_stamp(module: Module) -> None:
     """Has the loader's entry of a module say nothing of its build."""
-    say(module, 0)
+    set_build(module, 0)
 
 
 def test_headers_that_are_gone_change_no_key(plain: Dict[str, Any], tmp_path: pathlib.Path) -> None:
@@ -205,7 +205,7 @@ def test_a_process_that_lies_changes_no_other_key(
     machine.remember()
     forget_stamp(machine.modules["kernelbase"])
     liar, _ = other_process(machine, 1 if first else 2), other_process(machine, 2 if first else 1)
-    say(liar, 0xDEADBEEF)
+    set_build(liar, 0xDEADBEEF)
     row, frames = of_kind(opened_image(machine, tmp_path / "other"), "std")
     assert (row["KeyQuality"], row["ShapeKey"]) == ("partial", plain["std"][1])
     (unknown,) = (frame for frame in frames if frame["Module"] == "kernelbase")
@@ -219,9 +219,9 @@ def test_headers_in_the_image_section_are_believed_before_other_processes(
     machine = Machine(headers=False)
     machine.remember()
     forget_stamp(machine.modules["kernelbase"])
-    say(other_process(machine, 1), 0xDEADBEEF)
+    set_build(other_process(machine, 1), 0xDEADBEEF)
     # The first use of the header's page by any process brings it into the section of all.
-    say(other_process(machine, 2, headers=True), 0xDEADBEEF)
+    set_build(other_process(machine, 2, headers=True), 0xDEADBEEF)
     row, frames = of_kind(opened_image(machine, tmp_path / "other"), "std")
     assert tuple(row[name] for name in KEYS) == plain["std"]
     assert not any(frame["Status"] for frame in frames if frame["Module"] == "kernelbase")
@@ -232,7 +232,7 @@ def test_a_process_that_only_a_scan_finds_changes_no_key(tmp_path: pathlib.Path)
     machine.remember()
     forget_stamp(machine.modules["kernelbase"])
     other_process(machine)
-    say(other_process(machine, 2, listed=False), 0xDEADBEEF)
+    set_build(other_process(machine, 2, listed=False), 0xDEADBEEF)
     opened = opened_image(machine, tmp_path / "other")
     plain, scanned = (flattables.frames(opened, scan_processes=scan, pid=[PID]) for scan in (False, True))
     assert any("known from another process" in frame["Status"] for frame in plain)
@@ -250,7 +250,7 @@ def test_a_lie_of_a_process_of_its_own_module(
 ) -> None:
     machine = Machine()
     machine.remember()
-    say(machine.modules["kernelbase"], value, member)
+    set_build(machine.modules["kernelbase"], value, member)
     opened = opened_image(machine, tmp_path / "lie")
     for kind in ("user", "std"):
         row, frames = of_kind(opened, kind)
@@ -264,7 +264,7 @@ def test_a_lie_of_a_process_of_its_own_module(
 def test_a_lie_that_no_header_contradicts(plain: Dict[str, Any], tmp_path: pathlib.Path) -> None:
     machine = Machine(headers=False)
     machine.remember()
-    say(machine.modules["kernelbase"], 0x100000, "SizeOfImage")
+    set_build(machine.modules["kernelbase"], 0x100000, "SizeOfImage")
     row, frames = of_kind(opened_image(machine, tmp_path / "lie"), "std")
     # The kernel's VAD of the image knows its size.
     assert tuple(row[name] for name in KEYS) == (*plain["std"][:2], "partial")

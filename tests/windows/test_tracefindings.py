@@ -171,10 +171,10 @@ def test_words_that_there_are_not(options: Dict[str, Any], message: str, opened:
 def test_each_check_is_explained(name: str, opened: Opened) -> None:
     shown = rows(opened, explain=name)
     assert {row["Finding"] for row in shown} == {name}
-    told = {row["What"]: row["Explanation"] for row in shown}
-    assert list(told) == ["meaning", "severity", "false positives", "what to do next", "ATT&CK"]
-    assert all(told.values())
-    assert told["severity"].split()[0].rstrip(".;") in SEVERITIES
+    explanations = {row["What"]: row["Explanation"] for row in shown}
+    assert list(explanations) == ["meaning", "severity", "false positives", "what to do next", "ATT&CK"]
+    assert all(explanations.values())
+    assert explanations["severity"].split()[0].rstrip(".;") in SEVERITIES
 
 
 def test_few_findings_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:

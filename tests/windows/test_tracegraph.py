@@ -150,8 +150,8 @@ def test_speedscope_s_schema_takes_the_file(written: Written) -> None:
     data = json.loads((written.folder / "tracegraph.speedscope.json").read_text(encoding="utf-8"))
     jsonschema.validate(data, json.loads(path.read_text(encoding="utf-8")))
     assert sum(sum(profile["weights"]) for profile in data["profiles"]) == sum(sums(written.traces).values())
-    for item in data["profiles"]:
-        assert sum(item["weights"]) == item["endValue"]
+    for profile in data["profiles"]:
+        assert sum(profile["weights"]) == profile["endValue"]
     named = {profile["name"] for profile in data["profiles"]}
     assert {"std nt (0)", "heap updater.exe (4312)", "user spooler.exe (6200)"} <= named
 

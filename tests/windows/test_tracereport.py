@@ -135,9 +135,9 @@ def process_prefix(row: Dict[str, Any]) -> str:
 
 
 def test_the_image_is_that_of_traceimage(reported: Reported) -> None:
-    said = {name: value for name, value, _ in reported.data["image"]["rows"]}
+    values = {name: value for name, value, _ in reported.data["image"]["rows"]}
     for name in ("ImageId", "KernelBuild", "Processes", "Threads", "Stacks", "StacksIncomplete", "Databases"):
-        assert said[name] == str(reported.image[name])
+        assert values[name] == str(reported.image[name])
     complete = {text: (part, whole) for text, part, whole in reported.data["image"]["complete"]}
     assert complete["stacks of threads are incomplete"] == (
         reported.image["StacksIncomplete"],
@@ -420,9 +420,9 @@ def hostile(value: Any) -> Any:
     if isinstance(value, str):
         return HOSTILE if value not in KEPT else value
     if isinstance(value, list):
-        return [hostile(item) for item in value]
+        return [hostile(element) for element in value]
     if isinstance(value, dict):
-        return {key: hostile(item) for key, item in value.items()}
+        return {key: hostile(element) for key, element in value.items()}
     return value
 
 

@@ -144,8 +144,8 @@ def test_every_value_is_one_of_the_schema(opened: Opened) -> None:
 
 def test_columns_are_those_of_the_schema_whatever_the_rows(opened: Opened) -> None:
     for plugin, name in ((traces.StackTraces, "traces"), (traceframes.TraceFrames, "traceframes")):
-        made = opened.construct(plugin, pid=[123456]).run()
-        assert [column.name for column in made.columns] == [member.name for member in tables.FLAT[name]]
+        tree = opened.construct(plugin, pid=[123456]).run()
+        assert [column.name for column in tree.columns] == [member.name for member in tables.FLAT[name]]
 
 
 def test_a_key_does_not_depend_on_options(demo: Opened) -> None:

@@ -113,7 +113,7 @@ def _check(opened: Opened, options: Dict[str, Any]) -> None:
         else:
             # windows.callstacks has no left-over stacks, idle processors and threads of a pool scan.
             remaining = iter(found)
-            assert all(item in remaining for item in plugin), source
+            assert all(stack in remaining for stack in plugin), source
 
 
 def test_with_no_options(opened: Opened) -> None:

@@ -36,7 +36,7 @@ def resources(kernel: Kernel, index: int) -> None:
     kernel_resources.link()
     for place in (2, 5):
         kernel.space.set_state(
-            kernel_resources.made[place].address, kernel_resources.made[place].size, State.PAGEFILE
+            kernel_resources.entries[place].address, kernel_resources.entries[place].size, State.PAGEFILE
         )
 
 
@@ -109,15 +109,15 @@ def test_a_row_without_a_count_is_no_stack(opened: Opened, rows: List[Dict[str, 
 def test_a_key_names_what_is_missing_and_no_position(rows: List[Dict[str, Any]]) -> None:
     ids = [row["TraceId"] for row in rows if row["Count"] is None]
     assert len(set(ids)) == len(ids)
-    assert [item for item in ids if "~" in item] == []
-    said = {(text.split(":")[0], text.split(":")[4]) for text in ids}
+    assert [trace_id for trace_id in ids if "~" in trace_id] == []
+    gaps = {(text.split(":")[0], text.split(":")[4]) for text in ids}
     assert {
         ("kernel", "process-list-damaged"),
         ("kernel", "active-threads"),
         ("lock", "list-broken"),
         ("handle", "events-unreadable"),
         ("object", "bucket-unreadable"),
-    } <= said
+    } <= gaps
 
 
 def test_holes_of_a_ring_are_known_by_the_event_before_them(rows: List[Dict[str, Any]]) -> None:

@@ -155,21 +155,21 @@ def test_events_are_told_apart_object_by_object(
     kernel = new_kernel("win10-x64")
     traces = ObjectTraces(kernel)
     number = traces.stack([kernel.symbol("NtCreateFile") + 16])
-    things = [named(kernel, "_KEVENT", "Event", f"Event{at}") for at in range(5)]
+    objects = [named(kernel, "_KEVENT", "Event", f"Event{at}") for at in range(5)]
     # One object is traced twice, with the same numbers of events.
-    for thing in (*things, things[0]):
-        traces.object(thing, "app.exe", [Event(at, True, number) for at in (1, 2, 3, 3)], bucket=7)
+    for obj in (*objects, objects[0]):
+        traces.object(obj, "app.exe", [Event(at, True, number) for at in (1, 2, 3, 3)], bucket=7)
     traces.finish()
     kept: List[Distinct] = []
 
-    def made(time: int = 1) -> Distinct:
+    def new_distinct(time: int = 1) -> Distinct:
         kept.append(Distinct(time))
         return kept[-1]
 
-    monkeypatch.setattr(recorded, "Distinct", made)
+    monkeypatch.setattr(recorded, "Distinct", new_distinct)
     rows = flattables.stacks(opened_image(kernel, tmp_path), kinds=["object"])
     events = [row["TraceId"] for row in rows if row["Event"]]
     assert len(events) == len(set(events)) == 24
     assert sum(event.endswith("~2") for event in events) == 9
     assert sum("~~2" in event for event in events) == 4
-    assert max(len(item._seen) for item in kept) <= 4
+    assert max(len(distinct._seen) for distinct in kept) <= 4

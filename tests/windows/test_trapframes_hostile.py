@@ -30,7 +30,7 @@ def noise(generator: random.Random, size: int) -> bytes:
 
 
 @pytest.fixture(scope="module", params=["win10-x64", "xp-x86"])
-def many(
+def live_thread(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Tuple[LiveImage, Kernel, Thread]:
     image = TrapImage(kernels.load(request.param))
@@ -39,8 +39,8 @@ def many(
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_thread_of_random_bytes(many: Tuple[LiveImage, Kernel, Thread], seed: int) -> None:
-    live, kernel, thread = many
+def test_a_thread_of_random_bytes(live_thread: Tuple[LiveImage, Kernel, Thread], seed: int) -> None:
+    live, kernel, thread = live_thread
     generator = random.Random(seed)
     size = kernel.isf.size("_KTHREAD")
     field = kernel.isf.offset("_KTHREAD", "StackBase")
@@ -56,16 +56,16 @@ def test_a_thread_of_random_bytes(many: Tuple[LiveImage, Kernel, Thread], seed: 
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_stack_of_random_bytes(many: Tuple[LiveImage, Kernel, Thread], seed: int) -> None:
-    live, _, thread = many
+def test_a_stack_of_random_bytes(live_thread: Tuple[LiveImage, Kernel, Thread], seed: int) -> None:
+    live, _, thread = live_thread
     generator = random.Random(seed)
     size = thread.stack_base - thread.stack_limit
     words = [b"\x10\0\0\0\0\0\0\0", b"\x33\0\0\0\0\0\0\0", b"\x2b\0\0\0\0\0\0\0", b"\x02\x02\0\0\0\0\0\0"]
     words += [struct.pack("<Q", thread.stack_limit + 8 * number) for number in range(20)]
     words += [bytes(8), b"\x00\x0d\xdb\xba\x08\0\0\0", noise(generator, 8)]
     live.poke(thread.stack_limit, b"".join(generator.choice(words) for _ in range(size // 8)))
-    taken = [row["TrapFrame"] for row in live.rows(**EVERYTHING) if row["TID"] == thread.tid]
-    assert len(taken) == len(set(taken))
+    frames = [row["TrapFrame"] for row in live.rows(**EVERYTHING) if row["TID"] == thread.tid]
+    assert len(frames) == len(set(frames))
 
 
 def test_a_pointer_that_is_not_canonical(tmp_path: pathlib.Path) -> None:

@@ -43,12 +43,12 @@ def test_the_cpu_area_of_a_wow64_thread(code_segment: int, tmp_path: pathlib.Pat
     wow.thread(thread, context=WOW64_CONTEXT)
     wow.thread(broken, context=bytes(0x2CC))
     wow.thread(none)
-    for item in (thread, broken, none):
-        address = item.stack_base - TOP
+    for forged_thread in (thread, broken, none):
+        address = forged_thread.stack_base - TOP
         registers = dict(registers_64("user64"), cs=code_segment)
         kind = entries.SYSCALL if code_segment == 0x33 else entries.DEVICE
-        put(kernel, item, Entry(kind, "user64", mitigated=True), registers, address)
-        item.kthread["KernelStack"] = item.stack_base - 0x2000
+        put(kernel, forged_thread, Entry(kind, "user64", mitigated=True), registers, address)
+        forged_thread.kthread["KernelStack"] = forged_thread.stack_base - 0x2000
     rows = LiveImage(kernel, tmp_path).rows()
     stale = "stale" if code_segment == 0x23 else ""
     assert shown([row for row in rows if row["Origin"] == "wow64"], "TID", "Arch", "Status") == [

@@ -144,18 +144,18 @@ def test_the_locks_of_a_space_are_listed_once(
     listed: Counter[AddressSpace] = collections.Counter()
 
     def count(owner: Any, name: str) -> None:
-        made = getattr(owner, name)
+        method = getattr(owner, name)
 
         def counted(lister: Any, space: AddressSpace) -> Any:
             listed[space] += 1
-            return made(lister, space)
+            return method(lister, space)
 
         monkeypatch.setattr(owner, name, counted)
 
     count(CriticalSections, "list_sections")
     count(resources.Resources, "list_resources")
-    made = deadlockimages.build(DEADLOCK)
-    opened = context.open_image(made.image, tmp_path)
+    deadlock = deadlockimages.build(DEADLOCK)
+    opened = context.open_image(deadlock.image, tmp_path)
     assert {tid for _, tid in waiting(opened)} == {tid for tid, lock in DEADLOCK.waits.items() if lock}
     assert set(listed.values()) == {1}
     listed.clear()

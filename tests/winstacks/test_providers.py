@@ -60,7 +60,7 @@ def test_stacks(opened: Opened, pid: int) -> None:
     plain = PlainProcess(opened, pid)
     symbolizer = Symbolizer(plain.image)
     found = list(StackLister.list_stacks(plain.image, symbolizer))
-    assert [(item.thread.tid, item.part) for item in found] == [
+    assert [(stack.thread.tid, stack.part) for stack in found] == [
         (stack.thread.tid, stack.part) for stack in plain.stacks
     ]
     names = Symbolizer(opened.image)
@@ -70,7 +70,7 @@ def test_stacks(opened: Opened, pid: int) -> None:
         assert [here.name(frame.address, frame.returns) for frame in element.frames] == [
             there.name(frame.address, frame.returns) for frame in known.frames
         ]
-    assert {item.part for item in found} == ({"user", "wow64"} if plain.wow64 else {"user"})
+    assert {stack.part for stack in found} == ({"user", "wow64"} if plain.wow64 else {"user"})
     rows = cells(CallStacks, plain.image)
     assert len(rows) == len(found) + sum(len(trace.frames) for trace in found)
 

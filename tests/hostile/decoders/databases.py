@@ -36,7 +36,7 @@ def _forged(name: str, arch: str, kernel: bool) -> Tuple[Std, Template]:
 def _database(name: str, arch: str, kernel: bool, data: bytes, whole: bytes) -> None:
     std, template = _forged(name, arch, kernel)
     reader = stddata.reader_of(template.cut(data))
-    proof = stdproof.recover(reader, std.base, stddata.of(arch).std)
+    proof = stdproof.recover(reader, std.base, stddata.layouts_of(arch).std)
     if proof.header is None:
         assert proof.failed
         assert not (whole and _small(std, template, data)), "nothing can be made of one wrong word"
@@ -50,13 +50,13 @@ def _database(name: str, arch: str, kernel: bool, data: bytes, whole: bytes) -> 
     figures = database.figures()
     assert min(figures) >= 0
     assert words.text(database.status).isprintable()
-    layout = stddata.of(arch).backtraces()
+    layout = stddata.layouts_of(arch).backtraces()
     dumped = b"".join(backtraces.encode(database.buffer(), database.records(), layout))
     header, records = backtraces.decode(dumped, layout)
     assert header.back_traces == len(records)
     if whole and _small(std, template, data):
         shown = {(trace.address, trace.frames) for trace in carved}
-        lost = [item for item in _intact(std, template, data) if item not in shown]
+        lost = [trace for trace in _intact(std, template, data) if trace not in shown]
         assert not lost, f"one wrong word costs traces that it is not in: {lost[:3]}"
 
 
@@ -87,7 +87,7 @@ def _log(arch: str) -> Tuple[HeapLog, Template]:
 def _heap_log(arch: str, data: bytes, whole: bytes) -> None:
     forged, template = _log(arch)
     reader = stddata.reader_of(template.cut(data))
-    layouts = stddata.of(arch).heaplogs
+    layouts = stddata.layouts_of(arch).heaplogs
     heaplog.prove(reader, forged.address, layouts)
     log = heaplog.HeapLog(reader, forged.address, layouts[0])
     traces = list(log.traces())
@@ -97,7 +97,7 @@ def _heap_log(arch: str, data: bytes, whole: bytes) -> None:
 
 
 def _dump(arch: str, data: bytes, whole: bytes) -> None:
-    layout = stddata.of(arch).backtraces()
+    layout = stddata.layouts_of(arch).backtraces()
     try:
         buffer, records = backtraces.decode(data, layout)
     except backtraces.MalformedBuffer:
@@ -110,10 +110,14 @@ def _dump(arch: str, data: bytes, whole: bytes) -> None:
 def _dump_seeds(arch: str) -> List[bytes]:
     std, template = _forged("6.1", arch, False)
     reader = stddata.reader_of(template.cut(template.bytes))
-    header = stdproof.recover(reader, std.base, stddata.of(arch).std).header
+    header = stdproof.recover(reader, std.base, stddata.layouts_of(arch).std).header
     assert header is not None
     database = stdwalk.StdDatabase(reader, header)
-    return [b"".join(backtraces.encode(database.buffer(), database.records(), stddata.of(arch).backtraces()))]
+    return [
+        b"".join(
+            backtraces.encode(database.buffer(), database.records(), stddata.layouts_of(arch).backtraces())
+        )
+    ]
 
 
 def _database_seeds(name: str, arch: str, kernel: bool) -> List[bytes]:

@@ -60,9 +60,9 @@ def _section(size: int, data: bytes, whole: bytes) -> None:
     for start in range(0, len(data) - longest + 1, 16):
         section = layout.section(data[start : start + layout.section_size])
         layout.resource(data[start : start + layout.resource_size])
-        for item in layouts.values():
-            piece = data[start : start + item.debug_size]
-            criticalsection.is_pair(0x1000, item.debug(piece), section)
+        for variant in layouts.values():
+            piece = data[start : start + variant.debug_size]
+            criticalsection.is_pair(0x1000, variant.debug(piece), section)
         criticalsection.lock_state(section.lock_count, section.recursion_count)
 
 

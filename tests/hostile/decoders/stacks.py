@@ -35,7 +35,7 @@ _POISON = filled(b"\x60\xde\xc2\xe4\xdf\xfa\xff\xff")
 
 @functools.lru_cache(maxsize=None)
 def _form(architecture: str) -> TrapFrameLayout:
-    return traplayouts.of(kernels.load(KERNELS[architecture]).table)
+    return traplayouts.trap_frame_layout(kernels.load(KERNELS[architecture]).table)
 
 
 def _stack_seeds(architecture: str) -> List[bytes]:

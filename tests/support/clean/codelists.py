@@ -41,45 +41,45 @@ def _table(narrow: Narrow, rows: List[Tuple[str, str, int, int]]) -> None:
         space.write(table + 32 * number, struct.pack("<IIII QI", *texts, texts[0], 1, offset, address))
 
 
-def hotspot(made: Narrow, low: int, high: int) -> None:
+def hotspot(program: Narrow, low: int, high: int) -> None:
     """HotSpot since JDK 9."""
-    places = made.space.allocate(8)
-    made.space.write(places, struct.pack("<II", low, high))
+    places = program.space.allocate(8)
+    program.space.write(places, struct.pack("<II", low, high))
     rows = [("Klass", "_super", 8, 0), ("CodeCache", "_low_bound", 0, places)]
-    _table(made, [*rows, ("CodeCache", "_high_bound", 0, places + 4)])
+    _table(program, [*rows, ("CodeCache", "_high_bound", 0, places + 4)])
 
 
-def older_hotspot(made: Narrow, low: int, high: int) -> None:
+def older_hotspot(program: Narrow, low: int, high: int) -> None:
     """HotSpot up to JDK 8: CodeCache::_heap, its VirtualSpace, and the limits of that."""
-    place, heap = made.space.allocate(8), made.space.allocate(0x40)
-    made.space.write_int(place, heap)
-    made.space.write(heap + 4 + 8, struct.pack("<II", low, high))
+    place, heap = program.space.allocate(8), program.space.allocate(0x40)
+    program.space.write_int(place, heap)
+    program.space.write(heap + 4 + 8, struct.pack("<II", low, high))
     rows = [("CodeCache", "_heap", 0, place), ("CodeHeap", "_memory", 4, 0)]
     limits = [("VirtualSpace", "_low_boundary", 8, 0), ("VirtualSpace", "_high_boundary", 12, 0)]
-    _table(made, [*rows, *limits])
+    _table(program, [*rows, *limits])
 
 
-def clr(made: Narrow, low: int, high: int) -> None:
+def clr(program: Narrow, low: int, high: int) -> None:
     """CLR: a variable leads to a RangeSection, and that to another one."""
-    first = made.space.allocate(0x100)
-    _sections(made, "clr", [(first, first + 0x100), (low, high)])
+    first = program.space.allocate(0x100)
+    _sections(program, "clr", [(first, first + 0x100), (low, high)])
 
 
-def foreign_clr(made: Narrow, low: int, high: int) -> None:
+def foreign_clr(program: Narrow, low: int, high: int) -> None:
     """The same with a code manager of another image."""
-    _sections(made, "kernelbase", [(low, high)])
+    _sections(program, "kernelbase", [(low, high)])
 
 
-def _sections(made: Narrow, owner: str, ranges: List[Tuple[int, int]]) -> None:
-    space = made.space
+def _sections(program: Narrow, owner: str, ranges: List[Tuple[int, int]]) -> None:
+    space = program.space
     manager = space.allocate(0x10)
-    space.write_int(manager, made.modules[owner][0].base + 0x1000)
+    space.write_int(manager, program.modules[owner][0].base + 0x1000)
     following = 0
     for low, high in reversed(ranges):
         section = space.allocate(0x20)
         space.write(section, struct.pack("<IIII", low, high, manager, following))
         following = section
-    space.write_int(made.modules["clr"][0].base + DATA_RVA + 0x40, following)
+    space.write_int(program.modules["clr"][0].base + DATA_RVA + 0x40, following)
 
 
 def v8(program: Program, base: int, size: int) -> None:

@@ -90,10 +90,15 @@ def window(host: Host64) -> Shows:
     """
     program = host.program("notepad.exe", "user32.dll", "win32u.dll", functions="WinMain WndProc")
     stub = "win32u!NtUserGetMessage" if host.later else "user32!NtUserGetMessage"
-    called = ("user32!__fnDWORD", "user32!DispatchMessageWorker", "user32!UserCallWinProcCheckWow", "WndProc")
+    functions = (
+        "user32!__fnDWORD",
+        "user32!DispatchMessageWorker",
+        "user32!UserCallWinProcCheckWow",
+        "WndProc",
+    )
     return [
         program.waits("WinMain", "user32!GetMessageW", call=stub),
-        program.waits("WinMain", "user32!GetMessageW", Through(CALLBACK, stub), *called, WAIT_EX),
+        program.waits("WinMain", "user32!GetMessageW", Through(CALLBACK, stub), *functions, WAIT_EX),
     ]
 
 

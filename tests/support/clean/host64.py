@@ -113,10 +113,10 @@ class Host64:
         self.later = name != "win7-x64"
         names = sorted(known.table.symbol(symbol) for symbol in known.table.symbols)
         self.routines: Dict[str, Routine] = {}
-        for item, routine in _KERNEL.items():
-            rva = known.table.symbol(item)
+        for symbol, routine in _KERNEL.items():
+            rva = known.table.symbol(symbol)
             room = next((other for other in names if other > rva), rva + 0x80) - rva
-            self.routines[item] = dataclasses.replace(routine, rva=rva, size=min(0x80, room))
+            self.routines[symbol] = dataclasses.replace(routine, rva=rva, size=min(0x80, room))
         code = module_options(list(self.routines.values()), free_code(known.table, 0x1000), 64)
         self.kernel = Kernel(known.table, **{**known.options(), **code})
         self.drivers: Dict[str, Tuple[Module, Library]] = {}
@@ -211,10 +211,10 @@ class Program:
         host.programs.append(self)
         library, _ = host.library(name, functions)
         self.load(name, functions, key="", dll=False, contents={**library.options["contents"], **code})
-        for item in ("ntdll.dll", "kernel32.dll", "kernelbase.dll", *files):
+        for file in ("ntdll.dll", "kernel32.dll", "kernelbase.dll", *files):
             # There is no win32u before Windows 10.
-            if host.later or item != "win32u.dll":
-                self.load(item)
+            if host.later or file != "win32u.dll":
+                self.load(file)
 
     def load(self, file: str, functions: str = "", key: Optional[str] = None, **options: Any) -> Module:
         """Loads a module; `key` is what it is called in names of functions, "" for the program."""
@@ -257,12 +257,12 @@ class Program:
         space = self.process.space
         head = self.modules["ntdll"][0].base + libraries.HEAD_RVA
         ring = [head, *(space.allocate(0x60) for _ in ranges)]
-        for number, item in enumerate(ring):
-            space.write_int(item, ring[(number + 1) % len(ring)], 8)
-            space.write_int(item + 8, ring[number - 1], 8)
-        for item, (start, end) in zip(ring[1:], ranges):
-            space.write_int(item + 0x20, start, 8)
-            space.write_int(item + 0x28, end, 8)
+        for number, node in enumerate(ring):
+            space.write_int(node, ring[(number + 1) % len(ring)], 8)
+            space.write_int(node + 8, ring[number - 1], 8)
+        for node, (start, end) in zip(ring[1:], ranges):
+            space.write_int(node + 0x20, start, 8)
+            space.write_int(node + 0x28, end, 8)
 
     def thread(self, start: str = "", **options: Any) -> Thread:
         """A thread that was started in a function, by default in the first of the program."""
@@ -366,10 +366,10 @@ class Program:
 
     def shown(self, thread: Thread, *links: Link, kind: str = "user") -> Shown:
         """What the stack of a thread must show, innermost first."""
-        functions = [self._said(link) for link in links]
+        functions = [self._frame_name(link) for link in links]
         return Shown(self.process.pid, thread.tid, kind, tuple(functions))
 
-    def _said(self, link: Link) -> str:
+    def _frame_name(self, link: Link) -> str:
         if isinstance(link, Private):
             return "<private>"
         name = f"ntdll!{link.name}" if isinstance(link, Through) else link

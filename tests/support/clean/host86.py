@@ -45,7 +45,9 @@ class Host86:
         known = kernels.load(name)
         self.later = name != "win7-x86"
         self.architecture = X86_OLD if known.table.has("_KTRAP_FRAME", "DbgArgPointer") else X86_BLUE
-        self.routines: Dict[str, Routine] = {item: Routine(known.table.symbol(item)) for item in _KERNEL}
+        self.routines: Dict[str, Routine] = {
+            symbol: Routine(known.table.symbol(symbol)) for symbol in _KERNEL
+        }
         names = sorted(known.table.symbol(symbol) for symbol in known.table.symbols)
         code = {}
         for element, routine in self.routines.items():
@@ -112,7 +114,7 @@ class Program86:
         self._enter(thread, user, ip, Entry(entries.SYSENTER, "user"), ("KiFastCallEntry", *WAITING))
         thread.kthread.maybe("SystemCallNumber", 1)
         shown = ("ntdll!KiFastSystemCallRet", call, *reversed([*GROUND, *chain]))
-        return Shown(self.process.pid, thread.tid, "user", self.narrow.said(*shown))
+        return Shown(self.process.pid, thread.tid, "user", self.narrow.frame_names(*shown))
 
     def faults(self, *chain: str) -> Shown:
         """A thread that waits for a page."""
@@ -122,7 +124,9 @@ class Program86:
         user.sp += 4
         below = ("KiTrap0E", "MmAccessFault", *WAITING[1:])
         self._enter(thread, user, address - 6, Entry(entries.FAULT, "user"), below)
-        return Shown(self.process.pid, thread.tid, "user", self.narrow.said(*reversed([*GROUND, *chain])))
+        return Shown(
+            self.process.pid, thread.tid, "user", self.narrow.frame_names(*reversed([*GROUND, *chain]))
+        )
 
     def _enter(self, thread: Thread, user: Stack86, ip: int, entry: Entry, below: Sequence[str]) -> None:
         registers = dict(

@@ -81,7 +81,7 @@ class Bases:
     def __init__(self) -> None:
         self._known: Dict[str, int] = {}
 
-    def of(self, file: str) -> int:
+    def base_of(self, file: str) -> int:
         """The base of a module."""
         return self._known.setdefault(file.lower(), _MODULES + _ROOM * len(self._known))
 
@@ -105,7 +105,7 @@ class Narrow:
         self.name = name.rpartition(".")[0].lower()
         self.modules: Dict[str, Tuple[Module, Library32]] = {}
         for file in (name, "ntdll.dll", "kernel32.dll", "kernelbase.dll", *files):
-            self._load(file, bases.of(file), functions if file == name else "")
+            self._load(file, bases.base_of(file), functions if file == name else "")
 
     def _load(self, file: str, base: int, functions: str) -> None:
         library = library32(file, functions)
@@ -119,10 +119,10 @@ class Narrow:
     def at(self, name: str) -> int:
         """Address of `module!function`, of a function of the program, or of a stub."""
         module, _, function = name.rpartition("!")
-        loaded, made = self.modules[module]
-        if function in made.stubs:
-            return loaded.base + made.stubs[function]
-        return loaded.base + made.routines[function].rva
+        loaded, library = self.modules[module]
+        if function in library.stubs:
+            return loaded.base + library.stubs[function]
+        return loaded.base + library.routines[function].rva
 
     def stack(self, base: int, chain: Sequence[Union[str, Private32]], call: str = "") -> Stack86:
         """A stack on which functions called each other, the outermost first; the last called a stub."""
@@ -132,15 +132,15 @@ class Narrow:
                 place, routine = link.base, Routine(0x100)
             else:
                 module, _, function = link.rpartition("!")
-                loaded, made = self.modules[module]
-                place, routine = loaded.base, made.routines[function]
+                loaded, library = self.modules[module]
+                place, routine = loaded.base, library.routines[function]
             stack.enter(place, routine)
             stack.call(place, routine)
         if call:
             stack.push(self.at(call) + BEHIND_STUB)
         return stack
 
-    def said(self, *links: Union[str, Private32]) -> Tuple[str, ...]:
+    def frame_names(self, *links: Union[str, Private32]) -> Tuple[str, ...]:
         """How frames are shown."""
         names: List[str] = []
         for link in links:

@@ -37,7 +37,7 @@ class Program32:
 
     def waits(self, *chain: Union[str, Private32], call: str = WAIT, wide: Sequence[Link] = ()) -> Shows:
         """A thread that waits: its 32-bit stack ends in a stub, the other one in the system call of that."""
-        thread = self.thread(next(item for item in chain if isinstance(item, str)))
+        thread = self.thread(next(link for link in chain if isinstance(link, str)))
         teb = self.wow.thread(thread, context=context32(0, 0, 0))
         stack = self.narrow.stack(self.narrow.space.read_int(teb + 4, 4), (*GROUND, *chain), call)
         assert thread.teb is not None
@@ -45,13 +45,13 @@ class Program32:
         stack.sp += 4
         self.narrow.space.write(thread.teb["TlsSlots[1]"] + 4, context32(ip, stack.sp, stack.bp))
         chain64 = wide or ("wow64!Wow64SystemServiceEx", "wow64!whNtWaitForSingleObject")
-        called = "wow64win!NtUserGetMessage" if wide else "ntdll!NtWaitForSingleObject"
-        shown = self.wide.waits(*chain64, call=called, ground=SIMULATED, thread=thread)
+        function = "wow64win!NtUserGetMessage" if wide else "ntdll!NtWaitForSingleObject"
+        shown = self.wide.waits(*chain64, call=function, ground=SIMULATED, thread=thread)
         return [shown, self._narrow(thread, call, *reversed([*GROUND, *chain]))]
 
     def faults(self, *chain: Union[str, Private32]) -> Shows:
         """A thread that waits for a page in 32-bit code: the trap frame has its registers."""
-        thread = self.thread(next(item for item in chain if isinstance(item, str)))
+        thread = self.thread(next(link for link in chain if isinstance(link, str)))
         teb = self.wow.thread(thread, context=context32(0x11111111, 0x22222222, 0x33333333))
         stack = self.narrow.stack(self.narrow.space.read_int(teb + 4, 4), (*GROUND, *chain))
         address, _ = stack.frames.pop()
@@ -65,7 +65,7 @@ class Program32:
         return [self._narrow(thread, *reversed([*GROUND, *chain]))]
 
     def _narrow(self, thread: Thread, *links: Union[str, Private32]) -> Shown:
-        return Shown(self.wide.process.pid, thread.tid, "wow64", self.narrow.said(*links))
+        return Shown(self.wide.process.pid, thread.tid, "wow64", self.narrow.frame_names(*links))
 
 
 def waiting(host: Host64) -> Shows:

@@ -88,28 +88,28 @@ def wide(*files: str) -> Tuple[Host64, Program, int]:
 
 
 def beside_a_runtime(write: bool) -> Image:
-    host, made, base = wide("mpengine.dll")
-    made.waits("main", *(["mpengine!DTContext::Run"] if write else []), Private(base), WAIT_EX)
+    host, program, base = wide("mpengine.dll")
+    program.waits("main", *(["mpengine!DTContext::Run"] if write else []), Private(base), WAIT_EX)
     return host.kernel.image()
 
 
 def interrupted_below_a_runtime(write: bool) -> Image:
-    host, made, base = wide("mpengine.dll")
-    called = "mpengine!DTContext::Run" if write else "kernelbase!WaitForSingleObjectEx"
-    made.interrupted("main", called, at=base + JITTED.rva)
+    host, program, base = wide("mpengine.dll")
+    function = "mpengine!DTContext::Run" if write else "kernelbase!WaitForSingleObjectEx"
+    program.interrupted("main", function, at=base + JITTED.rva)
     return host.kernel.image()
 
 
 def lost_exports(write: bool) -> Image:
-    host, made, base = wide()
-    module = made.load("vendor.dll", functions="Run", path=VENDOR)
-    made.waits("main", "vendor!Run", Private(base), WAIT_EX)
+    host, program, base = wide()
+    module = program.load("vendor.dll", functions="Run", path=VENDOR)
+    program.waits("main", "vendor!Run", Private(base), WAIT_EX)
     image = host.kernel.image()
     if write:
-        headers = made.process.space.read_int(module.base + 0x3C, 4)
-        exports = module.base + made.process.space.read_int(module.base + headers + 0x88, 4)
-        made.process.space.write(exports, bytes(8))
-        made.process.space.set_state(exports - exports % PAGE, PAGE, State.PAGEFILE)
+        headers = program.process.space.read_int(module.base + 0x3C, 4)
+        exports = module.base + program.process.space.read_int(module.base + headers + 0x88, 4)
+        program.process.space.write(exports, bytes(8))
+        program.process.space.set_state(exports - exports % PAGE, PAGE, State.PAGEFILE)
         assert module.section is not None
         rva = exports - module.base
         module.section.set_state(rva - rva % PAGE, PAGE, State.PAGEFILE)
@@ -117,23 +117,23 @@ def lost_exports(write: bool) -> Image:
 
 
 def leaf_below_registered_code(write: bool) -> Image:
-    host, made, base = wide("clr.dll")
-    managed = made.jitted()
-    made.register((managed, managed + 0x2000))
+    host, program, base = wide("clr.dll")
+    managed = program.jitted()
+    program.register((managed, managed + 0x2000))
     if write:
-        made.interrupted("main", Private(managed), at=base + JITTED.rva)
+        program.interrupted("main", Private(managed), at=base + JITTED.rva)
     else:
-        made.interrupted("main", Private(managed), Private(base))
+        program.interrupted("main", Private(managed), Private(base))
     return host.kernel.image()
 
 
 def lost_stack(write: bool) -> Image:
-    host, made, base = wide("mpengine.dll")
-    thread = made.thread()
-    made.interrupted("main", Private(base), thread=thread)
+    host, program, base = wide("mpengine.dll")
+    thread = program.thread()
+    program.interrupted("main", Private(base), thread=thread)
     image = host.kernel.image()
     if write:
-        made.process.space.set_state(thread.user_stack_limit, 0x4000, State.PAGEFILE)
+        program.process.space.set_state(thread.user_stack_limit, 0x4000, State.PAGEFILE)
     return image
 
 

@@ -28,13 +28,13 @@ CLR = ("clr!Thread::intermediateThreadProc", "clr!CallDescrWorkerInternal")
 CLR_WAIT = "clr!CLREvent::WaitEx"
 JVM = ("jvm!JavaThread::run", "jvm!JavaCalls::call_helper")
 Link32 = Union[str, Private32]
-Made = Callable[[Host64], object]
+Situation = Callable[[Host64], object]
 
 
-def above_low(made: Made, kernel: str = KERNEL) -> Dict[str, Set[str]]:
+def above_low(situation: Situation, kernel: str = KERNEL) -> Dict[str, Set[str]]:
     """The severities above `low` of each check in a situation."""
     host = Host64(kernel)
-    made(host)
+    situation(host)
     rows: Dict[str, Set[str]] = {}
     for row in found(host.kernel.image()):
         if row["Severity"] != "low":
@@ -44,7 +44,7 @@ def above_low(made: Made, kernel: str = KERNEL) -> Dict[str, Set[str]]:
 
 def narrow(
     *files: str, chain: Sequence[Link32], faults: bool = False, exports: str = "", apart: bool = True
-) -> Made:
+) -> Situation:
     """A 32-bit program with code of a runtime that no list has, in two ranges or in one.
 
     Args:
@@ -76,7 +76,7 @@ DECORATED = "?New@Isolate@v8@@SAPAV12@XZ"
 
 
 @pytest.mark.parametrize(
-    ("made", "expected"),
+    ("situation", "expected"),
     [
         (narrow("clr.dll", chain=(*CLR, Private32(CODE), Private32(CODE), CLR_WAIT)), set()),
         (narrow("clr.dll", chain=(*CLR, Private32(CODE)), faults=True), set()),
@@ -113,8 +113,8 @@ DECORATED = "?New@Isolate@v8@@SAPAV12@XZ"
         (narrow(chain=("main", "Call", Private32(CODE)), exports="Call Wait", faults=True), {"high"}),
     ],
 )
-def test_runtimes_of_32_bits_without_a_list(made: Made, expected: Set[str]) -> None:
-    assert above_low(made).get("unbacked", set()) == expected
+def test_runtimes_of_32_bits_without_a_list(situation: Situation, expected: Set[str]) -> None:
+    assert above_low(situation).get("unbacked", set()) == expected
 
 
 def wide(
@@ -123,7 +123,7 @@ def wide(
     functions: str = "main",
     kind: str = entries.DEVICE,
     waits: bool = False,
-) -> Made:
+) -> Situation:
     """A program of 64 bits with code that nothing registers; a number is a frame in the range of that number.
 
     Args:
@@ -137,7 +137,7 @@ def wide(
     def make(host: Host64) -> None:
         program = host.program("tool.exe", *files, functions=functions)
         ranges = [program.jitted(0x2000, EXECUTE_READWRITE) for _ in range(2)]
-        links: List[Link] = [Private(ranges[item]) if isinstance(item, int) else item for item in chain]
+        links: List[Link] = [Private(ranges[link]) if isinstance(link, int) else link for link in chain]
         thread = program.thread("main")
         if waits:
             program.waits(*links, WAIT_EX, thread=thread)
@@ -152,7 +152,7 @@ NODE = "main .v8::Execution::Call .Builtins_Wait"
 
 
 @pytest.mark.parametrize(
-    ("made", "expected"),
+    ("situation", "expected"),
     [
         (wide("lua51.dll", chain=(*LUA, 0)), set()),
         (wide("lua51.dll", chain=(*LUA, 0, 0, 0), kind=entries.PAGE_FAULT), set()),
@@ -173,8 +173,8 @@ NODE = "main .v8::Execution::Call .Builtins_Wait"
         (wide("mpengine.dll", chain=("mpengine!ScanThread", 0), kind=entries.PAGE_FAULT), set()),
     ],
 )
-def test_code_of_64_bits_that_nothing_registers(made: Made, expected: Set[str]) -> None:
-    assert above_low(made).get("unbacked", set()) == expected
+def test_code_of_64_bits_that_nothing_registers(situation: Situation, expected: Set[str]) -> None:
+    assert above_low(situation).get("unbacked", set()) == expected
 
 
 @pytest.mark.parametrize(

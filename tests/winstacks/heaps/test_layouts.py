@@ -104,7 +104,7 @@ def test_layout_that_is_tried_first(kernel: str, wow64: bool, name: str, tmp_pat
     types = lister.load_layouts(opened.image, found.machine)
     assert places(types.nt[0], name) == places(heaptypes.heap(name), name)
     ours = types.nt[0 if wow64 else 1 :]
-    names = [f"{item}-{arch}" for item in heaptypes.GENERATIONS[arch]]
+    names = [f"{generation}-{arch}" for generation in heaptypes.GENERATIONS[arch]]
     assert [places(layout, name) for layout, name in zip(ours, names)] == [
         places(heaptypes.heap(name), name) for name in names
     ]
@@ -176,7 +176,7 @@ def test_a_newer_table_takes_no_older_heap(name: str, member: str) -> None:
 def test_the_table_that_goes_with_a_kernel(name: str) -> None:
     """It is the one that lies as the kernel's, though a newer one has the same members."""
     arch = name[-3:]
-    ours = [heaptypes.ours(f"heap-{item}-{arch}") for item in heaptypes.GENERATIONS[arch]]
+    ours = [heaptypes.ours(f"heap-{generation}-{arch}") for generation in heaptypes.GENERATIONS[arch]]
     newer = shifted_copy(heaptypes.GENERATIONS[arch][0] + "-" + arch)
     kernel = heaptypes.ours(f"heap-{name}")
     position = heaptypes.GENERATIONS[arch].index(name[:3])

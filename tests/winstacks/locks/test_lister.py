@@ -58,21 +58,21 @@ def test_an_unknown_number_of_waiters_is_not_0() -> None:
 def test_the_report_has_no_number_for_unknown_waiters() -> None:
     held = Lock(bare.image(8).kernel, 0x1000, RESOURCE, held=True)
     graph = WaitGraph({(0, 0x1000): held}, {(0, 0x1000): ()}, [], [], {}, 0, False)
-    assert [item["waiters"] for item in locks_part(graph)["locks"]] == ["unknown"]
+    assert [lock["waiters"] for lock in locks_part(graph)["locks"]] == ["unknown"]
 
 
 def test_the_most_locks_are_kept() -> None:
     image = bare.image(8)
-    known, made = KnownLocks(image), []
+    known, pids = KnownLocks(image), []
 
     def make(space: AddressSpace) -> Iterator[Lock]:
-        made.append(space.pid)
+        pids.append(space.pid)
         return iter([Lock(space, 0x1000, RESOURCE)] * (MAX_KEPT if space.pid == 8 else 1))
 
     spaces = [image.kernel._replace(pid=pid) for pid in (4, 8)]
     for pid in (0, 0, 1, 1, 0):
-        assert {item.space for item in known.of_space(spaces[pid], make)} == {spaces[pid]}
-    assert made == [4, 8, 4]
+        assert {lock.space for lock in known.of_space(spaces[pid], make)} == {spaces[pid]}
+    assert pids == [4, 8, 4]
 
 
 def test_a_wrong_link_is_said_after_the_rest() -> None:

@@ -33,10 +33,10 @@ def test_the_collector_is_paused_and_runs_again() -> None:
 def test_what_was_made_while_it_was_paused_is_old() -> None:
     gc.collect()
     with collector_paused():
-        made = [[number] for number in range(5000)]
+        lists = [[number] for number in range(5000)]
     assert gc.get_count()[0] < 5000
-    old = {id(item) for item in gc.get_objects(generation=2)}
-    assert {id(item) for item in made} <= old
+    old = {id(element) for element in gc.get_objects(generation=2)}
+    assert {id(element) for element in lists} <= old
     assert not gc.get_freeze_count()
 
 
@@ -45,7 +45,7 @@ def test_what_somebody_has_frozen_stays_frozen() -> None:
     gc.freeze()
     with collector_paused():
         pass
-    assert {id(item) for item in mine}.isdisjoint(map(id, gc.get_objects()))
+    assert {id(element) for element in mine}.isdisjoint(map(id, gc.get_objects()))
 
 
 def test_it_runs_again_after_an_error() -> None:

@@ -54,7 +54,7 @@ def original() -> bytes:
     return modulefile.content(library(build("win10-x64")))
 
 
-def said(original: bytes, memory: bytes) -> str:
+def status_text(original: bytes, memory: bytes) -> str:
     """What is said of a module whose shared pages are these."""
     image = bare.image()
     file = PeImage(lambda offset, length: original[offset : offset + length], len(original))
@@ -83,14 +83,14 @@ def _words(original: bytes) -> Iterator[Tuple[int, str]]:
 
 
 def test_without_a_write_nothing_is_said(original: bytes) -> None:
-    assert said(original, original) == ""
+    assert status_text(original, original) == ""
 
 
 def test_the_loader_may_write_imagebase(original: bytes) -> None:
     memory = bytearray(original)
     memory[NT + 24 + 0x18] ^= 0xFF
     memory[NT + 24 + 0x1E] ^= 0x7F
-    assert said(original, bytes(memory)) == ""
+    assert status_text(original, bytes(memory)) == ""
 
 
 def test_each_write_is_said_with_the_part_that_it_is_in(original: bytes) -> None:
@@ -102,7 +102,7 @@ def test_each_write_is_said_with_the_part_that_it_is_in(original: bytes) -> None
             memory[at : at + 4] = value
             if memory != original:
                 count += 1
-                if part not in said(original, bytes(memory)):
+                if part not in status_text(original, bytes(memory)):
                     silent.append((at, part))
     assert count > 250
     assert silent == []
@@ -112,6 +112,6 @@ def test_a_status_names_all_parts(original: bytes) -> None:
     memory = bytearray(original)
     memory[TABLES + 0x2C] ^= 1
     memory[NT + 8] ^= 1
-    assert said(original, bytes(memory)) == text(
+    assert status_text(original, bytes(memory)) == text(
         (StatusItem(StatusCode.DIFFERS_FROM_FILE, None, ("exports", "headers")),)
     )

@@ -21,11 +21,11 @@ X86 = kernels.load("win10-x86").table
 def test_stamp_and_path(name: str, tmp_path: pathlib.Path) -> None:
     kernel = new_kernel(name, 0)
     app = kernel.process("app.exe", pid=1000)
-    made = [app.module("ntdll.dll", headers=False)]
+    modules = [app.module("ntdll.dll", headers=False)]
     wide = kernel.bits == 64
     if wide:
-        made.append(app.wow64().module("legacy.dll", headers=False))
-    for module in made:
+        modules.append(app.wow64().module("legacy.dll", headers=False))
+    for module in modules:
         assert module.entry is not None
         # Volatility's table of WoW64 lacks the member; those of the 32-bit kernels have it.
         place = X86.offset("_LDR_DATA_TABLE_ENTRY", "TimeDateStamp")
@@ -36,9 +36,9 @@ def test_stamp_and_path(name: str, tmp_path: pathlib.Path) -> None:
     lists = image.service(LoaderLists)
     _, *halves = AddressSpaces.list_spaces(image)
     halves = [half for half in halves if half.pid == 1000]
-    assert len(halves) == len(made)
-    for half, module in zip(halves, made):
-        (entry,) = (item for item in lists.process_modules(half)[0] if item.base == module.base)
+    assert len(halves) == len(modules)
+    for half, module in zip(halves, modules):
+        (entry,) = (entry for entry in lists.process_modules(half)[0] if entry.base == module.base)
         assert lists.details(half, entry) == (STAMP, module.path, None)
     listed, _ = lists.kernel_modules()
     own = kernel.isf.has_type("_KLDR_DATA_TABLE_ENTRY")

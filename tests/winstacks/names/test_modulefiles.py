@@ -44,14 +44,14 @@ def build(name: str = "win10-x64", **options: Any) -> Kernel:
     """A kernel with a process that has a module with code, names and unwind data."""
     known = kernels.load(name)
     kernel = Kernel(known.table, **known.options())
-    made: Dict[str, Any] = {"exports": EXPORTS, "rdata": 0x4000, "exports_rva": TABLES}
+    library_options: Dict[str, Any] = {"exports": EXPORTS, "rdata": 0x4000, "exports_rva": TABLES}
     if name.endswith("x64"):
-        made.update(module_options(FUNCTIONS, TABLES + 0x2000, 64))
-    made["contents"] = {**made.get("contents", {}), CODE: bytes(range(256)) * 40}
+        library_options.update(module_options(FUNCTIONS, TABLES + 0x2000, 64))
+    library_options["contents"] = {**library_options.get("contents", {}), CODE: bytes(range(256)) * 40}
     for pid in (1000, 2000):
         process = kernel.process(f"{pid}.exe", pid=pid)
         process.module(f"{pid}.exe", dll=False)
-        process.module("library.dll", BASE, **{**made, **options})
+        process.module("library.dll", BASE, **{**library_options, **options})
     return kernel
 
 
@@ -80,8 +80,8 @@ def name_of(
     folder.mkdir(exist_ok=True)
     opened = context.open_image(kernel.image(), folder)
     if files is not None:
-        given: ModuleFiles = GivenFiles([str(files)])
-        opened.image.provide(module_files, given)
+        given_files: ModuleFiles = GivenFiles([str(files)])
+        opened.image.provide(module_files, given_files)
     space = next(space for space in AddressSpaces.list_spaces(opened.image) if space.pid == pid)
     return Symbolizer(opened.image).for_space(space).name(at)
 
@@ -128,7 +128,7 @@ def test_plain_folders_and_symbol_servers(place: str, tmp_path: pathlib.Path) ->
     path.write_bytes(b"")
     (tmp_path / "other.dll").write_bytes(b"")
     found = list(FileFolder(str(tmp_path)).candidates(["C:\\Windows\\library.dll"], [(STAMP, 0x6000)]))
-    assert [(item.path, item.wrong) for item in found] == [(str(path), "")]
+    assert [(file.path, file.wrong) for file in found] == [(str(path), "")]
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_links_are_named_and_not_followed(place: str, tmp_path: pathlib.Path) ->
     (outside / "library.dll").write_bytes(b"")
     path.symlink_to(outside if path.name != "library.dll" else outside / "library.dll")
     found = list(FileFolder(str(folder)).candidates(["library.dll"], [(STAMP, 0x6000)]))
-    assert [(item.path, "link" in item.wrong) for item in found] == [(str(path), True)]
+    assert [(file.path, "link" in file.wrong) for file in found] == [(str(path), True)]
 
 
 def test_what_is_no_file_is_not_opened(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -217,8 +217,8 @@ def test_a_file_adds_nothing_behind_the_end_of_the_image() -> None:
 def test_nothing_is_said_where_memory_has_all(tmp_path: pathlib.Path) -> None:
     kernel = build()
     files = modulefile.save([library(kernel)], tmp_path / "files")
-    without, given = name_of(kernel, tmp_path / "a", None), name_of(kernel, tmp_path / "b", files)
-    assert without == given
+    without, with_files = name_of(kernel, tmp_path / "a", None), name_of(kernel, tmp_path / "b", files)
+    assert without == with_files
 
 
 def test_without_the_option_no_file_is_looked_for(
@@ -253,9 +253,9 @@ def test_what_memory_has_otherwise_is_said(
         kernel.processes[-2].space.write_file(BASE + rva, data)
     else:
         kernel.processes[-2].space.write(BASE + rva, data)
-    given = name_of(kernel, tmp_path / "a", files)
+    own = name_of(kernel, tmp_path / "a", files)
     other = name_of(kernel, tmp_path / "b", files, pid=2000)
-    assert f"differs from the file: {message}" in text(given.status)
+    assert f"differs from the file: {message}" in text(own.status)
     assert ("differs" in text(other.status)) == shared
 
 

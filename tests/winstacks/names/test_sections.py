@@ -69,7 +69,7 @@ def test_what_leads_to_sections_and_is_lacking_is_named(
     with LackingTable(opened).without(lost):
         ImageSections(opened.image)
     name = lost.name.rpartition(".")[2]
-    assert [item for item in opened.image.lacking if name in item]
+    assert [text for text in opened.image.lacking if name in text]
     assert any(name in record.getMessage() for record in caplog.records)
 
 
@@ -199,15 +199,15 @@ def test_no_more_prototype_ptes_are_read_than_a_vad_covers(tmp_path: pathlib.Pat
 def tables(kernel: Kernel, process: Process, count: int, own: bool) -> List[Module]:
     """Loads modules with long export tables; the process has its own copies of these, or not."""
     exports = {f"F{number:05}": 0x1000 + number % 0x1000 for number in range(TABLE)}
-    made = []
+    modules = []
     for number in range(count):
         module = process.module(
             f"huge{number}.dll", exports=exports, rdata=0x100000, exports_rva=0x6000, text=0x2000
         )
         if own:
             process.space.write(module.base + 0x6000 + 40, b"\xff\xff\x7f\x7f")
-        made.append(module)
-    return made
+        modules.append(module)
+    return modules
 
 
 TABLE = 200

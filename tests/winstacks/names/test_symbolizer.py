@@ -179,7 +179,7 @@ def test_both_halves_of_a_wow64_process(image: OpenedSample) -> None:
     assert name(modules["kernel32-32"].base + 0x1060) == module("kernel32!Inner+0x20", "pdb")
     assert name(GONE_DLL + 0x100020).symbol == "<unloaded:plugin32>+0x20"
     found = image.names(1000).modules("NTDLL")
-    assert {item.module.base for item in found} == {modules["ntdll"].base, modules["ntdll32"].base}
+    assert {known.module.base for known in found} == {modules["ntdll"].base, modules["ntdll32"].base}
 
 
 def test_an_image_has_one_index_for_all_processes(image: OpenedSample) -> None:

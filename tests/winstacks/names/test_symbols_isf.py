@@ -45,8 +45,8 @@ def test_a_real_table_by_either_way(shared_dir: pathlib.Path, name: str) -> None
     for symbol in table.symbols:
         addresses.setdefault(table.get_symbol(symbol).address, []).append(symbol)
     assert found.rvas == sorted(addresses)
-    for each_rva, item in zip(found.rvas, found.names):
-        assert item in addresses[each_rva]
-    rva = found.rva_of("NtCreateFile")
-    assert rva is not None
-    assert found.names[bisect.bisect_right(found.rvas, rva + 5) - 1] == "NtCreateFile"
+    for rva, symbol in zip(found.rvas, found.names):
+        assert symbol in addresses[rva]
+    nt_create_file = found.rva_of("NtCreateFile")
+    assert nt_create_file is not None
+    assert found.names[bisect.bisect_right(found.rvas, nt_create_file + 5) - 1] == "NtCreateFile"

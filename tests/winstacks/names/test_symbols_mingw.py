@@ -154,8 +154,8 @@ def test_a_function_that_is_not_exported_never_borrows_a_name(tmp_path: pathlib.
         start, owner = built.owner(site)
         counts[owner in built.exports] += 1
         plain = Name(f"sample+{site:#x}", "module", NOTHING, "image")
-        wanted = expected(start, owner, site, "export") if owner in built.exports else plain
-        assert names.name(base + site) == wanted, owner
+        expected_name = expected(start, owner, site, "export") if owner in built.exports else plain
+        assert names.name(base + site) == expected_name, owner
     assert min(counts.values()) > FUNCTIONS
 
 

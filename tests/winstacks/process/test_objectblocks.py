@@ -20,7 +20,9 @@ CREATOR = (1000, 7)
 OPTIONAL = [(None, None), ("Ready", None), (None, CREATOR), ("Ready", CREATOR)]
 
 
-def made(name: str, label: Optional[str], creator: Optional[Tuple[int, int]]) -> Tuple[Kernel, Obj, Obj]:
+def kernel_with_object(
+    name: str, label: Optional[str], creator: Optional[Tuple[int, int]]
+) -> Tuple[Kernel, Obj, Obj]:
     """A kernel, and an object of it with its header."""
     known = kernels.load(name)
     kernel = Kernel(known.table, **known.options())
@@ -28,7 +30,7 @@ def made(name: str, label: Optional[str], creator: Optional[Tuple[int, int]]) ->
     return kernel, body, Obj(kernel.space, kernel.isf, "_OBJECT_HEADER", header_of(body))
 
 
-def told(kernel: Kernel, header: Obj, folder: pathlib.Path) -> Tuple[str, Optional[str], bool]:
+def description(kernel: Kernel, header: Obj, folder: pathlib.Path) -> Tuple[str, Optional[str], bool]:
     """What is said of an object, its name, and whether it has a creator."""
     folder.mkdir()
     opened = context.open_image(kernel.image(), folder)
@@ -43,18 +45,18 @@ def test_every_info_mask(
     name: str, label: Optional[str], creator: Optional[Tuple[int, int]], tmp_path: pathlib.Path
 ) -> None:
     """Each value of InfoMask that hides the name or the creator, or invents one, is said."""
-    kernel, _, header = made(name, label, creator)
+    kernel, _, header = kernel_with_object(name, label, creator)
     right = header["InfoMask"]
-    assert told(kernel, header, tmp_path / "whole") == ("", label, creator is not None)
+    assert description(kernel, header, tmp_path / "whole") == ("", label, creator is not None)
     for number, mask in enumerate(
         (0, 1, 2, 3, 4, 8, 9, 0x0A, 0x10, 0x20, 0x41, 0x42, 0x80, 0x82, 0xC0, 0xFF)
     ):
         if mask == right:
             continue
         header["InfoMask"] = mask
-        said, found, has_creator = told(kernel, header, tmp_path / str(number))
+        status, found, has_creator = description(kernel, header, tmp_path / str(number))
         same = (found, has_creator) == (label, creator is not None)
-        assert same or "contradicted" in said, hex(mask)
+        assert same or "contradicted" in status, hex(mask)
 
 
 @pytest.mark.parametrize(("label", "creator"), OPTIONAL)
@@ -62,21 +64,21 @@ def test_every_info_mask(
 def test_distances_up_to_vista(
     member: str, label: Optional[str], creator: Optional[Tuple[int, int]], tmp_path: pathlib.Path
 ) -> None:
-    kernel, _, header = made("xp-x86", label, creator)
+    kernel, _, header = kernel_with_object("xp-x86", label, creator)
     right = header[member]
-    assert told(kernel, header, tmp_path / "whole") == ("", label, creator is not None)
+    assert description(kernel, header, tmp_path / "whole") == ("", label, creator is not None)
     for number, value in enumerate((0, 4, 0x10, 0x18, 0x20, 0x30, 0x41, 0xFF)):
         if value == right:
             continue
         header[member] = value
-        said, found, has_creator = told(kernel, header, tmp_path / str(number))
+        status, found, has_creator = description(kernel, header, tmp_path / str(number))
         same = (found, has_creator) == (label, creator is not None)
-        assert same or "contradicted" in said, hex(value)
+        assert same or "contradicted" in status, hex(value)
 
 
 def test_an_object_without_a_pool_header_is_believed(tmp_path: pathlib.Path) -> None:
     """Objects of a page and more have none, nor has special pool."""
-    kernel, _, header = made("win10-x64", "Ready", None)
+    kernel, _, header = kernel_with_object("win10-x64", "Ready", None)
     block = header.address - kernel.isf.size("_OBJECT_HEADER_NAME_INFO") - kernel.isf.size("_POOL_HEADER")
     kernel.space.write(block, bytes(kernel.isf.size("_POOL_HEADER")))
-    assert told(kernel, header, tmp_path / "whole") == ("", "Ready", False)
+    assert description(kernel, header, tmp_path / "whole") == ("", "Ready", False)

@@ -51,5 +51,5 @@ def test_a_block_is_one_processor(tmp_path: pathlib.Path, caplog: pytest.LogCapt
         kernel.space.write_int(place, kernel.cpus[number % 2].kprcb.address)
     opened = context.open_image(kernel.image(), tmp_path)
     found = list(Processors.list_processors(opened.image))
-    assert [item.number for item in found] == [0, 1]
+    assert [processor.number for processor in found] == [0, 1]
     assert "62 entries of KiProcessorBlock repeat" in caplog.text

@@ -181,7 +181,7 @@ def test_threads_that_point_to_another_process_cost_one_walk_of_their_list(
     other.thread(2004)
     for number in range(12):
         thread = app.thread(1004 + 4 * number)
-        path = next(item for item in PROCESS_OF_THREAD if kernel.isf.has("_ETHREAD", item))
+        path = next(path for path in PROCESS_OF_THREAD if kernel.isf.has("_ETHREAD", path))
         thread.ethread[path] = other.eprocess.address
     opened = context.open_image(kernel.image(), tmp_path)
     walked: Counter[int] = collections.Counter()

@@ -98,13 +98,13 @@ def test_a_stack(width: int, shown: str) -> None:
 
 
 @given(st.lists(st.integers(0, 300), min_size=1, max_size=4), st.integers(-5, 400))
-def test_shares_are_fair(wanted: List[int], room: int) -> None:
-    given_ = shares(wanted, room)
-    assert all(0 <= part <= want for part, want in zip(given_, wanted))
-    assert sum(given_) <= max(room, 0)
-    if sum(wanted) <= room:
-        assert given_ == wanted
-    short = [part for part, want in zip(given_, wanted) if part < want]
+def test_shares_are_fair(widths: List[int], room: int) -> None:
+    parts = shares(widths, room)
+    assert all(0 <= part <= want for part, want in zip(parts, widths))
+    assert sum(parts) <= max(room, 0)
+    if sum(widths) <= room:
+        assert parts == widths
+    short = [part for part, want in zip(parts, widths) if part < want]
     assert max(short, default=0) - min(short, default=0) <= 1
 
 
@@ -116,8 +116,8 @@ LONG = "ntoskrnl!" + "f" * 400 + "+0x1f"
 
 def rows(*below: Tuple[object, ...]) -> List[Tuple[int, Tuple[object, ...]]]:
     key = (4, "System", format_hints.Hex(0x1000))
-    made: List[Tuple[int, Tuple[object, ...]]] = [(0, (*key, "nt!a", "pdb", ""))]
-    return [*made, *((1, (*key, *cells)) for cells in below)]
+    first: List[Tuple[int, Tuple[object, ...]]] = [(0, (*key, "nt!a", "pdb", ""))]
+    return [*first, *((1, (*key, *cells)) for cells in below)]
 
 
 def test_cells_hold_all_and_show_less() -> None:

@@ -31,9 +31,9 @@ OTHER = Grid("Frame", "Lock", "Symbol", "Source", "File output")
 @pytest.mark.parametrize("count", range(4))
 def test_a_row_has_its_cells_where_their_columns_are(count: int) -> None:
     for names in itertools.permutations(SMALL.names, count):
-        made = SMALL.maker(*names)(*range(count))
-        cells = dict(zip(SMALL.names, made))
-        assert len(made) == len(SMALL.names)
+        row = SMALL.maker(*names)(*range(count))
+        cells = dict(zip(SMALL.names, row))
+        assert len(row) == len(SMALL.names)
         assert [cells.pop(name) for name in names] == list(range(count))
         assert set(map(id, cells.values())) == {id(NOT_APPLICABLE)}
 

@@ -10,4 +10,4 @@ from volatility3.framework import interfaces
 
 def test_nothing_of_the_library_is_a_plugin() -> None:
     found = framework.class_subclasses(interfaces.plugins.PluginInterface)
-    assert [item for item in found if item.__module__.startswith("winstacks")] == []
+    assert [plugin for plugin in found if plugin.__module__.startswith("winstacks")] == []

@@ -41,7 +41,7 @@ def printed(renderer: Any, grid: interfaces.renderers.TreeGrid) -> str:
     return stream.getvalue()
 
 
-@pytest.mark.parametrize("renderer", RENDERERS, ids=lambda each: str(each.name))
+@pytest.mark.parametrize("renderer", RENDERERS, ids=lambda renderer_class: str(renderer_class.name))
 @given(rows=rows)
 def test_renderers_print_the_same(renderer: Any, rows: List[Any]) -> None:
     assert printed(renderer, RowGrid(COLUMNS, iter(rows))) == printed(
@@ -55,7 +55,7 @@ def _nodes(grid: interfaces.renderers.TreeGrid) -> Iterator[Tuple[Any, ...]]:
         children = [child.path for child in grid.children(node)]
         parent = node.parent.path if node.parent else None
         yield node.path, node.path_depth, node.values, node.asdict(), parent, children, len(node)
-        assert [item.path for item in node[0:]] == children
+        assert [child.path for child in node[0:]] == children
 
 
 @given(rows=rows)

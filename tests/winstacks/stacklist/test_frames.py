@@ -67,7 +67,7 @@ def every_frame(opened: Opened) -> List[Tuple[object, ...]]:
     found: List[NamedFrame] = []
     for number in range(EVENTS):
         found += looked_up.for_space(spaces[number % PROCESSES]).stack([BASE + 0x1000 + number, None, BASE])
-        held = sum(len(item._returns) + len(item._exact) for item in looked_up._kept.values())
+        held = sum(len(frames._returns) + len(frames._exact) for frames in looked_up._kept.values())
         assert held == len(looked_up) <= flatframes.MAX_FRAMES
     return [(entry.address, entry.name, entry.shown, entry.unbacked, entry.details) for entry in found]
 

@@ -44,7 +44,7 @@ def test_the_order_of_the_tables_does_not_matter(name: str, arch: str, kernel: b
     empty = Std(name, arch, kernel=kernel)
     for std in (whole, empty):
         reader = stddata.reader_of(std.regions().items())
-        for order in itertools.permutations(stddata.of(arch).std):
+        for order in itertools.permutations(stddata.layouts_of(arch).std):
             proof = stdproof.prove(reader, std.base, order)
             assert proof.header is not None and proof.header.layout.name == name
 
@@ -57,7 +57,7 @@ def test_nor_does_it_for_a_damaged_header(name: str, arch: str, kernel: bool) ->
     offset, _ = std.layout.fields["CommitBase"]
     memory[offset : offset + 4] = b"\x41" * 4
     reader = stddata.reader_of({**regions, std.base: bytes(memory)}.items())
-    for order in itertools.permutations(stddata.of(arch).std):
+    for order in itertools.permutations(stddata.layouts_of(arch).std):
         proof = stdproof.recover(reader, std.base, order)
         assert proof.header is not None and proof.header.layout.name == name
         assert proof.failed == ("CommitBase",)

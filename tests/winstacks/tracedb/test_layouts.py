@@ -34,7 +34,7 @@ def test_table_is_valid(path: pathlib.Path) -> None:
 def test_offsets_are_those_of_the_writer(name: str, arch: str, kernel: bool) -> None:
     """Two lists of offsets were made apart from each other; the writer's is checked on real databases."""
     new_layout = layout(name, arch, kernel)
-    (read,) = (member for member in stddata.of(arch).std if member.name == name)
+    (read,) = (member for member in stddata.layouts_of(arch).std if member.name == name)
     database = read.types["_STACK_TRACE_DATABASE"]
     members = {member: database.field(member)[:2] for member in database.names}
     assert set(read.names) <= set(members)
@@ -57,7 +57,7 @@ def test_offsets_are_those_of_the_writer(name: str, arch: str, kernel: bool) -> 
     "arch, order", [("x64", ["6.1", "6.0", "5.2"]), ("x86", ["6.1", "6.0", "5.1", "5.2"])]
 )
 def test_layouts_are_tried_by_members_then_by_version(arch: str, order: List[str]) -> None:
-    known = stddata.of(arch).std
+    known = stddata.layouts_of(arch).std
     assert [member.name for member in proof._ordered(known)[0]] == order
     newest = next(member for member in known if member.name == "6.1")
     later = tuple(StdLayout(name, newest.types, newest.pointer_size) for name in ("6.9", "10.0", "6.10"))

@@ -92,6 +92,6 @@ def test_registers_that_may_not_have_been_saved_are_low(name: str, tmp_path: pat
     (stack,) = (stack for stack in StackCollector(symbolizer).list_stacks() if stack.kind == "user")
     assert stack.entry is not None
     unsure = stack._replace(entry=stack.entry._replace(unsure=("Dr7",)))
-    for item, severity in ((stack, "medium"), (unsure, "low")):
-        (finding,) = debug_registers.check_stack(item, CheckFacts(symbolizer))
+    for checked_stack, severity in ((stack, "medium"), (unsure, "low")):
+        (finding,) = debug_registers.check_stack(checked_stack, CheckFacts(symbolizer))
         assert finding.severity == severity

@@ -127,9 +127,9 @@ def test_a_hook_that_leads_to_private_memory(name: str) -> None:
 def relay(forged: FindingImage, process: Process, number: int, target: int, code: str) -> None:
     """Hooks a process by way of a relay, at an address of its own."""
     at = forged.stacks.modules["ntdll"].base + 0x1000000 + 0x1234560 * number
-    made = bytes.fromhex(code.replace("TARGET", target.to_bytes(8, "little").hex()))
+    relay_code = bytes.fromhex(code.replace("TARGET", target.to_bytes(8, "little").hex()))
     process.region(at & ~0xFFF, size=0x2000, protection=6)
-    process.space.write(at, made)
+    process.space.write(at, relay_code)
     hook(forged, at, process)
 
 

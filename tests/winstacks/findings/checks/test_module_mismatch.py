@@ -77,13 +77,13 @@ def test_a_file_with_two_names(name: str, started: str, same: bool, severity: st
     assert section is not None
     area = section.control_area.address if same else section.control_area.address + 0x1000
     kind = "_SECTION" if isf.has("_SECTION", "u1.ControlArea") else "_SECTION_OBJECT"
-    made = Obj(space, isf, kind, space.allocate(0x100))
+    section_object = Obj(space, isf, kind, space.allocate(0x100))
     if kind == "_SECTION":
-        made["u1.ControlArea"] = area
+        section_object["u1.ControlArea"] = area
     else:
-        made["Segment"] = space.allocate(0x100)
-        space.write_int(made["Segment"] + isf.offset("_SEGMENT", "ControlArea"), area)
-    process["SectionObject"] = made.address
+        section_object["Segment"] = space.allocate(0x100)
+        space.write_int(section_object["Segment"] + isf.offset("_SEGMENT", "ControlArea"), area)
+    process["SectionObject"] = section_object.address
     audit = Obj(space, isf, "_UNICODE_STRING", space.allocate(0x20))
     put_string(space, audit, f"\\Device\\HarddiskVolume2\\Users\\ann\\.cargo\\bin\\{started}")
     process["SeAuditProcessCreationInfo.ImageFileName"] = audit.address if started else 0
@@ -93,9 +93,9 @@ def test_a_file_with_two_names(name: str, started: str, same: bool, severity: st
     assert row["Innocent"].startswith("the file has two names") == (severity == "low")
 
 
-def put_string(space: Space, string: Obj, said: str) -> None:
+def put_string(space: Space, string: Obj, text: str) -> None:
     """Writes a UNICODE_STRING."""
-    data = said.encode("utf-16-le")
+    data = text.encode("utf-16-le")
     place = space.allocate(len(data))
     space.write(place, data)
     string["Length"], string["MaximumLength"], string["Buffer"] = len(data), len(data), place

@@ -84,7 +84,9 @@ def user_shadow(forged: FindingImage, values: List[int], present: int = 1 << CET
     ],
 )
 def test_where_a_component_of_the_state_is(sizes: Dict[int, int], aligned: Tuple[int, ...], at: int) -> None:
-    known = ComponentSizes([sizes.get(number, 0) for number in range(63)], sum(1 << item for item in aligned))
+    known = ComponentSizes(
+        [sizes.get(number, 0) for number in range(63)], sum(1 << number for number in aligned)
+    )
     bits = sum(1 << number for number in sizes)
     assert component(struct.pack("<QQ", bits, bits | 1 << 63), CET_U, known) == at
     if 18 in sizes:
@@ -113,8 +115,8 @@ def test_a_member_that_the_symbols_lost_is_named(member: str, tmp_path: pathlib.
     user_shadow(forged, walked(forged, "user"))
     table = LackingTable(context.open_image(forged.image(), tmp_path))
     with table.without(Lost(MEMBERS, member)):
-        said = table.run(Run("tracefindings", (("check", [CHECK]),)), tmp_path / "out")
-    assert any(member.rpartition(".")[2] in warning for warning in said.warnings)
+        output = table.run(Run("tracefindings", (("check", [CHECK]),)), tmp_path / "out")
+    assert any(member.rpartition(".")[2] in warning for warning in output.warnings)
 
 
 @pytest.mark.parametrize("name", WITH_USER)

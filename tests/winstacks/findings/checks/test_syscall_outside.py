@@ -246,7 +246,8 @@ def test_few_searches_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [item for item in X64 if kernels.load(item).table.has("_EPROCESS", "PicoContext")]
+    "name",
+    [kernel_name for kernel_name in X64 if kernels.load(kernel_name).table.has("_EPROCESS", "PicoContext")],
 )
 def test_a_pico_process_is_low(name: str) -> None:
     forged = Calling(name)

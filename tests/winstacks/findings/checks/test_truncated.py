@@ -153,10 +153,10 @@ def test_a_page_of_zeros_is_low(name: str) -> None:
 def test_a_runtime_that_switches_stacks_is_low(name: str, runtime: str) -> None:
     forged = FindingImage(name)
     cut(forged)
-    said = "Go"
+    name_of_runtime = "Go"
     if runtime == "jvm.dll":
         forged.app.module(runtime)
-        said = runtime
+        name_of_runtime = runtime
     image = forged.image()
     if runtime == "go.exe":
         program = forged.stacks.modules["app"].base
@@ -164,7 +164,7 @@ def test_a_runtime_that_switches_stacks_is_low(name: str, runtime: str) -> None:
         forged.app.space.write(program + headers.index(b".rdata\0\0"), b".symtab\0")
     rows = found(image, CHECK)
     assert [row["Severity"] for row in rows] == ["low"]
-    assert rows[0]["Innocent"] == f"{said}: a runtime that switches stacks"
+    assert rows[0]["Innocent"] == f"{name_of_runtime}: a runtime that switches stacks"
 
 
 @pytest.mark.parametrize("name", ["win10-x64", "win11-x64"])

@@ -311,11 +311,11 @@ def test_function_tables_that_are_not_in_the_image(
     forged.recorded(RETURNS)
     change(forged)
     for check in (UNBACKED, HISTORY):
-        row, told = answered(forged.image(), check=[check])
+        row, gap = answered(forged.image(), check=[check])
         assert row["Severity"] == "low"
-        assert told["Status"] == "not checked"
+        assert gap["Status"] == "not checked"
         reason = "private code is low, because function tables of the process are not in the image"
-        assert told["Evidence"].startswith(f"{reason}: PID 1000, {lacks}")
+        assert gap["Evidence"].startswith(f"{reason}: PID 1000, {lacks}")
 
 
 @pytest.mark.parametrize("name", X64)

@@ -142,7 +142,7 @@ def test_of_many_processes_of_one_program_few_are_asked(tmp_path: pathlib.Path) 
 
 def relocations() -> Dict[int, bytes]:
     """A file of x64 with two numbers of 8 bytes that are relocated, and one on the border of the page."""
-    slots = [item | 10 << 12 for item in (*SLOTS, PAGE - 4)]
+    slots = [slot | 10 << 12 for slot in (*SLOTS, PAGE - 4)]
     block = struct.pack(f"<II{len(slots)}H2x", CODE, 8 + 2 * len(slots) + 2, *slots)
     return {RELOCATIONS: block, 0x80 + 24 + 0x70 + 5 * 8: struct.pack("<II", RELOCATIONS, len(block))}
 
@@ -216,7 +216,7 @@ def test_why_nothing_is_compared(tmp_path: pathlib.Path) -> None:
         copies.NO_IMAGE,
         copies.OF_KERNEL,
     ]
-    assert not any(item.equal or item.ranges for item in found)
+    assert not any(finding.equal or finding.ranges for finding in found)
 
 
 def test_a_process_that_no_list_has_is_not_asked(tmp_path: pathlib.Path) -> None:

@@ -184,8 +184,8 @@ def block(
 
 def grouped(blocks: Sequence[Block], keep: bool = False) -> List[TraceGroup]:
     groups = TraceGroups(keep)
-    for item in blocks:
-        groups.add(item)
+    for block in blocks:
+        groups.add(block)
     return groups.groups()
 
 

@@ -326,6 +326,6 @@ def test_a_block_that_reaches_over_its_neighbours_hides_none(form: str) -> None:
     _resize(heap, first, 3 * (users[2] - users[1]), form)
     blocks, lost, _ = read(form, heap.regions() + records.runs())
     # A second call of `regions` adds a block for the heap itself.
-    assert {item[:4] for item in clean} <= {block[:4] for block in blocks}
+    assert {block[:4] for block in clean} <= {block[:4] for block in blocks}
     # An empty range makes the heap say that it is damaged.
     assert [(piece.start, piece.end) for piece in lost] == [(first + 3 * (users[2] - users[1]),) * 2]

@@ -45,9 +45,9 @@ def read_blocks(real: real_sets.RealSet) -> List[Block]:
     memory = memory_of(real)
     traces = Traces(memory, heaptypes.LOG["x64"], heaptypes.ENTRY["x64"])
     page = [heaptypes.page_heap("x64")]
-    items = [item for heap in read_heaps(real) for item in heap_blocks(memory, heap, traces, page)]
-    assert all(isinstance(item, Block) for item in items), "a header was lost in an undamaged heap"
-    return [item for item in items if isinstance(item, Block)]
+    items = [block for heap in read_heaps(real) for block in heap_blocks(memory, heap, traces, page)]
+    assert all(isinstance(block, Block) for block in items), "a header was lost in an undamaged heap"
+    return [block for block in items if isinstance(block, Block)]
 
 
 MOST_FRAMES = 32

@@ -54,9 +54,9 @@ def _read(name: str, path: pathlib.Path) -> Tuple[Block, ...]:
     types = heaptypes.layouts(arch)
     private = [(start, start + size) for start, size in real.truth["vads"]]
     found = find_heaps(memory, types, [heap["heap"] for heap in real.truth["heap"]["heaps"]], private)
-    items = [item for heap in found.nt for item in heap_blocks(memory, heap, traces, types.page)]
-    assert all(isinstance(item, Block) for item in items), "a header was lost in an undamaged heap"
-    return tuple(item for item in items if isinstance(item, Block))
+    items = [block for heap in found.nt for block in heap_blocks(memory, heap, traces, types.page)]
+    assert all(isinstance(block, Block) for block in items), "a header was lost in an undamaged heap"
+    return tuple(block for block in items if isinstance(block, Block))
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def test_every_freed_block_that_still_names_a_record_is_there(
     log = stddata.log_address(real)
     records = {trace.address for trace in stddata.open_log(real, log).traces()} if log else set()
     memory = _memory(real)
-    taken = [
+    extents = [
         _extent(memory, block)
         for block in blocks
         if not block.freed and block.form not in (CONTAINER, VIRTUAL)
@@ -127,7 +127,7 @@ def test_every_freed_block_that_still_names_a_record_is_there(
     for freed_block in real.truth["heap"]["freed_blocks"]:
         user, header = freed_block["user"], _header(memory, freed_block["user"])
         if header is not None and memory.pointer(header + 2 * real.pointer_size) in records:
-            if user not in containers and not any(user - 1 in extent for extent in taken):
+            if user not in containers and not any(user - 1 in extent for extent in extents):
                 there.add(user)
     assert there == {block.user for block in blocks if block.freed}
     assert bool(there) == real.name.endswith("-lfh")

@@ -38,7 +38,7 @@ def read(arch: str, runs: Runs, root: int = HANDLE + pageheaps.PAGE) -> List[Pag
     assert found is not None
     seen: Set[int] = set()
     items = list(nodes(memory, found, seen))
-    blocks = [item for item in items if isinstance(item, PageHeapNode)]
+    blocks = [node for node in items if isinstance(node, PageHeapNode)]
     assert len(blocks) == len(items)
     return blocks
 
@@ -136,7 +136,7 @@ def test_light_page_heap(arch: str, freed: bool, unused: Optional[int]) -> None:
     found = read_heap(memory, 0x50000, [heaptypes.heap(f"6.2-{arch}")])
     assert found is not None
     items = heap_blocks(memory, found, traces, [heaptypes.page_heap(arch)])
-    blocks = [item for item in items if isinstance(item, Block)]
+    blocks = [block for block in items if isinstance(block, Block)]
     assert [(block.user, block.size, block.form, block.freed, block.trace) for block in blocks] == [
         (outer + heaptypes.page_heap(arch).information_size, 123, LIGHT, freed, known),
         (plain, 50, "block", False, None),
@@ -154,7 +154,7 @@ def test_what_only_looks_like_light_page_heap(arch: str) -> None:
     found = read_heap(memory, 0x50000, [heaptypes.heap(f"6.2-{arch}")])
     assert found is not None
     items = heap_blocks(memory, found, traces, [heaptypes.page_heap(arch)])
-    blocks = [item for item in items if isinstance(item, Block)]
+    blocks = [block for block in items if isinstance(block, Block)]
     assert [(block.user, block.form, block.trace) for block in blocks] == [
         (user, "block", None) for user in users
     ]
@@ -213,10 +213,10 @@ def test_any_damage_is_survived(arch: str, damage: List[Tuple[int, int]]) -> Non
 )
 def test_any_nodes_come_back(arch: str, blocks: List[Tuple[int, int, bool]]) -> None:
     page = pageheaps.PageHeap(HANDLE, arch, 0x10000)
-    made = {
+    expected = {
         (page.block(0x500000 + 0x3000 * number, size, ENTRY + trace, freed=freed), size, ENTRY + trace, freed)
         for number, (size, trace, freed) in enumerate(blocks)
     }
     found = [(block.user, block.size, block.trace, block.freed) for block in read(arch, page.regions())]
-    assert len(found) == len(made)
-    assert set(found) == made
+    assert len(found) == len(expected)
+    assert set(found) == expected

@@ -120,7 +120,7 @@ def test_every_log_is_read_again(
     )
     used = {block.trace for heap in log.heaps for block in heap.allocations}
     read = umdh.parse("".join(umdh.write(log)).splitlines())
-    assert read == log._replace(traces={item: traces[item] for item in used})
+    assert read == log._replace(traces={trace: traces[trace] for trace in used})
 
 
 FORGERIES = [

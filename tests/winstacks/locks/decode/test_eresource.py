@@ -17,7 +17,7 @@ from winstacks.locks.decode.eresource import Owner, ResourceLayout
 from winstacks.memory.decode.structure import Field, MissingMemberError, Structure, Structures
 
 
-def made(owner_size: int, owner: Dict[str, Field], size: int, members: Dict[str, Field]) -> Structures:
+def structures(owner_size: int, owner: Dict[str, Field], size: int, members: Dict[str, Field]) -> Structures:
     """Structures that are given by hand: offsets from public symbols."""
     tables = {
         "_OWNER_ENTRY": Structure("_OWNER_ENTRY", owner_size, owner.get),
@@ -26,7 +26,7 @@ def made(owner_size: int, owner: Dict[str, Field], size: int, members: Dict[str,
     return Structures(tables.get)
 
 
-WINDOWS_10_TYPES = made(
+WINDOWS_10_TYPES = structures(
     0x10,
     {
         "OwnerThread": Field(0, 8),
@@ -47,7 +47,7 @@ WINDOWS_10_TYPES = made(
         "CreatorBackTraceIndex": Field(0x58, 8),
     },
 )
-XP_TYPES = made(
+XP_TYPES = structures(
     8,
     {"OwnerThread": Field(0, 4), "OwnerCount": Field(4, 4, signed=True), "TableSize": Field(4, 4)},
     0x38,

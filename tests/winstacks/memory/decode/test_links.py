@@ -174,14 +174,14 @@ def test_steps_over_wrong_links_end() -> None:
 @given(st.integers(1, 9), st.integers(1, 9), st.data())
 def test_the_first_nodes_are_read_one_by_one(count: int, limit: int, data: st.DataObject) -> None:
     nodes, memory = ring(count)
-    asked: List[int] = []
+    reads: List[int] = []
 
     def read(link: int) -> Optional[Tuple[int, int]]:
-        asked.append(link)
+        reads.append(link)
         return memory.get(link)
 
     assert next(links.nodes(HEAD, read, limit)) == nodes[0]
-    assert asked == [HEAD, nodes[0]]
+    assert reads == [HEAD, nodes[0]]
     assert list(links.nodes(HEAD, read, limit)) == nodes[:limit]
     lost = data.draw(st.sampled_from(nodes))
     del memory[lost]

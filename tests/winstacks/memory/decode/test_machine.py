@@ -100,9 +100,9 @@ def _compared(source: str) -> List[str]:
     """Returns the comparisons of a pointer's size with 4 or 8."""
     found = [ast.unparse(node) for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Compare)]
     return [
-        item
-        for item in found
-        if re.search(r"\b(pointer_size|bits_per_register|width)\b [!=]= (4|8|64)", item)
+        comparison
+        for comparison in found
+        if re.search(r"\b(pointer_size|bits_per_register|width)\b [!=]= (4|8|64)", comparison)
     ]
 
 

@@ -14,15 +14,15 @@ from winstacks.memory.decode.memo import Memo
 
 
 def test_a_value_is_made_when_first_asked_for_and_kept() -> None:
-    made: List[int] = []
+    keys: List[int] = []
 
     def double(key: int) -> int:
-        made.append(key)
+        keys.append(key)
         return 2 * key
 
     memo = Memo(double)
     assert [memo[2], memo[3], memo[2]] == [4, 6, 4]
-    assert made == [2, 3]
+    assert keys == [2, 3]
 
 
 class Squares:

@@ -24,10 +24,10 @@ class Counted:
     """A reader over a range that is all present, which notes what it was asked for."""
 
     def __init__(self) -> None:
-        self.asked: List[int] = []
+        self.starts: List[int] = []
 
     def __call__(self, start: int, length: int) -> Extents:
-        self.asked.append(start)
+        self.starts.append(start)
         return Extents([(start, bytes((start // 0x100 + number) & 0xFF for number in range(length)))])
 
 
@@ -118,7 +118,7 @@ def test_a_window_is_read_once() -> None:
         first = address // WINDOW * WINDOW
         expected = bytes((first // 0x100 + address - first + number) & 0xFF for number in range(4))
         assert memory.read(address, 4) == expected
-    assert reader.asked == [0, WINDOW]
+    assert reader.starts == [0, WINDOW]
 
 
 def test_a_read_across_two_windows() -> None:
@@ -132,7 +132,7 @@ def test_a_read_across_many_windows_is_one() -> None:
     data = memory.read(PAGE_SIZE - 2, 4 * PAGE_SIZE)
     assert data is not None
     assert len(data) == 4 * PAGE_SIZE
-    assert reader.asked == [PAGE_SIZE - 2]
+    assert reader.starts == [PAGE_SIZE - 2]
 
 
 def test_what_is_kept_is_bounded() -> None:
@@ -146,7 +146,7 @@ def test_what_is_kept_is_bounded() -> None:
     for number in range(memories.MAX_WINDOW_BYTES // WINDOW + 1):
         assert memory.read(number * WINDOW, 16) is not None
     assert memory.read(0, 16) is not None
-    assert reader.asked.count(0) == 2
+    assert reader.starts.count(0) == 2
 
 
 def test_what_is_held_is_read_once() -> None:
@@ -157,7 +157,7 @@ def test_what_is_held_is_read_once() -> None:
     assert across.read(0x1FF8, 16) is not None
     assert memory.read_kept(0x1010, 16) is inside
     assert memory.read(0x1FF8, 16) is not None
-    assert reader.asked == [0x1000, 0x2000]
+    assert reader.starts == [0x1000, 0x2000]
 
 
 def test_what_is_not_there() -> None:
@@ -174,7 +174,7 @@ def test_what_is_loaded_is_not_kept() -> None:
     memory = Memory(ReadWindows(reader, WINDOW), 8)
     for _ in range(2):
         assert memory.load(0x10, 0x20).missing(0x10, 0x30) == 0
-    assert reader.asked == [0x10, 0x10]
+    assert reader.starts == [0x10, 0x10]
 
 
 @pytest.mark.parametrize(

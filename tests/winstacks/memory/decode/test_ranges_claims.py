@@ -17,12 +17,12 @@ STARTS = st.one_of(st.integers(0, 40), st.integers(PAGE_SIZE - 20, PAGE_SIZE + 2
 @given(
     st.lists(st.tuples(STARTS, st.integers(0, 40) | st.integers(PAGE_SIZE, 2 * PAGE_SIZE + 9)), max_size=12)
 )
-def test_a_byte_is_given_once_and_no_free_one_is_kept_back(asked: List[Tuple[int, int]]) -> None:
+def test_a_byte_is_given_once_and_no_free_one_is_kept_back(ranges: List[Tuple[int, int]]) -> None:
     claims = Claims()
-    taken: Set[int] = set()
-    for start, length in asked:
+    claimed_bytes: Set[int] = set()
+    for start, length in ranges:
         end = claims.claim(start, start + length)
         given_now = set(range(start, end))
-        assert not given_now & taken
-        assert end == start + length or end in taken
-        taken |= given_now
+        assert not given_now & claimed_bytes
+        assert end == start + length or end in claimed_bytes
+        claimed_bytes |= given_now

@@ -46,7 +46,7 @@ def test_a_count_belongs_to_its_word() -> None:
     assert counted
     for word in counted:
         row_status = status(StatusItem(word, 3), StatusItem(word, 3), StatusItem(word, 4))
-        assert [item.number for item in row_status] == [3, 4]
+        assert [code.number for code in row_status] == [3, 4]
         assert text(row_status) == f"{word.value.format(3)}, {word.value.format(4)}"
         assert has_status(row_status, word)
 

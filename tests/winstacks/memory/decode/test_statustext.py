@@ -15,13 +15,13 @@ from winstacks.memory.decode.statustext import parsed
 _MEMBER = st.text("abcXYZ.01_", min_size=1)
 
 
-def _said(word: StatusCode) -> st.SearchStrategy[StatusItem]:
+def _status_items(word: StatusCode) -> st.SearchStrategy[StatusItem]:
     number = st.integers(0, 1 << 40) if "{}" in word.value else st.none()
     members = st.lists(_MEMBER, min_size=1, max_size=3) if "{members}" in word.value else st.just([])
     return st.builds(lambda count, names: StatusItem(word, count, tuple(names)), number, members)
 
 
-@given(st.lists(st.sampled_from(StatusCode).flatmap(_said), max_size=5))
+@given(st.lists(st.sampled_from(StatusCode).flatmap(_status_items), max_size=5))
 def test_every_word_comes_back(parts: list[StatusItem]) -> None:
     shown = status(*parts)
     found = parsed(text(shown))

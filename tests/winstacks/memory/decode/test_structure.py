@@ -85,10 +85,10 @@ def test_a_structure_in_bytes() -> None:
 
 
 def test_structures_are_made_once_and_found_by_several_names() -> None:
-    made: List[str] = []
+    names: List[str] = []
 
     def make(name: str) -> Optional[Structure]:
-        made.append(name)
+        names.append(name)
         return structure() if name == "_SAMPLE" else None
 
     types = Structures(make)
@@ -100,7 +100,7 @@ def test_structures_are_made_once_and_found_by_several_names() -> None:
     )
     with pytest.raises(MissingMemberError, match="no _ABSENT or _OTHER"):
         types.need("_ABSENT", "_OTHER")
-    assert made == ["_SAMPLE", "_ABSENT", "_OTHER"]
+    assert names == ["_SAMPLE", "_ABSENT", "_OTHER"]
 
 
 def test_of_several_tables_the_first_that_has_a_structure_counts() -> None:

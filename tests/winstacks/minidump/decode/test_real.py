@@ -92,7 +92,9 @@ def test_header_and_streams(real: Real) -> None:
     assert [stream for stream in real.dump.streams if stream.status] == []
     theirs = [directory.StreamType for directory in real.theirs.directories]
     known = [getattr(their, "value", their) for their in theirs]
-    assert {stream.StreamType for stream in real.dump.streams} >= {item for item in known if item}
+    assert {stream.StreamType for stream in real.dump.streams} >= {
+        stream_type for stream_type in known if stream_type
+    }
 
 
 def test_system(real: Real) -> None:
@@ -153,7 +155,7 @@ def test_every_module(real: Real) -> None:
 def test_all_memory(real: Real) -> None:
     found, faults = memory.memory_ranges(real.dump)
     theirs = real.theirs.memory_segments.memory_segments
-    assert [tuple(item) for item in found] == sorted(
+    assert [tuple(piece) for piece in found] == sorted(
         (their.start_virtual_address, their.start_file_address, their.size) for their in theirs
     )
     assert faults == NOTHING
@@ -178,7 +180,7 @@ def test_lists_that_one_file_has(real: Real) -> None:
     regions, said_regions = memory.memory_info_list(real.dump)
     opened, said_handles = handles.handle_data(real.dump)
     gone, said_gone = modules.unloaded_module_list(real.dump)
-    assert [len(item) for item in (regions, opened, gone)] == ([557, 147, 1] if crashpad else [0, 0, 0])
+    assert [len(entries) for entries in (regions, opened, gone)] == ([557, 147, 1] if crashpad else [0, 0, 0])
     assert (said_regions, said_handles, said_gone) == (NOTHING, NOTHING, NOTHING)
     if crashpad:
         theirs = real.theirs.memory_info.infos
@@ -188,7 +190,7 @@ def test_lists_that_one_file_has(real: Real) -> None:
         assert [(handle.Handle, handle.TypeName) for handle in opened] == [
             (handle.Handle, handle.TypeName) for handle in real.theirs.handles.handles
         ]
-        assert [item.ModuleName for item in gone] == [
+        assert [module.ModuleName for module in gone] == [
             module.name for module in real.theirs.unloaded_modules.modules
         ]
 

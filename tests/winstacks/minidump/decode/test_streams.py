@@ -121,7 +121,7 @@ def test_all_streams() -> None:
     assert (module.ModuleName, module.FileVersion) == ("C:\\app\\app.exe", "10.0.19041.1")
     assert module.code_view == CodeView(GUID, 2, "app.pdb")
     assert modules.unloaded_module_list(dump)[0][0].ModuleName == "C:\\app\\app.exe"
-    assert [item[:3] for item in handles.handle_data(dump)[0]] == [(4, "File", "\\x"), (8, "Event", None)]
+    assert [handle[:3] for handle in handles.handle_data(dump)[0]] == [(4, "File", "\\x"), (8, "Event", None)]
     (operation,) = handles.handle_operation_list(dump)[0]
     assert (operation.ReturnAddresses, operation.status) == ((0x11, 0x22), NOTHING)
     assert handles.token_info_list(dump)[0] == [(8, 8, 0x44)]
@@ -159,8 +159,8 @@ def test_each_version_of_misc_info(size: int) -> None:
     data[at : at + 4] = struct.pack("<I", size)
     misc = system.misc_info(dump_of(bytes(data)))
     assert misc is not None
-    given_ = [misc.ProcessId, misc.ProcessorMaxMhz, misc.Bias, misc.BuildString, misc.ProcessCookie]
-    assert [item is not None for item in given_] == [size >= end for end in (24, 44, 232, 832, 1364)]
+    values = [misc.ProcessId, misc.ProcessorMaxMhz, misc.Bias, misc.BuildString, misc.ProcessCookie]
+    assert [value is not None for value in values] == [size >= end for end in (24, 44, 232, 832, 1364)]
     assert misc.status == NOTHING
 
 
@@ -329,8 +329,8 @@ def test_a_sparse_file_of_60_gb_costs_what_is_asked_for() -> None:
         return data[offset : offset + length].ljust(length, b"\0")
 
     dump = Minidump(reader, len(data) + (60 << 30))
-    found, said = memory.memory_ranges(dump)
-    assert (len(found), said) == (count + 1, NOTHING)
+    found, faults = memory.memory_ranges(dump)
+    assert (len(found), faults) == (count + 1, NOTHING)
     assert found[-1].offset + found[-1].length == dump.size
     assert sum(read) < 0x10000
 

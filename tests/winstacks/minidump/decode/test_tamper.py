@@ -36,11 +36,11 @@ class Layout(NamedTuple):
 
 
 def _form(*members: Tuple[str, int], start: int = 0) -> Form:
-    made = []
+    form = []
     for name, size in members:
-        made.append((name, start, size))
+        form.append((name, start, size))
         start += size
-    return tuple(made)
+    return tuple(form)
 
 
 COUNT = "NumberOfEntries"

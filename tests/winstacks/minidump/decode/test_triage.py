@@ -230,9 +230,9 @@ def test_cut_and_shuffled_dumps_get_an_answer(name: str, cut: float, random: Any
     pieces = [data[at : at + 0x40] for at in range(base + 0x80, len(data), 0x40)]
     random.shuffle(pieces)
     read: Optional[TriageDump] = None
-    for item in (data, data[: base + 0x80] + b"".join(pieces)):
+    for damaged in (data, data[: base + 0x80] + b"".join(pieces)):
         try:
-            read = opened(item)
+            read = opened(damaged)
         except NotAKernelDumpError:
             continue
         everything(read)

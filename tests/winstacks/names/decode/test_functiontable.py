@@ -112,7 +112,7 @@ def test_lookups_agree_with_a_search_of_every_entry(entries: List[Tuple[int, int
     if entry is not None:
         assert entry in holding
         found.primary(entry)
-    if len(list(found)) == len({item.begin for item in found}) and not _overlap(list(found)):
+    if len(list(found)) == len({function.begin for function in found}) and not _overlap(list(found)):
         assert ([entry] if entry else []) == holding
 
 

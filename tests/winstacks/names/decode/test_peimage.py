@@ -85,7 +85,7 @@ def test_headers_pdb_and_checksum_are_as_pefile_reads_them(path: pathlib.Path) -
     assert file.image_base == theirs.OPTIONAL_HEADER.ImageBase
     assert file.check_sum == theirs.OPTIONAL_HEADER.CheckSum
     assert file.content_sum() == theirs.generate_checksum()
-    records = [item.entry for item in getattr(theirs, "DIRECTORY_ENTRY_DEBUG", ()) if item.entry]
+    records = [record.entry for record in getattr(theirs, "DIRECTORY_ENTRY_DEBUG", ()) if record.entry]
     pdbs = [record for record in records if hasattr(record, "PdbFileName")]
     assert (file.code_view is not None) == bool(pdbs)
     if file.code_view is not None:
@@ -100,7 +100,9 @@ def test_what_memory_has_otherwise_is_left_out(path: pathlib.Path) -> None:
     known = {rva + at for rva, page in pages(file, file.image_base) for low, high in page.known
              for at in range(low, high)}  # fmt: skip
     base = theirs.OPTIONAL_HEADER.ImageBase
-    tables = [item.address - base for entry in theirs.DIRECTORY_ENTRY_IMPORT for item in entry.imports]
+    tables = [
+        function.address - base for entry in theirs.DIRECTORY_ENTRY_IMPORT for function in entry.imports
+    ]
     assert tables and not known & set(tables)
     for section in theirs.sections:
         inside = known & set(range(section.VirtualAddress, section.VirtualAddress + section.Misc_VirtualSize))

@@ -73,8 +73,8 @@ def test_one_wrong_element_is_no_ring(offset: int, value: bytes) -> None:
 
 def renamed(count: int, names: Dict[int, str], timestamp: int) -> List[UnloadedDll]:
     """So many DLLs, some of them with other names."""
-    made = [dll._replace(timestamp=timestamp) for dll in dlls(count)]
-    return [event._replace(name=names.get(number, event.name)) for number, event in enumerate(made)]
+    unloaded = [dll._replace(timestamp=timestamp) for dll in dlls(count)]
+    return [event._replace(name=names.get(number, event.name)) for number, event in enumerate(unloaded)]
 
 
 @pytest.mark.parametrize("pointer_size, old, position", KINDS)
@@ -97,11 +97,11 @@ def test_a_short_name_hides_no_ring(
     timestamp: int,
     found: bool,
 ) -> None:
-    made = renamed(count, names, timestamp)
-    data = unload_trace(made, 8 * pointer_size, old=old)
+    unloaded = renamed(count, names, timestamp)
+    data = unload_trace(unloaded, 8 * pointer_size, old=old)
     layout = bare.event_layouts(pointer_size)[position]
     events = unloadevents.read_events(memoryview(data), layout, USER_END[pointer_size])
-    assert [event.name for event in events or ()] == ([member.name for member in made] if found else [])
+    assert [event.name for event in events or ()] == ([member.name for member in unloaded] if found else [])
     places = unloadevents.find_ring(
         memoryview(data), bare.event_layouts(pointer_size), USER_END[pointer_size]
     )
@@ -149,7 +149,9 @@ def test_any_unloads_come_back(events: List[UnloadedDll], kind: Tuple[int, bool,
     read = unloadevents.read_events(memoryview(ring), layout, USER_END[pointer_size])
     assert read is not None
     shown = [(module.sequence, module.name, module.base, module.size) for module in read]
-    assert shown == [(number, each.name, each.base, each.size) for number, each in enumerate(events)][-16:]
+    assert (
+        shown == [(number, event.name, event.base, event.size) for number, event in enumerate(events)][-16:]
+    )
     data = bytes(8 * before) + ring
     assert 8 * before in unloadevents.find_ring(
         memoryview(data), bare.event_layouts(pointer_size), USER_END[pointer_size]

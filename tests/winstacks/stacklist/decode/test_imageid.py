@@ -19,7 +19,7 @@ MIB = 1 << 20
 CAPTURE, BOOT = 0x01DA6B05_12345678, 0x01DA6B04_00000001
 
 
-def of(data: bytes) -> ImageContent:
+def content(data: bytes) -> ImageContent:
     return ImageContent(len(data), lambda offset, length: data[offset : offset + length])
 
 
@@ -38,7 +38,7 @@ def named(message: bytes) -> str:
 def test_a_small_file() -> None:
     part = u32(5) + b"image"
     message = b"stacktraces image version 1" + u64(5) + 3 * part + u64(CAPTURE) + u64(BOOT)
-    assert identify([of(b"image")], CAPTURE, BOOT).image_id == named(message)
+    assert identify([content(b"image")], CAPTURE, BOOT).image_id == named(message)
 
 
 def test_two_files_and_no_times() -> None:
@@ -49,7 +49,7 @@ def test_two_files_and_no_times() -> None:
     message += u32(4096) + first[:4096] + u32(4096) + first[4096:]
     message += u32(8192) + first
     message += u64(5) + 3 * (u32(5) + second) + u64(0) + u64(0)
-    assert identify([of(first), of(second)], 0, 0).image_id == named(message)
+    assert identify([content(first), content(second)], 0, 0).image_id == named(message)
 
 
 @pytest.mark.parametrize(
@@ -85,15 +85,15 @@ def test_a_part_that_cannot_be_read_has_no_bytes() -> None:
 
     found = identify([ImageContent(len(data), read)], 0, 0)
     assert found.unread == 1
-    assert found.image_id != identify([of(data)], 0, 0).image_id
+    assert found.image_id != identify([content(data)], 0, 0).image_id
 
 
 @pytest.mark.parametrize("place", [0, 5000, MIB - 1, 7 * MIB + 4097, 16 * MIB - 1])
 def test_of_a_file_up_to_16_mib_each_byte_counts(place: int) -> None:
     data = bytearray(16 * MIB)
-    before = identify([of(bytes(data))], 0, 0).image_id
+    before = identify([content(bytes(data))], 0, 0).image_id
     data[place] = 1
-    assert identify([of(bytes(data))], 0, 0).image_id != before
+    assert identify([content(bytes(data))], 0, 0).image_id != before
 
 
 def test_of_a_larger_file_the_sampled_pages_count() -> None:
@@ -114,16 +114,16 @@ def test_of_a_larger_file_the_sampled_pages_count() -> None:
 
 
 def test_times_sizes_and_the_order_of_files_count() -> None:
-    one, two = of(b"one"), of(b"two")
+    one, two = content(b"one"), content(b"two")
     ids = {
         identify([one, two], CAPTURE, BOOT).image_id,
         identify([two, one], CAPTURE, BOOT).image_id,
         identify([one, two], CAPTURE + 1, BOOT).image_id,
         identify([one, two], CAPTURE, BOOT + 1).image_id,
-        identify([of(b"onetwo")], CAPTURE, BOOT).image_id,
+        identify([content(b"onetwo")], CAPTURE, BOOT).image_id,
     }
     assert len(ids) == 5
-    assert all(item[0] == "i" and len(item) == 33 for item in ids)
+    assert all(image_id[0] == "i" and len(image_id) == 33 for image_id in ids)
 
 
 @hypothesis.given(strategies.lists(strategies.integers(0, 40 * MIB), min_size=1, max_size=4))

@@ -31,7 +31,7 @@ MACHINE_FRAME = bytes.fromhex("01 00 01 00 00 0a")
 BROKEN = bytes.fromhex("07 00 00 00")
 
 
-class Scene:
+class Program:
     """A module of functions, 100h bytes each, and a stack."""
 
     def __init__(self, *infos: bytes) -> None:
@@ -60,7 +60,7 @@ class Scene:
         """An instruction of a function."""
         return BASE + 0x1080 + 0x100 * number
 
-    def put(self, slot: int, *values: int) -> Scene:
+    def put(self, slot: int, *values: int) -> Program:
         """Puts values on the stack, from a slot above SP on."""
         for number, value in enumerate(values):
             self.stack[SP + 8 * (slot + number)] = value
@@ -152,79 +152,81 @@ def test_many_steps_at_once_are_the_same_steps(
     limits: Tuple[Tuple[int, int], ...],
     missing: Tuple[int, int],
 ) -> None:
-    scene = Scene(*infos)
-    scene.missing_stack = missing if not missing[0] else (missing[0], HIGH)
-    others = (0, SP + 0x40, SP + 0xC0, scene.inside(0), 0x5555, BASE + 0x1000, 1 << 63)
+    program = Program(*infos)
+    program.missing_stack = missing if not missing[0] else (missing[0], HIGH)
+    others = (0, SP + 0x40, SP + 0xC0, program.inside(0), 0x5555, BASE + 0x1000, 1 << 63)
     for slot, value in enumerate(values):
-        scene.put(slot, scene.at(value % len(infos)) if value < 9 else others[value - 9])
+        program.put(slot, program.at(value % len(infos)) if value < 9 else others[value - 9])
     known = {"Rbp": rbp, "Rbx": 1, "Rcx": 2, "R12": 3}
-    begin = start(scene, **known)._replace(xmm=tuple(range(16)))
-    assert scene.walk(begin, interrupted, limits) == scene.walk(begin, interrupted, limits, kind=StepByStep)
+    begin = start(program, **known)._replace(xmm=tuple(range(16)))
+    assert program.walk(begin, interrupted, limits) == program.walk(
+        begin, interrupted, limits, kind=StepByStep
+    )
 
 
-def told(walk: StackWalk) -> List[Tuple[int, str, bool]]:
+def frames_of(walk: StackWalk) -> List[Tuple[int, str, bool]]:
     return [(frame.address, frame.how, frame.sure) for frame in walk.frames]
 
 
-def start(scene: Scene, number: int = 0, **known: int) -> Registers:
-    return Registers.from_known(scene.at(number), SP, known)
+def start(program: Program, number: int = 0, **known: int) -> Registers:
+    return Registers.from_known(program.at(number), SP, known)
 
 
 def test_a_return_address_of_zero_is_the_end() -> None:
-    scene = Scene(NOTHING, ALLOC_8).put(0, 0)
-    scene.put(0, scene.at(1), 0x99, 0)
-    walk = scene.walk(start(scene))
-    assert told(walk) == [(scene.at(0), "trap", True), (scene.at(1), "unwind", True)]
+    program = Program(NOTHING, ALLOC_8).put(0, 0)
+    program.put(0, program.at(1), 0x99, 0)
+    walk = program.walk(start(program))
+    assert frames_of(walk) == [(program.at(0), "trap", True), (program.at(1), "unwind", True)]
     assert (walk.end, walk.gaps, walk.border) == (None, (), None)
 
 
 def test_a_frame_that_leads_back_is_a_cycle() -> None:
-    scene = Scene(FRAME_RBP)
-    scene.put(-0x10, scene.at(0))
-    walk = scene.walk(start(scene, Rbp=SP - 0x80))
+    program = Program(FRAME_RBP)
+    program.put(-0x10, program.at(0))
+    walk = program.walk(start(program, Rbp=SP - 0x80))
     assert (len(walk.frames), walk.end) == (1, StatusCode.CYCLE)
 
 
 def test_a_stack_of_nothing_but_return_addresses_is_cut_off() -> None:
-    scene = Scene(NOTHING)
-    scene.put(0, *[scene.at(0)] * (MAX_FRAMES + 10))
-    walk = scene.walk(start(scene))
+    program = Program(NOTHING)
+    program.put(0, *[program.at(0)] * (MAX_FRAMES + 10))
+    walk = program.walk(start(program))
     assert (len(walk.frames), walk.end) == (MAX_FRAMES, StatusCode.TOO_MANY_FRAMES)
 
 
 def test_a_stack_page_that_is_missing_ends_the_walk() -> None:
-    scene = Scene(NOTHING)
-    scene.put(0, scene.at(0))
-    scene.missing_stack = (SP + 8, HIGH)
-    walk = scene.walk(start(scene))
+    program = Program(NOTHING)
+    program.put(0, program.at(0))
+    program.missing_stack = (SP + 8, HIGH)
+    walk = program.walk(start(program))
     assert (len(walk.frames), walk.end) == (2, StatusCode.STACK_UNREADABLE)
 
 
 def test_leaving_the_stack_ends_the_walk() -> None:
-    scene = Scene(MACHINE_FRAME, NOTHING)
-    scene.put(0, scene.inside(1), 0x10, 0x246, 0x7F1234560000, 0x18)
-    walk = scene.walk(start(scene))
+    program = Program(MACHINE_FRAME, NOTHING)
+    program.put(0, program.inside(1), 0x10, 0x246, 0x7F1234560000, 0x18)
+    walk = program.walk(start(program))
     assert (len(walk.frames), walk.end) == (1, StatusCode.OUTSIDE_THE_STACK)
 
 
 def test_an_interrupt_may_have_come_from_another_stack_once() -> None:
     """As a DPC that runs on its processor's stack interrupts a thread: but nobody goes to and fro."""
-    scene = Scene(MACHINE_FRAME, NOTHING)
+    program = Program(MACHINE_FRAME, NOTHING)
     other = LOW + 0x100
-    scene.stack[other] = scene.at(0)
-    frame = (scene.inside(1), 0x10, 2, SP, 0x18)
-    scene.stack.update({other + 8 + 8 * number: value for number, value in enumerate(frame)})
-    scene.put(0, scene.at(0), scene.inside(1), 0x10, 2, other, 0x18)
-    walk = scene.walk(Registers.from_known(scene.at(1), other), stacks=((LOW, LOW + 0x800), (SP, HIGH)))
+    program.stack[other] = program.at(0)
+    frame = (program.inside(1), 0x10, 2, SP, 0x18)
+    program.stack.update({other + 8 + 8 * number: value for number, value in enumerate(frame)})
+    program.put(0, program.at(0), program.inside(1), 0x10, 2, other, 0x18)
+    walk = program.walk(Registers.from_known(program.at(1), other), stacks=((LOW, LOW + 0x800), (SP, HIGH)))
     assert [frame.how for frame in walk.frames] == ["trap", "unwind", "trap", "unwind"]
     assert walk.end == StatusCode.CYCLE
 
 
 def test_user_mode_is_the_border() -> None:
-    scene = Scene(MACHINE_FRAME)
-    scene.private = {KERNEL_SP: struct.pack("<5Q", 0x77001234, 0x33, 0x246, 0x12F000, 0x2B)}
+    program = Program(MACHINE_FRAME)
+    program.private = {KERNEL_SP: struct.pack("<5Q", 0x77001234, 0x33, 0x246, 0x12F000, 0x2B)}
     stacks = ((KERNEL_SP - 0x1000, KERNEL_SP + 0x1000),)
-    walk = scene.walk(Registers.from_known(scene.at(0), KERNEL_SP, {"R12": 5}), stacks=stacks)
+    walk = program.walk(Registers.from_known(program.at(0), KERNEL_SP, {"R12": 5}), stacks=stacks)
     assert (len(walk.frames), walk.end) == (1, None)
     assert walk.border is not None
     assert (walk.border.ip, walk.border.sp, walk.border.cs, walk.border.trap) == (
@@ -239,23 +241,23 @@ def test_user_mode_is_the_border() -> None:
 
 @pytest.mark.parametrize("cs", [0, 0x10, 0x33, 0x7FEF5A5A5A33])
 def test_on_a_user_stack_no_selector_is_the_border(cs: int) -> None:
-    scene = Scene(MACHINE_FRAME, NOTHING)
-    scene.put(0, scene.inside(1), cs, 0x5A5A, SP + 0x100, 0x5A5A).put(0x20, scene.at(1), 0)
-    walk = scene.walk(start(scene))
-    assert told(walk)[1:] == [(scene.inside(1), "trap", True), (scene.at(1), "unwind", True)]
+    program = Program(MACHINE_FRAME, NOTHING)
+    program.put(0, program.inside(1), cs, 0x5A5A, SP + 0x100, 0x5A5A).put(0x20, program.at(1), 0)
+    walk = program.walk(start(program))
+    assert frames_of(walk)[1:] == [(program.inside(1), "trap", True), (program.at(1), "unwind", True)]
     assert (walk.end, walk.gaps, walk.border) == (None, (), None)
     assert not walk.frames[1].returns
 
 
 def test_an_unwound_address_before_which_no_call_can_be_is_doubted() -> None:
-    scene = Scene(NOTHING, NOTHING)
-    scene.put(0, scene.inside(1), scene.at(1), 0)
-    walk = scene.walk(start(scene))
-    assert told(walk)[1:] == [(scene.inside(1), "unwind", False), (scene.at(1), "unwind", False)]
+    program = Program(NOTHING, NOTHING)
+    program.put(0, program.inside(1), program.at(1), 0)
+    walk = program.walk(start(program))
+    assert frames_of(walk)[1:] == [(program.inside(1), "unwind", False), (program.at(1), "unwind", False)]
     assert walk.gaps == (StatusCode.NOT_BEHIND_A_CALL,)
     # Where that code cannot be read nothing says so.
-    scene.hidden.append((0x1140, 0x1180))
-    assert told(scene.walk(start(scene)))[1] == (scene.inside(1), "unwind", True)
+    program.hidden.append((0x1140, 0x1180))
+    assert frames_of(program.walk(start(program)))[1] == (program.inside(1), "unwind", True)
 
 
 NOWHERE = 0x7654_3210
@@ -267,46 +269,46 @@ def test_an_address_in_no_module_to_which_unmodified_windows_returns_is_sure(
     windows: bool, own: bool
 ) -> None:
     """What pushed it and jumped is no call; what follows is a guess all the same."""
-    scene = Scene(NOTHING, NOTHING)
-    scene.windows, scene.own = windows, own
-    scene.private = {NOWHERE - 0x10: b"\x90" * 0x20}
-    scene.put(0, NOWHERE, scene.at(1), 0)
-    walk = scene.walk(start(scene))
-    assert told(walk)[1:] == [(NOWHERE, "unwind", windows and not own), (scene.at(1), "scan", False)]
+    program = Program(NOTHING, NOTHING)
+    program.windows, program.own = windows, own
+    program.private = {NOWHERE - 0x10: b"\x90" * 0x20}
+    program.put(0, NOWHERE, program.at(1), 0)
+    walk = program.walk(start(program))
+    assert frames_of(walk)[1:] == [(NOWHERE, "unwind", windows and not own), (program.at(1), "scan", False)]
     assert walk.gaps == (StatusCode.NOT_BEHIND_A_CALL, StatusCode.CODE_IN_NO_MODULE)
 
 
 @TRUSTED
 @pytest.mark.parametrize("returns", [NOWHERE, BASE + 0x1080])
 def test_the_top_slot_of_a_stub_is_its_return_address(windows: bool, own: bool, returns: int) -> None:
-    scene = Scene(NOTHING, NOTHING)
-    scene.windows, scene.own = windows, own
-    scene.private = {NOWHERE - 0x10: b"\x90" * 0x20}
-    scene.memory[0x2000:0x2003] = b"\x0f\x05\xc3"
-    scene.put(0, returns, scene.at(1), 0)
-    walk = scene.walk(Registers.from_known(BASE + 0x2002, SP), True)
-    leaf = (returns, "leaf", True) if windows and not own else (scene.at(1), "scan", False)
-    assert told(walk)[1] == leaf
+    program = Program(NOTHING, NOTHING)
+    program.windows, program.own = windows, own
+    program.private = {NOWHERE - 0x10: b"\x90" * 0x20}
+    program.memory[0x2000:0x2003] = b"\x0f\x05\xc3"
+    program.put(0, returns, program.at(1), 0)
+    walk = program.walk(Registers.from_known(BASE + 0x2002, SP), True)
+    leaf = (returns, "leaf", True) if windows and not own else (program.at(1), "scan", False)
+    assert frames_of(walk)[1] == leaf
 
 
 def test_code_that_contradicts_version_2_is_believed_unless_the_process_changed_it() -> None:
     """17763 ntdll a3983: `add rsp,38h; ret` is described as an epilogue of two pops."""
     info = bytes.fromhex("02 00 05 00 05 16 00 06 00 62 00 60 00 30")
-    scene = Scene(info, NOTHING)
-    scene.memory[0x10FB:0x1100] = bytes.fromhex("48 83 c4 38 c3")
-    scene.put(7, scene.at(1), 0)
+    program = Program(info, NOTHING)
+    program.memory[0x10FB:0x1100] = bytes.fromhex("48 83 c4 38 c3")
+    program.put(7, program.at(1), 0)
     first = Registers.from_known(BASE + 0x10FB, SP)
-    walk = scene.walk(first, True)
-    assert told(walk)[1:] == [(scene.at(1), "unwind", True)]
+    walk = program.walk(first, True)
+    assert frames_of(walk)[1:] == [(program.at(1), "unwind", True)]
     assert walk.gaps == (StatusCode.CODE_AND_UNWIND_DATA_DIFFER,)
-    scene.own = True
-    walk = scene.walk(first, True)
-    assert told(walk)[1:] == [(scene.at(1), "unwind", False)]
+    program.own = True
+    walk = program.walk(first, True)
+    assert frames_of(walk)[1:] == [(program.at(1), "unwind", False)]
     assert walk.gaps == (StatusCode.CODE_AND_UNWIND_DATA_DIFFER,)
     # What cannot be read contradicts nothing.
-    scene.hidden.append((0x10FB, 0x1100))
-    scene.put(0, 1, 2, scene.at(1), 0)
-    assert told(scene.walk(first, True))[1:] == [(scene.at(1), "unwind", True)]
+    program.hidden.append((0x10FB, 0x1100))
+    program.put(0, 1, 2, program.at(1), 0)
+    assert frames_of(program.walk(first, True))[1:] == [(program.at(1), "unwind", True)]
 
 
 @pytest.mark.parametrize(
@@ -314,112 +316,112 @@ def test_code_that_contradicts_version_2_is_believed_unless_the_process_changed_
     [
         (
             StatusCode.UNWIND_DATA_INVALID,
-            lambda scene: scene.memory.__setitem__(slice(0x3000, 0x3004), BROKEN),
+            lambda program: program.memory.__setitem__(slice(0x3000, 0x3004), BROKEN),
         ),
-        (StatusCode.UNWIND_DATA_UNREADABLE, lambda scene: scene.hidden.append((0x3000, 0x3004))),
-        (StatusCode.FUNCTION_TABLE_UNREADABLE, lambda scene: setattr(scene, "runs", [(12, 24)])),
-        (StatusCode.NO_UNWIND_DATA, lambda scene: scene.entries.pop(0)),
+        (StatusCode.UNWIND_DATA_UNREADABLE, lambda program: program.hidden.append((0x3000, 0x3004))),
+        (StatusCode.FUNCTION_TABLE_UNREADABLE, lambda program: setattr(program, "runs", [(12, 24)])),
+        (StatusCode.NO_UNWIND_DATA, lambda program: program.entries.pop(0)),
     ],
 )
 def test_a_walk_goes_on_by_scan_and_is_sure_no_more(reason: StatusCode, break_it: object) -> None:
-    scene = Scene(NOTHING, NOTHING)
+    program = Program(NOTHING, NOTHING)
     # What lies before it on the stack is no return address: no code, no call before it, no module.
-    scene.put(0, 5, scene.inside(1), BASE + 0x3010, 0x55555555, scene.at(1), scene.at(1), 0)
+    program.put(0, 5, program.inside(1), BASE + 0x3010, 0x55555555, program.at(1), program.at(1), 0)
     assert callable(break_it)
-    break_it(scene)
-    walk = scene.walk(start(scene))
-    assert told(walk) == [
-        *((scene.at(0), "trap", True), (scene.at(1), "scan", False), (scene.at(1), "unwind", False)),
+    break_it(program)
+    walk = program.walk(start(program))
+    assert frames_of(walk) == [
+        *((program.at(0), "trap", True), (program.at(1), "scan", False), (program.at(1), "unwind", False)),
     ]
     assert (walk.gaps, walk.end) == ((reason,), None)
 
 
 def test_code_in_no_module_is_a_frame_and_then_scanned_over() -> None:
-    scene = Scene(NOTHING)
-    scene.put(0, 0x66660000, 1, scene.at(0), 0)
-    walk = scene.walk(start(scene))
-    assert [(address, how, sure) for address, how, sure in told(walk)] == [
-        *((scene.at(0), "trap", True), (0x66660000, "unwind", True), (scene.at(0), "scan", False)),
+    program = Program(NOTHING)
+    program.put(0, 0x66660000, 1, program.at(0), 0)
+    walk = program.walk(start(program))
+    assert [(address, how, sure) for address, how, sure in frames_of(walk)] == [
+        *((program.at(0), "trap", True), (0x66660000, "unwind", True), (program.at(0), "scan", False)),
     ]
     assert walk.gaps == (StatusCode.CODE_IN_NO_MODULE,)
 
 
 def test_a_scan_finds_callers_in_no_module() -> None:
     """A chain of frames of code that no file backs: each is a guess, none is passed over."""
-    scene = Scene(NOTHING)
+    program = Program(NOTHING)
     code = b"\xcc" * 0x3B + bytes.fromhex("e8 00 00 00 00") + b"\xcc" * 0x40
-    scene.private = {0x66660000: code, 0x66680000: code}
+    program.private = {0x66660000: code, 0x66680000: code}
     first, second, none = 0x66660040, 0x66680040, 0x66660050
-    scene.put(0, first, none, 0x77770040, first, 1, second, scene.at(0), 0)
-    walk = scene.walk(start(scene))
-    guessed = [(first, "scan", False), (second, "scan", False), (scene.at(0), "scan", False)]
-    assert told(walk) == [(scene.at(0), "trap", True), (first, "unwind", True), *guessed]
+    program.put(0, first, none, 0x77770040, first, 1, second, program.at(0), 0)
+    walk = program.walk(start(program))
+    guessed = [(first, "scan", False), (second, "scan", False), (program.at(0), "scan", False)]
+    assert frames_of(walk) == [(program.at(0), "trap", True), (first, "unwind", True), *guessed]
     assert (walk.gaps, walk.end) == ((StatusCode.CODE_IN_NO_MODULE,), None)
     # What cannot be executed is data, whatever it looks like.
-    scene.data = [0x66680]
-    assert told(scene.walk(start(scene)))[2:] == [guessed[0], guessed[2]]
+    program.data = [0x66680]
+    assert frames_of(program.walk(start(program)))[2:] == [guessed[0], guessed[2]]
 
 
 def test_a_leaf_that_code_in_no_module_called() -> None:
-    scene = Scene(NOTHING)
-    scene.private = {0x66660000: bytes.fromhex("90 90 90 90 90 90 e8 00 00 00 00")}
-    scene.put(0, 0x6666000B, 0)
+    program = Program(NOTHING)
+    program.private = {0x66660000: bytes.fromhex("90 90 90 90 90 90 e8 00 00 00 00")}
+    program.put(0, 0x6666000B, 0)
     leaf = Registers.from_known(BASE + 0x2000, SP)
-    assert told(scene.walk(leaf, True))[1] == (0x6666000B, "leaf", True)
-    scene.data = [0x66660]
-    assert len(scene.walk(leaf, True).frames) == 1
+    assert frames_of(program.walk(leaf, True))[1] == (0x6666000B, "leaf", True)
+    program.data = [0x66660]
+    assert len(program.walk(leaf, True).frames) == 1
 
 
 def test_a_scan_stops_at_a_known_machine_frame() -> None:
-    scene = Scene(BROKEN, NOTHING)
-    scene.put(3, scene.inside(1), 0x10, 0x246, SP + 0x100, 0x18)
-    scene.put(0x20, 0)
-    known = {SP + 24: Registers.from_known(scene.inside(1), SP + 0x100, {"Rax": 7})}
-    walk = scene.walk(start(scene), known=known)
-    assert told(walk) == [(scene.at(0), "trap", True), (scene.inside(1), "trap", False)]
+    program = Program(BROKEN, NOTHING)
+    program.put(3, program.inside(1), 0x10, 0x246, SP + 0x100, 0x18)
+    program.put(0x20, 0)
+    known = {SP + 24: Registers.from_known(program.inside(1), SP + 0x100, {"Rax": 7})}
+    walk = program.walk(start(program), known=known)
+    assert frames_of(walk) == [(program.at(0), "trap", True), (program.inside(1), "trap", False)]
     assert walk.frames[1].registers == known[SP + 24]
     assert walk.frames[1].trap == SP + 24
 
 
 def test_an_epilogue_that_could_not_be_seen_makes_the_caller_unsure() -> None:
-    scene = Scene(ALLOC_8, NOTHING)
-    scene.put(1, scene.at(1), 0)
-    scene.hidden.append((0x1080, 0x1100))
-    walk = scene.walk(Registers.from_known(scene.inside(0), SP), True)
-    assert told(walk)[1:] == [(scene.at(1), "unwind", False)]
+    program = Program(ALLOC_8, NOTHING)
+    program.put(1, program.at(1), 0)
+    program.hidden.append((0x1080, 0x1100))
+    walk = program.walk(Registers.from_known(program.inside(0), SP), True)
+    assert frames_of(walk)[1:] == [(program.at(1), "unwind", False)]
     assert walk.gaps == (StatusCode.CODE_UNREADABLE,)
     # Nothing in an epilogue calls: behind a call there is no doubt.
-    assert told(scene.walk(start(scene)))[1:] == [(scene.at(1), "unwind", True)]
+    assert frames_of(program.walk(start(program)))[1:] == [(program.at(1), "unwind", True)]
 
 
 def test_a_leaf_without_a_return_address_is_not_believed() -> None:
-    scene = Scene(NOTHING)
-    scene.put(0, 0x1234, scene.at(0), 0)
-    walk = scene.walk(Registers.from_known(BASE + 0x2000, SP), True)
-    assert told(walk)[1:] == [(scene.at(0), "scan", False)]
+    program = Program(NOTHING)
+    program.put(0, 0x1234, program.at(0), 0)
+    walk = program.walk(Registers.from_known(BASE + 0x2000, SP), True)
+    assert frames_of(walk)[1:] == [(program.at(0), "scan", False)]
 
 
 def test_a_leaf_whose_callers_code_is_paged_out_is_doubted() -> None:
-    scene = Scene(NOTHING, NOTHING)
-    scene.put(0, scene.at(1), 0)
+    program = Program(NOTHING, NOTHING)
+    program.put(0, program.at(1), 0)
     leaf = Registers.from_known(BASE + 0x2000, SP)
-    assert told(scene.walk(leaf, True))[1:] == [(scene.at(1), "leaf", True)]
-    scene.hidden.append((0x1100, 0x1200))
-    walk = scene.walk(leaf, True)
-    assert told(walk)[1:] == [(scene.at(1), "leaf", False)]
+    assert frames_of(program.walk(leaf, True))[1:] == [(program.at(1), "leaf", True)]
+    program.hidden.append((0x1100, 0x1200))
+    walk = program.walk(leaf, True)
+    assert frames_of(walk)[1:] == [(program.at(1), "leaf", False)]
     assert walk.gaps == (StatusCode.CODE_UNREADABLE,)
 
 
 @pytest.mark.parametrize(("code", "sure"), [("ff d0", True), ("90 90", False)])
 def test_too_little_code_before_an_address_disproves_nothing(code: str, sure: bool) -> None:
     """The page that the call begins in is paged out: its end shows a short call, but no absence of one."""
-    scene = Scene(*[NOTHING] * 20)
+    program = Program(*[NOTHING] * 20)
     caller = BASE + 0x2002
-    scene.memory[0x2000:0x2002] = bytes.fromhex(code)
-    scene.hidden.append((0x1000, 0x2000))
-    scene.put(0, caller, 0)
-    walk = scene.walk(Registers.from_known(BASE + 0x2800, SP), True)
-    assert told(walk)[1:] == [(caller, "leaf", sure)]
+    program.memory[0x2000:0x2002] = bytes.fromhex(code)
+    program.hidden.append((0x1000, 0x2000))
+    program.put(0, caller, 0)
+    walk = program.walk(Registers.from_known(BASE + 0x2800, SP), True)
+    assert frames_of(walk)[1:] == [(caller, "leaf", sure)]
 
 
 VALUES = st.one_of(
@@ -453,24 +455,24 @@ def test_hostile_tables_unwind_data_and_stacks(
     registers: Tuple[int, ...],
     interrupted: bool,
 ) -> None:
-    scene = Scene(*infos)
-    scene.entries += entries
-    scene.put(0, *stack)
+    program = Program(*infos)
+    program.entries += entries
+    program.put(0, *stack)
     ip, rbp, rbx, sp = registers
     first = Registers.from_known(ip, SP if sp & 1 else sp & (1 << 64) - 1, {"Rbp": rbp, "Rbx": rbx})
     for stacks in (((LOW, HIGH),), ()):
-        walk = scene.walk(first, interrupted, stacks)
+        walk = program.walk(first, interrupted, stacks)
         assert 0 < len(walk.frames) <= MAX_FRAMES
-    assert scene.reads < 400_000
+    assert program.reads < 400_000
 
 
 def test_a_chain_of_the_longest_unwind_data_costs_little() -> None:
     codes = bytes.fromhex("00 02") * 255
     info = bytes([0x21, 0, 255, 0]) + codes + b"\0\0" + struct.pack("<III", 0x1000, 0x1100, 0x2000)
-    scene = Scene(NOTHING)
-    scene.memory[0x2000 : 0x2000 + len(info)] = info
-    scene.entries[0] = (0x1000, 0x1100, 0x2000)
-    scene.put(0, *[scene.at(0)] * 2000)
-    walk = scene.walk(start(scene))
+    program = Program(NOTHING)
+    program.memory[0x2000 : 0x2000 + len(info)] = info
+    program.entries[0] = (0x1000, 0x1100, 0x2000)
+    program.put(0, *[program.at(0)] * 2000)
+    walk = program.walk(start(program))
     assert walk.gaps == (StatusCode.UNWIND_DATA_INVALID,)
-    assert scene.reads < 100_000
+    assert program.reads < 100_000

@@ -31,7 +31,7 @@ def at(number: int) -> int:
     return BASE + 0x1020 + 0x100 * number
 
 
-class Scene:
+class Program:
     """Functions that set up a frame and call the next, and a stack."""
 
     def __init__(self) -> None:
@@ -48,12 +48,12 @@ class Scene:
             # Function n calls function n - 1: outer ones have higher numbers.
             self.memory[begin + 0x1B : begin + 0x20] = b"\xe8" + struct.pack("<i", -0x120)
 
-    def put(self, address: int, *values: int) -> Scene:
+    def put(self, address: int, *values: int) -> Program:
         for number, value in enumerate(values):
             self.stack[address + 4 * number] = value & 0xFFFFFFFF
         return self
 
-    def trap_frame(self, address: int, ip: int, bp: int, cs: int = 8, flags: int = 0x202) -> Scene:
+    def trap_frame(self, address: int, ip: int, bp: int, cs: int = 8, flags: int = 0x202) -> Program:
         self.put(address, bp, ip, TRAP_MARK)
         self.put(address + 0x60, bp, 0, ip, cs, flags)
         return self
@@ -97,30 +97,30 @@ class Scene:
         return walker.walk(registers, interrupted, stacks)
 
 
-def told(walk: StackWalk) -> List[Tuple[int, str, bool]]:
+def frames_of(walk: StackWalk) -> List[Tuple[int, str, bool]]:
     return [(frame.address, frame.how, frame.sure) for frame in walk.frames]
 
 
-def chain(scene: Scene) -> Scene:
+def chain(program: Program) -> Program:
     """Three frames: function 1, called by 2, called by 3, which nobody called."""
-    return scene.put(SP + 0x20, SP + 0x40, at(2)).put(SP + 0x40, SP + 0x60, at(3)).put(SP + 0x60, 0, 0)
+    return program.put(SP + 0x20, SP + 0x40, at(2)).put(SP + 0x40, SP + 0x60, at(3)).put(SP + 0x60, 0, 0)
 
 
 def test_the_chain_of_frame_pointers() -> None:
-    walk = chain(Scene()).walk(Registers32(at(1), SP, SP + 0x20))
-    assert told(walk) == [
+    walk = chain(Program()).walk(Registers32(at(1), SP, SP + 0x20))
+    assert frames_of(walk) == [
         *((at(1), "trap", True), (at(2), "framepointer", True), (at(3), "framepointer", True)),
     ]
     assert (walk.end, walk.gaps) == (None, ())
 
 
 def test_a_trap_frame_in_the_chain() -> None:
-    scene = chain(Scene())
-    scene.put(SP + 0x100, SP + 0x200, at(5))
-    scene.trap_frame(SP + 0x200, at(6) + 2, SP + 0x300)
-    scene.put(SP + 0x300, SP + 0x320, at(7)).put(SP + 0x320, 0, 0)
-    walk = scene.walk(Registers32(at(4), SP + 0xF0, SP + 0x100))
-    assert [(address, how) for address, how, _ in told(walk)] == [
+    program = chain(Program())
+    program.put(SP + 0x100, SP + 0x200, at(5))
+    program.trap_frame(SP + 0x200, at(6) + 2, SP + 0x300)
+    program.put(SP + 0x300, SP + 0x320, at(7)).put(SP + 0x320, 0, 0)
+    walk = program.walk(Registers32(at(4), SP + 0xF0, SP + 0x100))
+    assert [(address, how) for address, how, _ in frames_of(walk)] == [
         *((at(4), "trap"), (at(5), "framepointer"), (at(6) + 2, "trap"), (at(7), "framepointer")),
     ]
     assert walk.frames[2].sp == SP + 0x274
@@ -128,103 +128,103 @@ def test_a_trap_frame_in_the_chain() -> None:
 
 
 def test_user_mode_is_the_border() -> None:
-    scene = Scene().put(SP + 0x20, SP + 0x100, at(2))
-    scene.trap_frame(SP + 0x100, 0x77F01234, 0x12FF00, cs=0x1B).put(SP + 0x174, 0x12FE00, 0x23)
-    walk = scene.walk(Registers32(at(1), SP, SP + 0x20))
+    program = Program().put(SP + 0x20, SP + 0x100, at(2))
+    program.trap_frame(SP + 0x100, 0x77F01234, 0x12FF00, cs=0x1B).put(SP + 0x174, 0x12FE00, 0x23)
+    walk = program.walk(Registers32(at(1), SP, SP + 0x20))
     assert walk.border is not None
     assert (walk.border.ip, walk.border.sp, walk.border.cs) == (0x77F01234, 0x12FE00, 0x1B)
     assert (len(walk.frames), walk.end) == (2, None)
 
 
 def test_a_frame_without_the_mark_is_one_only_if_it_is_known() -> None:
-    scene = Scene().put(SP + 0x20, SP + 0x100, at(2))
-    scene.trap_frame(SP + 0x100, 0x77F01234, 0x12FF00, cs=0x1B).put(SP + 0x108, 0)
+    program = Program().put(SP + 0x20, SP + 0x100, at(2))
+    program.trap_frame(SP + 0x100, 0x77F01234, 0x12FF00, cs=0x1B).put(SP + 0x108, 0)
     registers = Registers32(at(1), SP, SP + 0x20)
-    assert scene.walk(registers).border is None
-    assert scene.walk(registers, known=[SP + 0x100]).border is not None
+    assert program.walk(registers).border is None
+    assert program.walk(registers, known=[SP + 0x100]).border is not None
 
 
 def test_what_the_switch_frame_tells_comes_first() -> None:
-    scene = chain(Scene()).put(SP + 0x10, at(1))
-    walk = scene.walk(Registers32(BASE + 0x2800, SP, SP + 0x20, return_slot=SP + 0x10))
-    assert [(address, how) for address, how, _ in told(walk)][:3] == [
+    program = chain(Program()).put(SP + 0x10, at(1))
+    walk = program.walk(Registers32(BASE + 0x2800, SP, SP + 0x20, return_slot=SP + 0x10))
+    assert [(address, how) for address, how, _ in frames_of(walk)][:3] == [
         *((BASE + 0x2800, "trap"), (at(1), "unwind"), (at(2), "framepointer")),
     ]
 
 
 def test_a_broken_chain_goes_on_by_scan() -> None:
-    scene = Scene().put(SP + 8, 7, SP + 0x40, at(2)).put(SP + 0x40, 0, 0)
+    program = Program().put(SP + 8, 7, SP + 0x40, at(2)).put(SP + 0x40, 0, 0)
     for bp in (None, SP - 0x100, SP + 0x21, 0x12345678):
-        walk = scene.walk(Registers32(at(1), SP, bp))
-        assert told(walk)[1:] == [(at(2), "scan", False)]
+        walk = program.walk(Registers32(at(1), SP, bp))
+        assert frames_of(walk)[1:] == [(at(2), "scan", False)]
         assert len(walk.gaps) == 1
 
 
 def test_a_scan_finds_callers_in_no_module() -> None:
-    scene = Scene().put(SP + 8, 0x20000050, 0, 0x20000040, 0, 0x20010040, 0, at(2)).put(SP + 0x40, 0, 0)
+    program = Program().put(SP + 8, 0x20000050, 0, 0x20000040, 0, 0x20010040, 0, at(2)).put(SP + 0x40, 0, 0)
     code = b"\xcc" * 0x3B + bytes.fromhex("e8 00 01 00 00") + b"\xcc" * 0x40
-    scene.private = {0x20000000: code, 0x20010000: code}
+    program.private = {0x20000000: code, 0x20010000: code}
     guessed = [(address, "scan", False) for address in (0x20000040, 0x20010040, at(2))]
-    assert told(scene.walk(Registers32(at(1), SP, None)))[1:] == guessed
-    scene.data = [0x20010]
-    assert told(scene.walk(Registers32(at(1), SP, None)))[1:] == [guessed[0], guessed[2]]
+    assert frames_of(program.walk(Registers32(at(1), SP, None)))[1:] == guessed
+    program.data = [0x20010]
+    assert frames_of(program.walk(Registers32(at(1), SP, None)))[1:] == [guessed[0], guessed[2]]
 
 
 def test_a_scan_finds_trap_frames_by_their_mark() -> None:
-    scene = Scene().trap_frame(SP + 0x40, at(3) + 1, SP + 0x200).put(SP + 0x200, 0, 0)
-    walk = scene.walk(Registers32(at(1), SP, None))
+    program = Program().trap_frame(SP + 0x40, at(3) + 1, SP + 0x200).put(SP + 0x200, 0, 0)
+    walk = program.walk(Registers32(at(1), SP, None))
     assert (walk.frames[1].address, walk.frames[1].how, walk.frames[1].sure) == (at(3) + 1, "trap", False)
 
 
 def left(code: bytes = b"", windows: bool = True, changed: bool = False, to: int = 0x20000040) -> StackWalk:
     """The walk from function 1 of a module, from which the frame pointer leads to memory of none."""
-    scene = Scene().put(SP + 0x20, SP + 0x40, to).put(SP + 0x40, SP + 0x60, at(3)).put(SP + 0x60, 0, 0)
-    scene.private = {0x20000000: code.rjust(0x40, b"\x5a").ljust(0x80, b"\x5a")}
-    scene.data = [0x20000]
-    scene.windows, scene.changed = windows, changed
-    return scene.walk(Registers32(at(1), SP, SP + 0x20))
+    program = Program().put(SP + 0x20, SP + 0x40, to).put(SP + 0x40, SP + 0x60, at(3)).put(SP + 0x60, 0, 0)
+    program.private = {0x20000000: code.rjust(0x40, b"\x5a").ljust(0x80, b"\x5a")}
+    program.data = [0x20000]
+    program.windows, program.changed = windows, changed
+    return program.walk(Registers32(at(1), SP, SP + 0x20))
 
 
 def test_windows_returns_to_what_may_not_be_executed() -> None:
     """Its code shows that the frame is set up: what lies above the saved frame pointer was pushed."""
     for code, gaps in ((b"", [StatusCode.NOT_BEHIND_A_CALL]), (b"\xe8\0\1\0\0", [])):
         walk = left(code)
-        assert told(walk)[1] == (0x20000040, "framepointer", True)
+        assert frames_of(walk)[1] == (0x20000040, "framepointer", True)
         assert [gap for gap in walk.gaps if gap == StatusCode.NOT_BEHIND_A_CALL] == gaps
 
 
 def test_other_code_that_leads_there_is_doubted() -> None:
     for walk in (left(windows=False), left(changed=True), left(to=at(9) + 1)):
-        assert told(walk)[1:] == [(at(3), "scan", False)]
+        assert frames_of(walk)[1:] == [(at(3), "scan", False)]
 
 
 def test_cycles_missing_pages_and_the_end_of_the_stack() -> None:
-    scene = Scene().put(SP + 0x20, SP + 0x20, at(2))
-    walk = scene.walk(Registers32(at(1), SP, SP + 0x20))
+    program = Program().put(SP + 0x20, SP + 0x20, at(2))
+    walk = program.walk(Registers32(at(1), SP, SP + 0x20))
     assert len(walk.frames) <= 3
     assert walk.end == StatusCode.FRAME_POINTER_IMPLAUSIBLE
-    walk = chain(Scene()).walk(Registers32(at(1), SP, SP + 0x20), end=SP + 0x40)
+    walk = chain(Program()).walk(Registers32(at(1), SP, SP + 0x20), end=SP + 0x40)
     assert (len(walk.frames), walk.end) == (2, StatusCode.STACK_UNREADABLE)
     walk = (
-        Scene().put(HIGH - 8, 0, at(2)).walk(Registers32(at(1), SP, HIGH - 8), stacks=((LOW, HIGH - 0x10),))
+        Program().put(HIGH - 8, 0, at(2)).walk(Registers32(at(1), SP, HIGH - 8), stacks=((LOW, HIGH - 0x10),))
     )
     assert walk.end == StatusCode.OUTSIDE_THE_STACK
 
 
 def test_a_function_that_was_not_called_from_there_is_doubted() -> None:
-    scene = Scene().put(SP + 0x20, SP + 0x40, at(9)).put(SP + 0x40, 0, 0)
-    walk = scene.walk(Registers32(at(1), SP, SP + 0x20))
-    assert told(walk)[1:] == [(at(9), "framepointer", False)]
+    program = Program().put(SP + 0x20, SP + 0x40, at(9)).put(SP + 0x40, 0, 0)
+    walk = program.walk(Registers32(at(1), SP, SP + 0x20))
+    assert frames_of(walk)[1:] == [(at(9), "framepointer", False)]
     assert walk.gaps == (StatusCode.FRAME_POINTER_UNSURE,)
 
 
 def test_behind_a_call_that_never_returns_another_function_may_start() -> None:
     """Function 2 is called through a register, and its own call is the last thing that it does."""
-    scene = chain(Scene())
-    scene.memory[0x131B:0x1320] = bytes.fromhex("90 90 90 ff d0")
-    scene.memory[0x1220:0x1223] = bytes.fromhex("55 8b ec")
-    walk = scene.walk(Registers32(at(1), SP, SP + 0x20))
-    assert told(walk)[1:] == [(at(2), "framepointer", True), (at(3), "framepointer", True)]
+    program = chain(Program())
+    program.memory[0x131B:0x1320] = bytes.fromhex("90 90 90 ff d0")
+    program.memory[0x1220:0x1223] = bytes.fromhex("55 8b ec")
+    walk = program.walk(Registers32(at(1), SP, SP + 0x20))
+    assert frames_of(walk)[1:] == [(at(2), "framepointer", True), (at(3), "framepointer", True)]
     assert (walk.end, walk.gaps) == (None, ())
 
 
@@ -233,39 +233,41 @@ RECORD, CONTEXT = ENTRY + 8, ENTRY + 0x58
 INTERRUPTED = CONTEXT + 0x2CC
 
 
-def raised() -> Scene:
+def raised() -> Program:
     """Function 14, called by the dispatcher of an exception of function 3; its callers are 4 and 5."""
-    scene = Scene()
-    scene.dispatcher = "KiUserExceptionDispatcher"
+    program = Program()
+    program.dispatcher = "KiUserExceptionDispatcher"
     begin = 0x1000 + 0x100 * DISPATCHER
-    scene.memory[begin : begin + 10] = bytes.fromhex("fc 8b 4c 24 04 8b 1c 24 51 53")
-    scene.memory[begin + 0x40 : begin + 0x42] = b"\xcc\xcc"
-    scene.put(SP + 0x18, INTERRUPTED + 0x10, at(DISPATCHER), RECORD, CONTEXT, RECORD, CONTEXT)
-    scene.put(RECORD, 0xC0000005, 0, 0, at(3) - 7, 2)
-    scene.put(CONTEXT, 0x1003F).put(CONTEXT + 0xB4, INTERRUPTED + 0x10, at(3) - 7, 0x1B, 0x10246, INTERRUPTED)
-    scene.put(INTERRUPTED + 0x10, INTERRUPTED + 0x30, at(4)).put(
+    program.memory[begin : begin + 10] = bytes.fromhex("fc 8b 4c 24 04 8b 1c 24 51 53")
+    program.memory[begin + 0x40 : begin + 0x42] = b"\xcc\xcc"
+    program.put(SP + 0x18, INTERRUPTED + 0x10, at(DISPATCHER), RECORD, CONTEXT, RECORD, CONTEXT)
+    program.put(RECORD, 0xC0000005, 0, 0, at(3) - 7, 2)
+    program.put(CONTEXT, 0x1003F).put(
+        CONTEXT + 0xB4, INTERRUPTED + 0x10, at(3) - 7, 0x1B, 0x10246, INTERRUPTED
+    )
+    program.put(INTERRUPTED + 0x10, INTERRUPTED + 0x30, at(4)).put(
         INTERRUPTED + 0x30, INTERRUPTED + 0x50, at(5)
     )
-    return scene.put(INTERRUPTED + 0x50, 0, 0)
+    return program.put(INTERRUPTED + 0x50, 0, 0)
 
 
-def from_below(scene: Scene, **options: Any) -> StackWalk:
-    return scene.walk(Registers32(at(14), SP, SP + 0x18), **options)
+def from_below(program: Program, **options: Any) -> StackWalk:
+    return program.walk(Registers32(at(14), SP, SP + 0x18), **options)
 
 
 def test_the_context_of_an_exception() -> None:
     for flags in (0x10007, 0x1003F, 0x1007F, 0x1001F, 0x5001003F):
         walk = from_below(raised().put(CONTEXT, flags))
-        assert told(walk)[2:] == [
+        assert frames_of(walk)[2:] == [
             *((at(3) - 7, "trap", True), (at(4), "framepointer", True), (at(5), "framepointer", True)),
         ]
         assert (walk.frames[2].sp, walk.frames[2].returns) == (INTERRUPTED, False)
         assert (walk.end, walk.gaps) == (None, ())
-    scene = raised()
+    program = raised()
     for offset, pushed in ((0, 0), (1, 0), (5, 0), (8, 0), (9, 4), (10, 8)):
         # Interrupted in the dispatcher itself, whatever it has pushed.
         start = Registers32(BASE + 0x1000 + 0x100 * DISPATCHER + offset, ENTRY - pushed, INTERRUPTED + 0x10)
-        assert told(scene.walk(start, True)) == [(start.ip, "trap", True), *told(walk)[2:]]
+        assert frames_of(program.walk(start, True)) == [(start.ip, "trap", True), *frames_of(walk)[2:]]
 
 
 def test_what_does_not_prove_itself_is_no_context() -> None:
@@ -283,32 +285,32 @@ def test_what_does_not_prove_itself_is_no_context() -> None:
     ]
     for slot, value in pairs:
         walk = from_below(raised().put(slot, value))
-        assert told(walk)[2:] == doubtful, (hex(slot), hex(value))
+        assert frames_of(walk)[2:] == doubtful, (hex(slot), hex(value))
         assert (walk.end, walk.gaps) == (None, (StatusCode.DISPATCHER,))
     # Data, where it is known what may be executed; limits that nobody knows.
-    scene = raised().put(ip, 0x20000004)
-    scene.private, scene.data = {0x20000000: bytes(0x100)}, [0x20000]
-    assert told(from_below(scene))[2:] == doubtful
-    assert told(from_below(raised(), stacks=()))[2:] == doubtful
+    program = raised().put(ip, 0x20000004)
+    program.private, program.data = {0x20000000: bytes(0x100)}, [0x20000]
+    assert frames_of(from_below(program))[2:] == doubtful
+    assert frames_of(from_below(raised(), stacks=()))[2:] == doubtful
     # The code does not tell where the dispatcher was entered.
-    scene = raised()
+    program = raised()
     begin = 0x1000 + 0x100 * DISPATCHER
-    scene.memory[begin : begin + 10] = bytes.fromhex("8b e1 40 40 40 40 40 40 40 40")
-    assert told(from_below(scene))[2:] == doubtful
+    program.memory[begin : begin + 10] = bytes.fromhex("8b e1 40 40 40 40 40 40 40 40")
+    assert frames_of(from_below(program))[2:] == doubtful
 
 
 def test_the_other_dispatchers_have_no_context() -> None:
     for name in ("KiUserApcDispatcher", "KiUserCallbackDispatcher"):
-        scene = raised()
-        scene.dispatcher = name
-        walk = from_below(scene)
-        assert told(walk)[2:] == [(at(4), "framepointer", False), (at(5), "framepointer", True)]
+        program = raised()
+        program.dispatcher = name
+        walk = from_below(program)
+        assert frames_of(walk)[2:] == [(at(4), "framepointer", False), (at(5), "framepointer", True)]
         assert walk.gaps == (StatusCode.DISPATCHER,)
         # No frame pointer: a scan has to do.
-        walk = from_below(scene.put(SP + 0x18, 0x12345678))
+        walk = from_below(program.put(SP + 0x18, 0x12345678))
         assert (walk.frames[2].how, walk.frames[2].sure) == ("scan", False)
         assert walk.gaps[0] is StatusCode.DISPATCHER
-        walk = from_below(scene.put(SP + 0x18, 0))
+        walk = from_below(program.put(SP + 0x18, 0))
         assert (len(walk.frames), walk.end, walk.gaps) == (2, None, (StatusCode.DISPATCHER,))
 
 
@@ -343,14 +345,14 @@ def test_hostile_stacks_and_code(
     interrupted: bool,
     dispatcher: str,
 ) -> None:
-    scene = Scene().put(SP, *stack)
-    scene.dispatcher = dispatcher
+    program = Program().put(SP, *stack)
+    program.dispatcher = dispatcher
     for offset, data in code:
-        scene.memory[0x1000 + offset : 0x1000 + offset + len(data)] = data
+        program.memory[0x1000 + offset : 0x1000 + offset + len(data)] = data
     ip, sp, bp = registers
     for stacks in (((LOW, HIGH),), ()):
         for slot in (None, sp):
             start = Registers32(ip, sp, bp, return_slot=slot)
-            walk = scene.walk(start, interrupted, [SP + 0x20], stacks=stacks)
+            walk = program.walk(start, interrupted, [SP + 0x20], stacks=stacks)
             assert 0 < len(walk.frames) <= MAX_FRAMES
-    assert scene.reads < 400_000
+    assert program.reads < 400_000

@@ -24,7 +24,7 @@ def test_bytes_are_where_windows_puts_them() -> None:
         backtraces.encode(
             Buffer(0x17FD000, 0x1800000, 7, 1),
             [BacktraceRecord(3, 0x12345, 2, frames)],
-            stddata.of("x64").backtraces(),
+            stddata.layouts_of("x64").backtraces(),
         )
     )
     assert len(data) == 0x18 + 0x110
@@ -35,14 +35,14 @@ def test_bytes_are_where_windows_puts_them() -> None:
 
 def test_many_records_come_in_pieces() -> None:
     records = (BacktraceRecord(1, number + 1, 0, b"") for number in range(5000))
-    pieces = list(backtraces.encode(Buffer(0, 0, 0, 5000), records, stddata.of("x86").backtraces()))
+    pieces = list(backtraces.encode(Buffer(0, 0, 0, 5000), records, stddata.layouts_of("x86").backtraces()))
     assert sum(map(len, pieces)) == 0x10 + 5000 * 0x8C
     assert max(map(len, pieces)) < 0x80000
 
 
 @given(arch=st.sampled_from(sorted(ARCHS)), data=st.data())
 def test_decode_is_the_inverse_of_encode(arch: str, data: st.DataObject) -> None:
-    layout, size = stddata.of(arch).backtraces(), ARCHS[arch]
+    layout, size = stddata.layouts_of(arch).backtraces(), ARCHS[arch]
     word, number = st.integers(0, (1 << 8 * size) - 1), st.integers(0, 0xFFFFFFFF)
     records: List[BacktraceRecord] = []
     for depth in data.draw(st.lists(st.integers(0, 32), max_size=5)):
@@ -61,7 +61,7 @@ def test_frames() -> None:
 @pytest.mark.parametrize("arch", sorted(ARCHS))
 @pytest.mark.parametrize("cut", [0, 1, 0x17, 0x100])
 def test_cut_buffers_are_refused(arch: str, cut: int) -> None:
-    layout = stddata.of(arch).backtraces()
+    layout = stddata.layouts_of(arch).backtraces()
     frames = bytes(4 * ARCHS[arch])
     data = b"".join(backtraces.encode(Buffer(0, 0, 0, 2), [BacktraceRecord(1, 1, 4, frames)] * 2, layout))
     with pytest.raises(MalformedBuffer):
@@ -69,7 +69,7 @@ def test_cut_buffers_are_refused(arch: str, cut: int) -> None:
 
 
 def test_a_depth_beyond_the_record_is_refused() -> None:
-    layout = stddata.of("x64").backtraces()
+    layout = stddata.layouts_of("x64").backtraces()
     data = bytearray(b"".join(backtraces.encode(Buffer(0, 0, 0, 1), [BacktraceRecord(1, 1, 0, b"")], layout)))
     struct.pack_into("<H", data, 0x18 + 0xE, 33)
     with pytest.raises(MalformedBuffer):
@@ -79,6 +79,6 @@ def test_a_depth_beyond_the_record_is_refused() -> None:
 @given(st.binary(max_size=600), st.sampled_from(sorted(ARCHS)))
 def test_any_bytes(data: bytes, arch: str) -> None:
     try:
-        backtraces.decode(data, stddata.of(arch).backtraces())
+        backtraces.decode(data, stddata.layouts_of(arch).backtraces())
     except MalformedBuffer:
         return

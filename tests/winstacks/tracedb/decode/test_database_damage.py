@@ -31,7 +31,7 @@ def loss(carved: List[Trace], case: Tuple[str, str, bool]) -> Loss:
     lost = [trace for trace in ENTRIES[case] if (trace.va, trace.frames) not in listed]
     gone = sum((trace.va, trace.frames) not in whole for trace in ENTRIES[case])
     gone += sum(trace.va not in addresses for trace in STDS[case].freed())
-    return Loss(sum(bool(item.index) for item in lost), sum(not item.index for item in lost), gone)
+    return Loss(sum(bool(trace.index) for trace in lost), sum(not trace.index for trace in lost), gone)
 
 
 @pytest.mark.parametrize("name", TABLE)
@@ -140,10 +140,10 @@ class TestDumpOfDamaged:
         std = STDS["6.1", "x64", False]
         damaged = Damaged(std)
         damaged.drop(std.upper, std.end - std.upper)
-        made = list(stddata.open_regions(damaged.regions(), std.base, "x64").records())
+        records = list(stddata.open_regions(damaged.regions(), std.base, "x64").records())
         whole = list(stddata.open_forged(std).records())
-        released = {item.index for item in std.freed()}
-        assert [trace for trace in made if trace.trace_index not in released] == [
+        released = {trace.index for trace in std.freed()}
+        assert [trace for trace in records if trace.trace_index not in released] == [
             trace for trace in whole if trace.trace_index not in released
         ]
 
@@ -159,7 +159,7 @@ class TestDumpOfDamaged:
 
 
 def test_nothing_to_be_had() -> None:
-    layouts = stddata.of("x64").std
+    layouts = stddata.layouts_of("x64").std
     for data in (bytes(0x100000), b"\xff" * 0x100000, bytes(range(256)) * 0x1000, b""):
         reader = stddata.reader_of([(0x10000, data)])
         proof = stdproof.recover(reader, 0x10000, layouts)

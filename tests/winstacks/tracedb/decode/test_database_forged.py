@@ -47,7 +47,9 @@ class TestEveryLayout:
 
     def test_empty_database(self, name: str, arch: str, kernel: bool) -> None:
         std = Std(name, arch, kernel=kernel)
-        proof = stdproof.prove(stddata.reader_of(std.regions().items()), std.base, stddata.of(arch).std)
+        proof = stdproof.prove(
+            stddata.reader_of(std.regions().items()), std.base, stddata.layouts_of(arch).std
+        )
         assert proof.header is not None and proof.header.layout.name == name
         database = stddata.open_forged(std)
         assert list(database.traces(carve=True)) == [] and database.status == ()
@@ -56,7 +58,7 @@ class TestEveryLayout:
     def test_dump_holds_every_numbered_trace(self, name: str, arch: str, kernel: bool) -> None:
         std = logged(Std(name, arch, kernel=kernel), 50)
         database = stddata.open_forged(std)
-        layout = stddata.of(arch).backtraces()
+        layout = stddata.layouts_of(arch).backtraces()
         data = b"".join(backtraces.encode(database.buffer(), database.records(), layout))
         _, records = backtraces.decode(data, layout)
         assert [(record.trace_index, record.trace_count, record.frames()) for record in records] == [
@@ -66,7 +68,7 @@ class TestEveryLayout:
     def test_no_layout_proves_what_another_wrote(self, name: str, arch: str, kernel: bool) -> None:
         std = logged(Std(name, arch, kernel=kernel))
         reader = stddata.reader_of(std.regions().items())
-        for layout in stddata.of(arch).std:
+        for layout in stddata.layouts_of(arch).std:
             proof = stdproof.prove(reader, std.base, [layout])
             # 5.1 is 5.2 with a lock of its own: without that lock's routines the rest reads alike.
             assert (proof.header is not None) == (
@@ -77,7 +79,7 @@ class TestEveryLayout:
         std = logged(Std(name, arch, kernel=kernel))
         reader = stddata.reader_of(std.regions().items())
         for shift in (-0x1000, -16, 16, 0x1000):
-            assert stdproof.prove(reader, std.base + shift, stddata.of(arch).std).header is None
+            assert stdproof.prove(reader, std.base + shift, stddata.layouts_of(arch).std).header is None
 
     def test_kernel_counters_do_not_matter(self, name: str, arch: str, kernel: bool) -> None:
         """A kernel does not clear its counters: they may begin with anything."""
@@ -128,9 +130,9 @@ class TestSeven:
         freed = {trace.address: trace for trace in carved if text(trace.status) == "freed"}
         assert sorted(freed) == [trace.va for trace in std.freed()]
         lost = 2 if arch == "x64" else 1
-        for item in std.freed():
-            assert freed[item.va].frames == (None,) * min(lost, item.depth) + item.frames[lost:]
-            assert (freed[item.va].trace_index, freed[item.va].hash) == (item.index, None)
+        for entry in std.freed():
+            assert freed[entry.va].frames == (None,) * min(lost, entry.depth) + entry.frames[lost:]
+            assert (freed[entry.va].trace_index, freed[entry.va].hash) == (entry.index, None)
         unindexed = [trace for trace in carved if text(trace.status) == "unindexed"]
         assert [trace.address for trace in unindexed] == [e.va for e in std.entries() if not e.index]
 

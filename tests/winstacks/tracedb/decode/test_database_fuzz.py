@@ -63,7 +63,7 @@ class Changes(NamedTuple):
         size = std.layout.pointer
         memory = {va: bytearray(data) for va, data in regions.items()}
         for va, value in self.words:
-            start = max(item for item in memory if item <= va)
+            start = max(address for address in memory if address <= va)
             struct.pack_into("<Q" if size == 8 else "<I", memory[start], va - start, value)
         return {
             va + offset: bytes(data[offset : offset + PAGE])
@@ -84,18 +84,18 @@ def changes(draw: st.DrawFn) -> Changes:
         (std.first_entry, std.lower),
         (std.upper, std.end),
     )
-    made = []
+    writes = []
     for _ in range(draw(st.integers(1, 12))):
         low, high = draw(st.sampled_from(places))
         va = (low + draw(st.integers(0, high - low - 1))) // size * size
-        made.append((va, draw(words(std)) & (1 << 8 * size) - 1))
-    return Changes(case, made, draw(st.sets(st.integers(0, 8), max_size=2)))
+        writes.append((va, draw(words(std)) & (1 << 8 * size) - 1))
+    return Changes(case, writes, draw(st.sets(st.integers(0, 8), max_size=2)))
 
 
 @settings(max_examples=rounds(200), deadline=None)
 @given(changes())
-def test_damaged_databases(made: Changes) -> None:
-    _, calls = work.calls(lambda: check(made))
+def test_damaged_databases(damage: Changes) -> None:
+    _, calls = work.calls(lambda: check(damage))
     assert calls < MOST_CALLS
 
 
@@ -104,13 +104,13 @@ def check(new_changes: Changes) -> None:
     case, regions = new_changes.case, new_changes.regions()
     std, _ = forged(case)
     reader = stddata.reader_of(regions.items())
-    proof = stdproof.recover(reader, std.base, stddata.of(std.arch).std)
+    proof = stdproof.recover(reader, std.base, stddata.layouts_of(std.arch).std)
     if proof.header is None:
         assert proof.failed
         return
     database = stdwalk.StdDatabase(reader, proof.header)
     agree(database)
-    layout = stddata.of(std.arch).backtraces()
+    layout = stddata.layouts_of(std.arch).backtraces()
     data = b"".join(backtraces.encode(database.buffer(), database.records(), layout))
     buffer, records = backtraces.decode(data, layout)
     assert buffer.back_traces == len(records)
@@ -142,7 +142,7 @@ def agree(database: stdwalk.StdDatabase) -> None:
 @given(data=st.binary(max_size=0x3000), arch=st.sampled_from(["x64", "x86"]), repeat=st.integers(1, 30))
 def test_any_bytes(data: bytes, arch: str, repeat: int) -> None:
     reader = stddata.reader_of([(0x100000, data * repeat)])
-    proof = stdproof.recover(reader, 0x100000, stddata.of(arch).std)
+    proof = stdproof.recover(reader, 0x100000, stddata.layouts_of(arch).std)
     if proof.header is not None:
         agree(stdwalk.StdDatabase(reader, proof.header))
 
@@ -168,6 +168,6 @@ def test_a_wrong_watermark_in_much_memory(field: str, fill: bytes) -> None:
             functools.partial(stddata.open_regions, {std.base: bytes(changed)}, std.base, "x64")
         )
         shown, more = work.calls(functools.partial(stddata.shown, database))
-        assert [item for item in stddata.expected(std) if item not in shown] == []
+        assert [trace for trace in stddata.expected(std) if trace not in shown] == []
         assert calls + more < MOST_CALLS
         agree(database)

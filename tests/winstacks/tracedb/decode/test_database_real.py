@@ -24,7 +24,7 @@ DUMPS = {"7601.24384-x64-lazy": "0ad629d16eda36b0c02d17e35deffeee71995126befe312
 
 
 def dump(database: stdwalk.StdDatabase, arch: str) -> bytes:
-    layout = stddata.of(arch).backtraces()
+    layout = stddata.layouts_of(arch).backtraces()
     return b"".join(backtraces.encode(database.buffer(), database.records(), layout))
 
 
@@ -89,7 +89,7 @@ class TestRealDatabase:
     def test_dump_read_again(self, path: pathlib.Path) -> None:
         real = real_sets.load(path)
         database = stddata.open_set(real)
-        layout = stddata.of(real.truth["arch"]).backtraces()
+        layout = stddata.layouts_of(real.truth["arch"]).backtraces()
         buffer, records = backtraces.decode(dump(database, real.truth["arch"]), layout)
         assert buffer == database.buffer()
         seen = {record.trace_index: record.frames() for record in records}
@@ -121,7 +121,7 @@ def _words(real: RealSet) -> List[int]:
 @pytest.mark.parametrize("path", [case for case in stddata.real_cases() if case.marks])
 def test_search_finds_it_and_nothing_else(path: pathlib.Path) -> None:
     real = real_sets.load(path)
-    reader, std = stddata.reader_of_set(real), stddata.of(real.truth["arch"]).std
+    reader, std = stddata.reader_of_set(real), stddata.layouts_of(real.truth["arch"]).std
     words = _words(real)
     assert len(words) > 5
     proven = [word for word in words if proof.prove(reader, word, std).header]

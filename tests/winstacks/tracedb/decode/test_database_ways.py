@@ -45,7 +45,7 @@ def whole(traces: List[Trace]) -> Set[Tuple[object, ...]]:
 
 def read_again(database: stdwalk.StdDatabase, arch: str) -> Tuple[Buffer, List[BacktraceRecord]]:
     """Writes the dump of a database and takes it apart."""
-    layout = stddata.of(arch).backtraces()
+    layout = stddata.layouts_of(arch).backtraces()
     return backtraces.decode(
         b"".join(backtraces.encode(database.buffer(), database.records(), layout)), layout
     )
@@ -88,7 +88,7 @@ def test_a_dump_that_is_read_again_holds_the_traces(plan: Plan) -> None:
 def test_a_dump_of_altered_memory_holds_the_traces_without_fault(plan: Plan) -> None:
     std = plan.make(BASE)
     regions = plan.damaged(std)
-    proof = stdproof.recover(stddata.reader_of(regions.items()), BASE, stddata.of(std.arch).std)
+    proof = stdproof.recover(stddata.reader_of(regions.items()), BASE, stddata.layouts_of(std.arch).std)
     if proof.header is None:
         return
     database = stdwalk.StdDatabase(stddata.reader_of(regions.items()), proof.header)

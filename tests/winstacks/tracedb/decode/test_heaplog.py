@@ -25,7 +25,7 @@ ARCHS = ("x64", "x86")
 
 
 def opened(forged: ForgedLog, arch: str, regions: Dict[int, bytes]) -> heaplog.HeapLog:
-    layout = stddata.of(arch).heaplogs
+    layout = stddata.layouts_of(arch).heaplogs
     return heaplog.HeapLog(stddata.reader_of(regions.items()), forged.address, layout[0])
 
 
@@ -77,13 +77,13 @@ class TestRealLog:
             places = [*real.truth["modules"], real.truth["module"]]
             ranges = [range(place["base"], place["base"] + place["size"]) for place in places]
             for frame in {frame for row in frames for frame in row}:
-                assert any(frame in item for item in ranges)
+                assert any(frame in module_range for module_range in ranges)
         assert log.trace_count == len(shown(log)) == log.figures().chained
         assert log.status == () and {trace.status for trace in log.traces()} == {0}
 
     def test_proof(self, path: pathlib.Path) -> None:
         real = real_sets.load(path)
-        reader, layout = stddata.reader_of_set(real), stddata.of(real.truth["arch"]).heaplogs
+        reader, layout = stddata.reader_of_set(real), stddata.layouts_of(real.truth["arch"]).heaplogs
         address = stddata.log_address(real)
         if address is None:
             assert real.truth["generation"] == "5"
@@ -114,11 +114,13 @@ class TestForgedLog:
         read = opened(log, arch, log.regions())
         assert shown(read) == expected(log.records())
         assert read.trace_count == len(log.records())
-        assert heaplog.prove(stddata.reader_of(log.regions().items()), log.address, stddata.of(arch).heaplogs)
+        assert heaplog.prove(
+            stddata.reader_of(log.regions().items()), log.address, stddata.layouts_of(arch).heaplogs
+        )
 
     def test_empty_log_proves_nothing(self, arch: str) -> None:
         log = ForgedLog(arch)
-        layout = stddata.of(arch).heaplogs
+        layout = stddata.layouts_of(arch).heaplogs
         assert not heaplog.prove(stddata.reader_of(log.regions().items()), log.address, layout)
         assert not heaplog.prove(stddata.reader_of([(log.address, bytes(0x2000))]), log.address, layout)
 

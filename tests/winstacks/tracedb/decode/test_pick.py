@@ -25,7 +25,7 @@ BASE = 0x20000000
 
 def opened(regions: Regions, arch: str) -> Tuple[Reader, Header]:
     reader = stddata.reader_of(regions.items())
-    header = proof.recover(reader, BASE, stddata.of(arch).std).header
+    header = proof.recover(reader, BASE, stddata.layouts_of(arch).std).header
     assert header is not None
     return reader, header
 
@@ -48,7 +48,7 @@ def test_what_is_not_is_left_to_the_whole(plan: Plan) -> None:
     """Whatever the damage is: either the plain trace of the listing, or nothing is said."""
     std = plan.make(BASE)
     reader = stddata.reader_of(plan.damaged(std).items())
-    header = proof.recover(reader, BASE, stddata.of(std.arch).std).header
+    header = proof.recover(reader, BASE, stddata.layouts_of(std.arch).std).header
     if header is None:
         return
     traces = list(stdwalk.StdDatabase(reader, header).traces())

@@ -47,4 +47,4 @@ def test_cut(entries: List[List[Optional[int]]], left: List[List[Optional[int]]]
         first += len(entry) + 3
     truncate(slots, entries)
     assert entries == left
-    assert [len(slot.pointers) for slot in slots] == [len(item) for item in left]
+    assert [len(slot.pointers) for slot in slots] == [len(pointers) for pointers in left]

@@ -142,7 +142,7 @@ def test_members_of_every_real_frame(shared_dir: pathlib.Path, build: str) -> No
 @pytest.mark.shared
 def test_the_real_crash_equals_the_context_that_windows_wrote(shared_dir: pathlib.Path) -> None:
     crash = real_trapframes.load_crash(shared_dir)
-    form = traplayouts.of(kernels.load("win10-x64").table)
+    form = traplayouts.trap_frame_layout(kernels.load("win10-x64").table)
     frame = form.decode(crash.address, crash.frame)
     assert (frame.kind, frame.mode) == ("exception", "kernel")
     sure = {name: value for name, value in frame.registers.items() if name not in frame.unsure}

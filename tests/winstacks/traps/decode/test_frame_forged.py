@@ -55,7 +55,7 @@ def place(entry: Entry, architecture: str) -> int:
 
 
 def forms(architecture: str) -> List[TrapFrameLayout]:
-    return [traplayouts.of(kernels.load(name).table) for name in TABLES[architecture]]
+    return [traplayouts.trap_frame_layout(kernels.load(name).table) for name in TABLES[architecture]]
 
 
 def make(architecture: str, entry: Entry, poison: trapframes.Poison) -> Tuple[int, trapframes.Forged]:
@@ -127,7 +127,7 @@ def test_every_kind_is_found_on_a_stack(architecture: str) -> None:
 def test_any_bytes_decode_without_a_fault(
     data: bytes, name: str, address: int, code_segment: int, active: int
 ) -> None:
-    form = traplayouts.of(kernels.load(name).table)
+    form = traplayouts.trap_frame_layout(kernels.load(name).table)
     changed = bytearray(data)
     for member, value in (("SegCs", code_segment), ("ExceptionActive", active), ("FrameType", active)):
         if member in form.members:
@@ -263,8 +263,8 @@ def test_a_frame_that_the_thread_names_is_a_service() -> None:
 @pytest.mark.parametrize(("argument", "sure"), [(0, True), (8, False)])
 def test_the_thread_confirms_what_a_system_call_stored(argument: int, sure: bool) -> None:
     address, forged = make(X64, Entry(entries.SYSCALL, "user64"), filled(b"\x07"))
-    told = int.from_bytes(b"\x07" * 8, "little")
-    facts = EntryFacts(debug_active=2, system_call=(told, told + argument))
+    stored = int.from_bytes(b"\x07" * 8, "little")
+    facts = EntryFacts(debug_active=2, system_call=(stored, stored + argument))
     frame = forms(X64)[0].decode(address, forged.data, facts)
     assert {"Rax", "Rdx", "R8", "R9"} <= set(frame.registers)
     assert set(frame.unsure) == (set() if sure else {"Rax", "Rdx", "R8", "R9"})

@@ -30,7 +30,7 @@ CPUS = {
     X86_OLD: ("x86, XP to 7", "win7-x86"),
     X86_BLUE: ("x86, 8 to 10", "win10-x86"),
 }
-FORMS = {name: traplayouts.of(kernels.load(table).table) for name, (_, table) in CPUS.items()}
+FORMS = {name: traplayouts.trap_frame_layout(kernels.load(table).table) for name, (_, table) in CPUS.items()}
 
 Row = Tuple[str, str, str, str]
 Lines = Set[Tuple[str, int]]
@@ -91,14 +91,14 @@ def entries_of(architecture: str) -> Iterator[Tuple[int, bytes]]:
 def explore(architecture: str) -> Set[Row]:
     """Decodes all of them; returns (kind, mode, member, reason) of what is unsure."""
     form, found = FORMS[architecture], set()
-    given = list(facts(architecture))
+    entry_facts = list(facts(architecture))
     for address, forged in entries_of(architecture):
-        for data, known in itertools.product(variants(architecture, forged), given):
+        for data, known in itertools.product(variants(architecture, forged), entry_facts):
             kind, validities = form.classify(address, data, known)
             mode = USER if form.is_user(data) else KERNEL
-            for member, verdict in validities.items():
-                if verdict.validity in (UNSURE, REUSED_UNSURE) and member in form.members:
-                    found.add((kind or "not known", mode, member, verdict.note))
+            for member, validity in validities.items():
+                if validity.validity in (UNSURE, REUSED_UNSURE) and member in form.members:
+                    found.add((kind or "not known", mode, member, validity.note))
     if architecture == X64:
         for mode, member in itertools.product((USER, KERNEL), context.NONVOLATILE):
             found.add(("exception", mode, member, context.NOT_DISPATCHED))
@@ -150,7 +150,7 @@ def calls_that_make_unsure(module: ModuleType) -> Iterator[Tuple[str, int, int]]
     path = str(module.__file__)
     for node in ast.walk(ast.parse(pathlib.Path(path).read_text())):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "set_validity":
-            named = {item.id for item in ast.walk(node.args[1]) if isinstance(item, ast.Name)}
+            named = {name.id for name in ast.walk(node.args[1]) if isinstance(name, ast.Name)}
             if named & {"UNSURE", "REUSED_UNSURE"}:
                 yield path, node.lineno, node.end_lineno or node.lineno
 
@@ -185,8 +185,8 @@ def test_every_call_that_makes_something_unsure_was_explored(
 
 def test_each_reason_is_explained(explored: Tuple[Dict[str, Set[Row]], Lines]) -> None:
     reasons = {row[3] for rows in explored[0].values() for row in rows}
-    told: Dict[str, List[str]] = defaultdict(list)
+    explanations: Dict[str, List[str]] = defaultdict(list)
     for reason, *rest in tables()[1]:
-        told[reason] += rest
-    assert set(told) == reasons
-    assert all(len(rest) == 2 and all(rest) for rest in told.values())
+        explanations[reason] += rest
+    assert set(explanations) == reasons
+    assert all(len(rest) == 2 and all(rest) for rest in explanations.values())
