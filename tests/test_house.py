@@ -215,7 +215,7 @@ def violations(modules: Sources, paths: Optional[Iterable[str]] = None) -> Set[s
 
 def _allowed_inside(path: str, import_: Import, _plugins: Set[str]) -> bool:
     """Returns whether a module may import another of the tree."""
-    if item.target.startswith(CHECKS):
+    if import_.target.startswith(CHECKS):
         return False
     if path in ON_THE_GROUND:
         late = import_.late and room(import_.target) == GROUND
