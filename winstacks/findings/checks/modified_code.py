@@ -16,7 +16,7 @@ from ...stacklist.stack import StackRecord
 from ..code.barriers import is_write_barrier
 from ..code.copies import NO_IMAGE, Comparison, Mapping
 from ..code.differing import Ranges
-from ..code.functions import compared, function_at
+from ..code.functions import function_at
 from ..code.jumps import ENTRY, Read, follow_jumps
 from ..code.relays import Hooked
 from ..facts import CheckFacts
@@ -68,7 +68,7 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
 def _assess(space: AddressSpace, place: FramePlace, facts: CheckFacts) -> Optional[_Assessment]:
     """Compares the function of a frame; None if there is no finding."""
     entry, ranges = function_at(space, place, facts)
-    comparison = compared(facts.copies, space, ranges)
+    comparison = facts.copies.compare_ranges(space, ranges)
     if comparison.reason not in ("", NO_IMAGE):
         facts.leave_out(
             NAME, comparison.reason, place.frame.details.module or place.name.symbol.partition("+")[0]

@@ -15,7 +15,7 @@ each of these processes.
 
 from __future__ import annotations
 
-from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ...memory.decode.machine import Machine
 from ...memory.decode.memo import Memo
@@ -89,6 +89,18 @@ class Comparison(NamedTuple):
     def equal(self) -> bool:
         """Whether most other processes have the same bytes in the whole range."""
         return not self.ranges and not self.reason
+
+    @classmethod
+    def joined(cls, parts: Iterable[Comparison]) -> Comparison:
+        """Returns the result for several pages or ranges: their addresses, the first reason and file."""
+        known = list(parts)
+        return cls(
+            tuple(sorted({place for part in known for place in part.ranges})),
+            max((part.others for part in known), default=0),
+            next((part.reason for part in known if part.reason), ""),
+            tuple(sorted({place for part in known for place in part.split})),
+            next((part.file for part in known if part.file), ""),
+        )
 
 
 SHARED = Comparison()
@@ -190,16 +202,19 @@ class SectionCopies:
 
     def compare_mapping(self, mapping: Mapping, start: int, end: int) -> Comparison:
         """Compares a range of addresses of a mapped image; see `compare`."""
-        ranges: List[Tuple[int, int]] = []
-        split: List[Tuple[int, int]] = []
-        others, reason, file = 0, "", ""
-        for page in range(start - start % PAGE_SIZE, min(end, mapping.vad.end), PAGE_SIZE):
-            comparison = self._page(mapping, page)
-            ranges += _within(comparison.ranges, start, end)
-            split += _within(comparison.split, start, end)
-            others, reason = max(others, comparison.others), reason or comparison.reason
-            file = file or comparison.file
-        return Comparison(tuple(ranges), others, reason, tuple(split), file)
+        pages = range(start - start % PAGE_SIZE, min(end, mapping.vad.end), PAGE_SIZE)
+        comparisons = (self._page(mapping, page) for page in pages)
+        return Comparison.joined(
+            comparison._replace(
+                ranges=tuple(_within(comparison.ranges, start, end)),
+                split=tuple(_within(comparison.split, start, end)),
+            )
+            for comparison in comparisons
+        )
+
+    def compare_ranges(self, space: AddressSpace, ranges: Iterable[Tuple[int, int]]) -> Comparison:
+        """Compares several ranges (start, end) of addresses of a process; see `compare`."""
+        return Comparison.joined(self.compare(space, start, end) for start, end in ranges)
 
     def _list(self) -> Dict[int, List[Mapping]]:
         """Returns the mappings of each image by its control area, in the order of comparison.

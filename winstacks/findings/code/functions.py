@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The function of a frame, and the comparison of the function's code with other processes."""
+"""The function of a frame."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import List, Optional, Tuple
 from ...memory.image import AddressSpace
 from ..facts import CheckFacts
 from ..finding import FramePlace
-from .copies import Comparison, SectionCopies
 from .jumps import ENTRY
 
 _AROUND = 0x40
@@ -42,14 +41,3 @@ def function_at(
         end = max(at + 1, entry + ENTRY)
     body = (max(start, at - _FARTHEST), min(end, at + _FARTHEST))
     return entry, [body] if body[0] == entry else [body, (entry, entry + ENTRY)]
-
-
-def compared(copies: SectionCopies, space: AddressSpace, ranges: List[Tuple[int, int]]) -> Comparison:
-    """Compares the ranges of a function with other processes."""
-    comparisons = [copies.compare(space, low, high) for low, high in ranges]
-    changed = sorted({item for comparison in comparisons for item in comparison.ranges})
-    split = sorted({item for comparison in comparisons for item in comparison.split})
-    reason = next((comparison.reason for comparison in comparisons if comparison.reason), "")
-    others = max(comparison.others for comparison in comparisons)
-    file = next((comparison.file for comparison in comparisons if comparison.file), "")
-    return Comparison(tuple(changed), others, reason, tuple(split), file)

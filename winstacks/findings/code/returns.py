@@ -18,7 +18,7 @@ from ...stacks.decode.frames import LONGEST_CALL, is_call
 from ..facts import CheckFacts
 from ..finding import FramePlace, find_place, unbacked_frames
 from .copies import NO_IMAGE, NOT_IN_MEMORY
-from .functions import compared, function_at
+from .functions import function_at
 
 NOT_BY_A_CALL = ("goexit", "runtime.goexit", "KiServiceLinkage")
 """Functions to which only a fabricated stack returns: the base of Go's routines, and of Zw calls."""
@@ -97,7 +97,8 @@ def settled(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> FramePl
         return place
     if not facts.is_user(inner.at) or not facts.of_windows(stack.space, inner.at):
         return place
-    comparison = compared(facts.copies, stack.space, function_at(stack.space, inner, facts)[1])
+    _, ranges = function_at(stack.space, inner, facts)
+    comparison = facts.copies.compare_ranges(stack.space, ranges)
     alike = comparison.equal and not comparison.split and comparison.others != 1
     return place._replace(guessed=False) if alike else place
 
