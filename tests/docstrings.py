@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from typing import Dict, Iterator, List, Set, Tuple, Union
+from typing import Dict, Iterator, List, Optional, Set, Tuple, Union
 
 from tests.prose import ROOT
 
@@ -68,6 +68,15 @@ def attributes(node: ast.ClassDef, classes: Dict[str, ast.ClassDef]) -> Set[str]
     return names
 
 
+def arguments(node: ast.ClassDef) -> Optional[Set[str]]:
+    """Returns the arguments that make an object of a class; None if its base class decides."""
+    functions = [part for part in node.body if isinstance(part, ast.FunctionDef)]
+    makers = [function for function in functions if function.name in ("__init__", "__new__")]
+    if makers:
+        return {name for maker in makers for name in parameters(maker)}
+    return None if node.bases else attributes(node, {})  # a dataclass takes its fields
+
+
 def strangers(source: str) -> Iterator[Tuple[int, str]]:
     """Yields (line of the definition, name) of all that is described and does not exist."""
     tree = ast.parse(source)
@@ -75,23 +84,17 @@ def strangers(source: str) -> Iterator[Tuple[int, str]]:
     for node in ast.walk(tree):
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             continue
-        docstring = ast.get_docstring(node) or ""
+        existing: Dict[str, Optional[Set[str]]]
         if isinstance(node, ast.ClassDef):
-            known = attributes(node, classes)
-            for name in described(docstring, "Attributes"):
-                if name not in known:
-                    yield node.lineno, name
-            makers = [part for part in node.body if getattr(part, "name", "") in ("__init__", "__new__")]
-            takes = {
-                name for part in makers if isinstance(part, ast.FunctionDef) for name in parameters(part)
-            }
-            # A class without one of its own takes what its base takes, or its fields.
-            takes |= set() if makers else {*described(docstring, "Args")} if node.bases else known
+            existing = {"Attributes": attributes(node, classes), "Args": arguments(node)}
         else:
-            takes = parameters(node)
-        for name in described(docstring, "Args"):
-            if name not in takes:
-                yield node.lineno, name
+            existing = {"Args": parameters(node)}
+        docstring = ast.get_docstring(node) or ""
+        for section, names in existing.items():
+            if names is not None:
+                yield from (
+                    (node.lineno, name) for name in described(docstring, section) if name not in names
+                )
 
 
 def faults() -> Iterator[str]:

@@ -418,7 +418,7 @@ def test_words_of_options_are_those_of_the_rooms() -> None:
 def test_a_word_of_a_column_is_defined_once() -> None:
     """What has the same letters and is no word of a column has a reason."""
     lists = (value for name, value in vars(words).items() if name.isupper() and isinstance(value, dict))
-    known = {word for words in lists for word in (*words, *words.values()) if isinstance(word, str) and word}
+    known = {word for texts in lists for word in (*texts, *texts.values()) if isinstance(word, str) and word}
     known.update(words.SEVERITIES, words.CONFIDENCES, words.ROLES)
     found = {
         path

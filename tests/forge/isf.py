@@ -16,7 +16,7 @@ from typing import Iterable, NamedTuple
 
 from .isf_prune import prune
 from .isf_types import Json, base_types
-from .kept import keep
+from .kept import FEW, keep
 
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]")
 _KINDS_BY_NAME = ("struct", "union", "class")
@@ -195,7 +195,7 @@ def _text(data: Json) -> bytes:
     return keep(_texts, digest, lambda: json.dumps(data, sort_keys=True, separators=(",", ":")).encode())
 
 
-@functools.lru_cache(maxsize=4)
+@functools.lru_cache(maxsize=FEW)
 def load(path: str | pathlib.Path) -> Isf:
     """Reads an ISF file (.json or .json.xz); loading one takes about 0.2 s, hence the cache."""
     raw = pathlib.Path(path).read_bytes()

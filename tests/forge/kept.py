@@ -8,6 +8,8 @@ from typing import Callable, Dict, TypeVar
 
 MOST = 8
 """How many are kept of each: one takes up to 30 MB."""
+FEW = 4
+"""How many are kept of files that are soon read again: a test asks for few, and the next for others."""
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")

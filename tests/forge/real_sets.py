@@ -17,6 +17,7 @@ import tarfile
 from typing import Any, Mapping, Optional, Union
 
 from .isf import Isf
+from .kept import FEW
 from .kernel import Kernel
 from .module import Module
 from .obj import Obj
@@ -92,7 +93,7 @@ class RealSet:
         return {"highest_user": 0x7FFFFFFEFFFF} if 0x7FFFFFEFFFF < top < 1 << 47 else {}
 
 
-@functools.lru_cache(maxsize=4)
+@functools.lru_cache(maxsize=FEW)
 def load(path: pathlib.Path) -> RealSet:
     """Reads a set in about 20 ms; regions whose file is not in the archive are left out."""
     with tarfile.open(path) as archive:
