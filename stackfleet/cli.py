@@ -21,6 +21,7 @@ from .contents import Damaged
 from .job import Custody, Limits, Reading
 from .lake import Lake, LakeError
 from .mirror import is_remote, mirrored
+from .outfile import say
 from .planning import Inputs, Plan, Settings, WrongUseError, absolute, find_inputs, folders, plan
 
 _SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
@@ -33,8 +34,21 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         # A code page, such as a pipe's on Windows, lacks letters that names contain.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    parser = _parser()
-    options = parser.parse_args(arguments)
+    try:
+        return _called(_parser().parse_args(arguments))
+    except (LakeError, WrongUseError) as error:
+        print(f"stackfleet: {error}", file=sys.stderr)
+        return exits.WRONG_USE
+    except KeyboardInterrupt:
+        print("stackfleet: interrupted", file=sys.stderr)
+        return exits.INTERRUPTED
+    except BrokenPipeError:
+        # The reader of the output closed it early.
+        return exits.DONE
+
+
+def _called(options: argparse.Namespace) -> int:
+    """Runs the command of a command line; returns the exit code."""
     options.called = options.lake
     try:
         # A lake in object storage is queried and written through a local copy.
@@ -42,18 +56,16 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
             options.lake = folder
             return int(options.command(options))
     except (LakeError, WrongUseError) as error:
-        message = (
-            str(error) if options.lake == options.called else str(error).replace(options.lake, options.called)
-        )
-        print(f"stackfleet: {message}", file=sys.stderr)
-        return exits.WRONG_USE
-    except KeyboardInterrupt:
-        print("stackfleet: interrupted", file=sys.stderr)
-        return exits.INTERRUPTED
-    except BrokenPipeError:
-        # The reader of the output closed it early. Python would complain when it closes its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return exits.DONE
+        if options.lake == options.called:
+            raise
+        raise WrongUseError(str(error).replace(options.lake, options.called)) from error
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose help ends the command with an error if it cannot be written."""
+
+    def print_help(self, file: Any = None) -> None:
+        say(self.format_help().rstrip("\n"))
 
 
 def quoted(path: str) -> str:
@@ -89,9 +101,7 @@ def count(text: str) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="stackfleet", description="Read many memory images into a lake, and query it."
-    )
+    parser = _Parser(prog="stackfleet", description="Read many memory images into a lake, and query it.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_run(commands)
     query_cli.add_to(commands, count)
@@ -163,7 +173,7 @@ def _forget(options: argparse.Namespace) -> int:
         forgotten = forget(lake, options.images, run)
         lake.record(run, {**_command_record(), "forgotten": forgotten.names})
     for image_id, called in forgotten.names.items():
-        print(f"{image_id} is forgotten: {called}")
+        say(f"{image_id} is forgotten: {called}")
     for file in forgotten.unreadable:
         print(
             f"stackfleet: {file} is damaged, and may still have rows of forgotten images. It is removed when "
@@ -189,7 +199,7 @@ def _compact(options: argparse.Namespace) -> int:
         lake.record(run, _command_record())
         merged = merge(lake, run, everything=True)
         shorten_logs(lake)
-    print(_images(merged.images, "has", "have") + " been merged")
+    say(_images(merged.images, "has", "have") + " been merged")
     _name_unmerged(merged.damaged)
     return exits.INCOMPLETE if merged.damaged else exits.DONE
 

@@ -23,6 +23,9 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 SHARED = pathlib.Path(os.environ.get("STACKTRACES_SHARED", str(ROOT.parent / "shared")))
 
+# It hides from the programs that the tests start that Python keeps what it could not write.
+os.environ.pop("PYTHONUNBUFFERED", None)
+
 # Volatility creates its cache folder when it is imported: never in the home of who runs the tests.
 if "XDG_CACHE_HOME" not in os.environ:
     os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="stacktraces-cache-")
