@@ -101,7 +101,9 @@ def count(text: str) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="stackfleet", description="Read many memory images into a lake, and query it.")
+    parser: argparse.ArgumentParser = _Parser(
+        prog="stackfleet", description="Read many memory images into a lake, and query it."
+    )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_run(commands)
     query_cli.add_to(commands, count)
