@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Where commands write what they were asked for: a file that the user names, or standard output."""
+"""The destination of what commands print: a file that the user names, or standard output."""
 
 from __future__ import annotations
 

@@ -19,6 +19,7 @@ from stackfleet.lake import Lake
 from tests.forge import context, modulefile, sample, vol
 from tests.support import fleetlakes
 from tests.support.fleetrun import fleet, manifests
+from tests.support.only import only
 from tests.support.processdumps import OpenedDump, dump_of
 
 UPDATER = 4312
@@ -124,7 +125,7 @@ def test_checks_and_trap_frames(read: Read) -> None:
 def test_what_an_earlier_version_wrote_has_fewer_columns(read: Read, tmp_path: pathlib.Path) -> None:
     lake = pathlib.Path(shutil.copytree(read.lake, tmp_path / "lake"))
     image_id = manifests(lake)["machine.dmp"]["image_id"]
-    (path,) = (lake / "tables" / "image").glob(f"{image_id}.*.parquet")
+    path = only((lake / "tables" / "image").glob(f"{image_id}.*.parquet"))
     table = pq.ParquetFile(path).read()
     pq.write_table(table.drop_columns(["InputKind", "Completeness"]), path)
     fleetlakes.enter_again(lake, manifests(lake)["machine.dmp"], "image")

@@ -25,6 +25,7 @@ from stackfleet.timesketch import MOST_BYTES
 from tests.conftest import ROOT
 from tests.support import fleetlakes
 from tests.support.fleetrun import fleet
+from tests.support.only import only
 
 START = datetime.datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=datetime.timezone.utc)
 
@@ -74,7 +75,7 @@ def test_what_moves_the_cursor_or_ends_a_line_is_escaped(tmp_path: pathlib.Path)
         assert done.returncode == 0
         assert all(line.isprintable() for line in done.stdout.rstrip("\n").split("\n"))
     done = fleet("sql", tmp_path / "lake", "SELECT Process, Stack FROM traces", "--format", "jsonl")
-    [line] = done.stdout.rstrip("\n").split("\n")
+    line = only(done.stdout.rstrip("\n").split("\n"))
     assert line.isprintable() and "é!ж" in line
     assert json.loads(line)["Process"] == HOSTILE
 
@@ -90,7 +91,7 @@ def test_speedscope(lake: pathlib.Path) -> None:
         assert len(profile["samples"]) == len(profile["weights"])
         assert profile["endValue"] == sum(profile["weights"])
         assert all(0 <= number < len(names) for sample in profile["samples"] for number in sample)
-    (sample,) = file["profiles"][0]["samples"]
+    sample = only(file["profiles"][0]["samples"])
     assert [names[number] for number in sample] == ["nt", "nt!Start", "nt!KeWait"]
 
 

@@ -23,6 +23,7 @@ from stackfleet.tablelog import TableLog
 from tests.support import fleetlakes
 from tests.support.fleetimages import Fleet
 from tests.support.fleetrun import called, fleet
+from tests.support.only import only
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="plants links and pipes")
 
@@ -288,10 +289,10 @@ def test_columns_that_are_not_those_of_the_manifest_are_found_when_asked(attack:
 def test_a_catalogue_of_other_columns_is_refused_and_made_anew(columns: List[str], attack: Attack) -> None:
     entries = Entries(attack.lake)
     entries.put([entries.by_id["i1"]])
-    (path,) = (attack.lake / "tables" / "manifests").glob("*.parquet")
+    path = only((attack.lake / "tables" / "manifests").glob("*.parquet"))
     pq.write_table(pq.read_table(path).select(columns), path)
     log = TableLog(attack.lake, "manifests")
-    (old,) = log.load()
+    old = only(log.load())
     new = path.with_name("entries.other.parquet")
     path.rename(new)
     log.commit(
@@ -472,7 +473,7 @@ def test_an_image_is_not_compared_with_a_pipe(few: Fleet, attack: Attack, tmp_pa
     """A manifest may say that an image with the same ImageId lies at any path."""
     lake = tmp_path / "mine"
     assert fleet("run", few.paths[0], "-o", lake, *few.options).returncode == 0
-    (path,) = (lake / "manifest").glob("*.json")
+    path = only((lake / "manifest").glob("*.json"))
     pipe, same = tmp_path / "pipe", tmp_path / "same.dmp"
     os.mkfifo(pipe)
     shutil.copy(few.paths[0], same)

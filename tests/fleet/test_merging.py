@@ -27,6 +27,7 @@ from stackfleet.manifests import Manifest
 from stackfleet.merging import merge
 from tests.support import fleetlakes
 from tests.support.fleetrun import called
+from tests.support.only import only
 
 HOSTS, STACKS, SETS = 12, 40, 7
 
@@ -177,7 +178,7 @@ def test_another_engine_counts_the_same(singles: pathlib.Path) -> None:
 def test_keys_are_counted_anew_where_their_table_is_damaged(lake: Lake) -> None:
     before = answers(lake)
     merge(lake, "run", everything=True)
-    (name,) = files(lake, KEYS)
+    name = only(files(lake, KEYS))
     os.truncate(lake.folder / "tables" / KEYS / name, 100)
     assert not lake.contents().damaged
     assert not lake.contents().counted
@@ -210,7 +211,7 @@ def image_ids(lake: Lake, table: str) -> Set[str]:
 def test_what_is_forgotten_of_a_damaged_batch_is_in_no_file_that_can_be_read(lake: Lake) -> None:
     """A batch of which a file is damaged stays, as other images need it."""
     merge(lake, "run", everything=True)
-    (batch,) = files(lake)
+    batch = only(files(lake))
     os.truncate(lake.folder / "tables" / "traces" / batch, 100)
     others = {f"i{number:02}" for number in range(HOSTS)} - {"i03"}
     done = called("forget", lake.folder, "i03")
@@ -275,7 +276,7 @@ def test_another_attempt_takes_the_place_of_rows_in_a_batch(lake: Lake) -> None:
 def test_a_batch_that_is_damaged_is_named_and_stays(lake: Lake) -> None:
     merge(lake, "run", everything=True)
     fleetlakes.add(lake, "i99", host="pc-99")
-    (name,) = [file for file in files(lake) if file.startswith("batch")]
+    name = only(file for file in files(lake) if file.startswith("batch"))
     os.truncate(lake.folder / "tables" / "traces" / name, 100)
     contents = lake.contents()
     assert [manifest["image_id"] for manifest in contents.manifests if manifest["tables"]] == ["i99"]

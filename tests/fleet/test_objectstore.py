@@ -14,6 +14,8 @@ from typing import Any, Dict, Iterator, List
 
 import pytest
 
+from tests.support.only import rows_of
+
 pytest.importorskip("moto")
 
 from pyarrow import fs
@@ -87,7 +89,7 @@ def test_a_lake_in_a_bucket(few: Fleet, store: fs.S3FileSystem, tmp_path: pathli
         assert rows(command, LAKE, *more) == rows(command, folder, *more) != []
     shutil.rmtree(tmp_path / "copies")
     assert called("compact", LAKE).returncode == 0
-    (first, second) = (row["ImageId"] for row in rows("status", LAKE))
+    first, second = rows_of(2, (row["ImageId"] for row in rows("status", LAKE)))
     assert called("forget", LAKE, first).returncode == 0
     shutil.rmtree(tmp_path / "copies")
     assert [row["ImageId"] for row in rows("status", LAKE, "--verify")] == [second]

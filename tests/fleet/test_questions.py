@@ -20,6 +20,7 @@ from stackfleet.summary import FIELDS
 from tests.support import fleetlakes
 from tests.support.fleetimages import Fleet, Machine, new_fleet
 from tests.support.fleetrun import called, fleet
+from tests.support.only import only
 
 Row = Dict[str, Any]
 
@@ -231,7 +232,7 @@ def test_formats(lake: pathlib.Path, tmp_path: pathlib.Path) -> None:
 
 
 def test_sql(lake: pathlib.Path) -> None:
-    (row,) = ask("sql", lake, "SELECT count(*) AS Images, count(DISTINCT Host) AS Hosts FROM hosts")
+    row = only(ask("sql", lake, "SELECT count(*) AS Images, count(DISTINCT Host) AS Hosts FROM hosts"))
     assert row == {"Images": 9, "Hosts": 8}
     bad = fleet("sql", lake, "SELECT nonsense FROM traces")
     assert bad.returncode == 2
@@ -282,10 +283,10 @@ def reboots(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 
 
 def test_after_a_reboot_only_the_plant_is_new(reboots: pathlib.Path) -> None:
-    (row,) = ask("diff", reboots, "before.dmp", "after.dmp")
+    row = only(ask("diff", reboots, "before.dmp", "after.dmp"))
     assert (row["Change"], row["Unbacked"]) == ("new", 1)
     assert row["Stack"].startswith("<no-module>")
-    (row,) = ask("diff", reboots, "after.dmp", "before.dmp")
+    row = only(ask("diff", reboots, "after.dmp", "before.dmp"))
     assert row["Change"] == "gone"
 
 
@@ -297,5 +298,5 @@ def test_counts_are_compared(tmp_path: pathlib.Path) -> None:
     new_lake = fleetlakes.new_lake(tmp_path / "lake")
     fleetlakes.add(new_lake, "i1", traces=[stack("a", Count=2), stack("b")])
     fleetlakes.add(new_lake, "i2", traces=[stack("a", Count=5), stack("b")])
-    (row,) = ask("diff", new_lake.folder, "i1", "i2")
+    row = only(ask("diff", new_lake.folder, "i1", "i2"))
     assert (row["Change"], row["CountBefore"], row["CountAfter"]) == ("changed", 2, 5)

@@ -56,7 +56,7 @@ def _check_output() -> None:
         sys.stdout.flush()
     except OSError as error:
         _discard()
-        # Who reads a pipe may close it when they have seen enough.
+        # The reader of a pipe may close it after the first lines.
         if not isinstance(error, BrokenPipeError):
             vollog.error(_LOST.format(error.strerror))
             _fail()

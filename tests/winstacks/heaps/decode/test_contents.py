@@ -11,6 +11,7 @@ import pytest
 from tests.forge import pageheaps, segmentheaps
 from tests.support import heaptypes
 from tests.support.heapforms import BASE, Records, Runs, new_heap, without
+from tests.support.only import only, rows_of
 from winstacks.heaps.decode.block import DAMAGED, UNKNOWN_SIZE, Block, TraceGroup, TraceGroups
 from winstacks.heaps.decode.blockstack import Traces
 from winstacks.heaps.decode.contents import FoundHeaps, HeapContents, find_heaps, read_contents
@@ -70,7 +71,7 @@ def test_no_memory_belongs_to_two_heaps(arch: str) -> None:
     # The first claims the memory up to its end, in which the second one lies.
     runs = [(address, data[:0x8000]) for address, data in first.regions()] + second.regions()
     found = search(arch, runs + records.runs(), [BASE, BASE + 0x8000])
-    cut, whole = found.nt
+    cut, whole = rows_of(2, found.nt)
     assert (cut.segments[0].last, cut.segments[0].damaged) == (BASE + 0x8000, True)
     assert not whole.segments[0].damaged
     read = contents(arch, runs + records.runs(), [BASE, BASE + 0x8000])
@@ -88,7 +89,7 @@ def test_what_is_left_of_a_heap_without_its_beginning(arch: str) -> None:
         ("heap", BASE, f"damaged, {read.lost} bytes unread"),
         ("heap segment", 0x100000, ""),
     ]
-    (group,) = read.groups
+    group = only(read.groups)
     assert (group.blocks[0].user, group.unsized, text(group.status)) == (user, 1, "damaged")
     assert read.lost >= 50
 
