@@ -96,3 +96,17 @@ def test_registers_that_may_not_have_been_saved_are_low(name: str, tmp_path: pat
     for checked_stack, severity in ((stack, "medium"), (unsure, "low")):
         finding = only(debug_registers.check_stack(checked_stack, CheckFacts(symbolizer)))
         assert finding.severity == severity
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_an_unreadable_debug_port_is_reported(name: str, tmp_path: pathlib.Path) -> None:
+    forged = FindingImage(name)
+    forged.breaks_at(forged.stacks.modules["ntdll"].base + STUB, ENABLED)
+    opened = context.open_image(forged.image(), tmp_path)
+    symbolizer = Symbolizer(opened.image)
+    (stack,) = (stack for stack in StackCollector(symbolizer).list_stacks() if stack.kind == "user")
+    facts = CheckFacts(symbolizer)
+    unknown = stack._replace(space=stack.space._replace(eprocess=0))
+    assert list(debug_registers.check_stack(unknown, facts)) == []
+    (reason,) = facts.left_out(CHECK)
+    assert "DebugPort, which says whether a debugger set it, cannot be read" in reason

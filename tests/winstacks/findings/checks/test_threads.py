@@ -140,7 +140,7 @@ def test_before_vista_starts_are_not_checked() -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-@pytest.mark.parametrize("victim", ["victim.exe", "lsass.exe"])
+@pytest.mark.parametrize("victim", ["victim.exe", "lsass.exe", "LSASS.EXE"])
 def test_private_code_that_opened_another_process_to_write(name: str, victim: str) -> None:
     forged = FindingImage(name)
     forged.private()
@@ -149,7 +149,7 @@ def test_private_code_that_opened_another_process_to_write(name: str, victim: st
     row = only(found(forged.image(), HANDLE))
     assert (row["Severity"], row["PID"], row["TID"], row["Kind"]) == ("high", 1000, TID, "handle")
     assert f"handle 0x84 to Process {victim} Pid 2000, PROCESS_VM_WRITE; VAD" in row["Evidence"]
-    assert row["Technique"] == ("T1003.001" if victim == "lsass.exe" else "T1055")
+    assert row["Technique"] == ("T1055" if victim == "victim.exe" else "T1003.001")
 
 
 @pytest.mark.parametrize("name", ALL)

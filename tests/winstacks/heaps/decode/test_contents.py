@@ -14,7 +14,7 @@ from tests.support.heapforms import BASE, Records, Runs, new_heap, without
 from tests.support.only import only, rows_of
 from winstacks.heaps.decode.block import DAMAGED, UNKNOWN_SIZE, Block, TraceGroup, TraceGroups
 from winstacks.heaps.decode.blockstack import Traces
-from winstacks.heaps.decode.contents import FoundHeaps, HeapContents, find_heaps, read_contents
+from winstacks.heaps.decode.contents import FoundHeaps, HeapContents, HeapOwner, find_heaps, read_contents
 from winstacks.memory.decode.memory import Memory
 from winstacks.memory.decode.pagetable import PAGE_SIZE
 from winstacks.memory.decode.ranges import Extents
@@ -248,3 +248,12 @@ def test_what_may_be_compared() -> None:
     )
     assert [group.comparable for group in groups] == [True, False, False, False, True]
     assert [group.stack for group in groups] == [(1, 2), (1, 2), (), (), (1, 2)]
+
+
+def test_a_word_of_a_block_and_its_trace_stands_once() -> None:
+    damaged = status(StatusCode.DAMAGED)
+    trace = RecordedStack("heaplog", 0, 1, (0x401000,), status(StatusCode.FREED, StatusCode.DAMAGED))
+    group = TraceGroup(trace, True, damaged, 1, 16, 0, (BASE,), ())
+    assert text(group.joined_status) == "freed, damaged"
+    owner = HeapOwner("heap", BASE, BASE, 16, trace, damaged)
+    assert text(owner.joined_status) == "damaged, freed"
