@@ -262,11 +262,17 @@ class Image:
             vollog.warning(f"Missing from the kernel's symbols, so rows are missing or incomplete: {what}")
 
     def possible(self, items: Iterable[Item]) -> Iterator[Item]:
-        """Yields items until the kernel's symbols lack a needed member: a warning names the member."""
+        """Yields items until the symbols lack a needed member: a warning names the member.
+
+        An input without a kernel has no symbols of one; its rows end there just as well, so it warns too.
+        """
         try:
             yield from items
         except MissingMemberError as error:
             self.lacks(error)
+            if str(error) not in self.lacking:
+                self.lacking[str(error)] = None
+                vollog.warning(f"Rows are missing: this input has no symbols of a kernel, and {error}")
 
     def symbol_table(self) -> Optional[interfaces.symbols.SymbolTableInterface]:
         """Returns the kernel's symbol table, None if there is none."""

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Iterable
+from typing import Iterable, Optional
 
 from ..columns.words import ALL, PROCESS_DUMP, PRODUCTS, SOME, TRUNCATED
 from ..memory.decode.status import NOTHING, has_status
@@ -29,10 +29,10 @@ class DumpFacts:
 
     Args:
         dump: the file
-        system: its SystemInfoStream
+        system: its SystemInfoStream, None without one
     """
 
-    def __init__(self, dump: Minidump, system: SystemInfo) -> None:
+    def __init__(self, dump: Minidump, system: Optional[SystemInfo]) -> None:
         self._dump = dump
         self._system = system
         self._misc = misc_info(dump)
@@ -46,6 +46,8 @@ class DumpFacts:
     def kernel(self) -> Kernel:
         """Returns the version of Windows."""
         lab = "" if self._misc is None else self._misc.BuildString or ""
+        if self._system is None:
+            return Kernel(None, printable(lab), "", None)
         return Kernel(
             self._system.BuildNumber,
             printable(lab),

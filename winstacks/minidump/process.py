@@ -27,6 +27,7 @@ from ..traps.decode.frame import CS_USER_32
 from ..traps.state import context_layouts, narrow_context
 from .decode.dumpfile import Minidump
 from .decode.modules import module_list
+from .decode.platform import dump_machine
 from .decode.system import misc_info
 from .decode.threads import (
     EXITED_THREAD,
@@ -36,6 +37,7 @@ from .decode.threads import (
     ThreadInfo,
     context,
     exception_stream,
+    has_thread_list,
     thread_info_list,
     thread_list,
 )
@@ -67,6 +69,7 @@ class DumpProcess:
         self._image = image
         self._dump = dump
         self._threads, self._list_status = thread_list(dump)
+        self._no_list = not has_thread_list(dump)
         self._infos: Dict[int, ThreadInfo] = {info.ThreadId: info for info in thread_info_list(dump)[0]}
         self.exception: Optional[ExceptionStream] = exception_stream(dump)
         self._states = thread_states(dump)
@@ -120,6 +123,7 @@ class DumpProcess:
             process=name,
             remark=status(
                 StatusItem(StatusCode.CONTRADICTED, None, tuple(lost)) if lost else None,
+                *dump_machine(self._dump).status,
                 None if space.peb else StatusCode.PEB_NOT_IN_THE_DUMP,
             ),
         )
@@ -225,7 +229,10 @@ class DumpProcess:
         if offset is not None or (pids and self.native.pid not in pids):
             return
         incomplete = self._states is not None and self._states.flags & INCOMPLETE_THREADS
-        if (self._list_status or incomplete) and not tids:
+        if self._no_list and not tids:
+            nothing = status(StatusCode.NO_THREAD_LIST)
+            yield user_thread(self.native, None, None, wow64=self.wow64, status=nothing)
+        elif (self._list_status or incomplete) and not tids:
             faults = status(self._list_status, StatusCode.THREAD_LIST_DAMAGED)
             yield user_thread(self.native, None, None, wow64=self.wow64, status=faults)
         for thread in self._threads:

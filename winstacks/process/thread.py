@@ -46,7 +46,7 @@ def wait_reason_name(reason: int) -> str:
 
 
 _NO_THREAD = (
-    *(StatusCode.UNREADABLE, StatusCode.NOT_A_THREAD),
+    *(StatusCode.UNREADABLE, StatusCode.NOT_A_THREAD, StatusCode.NO_THREAD_LIST),
     *(StatusCode.THREAD_LIST_DAMAGED, StatusCode.THREAD_COUNT, StatusCode.PROCESS_LIST_DAMAGED),
 )
 

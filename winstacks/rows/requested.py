@@ -17,6 +17,7 @@ from ..memory import bulk, tables
 from ..memory.decode.machine import Machine, UnsupportedMachineError, machines_of
 from ..memory.image import Image
 from ..memory.imagelayer import ImageLayer
+from ..minidump.decode.platform import OtherSystemError
 from ..names.modulefiles import GivenFiles, ModuleFiles, module_files
 from ..options import DUMP
 from ..process.processlist import ProcessList
@@ -43,7 +44,7 @@ def check_tables(plugin: interfaces.plugins.PluginInterface) -> None:
     try:
         for machine in machines_of(_machine(plugin)):
             tables.check(machine.arch)
-    except (tables.MissingTableError, UnsupportedMachineError) as error:
+    except (tables.MissingTableError, UnsupportedMachineError, OtherSystemError) as error:
         raise exceptions.RenderException(str(error)) from error
 
 
@@ -52,6 +53,7 @@ def _machine(plugin: interfaces.plugins.PluginInterface) -> Machine:
 
     Raises:
         UnsupportedMachineError: the machine is not supported
+        OtherSystemError: the input is a dump of a process of another system than Windows
     """
     dump = plugin.config.get(DUMP, None)
     if dump is not None:
@@ -68,7 +70,7 @@ def open_image(plugin: interfaces.plugins.PluginInterface) -> Image:
     """Returns the image that a plugin runs on: a kernel's memory, or the dump of a process.
 
     Raises:
-        RenderException: the machine is not supported
+        RenderException: the machine is not supported, or the input is of another system than Windows
     """
     dump = plugin.config.get(DUMP, None)
     try:
@@ -77,7 +79,7 @@ def open_image(plugin: interfaces.plugins.PluginInterface) -> Image:
             opened = _dump_layer(plugin, dump).open_image(plugin.config_path, named)
         else:
             opened = Image(plugin.context, plugin.config["kernel"], plugin.config_path)
-    except (UnsupportedMachineError, tables.KernelSymbolsError) as error:
+    except (UnsupportedMachineError, OtherSystemError, tables.KernelSymbolsError) as error:
         raise exceptions.RenderException(str(error)) from error
     give_files(opened, plugin.config.get("binaries") or ())
     if dump is not None:

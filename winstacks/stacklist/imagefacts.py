@@ -57,6 +57,7 @@ ABSENT = frozenset(
         *(
             StatusCode.PROCESS_LIST_DAMAGED,
             StatusCode.THREAD_LIST_DAMAGED,
+            StatusCode.NO_THREAD_LIST,
             StatusCode.VADS_INCOMPLETE,
             StatusCode.UNREADABLE,
         ),

@@ -70,6 +70,16 @@ class TrapState(NamedTuple):
         return self.space.arch
 
 
+def state_without_registers(thread: Thread, origin: str) -> TrapState:
+    """Returns the state of a thread whose registers are unknown, with the thread's status.
+
+    Args:
+        thread: the thread, or a row that stands for a damaged list of threads
+        origin: a word of `words.ORIGINS`
+    """
+    return TrapState(thread.space, thread.tid, origin, 0, "", "", {}, (), thread.state_name, thread.status)
+
+
 def register_types(image: Image, machine: Machine) -> Structures:
     """Returns our table of the structures in which Windows saves registers and that no build has changed.
 

@@ -393,6 +393,10 @@ class StatusCode(Enum):
     # Dumps of a process.
     PEB_NOT_IN_THE_DUMP = "PEB not in the dump"
     """The dump lacks the memory that leads to heaps, locks and databases: a dump with full memory has it."""
+    NO_SYSTEM_INFO = "no SystemInfoStream, CPU by {members}"
+    """The dump does not say which CPU it is of: the named member tells it. The Windows version is unknown."""
+    NO_THREAD_LIST = "no thread list"
+    """The dump has no ThreadListStream: the threads of the process are unknown."""
     EXCEPTION = "exception {members}"
     """The dump was made when the thread raised this exception."""
     BEYOND_THE_FILE = "{} bytes beyond the end of the file"

@@ -270,9 +270,16 @@ def _ranges(*rows: Tuple[int, int, int]) -> Tuple[List[MemoryRange], Status, int
 
 
 def test_ranges_that_share_addresses() -> None:
-    found, faults, _ = _ranges((0x1000, 0x100, 0), (0x1080, 0x100, 0x100), (0x1000, 0x20, 0x200))
+    found, faults, _ = _ranges((0x1000, 0x100, 0), (0x1080, 0x100, 0x100), (0x1000, 0x20, 0x210))
     assert found == [MemoryRange(0x1000, 0, 0x100), MemoryRange(0x1100, 0x180, 0x80)]
     assert faults == status(StatusItem(StatusCode.RANGES_OVERLAP, 2))
+
+
+def test_a_range_given_twice_with_the_same_bytes_is_no_contradiction() -> None:
+    """Breakpad lists the code around Ip, also where the code is on a stack that is listed, too."""
+    found, faults, _ = _ranges((0x1000, 0x100, 0), (0x1010, 0x20, 0x110), (0x1000, 0x20, 0x200))
+    assert found == [MemoryRange(0x1000, 0, 0x100)]
+    assert faults == NOTHING
 
 
 def test_ranges_that_share_bytes_of_the_file() -> None:
