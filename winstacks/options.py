@@ -174,6 +174,21 @@ def dump(
     ]
 
 
+DUMP_LISTS = {
+    "modules": "modules: base, size, version, TimeDateStamp, PDB, and the keys of symbol servers",
+    "unloaded": "unloaded modules",
+    "handles": "handles by type and name",
+    "regions": "memory regions",
+    "annotations": "annotations of Crashpad, and what Breakpad recorded",
+}
+"""Lists of a process dump that minidump.info shows on request, by the option of each."""
+
+
+def dump_lists() -> List[interfaces.configuration.RequirementInterface]:
+    """Returns the options that add the entries of lists to minidump.info."""
+    return [switch(name, f"Add the {things}") for name, things in DUMP_LISTS.items()]
+
+
 def kernel() -> List[interfaces.configuration.RequirementInterface]:
     """Returns the requirements of a plugin that reads the image of a Windows kernel."""
     return [

@@ -199,7 +199,9 @@ def test_info(opened: Opened, tmp_path: pathlib.Path) -> None:
     assert [row["Status"] for _, row in rows if row["Status"]] == ["exception 0xc0000005"]
     streams = [row["Member"] for depth, row in rows if not depth]
     assert streams[0] == "MINIDUMP_HEADER"
-    assert {"ThreadListStream", "Memory64ListStream", "ExceptionStream", "0x47670001"} < set(streams)
+    assert {"ThreadListStream", "Memory64ListStream", "ExceptionStream", "MD_BREAKPAD_INFO_STREAM"} < set(
+        streams
+    )
     members = {row["Member"]: row["Value"] for depth, row in rows if depth == 1}
     assert members["BuildNumber"] == "19041"
     assert members["ProcessId"] == str(UPDATER)

@@ -7,14 +7,20 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Iterator, List, Sequence
 
+from volatility3.framework import interfaces
+
+from ..memory.decode.machine import UnsupportedMachineError
 from ..memory.image import AddressSpace
 from ..minidump import opened, smalldump
 from ..minidump.decode.dumpfile import Minidump, Stream
+from ..minidump.decode.platform import OtherSystemError
 from ..minidump.decode.threads import exception_stream
-from ..minidump.process import exception_contexts
-from ..options import DUMP
+from ..minidump.process import exception_contexts, process_name
+from ..options import DUMP, DUMP_LISTS
 from ..process.spaces import AddressSpaces
 from ..process.threads import Threads
+from ..rows import plugin as plugins
+from ..rows import requested
 from ..rows.command import Command
 from ..rows.dumps import GRID, DumpRows
 from ..rows.grid import Row
@@ -39,8 +45,37 @@ class Info(Command[Stream, Stream]):
         return next(iter(AddressSpaces.list_spaces(self.image)))
 
     @cached_property
+    def _readable(self) -> bool:
+        """Whether stacks can be walked: the input is of Windows and of a machine that is supported."""
+        try:
+            requested.machine(self.plugin)
+        except (UnsupportedMachineError, OtherSystemError):
+            return False
+        return True
+
+    @cached_property
     def _rows(self) -> DumpRows:
-        return DumpRows(self._dump, self._native, self.printer)
+        pid, process = process_name(self._dump)
+        if self._readable:
+            pid, process = self._native.pid, self._native.known_name
+        return DumpRows(self._dump, pid, process, {name for name in DUMP_LISTS if self.option(name)})
+
+    def run(self) -> interfaces.renderers.TreeGrid:
+        if self._readable:
+            return super().run()
+        # The streams of any system can be listed, without this project's symbol tables.
+        return plugins.tree(self.plugin, self.grid, self._listed(), tables=False)
+
+    def _listed(self) -> Iterator[Row]:
+        """Yields the rows of a dump of which no stack can be walked."""
+        try:
+            requested.machine(self.plugin)
+        except (UnsupportedMachineError, OtherSystemError) as error:
+            self.log.warning(str(error))
+        _, memory_status = opened.memory(self._dump)
+        yield from self._rows.header(memory_status)
+        for stream in self._dump.streams:
+            yield from self._rows.stream(stream)
 
     def steps(self) -> List[Stream]:
         return list(self._dump.streams)
@@ -71,7 +106,7 @@ class Info(Command[Stream, Stream]):
                 named = [
                     self.frames_of(stack.space).frame(frame.address, frame.returns) for frame in stack.frames
                 ]
-                yield from self._rows.stack(found.ThreadId, stack, named)
+                yield from self._rows.stack(found.ThreadId, stack, named, self.printer)
 
     def generate(self) -> Iterator[Row]:
         if self.image.threads_only:

@@ -13,7 +13,8 @@ from typing import Callable, List, Tuple
 from volatility3.framework import exceptions, interfaces
 
 from ..handles.lister import HandleEvents, handle_events
-from ..memory.decode.machine import Machine, UnsupportedMachineError, machine_of
+from ..memory.decode.machine import Machine, UnsupportedMachineError
+from ..memory.decode.machine import machine_of as machine_of_number
 from ..memory.decode.status import Status
 from ..memory.image import Image
 from ..names.loaderlists import ModuleLists, module_lists
@@ -110,7 +111,7 @@ def _machine(dump: Minidump) -> Machine:
         return system.machine
     if found.number is None:
         raise UnsupportedMachineError("unknown (SystemInfoStream, contexts and modules do not tell it)")
-    return machine_of(found.number)
+    return machine_of_number(found.number)
 
 
 def image_of(context: interfaces.context.ContextInterface, layer_name: str, config_path: str) -> Image:

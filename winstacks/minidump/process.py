@@ -313,6 +313,17 @@ def _program(paths: List[str]) -> str:
     return text.file_name((programs or [*filter(None, paths)] or [""])[0])
 
 
+def process_name(dump: Minidump) -> Tuple[Optional[int], Optional[str]]:
+    """Returns ID and name of the process of any minidump, also of another system.
+
+    MiscInfoStream has the ID, and the first module the name; None for what is not there.
+    """
+    misc = misc_info(dump)
+    paths = (module.ModuleName for module in module_list(dump)[0])
+    name = text.file_name(next((path for path in paths if path), "").replace("/", "\\"))
+    return None if misc is None else misc.ProcessId, text.cell(name) or None
+
+
 def exception_contexts(image: Image, dump: Minidump) -> Tuple[SavedContext, ...]:
     """Returns the registers at the exception, none if the dump has none."""
     found = exception_stream(dump)

@@ -155,8 +155,8 @@ def _module(base: int, size: int, path: str, faults: Status) -> Module:
 def fits_mapping(size: int, room: int) -> bool:
     """Returns whether an image of a size can have a mapping of `room` bytes.
 
-    Since Windows 11 24H2 pages of Windows follow an image in its own mapping (measured: 3000h bytes behind 72 of
-    78 images of 26200). They are fewer than the bytes between two addresses at which images can begin.
+    Since Windows 11 24H2 pages of Windows follow an image in its own mapping (measured: 3000h bytes behind 72
+    of 78 images of 26200). They are fewer than the bytes between two addresses at which images can begin.
 
     Args:
         size: SizeOfImage in bytes

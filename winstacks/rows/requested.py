@@ -42,13 +42,13 @@ def check(plugin: interfaces.plugins.PluginInterface) -> None:
 def check_tables(plugin: interfaces.plugins.PluginInterface) -> None:
     """Raises RenderException, whose text Volatility prints, if one of this project's tables is missing."""
     try:
-        for machine in machines_of(_machine(plugin)):
-            tables.check(machine.arch)
+        for machine_or_half in machines_of(machine(plugin)):
+            tables.check(machine_or_half.arch)
     except (tables.MissingTableError, UnsupportedMachineError, OtherSystemError) as error:
         raise exceptions.RenderException(str(error)) from error
 
 
-def _machine(plugin: interfaces.plugins.PluginInterface) -> Machine:
+def machine(plugin: interfaces.plugins.PluginInterface) -> Machine:
     """Returns the machine of a plugin's input.
 
     Raises:

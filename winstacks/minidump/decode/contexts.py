@@ -2,11 +2,11 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """The CPU and the size of a CONTEXT in a minidump, from its own bytes.
 
-A CONTEXT of a CPU has one size. XSTATE behind it (CONTEXT_XSTATE in ContextFlags) makes it longer, by as much as the
-thread needs: contexts of one dump may have several sizes.
+A CONTEXT of a CPU has one size. XSTATE behind it (CONTEXT_XSTATE in ContextFlags) makes it longer, by as
+much as the thread needs: contexts of one dump may have several sizes.
 
-Source: "winnt.h" (CONTEXT, CONTEXT_EX, CONTEXT_XSTATE). Measured: 1,407 bytes of x64 (22000, Crashpad) and 1,147 of
-x86 (22631, dbgcore), of which CONTEXT_EX.All.Length names all but the last 3 to 19, which align the area.
+Source: "winnt.h" (CONTEXT, CONTEXT_EX, CONTEXT_XSTATE). Measured: 1,407 bytes of x64 (22000, Crashpad) and
+1,147 of x86 (22631, dbgcore). CONTEXT_EX.All.Length names all but the last 3 to 19, which align the area.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FORMS = (
 """IMAGE_FILE_MACHINE_* and its CONTEXT, the longest first."""
 
 _OF_A_CPU = 0x7F0000
-"""The flags of the CPUs of "winnt.h" (CONTEXT_i386, CONTEXT_AMD64, CONTEXT_ARM, CONTEXT_ARM64 and older ones)."""
+"""The flags of the CPUs of "winnt.h" (CONTEXT_i386, CONTEXT_AMD64, CONTEXT_ARM, CONTEXT_ARM64 and others)."""
 
 
 def machine_of_context(data: bytes) -> Optional[int]:

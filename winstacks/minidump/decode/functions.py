@@ -28,8 +28,8 @@ RUNTIME_FUNCTION_SIZE = 12
 """Size of the RUNTIME_FUNCTION of x64 in bytes ("winnt.h")."""
 
 SPARE = 8
-"""Greatest number of spare bytes for each table at the end of the stream: dbgcore reserves room for an alignment
-that it then does not need (measured: 4 to 8 bytes a table)."""
+"""Greatest number of spare bytes for each table at the end of the stream: dbgcore reserves room for an
+alignment that it then does not need (measured: 4 to 8 bytes a table)."""
 
 _HEADER = FixedStruct("IIIIII")
 _DESCRIPTOR = FixedStruct("QQQII")
@@ -116,4 +116,4 @@ def _is_table(dump: Minidump, rva: int, room: int, entry: int) -> bool:
     if row is None:
         return False
     low, high, _, entries, _ = _DESCRIPTOR.decode(row)
-    return bool(low < high and 0 < entries and rva + entries * entry <= room)
+    return bool(low < high and entries > 0 and rva + entries * entry <= room)

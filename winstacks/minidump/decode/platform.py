@@ -50,7 +50,8 @@ def other_system(dump: Minidump) -> str:
     if system is not None:
         number = system.PlatformId
         return _SYSTEMS.get(number, f"system {number:#x}") if number >= _OF_OTHERS else ""
-    return "Linux" if any(stream.StreamType in _OF_LINUX for stream in dump.streams) else ""
+    proc = (stream for stream in dump.streams if stream.StreamType in _OF_LINUX and not stream.status)
+    return "Linux" if any(proc) else ""
 
 
 def refuse_other_systems(dump: Minidump) -> None:
@@ -58,7 +59,7 @@ def refuse_other_systems(dump: Minidump) -> None:
     system = other_system(dump)
     if system:
         raise OtherSystemError(
-            f"This is a dump of a {system} process, and this project reads stacks of Windows: minidump.info "
+            f"This is a dump of a process of {system}, and only stacks of Windows can be read: minidump.info "
             "lists its streams and annotations"
         )
 

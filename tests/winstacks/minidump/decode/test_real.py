@@ -23,9 +23,7 @@ from winstacks.minidump.decode.dumpfile import Minidump
 from winstacks.traps.decode.context import ContextLayout, CpuContext
 
 FILES = [
-    path
-    for folder in ("", "more")
-    for path in sorted((SHARED / "real_minidumps" / folder).glob("*.dmp"))
+    path for folder in ("", "more") for path in sorted((SHARED / "real_minidumps" / folder).glob("*.dmp"))
 ]
 """All well-formed files of Windows."""
 

@@ -93,7 +93,7 @@ def test_all_streams() -> None:
     dump = dump_of(full())
     assert (dump.status, dump.flags, dump.version) == (NOTHING, 2, 0)
     assert [stream for stream in dump.streams if stream.status] == []
-    assert dump.streams[-2].name == "0x47670001"
+    assert dump.streams[-2].name == "MD_BREAKPAD_INFO_STREAM"
     read = [list_(dump) for list_ in LISTS]
     assert [faults for _, faults in read] == [NOTHING] * len(LISTS)
     assert all(found for found, _ in read)
