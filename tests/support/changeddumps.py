@@ -10,7 +10,6 @@ data = dump.bytes()
 
 from __future__ import annotations
 
-import pathlib
 import struct
 from typing import Iterator, List, Tuple
 
