@@ -263,6 +263,11 @@ def offset() -> interfaces.configuration.RequirementInterface:
     )
 
 
+def address(description: str) -> interfaces.configuration.RequirementInterface:
+    """Returns the option --address, which takes an address of the image."""
+    return requirements.IntRequirement(name="address", description=description, optional=True)
+
+
 def switch(name: str, description: str) -> interfaces.configuration.RequirementInterface:
     """Returns an option that is on or off."""
     return requirements.BooleanRequirement(name=name, description=description, default=False, optional=True)

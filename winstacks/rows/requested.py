@@ -96,7 +96,7 @@ def give_files(image: Image, folders: Sequence[str]) -> None:
         image.provide(module_files, files)
 
 
-_SELECTING = ("find", "unbacked", "leaks", "held", "contended", "index", "handle")
+_SELECTING = ("address", "find", "unbacked", "leaks", "held", "contended", "index", "handle")
 """Options that leave out a part of a plugin's list."""
 
 _MISSING: Dict[str, Callable[[str], str]] = {
