@@ -83,7 +83,7 @@ def test_blocks_that_windows_allocated(path: pathlib.Path, tmp_path: pathlib.Pat
         ((at, row),) = blocks([first]).items()
         assert (at, row["Size"]) == (block["user"], block["size"])
         assert row["Status"] == f"holds the address at {offset}"
-        frames = [node.row["Address"] for node in first.children if node.row["Frame"] is not None]
+        frames = [child["Address"] for child in first.children if child["Frame"] is not None]
         assert frames == [realtruth.masked(frame) for frame in records[block["trace_record"]]]
 
 

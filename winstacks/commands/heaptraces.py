@@ -131,7 +131,7 @@ class HeapTraces(Command[AddressSpace, HeapItem]):
         return None if given is None else self.image.machine.canonical(given)
 
     def _region(self, space: AddressSpace, address: int) -> Optional[Tuple[int, int]]:
-        """Returns the memory region that holds an address; None if the regions of the process are not all known.
+        """Returns the memory region that holds an address; None if it may be in a region that is unknown.
 
         An address in no region has an empty one.
         """

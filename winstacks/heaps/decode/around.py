@@ -1,9 +1,9 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The block of a heap that holds an address, and the blocks beside it, as WinDbg's `!heap -p -a` looks for them.
+"""The block of a heap that holds an address, and the blocks beside it, as WinDbg's `!heap -p -a` finds them.
 
-A caller has the bytes from `Block.user` on. An address in a header, or behind the caller's bytes, is in no block:
-then the distances to the blocks beside it tell which of them was overrun.
+A caller has the bytes from `Block.user` on. An address in a header, or behind the caller's bytes, is in no
+block: then the distances to the blocks beside it tell which of them was overrun.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class _Placed(NamedTuple):
 
 
 def around(groups: Iterable[TraceGroup], address: int, region: Optional[Tuple[int, int]]) -> List[TraceGroup]:
-    """Returns the block that holds an address, then the blocks below and above it, each as a group of its own.
+    """Returns the block that holds an address, then the blocks below and above it, each as its own group.
 
     A block may lie within another, such as a block of the low-fragmentation heap: the inner one holds the
     address.
@@ -31,7 +31,7 @@ def around(groups: Iterable[TraceGroup], address: int, region: Optional[Tuple[in
     Args:
         groups: the blocks of an address space, which the groups keep
         address: canonical address
-        region: (start, end) of the memory region of the address: only its blocks count; None: all blocks count
+        region: (start, end) of the memory region of the address, whose blocks count; all count if it is None
 
     Returns:
         At most three groups. Their status says how the block lies to the address.
