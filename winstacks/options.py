@@ -165,6 +165,13 @@ def dump(
     return [
         DumpRequirement(name=DUMP, description="Dump of a process, or small kernel dump", oses=[DUMP_OS]),
         *(requirement for requirement in inherited if requirement.name not in _OF_A_KERNEL),
+        requirements.ListRequirement(
+            name="symbols_from",
+            element_type=checked(checkedoptions.no_folder),
+            description="Folders with PDBs, plain or laid out as a symbol server's: the PDB that a module of "
+            "the dump names, with the same GUID and age, names the functions of this module",
+            optional=True,
+        ),
         requirements.StringRequirement(
             name="kernel_symbols",
             description="Symbol table (ISF) of the kernel of a small kernel dump; without this option the "

@@ -19,6 +19,7 @@ from ..memory.image import Image
 from ..memory.imagelayer import ImageLayer
 from ..minidump.decode.platform import OtherSystemError
 from ..names.modulefiles import GivenFiles, ModuleFiles, module_files
+from ..names.pdbfiles import GivenPdbs, PdbFiles, pdb_files
 from ..options import DUMP
 from ..process.processlist import ProcessList
 from ..process.spaces import AddressSpaces
@@ -29,9 +30,11 @@ def check(plugin: interfaces.plugins.PluginInterface) -> None:
     """Raises RenderException, whose text Volatility prints, if an option has no meaning."""
     if plugin.config.get("find") == "":
         raise exceptions.RenderException("--find is empty: give a glob for Symbol, such as 'nt!Nt*'")
-    for folder in plugin.config.get("binaries") or ():
-        if not os.path.isdir(folder):
-            raise exceptions.RenderException(f"--binaries: there is no folder '{folder}'")
+    for option in ("binaries", "symbols_from"):
+        for folder in plugin.config.get(option, None) or ():
+            if not os.path.isdir(folder):
+                shown = option.replace("_", "-")
+                raise exceptions.RenderException(f"--{shown}: there is no folder '{folder}'")
     for name in ("frames_to_skip", "frames_to_capture"):
         value = plugin.config.get(name)
         if value is not None and value < 0:
@@ -82,6 +85,10 @@ def open_image(plugin: interfaces.plugins.PluginInterface) -> Image:
     except (UnsupportedMachineError, OtherSystemError, tables.KernelSymbolsError) as error:
         raise exceptions.RenderException(str(error)) from error
     give_files(opened, plugin.config.get("binaries") or ())
+    pdb_folders = plugin.config.get("symbols_from", None)
+    if pdb_folders:
+        pdbs: PdbFiles = GivenPdbs(pdb_folders)
+        opened.provide(pdb_files, pdbs)
     if dump is not None:
         return opened
     if plugin.config.get("scan_processes", False) or plugin.config.get("scan", False):
