@@ -38,8 +38,17 @@ def registers(arch: str, ip: int, sp: int) -> bytes:
     return bytes(data)
 
 
-def dump(arch: str, path: pathlib.Path) -> Dict[int, Tuple[int, str]]:
-    """Writes a dump with a thread in each function, and returns RVA and name of the function by thread."""
+def dump(
+    arch: str, path: pathlib.Path, stamped: bool = True, recorded: bool = True
+) -> Dict[int, Tuple[int, str]]:
+    """Writes a dump with a thread in each function, and returns RVA and name of the function by thread.
+
+    Args:
+        arch: the program
+        path: where the dump is written
+        stamped: whether the program has a TimeDateStamp; otherwise it is 0
+        recorded: whether the list of modules has the RSDS record of the program
+    """
     made = files(arch)
     pdb, base = opened(made["app.pdb"]), BASE[arch]
     functions = {8 + 4 * number: symbol for number, symbol in enumerate(symbols(made["app.pdb"])[:6])}
@@ -50,7 +59,8 @@ def dump(arch: str, path: pathlib.Path) -> Dict[int, Tuple[int, str]]:
     dashed = "-".join((guid[:8], guid[8:12], guid[12:16], guid[16:20], guid[20:]))
     at = made["app.exe"].index(b"PE\0\0")
     stamp, size = (struct.unpack_from("<I", made["app.exe"], at + place)[0] for place in (8, 0x50))
-    writer.modules([Module(base, size, stamp, "C:\\app\\app.exe", (dashed, pdb.age, "C:\\build\\app.pdb"))])
+    record = (dashed, pdb.age, "C:\\build\\app.pdb") if recorded else None
+    writer.modules([Module(base, size, stamp if stamped else 0, "C:\\app\\app.exe", record)])
     writer.threads(
         [
             WrittenThread(
