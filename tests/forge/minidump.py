@@ -221,6 +221,34 @@ class Writer:
         sizes = 16 + len(behind) + len(packed), len(tokens), 16 + len(behind), 16 + len(spare)
         self.stream(19, struct.pack("<IIII", *sizes) + behind + packed)
 
+    def crashpad(
+        self, simple: Sequence[Tuple[str, str]], objects: Sequence[Tuple[str, int, bytes]], module: int = 0
+    ) -> None:
+        """Adds Crashpad's annotations: simple ones of the process, and objects of one module."""
+
+        def text(value: str) -> int:
+            return self.put(struct.pack("<I", len(value.encode())) + value.encode() + b"\0")
+
+        pairs = struct.pack("<I", len(simple))
+        for pair in simple:
+            pairs += struct.pack("<II", *map(text, pair))
+        rows = struct.pack("<I", len(objects))
+        for name, kind, value in objects:
+            rows += struct.pack("<IHHI", text(name), kind, 0, self.put(struct.pack("<I", len(value)) + value))
+        lists = (0, 0), (0, 0), (len(rows), self.put(rows))
+        own = struct.pack("<I", 1) + b"".join(struct.pack("<II", *place) for place in lists)
+        links = struct.pack("<IIII", 1, module, len(own), self.put(own))
+        places = (len(pairs), self.put(pairs)), (len(links), self.put(links))
+        head = struct.pack("<I", 1) + uuid.UUID(int=1).bytes_le + uuid.UUID(int=2).bytes_le
+        self.stream(0x43500001, head + b"".join(struct.pack("<II", *place) for place in places))
+
+    def breakpad(self, writer: int, asked: int, assertion: Tuple[str, str, str, int, int]) -> None:
+        """Adds Breakpad's threads and assertion."""
+        self.stream(0x47670001, struct.pack("<III", 3, writer, asked))
+        *texts, line, kind = assertion
+        packed = b"".join(str(text).encode("utf-16-le").ljust(256, b"\0") for text in texts)
+        self.stream(0x47670002, packed + struct.pack("<II", line, kind))
+
     def comment(self, text: str, wide: bool = False) -> None:
         data = _wide(text) if wide else text.encode("utf-8")
         ended = self._random is None or self._random.random() < 0.7

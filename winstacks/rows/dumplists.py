@@ -14,7 +14,11 @@ from ..memory.decode import text
 from ..memory.decode.pagetable import round_to_pages
 from ..memory.decode.status import NOTHING, Status, status
 from ..memory.decode.statuscodes import StatusCode
-from ..minidump.decode.annotations import (
+from ..minidump.decode.dumpfile import Minidump
+from ..minidump.decode.handles import HandleDescriptor, handle_data
+from ..minidump.decode.memory import memory_info_list
+from ..minidump.decode.modules import MinidumpModule, module_list, unloaded_module_list
+from ..minidump.decode.reporters import (
     ASSERTION_TYPES,
     STRING_TYPE,
     Annotation,
@@ -22,10 +26,6 @@ from ..minidump.decode.annotations import (
     breakpad_info,
     crashpad_info,
 )
-from ..minidump.decode.dumpfile import Minidump
-from ..minidump.decode.handles import HandleDescriptor, handle_data
-from ..minidump.decode.memory import memory_info_list
-from ..minidump.decode.modules import MinidumpModule, module_list, unloaded_module_list
 from . import dumpwords
 
 MAX_VALUE = 1000

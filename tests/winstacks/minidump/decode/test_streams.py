@@ -16,7 +16,16 @@ from tests.forge.minidump import Module, Writer, WrittenThread
 from tests.support.only import only
 from winstacks.memory.decode.status import NOTHING, Status, StatusItem, status
 from winstacks.memory.decode.statuscodes import StatusCode
-from winstacks.minidump.decode import functions, handles, memory, modules, system, threads
+from winstacks.minidump.decode import (
+    functions,
+    handles,
+    memory,
+    modules,
+    platform,
+    reporters,
+    system,
+    threads,
+)
 from winstacks.minidump.decode.dumpfile import MAX_STREAMS, Location, Minidump, NotAMinidumpError, Stream
 from winstacks.minidump.decode.memory import MemoryRange
 from winstacks.names.decode.pe import CodeView
@@ -44,6 +53,13 @@ RECORDS: List[Callable[[Minidump], Any]] = [
     system.system_memory_info,
     system.comments,
     threads.exception_stream,
+]
+DERIVED: List[Callable[[Minidump], Any]] = [
+    reporters.crashpad_info,
+    reporters.breakpad_info,
+    reporters.assertion_info,
+    platform.dump_machine,
+    platform.other_system,
 ]
 
 
@@ -351,7 +367,7 @@ def everything(dump: Minidump) -> int:
         found, faults = list_(dump)
         assert isinstance(faults, tuple)
         size += len(found)
-    for record in RECORDS:
+    for record in (*RECORDS, *DERIVED):
         found_one: Optional[Any] = record(dump)
         size += found_one is not None
     for thread in threads.thread_list(dump)[0]:
