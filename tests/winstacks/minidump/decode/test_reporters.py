@@ -109,11 +109,12 @@ def test_the_forge_has_the_layout_of_a_real_file() -> None:
     threads = reporters.breakpad_info(dump_of(data))
     assert info is not None
     assert threads is not None
+    assertion = info.expression, info.function, info.file, info.line, info.type
     writer = Writer()
     writer.breakpad(
         threads.dump_thread_id or 0,
         threads.requesting_thread_id or 0,
-        (info.expression, info.function, info.file, info.line, info.type),
+        assertion,
     )
     forged, true = ChangedDump(writer.bytes()), ChangedDump(data)
     assert forged.stream(reporters.BREAKPAD_INFO) == true.stream(reporters.BREAKPAD_INFO)
