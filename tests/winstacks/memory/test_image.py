@@ -180,9 +180,7 @@ def test_an_image_without_a_kernel(pointer_size: int) -> None:
     assert image.service(Vads).list_regions(image.kernel) == ([], False)
 
 
-def test_the_end_of_rows_is_said_without_a_kernel_too(
-    sample: Sample, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_end_of_rows_is_said_without_a_kernel(sample: Sample, caplog: pytest.LogCaptureFixture) -> None:
     """A dump of a process has no symbols of a kernel: what needs them ends, and a warning says so, once."""
     image = Image.of_layer(sample.opened.context, str(sample.image.layer.name), Machine.AMD64)
 
