@@ -30,6 +30,8 @@ MAX_RANGES = 0x100000
 
 MAX_ADDRESS = 1 << 64
 
+_STEP = 64
+"""Bytes that count for a comparison of fewer bytes."""
 MAX_COMPARED = 1 << 26
 """Greatest number of bytes that are compared of ranges that share addresses; of further ones no bytes are."""
 
@@ -131,9 +133,10 @@ def _contradictions(dump: Minidump, ranges: Sequence[MemoryRange], known: Sequen
             low = max(given.start, piece.start)
             length = min(given.start + given.length, piece.start + piece.length) - low
             mine, theirs = given.offset + low - given.start, piece.offset + low - piece.start
-            if length > 0 and mine != theirs:
-                budget -= length
-                differs = budget < 0 or dump.available(mine, length) != dump.available(theirs, length)
+            budget -= max(length, _STEP)
+            differs = budget < 0
+            if length > 0 and mine != theirs and not differs:
+                differs = dump.available(mine, length) != dump.available(theirs, length)
             place += 1
         count += differs
     return count

@@ -28,9 +28,6 @@ MAGIC = b"Microsoft C/C++ MSF 7.00\r\n\x1aDS\0\0\0"
 MAX_STREAMS = 1 << 16
 """Greatest number of streams: each compiled file has one."""
 
-MAX_STREAM = 1 << 30
-"""Greatest number of bytes of a stream that are read."""
-
 MAX_SYMBOLS = 1 << 22
 """Greatest number of symbols that are kept."""
 
@@ -86,12 +83,13 @@ class Pdb:
 
     def __init__(self, read: Read, size: int) -> None:
         self._read = read
-        self._size = size
         head = read(0, len(MAGIC) + _SUPERBLOCK.size)
         if len(head) < len(MAGIC) + _SUPERBLOCK.size or head[: len(MAGIC)] != MAGIC:
             raise PdbError("is not a PDB of version 7")
         self._page, _, _, directory, _, _ = _SUPERBLOCK.unpack_from(head, len(MAGIC))
-        if self._page not in _PAGE_SIZES or directory > MAX_STREAM:
+        # Each byte of the file is in one stream. Twice as many bytes mean that pages are listed repeatedly.
+        self._left = 2 * size
+        if self._page not in _PAGE_SIZES or directory > size:
             raise PdbError("is damaged: its superblock contradicts itself")
         pages = -(-directory // self._page)
         # The last member of the superblock is the first of the pages that number the directory's pages.
@@ -145,8 +143,9 @@ class Pdb:
         if not 0 <= number < len(self._streams):
             return b""
         size, pages = self._streams[number]
-        if size > min(MAX_STREAM, self._size):
-            raise PdbError(f"is damaged: a stream has {size} bytes")
+        self._left -= size
+        if self._left < 0:
+            raise PdbError("is damaged: its streams have more bytes than the file")
         return self._pages(pages, size)
 
     @cached_property
@@ -195,10 +194,11 @@ class Pdb:
 
     def _functions(self) -> Iterator[Symbol]:
         end = _DBI_HEADER.size + max(self._parts[9], 0)
-        place = _DBI_HEADER.size
+        place, read = _DBI_HEADER.size, set()
         while place + _MODULE_SIZE <= min(end, len(self._dbi)):
             _, _, _, stream, size, *_ = _MODULE.unpack_from(self._dbi, place)
-            if stream != _NO_STREAM:
+            if stream != _NO_STREAM and stream not in read:
+                read.add(stream)
                 # The first 4 bytes are a signature.
                 yield from self._of_module(self._stream(stream)[: max(size, 4)])
             place = _behind_names(self._dbi, place + _MODULE_SIZE, 2)

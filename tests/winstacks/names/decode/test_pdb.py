@@ -9,6 +9,7 @@ import pathlib
 import random
 import re
 import shutil
+import struct
 import subprocess
 import tarfile
 from typing import Dict, List, Set, Tuple
@@ -16,7 +17,7 @@ from typing import Dict, List, Set, Tuple
 import pytest
 
 from tests.conftest import ROOT
-from winstacks.names.decode.pdb import Pdb, PdbError
+from winstacks.names.decode.pdb import MAGIC, Pdb, PdbError
 
 FOLDER = ROOT / "tests" / "data" / "pdb"
 PDBUTIL = shutil.which("llvm-pdbutil")
@@ -96,6 +97,20 @@ def test_damage_ends_in_a_sentence(seed: int) -> None:
                 assert name
         except PdbError as error:
             assert str(error).split()[0] in ("is", "has")
+
+
+def test_pages_that_are_listed_repeatedly_end_the_reading() -> None:
+    """A directory whose streams have far more bytes than the file."""
+    page, streams = 512, 40
+    sizes = [64 * page] * streams
+    directory = struct.pack("<I", streams) + struct.pack(f"<{streams}I", *sizes)
+    directory += struct.pack("<I", 0) * (64 * streams)
+    count = -(-len(directory) // page)
+    head = MAGIC + struct.pack("<IIIIII", page, 1, 3 + count, len(directory), 0, 2)
+    numbers = struct.pack(f"<{count}I", *range(3, 3 + count))
+    data = head.ljust(2 * page, b"\0") + numbers.ljust(page, b"\0") + directory.ljust(count * page, b"\0")
+    with pytest.raises(PdbError, match="more bytes than the file"):
+        opened(data)
 
 
 def test_what_is_no_pdb() -> None:
