@@ -110,13 +110,19 @@ class Pdb:
 
     def _pages(self, numbers: Sequence[int], size: int) -> bytes:
         """Returns the bytes of some pages of the file."""
-        parts, left = [], size
-        for number in numbers:
-            data = self._read(number * self._page, min(self._page, left))
-            if len(data) < min(self._page, left):
+        parts, left, place = [], size, 0
+        while place < len(numbers) and left:
+            first = place
+            place += 1
+            # Pages that follow each other in the file are read at once.
+            while place < len(numbers) and numbers[place] == numbers[place - 1] + 1:
+                place += 1
+            length = min((place - first) * self._page, left)
+            data = self._read(numbers[first] * self._page, length)
+            if len(data) < length:
                 raise PdbError("is cut: its pages end behind the end of the file")
             parts.append(data)
-            left -= len(data)
+            left -= length
         if left:
             raise PdbError("is damaged: a stream has fewer pages than bytes")
         return b"".join(parts)
