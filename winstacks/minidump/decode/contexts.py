@@ -55,6 +55,13 @@ def _flags(form: _Form, data: bytes) -> int:
     return int.from_bytes(data[form.flags : form.flags + 4], "little")
 
 
+def _is_extended(form: _Form, data: bytes) -> bool:
+    """Returns whether XSTATE follows a CONTEXT: ContextFlags say so, or the CONTEXT_EX there leads back to it."""
+    behind = data[form.size : form.size + 4]
+    leads_back = len(behind) == 4 and int.from_bytes(behind, "little", signed=True) == -form.size
+    return len(data) > form.size and (bool(_flags(form, data) & _XSTATE) or leads_back)
+
+
 def sizes_agree(contexts: Sequence[Tuple[int, bytes]]) -> bool:
     """Returns whether the sizes of the contexts of a dump are possible together.
 
@@ -64,9 +71,12 @@ def sizes_agree(contexts: Sequence[Tuple[int, bytes]]) -> bool:
         contexts: DataSize of each, and its bytes
     """
     plain = set()
+    known = False
     for size, data in contexts:
         form = _form(data)
-        longer = form is not None and size > form.size and _flags(form, data) & _XSTATE
-        if not longer:
+        known = known or form is not None
+        if form is None or not _is_extended(form, data):
             plain.add(size)
-    return not plain or (len(plain) == 1 and plain.issubset(form.size for form in _FORMS))
+    # The sizes of other CPUs are not known here.
+    right = not known or plain.issubset(form.size for form in _FORMS)
+    return len(plain) < 2 and right
