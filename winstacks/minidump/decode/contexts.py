@@ -56,7 +56,7 @@ def _flags(form: _Form, data: bytes) -> int:
 
 
 def _is_extended(form: _Form, data: bytes) -> bool:
-    """Returns whether XSTATE follows a CONTEXT: ContextFlags say so, or the CONTEXT_EX there leads back to it."""
+    """Returns whether XSTATE follows a CONTEXT: ContextFlags say so, or CONTEXT_EX there leads back to it."""
     behind = data[form.size : form.size + 4]
     leads_back = len(behind) == 4 and int.from_bytes(behind, "little", signed=True) == -form.size
     return len(data) > form.size and (bool(_flags(form, data) & _XSTATE) or leads_back)
