@@ -253,7 +253,10 @@ NAMES: Dict[StatusCode, Tuple[str, ...]] = {
     StatusCode.NO_32_BIT_HALF: (),
     StatusCode.ZERO_FOR_UNKNOWN: (),
     StatusCode.BYTES_ARE_ZERO: (),
+    StatusCode.HEADER_ONLY: (),
     StatusCode.NOT_IN_THE_DUMP: (),
+    StatusCode.OFFSET_UNKNOWN: (),
+    StatusCode.ATTACHED: (),
     StatusCode.BUG_CHECK: (),
 }
 

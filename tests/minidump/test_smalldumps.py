@@ -166,7 +166,9 @@ def test_where_it_crashed(tmp_path: pathlib.Path, rip: int, symbol: str, finding
     shown = "evil__2J+0x20" if symbol.startswith("evil") else symbol
     assert frame["Symbol"].replace("_x1b", "_") in (symbol, shown, "evil__2J+0x20")
     assert "bug check 0xd1" in rows[0][1]["Status"]
-    assert "not in the dump: UniqueProcessId ImageFileName" in rows[0][1]["Status"]
+    # The file has _EPROCESS and _ETHREAD, and no layout fits what they hold.
+    assert "offset unknown for this build: UniqueProcessId ImageFileName" in rows[0][1]["Status"]
+    assert "offset unknown for this build: UniqueThread" in rows[0][1]["Status"]
     assert found(dump) == finding
 
 
@@ -191,8 +193,8 @@ def test_info(tmp_path: pathlib.Path) -> None:
 
 
 def test_a_driver_without_a_stamp_says_so(tmp_path: pathlib.Path) -> None:
-    """Entries before Windows 10 have none: that is no 0."""
-    rows = written(crashed(KERNEL, entry=0x90, build=7601), tmp_path).rows(info.Info)
+    """The entries of another version may be shorter: that is no 0."""
+    rows = written(crashed(KERNEL, entry=0x80, build=3790), tmp_path).rows(info.Info)
     row = only(row for _, row in rows if row["Member"].endswith("ntoskrnl.exe"))
     assert "TimeDateStamp" not in row["Value"]
     assert row["Status"] == "not in the dump: TimeDateStamp"

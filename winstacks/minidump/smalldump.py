@@ -18,7 +18,6 @@ from typing import Callable, List, Optional, Tuple
 from volatility3.framework import exceptions, interfaces
 
 from ..handles.lister import HandleEvents, handle_events
-from ..memory import tables
 from ..memory.decode.machine import Machine
 from ..memory.decode.status import Status
 from ..memory.image import Image
@@ -33,7 +32,7 @@ from ..process.threads import threads
 from ..process.vads import regions
 from ..stacklist.machine import MachineFacts, machine_facts
 from ..tracedb.finder import Databases
-from .crash import CrashedProcess
+from .crash import CrashedProcess, table_of_build
 from .decode.crashed import crashed_thread, structure_memory
 from .decode.kernelheader import NotAKernelDumpError
 from .decode.memory import MemoryRange
@@ -161,7 +160,4 @@ def _no_handles(_databases: Databases) -> HandleEvents:
 def _table_of(dump: TriageDump) -> str:
     """Returns this project's table of trap frames for the dump's build, or for the nearest earlier build."""
     arch, build = dump.machine.arch, (dump.header.MinorVersion or 0) & 0xFFFF
-    versions = tables.generations(_TRAP_FRAMES, arch)
-    since = {version: (*tables.version(version)[2:3], 0)[0] for version in versions}
-    chosen = next((version for version in versions if since[version] <= build), versions[-1])
-    return f"{_TRAP_FRAMES}-{chosen}-{arch}"
+    return f"{_TRAP_FRAMES}-{table_of_build(_TRAP_FRAMES, arch, build)}-{arch}"

@@ -30,7 +30,7 @@ _HEXADECIMAL = (
 )
 _SECOND = 10_000_000
 _PARTS = (
-    *("Context", "Exception", "Mm", "UnloadedDrivers", "Prcb", "Process", "Thread", "CallStack"),
+    *("Mm", "UnloadedDrivers", "Prcb", "Process", "Thread", "CallStack"),
     *("DriverList", "StringPool", "BrokenDriver", "DataPage", "DebuggerData", "DataBlocks"),
 )
 _SIZES = {
@@ -67,6 +67,8 @@ class SmallDumpRows:
             yield self._row(1, *member)
         yield from self._bug_check(header)
         yield from self._exception()
+        if self._dump.header_only:
+            return
         yield self._row(0, "TRIAGE_DUMP64" if header.wide else "TRIAGE_DUMP32", f"at {header.size:#x}")
         for part in self._parts():
             yield self._row(1, part.name, f"{part.size} bytes at {part.offset:#x}", part.status)
@@ -78,7 +80,8 @@ class SmallDumpRows:
     def _parts(self) -> List[Part]:
         """Returns the parts of the dump."""
         sizes = {name: self._dump.member(member) for name, member in _SIZES.items()}
-        parts = [self._dump.part(name, sizes.get(name)) for name in _PARTS]
+        parts = [self._dump.context, self._dump.exception]
+        parts += [self._dump.part(name, sizes.get(name)) for name in _PARTS]
         return [part for part in parts if part.offset or part.status]
 
     def _bug_check(self, header: KernelDumpHeader) -> Iterator[Row]:
