@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import lzma
 import pathlib
+import struct
 import tarfile
 from typing import Any, Dict, List, Tuple
 
@@ -303,3 +304,49 @@ def test_a_real_crash(tmp_path: pathlib.Path) -> None:
             if depth
         ]
         assert found(dump) == {}
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("symbols", [False, True])
+def test_ke_bug_check_ex_has_a_sure_caller(tmp_path: pathlib.Path, symbols: bool) -> None:
+    """Without any code: the dump begins its stack at KeBugCheckEx, whose arguments it has.
+
+    The real file has the registers of the exception. Here its CONTEXT is the one that KeBugCheckEx records
+    for other bug checks, and the stack is as Windows wrote it.
+    """
+    data = bytearray(lzma.decompress((SHARED / "real_trapframes" / "triage_x64.dmp.xz").read_bytes()))
+    base, rip = 0xFFFFF8047BA00000, 0xFFFFF8047BDF5A80
+    (top,) = struct.unpack_from("<Q", data, 0x2048)
+    place = struct.unpack_from("<I", data, 0x2028)[0]
+    caller, *home = struct.unpack_from("<6Q", data, place)
+    assert home == [0x7E, *struct.unpack_from("<4Q", data, 0x40)]
+    struct.pack_into("<QQ", data, 0x348 + 0x98, top, 0)
+    struct.pack_into("<Q", data, 0x348 + 0xF8, rip)
+    for register, value in zip((0x80, 0x88, 0xB8, 0xC0), home):
+        struct.pack_into("<Q", data, 0x348 + register, value)
+    (tmp_path / "small.dmp").write_bytes(data)
+    table = SHARED / "isf/symbols/windows/ntkrnlmp.pdb/5278AFF86C341677D7D7835C85B7B844-1.json.xz"
+    dump = OpenedDump(tmp_path / "small.dmp")
+    rows = dump.rows(callstacks.CallStacks, **({"kernel_symbols": str(table)} if symbols else {}))
+    frames = [row for depth, row in rows if depth and row["Part"] == "kernel"]
+    assert [row["Address"] for row in frames[:2]] == [rip & 0xFFFFFFFFFFFF, caller & 0xFFFFFFFFFFFF]
+    assert [row["How"] for row in frames[:2]] == ["trap", "leaf"]
+    assert [row["Symbol"] for row in frames[:1]] == ["nt!KeBugCheckEx" if symbols else "nt+0x3f5a80"]
+    assert "unsure" not in frames[1]["Status"]
+    assert all("unsure" in row["Status"] for row in frames[2:])
+    # Another code or another parameter: nothing proves that a function begins there.
+    struct.pack_into("<Q", data, 0x348 + 0xC0, 0)
+    (tmp_path / "other.dmp").write_bytes(data)
+    rows = OpenedDump(tmp_path / "other.dmp").rows(callstacks.CallStacks)
+    assert "unsure" in [row for depth, row in rows if depth][1]["Status"]
+    assert caller - base == 0x40F4E1
+
+
+@pytest.mark.shared
+def test_the_kernels_table_is_found_for_a_real_file(tmp_path: pathlib.Path) -> None:
+    """In KDDEBUGGER_DATA64 of 19041, NtBuildLab is the address of NtBuildLabEx."""
+    data = lzma.decompress((SHARED / "real_trapframes" / "triage_x64.dmp.xz").read_bytes())
+    (tmp_path / "small.dmp").write_bytes(data)
+    table = SHARED / "isf/symbols/windows/ntkrnlmp.pdb/5278AFF86C341677D7D7835C85B7B844-1.json.xz"
+    rows = OpenedDump(tmp_path / "small.dmp").rows(callstacks.CallStacks, kernel_symbols=str(table))
+    assert any(row["Symbol"] == "nt!PnpStartDevice+0x88" for depth, row in rows if depth)

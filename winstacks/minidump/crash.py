@@ -9,10 +9,11 @@ of the place of the exception; its address is a parameter, and it is used if the
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Collection, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Collection, FrozenSet, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ..memory import tables
 from ..memory.decode import text
+from ..memory.decode.machine import Machine
 from ..memory.decode.status import NOTHING, Status, StatusItem, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image
@@ -28,6 +29,12 @@ from .process import UNKNOWN_PID
 
 _IDENTITY = "crash"
 """Kind of this project's tables with the members that identify process and thread."""
+
+
+_IN_SMALL_DUMPS = 0x10000000
+"""The bit that small dumps set in the code of some bug checks, such as 1000007Eh."""
+_FIFTH_ARGUMENT = 0x28
+"""Offset of the fifth argument from the stack pointer at the first byte of an x64 function."""
 
 
 class StackRange(NamedTuple):
@@ -188,6 +195,22 @@ class CrashedProcess:
             yield SavedContext(machine, data, kernel=True)
         if met is not None and self._registers(met.data) != dump:
             yield met
+
+    def function_starts(self) -> FrozenSet[int]:
+        """Returns the address of KeBugCheckEx, if the CONTEXT of the dump proves it; see `function_starts`.
+
+        KeBugCheckEx records the registers with which it was called: its first four parameters are those of
+        the bug check, and the fifth lies on the stack (measured: 19041).
+        """
+        machine, code = self._image.machine, self._code
+        registers = self._registers(self._dump.context.data) or {}
+        if machine is not Machine.AMD64 or code is None or "Rip" not in registers:
+            return frozenset()
+        first, *passed = (registers.get(name) for name in ("Rcx", "Rdx", "R8", "R9"))
+        parameters = self._dump.header.BugCheckParameters
+        fifth = self._image.memory(self._image.kernel).number(registers["Rsp"] + _FIFTH_ARGUMENT, 8)
+        called = first in (code, code & ~_IN_SMALL_DUMPS) and tuple(passed) == parameters[:3]
+        return frozenset([registers["Rip"]] if called and fifth in (None, parameters[3]) else ())
 
     def _registers(self, data: bytes) -> Optional[Mapping[str, int]]:
         """Returns the registers in the bytes of a CONTEXT, None if the bytes are no CONTEXT."""

@@ -24,6 +24,7 @@ from ..memory.image import Image
 from ..names.loaderlists import ModuleLists, module_lists
 from ..names.unloaded import UnloadedModules, unloaded_modules
 from ..process import processors
+from ..process.functionstarts import function_starts
 from ..process.processlist import ProcessList
 from ..process.regions import Regions
 from ..process.spaces import Spaces, spaces
@@ -150,6 +151,7 @@ def image_of(
     image.provide(ProcessList, known)
     image.provide(handle_events, handles)
     image.provide(processors.processors_of, process.processors())
+    image.provide(function_starts, process.function_starts())
     return image
 
 
