@@ -65,7 +65,7 @@ def test_a_layout_of_another_build_counts_if_both_structures_agree(tmp_path: pat
 @pytest.mark.parametrize("name", [b"\x01.exe", b""])
 def test_no_layout_fits(name: bytes, tmp_path: pathlib.Path) -> None:
     row = first_row(dump_of(19041, True, PLACES[19045, True], 8, name, 12), tmp_path)
-    assert row["Process"] == ""
+    assert not isinstance(row["PID"], int) and not isinstance(row["Process"], str)
     assert "offset unknown for this build: UniqueProcessId ImageFileName" in row["Status"]
 
 

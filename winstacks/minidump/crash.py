@@ -25,7 +25,6 @@ from ..traps.decode.context import decode_any
 from ..traps.state import context_layouts
 from .decode.crashed import IdentityLayout, crashed_thread
 from .decode.triage import TriageDump
-from .process import UNKNOWN_PID
 
 _IDENTITY = "crash"
 """Kind of this project's tables with the members that identify process and thread."""
@@ -91,7 +90,7 @@ class CrashedProcess:
         known = {"UniqueProcessId": pid is not None, "ImageFileName": bool(crashed.process)}
         lost = [name for name, there in known.items() if not there]
         return AddressSpace(
-            pid=UNKNOWN_PID if pid is None else pid,
+            pid=pid,
             process=text.cell(crashed.process),
             machine=self._image.machine,
             layer_name=str(self._image.layer.name),

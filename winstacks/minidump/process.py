@@ -48,9 +48,6 @@ from .decode.threadstates import (
     trap_frames,
 )
 
-UNKNOWN_PID = -1
-"""Process ID if neither the dump nor a TEB has it; 0 would mean the kernel."""
-
 
 class DumpProcess:
     """The process of a dump: the provider of address spaces, threads and the list of processes.
@@ -106,7 +103,7 @@ class DumpProcess:
             # The kernel had its address, whether or not the image had its memory.
             peb = self._states.peb or peb
         space = AddressSpace(
-            pid=UNKNOWN_PID if pid is None else pid,
+            pid=pid,
             process="",
             machine=machine,
             layer_name=str(self._image.layer.name),

@@ -22,7 +22,7 @@ from ..minidump.decode.triage import Part, TriageDump
 from ..stacklist.decode.bugchecks import bug_check
 from ..traps.decode.record import exception_record
 from .dumps import GRID
-from .grid import Row
+from .grid import Row, or_unreadable
 
 _HEXADECIMAL = (
     *("DirectoryTableBase", "PfnDataBase", "PsLoadedModuleList", "PsActiveProcessHead", "MachineImageType"),
@@ -119,7 +119,7 @@ class SmallDumpRows:
             yield self._row(1, cell(one.name), f"{one.start:#x}-{one.end - 1:#x}")
 
     def _row(self, depth: int, name: str, value: str, row_status: Status = NOTHING) -> Row:
-        key = self._space.pid, self._space.process
+        key = or_unreadable(self._space.pid), or_unreadable(self._space.known_name)
         return depth, self._member(*key, name, value, text(row_status))
 
 
