@@ -109,6 +109,7 @@ NAMES: Dict[StatusCode, Tuple[str, ...]] = {
     # Of dumps of a process only, which are no images.
     StatusCode.PEB_NOT_IN_THE_DUMP: (),
     StatusCode.EXCEPTION: (),
+    StatusCode.AFTER_THE_EXCEPTION: (),
     StatusCode.BEYOND_THE_FILE: (),
     StatusCode.MORE_THAN_THE_STREAM: (),
     StatusCode.FEWER_THAN_THE_STREAM: (),

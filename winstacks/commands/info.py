@@ -11,7 +11,7 @@ from ..memory.image import AddressSpace
 from ..minidump import opened, smalldump
 from ..minidump.decode.dumpfile import Minidump, Stream
 from ..minidump.decode.threads import exception_stream
-from ..minidump.process import exception_contexts
+from ..minidump.exceptioncontext import ExceptionContext
 from ..options import DUMP
 from ..process.spaces import AddressSpaces
 from ..process.threads import Threads
@@ -62,12 +62,12 @@ class Info(Command[Stream, Stream]):
     def _exception(self) -> Iterator[Row]:
         """Yields the stack of the exception, walked from the registers at which it occurred."""
         found = exception_stream(self._dump)
-        contexts = exception_contexts(self.image, self._dump)
-        if found is None or not contexts:
+        met = ExceptionContext(self.image, self._dump).saved()
+        if found is None or met is None:
             return
         lister = StackLister(self.image, self.symbolizer)
         for thread in Threads.list_threads(self.image, tids=[found.ThreadId]):
-            for stack in lister.thread_stacks(thread._replace(contexts=contexts)):
+            for stack in lister.thread_stacks(thread._replace(contexts=(met,))):
                 named = [
                     self.frames_of(stack.space).frame(frame.address, frame.returns) for frame in stack.frames
                 ]

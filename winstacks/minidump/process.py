@@ -31,11 +31,9 @@ from .decode.system import misc_info
 from .decode.threads import (
     EXITED_THREAD,
     INVALID_CONTEXT,
-    ExceptionStream,
     MinidumpThread,
     ThreadInfo,
     context,
-    exception_stream,
     thread_info_list,
     thread_list,
 )
@@ -47,6 +45,7 @@ from .decode.threadstates import (
     thread_states,
     trap_frames,
 )
+from .exceptioncontext import ExceptionContext
 
 
 class DumpProcess:
@@ -55,9 +54,6 @@ class DumpProcess:
     Args:
         image: the image of the dump
         dump: its file
-
-    Attributes:
-        exception: the exception that caused the dump, None without one
     """
 
     def __init__(self, image: Image, dump: Minidump) -> None:
@@ -65,7 +61,7 @@ class DumpProcess:
         self._dump = dump
         self._threads, self._list_status = thread_list(dump)
         self._infos: Dict[int, ThreadInfo] = {info.ThreadId: info for info in thread_info_list(dump)[0]}
-        self.exception: Optional[ExceptionStream] = exception_stream(dump)
+        self._exception = ExceptionContext(image, dump)
         self._states = thread_states(dump)
         self._trap_frames: Dict[int, List[int]] = {}
         for frame in trap_frames(dump)[0]:
@@ -228,6 +224,11 @@ class DumpProcess:
         for thread in self._threads:
             if not tids or thread.ThreadId in tids:
                 yield self._thread(thread)
+        tid, met = self._exception.tid, self._exception.saved()
+        unlisted = tid is not None and all(thread.ThreadId != tid for thread in self._threads)
+        if tid is not None and unlisted and (not tids or tid in tids) and met is not None:
+            stack, raised = self._exception.stack(met), self._exception.status_of(tid)
+            yield user_thread(self.native, tid, None, (met,), self.wow64, stack, status=raised)
 
     def list_idle(self) -> Iterator[Thread]:
         """Yields nothing: only the kernel has idle threads."""
@@ -238,22 +239,21 @@ class DumpProcess:
         flags = 0 if info is None else info.DumpFlags
         saved, faults = context(self._dump, thread.ThreadContext)
         state = self._state(thread.ThreadId, self._image.machine)
-        contexts = [_with_state(SavedContext(self._image.machine, saved), state)]
+        own = _with_state(SavedContext(self._image.machine, saved), state)
+        contexts = self._exception.contexts(thread.ThreadId, own)
         if self.wow64 is not None:
-            contexts += self._narrow(thread)
+            contexts += [narrow._replace(later=contexts[-1].later) for narrow in self._narrow(thread)]
         start, size = thread.StartOfMemoryRange, thread.Stack.DataSize
-        met = self.exception
-        code = f"{met.ExceptionCode:#x}" if met is not None and met.ThreadId == thread.ThreadId else None
         listed_thread = user_thread(
             self.native,
             thread.ThreadId,
             thread.Teb or None,
             tuple(contexts),
             self.wow64,
-            (start, start + size) if size else None,
+            (start, start + size) if size else self._exception.stack(own),
             info.CreateTime if info is not None and info.CreateTime else None,
             status(
-                StatusItem(StatusCode.EXCEPTION, None, (code,)) if code is not None else None,
+                self._exception.status_of(thread.ThreadId),
                 StatusCode.TERMINATED if flags & EXITED_THREAD else None,
                 StatusCode.NOT_A_CONTEXT if flags & INVALID_CONTEXT and state is None else None,
                 faults,
@@ -301,12 +301,3 @@ def _program(paths: List[str]) -> str:
     any."""
     programs = [path for path in paths if path.lower().endswith(".exe")]
     return text.file_name((programs or [*filter(None, paths)] or [""])[0])
-
-
-def exception_contexts(image: Image, dump: Minidump) -> Tuple[SavedContext, ...]:
-    """Returns the registers at the exception, none if the dump has none."""
-    found = exception_stream(dump)
-    if found is None:
-        return ()
-    data, _ = context(dump, found.ThreadContext)
-    return (SavedContext(image.machine, data),) if data else ()

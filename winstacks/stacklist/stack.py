@@ -93,6 +93,9 @@ _NUMBERS = (StatusCode.EVENTS_UNREADABLE, StatusCode.OBJECT_HEADERS_UNREADABLE, 
 _AS_EXPECTED = (StatusCode.TERMINATED, StatusCode.NOT_READ_YET, StatusCode.NO_POINTER)
 """Status words of a row without a stack for which no stack was lost."""
 
+_LATER = (StatusCode.AFTER_THE_EXCEPTION, StatusCode.NOT_IN_THE_DUMP)
+"""Status words of a stack that need not begin at the thread's exception."""
+
 _LETTERS = re.compile(r"\w+")
 
 _unbacked, _part, _address = map(attrgetter, ("unbacked", "details.part", "address"))
@@ -206,15 +209,23 @@ class StackRecord(NamedTuple):
         named = (frame.name.status for frame in self.frames if frame.name is not None)
         return status(*(gap_status for name in named for gap_status in name if gap_status in UNCERTAIN))
 
+    @property
+    def crashed(self) -> bool:
+        """Whether the stack begins where the thread crashed."""
+        if self.thread is None or has_status(self.status, *_LATER):
+            return False
+        kernel = any(context.kernel for context in self.thread.contexts)
+        return kernel or has_status(self.status, StatusCode.EXCEPTION)
+
     def keys(self) -> Optional[StackKeys]:
         """Returns the keys; None if no frame is left for them.
 
         The keys leave out frame 0 of an interrupted thread, because it is arbitrary; they keep it where the
-        thread crashed, because a small kernel dump is about that frame.
+        thread crashed, because a dump of a crash is about that frame.
         """
         if not self.walked:
             return keys.stack_keys(list(map(_part, self.frames)), incomplete=self.incomplete)
-        crashed = self.thread is not None and any(context.kernel for context in self.thread.contexts)
+        crashed = self.crashed
         pairs = zip(self.frames, self.walked)
         parts = [
             frame.details.part

@@ -130,20 +130,24 @@ class StackLister:
 
     def _of_contexts(self, thread: Thread) -> Iterator[CallStack]:
         """Yields the stacks of a thread from an input that has its registers, but no kernel."""
+        in_32_bit_code = False
         for context in thread.contexts:
             native = context.machine is thread.space.machine
             space, missing = thread.half_of(context.machine)
             if missing:
                 yield CallStack(thread, WOW64, space, (), status(thread.status, missing))
                 continue
+            if not native and in_32_bit_code:
+                # The registers in the CPU area are older than these.
+                continue
             stacks = self._user_stacks.native(thread) if native else self._user_stacks.narrow(thread)
             state = self._contexts.saved(thread, space, context)
-            if native and thread.wow64 is not None and state.registers.get("SegCs") == CS_USER_32:
-                # The registers in the CPU area are older than these.
-                statuses = status(thread.status, StatusCode.IN_32_BIT_CODE)
+            in_32_bit_code = thread.wow64 is not None and state.registers.get("SegCs") == CS_USER_32
+            if native and in_32_bit_code:
+                statuses = status(state.status, StatusCode.IN_32_BIT_CODE)
                 yield CallStack(thread, USER, thread.space, (), statuses)
                 yield self._interrupted(thread, state)
-                return
+                continue
             traps = dict.fromkeys(thread.kept_frames)
             yield self._user(thread, USER if native else WOW64, space, state, stacks, traps=traps)
 

@@ -395,6 +395,9 @@ class StatusCode(Enum):
     """The dump lacks the memory that leads to heaps, locks and databases: a dump with full memory has it."""
     EXCEPTION = "exception {members}"
     """The dump was made when the thread raised this exception."""
+    AFTER_THE_EXCEPTION = "after the exception"
+    """The registers are later than the exception: its handler ran, or the code that wrote the dump. The stack
+    of the exception comes before this one."""
     BEYOND_THE_FILE = "{} bytes beyond the end of the file"
     """The file is shorter than its headers say: N bytes are missing."""
     MORE_THAN_THE_STREAM = "more than the stream holds: {members}"
