@@ -52,7 +52,9 @@ IMAGE = _table(
     "Processors, CaptureTime, BootTime, BootTimeSource, TimeZoneBias, ComputerName, Processes, "
     "ProcessesFoundOtherwise, ProcessesUnreadable, Threads, Stacks, StacksIncomplete, Databases, "
     "StacksKnown, StacksRead, StructuresAbsent, Warnings, WarningText, Status, InputKind, Completeness, "
-    "BugCheckCode, BugCheck, BugCheckParameters, Truncated, MissingShare",
+    "BugCheckCode, BugCheck, BugCheckParameters, Truncated, MissingShare, CrashCode, CrashName, "
+    "CrashParameters, CrashAddress, CrashSymbol, CrashModule, CrashDriver, CrashPID, CrashProcess, "
+    "CrashTID, CrashTraceId, CrashKey, CrashStack",
     COLUMNS["Arch"]._replace(meaning="Bitness of the kernel."),
     COLUMNS["Stacks"]._replace(meaning="Number of stacks of threads that were walked; null as Threads."),
     COLUMNS["Status"]._replace(
@@ -137,7 +139,7 @@ BRIEF: Dict[str, Tuple[str, ...]] = {
     "heaptraces": names(f"{_SPACE}, Bytes, Count, Heap, Symbol, Status"),
     "tracefindings": names("Severity, Finding, PID, Process, TID, Symbol, Evidence, Status"),
     "minidump": names("PID, Process, TID, Member, Value, Status"),
-    "info": names("TID, Member, Value, Symbol, Status"),
+    "info": names("Member, Value, Status"),
     "traces": names("PID, Process, TID, Kind, Count, Stack, Status"),
     "traceframes": names("TraceId, Frame, Symbol, Status"),
     "traceimage": names("ComputerName, KernelBuild, CaptureTime, Stacks, StacksIncomplete, Warnings, Status"),

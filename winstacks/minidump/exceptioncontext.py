@@ -3,8 +3,8 @@
 """The registers with which a thread raised the exception of a dump, before the thread's own, later ones.
 
 A reporter of crashes runs in the thread that crashed: MINIDUMP_THREAD then has the registers of the handler,
-or of the function that writes the dump. MINIDUMP_EXCEPTION_STREAM has the registers of the exception. Measured
-in 66 crash dumps: they differ in 61. If both are the same, there is one stack.
+or of the function that writes the dump. MINIDUMP_EXCEPTION_STREAM has the registers of the exception.
+Measured in 66 crash dumps: they differ in 61. If both are the same, there is one stack.
 """
 
 from __future__ import annotations

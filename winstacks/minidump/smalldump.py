@@ -20,6 +20,7 @@ from volatility3.framework import exceptions, interfaces
 from ..handles.lister import HandleEvents, handle_events
 from ..memory.decode.machine import Machine
 from ..memory.decode.status import Status
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import Image
 from ..names.loaderlists import ModuleLists, module_lists
 from ..names.unloaded import UnloadedModules, unloaded_modules
@@ -85,6 +86,16 @@ def memory(dump: TriageDump) -> Tuple[List[MemoryRange], Status]:
     except ValueError:
         return [], dump.status
     return memory_ranges(dump, structure_memory(dump, crashed))
+
+
+def lacks(dump: TriageDump) -> List[str]:
+    """Returns what a dump lacks, in words."""
+    if dump.header_only:
+        return ["the stack", "drivers", "process and thread", "all memory"]
+    words = ["other threads", "the memory of processes", "the code of most drivers"]
+    wanting = [name for name in ("CallStack", "Process", "Thread") if not dump.part(name).data]
+    cut = sum(item.number or 0 for item in dump.status if item.code is StatusCode.BEYOND_THE_FILE)
+    return words + wanting + ([f"{cut} bytes at its end"] if cut else [])
 
 
 def dump_of(context: interfaces.context.ContextInterface, layer_name: str) -> TriageDump:

@@ -212,10 +212,11 @@ class StackRecord(NamedTuple):
     @property
     def crashed(self) -> bool:
         """Whether the stack begins where the thread crashed."""
-        if self.thread is None or has_status(self.status, *_LATER):
+        if self.thread is None:
             return False
-        kernel = any(context.kernel for context in self.thread.contexts)
-        return kernel or has_status(self.status, StatusCode.EXCEPTION)
+        if any(context.kernel for context in self.thread.contexts):
+            return True
+        return has_status(self.status, StatusCode.EXCEPTION) and not has_status(self.status, *_LATER)
 
     def keys(self) -> Optional[StackKeys]:
         """Returns the keys; None if no frame is left for them.
