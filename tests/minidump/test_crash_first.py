@@ -10,7 +10,7 @@ import re
 import shutil
 import struct
 import subprocess
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Union
 
 import pytest
 import udmp_parser
@@ -50,7 +50,7 @@ class Met(NamedTuple):
     sp: int
 
 
-def stream_at(data: bytes, kind: int) -> int:
+def stream_at(data: Union[bytes, bytearray], kind: int) -> int:
     """The offset in a file of the first stream of a kind."""
     count, directory = struct.unpack_from("<II", data, 8)
     entries = (struct.unpack_from("<III", data, directory + 12 * number) for number in range(count))

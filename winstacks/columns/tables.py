@@ -13,7 +13,6 @@ from __future__ import annotations
 from typing import Container, Dict, FrozenSet, Tuple
 
 from .dictionary import COLUMNS, HEXSTR, REGISTERS, Column, names
-from .words import FINDING_HOWS
 
 
 def _table(listed: str, *own: Column) -> Tuple[Column, ...]:
@@ -107,7 +106,6 @@ TABLES: Dict[str, Tuple[Column, ...]] = {
     "tracefindings": _table(
         "ImageId, Severity, Confidence, Finding, PID, Process, ProcessOffset, TID, Kind, Frame, Address, "
         "Symbol, How, Evidence, Innocent, Technique, StackKey, TraceId, Status",
-        COLUMNS["How"]._replace(values=FINDING_HOWS),
     ),
     "minidump": _table(f"{_SPACE}, TID, Member, Value, Unsure, NotSaved, Status, File output"),
     "info": _table(f"PID, Process, TID, Member, Value, Part, {_FRAME}, How, Status"),

@@ -79,9 +79,10 @@ class ExceptionContext:
         """Returns limits of a stack without others: the memory of the dump around the stack pointer, None if
         the dump lacks it."""
         sp = (self.registers(saved.data) or {}).get("Rsp")
-        for start, _, length in () if sp is None else memory_ranges(self._dump)[0]:
-            if start <= sp < start + length:
-                return start, start + length
+        if sp is not None:
+            for start, _, length in memory_ranges(self._dump)[0]:
+                if start <= sp < start + length:
+                    return start, start + length
         return None
 
 

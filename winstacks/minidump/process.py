@@ -26,6 +26,7 @@ from ..traps.decode.context import ContextLayout, decode_any
 from ..traps.decode.frame import CS_USER_32
 from ..traps.state import context_layouts, narrow_context
 from .decode.dumpfile import Minidump
+from .decode.memory import MemoryRange, memory_ranges
 from .decode.modules import module_list
 from .decode.system import misc_info
 from .decode.threads import (
@@ -46,6 +47,7 @@ from .decode.threadstates import (
     trap_frames,
 )
 from .exceptioncontext import ExceptionContext
+from .shadowstack import with_shadow
 
 
 class DumpProcess:
@@ -240,7 +242,8 @@ class DumpProcess:
         saved, faults = context(self._dump, thread.ThreadContext)
         state = self._state(thread.ThreadId, self._image.machine)
         own = _with_state(SavedContext(self._image.machine, saved), state)
-        contexts = self._exception.contexts(thread.ThreadId, own)
+        native = self._exception.contexts(thread.ThreadId, own)
+        contexts = [with_shadow(self._dump, self._ranges, registers) for registers in native]
         if self.wow64 is not None:
             contexts += [narrow._replace(later=contexts[-1].later) for narrow in self._narrow(thread)]
         start, size = thread.StartOfMemoryRange, thread.Stack.DataSize
@@ -267,6 +270,11 @@ class DumpProcess:
             state=None if state is None else state.State,
             wait_reason=None if state is None else state.WaitReason,
         )
+
+    @cached_property
+    def _ranges(self) -> List[MemoryRange]:
+        """The memory of the dump, sorted and disjoint."""
+        return memory_ranges(self._dump)[0]
 
     def _state(self, tid: int, machine: Machine) -> Optional[ThreadState]:
         """Returns the dump's entry for the registers of a thread, None if it has none."""

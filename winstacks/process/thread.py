@@ -64,6 +64,7 @@ class SavedContext(NamedTuple):
             not a CONTEXT count as wrong
         kernel: whether the registers belong to kernel code on the thread's kernel stack
         later: whether the registers are later than the exception for which the input was made
+        shadow: return addresses of the shadow stack of user mode, innermost first; empty without one
     """
 
     machine: Machine
@@ -74,6 +75,7 @@ class SavedContext(NamedTuple):
     status: Optional[Status] = None
     kernel: bool = False
     later: bool = False
+    shadow: Tuple[int, ...] = ()
 
 
 class Thread(NamedTuple):

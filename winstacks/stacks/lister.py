@@ -25,6 +25,7 @@ from ..traps.decode.frame import CS_USER_32
 from ..traps.state import TrapContexts, TrapState
 from .cpus import NO_TRAPS, KnownTrapFrames, Range
 from .decode.frames import Frame, StackWalk, UserTransition
+from .decode.shadow import proven_walk
 from .kernel import KernelWalk, KernelWalks
 from .walkers import StackWalkers
 
@@ -149,7 +150,8 @@ class StackLister:
                 yield self._interrupted(thread, state)
                 continue
             traps = dict.fromkeys(thread.kept_frames)
-            yield self._user(thread, USER if native else WOW64, space, state, stacks, traps=traps)
+            part = USER if native else WOW64
+            yield self._user(thread, part, space, state, stacks, None, traps, context.shadow)
 
     def list_searched(self, thread: Thread) -> Iterator[Tuple[int, CallStack]]:
         """Yields the stacks from the trap frames that only a search of the thread's kernel stacks finds.
@@ -226,6 +228,7 @@ class StackLister:
         stacks: List[Range],
         border: Optional[UserTransition] = None,
         traps: KnownTrapFrames = NO_TRAPS,
+        shadow: Sequence[int] = (),
     ) -> CallStack:
         """Walks a stack of user mode.
 
@@ -237,6 +240,7 @@ class StackLister:
             stacks: (limit, base) of the stacks that the thread may be on
             border: the user-mode state at which the walk up the kernel stack ended
             traps: trap frames that callbacks have kept; they do not lie on this stack
+            shadow: return addresses of the thread's shadow stack
         """
         older = state is not None and has_status(state.status, StatusCode.CONTEXT_MAY_BE_OLDER)
         if state is not None and older:
@@ -251,6 +255,9 @@ class StackLister:
         sp = state.registers["Rsp"]
         stacks = [(low, high) for low, high in stacks if low <= sp <= high]
         walk = self._walkers.walk(space, start, stacks, traps)
+        if shadow:
+            memory = self._walkers.memory(space)
+            walk = proven_walk(walk, shadow, lambda address: memory.number(address, 8))
         if older:
             walk = walk._replace(frames=tuple(frame._replace(sure=False) for frame in walk.frames))
         unlimited = None if stacks else StatusCode.STACK_LIMITS_UNKNOWN
