@@ -198,8 +198,8 @@ class CrashedProcess:
     def function_starts(self) -> FrozenSet[int]:
         """Returns the address of KeBugCheckEx, if the CONTEXT of the dump proves it; see `function_starts`.
 
-        KeBugCheckEx records the registers with which it was called: its first four parameters are those of
-        the bug check, and the fifth lies on the stack (measured: 19041).
+        KeBugCheckEx records the registers with which it was called. Its first four arguments are the code and
+        three parameters of the bug check; the fourth parameter lies on the stack (measured: 19041).
         """
         machine, code = self._image.machine, self._code
         registers = self._registers(self._dump.context.data) or {}

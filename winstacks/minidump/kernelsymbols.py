@@ -39,8 +39,8 @@ _VARIABLES: Dict[str, Tuple[str, ...]] = {
     "KiBugcheckData": ("KiBugcheckData", "KiBugCheckData"),
     "NtBuildLab": ("NtBuildLab", "NtBuildLabEx"),
 }
-"""Members of KDDEBUGGER_DATA64 and of the header, and the symbols of which each may have the address. Of
-NtBuildLab it is NtBuildLabEx in 19041 (measured)."""
+"""Members of KDDEBUGGER_DATA64 and of the header, and the symbols whose address each may have. In 19041 the
+member NtBuildLab has the address of NtBuildLabEx (measured)."""
 _OF_HEADER = ("KdDebuggerDataBlock", "PsLoadedModuleList", "PsActiveProcessHead")
 _SYMBOLS = frozenset(symbol for names in _VARIABLES.values() for symbol in names)
 

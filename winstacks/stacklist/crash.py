@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What happened in a crash: an exception or a bug check, the place, and the stack that begins there.
+"""A crash of an input: an exception or a bug check, the place, and the stack that begins there.
 
 crash = crash_of(facts.input(), record)
 crash.words, crash.symbol, crash.driver

@@ -20,7 +20,7 @@ ReadSlot = Callable[[int], Optional[int]]
 
 
 def proven_walk(walk: StackWalk, shadow: Sequence[int], read_slot: ReadSlot) -> StackWalk:
-    """Returns a walk whose unsure or missing callers are those of the shadow stack.
+    """Returns a walk that takes unsure or missing callers from the shadow stack.
 
     A walk that contradicts the shadow stack with a sure frame is left as it is: the check `shadow_stack` is
     about that. If a value is not on the stack, the walk is left as it is from there.
