@@ -27,6 +27,7 @@ from volatility3.plugins.minidump import (
 )
 
 from tests.conftest import SHARED
+from tests.support.only import only
 from tests.support.processdumps import OpenedDump
 
 REAL = SHARED / "real_minidumps"
@@ -211,8 +212,7 @@ def test_a_dump_with_the_context_of_the_exception_only(without_list: bool, tmp_p
     (tmp_path / "crash.dmp").write_bytes(only_exception(path, without_list))
     expected = of_crash(path)[0]
     found = of_crash(tmp_path / "crash.dmp")
-    assert len(found) == 1
-    row, frames = found[0]
+    row, frames = only(found)
     assert row["TID"] == expected[0]["TID"]
     # Without the list, the memory list still has the stack.
     assert [frame["Address"] for frame in frames] == [frame["Address"] for frame in expected[1]]
@@ -223,5 +223,5 @@ def test_a_dump_without_the_context_of_its_exception(tmp_path: pathlib.Path) -> 
     data = bytearray((REAL / "more" / "breakpad-read_av_conditional.dmp").read_bytes())
     struct.pack_into("<II", data, stream_at(data, EXCEPTION) + 160, 0, 0)
     (tmp_path / "crash.dmp").write_bytes(data)
-    ((row, _),) = of_crash(tmp_path / "crash.dmp")
+    row, _ = only(of_crash(tmp_path / "crash.dmp"))
     assert "exception 0xc0000005, not in the dump: ThreadContext" in row["Status"]

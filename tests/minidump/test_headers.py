@@ -24,6 +24,7 @@ from volatility3.plugins.minidump import (
 from tests.conftest import SHARED
 from tests.forge import smalldump
 from tests.forge.smalldump import Driver, SmallDump
+from tests.support.only import only, rows_of
 from tests.support.processdumps import OpenedDump
 from winstacks import options
 
@@ -67,7 +68,7 @@ def test_a_longer_file_is_told_by_its_type(kind: int, small: bool) -> None:
 def test_the_other_plugins(wide: bool, tmp_path: pathlib.Path) -> None:
     (tmp_path / "header.dmp").write_bytes(header(wide, 0x1000, 4))
     dump = OpenedDump(tmp_path / "header.dmp")
-    (_, first), (_, frame) = dump.rows(callstacks.CallStacks)
+    (_, first), (_, frame) = rows_of(2, dump.rows(callstacks.CallStacks))
     lacks = "header only, not in the dump: UniqueProcessId ImageFileName, not in the dump: UniqueThread"
     assert first["Status"].startswith(lacks)
     assert not isinstance(first["PID"], int)
@@ -77,7 +78,7 @@ def test_the_other_plugins(wide: bool, tmp_path: pathlib.Path) -> None:
     findings: List[Dict[str, Any]] = [row for _, row in dump.rows(tracefindings.TraceFindings)]
     checked = [row for row in findings if row["Status"] != "not checked"]
     assert {row["Severity"] for row in checked if row["Finding"] == "kernel_no_module"} <= {"low"}
-    ((_, facts),) = dump.rows(traceimage.TraceImage)
+    _, facts = only(dump.rows(traceimage.TraceImage))
     assert (facts["BugCheckCode"], facts["KernelBuild"]) == (0xD1, 19041)
     assert facts["Completeness"] == "truncated"
     for plugin in (traces.StackTraces, traceframes.TraceFrames, trapframes.TrapFrames):

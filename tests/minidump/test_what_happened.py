@@ -14,6 +14,7 @@ from volatility3.plugins.minidump import info, traceimage, traces
 from tests.conftest import SHARED
 from tests.forge import smalldump, vol
 from tests.forge.smalldump import Driver, SmallDump
+from tests.support.only import only
 from tests.support.processdumps import OpenedDump
 from winstacks.stacklist.decode.exceptioncodes import exception_name, exception_words
 
@@ -28,7 +29,7 @@ def brief(path: pathlib.Path) -> List[Tuple[str, str, str]]:
 
 
 def facts(path: pathlib.Path) -> Dict[str, Any]:
-    ((_, row),) = OpenedDump(path).rows(traceimage.TraceImage)
+    _, row = only(OpenedDump(path).rows(traceimage.TraceImage))
     return {name: value for name, value in row.items() if name.startswith("Crash")}
 
 
