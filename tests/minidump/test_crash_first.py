@@ -191,6 +191,17 @@ def test_findings_graph_and_report_take_it(path: pathlib.Path) -> None:
     assert dump.rows(info.Info)
 
 
+@pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
+def test_only_a_call_onto_the_stack_is_a_finding(path: pathlib.Path) -> None:
+    """Crash reporters wrote these files of ordinary programs."""
+    rows = [row for _, row in OpenedDump(path).rows(tracefindings.TraceFindings)]
+    found = [
+        (row["Severity"], row["Finding"], row["Frame"]) for row in rows if row["Status"] != "not checked"
+    ]
+    expected = [("medium", "not_executable", 0)] if path.stem == "breakpad-exec_av_on_stack" else []
+    assert [finding for finding in found if finding[0] not in ("low", "info")] == expected
+
+
 def only_exception(path: pathlib.Path, without_list: bool) -> bytes:
     """A real dump whose thread list lacks the thread that crashed, or which has no such list."""
     data, expected = bytearray(path.read_bytes()), met(path)

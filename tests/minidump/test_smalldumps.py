@@ -312,7 +312,7 @@ def test_ke_bug_check_ex_has_a_sure_caller(tmp_path: pathlib.Path, symbols: bool
     """Without any code: the dump begins its stack at KeBugCheckEx, whose arguments it has.
 
     The real file has the registers of the exception. Here its CONTEXT is the one that KeBugCheckEx records
-    for other bug checks, and the stack is as Windows wrote it.
+    for other bug checks, and the stack is as Windows wrote it. The stack of the exception comes first.
     """
     data = bytearray(lzma.decompress((SHARED / "real_trapframes" / "triage_x64.dmp.xz").read_bytes()))
     base, rip = 0xFFFFF8047BA00000, 0xFFFFF8047BDF5A80
@@ -328,7 +328,13 @@ def test_ke_bug_check_ex_has_a_sure_caller(tmp_path: pathlib.Path, symbols: bool
     table = SHARED / "isf/symbols/windows/ntkrnlmp.pdb/5278AFF86C341677D7D7835C85B7B844-1.json.xz"
     dump = OpenedDump(tmp_path / "small.dmp")
     rows = dump.rows(callstacks.CallStacks, **({"kernel_symbols": str(table)} if symbols else {}))
-    frames = [row for depth, row in rows if depth and row["Part"] == "kernel"]
+    first, second = (
+        number for number, (depth, row) in enumerate(rows) if not depth and row["Part"] == "kernel"
+    )
+    assert rows[first + 1][1]["Symbol"] == "amdppm+0x334c"
+    assert "after the exception" not in rows[first][1]["Status"]
+    assert "after the exception" in rows[second][1]["Status"]
+    frames = [row for depth, row in rows[second:] if depth and row["Part"] == "kernel"]
     assert [row["Address"] for row in frames[:2]] == [rip & 0xFFFFFFFFFFFF, caller & 0xFFFFFFFFFFFF]
     assert [row["How"] for row in frames[:2]] == ["trap", "leaf"]
     assert [row["Symbol"] for row in frames[:1]] == ["nt!KeBugCheckEx" if symbols else "nt+0x3f5a80"]
@@ -338,7 +344,7 @@ def test_ke_bug_check_ex_has_a_sure_caller(tmp_path: pathlib.Path, symbols: bool
     struct.pack_into("<Q", data, 0x348 + 0xC0, 0)
     (tmp_path / "other.dmp").write_bytes(data)
     rows = OpenedDump(tmp_path / "other.dmp").rows(callstacks.CallStacks)
-    assert "unsure" in [row for depth, row in rows if depth][1]["Status"]
+    assert "unsure" in rows[second + 2][1]["Status"]
     assert caller - base == 0x40F4E1
 
 

@@ -3,7 +3,8 @@
 """The process and the thread that crashed, from a small kernel dump.
 
 The thread's registers are the CONTEXT of the dump. A bug check caused by an exception has a second CONTEXT,
-of the place of the exception; its address is a parameter, and it is used if the dump has the memory there.
+of the place of the exception; its address is a parameter. If the dump has the memory there, the stack of the
+crash begins there, and the CONTEXT of the dump begins a second one.
 """
 
 from __future__ import annotations
@@ -186,14 +187,18 @@ class CrashedProcess:
         return self._dump.header.BugCheckCode
 
     def _contexts(self) -> Iterator[SavedContext]:
-        """Yields the registers of the dump, then the registers at the exception if they differ."""
+        """Yields the registers at the exception if the dump has them, then those of the dump if they differ.
+
+        The registers of the dump may be those of KeBugCheckEx, which ran after the exception.
+        """
         machine, data = self._image.machine, self._dump.context.data
         dump = self._registers(data)
         met = self._of_exception()
-        if dump is not None or met is None:
-            yield SavedContext(machine, data, kernel=True)
-        if met is not None and self._registers(met.data) != dump:
+        differ = met is not None and self._registers(met.data) != dump
+        if met is not None and differ:
             yield met
+        if dump is not None or not differ:
+            yield SavedContext(machine, data, kernel=True, later=differ)
 
     def function_starts(self) -> FrozenSet[int]:
         """Returns the address of KeBugCheckEx, if the CONTEXT of the dump proves it; see `function_starts`.

@@ -93,9 +93,6 @@ _NUMBERS = (StatusCode.EVENTS_UNREADABLE, StatusCode.OBJECT_HEADERS_UNREADABLE, 
 _AS_EXPECTED = (StatusCode.TERMINATED, StatusCode.NOT_READ_YET, StatusCode.NO_POINTER)
 """Status words of a row without a stack for which no stack was lost."""
 
-_LATER = (StatusCode.AFTER_THE_EXCEPTION, StatusCode.NOT_IN_THE_DUMP)
-"""Status words of a stack that need not begin at the thread's exception."""
-
 _LETTERS = re.compile(r"\w+")
 
 _unbacked, _part, _address = map(attrgetter, ("unbacked", "details.part", "address"))
@@ -212,11 +209,12 @@ class StackRecord(NamedTuple):
     @property
     def crashed(self) -> bool:
         """Whether the stack begins where the thread crashed."""
-        if self.thread is None:
+        if self.thread is None or has_status(self.status, StatusCode.AFTER_THE_EXCEPTION):
             return False
         if any(context.kernel for context in self.thread.contexts):
             return True
-        return has_status(self.status, StatusCode.EXCEPTION) and not has_status(self.status, *_LATER)
+        lost = has_status(self.status, StatusCode.NOT_IN_THE_DUMP)
+        return has_status(self.status, StatusCode.EXCEPTION) and not lost
 
     def keys(self) -> Optional[StackKeys]:
         """Returns the keys; None if no frame is left for them.

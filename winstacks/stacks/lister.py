@@ -128,6 +128,10 @@ class StackLister:
                 # registers in a trap frame that the kernel kept: the entry of an older depth.
                 older_entries = [older.entry for older in pieces[number + 1 :] if older.entry is not None]
                 yield from self._user_parts(thread, states, piece, older_entries)
+        for context in thread.contexts[1:]:
+            state = self._contexts.saved(thread, thread.space, context)
+            if context.kernel and state.registers:
+                yield self._interrupted(thread, state)
 
     def _of_contexts(self, thread: Thread) -> Iterator[CallStack]:
         """Yields the stacks of a thread from an input that has its registers, but no kernel."""
