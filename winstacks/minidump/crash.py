@@ -187,9 +187,9 @@ class CrashedProcess:
         return self._dump.header.BugCheckCode
 
     def _contexts(self) -> Iterator[SavedContext]:
-        """Yields the registers at the exception if the dump has them, then those of the dump if they differ.
+        """Yields the registers at the exception, if any, then the CONTEXT of the dump if it differs.
 
-        The registers of the dump may be those of KeBugCheckEx, which ran after the exception.
+        The CONTEXT of the dump may be from KeBugCheckEx, which ran after the exception.
         """
         machine, data = self._image.machine, self._dump.context.data
         dump = self._registers(data)
