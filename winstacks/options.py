@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 import argparse
-from typing import Dict, List, Optional, Sequence
+import io
+from typing import Callable, Dict, List, Optional, Sequence
 
 from volatility3.framework import exceptions, interfaces
 from volatility3.framework.configuration import requirements
@@ -56,8 +57,8 @@ DUMP_FORMATS = ("native", "wow64")
 DUMP_SIGNATURE = b"MDMP"
 """Signature of a minidump."""
 
-SMALL_DUMPS = {b"PAGEDU64": 0xF98, b"PAGEDUMP": 0xF88}
-"""Signatures of a kernel crash dump, and the offset of DumpType in its header."""
+SMALL_DUMPS = {b"PAGEDU64": (0xF98, 0x2000), b"PAGEDUMP": (0xF88, 0x1000)}
+"""Signatures of a kernel crash dump, the offset of DumpType in its header, and the header's size in bytes."""
 SMALL_DUMP_TYPE = (4).to_bytes(4, "little")
 """DumpType of a small kernel dump."""
 
@@ -132,13 +133,26 @@ def begins_as_a_dump(context: interfaces.context.ContextInterface) -> str:
             begin = file.read(8)
             if begin[: len(DUMP_SIGNATURE)] == DUMP_SIGNATURE:
                 return "process"
-            place = SMALL_DUMPS.get(bytes(begin))
-            if place is None:
-                return ""
-            file.seek(place)
-            return "small" if file.read(len(SMALL_DUMP_TYPE)) == SMALL_DUMP_TYPE else ""
+            size = file.seek(0, io.SEEK_END)
+
+            def read(offset: int, length: int) -> bytes:
+                file.seek(offset)
+                return bytes(file.read(length))
+
+            return "small" if is_small_dump(read, size) else ""
     except (OSError, ValueError, exceptions.VolatilityException):
         return ""
+
+
+def is_small_dump(read: Callable[[int, int], bytes], size: int) -> bool:
+    """Returns whether a file is a small kernel dump, or only the header of a kernel's crash dump.
+
+    Args:
+        read: reads the file: takes an offset and a length
+        size: size of the file in bytes
+    """
+    place, header = SMALL_DUMPS.get(read(0, len(next(iter(SMALL_DUMPS)))), (0, 0))
+    return bool(header) and (size <= header or read(place, len(SMALL_DUMP_TYPE)) == SMALL_DUMP_TYPE)
 
 
 def _instead(

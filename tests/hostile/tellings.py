@@ -111,6 +111,7 @@ NAMES: Dict[StatusCode, Tuple[str, ...]] = {
     StatusCode.NO_SYSTEM_INFO: (),
     StatusCode.NO_THREAD_LIST: (),
     StatusCode.EXCEPTION: (),
+    StatusCode.AFTER_THE_EXCEPTION: (),
     StatusCode.BEYOND_THE_FILE: (),
     StatusCode.MORE_THAN_THE_STREAM: (),
     StatusCode.FEWER_THAN_THE_STREAM: (),
@@ -259,7 +260,10 @@ NAMES: Dict[StatusCode, Tuple[str, ...]] = {
     StatusCode.NO_32_BIT_HALF: (),
     StatusCode.ZERO_FOR_UNKNOWN: (),
     StatusCode.BYTES_ARE_ZERO: (),
+    StatusCode.HEADER_ONLY: (),
     StatusCode.NOT_IN_THE_DUMP: (),
+    StatusCode.OFFSET_UNKNOWN: (),
+    StatusCode.ATTACHED: (),
     StatusCode.BUG_CHECK: (),
 }
 

@@ -104,7 +104,7 @@ def test_nothing_of_a_real_dump_is_called_damaged(path: pathlib.Path) -> None:
 @pytest.mark.parametrize("path", OF_WINDOWS, ids=lambda path: str(path.stem))
 def test_a_crash_of_an_ordinary_program_is_no_finding(path: pathlib.Path) -> None:
     rows = [row for _, row in OpenedDump(path).rows(tracefindings.TraceFindings)]
-    found = {(row["Check"], row["Severity"]) for row in rows if row["Severity"] in ("medium", "high")}
+    found = {(row["Finding"], row["Severity"]) for row in rows if row["Severity"] in ("medium", "high")}
     if path.stem == "breakpad-exec_av_on_stack":
         # The program called an address on its stack.
         assert {check for check, _ in found} <= {"not_executable"}

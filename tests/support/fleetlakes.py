@@ -18,11 +18,12 @@ from stackfleet.lake import Lake
 from stackfleet.layout import IMAGE, KEYS, TABLES, TRACES, manifest_file, table_file
 from stackfleet.manifests import DONE, MANIFEST_VERSION, written
 from stackfleet.tablelog import DataFile, TableLog
+from winstacks.columns import dictionary
 
 Row = Dict[str, Any]
 
 _DEFAULTS: Row = {
-    "Schema": 3,
+    "Schema": dictionary.SCHEMA,
     "Kind": "std",
     "PID": 0,
     "Process": "nt",

@@ -5,17 +5,20 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Iterator, List, Sequence
+from typing import Iterator, List, Optional, Sequence
 
 from volatility3.framework import interfaces
 
+from ..columns.words import THREAD_KINDS
 from ..memory.decode.machine import UnsupportedMachineError
 from ..memory.image import AddressSpace
 from ..minidump import opened, smalldump
+from ..minidump.decode.drivers import broken_driver
 from ..minidump.decode.dumpfile import Minidump, Stream
 from ..minidump.decode.platform import OtherSystemError
 from ..minidump.decode.threads import exception_stream
-from ..minidump.process import exception_contexts, process_name
+from ..minidump.exceptioncontext import ExceptionContext
+from ..minidump.process import process_name
 from ..options import DUMP, DUMP_LISTS
 from ..process.spaces import AddressSpaces
 from ..process.threads import Threads
@@ -25,7 +28,12 @@ from ..rows.command import Command
 from ..rows.dumps import GRID, DumpRows
 from ..rows.grid import Row
 from ..rows.smalldumps import SmallDumpRows
+from ..rows.whathappened import WhatHappened
+from ..stacklist.crash import Crash, crash_of
 from ..stacklist.frames import NamedFrame
+from ..stacklist.machine import machine_facts
+from ..stacklist.stack import StackFilter
+from ..stacklist.traces import StackCollector
 from ..stacks.lister import StackLister
 
 
@@ -97,21 +105,36 @@ class Info(Command[Stream, Stream]):
     def _exception(self) -> Iterator[Row]:
         """Yields the stack of the exception, walked from the registers at which it occurred."""
         found = exception_stream(self._dump)
-        contexts = exception_contexts(self.image, self._dump)
-        if found is None or not contexts:
+        met = ExceptionContext(self.image, self._dump).saved()
+        if found is None or met is None:
             return
         lister = StackLister(self.image, self.symbolizer)
         for thread in Threads.list_threads(self.image, tids=[found.ThreadId]):
-            for stack in lister.thread_stacks(thread._replace(contexts=contexts)):
+            for stack in lister.thread_stacks(thread._replace(contexts=(met,))):
                 named = [
                     self.frames_of(stack.space).frame(frame.address, frame.returns) for frame in stack.frames
                 ]
                 yield from self._rows.stack(found.ThreadId, stack, named, self.printer)
 
+    @cached_property
+    def _crash(self) -> Optional[Crash]:
+        """The crash of the dump, with the stack that begins there; None if the dump is of none."""
+        stacks = StackCollector(self.symbolizer).list_stacks(StackFilter(kinds=THREAD_KINDS))
+        stack = next((stack for stack in stacks if stack.crashed and stack.frames), None)
+        return crash_of(self.image.service(machine_facts).input(), stack)
+
     def generate(self) -> Iterator[Row]:
         if self.image.threads_only:
             small = smalldump.dump_of(self.plugin.context, self.config[DUMP])
-            yield from SmallDumpRows(self.image, small, self._native).rows()
+            if self.option("brief"):
+                lacks, blamed = smalldump.lacks(small), broken_driver(small) or ""
+                yield from WhatHappened(self.image, self._native, self._crash, lacks, blamed).rows()
+            else:
+                yield from SmallDumpRows(self.image, small, self._native, self._crash).rows()
+            return
+        if self.option("brief"):
+            lacks = opened.lacks(self._dump)
+            yield from WhatHappened(self.image, self._native, self._crash, lacks).rows()
             return
         _, memory_status = opened.memory(self._dump)
         yield from self._rows.header(memory_status)

@@ -35,6 +35,10 @@ KERNEL_PID = 0
 KERNEL_PROCESS = "nt"
 
 
+_NAMELESS = (StatusCode.PROCESS_UNREADABLE, StatusCode.NOT_IN_THE_DUMP, StatusCode.OFFSET_UNKNOWN)
+"""Status words of a process whose name, if it has none, is unknown."""
+
+
 class AddressSpace(NamedTuple):
     """One bitness of one address space. Addresses are canonical.
 
@@ -72,7 +76,7 @@ class AddressSpace(NamedTuple):
     @property
     def known_name(self) -> Optional[str]:
         """The name of the process, None if it is not in the image."""
-        unreadable = not self.process and has_status(self.remark, StatusCode.PROCESS_UNREADABLE)
+        unreadable = not self.process and has_status(self.remark, *_NAMELESS)
         return None if unreadable else self.process
 
     @property

@@ -15,8 +15,9 @@ from ..stacklist.machine import Clock, ComputerName, Input, Kernel
 from .decode.dumpfile import Minidump
 from .decode.memory import memory_ranges
 from .decode.system import SystemInfo, misc_info
+from .decode.threads import exception_stream
 
-_WITH_FULL_MEMORY = 2
+WITH_FULL_MEMORY = 2
 """MiniDumpWithFullMemory ("minidumpapiset.h")."""
 
 _EPOCH = 11644473600
@@ -60,8 +61,12 @@ class DumpFacts:
         return ComputerName("", NOTHING)
 
     def input(self) -> Input:
-        """Returns the kind of input, a dump, and whether it has full memory and is complete."""
+        """Returns the kind of input, whether the dump has full memory and is complete, and its exception."""
         _, faults = memory_ranges(self._dump)
+        whole = ALL if self._dump.flags & WITH_FULL_MEMORY else SOME
         if has_status(faults, StatusCode.BEYOND_THE_FILE):
-            return Input(PROCESS_DUMP, TRUNCATED)
-        return Input(PROCESS_DUMP, ALL if self._dump.flags & _WITH_FULL_MEMORY else SOME)
+            whole = TRUNCATED
+        met = exception_stream(self._dump)
+        if met is None or not met.ExceptionCode:
+            return Input(PROCESS_DUMP, whole)
+        return Input(PROCESS_DUMP, whole, None, (), met.ExceptionCode, met.ExceptionInformation)

@@ -16,6 +16,7 @@ from ..handles.lister import HandleEvents, handle_events
 from ..memory.decode.machine import Machine, UnsupportedMachineError
 from ..memory.decode.machine import machine_of as machine_of_number
 from ..memory.decode.status import Status
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import Image
 from ..names.loaderlists import ModuleLists, module_lists
 from ..names.unloaded import UnloadedModules, unloaded_modules
@@ -34,7 +35,7 @@ from .decode.platform import OtherSystemError, dump_machine, refuse_other_system
 from .decode.system import system_info
 from .decode.threads import listed_threads
 from .decode.threadstates import trap_frames
-from .facts import DumpFacts
+from .facts import WITH_FULL_MEMORY, DumpFacts
 from .functions import DumpFunctions
 from .handles import DumpHandles
 from .modules import DumpModules
@@ -42,6 +43,9 @@ from .process import DumpProcess
 from .regions import DumpRegions
 
 __all__ = ["NotAMinidumpError", "OtherSystemError", "dump_of", "image_of", "machine_of", "memory", "minidump"]
+
+_EXPECTED = ("ThreadListStream", "ModuleListStream", "SystemInfoStream")
+"""Streams that every writer puts into a dump."""
 
 Handles = Callable[[Databases], HandleEvents]
 """Maker of the lister that `handle_events` returns."""
@@ -78,6 +82,16 @@ def memory(dump: Minidump) -> Tuple[List[MemoryRange], Status]:
         for frame in trap_frames(dump)[0]
     ]
     return with_ranges(dump, found, ours), faults
+
+
+def lacks(dump: Minidump) -> List[str]:
+    """Returns what a dump lacks, in words."""
+    words = [] if dump.flags & WITH_FULL_MEMORY else ["full memory: heaps, data and most code"]
+    streams = {stream.name for stream in dump.streams}
+    words += [name for name in _EXPECTED if name not in streams]
+    faults = memory(dump)[1]
+    cut = sum(item.number or 0 for item in faults if item.code is StatusCode.BEYOND_THE_FILE)
+    return words + ([f"{cut} bytes at its end"] if cut else [])
 
 
 def dump_of(context: interfaces.context.ContextInterface, layer_name: str) -> Minidump:

@@ -199,7 +199,8 @@ class TrapContexts:
         """
         layout, decoded, _ = decode_any(self._layouts[context.machine], lambda size: context.data)
         fault = None if decoded is not None or context.status is not None else StatusCode.NOT_A_CONTEXT
-        statuses = status(thread.status, context.status, fault)
+        later = StatusCode.AFTER_THE_EXCEPTION if context.later else None
+        statuses = status(thread.status, later, context.status, fault)
         values = (decoded or NO_CONTEXT).registers
         registers = {name: value for name, value in values.items() if name not in context.unknown}
         unsure = tuple(name for name in context.unsure if name in registers)

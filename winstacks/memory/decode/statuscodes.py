@@ -407,6 +407,9 @@ class StatusCode(Enum):
     """The dump has no ThreadListStream: the threads of the process are unknown."""
     EXCEPTION = "exception {members}"
     """The dump was made when the thread raised this exception."""
+    AFTER_THE_EXCEPTION = "after the exception"
+    """The registers are later than the exception: its handler ran, or the code that wrote the dump. The stack
+    of the exception comes before this one."""
     BEYOND_THE_FILE = "{} bytes beyond the end of the file"
     """The file is shorter than its headers say: N bytes are missing."""
     MORE_THAN_THE_STREAM = "more than the stream holds: {members}"
@@ -428,8 +431,15 @@ class StatusCode(Enum):
     BYTES_ARE_ZERO = "{} unreadable bytes are 0"
     """N bytes could not be read when the dump was written, although the page tables map them."""
     # Small kernel dumps.
+    HEADER_ONLY = "header only"
+    """The file ends before TRIAGE_DUMP: it has the bug check, build, times and perhaps the registers, but no
+    stack, no drivers and no memory."""
     NOT_IN_THE_DUMP = "not in the dump: {members}"
-    """A small kernel dump lacks these: the kernel's symbols, or a larger dump, would give them."""
+    """The file was searched for these and lacks them: a larger dump would have them."""
+    OFFSET_UNKNOWN = "offset unknown for this build: {members}"
+    """The file has the structure, but no known layout fits it: the kernel's symbols would give these."""
+    ATTACHED = "thread of process {}"
+    """The thread belongs to process N, and was attached to the process of the row."""
     BUG_CHECK = "bug check {members}"
     """The thread was executing when Windows stopped with this code."""
     # Findings.
