@@ -17,15 +17,20 @@ from stackfleet.planning import Input
 from tests.support import fleetlakes
 from tests.support.fleetrun import PATIENCE, wait
 
-CHANGES = {"size": {"size": 5}, "time": {"modified": 5}, "sampled bytes": {"probe": "other"}, "nothing": {}}
+CHANGES: Dict[str, Dict[str, Any]] = {
+    "size": {"size": 5},
+    "time": {"modified": 5},
+    "sampled bytes": {"probe": "other"},
+    "nothing": {},
+}
 
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_tells_a_changed_file(change: str) -> None:
-    file = {"size": 4, "modified": 4, "probe": "probe"}
+    file: Dict[str, Any] = {"size": 4, "modified": 4, "probe": "probe"}
     reading: Any = types.SimpleNamespace(digest=lambda: "options")
     before = {"path": "/a.raw", **file, "reading_digest": "options", "versions": {}}
-    reason = planning._reason(before, "/a.raw", Input(**{**file, **CHANGES[change]}), reading, {})  # type: ignore[arg-type]
+    reason = planning._reason(before, "/a.raw", Input(**{**file, **CHANGES[change]}), reading, {})
     assert reason == (None if change == "nothing" else "the file was changed")
 
 
@@ -46,7 +51,8 @@ def test_all_copies_of_an_image_are_remembered() -> None:
     other = fleetlakes.manifest("i1", {}, path="/first.raw", copies=[])
     for path in ("/second.raw", "/third.raw", "/second.raw"):
         job: Any = types.SimpleNamespace(path=path)
-        other = identity.Identities(job, None, lambda *_: None)._copy_of(other)  # type: ignore[arg-type]
+        lake: Any = None
+        other = identity.Identities(job, lake, lambda *_: None)._copy_of(other)
     assert (other["path"], other["copies"]) == ("/first.raw", ["/second.raw", "/third.raw"])
 
 
