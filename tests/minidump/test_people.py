@@ -41,6 +41,7 @@ from tests.support.changeddumps import (
     THREADS,
     ChangedDump,
 )
+from tests.support.only import only
 from tests.support.processdumps import OpenedDump
 
 pytestmark = [
@@ -196,7 +197,7 @@ def test_without_a_system_info(tmp_path: pathlib.Path) -> None:
         rows = [row for depth, row in found.rows(gflags.GFlags) if not depth]
         assert {row["Arch"] for row in rows} == {expected}
         assert all("no SystemInfoStream, CPU by ThreadContext" in row["Status"] for row in rows)
-        ((_, row),) = found.rows(traceimage.TraceImage)
+        _, row = only(found.rows(traceimage.TraceImage))
         assert "KernelBuild" in row
 
 
