@@ -184,7 +184,8 @@ def test_a_damaged_list_costs_no_other_row(plugin: Any, tmp_path: pathlib.Path) 
     # The flat tables have a row for each kind of stacks of which some may be missing, as for the lost PEB.
     assert said
     for listed in (rows, damaged):
-        assert len({row["TID"] for row in listed if isinstance(row["TID"], int)}) == 14
+        threads = [row for row in listed if isinstance(row["TID"], int)]
+        assert len([row for row in threads if "after the exception" not in row["Status"]]) == 14
 
 
 def test_without_a_system_info(tmp_path: pathlib.Path) -> None:
