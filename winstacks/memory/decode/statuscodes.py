@@ -127,6 +127,9 @@ class StatusCode(Enum):
     NOT_BEHIND_A_CALL = "not behind a call"
     """The value is not a return address. It is unsure, and so are all frames after it, unless unmodified code
     of Windows returns there."""
+    RETURNS_NOWHERE = "returns nowhere"
+    """Unwind data led to an address where no code can be: in no memory region, or in the other half of the
+    address space. The walk had to guess."""
     NO_FUNCTION_TABLE = "no function table"
     """The module has no function table: the walk had to guess."""
     NO_UNWIND_DATA = "no unwind data"
@@ -135,6 +138,9 @@ class StatusCode(Enum):
     """The unwind data is not in the image: the walk had to guess."""
     UNWIND_DATA_INVALID = "unwind data invalid"
     """The unwind data contradicts itself: the walk had to guess."""
+    UNWIND_DATA_INCOMPLETE = "unwind data incomplete"
+    """The unwind data has a handler and no codes: only the handler knows how the function moved the stack
+    pointer. The walk had to guess."""
     FRAME_REGISTER_UNKNOWN = "frame register unknown"
     """The value of the function's frame register is unknown at this point: the walk had to guess."""
     FRAME_POINTER_UNKNOWN = "frame pointer unknown"

@@ -25,6 +25,7 @@ from .frames import (
     is_call,
 )
 from .registers import Registers, Registers32
+from .surroundings import UNKNOWN, Surroundings
 
 R = TypeVar("R", Registers, Registers32)
 
@@ -77,14 +78,22 @@ class Walker(abc.ABC, Generic[R]):
         find_image: finds the module that holds an address
         read: reads memory, by canonical address
         may_execute: returns whether an address outside all modules may be code
+        surroundings: what else is known of the address space
     """
 
     slot_size: int
 
-    def __init__(self, find_image: FindImage, read: Read, may_execute: MayExecute) -> None:
+    def __init__(
+        self,
+        find_image: FindImage,
+        read: Read,
+        may_execute: MayExecute,
+        surroundings: Surroundings = UNKNOWN,
+    ) -> None:
         self._find_image = find_image
         self._read = read
         self._may_execute = may_execute
+        self._surroundings = surroundings
         self._verdicts: Dict[int, bool] = {}
         self._stacks = StackRanges(())
 

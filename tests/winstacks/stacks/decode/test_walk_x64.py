@@ -17,6 +17,7 @@ from winstacks.memory.decode.statuscodes import StatusCode
 from winstacks.names.decode.functiontable import FunctionTable
 from winstacks.stacks.decode.frames import MAX_FRAMES, CodeImage, StackWalk
 from winstacks.stacks.decode.registers import Registers
+from winstacks.stacks.decode.surroundings import UNKNOWN, Surroundings
 from winstacks.stacks.decode.walk_x64 import Walker64
 
 BASE, SIZE = 0x140000000, 0x4000
@@ -46,6 +47,7 @@ class Program:
         self.data: List[int] = []
         self.own = False
         self.windows = False
+        self.surroundings = UNKNOWN
         for number, info in enumerate(infos):
             begin, unwind = 0x1000 + 0x100 * number, 0x3000 + 0x20 * number
             self.entries.append((begin, begin + 0x100, unwind))
@@ -102,7 +104,9 @@ class Program:
         def find_image(address: int) -> Optional[CodeImage]:
             return image if BASE <= address < BASE + SIZE else None
 
-        walker = kind(find_image, read, known, may_execute, lambda _: self.own)
+        walker = kind(
+            find_image, read, known, may_execute, lambda _: self.own, surroundings=self.surroundings
+        )
         return walker.walk(start, interrupted, stacks)
 
 
@@ -118,6 +122,7 @@ INFOS = tuple(
         bytes.fromhex,
         (
             "01 00 00 00",
+            "09 00 00 00",
             "01 04 01 00 04 02",
             "01 04 01 05 04 03",
             "01 00 01 00 00 0a",
@@ -338,12 +343,76 @@ def test_a_walk_goes_on_by_scan_and_is_sure_no_more(reason: StatusCode, break_it
 
 def test_code_in_no_module_is_a_frame_and_then_scanned_over() -> None:
     program = Program(NOTHING)
-    program.put(0, 0x66660000, 1, program.at(0), 0)
+    program.private = {0x66660000: bytes.fromhex("90 90 90 90 90 90 e8 00 00 00 00")}
+    program.put(0, 0x6666000B, 1, program.at(0), 0)
     walk = program.walk(start(program))
     assert [(address, how, sure) for address, how, sure in frames_of(walk)] == [
-        *((program.at(0), "trap", True), (0x66660000, "unwind", True), (program.at(0), "scan", False)),
+        *((program.at(0), "trap", True), (0x6666000B, "unwind", True), (program.at(0), "scan", False)),
     ]
     assert walk.gaps == (StatusCode.CODE_IN_NO_MODULE,)
+
+
+@pytest.mark.parametrize("mapped", [True, False, None])
+@pytest.mark.parametrize("windows", [True, False])
+def test_memory_that_cannot_be_read_proves_no_frame(mapped: Optional[bool], windows: bool) -> None:
+    """Only unmodified code of Windows proves a return to memory that exists and is not in the image."""
+    program = Program(NOTHING, NOTHING)
+    program.windows = windows
+    program.surroundings = Surroundings(is_mapped=lambda _: mapped)
+    program.put(0, 0x66660000, 1, program.at(1), 0)
+    walk = program.walk(start(program))
+    if mapped is False:
+        assert frames_of(walk)[1:] == [(program.at(1), "scan", False)]
+        assert walk.gaps == (StatusCode.RETURNS_NOWHERE,)
+        return
+    sure = windows and bool(mapped)
+    assert frames_of(walk)[1:] == [(0x66660000, "unwind", sure), (program.at(1), "scan", False)]
+    assert walk.gaps == (StatusCode.CODE_UNREADABLE, StatusCode.CODE_IN_NO_MODULE)
+
+
+@pytest.mark.parametrize("value", [0xFFFFFFFFFFF7, 0xFFF7, 0xFFFFF80000001000, 1 << 63, (1 << 64) - 9])
+@pytest.mark.parametrize("info", [NOTHING, ALLOC_8])
+def test_no_frame_is_where_a_user_stack_cannot_return(value: int, info: bytes) -> None:
+    """The value lies on top of the stack of a leaf, or where unwind data expects the return address."""
+    program = Program(info, NOTHING)
+    slot = int(info is ALLOC_8)
+    program.put(slot, value, program.at(1), 0)
+    program.private = {0xFFFFF80000000000: b"\xe8\0\0\0\0" * 0x400}
+    for first, interrupted in ((start(program), False), (Registers.from_known(BASE + 0x2000, SP), True)):
+        walk = program.walk(first, interrupted)
+        assert frames_of(walk)[1:] == [(program.at(1), "scan", False)]
+
+
+HANDLER_ONLY = bytes.fromhex("09 00 00 00 00 20 00 00")
+
+
+def test_a_function_that_only_its_handler_describes_needs_a_proven_return() -> None:
+    """The stack pointer may have moved: the scan begins where it is."""
+    program = Program(HANDLER_ONLY, NOTHING)
+    program.put(0, 0x7777000000, program.at(1), 0)
+    for first, interrupted in ((start(program), False), (Registers.from_known(program.inside(0), SP), True)):
+        walk = program.walk(first, interrupted)
+        assert frames_of(walk)[1:] == [(program.at(1), "scan", False)]
+        assert walk.gaps == (StatusCode.UNWIND_DATA_INCOMPLETE,)
+    # An address behind another call may have been left there.
+    program.put(0, program.at(1), program.at(1), 0)
+    assert frames_of(program.walk(start(program)))[1] == (program.at(1), "scan", False)
+    # The first instruction has moved nothing.
+    first = Registers.from_known(BASE + 0x1000, SP)
+    assert frames_of(program.walk(first, True))[1:] == [(program.at(1), "unwind", True)] * 2
+
+
+@pytest.mark.parametrize("through", [None, 0x2100])
+def test_a_call_of_that_very_function_proves_its_return(through: Optional[int]) -> None:
+    program = Program(HANDLER_ONLY, NOTHING)
+    target = 0x1000 if through is None else through
+    program.memory[0x111C:0x1120] = struct.pack("<i", target - 0x1120)
+    program.memory[0x2100:0x2105] = b"\xe9" + struct.pack("<i", 0x1000 - 0x2105)
+    program.put(0, program.at(1), 0)
+    for first, interrupted in ((start(program), False), (Registers.from_known(program.inside(0), SP), True)):
+        walk = program.walk(first, interrupted)
+        assert frames_of(walk)[1:] == [(program.at(1), "unwind", True)]
+        assert not walk.gaps
 
 
 def test_a_scan_finds_callers_in_no_module() -> None:
@@ -399,6 +468,29 @@ def test_a_leaf_without_a_return_address_is_not_believed() -> None:
     program.put(0, 0x1234, program.at(0), 0)
     walk = program.walk(Registers.from_known(BASE + 0x2000, SP), True)
     assert frames_of(walk)[1:] == [(program.at(0), "scan", False)]
+
+
+@pytest.mark.parametrize(
+    ("target", "code", "sure"),
+    [
+        (0x1200, "", True),
+        (0x2000, "", False),
+        (0x1000, "", False),
+        (0x1000, "e9 2b 02 00 00", True),
+        (0x1000, "0f 84 2b 02 00 00", True),
+        (0x1000, "ff e0", True),
+        (0x1000, "ff 15 00 00 00 00", False),
+    ],
+)
+def test_the_call_before_a_leafs_return_address_must_lead_to_it(target: int, code: str, sure: bool) -> None:
+    """At once, or by way of a function that ends with a jump. Else an earlier call left the address."""
+    program = Program(NOTHING, NOTHING, *[NOTHING] * 15)
+    program.entries = [entry for entry in program.entries if entry[0] != 0x1200]
+    program.memory[0x1001 : 0x1001 + len(bytes.fromhex(code))] = bytes.fromhex(code)
+    program.memory[0x111C:0x1120] = struct.pack("<i", target - 0x1120)
+    program.put(0, program.at(1), 0)
+    walk = program.walk(Registers.from_known(BASE + 0x1233, SP), True)
+    assert frames_of(walk)[1:] == [(program.at(1), "leaf" if sure else "scan", sure)]
 
 
 def test_a_leaf_whose_callers_code_is_paged_out_is_doubted() -> None:
