@@ -136,6 +136,12 @@ NAMES: Dict[StatusCode, Tuple[str, ...]] = {
     StatusCode.STACK_UNREADABLE: (*STACK, *FRAMES),
     StatusCode.CYCLE: STACK,
     StatusCode.TOO_MANY_FRAMES: STACK,
+    StatusCode.FRAMES_NOT_SHOWN: STACK,
+    StatusCode.STACK_SWITCHED: STACK,
+    StatusCode.CANDIDATES: STACK,
+    StatusCode.CODE_ABSENT: STACK,
+    StatusCode.RETURNS_NOWHERE: STACK,
+    StatusCode.UNWIND_DATA_INCOMPLETE: STACK,
     StatusCode.HASH_UNSURE: (),
     # Handles.
     StatusCode.NO_LONGER_OPEN: (*HANDLE_TABLE, "_HANDLE_TRACE_DB_ENTRY.Handle"),

@@ -10,6 +10,7 @@ from typing import Any, Iterator, NamedTuple, Sequence, Tuple
 from ..memory.decode.status import Status, status, text
 from ..memory.decode.statuscodes import StatusCode
 from ..stacklist.frames import NamedFrame
+from ..stacklist.shown import left_out, shown_numbers
 from ..stacks.decode.frames import Frame
 from ..stacks.lister import CallStack
 from ..tracedb.decode import capture
@@ -81,13 +82,15 @@ class CallStackRows:
         first = len(stack.frames) - len(addresses)
         begin = first + self._skip
         numbers = [*range(first), *range(begin, begin + len(captured.frames))]
+        cut = left_out(len(numbers))
+        numbers = [numbers[place] for place in shown_numbers(len(numbers))]
         names = self._named.for_space(stack.space)
         frames = [stack.frames[number] for number in numbers]
         named = [names.frame(frame.address, frame.returns) for frame in frames]
         # After a guess among the skipped frames the numbers of the following frames are uncertain.
         guessed = not all(map(_is_sure, stack.frames[first : begin + len(captured.frames)]))
         unsure = StatusCode.HASH_UNSURE if guessed and captured.frames else None
-        return ShownStack(stack, numbers, named, captured, status(stack.status, unsure))
+        return ShownStack(stack, numbers, named, captured, status(stack.status, cut, unsure))
 
     def stack(self, shown: ShownStack, count: int = 1) -> Iterator[Row]:
         """Yields the rows of a stack and of its frames, innermost first.

@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import Collection, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..columns.words import KERNEL, STACK, USER, WOW64
-from ..memory.decode.status import Status, has_status, status
+from ..memory.decode.status import Status, StatusItem, has_status, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image
 from ..names.symbolizer import Symbolizer
@@ -257,21 +257,25 @@ class StackLister:
         if border is not None and border.trap == self._kernel.saved(state):
             start = start.keeping(border)
         sp = state.registers["Rsp"]
-        stacks = [(low, high) for low, high in stacks if low <= sp <= high]
+        limits, stacks = stacks, [(low, high) for low, high in stacks if low <= sp <= high]
+        known, own = bool(stacks), None if stacks else self._walkers.find_stack(space, sp)
+        if own is not None:
+            stacks = [own, *limits]
         walk = self._walkers.walk(space, start, stacks, traps)
         if shadow:
             memory = self._walkers.memory(space)
             walk = proven_walk(walk, shadow, lambda address: memory.number(address, 8))
         if older:
             walk = walk._replace(frames=tuple(frame._replace(sure=False) for frame in walk.frames))
-        unlimited = None if stacks else StatusCode.STACK_LIMITS_UNKNOWN
+        unlimited = None if known else StatusCode.STACK_LIMITS_UNKNOWN
         statuses = status(thread.status, state.status, unlimited, _remarks(walk))
         return CallStack(thread, part, space, walk.frames, statuses, state)
 
 
 def _remarks(walk: StackWalk) -> Status:
-    """Returns the defects of a walk: its gaps and the reason for its end."""
-    return status(*walk.gaps, walk.end)
+    """Returns the defects of a walk: its gaps, the reason for its end, and the values that it passed over."""
+    count = len(walk.candidates)
+    return status(*walk.gaps, walk.end, StatusItem(StatusCode.CANDIDATES, count) if count else None)
 
 
 def _numbered(part: str, depth: int) -> str:

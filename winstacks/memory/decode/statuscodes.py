@@ -157,7 +157,19 @@ class StatusCode(Enum):
     CYCLE = "cycle"
     """The walk returned to an earlier place, and ended there."""
     TOO_MANY_FRAMES = "too many frames"
-    """The stack has more than 1,024 frames; the rest is not walked."""
+    """The stack has more than 65,536 frames, or the stacks of the image have too many together; the rest is
+    not walked."""
+    FRAMES_NOT_SHOWN = "{} frames not shown"
+    """The stack has more than 1,024 frames: the innermost 960 and the outermost 64 are shown. Keys, checks,
+    Depth and BackTraceHash take all frames."""
+    STACK_SWITCHED = "stack switched"
+    """Unwind data led from one stack to another one, as where a program has stacks of its own for fibers or
+    goroutines."""
+    CANDIDATES = "{} candidates"
+    """N further values on the parts of the stack that were scanned may be return addresses."""
+    CODE_ABSENT = "code absent"
+    """The address is in executable memory, and its code is not in the image: whether a call is before the
+    address is unknown."""
     HASH_UNSURE = "hash unsure"
     """A guess is among the frames that Depth and BackTraceHash cover, or among the skipped frames."""
     # Handles.

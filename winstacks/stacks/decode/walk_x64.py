@@ -13,7 +13,6 @@ from ...memory.decode.statuscodes import StatusCode
 from ...names.decode.unwindinfo import Bytes
 from .calls_x64 import MOST, Site, effect_at
 from .frames import (
-    MAX_FRAMES,
     FindImage,
     Frame,
     MayExecute,
@@ -63,6 +62,7 @@ class Walker64(Walker[Registers]):
     """
 
     slot_size = 8
+    weighs = True
 
     def __init__(
         self,
@@ -78,6 +78,7 @@ class Walker64(Walker[Registers]):
         self._machine_frames = machine_frames or {}
         self._own_copy = own_copy
         self._sites: Dict[int, Site] = {} if sites is None else sites
+        self._absent: Dict[int, bool] = {}
 
     def step(self, registers: Registers, interrupted: bool) -> WalkStep[Registers]:
         """Finds the caller of a frame; raises UnwindError."""
@@ -138,9 +139,27 @@ class Walker64(Walker[Registers]):
         """Returns the step to a known machine frame, or to a possible return address."""
         if slot in self._machine_frames:
             return self._interrupted(self._machine_frames[slot], slot)
-        if not _other_half(value, slot) and self.may_return(value):
+        if value <= _NO_MEMORY or _other_half(value, slot):
+            return None
+        if not self.may_return(value) and not self._calls_without_data(value):
+            return None
+        # A pointer to a function is data, even if the function before it ends with a call.
+        if not self._surroundings.is_start(value):
             return WalkStep(Registers.from_known(value, slot + self.slot_size), SCAN)
         return None
+
+    def is_absent(self, slot: int, value: int) -> bool:
+        """Returns whether the value of a stack slot may lead to code that the image lacks, behind a call."""
+        if value <= _NO_MEMORY or _other_half(value, slot):
+            return False
+        absent = self._absent.get(value)
+        if absent is None:
+            if len(self._absent) >= MOST:
+                self._absent.clear()
+            canonical = Machine.AMD64.is_canonical(value - 1)
+            absent = canonical and super().is_absent(slot, value) and not self._surroundings.is_start(value)
+            self._absent[value] = absent
+        return absent
 
     def follow(self, registers: Registers, frames: List[Frame], sure: bool) -> Optional[Registers]:
         """Continues from a return address as long as each step needs only one read within a page of the
@@ -151,7 +170,7 @@ class Walker64(Walker[Registers]):
         low, page = self._page(sp)
         if xmm != NOTHING:
             xmm = tuple(value if number in NON_VOLATILE_XMM else None for number, value in enumerate(xmm))
-        while effect is not None and len(frames) < MAX_FRAMES:
+        while effect is not None and len(frames) < self.most_frames:
             base = general[effect.base]
             if base is None:
                 break
@@ -191,6 +210,22 @@ class Walker64(Walker[Registers]):
         if image.table is None:
             raise UnwindError(StatusCode.NO_FUNCTION_TABLE)
         return Unwinder(image.table, image.base, self._read, image.read_rva).step(registers, interrupted)
+
+    def _calls_without_data(self, address: int) -> bool:
+        """Returns whether a direct call of a function of the same module ends at an address, in code that no
+        unwind data covers.
+
+        Compilers describe every function that calls. Assembly may not, as in the runtime of Go.
+        """
+        image, target = self._find_image(address - 1), None
+        if image is not None and image.table is not None and image.executable(address - 1):
+            rva = address - image.base
+            if image.table.complete_at(rva - 1) and image.table.find_entry(rva - 1) is None:
+                target = call_target(self._find_image, self._read, address)
+        if image is None or image.table is None or target is None:
+            return False
+        piece = image.table.find_entry(target - image.base)
+        return piece is not None and piece.begin == target - image.base
 
     def _objection(self, registers: Registers) -> Optional[StatusCode]:
         """Returns the reason to doubt an address to which unwind data led; RETURNS_NOWHERE if it is none."""
