@@ -141,6 +141,7 @@ NAMES: Dict[StatusCode, Tuple[str, ...]] = {
     StatusCode.CANDIDATES: STACK,
     StatusCode.CODE_ABSENT: STACK,
     StatusCode.RETURNS_NOWHERE: STACK,
+    StatusCode.FUNCTION_BEGINS_THERE: STACK,
     StatusCode.UNWIND_DATA_INCOMPLETE: STACK,
     StatusCode.HASH_UNSURE: (),
     # Handles.

@@ -127,6 +127,9 @@ class StatusCode(Enum):
     NOT_BEHIND_A_CALL = "not behind a call"
     """The value is not a return address. It is unsure, and so are all frames after it, unless unmodified code
     of Windows returns there."""
+    FUNCTION_BEGINS_THERE = "function begins there"
+    """No call is before the address, and a function begins exactly there. The frame has that function's name
+    and unwind data, not those of the function before."""
     RETURNS_NOWHERE = "returns nowhere"
     """Unwind data led to an address where no code can be: in no memory region, or in the other half of the
     address space. The walk had to guess."""

@@ -229,18 +229,20 @@ class StackRanges:
 
     def __init__(self, ranges: Iterable[Tuple[int, int]]) -> None:
         self._ranges: List[Tuple[int, int]] = list(ranges)
+        self._added: List[Tuple[int, int]] = []
         self._left: Dict[Optional[Tuple[int, int]], int] = {}
         """For each stack that the walk has left: the stack pointer there."""
 
     def limit(self, sp: int) -> Optional[int]:
-        """Returns the upper end of the stack that holds an address; None if no stack does.
+        """Returns the upper end of the stack that holds an address; None if no stack does, or if the end is
+        unknown, because a walk has added the stack.
 
         The end itself belongs to the stack: the stack pointer of an empty stack is there.
         """
         if not self._ranges:
             return sp + MAX_SCANNED
         stack = self._stack(sp)
-        return stack[1] if stack else None
+        return stack[1] if stack and stack not in self._added else None
 
     def reach(self, sp: int) -> int:
         """Returns the address up to which a stack pointer may rise on its stack; 0 if it is on no stack."""
@@ -276,10 +278,11 @@ class StackRanges:
         return None
 
     def add(self, low: int, high: int) -> bool:
-        """Adds a stack that a walk has found; returns False if it overlaps another, or there are too many."""
+        """Adds memory that holds a stack; returns False if it overlaps a stack, or there are too many."""
         if len(self._ranges) >= MAX_STACKS or any(start < high and low < end for start, end in self._ranges):
             return False
         self._ranges.append((low, high))
+        self._added.append((low, high))
         return True
 
     def _stack(self, sp: int) -> Optional[Tuple[int, int]]:

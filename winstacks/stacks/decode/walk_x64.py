@@ -10,8 +10,8 @@ from ...columns.words import LEAF, SCAN, TRAP, UNWIND
 from ...memory.decode.machine import Machine
 from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.decode.statuscodes import StatusCode
-from ...names.decode.unwindinfo import Bytes
-from .calls_x64 import MOST, Site, effect_at
+from ...names.decode.unwindinfo import Bytes, UnwindDataError
+from .calls_x64 import MOST, CodePlace, Site, effect_at, rule_at
 from .frames import (
     FindImage,
     Frame,
@@ -101,6 +101,10 @@ class Walker64(Walker[Registers]):
             objection = self._objection(step.registers)
             if objection is StatusCode.RETURNS_NOWHERE:
                 raise UnwindError(objection)
+            if objection is StatusCode.NOT_BEHIND_A_CALL and self._begins(step.registers.ip):
+                framed = self._begins_with_machine_frame(step.registers.ip)
+                doubt = doubt if framed else objection
+                return WalkStep(step.registers, UNWIND, True, doubt, remark=StatusCode.FUNCTION_BEGINS_THERE)
             if doubt is None and objection is not None:
                 if self._leaves_windows(registers.ip, step.registers.ip):
                     return WalkStep(step.registers, UNWIND, remark=objection)
@@ -226,6 +230,32 @@ class Walker64(Walker[Registers]):
             return False
         piece = image.table.find_entry(target - image.base)
         return piece is not None and piece.begin == target - image.base
+
+    def _begins(self, address: int) -> bool:
+        """Returns whether a function begins exactly at an address."""
+        image = self._find_image(address)
+        if image is None or image.table is None:
+            return False
+        piece = image.table.find_entry(address - image.base)
+        if piece is None or piece.begin != address - image.base:
+            return False
+        return image.table.primary(piece) == image.table.direct(piece)
+
+    def _begins_with_machine_frame(self, address: int) -> bool:
+        """Returns whether the stack holds a machine frame before the first instruction of a function.
+
+        Windows puts the addresses of such functions on stacks itself: KiUserApcDispatcher returns there, and
+        a thread's first function.
+        """
+        image = self._find_image(address)
+        piece = None if image is None or image.table is None else image.table.find_entry(address - image.base)
+        if image is None or image.table is None or piece is None:
+            return False
+        try:
+            place = CodePlace.at_rva(image.table, piece, address - image.base)
+        except UnwindDataError:
+            return False
+        return rule_at(image.table, place)[0].ip is not None
 
     def _objection(self, registers: Registers) -> Optional[StatusCode]:
         """Returns the reason to doubt an address to which unwind data led; RETURNS_NOWHERE if it is none."""

@@ -273,6 +273,27 @@ def test_an_unwound_address_before_which_no_call_can_be_is_doubted() -> None:
     assert frames_of(program.walk(start(program)))[1] == (program.inside(1), "unwind", True)
 
 
+@pytest.mark.parametrize("framed", [True, False])
+def test_an_address_at_which_a_function_begins_and_before_which_no_call_is(framed: bool) -> None:
+    """The kernel puts it on the stack itself, with a machine frame above; or a runtime replaces a return."""
+    program = Program(NOTHING, NOTHING, MACHINE_FRAME if framed else NOTHING, NOTHING)
+    begins = BASE + 0x1200
+    program.put(0, begins, program.inside(3), 0x33, 0x246, SP + 0x80, 0x2B).put(0x10, program.at(1), 0)
+    walk = program.walk(start(program))
+    assert frames_of(walk)[1] == (begins, "unwind", framed)
+    assert not walk.frames[1].returns
+    assert StatusCode.FUNCTION_BEGINS_THERE in walk.gaps
+    if framed:
+        assert frames_of(walk)[2:] == [(program.inside(3), "trap", True), (program.at(1), "unwind", True)]
+        assert walk.gaps == (StatusCode.FUNCTION_BEGINS_THERE,)
+    # Behind a call the address belongs to the function before it.
+    program.memory[0x11FB:0x1200] = b"\xe8\0\0\0\1"
+    program.put(1, program.at(3), 0)
+    walk = program.walk(start(program))
+    assert frames_of(walk)[1:] == [(begins, "unwind", True), (program.at(3), "unwind", True)]
+    assert walk.frames[1].returns and not walk.gaps
+
+
 NOWHERE = 0x7654_3210
 TRUSTED = pytest.mark.parametrize(("windows", "own"), [(True, False), (True, True), (False, False)])
 
