@@ -139,6 +139,7 @@ NAMES: Dict[StatusCode, Tuple[str, ...]] = {
     StatusCode.FRAMES_NOT_SHOWN: STACK,
     StatusCode.STACK_SWITCHED: STACK,
     StatusCode.CANDIDATES: STACK,
+    StatusCode.CANDIDATE: STACK,
     StatusCode.CODE_ABSENT: STACK,
     StatusCode.RETURNS_NOWHERE: STACK,
     StatusCode.FUNCTION_BEGINS_THERE: STACK,

@@ -7,6 +7,7 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import Any, Iterator, NamedTuple, Sequence, Tuple
 
+from ..columns.words import SCAN
 from ..memory.decode.status import Status, status, text
 from ..memory.decode.statuscodes import StatusCode
 from ..stacklist.frames import NamedFrame
@@ -64,6 +65,7 @@ class CallStackRows:
 
     def __init__(self, command: Command[Any, ShownStack]) -> None:
         self._fold = command.option("fold")
+        self._candidates = command.option("candidates")
         self._machine = command.image.machine
         self._named = command.named
         self._printer = command.printer
@@ -128,6 +130,8 @@ class CallStackRows:
         )
         if not self._fold:
             yield from self._frame_rows(key, shown, frames)
+        if self._candidates and not self._fold:
+            yield from self._candidate_rows(key, shown.stack)
 
     def _frame_rows(self, key: Cells, shown: ShownStack, frames: Sequence[Frame]) -> Iterator[Row]:
         pid, process, tid, arch, part = key
@@ -139,6 +143,19 @@ class CallStackRows:
             row = start(
                 pid, process, tid, arch, part, number, sp, where, symbol, source, backing, how, row_status
             )
+            yield 1, row
+
+    def _candidate_rows(self, key: Cells, stack: CallStack) -> Iterator[Row]:
+        """Yields the rows of a stack's candidates, innermost first; they have no number."""
+        mask, names = self._machine.address_mask, self._named.for_space(stack.space)
+        size = stack.space.machine.pointer_size
+        for candidate in stack.candidates:
+            named = names.frame(candidate.address, True)
+            absent = StatusCode.CODE_ABSENT if candidate.absent else None
+            cells = self._printer.guess(named, StatusCode.CANDIDATE, absent, StatusCode.UNSURE)
+            where, symbol, source, backing, remarks = cells
+            sp = Hex(candidate.slot + size & mask)
+            row = self._frame(*key, NOT_APPLICABLE, sp, where, symbol, source, backing, SCAN, remarks)
             yield 1, row
 
     def _key(self, stack: CallStack) -> Cells:

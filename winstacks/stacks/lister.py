@@ -24,7 +24,7 @@ from ..process.userstacks import UserStacks
 from ..traps.decode.frame import CS_USER_32
 from ..traps.state import TrapContexts, TrapState
 from .cpus import NO_TRAPS, KnownTrapFrames, Range
-from .decode.frames import Frame, StackWalk, UserTransition
+from .decode.frames import Frame, ReturnCandidate, StackWalk, UserTransition
 from .decode.shadow import proven_walk
 from .kernel import KernelWalk, KernelWalks
 from .walkers import StackWalkers
@@ -43,6 +43,7 @@ class CallStack(NamedTuple):
         frames: frames, innermost first
         status: why the stack is missing, incomplete or doubtful
         entry: user-mode registers with which the stack begins, None for a kernel stack
+        candidates: further values on the stack that may be return addresses
     """
 
     thread: Thread
@@ -51,6 +52,7 @@ class CallStack(NamedTuple):
     frames: Tuple[Frame, ...]
     status: Status
     entry: Optional[TrapState] = None
+    candidates: Tuple[ReturnCandidate, ...] = ()
 
     @property
     def return_addresses(self) -> Tuple[int, ...]:
@@ -122,7 +124,8 @@ class StackLister:
         for number, piece in enumerate(pieces):
             statuses = status(thread.status, piece.status, _remarks(piece.walk))
             part = _numbered(KERNEL, piece.depth)
-            yield CallStack(thread, part, thread.space, piece.walk.frames, statuses)
+            walk = piece.walk
+            yield CallStack(thread, part, thread.space, walk.frames, statuses, None, walk.candidates)
             if piece.last and has_user_half:
                 # On x86, a walk up the user stack continues behind the dispatcher of a callback with the
                 # registers in a trap frame that the kernel kept: the entry of an older depth.
@@ -180,7 +183,7 @@ class StackLister:
         if state.mode != USER:
             walk = self._kernel.of_state(thread, state)
             statuses = status(state.status, _remarks(walk))
-            return CallStack(thread, KERNEL, thread.space, walk.frames, statuses)
+            return CallStack(thread, KERNEL, thread.space, walk.frames, statuses, None, walk.candidates)
         if thread.wow64 is not None and state.registers.get("SegCs") == CS_USER_32:
             return self._user(thread, WOW64, thread.wow64, state, self._user_stacks.narrow(thread))
         return self._user(thread, USER, thread.space, state, self._user_stacks.native(thread))
@@ -269,7 +272,7 @@ class StackLister:
             walk = walk._replace(frames=tuple(frame._replace(sure=False) for frame in walk.frames))
         unlimited = None if known else StatusCode.STACK_LIMITS_UNKNOWN
         statuses = status(thread.status, state.status, unlimited, _remarks(walk))
-        return CallStack(thread, part, space, walk.frames, statuses, state)
+        return CallStack(thread, part, space, walk.frames, statuses, state, walk.candidates)
 
 
 def _remarks(walk: StackWalk) -> Status:

@@ -169,7 +169,10 @@ class StatusCode(Enum):
     """Unwind data led from one stack to another one, as where a program has stacks of its own for fibers or
     goroutines."""
     CANDIDATES = "{} candidates"
-    """N further values on the parts of the stack that were scanned may be return addresses."""
+    """N further values on the parts of the stack that were scanned may be return addresses: --candidates of
+    windows.callstacks shows them."""
+    CANDIDATE = "candidate"
+    """No frame: a value on the stack that may be a return address."""
     CODE_ABSENT = "code absent"
     """The address is in executable memory, and its code is not in the image: whether a call is before the
     address is unknown."""

@@ -220,6 +220,19 @@ class StackWalk(NamedTuple):
     candidates: Tuple[ReturnCandidate, ...] = ()
 
 
+def as_candidates(walk: StackWalk, slot_size: int) -> Tuple[ReturnCandidate, ...]:
+    """Returns the candidates of a walk, and its frames as such, by their place on the stack.
+
+    Args:
+        walk: a walk whose frames are too doubtful to count as frames
+        slot_size: bytes of a stack slot
+    """
+    frames = (
+        ReturnCandidate(frame.address, frame.trap or frame.sp - slot_size, False) for frame in walk.frames
+    )
+    return tuple(sorted((*frames, *walk.candidates), key=lambda candidate: candidate.slot))
+
+
 class StackRanges:
     """The stacks that a walk may run on; the walk only goes up each stack.
 
