@@ -276,8 +276,11 @@ class StackLister:
 
 
 def _remarks(walk: StackWalk) -> Status:
-    """Returns the defects of a walk: its gaps, the reason for its end, and the values that it passed over."""
-    count = len(walk.candidates)
+    """Returns the defects of a walk: its gaps, the reason for its end, and the values that it passed over.
+
+    Without a frame the walk did not begin, and passed over nothing.
+    """
+    count = len(walk.candidates) if walk.frames else 0
     return status(*walk.gaps, walk.end, StatusItem(StatusCode.CANDIDATES, count) if count else None)
 
 

@@ -44,7 +44,7 @@ class SpaceFacts:
     @property
     def surroundings(self) -> Surroundings:
         """The answers in the form that walkers take."""
-        return Surroundings(self.is_first, self.is_start, self.is_mapped, self.find_stack)
+        return Surroundings(self.is_first, self.is_start, self.is_mapped, self.is_executable, self.find_stack)
 
     def is_first(self, address: int) -> bool:
         """Returns whether code is of a function in which threads begin."""
@@ -90,6 +90,11 @@ class SpaceFacts:
         if region is not None:
             return region.state != _RESERVED
         return False if process.vads_whole else None
+
+    def is_executable(self, address: int) -> bool:
+        """Returns whether a memory region outside all modules is known to hold code, by its protection."""
+        region = self._region(address)
+        return region is not None and "EXECUTE" in region.protection_name
 
     def find_stack(self, sp: int) -> Optional[Tuple[int, int]]:
         """Returns the limits of the private memory that holds an address, as a stack of the program's own.

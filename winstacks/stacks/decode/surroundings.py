@@ -15,6 +15,9 @@ IsStart = Callable[[int], bool]
 IsMapped = Callable[[int], Optional[bool]]
 """address outside all modules -> whether a memory region holds it; None if that is unknown."""
 
+IsExecutable = Callable[[int], bool]
+"""address outside all modules -> whether a memory region there is known to hold code."""
+
 FindStack = Callable[[int], Optional[Tuple[int, int]]]
 """address -> (low, high) of the memory there if a program may use it as a stack, else None."""
 
@@ -33,6 +36,7 @@ class Surroundings(NamedTuple):
     is_first: IsFirst = _no
     is_start: IsStart = _no
     is_mapped: IsMapped = _unknown
+    is_executable: IsExecutable = _no
     find_stack: FindStack = _unknown
 
 

@@ -31,9 +31,14 @@ from .scan import Scan
 from .surroundings import UNKNOWN, Surroundings
 from .walkstep import WalkStep
 
-__all__ = ["WalkStep", "Walker"]
+__all__ = ["NO_MEMORY", "WalkStep", "Walker"]
 
 R = TypeVar("R", Registers, Registers32)
+
+NO_MEMORY = 1 << 16
+"""Windows never maps memory below this address (MmLowestUserAddress)."""
+
+_DIRECT_CALL = b"\xe8"
 
 _WORDS = {4: "I", 8: "Q"}
 """Format of a slot by its size."""
@@ -170,10 +175,33 @@ class Walker(abc.ABC, Generic[R]):
         """
         image = self._find_image(value - 1)
         if image is None:
-            known = self._surroundings.is_mapped(value - 1) and self._may_execute(value - 1)
-            return bool(known) and self._read(value - 1, 1) is None
+            known = self._surroundings.is_executable(value - 1) and self._may_execute(value - 1)
+            return known and self._read(value - 1, 1) is None
         headers = image.code is None and value - image.base < PAGE_SIZE
         return image.executable(value - 1) and not headers and self.is_return(value) is None
+
+    def is_no_code(self, address: int) -> bool:
+        """Returns whether it is known that no code lies at an address: a thread there was sent there."""
+        image = self._find_image(address)
+        if image is not None:
+            return not image.executable(address)
+        if self._read(address, 1) is not None:
+            return not self._may_execute(address)
+        return address < NO_MEMORY or self._surroundings.is_mapped(address) is False
+
+    def bad_caller(self, sp: int) -> Optional[int]:
+        """Returns the return address of the call that sent a thread to a place without code, None if no call
+        did.
+
+        The call pushed the address last. It was indirect: the target of a direct call is part of the code.
+        """
+        address = self.read_stack(sp)
+        if address is None or not self.is_return(address):
+            return None
+        image, size = self._find_image(address - 1), len(_DIRECT_CALL) + 4
+        read = self._read if image is None else image.read_rva
+        code = read(address - (0 if image is None else image.base) - size, size)
+        return None if code is None or bytes(code[:1]) == _DIRECT_CALL else address
 
     def is_behind_call(self, address: int) -> Optional[bool]:
         """Returns whether the code before an address is a call, whatever the unwind data says.

@@ -24,12 +24,12 @@ from .frames import (
     shared,
 )
 from .leaf_x64 import call_target, code_at, jump_target, may_have_called
-from .registers import MASK, NON_VOLATILE_XMM, NOTHING, Registers
+from .registers import MASK, NON_VOLATILE_XMM, NOTHING, RSP, Registers
 from .rule_x64 import RETURN
 from .step_x64 import LEAF as LEAF_FUNCTION
 from .step_x64 import Step, Unwinder, carry_out
 from .surroundings import UNKNOWN, Surroundings
-from .walk import Walker, WalkStep
+from .walk import NO_MEMORY, Walker, WalkStep
 
 _CS = 8
 """Offset of SegCs in a machine frame of five slots: Rip, SegCs, EFlags, Rsp, SegSs."""
@@ -42,9 +42,6 @@ _ENTERING = (b"\x0f\x05", b"\xcd\x2e")
 
 _KERNEL_HALF = 1 << 63
 """The bit that is set in every kernel address."""
-
-_NO_MEMORY = 1 << 16
-"""Windows never maps memory below this address (MmLowestUserAddress)."""
 
 
 class Walker64(Walker[Registers]):
@@ -82,6 +79,11 @@ class Walker64(Walker[Registers]):
 
     def step(self, registers: Registers, interrupted: bool) -> WalkStep[Registers]:
         """Finds the caller of a frame; raises UnwindError."""
+        caller = self.bad_caller(registers.sp) if interrupted and self.is_no_code(registers.ip) else None
+        if caller is not None:
+            general = list(registers.general)
+            general[RSP] = registers.sp + self.slot_size
+            return WalkStep(Registers(caller, tuple(general), registers.xmm), LEAF)
         try:
             step = self._unwind(registers, interrupted)
         except UnwindError:
@@ -143,7 +145,7 @@ class Walker64(Walker[Registers]):
         """Returns the step to a known machine frame, or to a possible return address."""
         if slot in self._machine_frames:
             return self._interrupted(self._machine_frames[slot], slot)
-        if value <= _NO_MEMORY or _other_half(value, slot):
+        if value <= NO_MEMORY or _other_half(value, slot):
             return None
         if not self.may_return(value) and not self._calls_without_data(value):
             return None
@@ -154,7 +156,7 @@ class Walker64(Walker[Registers]):
 
     def is_absent(self, slot: int, value: int) -> bool:
         """Returns whether the value of a stack slot may lead to code that the image lacks, behind a call."""
-        if value <= _NO_MEMORY or _other_half(value, slot):
+        if value <= NO_MEMORY or _other_half(value, slot):
             return False
         absent = self._absent.get(value)
         if absent is None:
@@ -329,7 +331,7 @@ class Walker64(Walker[Registers]):
 
     def _doubt_outside(self, address: int) -> Optional[StatusCode]:
         """Returns the reason to doubt a return address outside all modules, None if a call is before it."""
-        if address <= _NO_MEMORY or not Machine.AMD64.is_canonical(address - 1):
+        if address <= NO_MEMORY or not Machine.AMD64.is_canonical(address - 1):
             return StatusCode.RETURNS_NOWHERE
         behind_call = self.is_behind_call(address)
         if behind_call is None:

@@ -294,6 +294,21 @@ def test_an_address_at_which_a_function_begins_and_before_which_no_call_is(frame
     assert walk.frames[1].returns and not walk.gaps
 
 
+@pytest.mark.parametrize(("call", "sure"), [("ff d0", True), ("e8 e1 fe ff ff", False)])
+@pytest.mark.parametrize("target", [0, 0x1234, BASE + 0x3080, 0x55550000])
+def test_the_caller_of_a_place_without_code_is_on_top_of_the_stack(
+    target: int, call: str, sure: bool
+) -> None:
+    """A call through a bad pointer; a direct call leads to code. The target: low, data, in no region."""
+    program = Program(NOTHING, NOTHING)
+    program.surroundings = Surroundings(is_mapped=lambda _: False)
+    program.memory[0x1110:0x1120] = bytes.fromhex(call).rjust(16, b"\x90")
+    program.put(0, program.at(1), program.at(0), 0)
+    walk = program.walk(Registers.from_known(target, SP), True)
+    how = "leaf" if sure else "scan"
+    assert frames_of(walk)[1] == (program.at(1), how, sure)
+
+
 NOWHERE = 0x7654_3210
 TRUSTED = pytest.mark.parametrize(("windows", "own"), [(True, False), (True, True), (False, False)])
 
