@@ -68,7 +68,9 @@ def test_candidates_of_a_running_thread(tmp_path: pathlib.Path) -> None:
     stack, rows = shown(image, tmp_path, candidates=True)[1004, "kernel"]
     assert (stack["Status"], stack["Depth"]) == ("running", 0)
     assert {frame["Address"] for frame in frames[2:]} < {row["Address"] for row in rows}
-    assert {(row["Frame"], row["How"], row["Status"]) for row in rows} == {(None, "scan", "candidate, unsure")}
+    assert {(row["Frame"], row["How"], row["Status"]) for row in rows} == {
+        (None, "scan", "candidate, unsure")
+    }
     assert [row["Sp"] for row in rows] == sorted(row["Sp"] for row in rows)
 
 

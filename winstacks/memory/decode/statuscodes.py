@@ -131,8 +131,7 @@ class StatusCode(Enum):
     """No call is before the address, and a function begins exactly there. The frame has that function's name
     and unwind data, not those of the function before."""
     RETURNS_NOWHERE = "returns nowhere"
-    """Unwind data led to an address where no code can be: in no memory region, or in the other half of the
-    address space. The walk had to guess."""
+    """Unwind data led to an address in no memory, or in the other half: the walk had to guess."""
     NO_FUNCTION_TABLE = "no function table"
     """The module has no function table: the walk had to guess."""
     NO_UNWIND_DATA = "no unwind data"
@@ -142,8 +141,7 @@ class StatusCode(Enum):
     UNWIND_DATA_INVALID = "unwind data invalid"
     """The unwind data contradicts itself: the walk had to guess."""
     UNWIND_DATA_INCOMPLETE = "unwind data incomplete"
-    """The unwind data has a handler and no codes: only the handler knows how the function moved the stack
-    pointer. The walk had to guess."""
+    """A function's unwind data has a handler and no codes for its frame: the walk had to guess."""
     FRAME_REGISTER_UNKNOWN = "frame register unknown"
     """The value of the function's frame register is unknown at this point: the walk had to guess."""
     FRAME_POINTER_UNKNOWN = "frame pointer unknown"
@@ -160,22 +158,17 @@ class StatusCode(Enum):
     CYCLE = "cycle"
     """The walk returned to an earlier place, and ended there."""
     TOO_MANY_FRAMES = "too many frames"
-    """The stack has more than 65,536 frames, or the stacks of the image have too many together; the rest is
-    not walked."""
+    """The stack has more than 65,536 frames, or all stacks too many; the rest is not walked."""
     FRAMES_NOT_SHOWN = "{} frames not shown"
-    """The stack has more than 1,024 frames: the innermost 960 and the outermost 64 are shown. Keys, checks,
-    Depth and BackTraceHash take all frames."""
+    """Of a stack with over 1,024 frames the innermost 960 and the outermost 64 are shown."""
     STACK_SWITCHED = "stack switched"
-    """Unwind data led from one stack to another one, as where a program has stacks of its own for fibers or
-    goroutines."""
+    """Unwind data led to another stack of the program: it has its own for fibers or goroutines."""
     CANDIDATES = "{} candidates"
-    """N further values on the parts of the stack that were scanned may be return addresses: --candidates of
-    windows.callstacks shows them."""
+    """N further values on the scanned parts of the stack may be return addresses (--candidates)."""
     CANDIDATE = "candidate"
     """No frame: a value on the stack that may be a return address."""
     CODE_ABSENT = "code absent"
-    """The address is in executable memory, and its code is not in the image: whether a call is before the
-    address is unknown."""
+    """The code at the address is not in the image: whether a call is before it is unknown."""
     HASH_UNSURE = "hash unsure"
     """A guess is among the frames that Depth and BackTraceHash cover, or among the skipped frames."""
     # Handles.

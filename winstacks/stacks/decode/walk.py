@@ -8,7 +8,7 @@ import abc
 import struct
 from typing import Collection, Dict, Generic, List, Optional, Tuple, TypeVar, Union
 
-from ...columns.words import TRAP, UNWIND
+from ...columns.words import LEAF, TRAP, UNWIND
 from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.decode.statuscodes import StatusCode
 from .frames import (
@@ -62,6 +62,9 @@ class Walker(abc.ABC, Generic[R]):
 
     most_frames = MAX_FRAMES
     """Frames after which a walk ends."""
+
+    calls_push = False
+    """Whether a call pushes its return address onto the stack."""
 
     weighs = False
     """Whether a scan weighs all candidates (`scan`); False: the first one is taken."""
@@ -269,7 +272,13 @@ class _Walk(Generic[R]):
                 return self._end(None)
             registers = last
             try:
-                taken = self._walker.step(registers, taken.interrupted)
+                pushed = taken.interrupted and self._walker.calls_push
+                lost = pushed and self._walker.is_no_code(registers.ip)
+                caller = self._walker.bad_caller(registers.sp) if lost else None
+                if caller is None:
+                    taken = self._walker.step(registers, taken.interrupted)
+                else:
+                    taken = WalkStep(registers.returned(caller), LEAF)
             except UnwindError as error:
                 step = self._scan(registers.sp, error.code)
                 if isinstance(step, StatusCode):

@@ -24,7 +24,7 @@ from .frames import (
     shared,
 )
 from .leaf_x64 import call_target, code_at, jump_target, may_have_called
-from .registers import MASK, NON_VOLATILE_XMM, NOTHING, RSP, Registers
+from .registers import MASK, NON_VOLATILE_XMM, NOTHING, Registers
 from .rule_x64 import RETURN
 from .step_x64 import LEAF as LEAF_FUNCTION
 from .step_x64 import Step, Unwinder, carry_out
@@ -59,6 +59,7 @@ class Walker64(Walker[Registers]):
     """
 
     slot_size = 8
+    calls_push = True
     weighs = True
 
     def __init__(
@@ -79,11 +80,6 @@ class Walker64(Walker[Registers]):
 
     def step(self, registers: Registers, interrupted: bool) -> WalkStep[Registers]:
         """Finds the caller of a frame; raises UnwindError."""
-        caller = self.bad_caller(registers.sp) if interrupted and self.is_no_code(registers.ip) else None
-        if caller is not None:
-            general = list(registers.general)
-            general[RSP] = registers.sp + self.slot_size
-            return WalkStep(Registers(caller, tuple(general), registers.xmm), LEAF)
         try:
             step = self._unwind(registers, interrupted)
         except UnwindError:

@@ -75,6 +75,7 @@ class Walker32(Walker[Registers32]):
     """
 
     slot_size = 4
+    calls_push = True
 
     def __init__(
         self,
@@ -116,10 +117,6 @@ class Walker32(Walker[Registers32]):
             start, name = dispatcher
             if self._is_in(start, registers.ip):
                 return self._dispatched(registers, interrupted, start, name)
-        caller = self.bad_caller(registers.sp) if interrupted and self.is_no_code(registers.ip) else None
-        if caller is not None:
-            above = registers.sp + self.slot_size
-            return WalkStep(Registers32(caller, above, registers.bp, exact=False), LEAF)
         taken = self._by_slot(registers)
         if taken is None and registers.exact:
             taken = self._by_code(registers, interrupted)
