@@ -34,6 +34,9 @@ REACHED, STUCK, WRONG = "reached", "stuck", "wrong"
 """Ends of a walk from a candidate: in a function where threads begin; where unwind data leads no further;
 at a contradiction."""
 
+_KERNEL_HALF = 1 << 63
+"""The bit that is set in every kernel address."""
+
 _NOWHERE = 1 << 64
 """A stack pointer above all stacks."""
 
@@ -128,8 +131,11 @@ class Scan(Generic[R]):
         if reaching is not None:
             return reaching
         taken = first if plausible is None else plausible
-        # Where the code of earlier values is absent, the value whose code happens to be there is no better.
-        absent = taken is not None and any(self._found[place].step is None for place in places[:taken])
+        # A dump of a process has code around registers only: where the code of earlier values is absent, the
+        # value whose code happens to be there is no better. A small kernel dump has memory to which its stack
+        # points.
+        earlier = places[:taken]
+        absent = any(self._found[place].step is None and not place & _KERNEL_HALF for place in earlier)
         return None if absent else taken
 
     def _end_of(self, slot: int, step: WalkStep[R]) -> Tuple[str, int]:
