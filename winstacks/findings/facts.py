@@ -325,8 +325,9 @@ class CheckFacts:
         vad = self.vad(space, address) if self.is_user(address) else None
         if self.is_user(address):
             if vad is None:
-                parts.append("no VAD")
-                short.append("no VAD")
+                missing = "no VAD" if self.vads_whole(space) else "no known VAD"
+                parts.append(missing)
+                short.append(missing)
             else:
                 kind = IMAGE if vad.image else MAPPED if vad.control_area else PRIVATE
                 parts.append(f"VAD {vad.start:#x}-{vad.end - 1:#x} {kind} {vad.protection_name}")

@@ -92,7 +92,8 @@ class Drawing:
         if not stack.walked:
             return list(map(self._frames.__getitem__, reversed(stack.frames)))
         names: List[int] = []
-        for frame, walked in zip(stack.frames, stack.walked):
+        for number in stack.shown:
+            frame, walked = stack.frames[number], stack.walked[number]
             guessed = walked.how == SCAN or not walked.sure
             names.append(self._guesses[frame] if guessed else self._frames[frame])
         return names[::-1]

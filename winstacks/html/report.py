@@ -77,7 +77,8 @@ class Report:
     def _frames(self, stack: StackRecord) -> Frames:
         """Returns the numbers of the texts of a stack's frames, innermost first."""
         frames = []
-        for place, frame in enumerate(stack.frames):
+        for place in stack.shown:
+            frame = stack.frames[place]
             walked = stack.walked[place] if stack.walked else None
             guess = walked is not None and (walked.how == SCAN or not walked.sure)
             frames.append((short_of(frame.symbol()), guess, frame.unbacked))

@@ -47,6 +47,11 @@ class Registers(NamedTuple):
         values = dict(known or {}, Rsp=sp)
         return cls(ip & MASK, tuple(map(values.get, GENERAL)))
 
+    def returned(self, ip: int) -> Registers:
+        """Returns the state after a return to an address that lay on top of the stack."""
+        general = (*self.general[:RSP], self.sp + 8, *self.general[RSP + 1 :])
+        return Registers(ip, general, self.xmm)
+
     def named(self, name: str) -> Optional[int]:
         """Returns a general register by its name, None if unknown."""
         return self.general[GENERAL.index(name)]
@@ -67,3 +72,7 @@ class Registers32(NamedTuple):
     exact: bool = True
     return_slot: Optional[int] = None
     callee: Optional[int] = None
+
+    def returned(self, ip: int) -> Registers32:
+        """Returns the state after a return to an address that lay on top of the stack."""
+        return Registers32(ip, self.sp + 4, self.bp, exact=False)

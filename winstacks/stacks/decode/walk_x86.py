@@ -75,6 +75,7 @@ class Walker32(Walker[Registers32]):
     """
 
     slot_size = 4
+    calls_push = True
 
     def __init__(
         self,
