@@ -40,6 +40,8 @@ FUZZY = Name("<fuzzy>", NONE, NOTHING, "")
 FUZZY_FRAME = 0xFFFFFFFF
 """The value that 32-bit Windows puts before raw words of a stack in a back trace."""
 PRIVATE = Name("<private>", NONE, NOTHING, words.PRIVATE)
+UNTOLD = Name("<private>", NONE, status(StatusCode.PROTECTION_UNKNOWN), words.PRIVATE)
+"""Memory of a dump that lists no region for it."""
 UNMAPPED = Name("<unmapped>", NONE, NOTHING, words.UNMAPPED)
 ROM = Name("<rom>", NONE, NOTHING, NONE)
 """A kernel address that is mapped to the real-mode ROM area: option ROMs lie there, and have no module."""
