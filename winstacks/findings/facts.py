@@ -30,17 +30,17 @@ from ..memory.decode.memo import Memo
 from ..memory.decode.text import ShortText, short_of
 from ..memory.image import AddressSpace
 from ..memory.pagetables import PageTables
+from ..names import registeredtables
 from ..names.imagereader import ImageReader
 from ..names.placemap import END
+from ..names.registeredtables import CodeRange
 from ..names.symbolizer import AddressNamer, Symbolizer
 from ..names.usermodules import vad_at
 from ..process.regions import Region, of_windows
 from ..process.spaces import AddressSpaces
 from ..process.vads import regions
-from .code import functiontables
 from .code.codelists import CodeLists
 from .code.copies import SectionCopies
-from .code.functiontables import CodeRange
 from .loststacks import LostStacks
 
 SWITCHING = (
@@ -128,7 +128,7 @@ class CheckFacts:
         self.scan = scan
         self.untold: Dict[int, Tuple[Optional[int], str]] = {}
         self.lost = LostStacks()
-        self._tables: Memo[AddressSpace, functiontables.FunctionTables] = Memo(self._registered, _PROCESSES)
+        self._tables: Memo[AddressSpace, registeredtables.FunctionTables] = Memo(self._registered, _PROCESSES)
         self._listed: Memo[AddressSpace, List[CodeRange]] = Memo(self._of_lists, _PROCESSES)
         self._runtimes: Memo[AddressSpace, List[Tuple[str, str]]] = Memo(self._loaded)
         self._pages: Memo[Tuple[str, int], Optional[Page]] = Memo(self._page, _MAX_KEPT)
@@ -256,17 +256,17 @@ class CheckFacts:
         self.untold.setdefault(space.eprocess, (space.pid, tables.missing))
         return True
 
-    def _tables_of(self, space: AddressSpace) -> Optional[functiontables.FunctionTables]:
+    def _tables_of(self, space: AddressSpace) -> Optional[registeredtables.FunctionTables]:
         """Returns the function tables of a process; None if it can have none: on x86 and in the kernel."""
         if space.kernel or space.machine is Machine.I386 or not space.layer_name:
             return None
         return self._tables[space]
 
-    def _registered(self, space: AddressSpace) -> functiontables.FunctionTables:
+    def _registered(self, space: AddressSpace) -> registeredtables.FunctionTables:
         names = self.namer(space)
         vads = () if names.process is None else names.process.vads
         original = functools.partial(self.copies.original, space)
-        return functiontables.registered(self.image.memory(space), self.image, names, vads, original)
+        return registeredtables.registered(self.image.memory(space), self.image, names, vads, original)
 
     def entry_points(
         self, space: AddressSpace, names_by_module: Mapping[str, Tuple[str, ...]]

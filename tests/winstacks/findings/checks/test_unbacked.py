@@ -25,7 +25,7 @@ from tests.support.findingimages import (
     severities,
 )
 from tests.support.only import only, rows_of
-from winstacks.findings.code import functiontables
+from winstacks.names import registeredtables
 
 ELSEWHERE = 0x41000000
 NO_ACCESS = 0
@@ -344,7 +344,7 @@ def test_a_list_of_function_tables_that_never_ends(monkeypatch: pytest.MonkeyPat
     forged.private()
     forged.register_table(PRIVATE, PRIVATE + 0x800, count=40)
     forged.interrupted_at(PRIVATE + 0x20)
-    monkeypatch.setattr(functiontables, "MAX_TABLES", 8)
+    monkeypatch.setattr(registeredtables, "MAX_TABLES", 8)
     assert severities(forged.image(), UNBACKED) in (["high"], ["low"])
 
 
