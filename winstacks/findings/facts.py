@@ -92,7 +92,7 @@ def _within(ranges: Sequence[CodeRange], address: int) -> Optional[CodeRange]:
 
 
 class Page(NamedTuple):
-    """A page as it is now: in an image its page table entry, valid or in transition; in a dump its protection.
+    """A page as it is now: its page table entry (valid or in transition), or in a dump its protection.
 
     Attributes:
         executable: whether code can run there
@@ -372,7 +372,9 @@ class CheckFacts:
                 short.append(f"now {page.protection}")
         elif page is not None:
             executable = "executable" if page.executable else "not executable"
-            against = ", against its VAD" if not page.executable and vad is not None and vad.executable else ""
+            against = (
+                ", against its VAD" if not page.executable and vad is not None and vad.executable else ""
+            )
             parts.append(f"PTE {page.entry:#x} {executable}{against}")
             if not page.executable or not short:
                 short.append(f"page {executable}{against}")

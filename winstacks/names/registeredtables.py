@@ -278,7 +278,7 @@ def _leads_to_tables(head: int, link: int, memory: Memory, vads: Sequence[Region
 
 
 def _is_table(memory: Memory, vads: Sequence[Region], layout: _Layout, node: int) -> bool:
-    """Returns whether memory is an element: its code is in the process, and so are its entries or callback."""
+    """Returns whether memory is an element: the process has its code, and its entries or callback."""
     table = layout.read(memory, node)
     if table is None or not 0 < table.start < table.end <= table.start + _LONGEST:
         return False

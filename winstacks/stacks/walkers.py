@@ -181,7 +181,9 @@ class _Modules:
     @functools.cached_property
     def _spans(self) -> List[Tuple[int, int, int]]:
         """Start, end and number of each table, without the parts that an earlier table covers."""
-        return sorted(flatten([(table.start, table.end, number) for number, table in enumerate(self._tables)]))
+        return sorted(
+            flatten([(table.start, table.end, number) for number, table in enumerate(self._tables)])
+        )
 
     @functools.cached_property
     def _starts(self) -> List[int]:

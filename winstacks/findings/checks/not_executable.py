@@ -61,7 +61,8 @@ CHECK = Check(
     "T1027",
     THREAD_KINDS,
     "A call will return into a page of the process that is not executable now, according to its page "
-    "table entry, or in a dump to MemoryInfoListStream. Code that encrypts itself while it sleeps looks like this.",
+    "table entry, or in a dump to MemoryInfoListStream. Code that encrypts itself while it sleeps looks "
+    "like this.",
     "high; medium if the thread was interrupted there; low if the process registered a function table "
     "for the range, if a runtime's own list contains the range, if the process's list of function "
     "tables is not in the image, and for frames that a scan found",

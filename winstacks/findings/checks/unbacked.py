@@ -85,14 +85,15 @@ CHECK = Check(
     "file backs, like injected code.",
     "high. medium if a frame of a runtime is next to the code on the stack, or called the code "
     "through Windows' DLLs; if a runtime is loaded and the stack above the code is not in the image; "
-    "if the exports of the module next to the code, which would show a runtime, are not in the image; and if "
-    "a dump does not tell the protection of the memory. "
+    "if the exports of the module next to the code, which would show a runtime, are not in the image; if "
+    "the process registered a function table for the range, and Windows alone called the code; and if a "
+    "dump does not tell the protection of the memory. "
     "low if a runtime is above the code, and the code called a runtime, without any guess, or was "
     "interrupted on a stack that leads from there to a function where threads begin; if registered code "
     "called the code and it was interrupted before it used the stack; if the process registered a "
-    "function table for the range, or a runtime's own list contains the range; if the process's list of "
-    "function tables is not in the image; for relays of hooks that all processes have; for a sandbox's "
-    "copies of stubs; and for frames that a scan found",
+    "function table for the range and other modules than Windows' called the code, or a runtime's own list "
+    "contains the range; if the process's list of function tables is not in the image; for relays of hooks "
+    "that all processes have; for a sandbox's copies of stubs; and for frames that a scan found",
     "Runtimes that generate code (.NET, Java, JavaScript engines), sandboxes, and hooks of security "
     "products. If a runtime is only loaded, Innocent names it, and Confidence is lower.",
     "Dump the range with windows.vadinfo --dump; look at the frames around it with windows.callstacks.",
