@@ -17,17 +17,18 @@ import pytest
 from volatility3.plugins.minidump import tracefindings
 
 from tests.conftest import SHARED
+from tests.forge import context
+from tests.forge.vad import EXECUTE_READWRITE, READWRITE
+from tests.support.findingimages import PRIVATE, FindingImage
 from tests.support.processdumps import OpenedDump
+from tests.support.writtendumps import process_of, write_dump
 from winstacks.columns.words import HIGH, MEDIUM, POSSIBLE
 
 PACKED = SHARED / "runtimes" / "rwx.dmp.xz"
 SLEEPING = (576, 580, 584)
 _UNUSED, _MEMORY_INFO, _THREAD_INFO = 0, 16, 17
 
-pytestmark = [
-    pytest.mark.shared,
-    pytest.mark.skipif(not PACKED.exists(), reason=f"{PACKED} is not there"),
-]
+of_wine = pytest.mark.skipif(not PACKED.exists(), reason=f"{PACKED} is not there")
 
 
 def without(data: bytes, *streams: int) -> bytes:
@@ -59,6 +60,8 @@ def reasons(rows: List[Dict[str, Any]], name: str) -> List[str]:
     return [row["Evidence"] for row in rows if row["Finding"] == name and row["Status"] == "not checked"]
 
 
+@pytest.mark.shared
+@of_wine
 def test_all_three_are_found(dump: bytes, tmp_path: pathlib.Path) -> None:
     rows = findings(tmp_path, dump)
     unbacked = found(rows, "unbacked")
@@ -74,6 +77,8 @@ def test_all_three_are_found(dump: bytes, tmp_path: pathlib.Path) -> None:
         assert not reasons(rows, name)
 
 
+@pytest.mark.shared
+@of_wine
 def test_without_the_list_of_regions_the_protection_is_unknown(dump: bytes, tmp_path: pathlib.Path) -> None:
     rows = findings(tmp_path, without(dump, _MEMORY_INFO))
     for name in ("unbacked", "start_mismatch"):
@@ -86,6 +91,8 @@ def test_without_the_list_of_regions_the_protection_is_unknown(dump: bytes, tmp_
     assert not [row for row in rows if row["Severity"] == HIGH]
 
 
+@pytest.mark.shared
+@of_wine
 def test_without_start_addresses_the_threads_are_named(dump: bytes, tmp_path: pathlib.Path) -> None:
     rows = findings(tmp_path, without(dump, _THREAD_INFO))
     assert not found(rows, "start_mismatch")
@@ -93,6 +100,8 @@ def test_without_start_addresses_the_threads_are_named(dump: bytes, tmp_path: pa
     assert reason.startswith("the dump has no start address: TID 572")
 
 
+@pytest.mark.shared
+@of_wine
 def test_code_that_was_made_data_is_reported(dump: bytes, tmp_path: pathlib.Path) -> None:
     """An implant that sleeps may take the right to execute away from its own code."""
     changed = bytearray(dump)
@@ -112,3 +121,28 @@ def test_code_that_was_made_data_is_reported(dump: bytes, tmp_path: pathlib.Path
     assert [(row["TID"], row["Severity"]) for row in found(rows, "not_executable")] == [
         (tid, HIGH) for tid in SLEEPING
     ]
+
+
+@pytest.mark.parametrize(
+    ("protection", "forbidden", "check", "now"),
+    [
+        (READWRITE, False, "unbacked", "PAGE_READWRITE, now PAGE_EXECUTE_READWRITE"),
+        (EXECUTE_READWRITE, False, "unbacked", "PAGE_EXECUTE_READWRITE, bytes"),
+        (EXECUTE_READWRITE, True, "not_executable", "PAGE_EXECUTE_READWRITE, now PAGE_READWRITE"),
+    ],
+)
+def test_the_dump_of_an_image_has_the_present_protection(
+    protection: int, forbidden: bool, check: str, now: str, tmp_path: pathlib.Path
+) -> None:
+    forged = FindingImage("win10-x64")
+    forged.private(protection)
+    if forbidden:
+        forged.forbid()
+    forged.interrupted_at(PRIVATE + 0x20)
+    opened = context.open_image(forged.image(), tmp_path)
+    path = tmp_path / "app.dmp"
+    write_dump(opened, process_of(opened, forged.app.pid), path)
+    rows = [row for _, row in OpenedDump(path).rows(tracefindings.TraceFindings)]
+    (row,) = (row for row in rows if row["Severity"] in ("high", "medium"))
+    assert row["Finding"] == check
+    assert now in row["Evidence"]

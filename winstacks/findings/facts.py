@@ -36,6 +36,7 @@ from ..names.placemap import END
 from ..names.registeredtables import CodeRange
 from ..names.symbolizer import AddressNamer, Symbolizer
 from ..names.usermodules import vad_at
+from ..process.dynamictables import dynamic_tables
 from ..process.regions import Region, of_windows
 from ..process.spaces import AddressSpaces
 from ..process.vads import regions
@@ -265,8 +266,11 @@ class CheckFacts:
     def _registered(self, space: AddressSpace) -> registeredtables.FunctionTables:
         names = self.namer(space)
         vads = () if names.process is None else names.process.vads
+        listed = self.image.service(dynamic_tables).list_tables(space)
         original = functools.partial(self.copies.original, space)
-        return registeredtables.registered(self.image.memory(space), self.image, names, vads, original)
+        return registeredtables.registered(
+            self.image.memory(space), self.image, names, vads, listed, original
+        )
 
     def entry_points(
         self, space: AddressSpace, names_by_module: Mapping[str, Tuple[str, ...]]

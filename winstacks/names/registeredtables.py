@@ -59,7 +59,7 @@ class CodeRange(NamedTuple):
 
     Attributes:
         start, end: limits of the range, canonical addresses
-        table: address of the element of its registered function table; 0 if it has none
+        table: address of the element of its registered function table; 0 if none is in memory
         list: name of the runtime's own list that contains the range; empty if it has a function table
         beyond: whether the range of a function table ends in other memory than it begins in: one altered
             limit covers other code
@@ -91,7 +91,7 @@ class RegisteredTable(NamedTuple):
         start, end: the range of the table's code
         base: the address to which the RVAs in the entries are relative
         entries: address of the RUNTIME_FUNCTIONs
-        count: their number; 0 in a table with a callback
+        entry_count: their number; 0 in a table with a callback
         callback: address of the function that returns the entry of an address, 0 if the table has entries
     """
 
@@ -100,7 +100,7 @@ class RegisteredTable(NamedTuple):
     end: int
     base: int
     entries: int
-    count: int
+    entry_count: int
     callback: int
 
 
@@ -127,7 +127,7 @@ class _Layout(NamedTuple):
     end: Field
     base: Field
     entries: Field
-    count: Field
+    entry_count: Field
     callback: Field
 
     @classmethod
@@ -157,6 +157,7 @@ def registered(
     image: Image,
     names: AddressNamer,
     vads: Sequence[Region],
+    listed: Sequence[DynamicTable] = (),
     original: Callable[[int], Optional[ImageReader]] = lambda base: None,
 ) -> FunctionTables:
     """Returns the function tables that a process registered.
@@ -166,6 +167,7 @@ def registered(
         image: the image
         names: names of the process
         vads: VADs of the process, ascending
+        listed: the tables that the input lists: the writer of a dump asked Windows for all of them
         original: function that returns a reader of the section of the image mapped at an address
 
     Raises:
@@ -194,12 +196,19 @@ def registered(
                 missing.append(f"the element at {node:#x}")
             if table and 0 < table.start < table.end and not _reaches(table.start, table.end, images):
                 tables.append(table)
-    found = ranges.flatten([(table.start, table.end, table) for table in tables])
-    code = [
-        CodeRange(start, end, table.element, callback=_callback(table, names)) for start, end, table in found
+    spans = [
+        (table.start, table.end, CodeRange(table.start, table.end, table.element, "", False, called))
+        for table in tables
+        for called in (_callback(table, names),)
     ]
-    code = [range_._replace(beyond=_ends_elsewhere(range_, vads)) for range_ in code]
-    return FunctionTables(code, next(iter(missing), ""), tables)
+    spans += [
+        (table.start, table.end, CodeRange(table.start, table.end, 0))
+        for table in listed
+        if not _reaches(table.start, table.end, images)
+    ]
+    code = [code_range._replace(start=start, end=end) for start, end, code_range in ranges.flatten(spans)]
+    code = [code_range._replace(beyond=_ends_elsewhere(code_range, vads)) for code_range in code]
+    return FunctionTables(code, "" if listed else next(iter(missing), ""), tables)
 
 
 def unwind_tables(image: Image, space: AddressSpace, names: AddressNamer) -> List[DynamicTable]:
@@ -224,12 +233,12 @@ def _entries(memory: Memory, tables: Sequence[RegisteredTable]) -> Iterator[Dyna
     """Yields the tables of which all entries are in memory, up to MAX_ENTRIES entries."""
     total = 0
     for table in tables:
-        total += table.count
+        total += table.entry_count
         if total > MAX_ENTRIES:
             return
-        if table.callback or not table.count:
+        if table.callback or not table.entry_count:
             continue
-        data = memory.read(table.entries, table.count * RUNTIME_FUNCTION_SIZE)
+        data = memory.read(table.entries, table.entry_count * RUNTIME_FUNCTION_SIZE)
         if data is not None:
             yield DynamicTable(table.start, table.end, table.base, data)
 
@@ -283,7 +292,7 @@ def _is_table(memory: Memory, vads: Sequence[Region], layout: _Layout, node: int
     if table is None or not 0 < table.start < table.end <= table.start + _LONGEST:
         return False
     code, names = vad_at(vads, table.start), vad_at(vads, table.callback or table.entries)
-    return code is not None and names is not None and table.count <= MAX_ENTRIES
+    return code is not None and names is not None and table.entry_count <= MAX_ENTRIES
 
 
 def _ends_elsewhere(range_: CodeRange, vads: Sequence[Region]) -> bool:
