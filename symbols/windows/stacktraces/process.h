@@ -128,4 +128,5 @@ struct _TEB {
     _CLIENT_ID ClientId                @0x20/0x40;
     void*      ProcessEnvironmentBlock @0x30/0x60;
     void*      TlsSlots[64]            @-/0x1480;
+    LONG       WowTebOffset            @-/0x180c from kernels;
 };
