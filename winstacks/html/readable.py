@@ -2,10 +2,10 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """Decorated names of C++ functions as debuggers show them: their qualified name.
 
-    undecorate("node!?writable@PropertyDescriptor@v8@@QBE_NXZ+0x5")     # node!v8::PropertyDescriptor::writable+0x5
+    undecorate("node!?GetId@Sampler@v8@@QEAAXXZ+0x5")       # node!v8::Sampler::GetId+0x5
 
-The package `demangle` reads them, if it is installed (the extra `names`). Grids and tables keep the names that
-the module has, so that they are equal with and without it.
+The package `demangle` reads them, if it is installed (the extra `names`). Grids and tables keep the names of
+the module, so that they are equal with and without it.
 """
 
 from __future__ import annotations

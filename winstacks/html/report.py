@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 from ..columns.commands import for_input
 from ..columns.words import HEAP, SCAN, THREAD_KINDS
@@ -124,6 +124,11 @@ class Report:
                 "status": text(finding.status),
             }
             self.lists.finding(card, check_texts(check, input_kind))
+
+
+def _shown(symbol: Optional[str], address: Optional[int]) -> Optional[str]:
+    """Returns the text of the page for the symbol of a finding, None without one."""
+    return symbol and undecorate(short_of(with_address(symbol, address)))
 
 
 def check_texts(check: Check, input_kind: str) -> Dict[str, str]:

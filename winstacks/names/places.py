@@ -7,8 +7,9 @@ from __future__ import annotations
 from typing import Callable, NamedTuple, Optional, Union
 
 from ..columns import words
-from ..columns.words import IMAGE, MODULE, NONE
+from ..columns.words import FAR, IMAGE, MODULE, NEAREST, NONE
 from ..memory.decode import text
+from ..memory.decode.pagetable import PAGE_SIZE
 from ..memory.decode.status import NOTHING, Status, status
 from ..memory.decode.statuscodes import StatusCode
 from .imagereader import ImageReader
@@ -263,6 +264,8 @@ class ModulePlace:
             return _name(Name, (f"{self._plain}+{address - base:#x}", MODULE, faults, self._backing))
         rva, name, source = label
         offset = address - base - rva
+        if source is NEAREST and offset > PAGE_SIZE:
+            name = f"{FAR}{name}"
         if offset > 0:
             return _name(Name, (f"{self._plain}!{name}+{offset:#x}", source, faults, self._backing))
         symbol = f"{self._plain}!{name}{offset:#x}" if offset else f"{self._plain}!{name}"
