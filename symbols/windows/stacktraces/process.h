@@ -11,6 +11,7 @@ source kernels = "public symbols of kernels of XP to 11";
 
 struct _PEB {
     sizeof                                      @0x480/0x7c8;
+    UCHAR                  BeingDebugged        @0x2;
     _PEB_LDR_DATA*         Ldr                  @0xc/0x18;
     void*                  ProcessHeap          @0x18/0x30;
     _RTL_CRITICAL_SECTION* FastPebLock          @0x1c/0x38;
