@@ -4,10 +4,10 @@
 
     python3 -m benchmarks.realprocesses FOLDER [NAME...]
 
-A folder has NAME.dmp, a dump with all memory, and NAME.json, what StackWalk64 said of each thread while all were
-suspended: `{"threads": [{"tid": ..., "walked": [[address, sp], ...]}]}`. CONTRIBUTING.md tells how such dumps are
-made. A thread is idle if it waits in a system call, else busy. A walk of StackWalk64 that does not end where
-threads begin is not whole, and is no truth.
+A folder has NAME.dmp, a dump with all memory, and NAME.json, what StackWalk64 said of each thread while all
+were suspended: `{"threads": [{"tid": ..., "walked": [[address, sp], ...]}]}`. CONTRIBUTING.md tells how such
+dumps are made. A thread is idle if it waits in a system call, else busy. A walk of StackWalk64 that does not
+end where threads begin is not whole, and is no truth.
 """
 
 from __future__ import annotations
@@ -114,12 +114,8 @@ def _waits(row: Row) -> bool:
 
 def _ends(stacks: Iterable[Sequence[Row]]) -> List[int]:
     """Returns the addresses in the function of ntdll in which threads begin."""
-    return [
-        row["Address"]
-        for rows in stacks
-        for row in rows
-        if "ntdll!RtlUserThreadStart" in (row["Symbol"] or "")
-    ]
+    every = (row for rows in stacks for row in rows)
+    return [row["Address"] for row in every if "ntdll!RtlUserThreadStart" in (row["Symbol"] or "")]
 
 
 def lines(folder: pathlib.Path) -> List[Line]:
