@@ -179,8 +179,10 @@ def registered(
     for ntdll in names.modules("ntdll"):
         head, lacks = _head(ntdll, memory, original(ntdll.module.base))
         layout = _windows(image)
-        if head is None and not lacks and ntdll.image.names.rva_of(_GETTER) is None:
-            head, layout = _proven(ntdll, memory, vads, _wine(image)), _wine(image)
+        if head is None and (lacks or ntdll.image.names.rva_of(_GETTER) is None):
+            proven = ((_proven(ntdll, memory, vads, known), known) for known in (layout, _wine(image)))
+            head, layout = next((pair for pair in proven if pair[0] is not None), (None, layout))
+            lacks = lacks if head is None else ""
         missing += [lacks] if lacks else []
         if head is None:
             continue
@@ -292,7 +294,13 @@ def _is_table(memory: Memory, vads: Sequence[Region], layout: _Layout, node: int
     if table is None or not 0 < table.start < table.end <= table.start + _LONGEST:
         return False
     code, names = vad_at(vads, table.start), vad_at(vads, table.callback or table.entries)
-    return code is not None and names is not None and table.entry_count <= MAX_ENTRIES
+    if code is None or names is None or table.entry_count > MAX_ENTRIES:
+        return False
+    if table.callback or not table.entry_count:
+        return table.base == table.start
+    first = memory.read(table.entries, RUNTIME_FUNCTION_SIZE) or b""
+    begin, end = (table.base + value for value in integers(first[:8].ljust(8, b"\0"), 4))
+    return table.start <= begin < end <= table.end
 
 
 def _ends_elsewhere(range_: CodeRange, vads: Sequence[Region]) -> bool:

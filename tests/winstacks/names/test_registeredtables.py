@@ -16,8 +16,9 @@ import pytest
 from volatility3.plugins.windows import callstacks
 
 from tests.forge import context
+from tests.forge.paging import State
 from tests.support import grid
-from tests.support.callstackimages import HEAD_RVA
+from tests.support.callstackimages import GETTER_RVA, HEAD_RVA
 from tests.support.findingimages import PRIVATE, TID, X64, FindingImage, found
 from winstacks.names import registeredtables
 
@@ -98,12 +99,28 @@ def test_a_callback_is_named() -> None:
     assert row["Innocent"].startswith("function table with the callback kernelbase")
 
 
-@pytest.mark.parametrize("altered", [False, True])
+@pytest.mark.parametrize(
+    ("element", "how"),
+    [
+        (wine_element(), "unwind"),
+        (windows_element(), "unwind"),
+        (wine_element(registeredtables.MAX_ENTRIES + 1), "scan"),
+        (windows_element(registeredtables.MAX_ENTRIES + 1), "scan"),
+    ],
+    ids=["Wine's", "Windows'", "Wine's with too many entries", "Windows' with too many entries"],
+)
 def test_the_head_is_found_by_proof(
-    altered: bool, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+    element: bytes, how: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wine's ntdll has no function that returns the head; a ring with an element of another kind is none."""
     monkeypatch.setattr(registeredtables, "_GETTER", "RtlOfNoKind")
-    element = wine_element(registeredtables.MAX_ENTRIES + 1 if altered else 1)
-    found_frames = frames(registering("win10-x64", element, NO_FRAME), tmp_path)
-    assert found_frames[1]["How"] == ("scan" if altered else "unwind")
+    assert frames(registering("win10-x64", element, NO_FRAME), tmp_path)[1]["How"] == how
+
+
+def test_the_head_is_found_by_proof_if_the_getter_is_not_in_the_image(tmp_path: pathlib.Path) -> None:
+    forged = registering("win10-x64", windows_element(), NO_FRAME)
+    ntdll = forged.stacks.modules["ntdll"]
+    assert ntdll.section is not None
+    forged.app.space.set_state(ntdll.base + GETTER_RVA, 0x1000, State.PROTOTYPE)
+    ntdll.section.set_state(GETTER_RVA, 0x1000, State.PAGEFILE)
+    assert frames(forged, tmp_path)[1]["How"] == "unwind"
