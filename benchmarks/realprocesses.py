@@ -1,13 +1,13 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Dumps of real programs: stacks against those of StackWalk64, findings above `low`, time and memory.
+"""Dumps of real programs: stacks against StackWalk64, findings above `low`, time and memory.
 
     python3 -m benchmarks.realprocesses FOLDER [NAME...]
 
-A folder has NAME.dmp, a dump with all memory, and NAME.json, what StackWalk64 said of each thread while all
-were suspended: `{"threads": [{"tid": ..., "walked": [[address, sp], ...]}]}`. CONTRIBUTING.md tells how such
-dumps are made. A thread is idle if it waits in a system call, else busy. A walk of StackWalk64 that does not
-end where threads begin is not whole, and is no truth.
+A folder has NAME.dmp, a dump with all memory, and NAME.json, the walks of StackWalk64 while all threads were
+suspended: `{"threads": [{"tid": ..., "walked": [[address, sp], ...]}]}`. CONTRIBUTING.md has the commands
+that make such dumps. A thread is idle if it waits in a system call, else busy. A walk of StackWalk64 that does
+not end where threads begin is not whole, and is no truth.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Compared(NamedTuple):
 
     Attributes:
         idle, busy: threads whose truth is whole
-        idle_equal, busy_equal: those of them with the same frames, all sure or not
+        idle_equal, busy_equal: of these, threads with the same frames, sure or not
         sure: sure frames of all these threads
         wrong: sure frames that are not in the truth
         alarms: findings above `low`

@@ -220,7 +220,7 @@ class CheckFacts:
     def executable(self, space: AddressSpace, address: int) -> Optional[bool]:
         """Returns whether memory of a process is executable: by its page, else its VAD's first protection.
 
-        None if the dump has the memory and does not tell its protection.
+        None if the protection is unknown: no stream of the dump describes the memory.
         """
         page, vad = self.page(space, address), self.vad(space, address)
         if page is not None and (self.has_no_execute(space) or (page.protection and page.executable)):

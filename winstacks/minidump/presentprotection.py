@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The present protection of the pages of a process in an image, where it differs from that of the VAD.
+"""The present protection of the pages of a process in an image, where it differs from the VAD's.
 
 A VAD has the first protection of an allocation. A page table entry shows whether code can run there now.
 """
@@ -71,7 +71,7 @@ def _now(entry: int, first: int) -> int:
     """Returns the present protection of a page, an index into PROTECTIONS.
 
     Args:
-        entry: its page table entry; one that leads to no page tells nothing
+        entry: its page table entry; one that leads to no page shows nothing
         first: the protection of the VAD
     """
     executable: Optional[bool] = pagetable.executable(entry, _WIDE) if pagetable.leads(entry) else None

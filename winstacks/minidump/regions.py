@@ -62,7 +62,7 @@ class DumpRegions:
         return self._with_memory(infos), False
 
     def _with_memory(self, infos: List[MemoryInfo]) -> List[Region]:
-        """Returns the listed regions, and those of modules and memory where none is listed."""
+        """Returns the listed regions, and between them the regions of modules and of other memory."""
         canonical = self._image.machine.canonical
         known: List[Tuple[int, int, Optional[Region]]] = [
             (region.start, region.end, region) for region in _joined(infos)

@@ -8,7 +8,7 @@ RtlAddFunctionTable, RtlInstallFunctionTableCallback and RtlAddGrowableFunctionT
 (described: Microsoft's documentation of these functions). Its head is RtlpDynamicFunctionTable in a symbol
 table of ntdll. RtlGetFunctionTableListHead, an export of ntdll, returns the head, too: it consists of one
 instruction that loads the address, and a return. Wine's ntdll has neither. There the head is found by proof:
-a ring of elements, each of which is a function table, leads to it from the writable data of ntdll.
+a pointer in the writable data of ntdll begins a ring of elements that are function tables.
 """
 
 from __future__ import annotations
@@ -216,7 +216,7 @@ def registered(
 def unwind_tables(image: Image, space: AddressSpace, names: AddressNamer) -> List[DynamicTable]:
     """Returns the function tables of an x64 process for walks; if tables share addresses, the first counts.
 
-    First come the tables that the input lists, then those in the memory of the process. A table that tells
+    First come the tables that the input lists, then those in the memory of the process. A table that shows
     nothing about frames is left out.
 
     Raises:
@@ -232,7 +232,7 @@ def unwind_tables(image: Image, space: AddressSpace, names: AddressNamer) -> Lis
 
 
 def _entries(memory: Memory, tables: Sequence[RegisteredTable]) -> Iterator[DynamicTable]:
-    """Yields the tables of which all entries are in memory, up to MAX_ENTRIES entries."""
+    """Yields the tables whose entries are all in memory, up to MAX_ENTRIES entries."""
     total = 0
     for table in tables:
         total += table.entry_count

@@ -27,7 +27,7 @@ _MODIFIERS = ("", "PAGE_NOCACHE", "PAGE_GUARD", "PAGE_WRITECOMBINE")
 _BEYOND = 1 << 64
 
 UNKNOWN_PROTECTION = "protection unknown"
-"""The protection of memory in a dump that does not tell of its regions."""
+"""The protection of memory that no stream of a dump describes."""
 
 
 class PageRange(NamedTuple):

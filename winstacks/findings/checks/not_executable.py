@@ -49,7 +49,7 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
 
 
 def unchecked(facts: CheckFacts) -> Iterator[str]:
-    """Yields that no page forbids execution, or that a dump does not tell, and the reasons of `untold`."""
+    """Yields that no page forbids execution, or that this is unknown, and the reasons of `untold`."""
     if not facts.has_no_execute(facts.image.kernel):
         yield _NO_BIT if facts.image.table_name else _NARROW
     yield from facts.untold_regions()

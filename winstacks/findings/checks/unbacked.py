@@ -72,7 +72,7 @@ def _copied(space: AddressSpace, address: int, facts: CheckFacts) -> Optional[st
 
 
 def unchecked(facts: CheckFacts) -> Iterator[str]:
-    """Yields that a dump does not tell the protection of memory, if so, and the reasons of `untold`."""
+    """Yields that the protection of memory is unknown, if so, and the reasons of `untold`."""
     yield from facts.untold_regions()
     yield from untold(facts)
 
@@ -86,8 +86,8 @@ CHECK = Check(
     "high. medium if a frame of a runtime is next to the code on the stack, or called the code "
     "through Windows' DLLs; if a runtime is loaded and the stack above the code is not in the image; "
     "if the exports of the module next to the code, which would show a runtime, are not in the image; if "
-    "the process registered a function table for the range, and Windows alone called the code; and if a "
-    "dump does not tell the protection of the memory. "
+    "the process registered a function table for the range, and Windows alone called the code; and if "
+    "the protection of the memory is unknown, in a dump. "
     "low if a runtime is above the code, and the code called a runtime, without any guess, or was "
     "interrupted on a stack that leads from there to a function where threads begin; if registered code "
     "called the code and it was interrupted before it used the stack; if the process registered a "

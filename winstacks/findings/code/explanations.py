@@ -66,7 +66,7 @@ def explained_at(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> Tu
 
 
 def _is_alone(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> bool:
-    """Returns whether Windows alone called code of which the process registered a function table.
+    """Returns whether Windows alone called code for which the process registered a function table.
 
     Any code can register a table for itself. A runtime that does so is on the stack, too, or a program is
     that has the runtime.
