@@ -6,8 +6,8 @@
 
 A folder has NAME.dmp, a dump with all memory, and NAME.json, the walks of StackWalk64 while all threads were
 suspended: `{"threads": [{"tid": ..., "walked": [[address, sp], ...]}]}`. CONTRIBUTING.md has the commands
-that make such dumps. A thread is idle if it waits in a system call, else busy. A walk of StackWalk64 that does
-not end where threads begin is not whole, and is no truth.
+that make such dumps. A thread is idle if it waits in a system call, else busy. A walk of StackWalk64 that
+does not end where threads begin is not whole, and is no truth.
 """
 
 from __future__ import annotations
