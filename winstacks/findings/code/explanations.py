@@ -13,7 +13,7 @@ from ...memory.image import AddressSpace
 from ...process.vads import regions
 from ...stacklist.stack import StackRecord
 from ..facts import CheckFacts
-from ..finding import NONE_KNOWN, FramePlace, find_place
+from ..finding import NONE_KNOWN, FramePlace, find_place, unbacked_frames
 from ..ground import ends_in_ground
 from .relays import of_relay
 from .runtimes import is_runtime, runtime_neighbour
@@ -21,7 +21,7 @@ from .runtimes import is_runtime, runtime_neighbour
 UNTOLD = "the process's list of function tables is not in the image; it may have this range"
 """The text of Innocent if the list of function tables cannot be read."""
 _LOST = "the stack above the code is not in the image, so its caller is unknown"
-_ALONE = ", and Windows alone called the code: any code can register a table for itself"
+_ALONE = ", but only Windows is on the stack: any code can register a table for itself"
 _RELAY = "the relay of a hook that all processes have; the hook leads into"
 _OF_PRODUCT = ", as the relay of a hook by this product does"
 _MOST_NAMED = 8
@@ -66,7 +66,7 @@ def explained_at(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> Tu
 
 
 def _is_alone(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> bool:
-    """Returns whether Windows alone called code for which the process registered a function table.
+    """Returns whether only Windows is on the stack of code for which the process registered a function table.
 
     Any code can register a table for itself. A runtime that does so is on the stack, too, or a program is
     that has the runtime.
@@ -74,10 +74,9 @@ def _is_alone(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> bool:
     table = facts.code_range(stack.acting or stack.space, place.at)
     if table is None or table.list or place.guessed or not ends_in_ground(stack):
         return False
-    outer = (find_place(stack, number) for number in range(place.number + 1, len(stack.frames)))
-    others = (frame for frame in outer if frame is not None and frame.name.backing == IMAGE)
     return all(
-        facts.of_windows(stack.space, frame.at) and not is_runtime(stack, frame, facts) for frame in others
+        facts.of_windows(stack.space, frame.at) and not is_runtime(stack, frame, facts)
+        for frame in unbacked_frames(stack, IMAGE)
     )
 
 
