@@ -14,7 +14,6 @@ a pointer in the writable data of ntdll begins a ring of elements that are funct
 from __future__ import annotations
 
 import bisect
-import functools
 from typing import Callable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..memory.decode import links, ranges
@@ -38,6 +37,12 @@ MAX_TABLES = 1 << 16
 
 MAX_ENTRIES = 1 << 21
 """The most entries of a process's function tables that are read: large programs have 100,000 methods."""
+
+MAX_DATA = 1 << 21
+"""The most bytes of ntdll's writable data that are searched for the head of the list: it has 0.1 MB."""
+
+MAX_PROVEN = 1 << 18
+"""The most elements of rings that are examined in this search."""
 
 _SYMBOL = "RtlpDynamicFunctionTable"
 _GETTER = "RtlGetFunctionTableListHead"
@@ -264,28 +269,38 @@ def _callback(table: RegisteredTable, names: AddressNamer) -> str:
 
 
 def _proven(ntdll: KnownModule, memory: Memory, vads: Sequence[Region], layout: _Layout) -> Optional[int]:
-    """Returns the head of the list in the writable data of ntdll to which a ring of tables leads, or None."""
-    headers, base = ntdll.image.headers, ntdll.module.base
-    sections = () if headers is None else headers.sections
-    for section in (part for part in sections if part.characteristics & pe.MEM_WRITE):
-        extent = memory.load(base + section.start, min(section.end, ntdll.module.size) - section.start)
-        for start, data in extent.runs:
-            for place, link in enumerate(integers(bytes(data), _POINTER)):
-                head = start + place * _POINTER
-                if link and link % _POINTER == 0 and _leads_to_tables(head, link, memory, vads, layout):
-                    return head
+    """Returns the head of the list in the writable data of ntdll to which a ring of tables leads, or None.
+
+    At most MAX_DATA bytes are searched, and rings with MAX_PROVEN elements together are walked.
+    """
+    left = MAX_PROVEN
+    for head, link in _pointers(ntdll, memory):
+        vad = vad_at(vads, link)
+        if vad is None or vad.image or (memory.links(link) or (0, 0))[1] != head:
+            continue
+        walk = links.walk(head, memory.links, min(MAX_TABLES, left))
+        left -= len(walk.nodes) + 1
+        whole = walk.nodes and not walk.gap and not walk.altered
+        if whole and all(_is_table(memory, vads, layout, node) for node in walk.nodes):
+            return head
+        if left <= 0:
+            return None
     return None
 
 
-def _leads_to_tables(head: int, link: int, memory: Memory, vads: Sequence[Region], layout: _Layout) -> bool:
-    """Returns whether a pointer of ntdll is the head of a whole ring of function tables, with one or more."""
-    vad = vad_at(vads, link)
-    if vad is None or vad.image or (memory.links(link) or (0, 0))[1] != head:
-        return False
-    walk = links.walk(head, memory.links, MAX_TABLES)
-    if walk.gap or walk.altered or not walk.nodes:
-        return False
-    return all(map(functools.partial(_is_table, memory, vads, layout), walk.nodes))
+def _pointers(ntdll: KnownModule, memory: Memory) -> Iterator[Tuple[int, int]]:
+    """Yields the address and the value of each aligned pointer in the writable data of ntdll, 0 left out."""
+    headers, base, left = ntdll.image.headers, ntdll.module.base, MAX_DATA
+    for section in () if headers is None else headers.sections:
+        if not section.characteristics & pe.MEM_WRITE:
+            continue
+        size = max(min(section.end, ntdll.module.size) - section.start, 0)
+        extent = memory.load(base + section.start, min(size, left))
+        left -= min(size, left)
+        for start, data in extent.runs:
+            for place, link in enumerate(integers(bytes(data), _POINTER)):
+                if link and link % _POINTER == 0:
+                    yield start + place * _POINTER, link
 
 
 def _is_table(memory: Memory, vads: Sequence[Region], layout: _Layout, node: int) -> bool:

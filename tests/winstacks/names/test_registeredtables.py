@@ -124,3 +124,14 @@ def test_the_head_is_found_by_proof_if_the_getter_is_not_in_the_image(tmp_path: 
     forged.app.space.set_state(ntdll.base + GETTER_RVA, 0x1000, State.PROTOTYPE)
     ntdll.section.set_state(GETTER_RVA, 0x1000, State.PAGEFILE)
     assert frames(forged, tmp_path)[1]["How"] == "unwind"
+
+
+def test_the_search_for_the_head_is_bounded(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ring through many pointers of ntdll would be walked from each of them."""
+    monkeypatch.setattr(registeredtables, "_GETTER", "RtlOfNoKind")
+    monkeypatch.setattr(registeredtables, "MAX_PROVEN", 1)
+    found_frames = frames(registering("win10-x64", wine_element(), NO_FRAME), tmp_path)
+    assert found_frames[1]["How"] == "unwind"
+    monkeypatch.setattr(registeredtables, "MAX_DATA", 0)
+    (tmp_path / "none").mkdir()
+    assert frames(registering("win10-x64", wine_element(), NO_FRAME), tmp_path / "none")[1]["How"] == "scan"
