@@ -14,8 +14,6 @@ from ..memory.image import AddressSpace, Image
 from .thread import Thread
 from .usertypes import with_teb
 
-_NARROW = Machine.I386.address_mask
-
 
 class UserStacks:
     """Finds the limits of user stacks.
@@ -71,7 +69,7 @@ def narrow_teb(image: Image, space: AddressSpace, teb: int) -> int:
     field = types["_TEB"].first_member("WowTebOffset")
     distance = 0 if field is None else memory.member(teb, field) or 0
     first = memory.member(teb, types["_NT_TIB"].field("ExceptionList")) or 0
-    places = [place for place in (teb + distance if distance else 0, first) if 0 < place <= _NARROW]
+    places = [place for place in (teb + distance if distance else 0, first) if place > 0]
     narrow = space._replace(machine=Machine.I386)
     half = image.memory_of(space.layer_name, Machine.I386.pointer_size)
     for place in places:
