@@ -72,6 +72,7 @@ LATE = {
     OPTIONS: "names of columns are looked up only where --columns is given",
     FINDER_PATH: "the options are in the library that it has found; runpy is for spawned workers",
     f"{LIBRARY}/findings/registry.py": "options.CHECKS names the modules of the checks",
+    f"{LIBRARY}/html/readable.py": "a package that users may install, for pages only",
     f"{LIBRARY}/stacklist/lockwaiters.py": "the walk of stacks, for the few images with waiting threads",
 }
 """Modules that import inside a function or by a text, and why. A plugin's methods import its command."""

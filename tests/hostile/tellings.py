@@ -249,6 +249,7 @@ NAMES: Dict[StatusCode, Tuple[str, ...]] = {
     StatusCode.OVERLAPS_AN_UNLOADED_MODULE: UNLOADED,
     StatusCode.MODULE_LIST_INCOMPLETE: (*MODULES, *UNLOADED),
     StatusCode.VADS_INCOMPLETE: VADS,
+    StatusCode.PROTECTION_UNKNOWN: (),
     StatusCode.FILE_NAME_UNREADABLE: VADS,
     # Images of modules: their headers and tables have no members that a structure knows.
     StatusCode.EXPORTS_UNREADABLE: (),

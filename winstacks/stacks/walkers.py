@@ -21,10 +21,11 @@ from ..names.decode.functiontable import END_OF_IMAGE, FunctionTable
 from ..names.decode.pe import Headers
 from ..names.decode.unwindinfo import Bytes, ReadRva
 from ..names.imagereader import ImageReader
+from ..names.registeredtables import unwind_tables
 from ..names.symbolizer import AddressNamer, KnownModule, Symbolizer
 from ..names.usermodules import ProcessModules, vad_at
 from ..names.witness import FileWitnesses
-from ..process.dynamictables import DynamicTable, dynamic_tables
+from ..process.dynamictables import DynamicTable
 from ..process.functionstarts import function_starts
 from ..process.kernelstacks import KernelStackSegment
 from ..process.regions import of_windows
@@ -190,12 +191,25 @@ class _Modules:
         self._images: Dict[int, CodeImage] = {}
         self._witnesses = image.service(FileWitnesses)
         self._lacking: Set[int] = set()
-        self._tables = image.service(dynamic_tables).list_tables(space)
-        spans = flatten([(table.start, table.end, number) for number, table in enumerate(self._tables)])
-        self._spans = sorted(spans)
-        self._starts = [low for low, _, _ in self._spans]
+        self._space = space
         self._table_images: Dict[int, CodeImage] = {}
         self._same: Dict[int, bool] = {}
+
+    @functools.cached_property
+    def _tables(self) -> List[DynamicTable]:
+        """The function tables of generated code: read when a stack has an address in no module."""
+        return unwind_tables(self._image, self._space, self._names)
+
+    @functools.cached_property
+    def _spans(self) -> List[Tuple[int, int, int]]:
+        """Start, end and number of each table, without the parts that an earlier table covers."""
+        return sorted(
+            flatten([(table.start, table.end, number) for number, table in enumerate(self._tables)])
+        )
+
+    @functools.cached_property
+    def _starts(self) -> List[int]:
+        return [low for low, _, _ in self._spans]
 
     def find_code(self, address: int) -> Optional[CodeImage]:
         """Returns the module, or the code generated at run time, that holds an address; None if neither

@@ -381,6 +381,8 @@ class StatusCode(Enum):
     VADS_INCOMPLETE = "VADs incomplete"
     """A part of the VAD tree is not in the image, the tree has fewer VADs than the kernel counts, or the
     process has a page in memory without a VAD: `<unmapped>` is not certain."""
+    PROTECTION_UNKNOWN = "protection unknown"
+    """Memory that no list of a dump describes: it counts as private, but a file may be mapped there."""
     FILE_NAME_UNREADABLE = "file name unreadable"
     """The name of the mapped file is not in the image."""
     KNOWN_FROM_ANOTHER_PROCESS = "known from another process"
