@@ -80,7 +80,7 @@ def test_the_first_frame_of_a_thread_is_read(name: str, marked: bool, tmp_path: 
     assert row["EFlags"] == 0x200
     for column, value in image.expected.items():
         assert row[column] == value, column
-    stack, frames = by_key(stacks(opened))[TID, "user"]
+    _, frames = by_key(stacks(opened))[TID, "user"]
     start = image.registers["rip" if image.architecture == X64 else "eip"]
     assert (frames[0]["Address"], frames[0]["How"], frames[0]["Status"]) == (start, "trap", "")
 
