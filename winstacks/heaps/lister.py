@@ -226,11 +226,9 @@ class Heaps:
         nor a heap was found.
 
         Returns:
-            No heaps, and the reason; None if the process has made no heap yet, or if its flags are not
-            present.
+            No heaps, and the reason; None if the process has made no heap yet, or if its flags are unknown.
         """
-        number, array, default = _read_list(self._image, space)
-        if not self._flags_known(space) or (number, array, default) == (0, 0, 0):
+        if globalflag.read(self._image, space) is None or _read_list(self._image, space) == (0, 0, 0):
             return None
         contradicted = list_contradicted(self._image, space, where)
         contents = HeapContents([], [], 0, contradicted or status(StatusCode.UNREADABLE))
