@@ -40,6 +40,11 @@ NEAR = 0x800
 """Distance from a function's start within which a jump with the caller's frame restored goes to a part of the
 function."""
 
+_NEIGHBOURHOOD = 0x4000
+_MOST_ENTRIES = 128
+"""Limits for a table of jumps without a comparison: distance from the function's start within which its code
+and its table lie, and number of entries."""
+
 MAX_POPPED = 0x40
 """Upper bound for the bytes of arguments that an unknown function may pop."""
 
@@ -59,6 +64,8 @@ Is = Callable[[int], bool]
 
 _POP_EBP = b"\x5d"
 _FAST_FAIL = 0x29
+_INDEX_TIMES_4 = 0x85
+"""SIB byte of such a jump, without the register's number."""
 _JUMP_BY_TABLE = 0x24
 """ModRM of `jmp [table + 4 * register]`: the first of its two bytes."""
 
@@ -188,14 +195,18 @@ class Flow:
             yield Branch(behind, changed(self._code, decoded, place), falls and opcode == 0x90)
 
     def _cases(self, offset: int) -> List[int]:
-        """Returns the targets of a jump through a table, if the comparison right before it bounds its
-        entries."""
-        bounded = clues_x86.jump_by_table(
-            self._code[max(offset - clues_x86.LONGEST_BOUND, 0) : offset],
-            self._code[offset : offset + clues_x86.TABLE_JUMP],
-        )
+        """Returns the targets of a jump through a table.
+
+        The comparison right before the jump bounds the entries; else the first value bounds them that does
+        not lead to the neighbourhood of the function's start.
+        """
+        jump = self._code[offset : offset + clues_x86.TABLE_JUMP]
+        bounded = clues_x86.jump_by_table(self._code[max(offset - clues_x86.LONGEST_BOUND, 0) : offset], jump)
         if bounded is None:
-            return []
+            by_index = len(jump) == clues_x86.TABLE_JUMP and jump[2] & 0xC7 == _INDEX_TIMES_4
+            if not by_index:
+                return []
+            return self._neighbours(int.from_bytes(jump[3:], "little"))
         table, most, numbers = bounded
         if numbers is not None:
             data = self._memory.ahead(numbers, most + 1)
@@ -203,6 +214,17 @@ class Flow:
         data = self._memory.ahead(table, 4 * (most + 1)) if most >= 0 else b""
         entries = struct.iter_unpack("<I", data[: len(data) // 4 * 4])
         return list(dict.fromkeys(target for (target,) in entries))
+
+    def _neighbours(self, table: int) -> List[int]:
+        """Returns the first entries of a table that lead to the neighbourhood of the function's start."""
+        if not 0 <= table - self._start < _NEIGHBOURHOOD:
+            return []
+        targets = []
+        for (target,) in struct.iter_unpack("<I", self._memory.ahead(table, 4 * _MOST_ENTRIES)):
+            if not 0 <= target - self._start < _NEIGHBOURHOOD:
+                break
+            targets.append(target)
+        return list(dict.fromkeys(targets))
 
     def _stops(self, decoded: Instruction) -> bool:
         """Returns whether execution never continues behind an instruction: int 29h is a fast fail."""

@@ -10,7 +10,7 @@ from typing import Callable, Dict, List, NamedTuple, Optional, TypeVar
 from ...memory.decode.pagetable import PAGE_SIZE
 from . import clues_x86
 from .code_x86 import CodePages
-from .effects_x86 import OTHER, StackPlace
+from .effects_x86 import StackPlace
 from .flow_x86 import NEAR, Flow
 from .frames import LONGEST_CALL, Read, direct_target, lengths
 from .helpers_x86 import set_up_depth, takes_down
@@ -38,6 +38,9 @@ _MOST_OF_A_PART = 0x100
 _JUMPS = frozenset((*range(0x70, 0x80), *range(0x0F80, 0x0F90), 0xE9, 0xEB))
 _ENDS = frozenset((0xC2, 0xC3, 0xCC))
 
+_LONGEST_INSTRUCTION = 16
+_CLEARING = 0x40
+"""Bytes of code before a return address in which Ebp is set to 0 if the function's start is unknown."""
 _MASK = 0xFFFFFFFF
 _MOST_TAILS = 4
 """Number of tail-called functions that are examined for one function."""
@@ -132,13 +135,14 @@ class Functions:
         """
         return _look_up(self._own, ip, lambda: self._find_own(ip))
 
-    def changes_ebp(self, ip: int) -> bool:
-        """Returns whether a function has changed Ebp to anything but 0: code in which a thread begins sets it
-        to 0."""
+    def clears_ebp(self, ip: int) -> bool:
+        """Returns whether the code before a return address sets Ebp to 0, as code does in which a thread
+        begins."""
         own = self.containing(ip)
-        if own is None or own.place.ebp != OTHER:
-            return False
-        return clues_x86.CLEAR_EBP.search(self.code(own.start, max(ip - own.start, 0))) is None
+        start = ip - _CLEARING if own is None else max(own.start, ip - PAGE_SIZE)
+        code = self.code(start, max(ip - start, 0))
+        cleared = [match.end() for match in clues_x86.CLEAR_EBP.finditer(code)]
+        return bool(cleared) and (own is not None or not clues_x86.has_border(code[cleared[-1] :]))
 
     def calls(self, address: int) -> List[int]:
         """Returns the possible addresses of the call before a return address."""
@@ -176,20 +180,40 @@ class Functions:
 
     def _find_own(self, ip: int) -> Optional[OwnFunction]:
         returned_to = bool(self.calls(ip))
+        own: Optional[OwnFunction] = None
         for start, surely, bare in self._candidates(ip):
+            if own is not None and (bare or not self._covers(start, own.start)):
+                continue
             place = self.place(start, ip)
             # Calls do not return to the start of a function: a call before it is one that never returns.
             if place is None or (start == ip and returned_to):
                 continue
             even = self.flow(start).proves(ip, bare)
             if even or (even is None and surely and not self.has_border(start, ip)):
-                return OwnFunction(start, place)
+                own = OwnFunction(start, place)
+                if surely:
+                    break
+        if own is not None:
+            return own
         for back in self._jumps(ip):
             for start, _, bare in self._candidates(back):
                 place = self.place(start, ip)
                 if place is not None and self.flow(start).proves(ip, bare):
                     return OwnFunction(start, place)
         return None
+
+    def _covers(self, start: int, inside: int) -> bool:
+        """Returns whether the function that starts at an address has an instruction at or across another
+        address: then that is no start of a function, but lies within this one."""
+        places = self.flow(start).places
+        if inside in places:
+            return True
+        for address in range(inside - 1, inside - _LONGEST_INSTRUCTION, -1):
+            if address in places:
+                code, offset = self._code.window(address)
+                found = instruction(code, offset)
+                return found is not None and address - offset + found.end > inside
+        return False
 
     def _candidates(self, ip: int) -> List[_Candidate]:
         """Returns the possible starts of an instruction's function, the nearest first."""
