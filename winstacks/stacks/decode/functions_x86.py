@@ -13,7 +13,7 @@ from .code_x86 import CodePages
 from .effects_x86 import StackPlace
 from .flow_x86 import NEAR, Flow
 from .frames import LONGEST_CALL, Read, direct_target, lengths
-from .helpers_x86 import set_up_depth, takes_down
+from .helpers_x86 import makes_room, set_up_depth, takes_down
 from .instructions_x86 import instruction
 
 MAX_FOLLOWED = 5_000_000
@@ -85,6 +85,7 @@ class Functions:
         self._own: Dict[int, Optional[OwnFunction]] = {}
         self._set_up: Dict[int, Optional[int]] = {}
         self._taken_down: Dict[int, bool] = {}
+        self._room: Dict[int, bool] = {}
         self._left = MAX_FOLLOWED
 
     def place(self, start: int, ip: int) -> Optional[StackPlace]:
@@ -266,7 +267,8 @@ class Functions:
         return popped.pop() if len(popped) == 1 else None
 
     def _follow(self, start: int, pops: Callable[[int], Optional[int]], evens_out: bool = True) -> Flow:
-        flow = Flow(self._code, start, pops, self._sets_up, self._takes_down, self._left, evens_out)
+        helpers = self._sets_up, self._takes_down, self._makes_room
+        flow = Flow(self._code, start, pops, *helpers, self._left, evens_out)
         self._left -= flow.count
         return flow
 
@@ -275,6 +277,9 @@ class Functions:
 
     def _takes_down(self, target: int) -> bool:
         return _look_up(self._taken_down, target & _MASK, lambda: takes_down(self._code, target & _MASK))
+
+    def _makes_room(self, target: int) -> bool:
+        return _look_up(self._room, target & _MASK, lambda: makes_room(self._code, target & _MASK))
 
     def _led(self, target: int) -> Optional[int]:
         """Returns the target of a function that is only a jump, None for any other function."""

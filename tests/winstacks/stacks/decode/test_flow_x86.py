@@ -28,7 +28,9 @@ def followed(code: bytes, *elsewhere: Tuple[int, str]) -> Flow:
     parts = [(START, code), (SLOT, IMPORTED.to_bytes(4, "little"))]
     parts += [(address, bytes.fromhex(part)) for address, part in elsewhere]
     memory = Extents((address, part + b"\xf4" * 16) for address, part in parts)
-    return Flow(CodePages(memory.read), START, {IMPORTED: 8}.get, lambda _: None, lambda _: False)
+    return Flow(
+        CodePages(memory.read), START, {IMPORTED: 8}.get, lambda _: None, lambda _: False, lambda _: False
+    )
 
 
 def behind(code: str, more: str = "90 c3") -> Optional[StackPlace]:
@@ -220,7 +222,14 @@ def test_a_helper_sets_up_the_frame_if_as_much_was_pushed(depth: int, code: str)
         whole = bytes.fromhex(code) + b"\xe8"
         whole += (helper - START - len(whole) - 4).to_bytes(4, "little") + b"\x90\xc3"
         memory = Extents([(START, whole + b"\xf4" * 16)])
-        flow = Flow(CodePages(memory.read), START, lambda _: None, {helper: pushed}.get, lambda _: False)
+        flow = Flow(
+            CodePages(memory.read),
+            START,
+            lambda _: None,
+            {helper: pushed}.get,
+            lambda _: False,
+            lambda _: False,
+        )
         assert (flow.places[START + len(whole) - 2][:2] == (None, OURS)) is (pushed == depth)
 
 
