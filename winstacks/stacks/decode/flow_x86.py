@@ -12,6 +12,7 @@ the register, if the function loaded it.
 
 from __future__ import annotations
 
+import re
 import struct
 from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
 
@@ -63,6 +64,8 @@ Is = Callable[[int], bool]
 
 
 _POP_EBP = b"\x5d"
+_KEPT_FIRST = re.compile(rb"[\x53\x55-\x57]+")
+"""push ebx, ebp, esi, edi."""
 _FAST_FAIL = 0x29
 _INDEX_TIMES_4 = 0x85
 """SIB byte of such a jump, without the register's number."""
@@ -303,10 +306,18 @@ class Flow:
                     # If two ways disagree, the depth is unknown.
                     needed[address] = depth_before if address not in needed else None
                     pending.append(address)
+        kept = self._kept_first()
         self._needed = {
-            address: depth for address, depth in needed.items() if depth is not None and depth > 0
+            address: depth for address, depth in needed.items() if depth is not None and depth >= kept
         }
         return bool(self._needed)
+
+    def _kept_first(self) -> int:
+        """Returns the bytes of registers that the function pushes first, to restore them: no callee pops
+        these."""
+        code, offset = self._memory.window(self._start)
+        pushes = _KEPT_FIRST.match(code, offset)
+        return 0 if pushes is None else 4 * len(pushes[0])
 
     def _pops_ebp(self, address: int) -> bool:
         code, offset = self._memory.window(address)
