@@ -22,6 +22,7 @@ from volatility3.plugins.minidump import (
     traceframes,
     traceimage,
     traces,
+    trapframes,
 )
 from volatility3.plugins.windows import callstacks as image_callstacks
 from volatility3.plugins.windows import gflags as image_gflags
@@ -31,7 +32,7 @@ from volatility3.plugins.windows import stacktracedb as image_stacktracedb
 from volatility3.plugins.windows import traceframes as image_traceframes
 from volatility3.plugins.windows import traces as image_traces
 
-from tests.forge import context, sample
+from tests.forge import context, minidump, sample
 from tests.forge.context import Opened
 from tests.support.only import only
 from tests.support.processdumps import Dumped, OpenedDump, dump_of
@@ -236,3 +237,33 @@ def test_info_of_a_damaged_file(opened: Opened, folder: pathlib.Path, tmp_path: 
     (tmp_path / "cut.dmp").write_bytes(data[: len(data) // 2])
     rows = OpenedDump(tmp_path / "cut.dmp").rows(info.Info)
     assert "bytes beyond the end of the file" in rows[0][1]["Status"]
+
+
+@pytest.mark.parametrize(
+    "plugin",
+    [
+        callstacks.CallStacks,
+        gflags.GFlags,
+        heaptraces.HeapTraces,
+        stacktracedb.StackTraceDb,
+        traces.StackTraces,
+        traceframes.TraceFrames,
+        trapframes.TrapFrames,
+    ],
+)
+def test_a_dump_that_names_no_process(plugin: Any, tmp_path: pathlib.Path) -> None:
+    """Without MiscInfoStream, TEB and modules nothing has the ID or the name: both are absent in each row."""
+    data = bytearray(0x4D0)
+    data[0x30:0x34] = (0x100003).to_bytes(4, "little")
+    data[0x98:0xA0] = (0x7FF000000100).to_bytes(8, "little")
+    data[0xF8:0x100] = (0x7FF010001000).to_bytes(8, "little")
+    writer = minidump.Writer()
+    writer.system_info()
+    writer.modules([])
+    writer.threads([minidump.WrittenThread(8, 0, (0x7FF000000000, bytes(0x200)), bytes(data))])
+    (tmp_path / "nameless.dmp").write_bytes(writer.bytes())
+    rows = [row for _, row in OpenedDump(tmp_path / "nameless.dmp").rows(plugin)]
+    absent = interfaces.renderers.BaseAbsentValue
+    assert rows
+    names = {"PID", "Process"} & set(rows[0])
+    assert all(isinstance(row[name], absent) for row in rows for name in names)

@@ -170,11 +170,14 @@ ORIGINS: Words = {
 """Sources of registers: the words of Origin."""
 
 SYSCALL, SERVICE, INTERRUPT, EXCEPTION = "syscall", "service", "interrupt", "exception"
+WRITTEN = "written"
 TRAP_KINDS: Words = {
     SYSCALL: "a system call from user mode",
     SERVICE: "a Zw call from kernel mode",
     INTERRUPT: "",
     EXCEPTION: "a fault or trap",
+    WRITTEN: "no entry: the kernel wrote the frame from a CONTEXT, for a thread that has not run in user "
+    "mode yet",
 }
 """Causes of an entry into the kernel: the words of TrapKind."""
 
