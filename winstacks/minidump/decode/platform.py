@@ -68,7 +68,7 @@ class DumpMachine(NamedTuple):
     """The CPU of a dump.
 
     Attributes:
-        number: IMAGE_FILE_MACHINE_*; None if nothing shows it
+        number: IMAGE_FILE_MACHINE_*; None if unknown
         status: what shows it, if SystemInfoStream does not
     """
 
