@@ -129,6 +129,7 @@ KINDS = (
     "std",
     "trapframe",
     "unload",
+    "waits",
 )
 """The kinds of our tables: one table for each layout that Windows has had, in each bitness."""
 
