@@ -33,6 +33,7 @@ FLOORS: Tuple[Set[str], ...] = (
     {"names"},
     {"tracedb", "traps"},
     {"heaps", "stacks", "locks", "handles", "objects"},
+    {"waits"},
     {"stacklist"},
     {"findings", "minidump"},
     {"rows", "html"},

@@ -19,6 +19,7 @@ from volatility3.plugins.windows import (
     stacktracedb,
     tracefindings,
     trapframes,
+    waits,
 )
 
 from tests.forge import context, sample
@@ -42,6 +43,7 @@ CLASSES = {
     "heaptraces": heaptraces.HeapTraces,
     "tracefindings": tracefindings.TraceFindings,
     "minidump": minidump.MiniDump,
+    "waits": waits.WaitChains,
 }
 PLUGINS = {name: [member.name for member in table] for name, table in TABLES.items() if name not in FLAT}
 OF_DUMPS = {"info"}

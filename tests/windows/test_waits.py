@@ -14,7 +14,8 @@ from volatility3.plugins.minidump import tracereport as dump_report
 from volatility3.plugins.windows import locks as lock_plugin
 from volatility3.plugins.windows import tracereport
 
-from tests.forge import context, sample
+from tests.forge import addresswaits, context, sample
+from tests.forge.kernel import Kernel
 from tests.support import deadlockimages, grid, pagedata
 from tests.support.deadlockimages import (
     FIRST,
@@ -33,7 +34,7 @@ from winstacks.locks import resources
 from winstacks.locks.criticalsections import CriticalSections
 from winstacks.memory.image import AddressSpace
 from winstacks.stacklist import lockwaiters
-from winstacks.stacklist.decode.waitgraph import cycles
+from winstacks.waits.decode.waitgraph import cycles
 
 DEADLOCK = Scenario()
 
@@ -78,13 +79,28 @@ def test_a_deadlock_of_two_sections_and_a_resource_is_named(tmp_path: pathlib.Pa
 
 
 def test_what_follows_by_exclusion_says_so(tmp_path: pathlib.Path) -> None:
-    """In the sample two threads hold two sections; no stack has an address of these."""
-    opened = context.open_image(sample.build().image(), tmp_path)
+    """Two threads hold two sections; no stack has an address of these, and no table has the threads."""
+    opened = context.open_image(without_table().image(), tmp_path)
     grid.rendered(opened, tracereport.TraceReport, tmp_path)
     found = pagedata.data(tmp_path / "tracereport.html")["locks"]
     cycle = only(found["cycles"])
     assert cycle["text"].startswith("Deadlock, by inference: thread 6204 of spooler.exe (6200) waits for ")
     assert "of all locks there, only this one is held" in cycle["text"]
+
+
+def without_table() -> Kernel:
+    """The sample, in which the PEB of spooler.exe has no waiting threads."""
+    kernel = sample.build()
+    addresswaits.clear(next(process for process in kernel.processes if process.pid == 6200))
+    return kernel
+
+
+def test_what_a_table_proves_is_no_inference(tmp_path: pathlib.Path) -> None:
+    opened = context.open_image(sample.build().image(), tmp_path)
+    grid.rendered(opened, tracereport.TraceReport, tmp_path)
+    (cycle,) = pagedata.data(tmp_path / "tracereport.html")["locks"]["cycles"]
+    assert cycle["text"].startswith("Deadlock: thread 6204 of spooler.exe (6200) waits for ")
+    assert "the table of waiting threads has the thread and the lock" in cycle["text"]
 
 
 def waiting(opened: context.Opened, **options: Any) -> Dict[Tuple[int, int], List[Dict[str, Any]]]:
@@ -117,7 +133,7 @@ def test_windows_locks_shows_the_stacks_of_the_threads_that_wait(tmp_path: pathl
 
 
 def test_an_inferred_wait_is_unsure_and_a_folded_one_has_its_stack(tmp_path: pathlib.Path) -> None:
-    opened = context.open_image(sample.build().image(), tmp_path)
+    opened = context.open_image(without_table().image(), tmp_path)
     found = waiting(opened, fold=True, contended=True)
     assert {(tid, row["Status"]) for (_, tid), (row,) in found.items()} == {
         (6204, "unsure"),

@@ -361,6 +361,31 @@ _ALL = (
     Column("NumberOfWaitingShared", INT, "Number of threads that wait for shared ownership."),
     Column("NumberOfWaitingExclusive", INT, "Number of threads that wait for exclusive ownership."),
     Column("Waiters", INT, "Number of threads that wait for the lock, for either kind of ownership."),
+    # A wait.
+    Column("WaitsFor", STR, "What the thread waits for.", values=words.WAIT_KINDS),
+    Column("WaitAddress", ADDRESS, "Address of the lock, variable, object or message."),
+    Column(
+        "WaitName",
+        STR,
+        "Name of the object, or what the lock is: `loader lock`, `PEB lock`, `heap lock`.",
+    ),
+    Column("WaitMode", STR, "How the thread wants it.", values=words.WAIT_MODES),
+    Column("Since", TIME, "Time when the wait began, according to KTHREAD.WaitTime."),
+    Column("Known", STR, "How it is known what the thread waits for.", values=words.KNOWN),
+    Column("Ownership", STR, "Who owns what the thread waits for.", values=words.OWNERSHIPS),
+    Column(
+        "ChainEnd",
+        STR,
+        "Where the chain ends that leads from the thread to the owner, to what the owner waits for, and so "
+        "on.",
+        values=words.CHAIN_ENDS,
+    ),
+    Column(
+        "Step",
+        INT,
+        "With --chains: number of the owner in the chain behind the thread, 1 for the owner of what the "
+        "thread itself waits for.",
+    ),
     # A handle or an object.
     Column("Handle", HEX, "The handle value in the process."),
     Column("Event", STR, "Operation on the handle or object.", values=words.EVENTS),

@@ -91,6 +91,10 @@ TABLES: Dict[str, Tuple[Column, ...]] = {
         "LockCount, ContentionCount, EntryCount, RecursionCount, NumberOfWaitingShared, "
         f"NumberOfWaitingExclusive, Waiters, Unbacked, {_FRAME}, Status, File output, Stack"
     ),
+    "waits": _table(
+        "PID, Process, TID, Arch, WaitsFor, WaitAddress, WaitName, WaitMode, Since, Known, Ownership, "
+        f"OwnerPID, OwnerProcess, OwnerTID, ChainEnd, Step, Evidence, Unbacked, {_FRAME}, Status, Stack"
+    ),
     "handletraces": _table(
         f"{_SPACE}, Handle, Event, ByPID, ByTID, Sequence, Object, ObjectType, ObjectName, Unbacked, "
         f"{_FRAME}, Status, Stack"
@@ -132,6 +136,7 @@ BRIEF: Dict[str, Tuple[str, ...]] = {
     "trapframes": names("PID, Process, TID, Origin, TrapKind, TrapFrame, Symbol, Status"),
     "callstacks": names("PID, Process, TID, Part, Symbol, Status"),
     "locks": names("PID, Lock, Waiters, OwnerRole, OwnerProcess, OwnerTID, Symbol, Status"),
+    "waits": names("PID, TID, WaitsFor, WaitAddress, OwnerTID, ChainEnd, Evidence, Status"),
     "handletraces": names("PID, Handle, Event, ObjectType, ObjectName, Symbol, Status"),
     "objecttraces": names("Object, ObjectName, Event, Sequence, Symbol, Status"),
     "heaptraces": names(f"{_SPACE}, Bytes, Count, Heap, Symbol, Status"),

@@ -203,3 +203,108 @@ SEVERITIES = (HIGH, MEDIUM, LOW)
 CERTAIN, LIKELY, POSSIBLE = "certain", "likely", "possible"
 CONFIDENCES = (CERTAIN, LIKELY, POSSIBLE)
 """Degrees of certainty that Evidence is true, the surest first: the words of Confidence."""
+
+SRW_LOCK, CONDITION_VARIABLE, ON_ADDRESS = "SRW lock", "condition variable", "WaitOnAddress"
+RUN_ONCE, USER_RESOURCE, KEYED_EVENT, ALERT = "run once", "RTL_RESOURCE", "keyed event", "alert"
+MUTANT, EVENT, SEMAPHORE, TIMER = "mutant", "event", "semaphore", "timer"
+OBJECTS = "several objects"
+JOINED_THREAD, JOINED_PROCESS, FILE, QUEUE, GATE = "thread", "process", "file object", "queue", "gate"
+ALPC_REPLY, PORT, SLEEP, INPUT, IO = "ALPC reply", "port", "sleep", "input", "I/O"
+KERNEL_RESOURCE, FAST_MUTEX, GUARDED_MUTEX, PUSH_LOCK = (
+    "ERESOURCE",
+    "fast mutex",
+    "guarded mutex",
+    "push lock",
+)
+OTHER_WAIT, DEADLOCK = "unknown", "deadlock"
+WAIT_KINDS: Words = {
+    DEADLOCK: "threads that wait for each other in a circle: Evidence has the sentence",
+    CRITICAL_SECTION: "RTL_CRITICAL_SECTION",
+    SRW_LOCK: "RTL_SRWLOCK",
+    CONDITION_VARIABLE: "RTL_CONDITION_VARIABLE",
+    ON_ADDRESS: "until the content of an address changes (WaitOnAddress)",
+    RUN_ONCE: "RTL_RUN_ONCE: another thread initialises something",
+    USER_RESOURCE: "",
+    KEYED_EVENT: "a keyed event that belongs to no known lock",
+    ALERT: "NtWaitForAlertByThreadId, and no known lock has the thread",
+    MUTANT: "a mutex object",
+    EVENT: "",
+    SEMAPHORE: "",
+    TIMER: "",
+    OBJECTS: "several objects: a row below for each",
+    JOINED_THREAD: "until a thread ends",
+    JOINED_PROCESS: "until a process ends",
+    FILE: "a file object: input or output",
+    QUEUE: "work for a thread pool, a completion port or a kernel queue",
+    GATE: "",
+    ALPC_REPLY: "the answer to a message",
+    PORT: "messages at a port",
+    SLEEP: "a time",
+    INPUT: "messages of a window",
+    IO: "a request to a driver",
+    KERNEL_RESOURCE: "",
+    FAST_MUTEX: "",
+    GUARDED_MUTEX: "",
+    PUSH_LOCK: "",
+    OTHER_WAIT: "an object or reason without a word here",
+}
+"""What a thread waits for: the words of WaitsFor."""
+
+FOR_EXCLUSIVE, FOR_SHARED, FOR_ANY, FOR_ALL = "exclusive", "shared", "any", "all"
+WAIT_MODES: Words = {
+    FOR_EXCLUSIVE: "",
+    FOR_SHARED: "",
+    FOR_ANY: "one of the objects ends the wait",
+    FOR_ALL: "all objects together end the wait",
+}
+"""How a thread wants it: the words of WaitMode."""
+
+BY_TABLE, BY_CHAIN, BY_ARGUMENT, BY_HANDLE = "table", "chain", "argument", "handle"
+BY_KEY, BY_REGISTER, ON_STACK, BY_LIST = "key", "kept register", "on stack", "list"
+BY_EXCLUSION, BY_MESSAGE, BY_CALL = "exclusion", "message", "call"
+KNOWN: Words = {
+    BY_TABLE: "the table of waiting threads in the PEB, on 8.1 in ntdll, has the thread",
+    BY_CHAIN: "the word of the lock leads through wait blocks to one on the thread's stack",
+    BY_LIST: "the object's list of waiting threads has the thread's wait block",
+    BY_HANDLE: "the handle for which the thread waits is the lock's, or the process's handle of the object",
+    BY_KEY: "the key of the keyed event is the lock",
+    BY_ARGUMENT: "the first argument of the system call, and a wait block on the stack",
+    BY_MESSAGE: "the thread's ALPC message",
+    BY_REGISTER: "a register that ntdll keeps for the lock, and members of the lock that agree",
+    ON_STACK: "inferred: the stack of the thread has the address",
+    BY_EXCLUSION: "inferred: of all locks, only this one is held by another thread and has a waiter",
+    BY_CALL: "only the system call or the kernel's reason says why the thread waits",
+}
+"""How it is known what a thread waits for, the surest first: the words of Known."""
+
+BY_THREAD, BY_PROCESS, NOBODY = "thread", "process", "free"
+NO_OWNER_KEPT, OWNER_UNKNOWN = "no owner kept", "unknown"
+OWNERSHIPS: Words = {
+    BY_THREAD: "a thread owns it, or has to act",
+    BY_PROCESS: "a process has to act; its thread is unknown",
+    NOBODY: "nobody owns it now: it was released, and a waiter has not run yet",
+    NO_OWNER_KEPT: "Windows keeps no owner of such locks and objects",
+    OWNER_UNKNOWN: "the owner is not in the image",
+}
+"""Who owns what a thread waits for: the words of Ownership."""
+
+ENDS_RUNNING, ENDS_INPUT, ENDS_ASLEEP = "running", "waits for input", "sleeps"
+ENDS_EXITED, ENDS_ABSENT, ENDS_IDLE = "exited while owner", "not in the image", "idle"
+ENDS_UNKNOWN, ENDS_IO, ENDS_LEFT_OUT = "not known", "waits for I/O", "left out"
+ENDS_PROCESS = "another process"
+CHAIN_ENDS: Words = {
+    DEADLOCK: "the chain comes back to a thread that it has passed",
+    ENDS_EXITED: "the owner ended without releasing the lock",
+    ENDS_RUNNING: "the last thread runs, or does not wait",
+    ENDS_INPUT: "the last thread waits for messages of a window",
+    ENDS_ASLEEP: "the last thread waits for a time",
+    ENDS_IO: "the last thread waits for a driver or a file",
+    ENDS_PROCESS: "a process has to end or to answer, and its thread is unknown",
+    NOBODY: "nobody owns what the last thread waits for",
+    NO_OWNER_KEPT: "Windows keeps no owner of what the last thread waits for",
+    ENDS_ABSENT: "the last thread, or a part of it, is not in the image",
+    ENDS_LEFT_OUT: "--pid leaves out the process of the owner",
+    ENDS_UNKNOWN: "it is unknown what the last thread waits for",
+    ENDS_IDLE: "the last thread waits for work: no hang",
+}
+"""Where a chain of owners ends: the words of ChainEnd. --brief shows them in this order."""

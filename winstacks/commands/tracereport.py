@@ -21,6 +21,7 @@ from ..rows.grid import Row
 from ..stacklist.imagefacts import Totals, Warnings, gather, identity
 from ..stacklist.stack import StackRecord
 from ..stacklist.waits import Waits
+from ..waits.userside import UserSides
 
 
 class TraceReport(Command[StackRecord, StackRecord]):
@@ -42,7 +43,7 @@ class TraceReport(Command[StackRecord, StackRecord]):
 
     @cached_property
     def _waits(self) -> Waits:
-        return Waits(self.image)
+        return Waits(self.image, UserSides(self.image, self.symbolizer, self.databases.ntdlls))
 
     def steps(self) -> Iterator[StackRecord]:
         return self._findings.examine(self._totals)

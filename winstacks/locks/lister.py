@@ -60,11 +60,15 @@ class LockLister:
     Args:
         image: the image
         databases: finds ntdll and the databases of the image
+
+    Attributes:
+        ntdlls: finds the ntdll of a space
     """
 
     def __init__(self, image: Image, databases: Databases) -> None:
         super().__init__()
         self._known = image.service(KnownLocks)
+        self.ntdlls = databases.ntdlls
         self._resources: Optional[Resources] = None
         try:
             self._resources = Resources(image)

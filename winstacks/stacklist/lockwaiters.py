@@ -22,6 +22,7 @@ from ..memory.decode.memo import Memo
 from ..memory.decode.status import NOTHING, Status, status
 from ..memory.image import AddressSpace
 from ..names.symbolizer import Symbolizer
+from ..waits.userside import UserSides
 from .frames import NamedFrames
 from .stack import StackFilter, StackRecord
 from .waits import LockKey, Wait, Waits, lock_key
@@ -89,7 +90,8 @@ class LockWaiters:
         return _Found(found, status(*lost))
 
     def _waits(self, space: AddressSpace, lost: List[Status]) -> Iterator[Wait]:
-        waits = Waits(self._symbolizer.image)
+        sides = UserSides(self._symbolizer.image, self._symbolizer, self._lister.ntdlls)
+        waits = Waits(self._symbolizer.image, sides)
         pids = () if space.kernel or space.pid is None else (space.pid,)
         stacks: Iterator[StackRecord] = self._collector.list_stacks(StackFilter(THREAD_KINDS, pids))
         for stack in stacks:

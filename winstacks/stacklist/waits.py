@@ -6,10 +6,10 @@
     for stack in ...: waits.add_stack(stack)          # stacks of threads
     graph = waits.graph(LockLister(image, databases))
 
-Windows keeps no list of the threads that wait for a critical section, and one only for fast resources. The
-stack of a thread shows that it waits for a lock: a function that takes locks is on it. The lock itself is
-identified by its address in the part of the stack that this function and its callees use; else, where only
-one lock is possible, by exclusion.
+The stack of a thread shows that it waits for a lock: a function that takes locks is on it. Which one: the
+memory of a process says so (`waits/userside.py`: the table in the PEB, chains of wait blocks, handles), and a
+fast resource lists its waiters. Without that, the lock is identified by its address in the part of the stack
+that the function and its callees use; else, where only one lock is possible, by exclusion.
 
 SRW locks and condition variables have no owner, and no list contains them: a thread that waits for one is
 named, and is part of no cycle. Such a lock or variable is found through a word on the stack that points to
@@ -26,7 +26,20 @@ import bisect
 from functools import cached_property
 from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from ..columns.words import CRITICAL_SECTION, KERNEL, WAITING
+from ..columns import words
+from ..columns.words import (
+    BY_ARGUMENT,
+    BY_CHAIN,
+    BY_HANDLE,
+    BY_KEY,
+    BY_REGISTER,
+    BY_TABLE,
+    CRITICAL_SECTION,
+    KERNEL,
+    USER,
+    WAITING,
+    WOW64,
+)
 from ..locks.lister import LockLister
 from ..locks.lock import Lock, LockGap
 from ..memory.decode.ranges import flatten
@@ -35,8 +48,19 @@ from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image
 from ..process.spaces import AddressSpaces
 from ..process.threadids import ThreadOwner
-from .decode.waitgraph import Cycle, cycles
+from ..waits.decode.waitgraph import Cycle, cycles
+from ..waits.userside import UserSide, UserSides, UserStack
 from .stack import StackRecord
+
+PROVEN = {
+    BY_TABLE: "the table of waiting threads has the thread and the lock",
+    BY_CHAIN: "the word of the lock leads to a wait block on the stack of the thread",
+    BY_HANDLE: "the thread waits for the event of the lock, by its handle",
+    BY_KEY: "the thread waits for a keyed event whose key is the lock",
+    BY_REGISTER: "a register that ntdll keeps for the lock has its address, and its members agree",
+    BY_ARGUMENT: "the system call's argument and a wait block on the stack name the lock",
+}
+"""Texts for waits that the memory of a process proves, by words of Known."""
 
 ON_STACK = "the address of the lock is on the stack of the waiting thread"
 LISTED = "the resource lists the waiting thread"
@@ -164,17 +188,23 @@ class Waits:
 
     Args:
         image: the image
+        sides: reads the waits of processes from their memory; None: only stacks tell
     """
 
-    def __init__(self, image: Image) -> None:
+    def __init__(self, image: Image, sides: Optional[UserSides] = None) -> None:
         self._image = image
+        self._sides = sides
+        self._places: Dict[AddressSpace, Dict[Optional[int], UserStack]] = {}
         self._waiting: List[Waiting] = []
         self._cut = False
         self._words = 0
 
     def add_stack(self, stack: StackRecord) -> None:
-        """Stores a stack if its thread waits for a lock."""
+        """Stores a stack if its thread waits for a lock, and where each thread stands in its process."""
         thread = stack.thread
+        if thread is not None and stack.kind in (USER, WOW64) and stack.entry is not None:
+            place = UserStack(thread, stack.entry, stack.walked[0].registers if stack.walked else None)
+            self._places.setdefault(stack.space, {}).setdefault(stack.tid, place)
         if thread is None or thread.running or not stack.walked or stack.tid is None:
             return
         details = [frame.details for frame in stack.frames]
@@ -244,6 +274,9 @@ class Waits:
     def _space(self, space: AddressSpace, space_locks: Dict[int, Lock], graph: WaitGraph) -> None:
         """Adds the locks of an address space, and the threads that wait for them."""
         place = _place(space)
+        waiting_here = any(_is_in(waiting, space) for waiting in self._waiting)
+        places = self._places.get(space, {}) if waiting_here else {}
+        side = self._sides.of_half(space, list(places.values())) if self._sides and places else None
         listed = set()
         for address, lock in space_locks.items():
             key = place, address
@@ -255,10 +288,10 @@ class Waits:
                     listed.add(waiter)
                     graph.waits.append(Wait(None, waiter, key, LISTED, True))
         for waiting in self._waiting:
-            same = _place(waiting.space) == place and waiting.space.arch == space.arch
-            if same and waiting.key not in listed:
+            if _is_in(waiting, space) and waiting.key not in listed:
                 graph.names[waiting.key] = waiting.process
-                graph.waits.append(self._wait(waiting, place, space_locks, graph.holders))
+                proven = None if side is None else _proven(waiting, side, place, graph)
+                graph.waits.append(proven or self._wait(waiting, place, space_locks, graph.holders))
 
     def _wait(
         self,
@@ -314,6 +347,36 @@ class Waits:
         data = self._image.memory(waiting.space).read(low, length) if length else None
         for at in range(0, len(data or b""), size):
             yield int.from_bytes((data or b"")[at : at + size], "little")
+
+
+def _is_in(waiting: Waiting, space: AddressSpace) -> bool:
+    """Returns whether a thread waits for a lock of an address space."""
+    return _place(waiting.space) == _place(space) and waiting.space.arch == space.arch
+
+
+def _proven(waiting: Waiting, side: UserSide, place: int, graph: WaitGraph) -> Optional[Wait]:
+    """Returns the wait of a thread that the memory of its process proves; None if it proves none.
+
+    A critical section that no list has is added to the graph.
+    """
+    answers = side.answers(waiting.key[1])
+    if len(answers) != 1:
+        return None
+    (answer,) = answers
+    if answer.kind == words.SRW_LOCK:
+        return Wait(waiting, waiting.key, None, SRW_LOCK_AT.format(answer.address), True)
+    if answer.kind == words.CONDITION_VARIABLE:
+        return Wait(waiting, waiting.key, None, CONDITION_VARIABLE_AT.format(answer.address), True)
+    if answer.kind != CRITICAL_SECTION:
+        return None
+    key = place, answer.address
+    if key not in graph.locks and len(graph.locks) < MAX_LOCKS:
+        owner = ThreadOwner(answer.owner, waiting.space.pid, waiting.process) if answer.owner else None
+        graph.locks[key] = Lock(
+            waiting.space, answer.address, CRITICAL_SECTION, owner=owner, held=owner is not None
+        )
+        graph.holders[key] = tuple(_holders(graph.locks[key], graph.names))
+    return Wait(waiting, waiting.key, key, PROVEN.get(answer.known, answer.known), True)
 
 
 def _in_windows(module: Optional[str]) -> bool:

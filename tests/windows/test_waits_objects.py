@@ -1,0 +1,174 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""windows.waits: objects and locks of forged kernels, whose wait blocks are a ring or an array."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any, Dict, List, Tuple
+
+import pytest
+from volatility3.framework import interfaces
+from volatility3.plugins.windows import waits
+
+from tests.forge import context
+from tests.support.waitobjects import (
+    ALL,
+    FAST_MUTEX,
+    GUARDED_MUTEX,
+    PID,
+    SEMAPHORE,
+    Waiting,
+    rows_by_tid,
+)
+
+LAYOUTS = ("xp-x86", "win7-x86", "win7-x64", "win10-x86", "win10-x64", "win11-x64")
+ABSENT = interfaces.renderers.BaseAbsentValue
+
+
+def shown(forged: Waiting, folder: pathlib.Path, **options: Any) -> List[Tuple[int, Dict[str, Any]]]:
+    opened = context.open_image(forged.kernel.image(), folder)
+    return list(opened.rows(waits.WaitChains, fold=True, **options))
+
+
+def cells(row: Dict[str, Any], *names: str) -> Tuple[Any, ...]:
+    return tuple(None if isinstance(row[name], ABSENT) else row[name] for name in names)
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_two_mutexes_and_who_waits_for_the_threads(name: str, tmp_path: pathlib.Path) -> None:
+    forged = Waiting(name)
+    first, second, third, joining = (forged.thread() for _ in range(4))
+    wanted, held = forged.mutant(second), forged.mutant(first)
+    forged.wait(first, wanted)
+    forged.wait(second, held)
+    forged.wait(third, held)
+    forged.wait(joining, third.ethread, header="Tcb.Header")
+    rows = shown(forged, tmp_path)
+    ((_, deadlock), *_) = rows
+    assert deadlock["WaitsFor"] == "deadlock"
+    assert f"thread {first.tid} of server.exe ({PID}) waits for mutant" in deadlock["Evidence"]
+    found = rows_by_tid(rows)
+    for thread, owner in ((first, second), (second, first), (third, first)):
+        (row,) = found[thread.tid]
+        assert cells(row, "WaitsFor", "Known", "Ownership", "OwnerPID", "OwnerTID", "ChainEnd", "Status") == (
+            *("mutant", "list", "thread", PID, owner.tid, "deadlock"),
+            row["Status"],
+        )
+        assert "contradicted" not in row["Status"]
+    assert cells(found[joining.tid][0], "WaitsFor", "OwnerTID", "ChainEnd") == (
+        "thread",
+        third.tid,
+        "deadlock",
+    )
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_several_objects(name: str, tmp_path: pathlib.Path) -> None:
+    forged = Waiting(name)
+    thread, other, owner = forged.thread(), forged.thread(), forged.thread()
+    semaphore = forged.object("_KSEMAPHORE", "Semaphore", SEMAPHORE)
+    forged.wait(thread, forged.event(), forged.mutant(owner), semaphore)
+    forged.wait(other, forged.mutant(owner), forged.event(), kind=ALL)
+    found = rows_by_tid(shown(forged, tmp_path))
+    assert [cells(row, "WaitsFor", "WaitMode") for row in found[thread.tid]] == [
+        ("event", "any"),
+        ("mutant", "any"),
+        ("semaphore", "any"),
+    ]
+    # One of several objects is enough, so the owner of the mutex is not to blame.
+    assert found[thread.tid][0]["ChainEnd"] == "no owner kept"
+    assert [row["WaitMode"] for row in found[other.tid]] == ["all", "all"]
+    assert found[other.tid][0]["ChainEnd"] == "running"
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_fast_and_guarded_mutexes(name: str, tmp_path: pathlib.Path) -> None:
+    forged = Waiting(name)
+    owner, thread = forged.thread(), forged.thread()
+    isf = forged.kernel.isf
+    expected = {}
+    for type_name, reason, member in (
+        ("_FAST_MUTEX", FAST_MUTEX, "Event"),
+        ("_KGUARDED_MUTEX", GUARDED_MUTEX, "Gate"),
+    ):
+        if isf.has_type(type_name) and isf.has(type_name, f"{member}.Header.Type"):
+            thread = forged.thread()
+            mutex = forged.mutex(type_name, owner)
+            forged.wait(thread, mutex, header=f"{member}.Header", reason=reason)
+            expected[thread.tid] = mutex.address
+    assert expected
+    found = rows_by_tid(shown(forged, tmp_path))
+    for tid, address in expected.items():
+        (row,) = found[tid]
+        assert row["WaitAddress"] == address & (1 << 48) - 1
+        assert cells(row, "OwnerTID", "ChainEnd", "Known") == (owner.tid, "running", "list")
+
+
+@pytest.mark.parametrize("name", ["win7-x64", "win10-x64"])
+def test_messages(name: str, tmp_path: pathlib.Path) -> None:
+    forged = Waiting(name, messages=True)
+    service = forged.kernel.process("service.exe", PID + 400)
+    client, queued, lost = (forged.thread() for _ in range(3))
+    server = forged.thread(service)
+    forged.wait(server, forged.mutant(client))
+    forged.message(client, server)
+    forged.message(queued, None, service)
+    forged.message(lost, server)["WaitingThread"] = client.ethread.address
+    rows = shown(forged, tmp_path)
+    found = rows_by_tid(rows)
+    names = ("WaitsFor", "Known", "Ownership", "OwnerPID", "OwnerTID", "ChainEnd")
+    assert cells(found[client.tid][0], *names) == (
+        *("ALPC reply", "message", "thread", PID + 400, server.tid, "deadlock"),
+    )
+    assert cells(found[queued.tid][0], *names) == (
+        *("ALPC reply", "message", "process", PID + 400, None, "another process"),
+    )
+    assert "contradicted: KALPC_MESSAGE.WaitingThread" in found[lost.tid][0]["Status"]
+    # The deadlock goes through two processes.
+    assert "service.exe" in rows[0][1]["Evidence"] and "server.exe" in rows[0][1]["Evidence"]
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_contradictions_are_named(name: str, tmp_path: pathlib.Path) -> None:
+    forged = Waiting(name)
+    stale, foreign, signalled, owner = (forged.thread() for _ in range(4))
+    forged.wait(stale, forged.event(), listed=False)
+    (block,) = forged.wait(foreign, forged.event())
+    block["Thread"] = owner.ethread.address
+    free = forged.mutant(None)
+    forged.wait(signalled, free)
+    found = rows_by_tid(shown(forged, tmp_path))
+    assert "KWAIT_BLOCK.Thread" in found[foreign.tid][0]["Status"]
+    assert "SignalState" in found[signalled.tid][0]["Status"]
+    assert cells(found[signalled.tid][0], "Ownership", "ChainEnd") == ("free", "free")
+    assert "WaitListEntry" in found[stale.tid][0]["Status"]
+    assert found[stale.tid][0]["Known"] == "call"
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_a_thread_that_exited_while_it_owned(name: str, tmp_path: pathlib.Path) -> None:
+    forged = Waiting(name)
+    thread, gone = forged.thread(), forged.thread(state=4)
+    forged.wait(thread, forged.mutant(gone))
+    found = rows_by_tid(shown(forged, tmp_path))
+    assert cells(found[thread.tid][0], "OwnerTID", "ChainEnd") == (gone.tid, "exited while owner")
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_hostile_blocks_are_bounded(name: str, tmp_path: pathlib.Path) -> None:
+    """Loops, counts and pointers that no kernel writes end, and what was read is shown."""
+    forged = Waiting(name)
+    loop, many, nowhere, itself = (forged.thread() for _ in range(4))
+    (block,) = forged.wait(loop, forged.event())
+    block.maybe("NextWaitBlock", block.address + 8)
+    forged.wait(many, forged.event())
+    many.kthread.maybe("WaitBlockCount", 0xFF)
+    forged.wait(nowhere, forged.event())
+    nowhere.kthread["WaitBlockList"] = 0x1234
+    forged.wait(itself, forged.mutant(itself))
+    rows = shown(forged, tmp_path, chains=True)
+    found = rows_by_tid(rows)
+    assert {loop.tid, many.tid, nowhere.tid, itself.tid} <= set(found)
+    assert len(rows) < 100
+    assert not any(row["WaitsFor"] == "deadlock" for _, row in rows)

@@ -1,0 +1,242 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Critical sections and RTL_RESOURCEs for which a thread waits, from the members of the sections.
+
+XP to 8.1 wait for the event in LockSemaphore, which is made at the first contention; if no event could be
+made, for a keyed event whose key is the section. The address of the section stays in a register that the
+system call keeps: Rbx, in 32-bit code Esi. Since 10 threads wait on &LockCount (`addresswaits`). Waiting
+threads in LockCount: until XP SP3 it counts entries and waits from -1 on; since Server 2003 SP1 bit 0 is
+clear while the section is held, bit 1 is clear after a waiter was woken, and the bits above are the
+complement of the number of waiting threads. Source: measured on ntdll's own code, XP to 22000.
+"""
+
+from __future__ import annotations
+
+from typing import Iterable, List, NamedTuple, Optional, Tuple
+
+from ...columns import words
+from ...locks.decode.criticalsection import CriticalSection, RtlResource, SectionLayout
+from ...memory.decode.structure import Structures
+from .answer import Answer
+from .processview import Call, ProcessView, ThreadView
+
+MAX_COUNT = 1 << 16
+"""The most threads that wait for one section, or that one thread holds it, and that are believed."""
+
+KEPT_IN = "Rbx"
+"""The register that keeps the address of the section or resource during the wait. 32-bit code uses others,
+but there the handle stands on the stack."""
+
+MORE_THREADS = 16
+"""Threads that may be missing from a list, when the waiters of a section are compared with it."""
+
+KEYED_HANDLE = 1
+"""The low bits of the handle of the process's keyed event in LockSemaphore (XP, Server 2003)."""
+
+WOKEN = 2
+"""A bit of LockCount since 5.2: clear after a waiter was woken."""
+
+
+class WaitedSection(NamedTuple):
+    """A critical section whose members agree.
+
+    Attributes:
+        address: its address
+        members: its members
+        waiters: number of threads that wait, woken ones apart
+        woken: whether a waiter was woken and has not run; XP does not keep this
+    """
+
+    address: int
+    members: CriticalSection
+    waiters: int
+    woken: bool
+
+
+class WaitedResource(NamedTuple):
+    """An RTL_RESOURCE whose members agree, and the handles of its two semaphores."""
+
+    address: int
+    members: RtlResource
+    shared_semaphore: int
+    exclusive_semaphore: int
+
+
+class SectionReader:
+    """Reads critical sections and RTL_RESOURCEs of one half of a process, and judges their members.
+
+    Args:
+        view: the half
+        types: `_RTL_CRITICAL_SECTION`, its debug information and `_RTL_RESOURCE`
+    """
+
+    def __init__(self, view: ProcessView, types: Structures) -> None:
+        resource = types["_RTL_RESOURCE"]
+        self.lock_count = types["_RTL_CRITICAL_SECTION"].offset("LockCount")
+        self.none = (1 << 8 * view.pointer_size) - 1
+        self._view = view
+        self._layout = SectionLayout(types, False)
+        self._semaphores = resource.reader("SharedSemaphore", "ExclusiveSemaphore")
+
+    def section(self, address: int) -> Optional[WaitedSection]:
+        """Returns the section at an address if its members agree and a thread waits for it."""
+        view, layout = self._view, self._layout
+        data = None if address % view.pointer_size else view.read(address, layout.section_size)
+        if data is None:
+            return None
+        members = layout.section(data)
+        if not self._agree(address, members):
+            return None
+        count, recursion = members.lock_count, members.recursion_count
+        old = count >= 0
+        waiters = count + 1 - recursion if old else ~count >> 2
+        woken = not old and not count & WOKEN
+        most = len(view.threads) + MORE_THREADS
+        return WaitedSection(address, members, waiters, woken) if 0 < waiters + woken <= most else None
+
+    def _agree(self, address: int, members: CriticalSection) -> bool:
+        """Returns whether the members of a section agree with each other and with its debug information."""
+        owner, recursion, debug = members.owning_thread, members.recursion_count, members.debug_info
+        if not 0 <= recursion <= MAX_COUNT or owner >= 1 << 32 or owner % 4 or bool(owner) != bool(recursion):
+            return False
+        if members.lock_count < 0 and not members.lock_count & 1 and not owner:
+            # Held by a thread that has not stored its ID yet: no wait lasts that long.
+            return False
+        if members.lock_count < 0 and members.lock_count & 1 and owner:
+            return False
+        event = members.lock_semaphore
+        if event != self.none and (event % 4 not in (0, KEYED_HANDLE) or event >= 1 << 31):
+            return False
+        if debug == self.none:
+            # XP and Server 2003 give every section debug information.
+            return members.lock_count < 0
+        if not debug or debug % self._view.pointer_size:
+            return False
+        back = self._view.read(debug, self._layout.debug_size)
+        return back is None or self._layout.debug(back).critical_section in (0, address)
+
+    def resource(self, address: int) -> Optional[WaitedResource]:
+        """Returns the RTL_RESOURCE at an address if its members agree and a thread waits for it."""
+        view, layout = self._view, self._layout
+        data = None if address % view.pointer_size else view.read(address, layout.resource_size)
+        if data is None or not self._agree(address, layout.section(data)):
+            return None
+        members, semaphores = layout.resource(data), self._semaphores(data, 0)
+        waiting = members.number_of_waiting_shared + members.number_of_waiting_exclusive
+        owner = members.exclusive_owner_thread
+        sound = (
+            0 < waiting <= MAX_COUNT
+            and abs(members.number_of_active) <= MAX_COUNT
+            and owner < 1 << 32
+            and owner % 4 == 0
+            and all(handle and handle % 4 == 0 and handle < 1 << 31 for handle in semaphores)
+        )
+        return WaitedResource(address, members, *semaphores) if sound else None
+
+
+class SectionWaits:
+    """Finds the section or resource of a thread that waits for an event: XP to 8.1.
+
+    Args:
+        view: half of a process
+        reader: reads its sections
+        listed: addresses of the sections that ntdll lists
+    """
+
+    def __init__(self, view: ProcessView, reader: SectionReader, listed: Iterable[int] = ()) -> None:
+        self._view = view
+        self._reader = reader
+        self._listed = tuple(listed)
+
+    def find(self, thread: ThreadView, call: Call) -> List[Answer]:
+        """Returns the section or resource for which a thread waits: none or one, or several equally good."""
+        if not call.in_ntdll:
+            return []
+        found = self._with(thread, call.argument(0), call.argument(1))
+        if call.argument(0) is None and call.hints and not _is_exact(found):
+            hinted = self._with(thread, *call.hints[:2])
+            found = hinted if _is_exact(hinted) else found
+        return list({answer.address: answer for answer in reversed(found)}.values())[::-1]
+
+    def _with(
+        self, thread: ThreadView, handle: Optional[int] = None, key: Optional[int] = None
+    ) -> List[Answer]:
+        """Returns the sections and resources that fit the first arguments of the system call."""
+        found: List[Answer] = []
+        for kept, address in self._candidates(thread):
+            section = self._reader.section(address)
+            if section is not None and section.members.owning_thread != thread.tid:
+                found += self._of_section(thread, section, kept, handle, key)
+            if section is None or not section.waiters:
+                resource = self._reader.resource(address)
+                if resource is not None and resource.members.exclusive_owner_thread != thread.tid:
+                    found += self._of_resource(thread, resource, kept, handle)
+        exact = [answer for answer in found if answer.known != words.BY_REGISTER]
+        return exact or found[:1]
+
+    def _candidates(self, thread: ThreadView) -> List[Tuple[bool, int]]:
+        """Returns addresses that may be sections, each once, and whether the register of waits has it."""
+        kept = thread.registers.get(KEPT_IN)
+        values = (*thread.registers.values(), *self._view.innermost(thread), *self._listed)
+        return [
+            (value == kept, value)
+            for value in dict.fromkeys(values)
+            if value > 0xFFFF and not self._view.in_teb(value)
+        ]
+
+    def _of_section(
+        self,
+        thread: ThreadView,
+        section: WaitedSection,
+        kept: bool,
+        handle: Optional[int],
+        key: Optional[int],
+    ) -> List[Answer]:
+        event = section.members.lock_semaphore
+        if event in (0, self._reader.none) or event % 4 == KEYED_HANDLE:
+            # No event could be made: the thread waits for a keyed event, and the section is the key.
+            known = words.BY_KEY if key == section.address else ""
+            unknown = key is None and handle in (None, 0, event)
+        else:
+            known = words.BY_HANDLE if handle == event else ""
+            unknown = handle is None
+        if not known and not (unknown and kept):
+            return []
+        known = known or words.BY_REGISTER
+        evidence = f"LockCount {section.members.lock_count}, OwningThread {section.members.owning_thread}"
+        if known == words.BY_HANDLE:
+            evidence += f", LockSemaphore {event:#x} is the handle"
+        return [
+            Answer(
+                thread.tid,
+                words.CRITICAL_SECTION,
+                section.address,
+                words.FOR_EXCLUSIVE,
+                known,
+                evidence,
+                owner=section.members.owning_thread,
+            )
+        ]
+
+    def _of_resource(
+        self, thread: ThreadView, resource: WaitedResource, kept: bool, handle: Optional[int]
+    ) -> List[Answer]:
+        semaphores = {
+            resource.shared_semaphore: (words.FOR_SHARED, resource.members.number_of_waiting_shared),
+            resource.exclusive_semaphore: (words.FOR_EXCLUSIVE, resource.members.number_of_waiting_exclusive),
+        }
+        if handle not in semaphores and (handle is not None or not kept):
+            return []
+        known = words.BY_REGISTER if handle is None else words.BY_HANDLE
+        possible = [mode for mode, count in semaphores.values() if count]
+        mode = semaphores[handle][0] if handle is not None else possible[0] if len(possible) == 1 else ""
+        members = resource.members
+        evidence = f"NumberOfActive {members.number_of_active}, waiting {members.number_of_waiting_shared}"
+        evidence += f" shared and {members.number_of_waiting_exclusive} exclusive"
+        owner = members.exclusive_owner_thread if members.number_of_active < 0 else None
+        return [Answer(thread.tid, words.USER_RESOURCE, resource.address, mode, known, evidence, owner=owner)]
+
+
+def _is_exact(found: List[Answer]) -> bool:
+    """Returns whether an argument of the system call proves what was found."""
+    return any(answer.known != words.BY_REGISTER for answer in found)

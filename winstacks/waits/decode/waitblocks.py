@@ -1,0 +1,151 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""KWAIT_BLOCKs: the objects for which the kernel makes a thread wait.
+
+Since Windows 8 the blocks of a wait are an array with a count; before, each leads to the next, in a ring that
+may hold the block of the thread's own timer. Source: public symbols of XP to 11 (KTHREAD.WaitBlockList,
+WaitBlockCount, KWAIT_BLOCK.NextWaitBlock). Numbers of object types: the public enumeration KOBJECTS.
+"""
+
+from __future__ import annotations
+
+from typing import Callable, List, NamedTuple, Optional, Set, Tuple
+
+from ...columns import words
+from ...memory.decode.structure import Field, Structure
+
+MAX_OBJECTS = 64
+"""MAXIMUM_WAIT_OBJECTS."""
+
+MAX_LISTED = 256
+"""The most blocks of an object's list that are followed for one thread."""
+
+_TYPE_MASK = 0x7F
+"""The bit above is a lock."""
+
+_ALL_OF_XP = 0
+"""WaitAll of KWAIT_BLOCK.WaitType; 1 is WaitAny."""
+
+KINDS = {
+    0: words.EVENT,
+    1: words.EVENT,
+    2: words.MUTANT,
+    3: words.JOINED_PROCESS,
+    4: words.QUEUE,
+    5: words.SEMAPHORE,
+    6: words.JOINED_THREAD,
+    7: words.GATE,
+    8: words.TIMER,
+    9: words.TIMER,
+}
+"""Kinds by DISPATCHER_HEADER.Type."""
+
+Read = Callable[[int, int], Optional[bytes]]
+
+
+class WaitBlock(NamedTuple):
+    """A wait block: its address, the object, and whether the wait is for all objects.
+
+    `listed` is whether the object's list of waiting threads has the block; `thread` is its KTHREAD.
+    """
+
+    address: int
+    object: int
+    thread: int
+    all: bool
+    listed: bool
+
+
+class WaitBlocks(NamedTuple):
+    """The blocks of a wait, and whether all could be read."""
+
+    blocks: Tuple[WaitBlock, ...]
+    whole: bool
+
+
+class WaitBlockReader:
+    """Reads the wait blocks of threads.
+
+    Args:
+        read: reads the kernel's memory
+        thread: `_KTHREAD`
+        block: `_KWAIT_BLOCK`
+        header: `_DISPATCHER_HEADER`
+        pointer_size: 4 or 8
+
+    Raises:
+        MissingMemberError: the symbols do not describe wait blocks
+    """
+
+    def __init__(
+        self, read: Read, thread: Structure, block: Structure, header: Structure, pointer_size: int
+    ) -> None:
+        self._read = read
+        self._size = block.size
+        self._pointer = pointer_size
+        self._list = thread.field("WaitBlockList")
+        self._count = thread.first_member("WaitBlockCount")
+        self._timer = thread.first_member("Timer.Header.Type", "Timer")
+        self._next = None if self._count is not None else block.field("NextWaitBlock")
+        self._object, self._thread = block.field("Object"), block.field("Thread")
+        self._type = block.field("WaitType")
+        self._links = block.first_member("WaitListEntry.Flink", "WaitListEntry")
+        self._head = header.first_member("WaitListHead.Flink", "WaitListHead")
+
+    def blocks(self, kthread: int) -> WaitBlocks:
+        """Returns the wait blocks of a thread, without the one of its own timer."""
+        first = self._member(kthread, self._list)
+        if not first:
+            return WaitBlocks((), first is not None)
+        count = None if self._count is None else self._member(kthread, self._count)
+        if self._count is not None and (count is None or count > MAX_OBJECTS):
+            return WaitBlocks((), False)
+        found: List[WaitBlock] = []
+        seen: Set[int] = set()
+        at, whole = first, True
+        timer = kthread + self._timer.offset if self._timer is not None else 0
+        while at and at not in seen and len(seen) < (MAX_OBJECTS + 1 if count is None else count):
+            seen.add(at)
+            data = self._read(at, self._size)
+            if data is None:
+                whole = False
+                break
+            target = self._object.value_in(data)
+            if target and target != timer:
+                owner, kind = self._thread.value_in(data), self._type.value_in(data)
+                found.append(WaitBlock(at, target, owner, kind == _ALL_OF_XP, self._is_listed(at, target)))
+            at = at + self._size if self._next is None else self._next.value_in(data)
+        return WaitBlocks(tuple(found), whole)
+
+    def _is_listed(self, at: int, target: int) -> bool:
+        """Returns whether the links of a block lead to the list head of its object.
+
+        Only MAX_LISTED blocks are followed: behind these, a list whose links agree is believed.
+        """
+        if self._links is None or self._head is None:
+            return False
+        size, head = self._pointer, target + self._head.offset
+        link = at + self._links.offset
+        for _ in range(MAX_LISTED):
+            forward = self._word(link)
+            if forward is None or self._word(forward + size) != link:
+                return False
+            if forward == head:
+                return True
+            link = forward
+            if link == at + self._links.offset:
+                return False
+        return True
+
+    def _word(self, address: int) -> Optional[int]:
+        data = self._read(address, self._pointer)
+        return None if data is None else int.from_bytes(data, "little")
+
+    def _member(self, base: int, field: Field) -> Optional[int]:
+        data = self._read(base + field.offset, field.size)
+        return None if data is None else field.value_in(data, -field.offset)
+
+
+def kind_of(header_type: Optional[int]) -> str:
+    """Returns the kind of a dispatcher object, a word of `words.WAIT_KINDS`."""
+    return words.OTHER_WAIT if header_type is None else KINDS.get(header_type & _TYPE_MASK, words.OTHER_WAIT)

@@ -1,0 +1,229 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Locks of the kernel for which threads wait, and messages to which threads wait for the answer.
+
+The reason of a wait says which kind of lock it is. A fast or guarded mutex holds the object for which the
+kernel waits, so its address follows from the object's. An ERESOURCE is found in the list of resources: the
+object is its semaphore or event (public symbols of XP to 7), or its address stands on the waiting thread's
+kernel stack; that is an inference. A push lock keeps no owner. ALPC: ETHREAD.AlpcMessage is the message whose
+answer a thread waits for. Members: public symbols of XP to 11; forged only: whether they lead there.
+"""
+
+from __future__ import annotations
+
+from typing import Callable, Iterable, List, Optional, Sequence, Tuple
+
+from ..columns import words
+from ..locks.lock import Listed, Lock
+from ..memory.decode.status import StatusItem, status
+from ..memory.decode.statuscodes import StatusCode
+from ..memory.decode.structure import Field, integers
+from ..memory.image import Image
+from ..process.thread import Thread
+from .decode.waitblocks import WaitBlocks
+from .objects import KernelObjects
+from .records import Awaited, WaitOwner, owner_of
+
+RESOURCE, PUSH_LOCK, FAST_MUTEX, GUARDED_MUTEX = 27, 28, 34, 35
+LPC_RECEIVE, LPC_REPLY = 16, 17
+"""Numbers of KWAIT_REASON (public enumeration)."""
+
+_STACK = 0x400
+"""Bytes of a kernel stack, from KernelStack on, in which the address of a resource is looked for."""
+
+_MUTEXES = {
+    FAST_MUTEX: (words.FAST_MUTEX, "_FAST_MUTEX", ("Event.Header.Type", "Event")),
+    GUARDED_MUTEX: (words.GUARDED_MUTEX, "_KGUARDED_MUTEX", ("Gate.Header.Type", "Gate")),
+}
+
+Place = Tuple[int, Optional[Field]]
+"""Offset of the object within a mutex, and the member with its owner."""
+
+
+class KernelLocks:
+    """Finds the locks of the kernel for which threads wait.
+
+    Args:
+        image: an image with a kernel
+        objects: describes objects
+        resources: lists the kernel's resources
+    """
+
+    def __init__(
+        self, image: Image, objects: KernelObjects, resources: Callable[[], Iterable[Listed]]
+    ) -> None:
+        self._image = image
+        self._memory = image.memory(image.kernel)
+        self._objects = objects
+        self._list = resources
+        self._known: Optional[List[Lock]] = None
+        thread = image.types["_ETHREAD"]
+        self._message = thread.first_member("AlpcMessage")
+        self._mutexes = {reason: place for reason in _MUTEXES for place in [self._mutex(reason)] if place}
+        resource = image.types.first_structure("_ERESOURCE")
+        names = ("SharedWaiters", "ExclusiveWaiters")
+        self._waiters = [] if resource is None else [resource.first_member(name) for name in names]
+
+    def _mutex(self, reason: int) -> Optional[Place]:
+        """Returns where a mutex has its object and its owner; None if the symbols do not describe it."""
+        _, name, members = _MUTEXES[reason]
+        structure = self._image.types.first_structure(name)
+        place = None if structure is None else structure.first_member(*members)
+        return None if structure is None or place is None else (place.offset, structure.first_member("Owner"))
+
+    def awaited(self, thread: Thread, blocks: WaitBlocks) -> Optional[Awaited]:
+        """Returns the lock or message for which a thread waits; None if its reason names none."""
+        reason = thread.wait_reason
+        if reason in _MUTEXES:
+            return self._of_mutex(reason or 0, blocks)
+        if reason == PUSH_LOCK:
+            return Awaited(words.PUSH_LOCK, self._image.kernel)
+        if reason == RESOURCE:
+            return self._of_resource(thread, blocks)
+        if reason == LPC_REPLY:
+            return self._of_message(thread)
+        return Awaited(words.PORT, self._image.kernel) if reason == LPC_RECEIVE else None
+
+    def _of_mutex(self, reason: int, blocks: WaitBlocks) -> Awaited:
+        kind = _MUTEXES[reason][0]
+        place = self._mutexes.get(reason)
+        if place is None or len(blocks.blocks) != 1:
+            return Awaited(kind, self._image.kernel)
+        block, (offset, owner) = blocks.blocks[0], place
+        address = block.object - offset
+        known = words.BY_LIST if block.listed else words.BY_CALL
+        evidence = f"wait block {block.address:#x}"
+        if owner is None:
+            return Awaited(kind, self._image.kernel, address, known=known, evidence=evidence)
+        ownership, owners = self._objects.owner_at(address, owner)
+        return Awaited(kind, self._image.kernel, address, "", "", known, evidence, ownership, owners)
+
+    # Resources.
+
+    @property
+    def _resources(self) -> List[Lock]:
+        """The resources for which threads wait."""
+        if self._known is None:
+            found = self._image.possible(self._list())
+            self._known = [item for item in found if isinstance(item, Lock) and item.address and item.waiters]
+        return self._known
+
+    def _of_resource(self, thread: Thread, blocks: WaitBlocks) -> Awaited:
+        listed = [
+            lock
+            for lock in self._resources
+            for owner in lock.owners
+            if owner.kind == words.WAITING and owner.thread == thread.ethread
+        ]
+        if listed:
+            return self._resource(listed[0], words.BY_LIST, "the resource lists the thread")
+        objects = {block.object: block for block in blocks.blocks}
+        for lock in self._resources:
+            for field in self._waiters:
+                value = None if field is None else self._memory.member(lock.address or 0, field)
+                if value in objects:
+                    evidence = f"wait block {objects[value].address:#x} of its object {value:#x}"
+                    return self._resource(lock, words.BY_LIST, evidence)
+        foreign = [lock for lock in self._resources if not _owns(lock, thread)]
+        stack = set(self._stack(thread))
+        named = [lock for lock in foreign if lock.address in stack]
+        if len(named) == 1:
+            return self._resource(named[0], words.ON_STACK, "its address is on the kernel stack")
+        if len(foreign) == 1 and not named:
+            return self._resource(foreign[0], words.BY_EXCLUSION, "no other resource has a waiter")
+        return Awaited(words.KERNEL_RESOURCE, self._image.kernel, ownership=words.OWNER_UNKNOWN)
+
+    def _resource(self, lock: Lock, known: str, evidence: str) -> Awaited:
+        owners = tuple(
+            found for owner in lock.owners if owner.kind != words.WAITING for found in owner_of(owner.owner)
+        )
+        free = lock.held is False
+        ownership = words.BY_THREAD if owners else words.NOBODY if free else words.OWNER_UNKNOWN
+        kernel = self._image.kernel
+        guessed = known in (words.ON_STACK, words.BY_EXCLUSION)
+        return Awaited(
+            words.KERNEL_RESOURCE,
+            kernel,
+            lock.address,
+            "",
+            "",
+            known,
+            evidence,
+            ownership,
+            owners,
+            status(StatusCode.UNSURE if guessed else None),
+        )
+
+    def _stack(self, thread: Thread) -> Sequence[int]:
+        start, size = thread.kernel_stack or 0, self._image.pointer_size
+        data = self._memory.read(start, _STACK) if start else None
+        return integers(data or b"", size)
+
+    # Messages.
+
+    def _of_message(self, thread: Thread) -> Awaited:
+        kernel, types = self._image.kernel, self._image.types
+        message = None if self._message is None else self._memory.member(thread.ethread, self._message)
+        structure = types.first_structure("_KALPC_MESSAGE")
+        if not message or structure is None:
+            return Awaited(words.ALPC_REPLY, kernel, message or None, ownership=words.OWNER_UNKNOWN)
+
+        def member(name: str) -> int:
+            field = structure.first_member(name) if structure is not None else None
+            return (self._memory.member(message or 0, field) if field is not None else None) or 0
+
+        waiting = member("WaitingThread")
+        wrong = None if waiting == thread.ethread else "KALPC_MESSAGE.WaitingThread"
+        faults = status(StatusItem(StatusCode.CONTRADICTED, members=(wrong,)) if wrong else None)
+        queued = "in the queue of a port" if member("PortQueue") else "taken from its queue"
+        evidence = f"ETHREAD.AlpcMessage {message:#x}, {queued}"
+        server = member("ServerThread")
+        ownership, owners = self._objects.thread_owner(server) if server else (words.OWNER_UNKNOWN, ())
+        if not owners:
+            ownership, owners = self._port_owner(member("ConnectionPort"), member("OwnerPort"))
+        return Awaited(
+            words.ALPC_REPLY,
+            kernel,
+            message,
+            "",
+            "",
+            words.BY_MESSAGE,
+            evidence,
+            ownership,
+            owners,
+            faults,
+        )
+
+    def _port_owner(self, connection: int, owner_port: int) -> Tuple[str, Tuple[WaitOwner, ...]]:
+        """Returns the process of the server's port: the connection port that the client's port leads to."""
+        types = self._image.types
+        port = types.first_structure("_ALPC_PORT")
+        process = None if port is None else port.first_member("OwnerProcess")
+        if port is None or process is None:
+            return words.OWNER_UNKNOWN, ()
+        for place in (connection, self._connection(owner_port)):
+            eprocess = self._memory.member(place, process) if place else None
+            if eprocess:
+                return words.BY_PROCESS, (self._objects.process_at(eprocess),)
+        return words.OWNER_UNKNOWN, ()
+
+    def _connection(self, port: int) -> int:
+        """Returns the connection port of a communication port, 0 if it is unknown."""
+        types = self._image.types
+        structure, info = (
+            types.first_structure("_ALPC_PORT"),
+            types.first_structure("_ALPC_COMMUNICATION_INFO"),
+        )
+        fields = (
+            None if structure is None else structure.first_member("CommunicationInfo"),
+            None if info is None else info.first_member("ConnectionPort"),
+        )
+        at: Optional[int] = port
+        for field in fields:
+            at = self._memory.member(at, field) if at and field is not None else None
+        return at or 0
+
+
+def _owns(lock: Lock, thread: Thread) -> bool:
+    """Returns whether a thread owns a resource: it can take the resource again without a wait."""
+    return any(owner.kind != words.WAITING and owner.thread == thread.ethread for owner in lock.owners)

@@ -1,0 +1,377 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Lists the waiting threads of an image or a dump, process by process.
+
+    lister = WaitLister(image, symbolizer, ntdlls, locks)
+    for found in lister.list_waits(pids): found.waits, found.threads
+
+In user mode the memory of the process says what a thread waits for; in an image also the kernel's wait
+blocks. An answer of user mode is more exact than the kernel's object behind it: a critical section is more
+than its event.
+"""
+
+from __future__ import annotations
+
+import itertools
+from functools import cached_property
+from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+from ..columns import words
+from ..locks.lock import Listed
+from ..memory.decode.status import NOTHING, Status, StatusItem, has_status, status
+from ..memory.decode.statuscodes import StatusCode
+from ..memory.decode.structure import MissingMemberError
+from ..memory.image import AddressSpace, Image
+from ..names.ntdll import Ntdlls
+from ..names.symbolizer import Symbolizer
+from ..process.thread import TERMINATED, WAITING, Thread
+from ..process.threads import Threads
+from ..stacks.lister import CallStack, StackLister
+from ..traps.state import TrapState
+from .clock import WaitClock
+from .decode import calls
+from .decode.answer import Answer
+from .inferred import Inference
+from .kernellocks import KernelLocks
+from .objects import KernelObjects
+from .records import Awaited, ThreadWait, WaitOwner
+from .userside import SymbolOf, UserSide, UserSides, UserStack, symbol_of
+
+GATE_WAIT = 8
+"""KTHREAD.State of a thread that waits for a gate (public enumeration; 7 and before)."""
+
+_USER_REASONS = {6, 13, 21, 37}
+"""KWAIT_REASON of waits that user mode asked for: UserRequest, WrUserRequest, WrKeyedEvent,
+WrAlertByThreadId."""
+
+_SLEEPS, _QUEUES, _KEYED, _ALERT = {4, 11}, {15}, 21, 37
+"""DelayExecution and WrDelayExecution; WrQueue; WrKeyedEvent; WrAlertByThreadId."""
+
+_OF_LOCKS = (words.OTHER_WAIT, words.ALERT, words.KEYED_EVENT)
+"""Kinds of waits behind which a lock of user mode may be."""
+
+_UNMAPPED = 1 << 16
+
+
+class ProcessWaits(NamedTuple):
+    """The waits of a process.
+
+    Attributes:
+        space: native space of the process
+        threads: all its threads
+        waits: its waiting threads
+        others: where a chain ends that comes to one of the other threads, by TID: a word of
+            `words.CHAIN_ENDS`
+        status: what makes the list of threads incomplete
+    """
+
+    space: AddressSpace
+    threads: Tuple[Thread, ...]
+    waits: Tuple[ThreadWait, ...]
+    others: Dict[int, str]
+    status: Status = NOTHING
+
+
+class WaitLister:
+    """Lists the waiting threads.
+
+    Args:
+        image: the image
+        symbolizer: names of code addresses
+        ntdlls: finds the ntdll of a space
+        locks: lists the locks of the kernel or of one half of a process; called if a thread may wait for one
+        symbol: names addresses, for a caller that keeps names
+    """
+
+    def __init__(
+        self,
+        image: Image,
+        symbolizer: Symbolizer,
+        ntdlls: Ntdlls,
+        locks: Callable[[AddressSpace], Iterable[Listed]] = lambda space: (),
+        symbol: Optional[SymbolOf] = None,
+    ) -> None:
+        self._image = image
+        self._symbol = symbol or symbol_of(symbolizer)
+        self._walker = StackLister(image, symbolizer)
+        self._sides = UserSides(image, symbolizer, ntdlls, self._symbol)
+        self._list = locks
+        self._inference = Inference(self._symbol, locks)
+
+    @cached_property
+    def _objects(self) -> Optional[KernelObjects]:
+        """Describes the kernel's objects; None without a kernel, or if its symbols do not describe them."""
+        if not self._image.table_name:
+            return None
+        try:
+            return KernelObjects(self._image)
+        except MissingMemberError as error:
+            self._image.lacks(error)
+            return None
+
+    @cached_property
+    def _locks(self) -> Optional[KernelLocks]:
+        if self._objects is None:
+            return None
+        return KernelLocks(self._image, self._objects, lambda: self._list(self._image.kernel))
+
+    @cached_property
+    def _clock(self) -> WaitClock:
+        return WaitClock(self._image)
+
+    def list_waits(
+        self, pids: Optional[Sequence[int]] = None, offset: Optional[int] = None
+    ) -> Iterator[ProcessWaits]:
+        """Yields the waits of each process.
+
+        Args:
+            pids: process IDs; all processes if None or empty
+            offset: address of an _EPROCESS that no list holds: only its threads
+        """
+        listed = Threads.list_threads(self._image, pids, offset)
+        for _, threads in itertools.groupby(listed, key=lambda thread: thread.space):
+            yield self._process(tuple(threads))
+
+    def _process(self, threads: Tuple[Thread, ...]) -> ProcessWaits:
+        stacks = [list(self._walker.thread_stacks(thread)) for thread in threads]
+        sides: Dict[AddressSpace, UserSide] = {}
+        halves = (half for thread in threads for half in (thread.space, thread.wow64) if half is not None)
+        for half in dict.fromkeys(halves):
+            places = [UserStack(thread, *_innermost(found, half)) for thread, found in zip(threads, stacks)]
+            side = self._sides.of_half(half, places) if any(place.entry for place in places) else None
+            if side is not None:
+                sides[half] = side
+        waits: List[ThreadWait] = []
+        others: Dict[int, str] = {}
+        for thread, found in zip(threads, stacks):
+            wait = self._wait(thread, found, sides)
+            if wait is not None:
+                waits.append(wait)
+            elif thread.tid is not None:
+                others[thread.tid] = self._end(thread, found)
+        lost = status(*(thread.status for thread in threads if not thread.tid))
+        return ProcessWaits(threads[0].space, threads, tuple(waits), others, lost)
+
+    def _end(self, thread: Thread, stacks: List[CallStack]) -> str:
+        """Returns where a chain ends that comes to a thread without a known wait."""
+        if thread.state == TERMINATED or has_status(thread.status, StatusCode.TERMINATED):
+            return words.ENDS_EXITED
+        if thread.unusable:
+            return words.ENDS_ABSENT
+        if thread.state is not None:
+            return words.ENDS_RUNNING
+        stack = _user_stack(stacks)
+        if stack is None:
+            return words.ENDS_ABSENT
+        symbol = self._symbol(stack.space, stack.frames[0].address, False).lower()
+        module, _, function = symbol.partition("!")
+        unnamed = module.startswith("ntdll+")
+        in_stub = module in ("ntdll", "win32u") and function.startswith(("nt", "zw", "ki"))
+        return words.ENDS_UNKNOWN if in_stub or unnamed else words.ENDS_RUNNING
+
+    def _wait(
+        self, thread: Thread, stacks: List[CallStack], sides: Dict[AddressSpace, UserSide]
+    ) -> Optional[ThreadWait]:
+        """Returns what a thread waits for; None if it does not wait, or if nothing tells."""
+        if thread.unusable or thread.tid is None or has_status(thread.status, StatusCode.TERMINATED):
+            return None
+        kernel = thread.state is not None and self._objects is not None
+        if thread.state == TERMINATED:
+            return None
+        answers, half = self._answers(thread, sides)
+        if thread.state is not None and thread.state not in (WAITING, GATE_WAIT):
+            return self._not_waiting(thread, answers, half, sides, stacks)
+        if not kernel:
+            return self._of_user(thread, answers, half, sides, stacks)
+        return self._of_kernel(thread, answers, half, sides, stacks)
+
+    def _answers(
+        self, thread: Thread, sides: Dict[AddressSpace, UserSide]
+    ) -> Tuple[List[Answer], Optional[AddressSpace]]:
+        """Returns what user mode says a thread waits for, and the half whose locks these are."""
+        for half in (thread.wow64, thread.space):
+            side = sides.get(half) if half is not None else None
+            answers = side.answers(thread.tid) if side is not None else []
+            if answers:
+                return answers, half
+        return [], None
+
+    def _not_waiting(
+        self,
+        thread: Thread,
+        answers: List[Answer],
+        half: Optional[AddressSpace],
+        sides: Dict[AddressSpace, UserSide],
+        stacks: List[CallStack],
+    ) -> Optional[ThreadWait]:
+        """Returns a row for a thread that a lock has as a waiter, although the kernel says it does not wait.
+
+        A woken thread that has not run leaves the tables and chains at once, but not its registers.
+        """
+        sure = [answer for answer in answers if answer.known in (words.BY_TABLE, words.BY_CHAIN)]
+        if not sure or half is None or thread.running:
+            return None
+        awaited = self._of_answers(thread, sure, half, sides)
+        wrong = status(StatusItem(StatusCode.CONTRADICTED, members=("KTHREAD.State",)))
+        return ThreadWait(thread, awaited, _stack_of(stacks, half), None, wrong)
+
+    def _of_answers(
+        self, thread: Thread, answers: List[Answer], half: AddressSpace, sides: Dict[AddressSpace, UserSide]
+    ) -> Tuple[Awaited, ...]:
+        side = sides[half]
+        return tuple(self._of_answer(thread, answer, half, side, len(answers)) for answer in answers)
+
+    def _of_answer(
+        self, thread: Thread, answer: Answer, half: AddressSpace, side: UserSide, count: int
+    ) -> Awaited:
+        ownership, owners = words.NO_OWNER_KEPT, []
+        wrong: List[str] = ["WaitsFor"] if count > 1 else []
+        if answer.owner == 0:
+            ownership = words.NOBODY
+        elif answer.owner is not None:
+            ownership = words.BY_THREAD
+            owners = [WaitOwner(half.pid, half.known_name, answer.owner, half.eprocess)]
+            if answer.owner == thread.tid:
+                wrong.append("OwningThread")
+        if side.waits.table.wrong and answer.known == words.BY_TABLE:
+            wrong.append("WaitOnAddressHashTable")
+        evidence = answer.evidence
+        if answer.lock and answer.lock != answer.address:
+            evidence += f", takes SRW lock {answer.lock:#x} again"
+        return Awaited(
+            answer.kind,
+            half,
+            answer.address,
+            side.name(answer.address),
+            answer.mode,
+            answer.known,
+            evidence,
+            ownership,
+            tuple(owners),
+            status(StatusItem(StatusCode.CONTRADICTED, members=tuple(wrong)) if wrong else None),
+        )
+
+    # A dump, in which only user mode tells.
+
+    def _of_user(
+        self,
+        thread: Thread,
+        answers: List[Answer],
+        half: Optional[AddressSpace],
+        sides: Dict[AddressSpace, UserSide],
+        stacks: List[CallStack],
+    ) -> Optional[ThreadWait]:
+        if half is not None:
+            awaited = self._of_answers(thread, answers, half, sides)
+            return ThreadWait(thread, awaited, _stack_of(stacks, half))
+        called = self._called(thread, stacks)
+        if called is None:
+            return None
+        kind, stack, name = called
+        inferred = self._inference.section(thread, stack) if kind in _OF_LOCKS else None
+        return ThreadWait(thread, (inferred or self._of_call(thread, kind, name, stack, sides),), stack)
+
+    def _called(self, thread: Thread, stacks: List[CallStack]) -> Optional[Tuple[str, CallStack, str]]:
+        """Returns what the system call of a thread waits for, the stack that shows it, and its name."""
+        for machine in (thread.wow64, thread.space):
+            stack = None if machine is None else _stack_of(stacks, machine)
+            if stack is None or not stack.frames:
+                continue
+            function = self._symbol(stack.space, stack.frames[0].address, False).partition("+")[0]
+            kind = calls.kind_of(function)
+            if kind and len(stack.frames) > 1:
+                return kind, stack, function
+        return None
+
+    def _of_call(
+        self, thread: Thread, kind: str, name: str, stack: CallStack, sides: Dict[AddressSpace, UserSide]
+    ) -> Awaited:
+        """Returns what a system call waits for, as far as its name and the handle tell."""
+        side = sides.get(stack.space)
+        view = None if side is None else side.view.by_tid.get(thread.tid or 0)
+        call = None if side is None or view is None else side.view.call(view)
+        handle = None if call is None else call.argument(0)
+        evidence = name if handle is None or handle >= _UNMAPPED else f"{name}, handle {handle:#x}"
+        return Awaited(kind, stack.space, evidence=evidence, ownership=_ownership(kind))
+
+    # An image, in which the kernel tells, too.
+
+    def _of_kernel(
+        self,
+        thread: Thread,
+        answers: List[Answer],
+        half: Optional[AddressSpace],
+        sides: Dict[AddressSpace, UserSide],
+        stacks: List[CallStack],
+    ) -> ThreadWait:
+        assert self._objects is not None and self._locks is not None
+        since = self._clock.since(thread)
+        blocks = self._objects.blocks(thread)
+        lost = status(None if blocks.whole else StatusCode.PARTLY_UNREADABLE)
+        lock = self._locks.awaited(thread, blocks)
+        kernel_stack = _stack_of(stacks, None)
+        if lock is not None:
+            return ThreadWait(thread, (lock,), kernel_stack, since, lost)
+        if half is not None and thread.wait_reason in _USER_REASONS:
+            awaited = self._of_answers(thread, answers, half, sides)
+            return ThreadWait(thread, awaited, _stack_of(stacks, half), since, lost)
+        objects = self._objects.awaited(thread, blocks)
+        wrong = "KTHREAD.WaitReason" if half is not None else ""
+        doubt = status(lost, StatusItem(StatusCode.CONTRADICTED, members=(wrong,)) if wrong else None)
+        called = self._called(thread, stacks)
+        kind = self._kind(thread, called, objects)
+        shown = called[1] if called is not None else _user_stack(stacks) or kernel_stack
+        inferred = self._inference.section(thread, _user_stack(stacks)) if kind in _OF_LOCKS else None
+        if inferred is not None and thread.wait_reason in _USER_REASONS:
+            return ThreadWait(thread, (inferred,), shown, since, doubt)
+        if kind in (words.OTHER_WAIT, words.OBJECTS) and objects:
+            return ThreadWait(thread, objects, shown, since, doubt)
+        evidence = ", ".join(filter(None, (thread.wait_reason_name, called[2] if called is not None else "")))
+        one = objects[0] if len(objects) == 1 else Awaited(kind, thread.space, ownership=_ownership(kind))
+        known = one._replace(kind=kind, evidence=", ".join(filter(None, (evidence, one.evidence))))
+        return ThreadWait(thread, (known,), shown, since, doubt)
+
+    def _kind(
+        self, thread: Thread, called: Optional[Tuple[str, CallStack, str]], objects: Tuple[Awaited, ...]
+    ) -> str:
+        """Returns the kind of a wait that is no lock: by the reason, the system call, and the objects."""
+        reason = thread.wait_reason
+        if reason in _SLEEPS:
+            return words.SLEEP
+        if reason in _QUEUES or any(item.kind == words.QUEUE for item in objects):
+            return words.QUEUE
+        if called is not None and called[0] in (words.INPUT, words.PORT, words.QUEUE, words.IO):
+            return called[0]
+        if reason == _ALERT:
+            return words.ALERT
+        if reason == _KEYED:
+            return words.KEYED_EVENT
+        return words.OTHER_WAIT
+
+
+def _ownership(kind: str) -> str:
+    """Returns the ownership of what only a system call or a reason names."""
+    return words.OWNER_UNKNOWN if kind in (*_OF_LOCKS, words.OBJECTS) else words.NO_OWNER_KEPT
+
+
+def _innermost(stacks: List[CallStack], half: AddressSpace) -> Tuple[Optional[TrapState], Optional[object]]:
+    """Returns entry and registers of the stack on which a thread is in one half."""
+    stack = _stack_of(stacks, half)
+    if stack is None or stack.entry is None:
+        return None, None
+    return stack.entry, stack.frames[0].registers if stack.frames else None
+
+
+def _stack_of(stacks: List[CallStack], half: Optional[AddressSpace]) -> Optional[CallStack]:
+    """Returns the newest stack of a thread in a half; None for the half: its kernel stack."""
+    if half is None:
+        part = words.KERNEL
+    else:
+        part = words.WOW64 if half.wow64 else words.USER
+    return next((stack for stack in stacks if stack.part == part), None)
+
+
+def _user_stack(stacks: List[CallStack]) -> Optional[CallStack]:
+    """Returns the stack of user mode with frames, the 32-bit one first."""
+    found = [stack for part in (words.WOW64, words.USER) for stack in stacks if stack.part == part]
+    return next((stack for stack in found if stack.frames), None)

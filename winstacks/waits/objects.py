@@ -1,0 +1,210 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The objects of the kernel for which threads wait, by their wait blocks; and kernel locks behind them.
+
+A mutant names its owner's thread; fast and guarded mutexes do where public symbols have Owner. Threads and
+processes that are waited for have to end. Other objects keep no owner. Source: public symbols of XP to 11.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Optional, Tuple
+
+from ..columns import words
+from ..memory.decode.status import NOTHING, StatusItem, status
+from ..memory.decode.statuscodes import StatusCode
+from ..memory.decode.structure import Field, MissingMemberError
+from ..memory.image import Image
+from ..process.handletables import HandleTables
+from ..process.objectheaders import ObjectInfo, Objects
+from ..process.thread import TERMINATED, Thread
+from ..process.threadids import ThreadIds
+from .decode import waitblocks
+from .decode.waitblocks import WaitBlock, WaitBlockReader, WaitBlocks
+from .records import Awaited, WaitOwner, owner_of
+
+_TYPES = {
+    words.EVENT: "Event",
+    words.MUTANT: "Mutant",
+    words.SEMAPHORE: "Semaphore",
+    words.TIMER: "Timer",
+    words.JOINED_THREAD: "Thread",
+    words.JOINED_PROCESS: "Process",
+}
+"""Types of the object manager by kinds."""
+
+_LOW_BITS = 7
+"""Bits of a pointer to a thread that locks use as flags."""
+
+_SMALL = (1 << 16) - 1
+
+
+class KernelObjects:
+    """Describes what the wait blocks of threads lead to.
+
+    Args:
+        image: an image with a kernel
+
+    Raises:
+        MissingMemberError: the kernel's symbols do not describe wait blocks
+    """
+
+    def __init__(self, image: Image) -> None:
+        types = image.types
+        self._image = image
+        self._memory = image.memory(image.kernel)
+        self._reader = WaitBlockReader(
+            self._memory.read,
+            types["_KTHREAD"],
+            types["_KWAIT_BLOCK"],
+            types["_DISPATCHER_HEADER"],
+            image.pointer_size,
+        )
+        header, mutant = types["_DISPATCHER_HEADER"], types.first_structure("_KMUTANT")
+        self._type = header.first_member("Type")
+        self._signal = header.first_member("SignalState")
+        self._owner = None if mutant is None else mutant.first_member("OwnerThread")
+        timer = types.first_structure("_KTIMER")
+        self._due = None if timer is None else timer.first_member("DueTime.QuadPart", "DueTime")
+        file = types.first_structure("_FILE_OBJECT")
+        self._file_event = None if file is None else file.first_member("Event.Header.Type", "Event")
+        self._state = types["_ETHREAD"].first_member("Tcb.State")
+        self._threads = image.service(ThreadIds)
+
+    @cached_property
+    def _objects(self) -> Optional[Objects]:
+        try:
+            return Objects(self._image) if self._image.types.first_structure("_OBJECT_HEADER") else None
+        except MissingMemberError as error:
+            self._image.lacks(error)
+            return None
+
+    @cached_property
+    def _handles(self) -> Optional[HandleTables]:
+        try:
+            return self._image.service(HandleTables)
+        except MissingMemberError as error:
+            self._image.lacks(error)
+            return None
+
+    def blocks(self, thread: Thread) -> WaitBlocks:
+        """Returns the wait blocks of a thread."""
+        return self._reader.blocks(thread.ethread)
+
+    def awaited(self, thread: Thread, blocks: WaitBlocks) -> Tuple[Awaited, ...]:
+        """Returns the objects for which a thread waits."""
+        return tuple(self._awaited(thread, block, len(blocks.blocks) > 1) for block in blocks.blocks)
+
+    def _awaited(self, thread: Thread, block: WaitBlock, several: bool) -> Awaited:
+        address = block.object
+        kind = waitblocks.kind_of(self._member(address, self._type))
+        info, kind, address = self._described(address, kind)
+        ownership, owners = self._owners(kind, address, thread)
+        handle = self._handle_of(thread, info)
+        evidence = [f"wait block {block.address:#x}"]
+        if handle is not None:
+            evidence.append(f"handle {handle:#x}")
+        if kind == words.TIMER and self._due is not None:
+            due = self._memory.member(address, self._due)
+            evidence.append("" if due is None else f"due at {due} of InterruptTime")
+        mode = (words.FOR_ALL if block.all else words.FOR_ANY) if several else ""
+        wrong = status(
+            StatusItem(StatusCode.CONTRADICTED, members=("KWAIT_BLOCK.Thread",))
+            if block.thread != thread.ethread
+            else None,
+            None if block.listed else StatusItem(StatusCode.CONTRADICTED, members=("WaitListEntry",)),
+        )
+        return Awaited(
+            kind,
+            self._image.kernel,
+            address,
+            (info.name or "") if info is not None else "",
+            mode,
+            words.BY_LIST if block.listed else words.BY_CALL,
+            ", ".join(filter(None, evidence)),
+            ownership,
+            owners,
+            status(wrong, self._doubt(kind, address, ownership), NOTHING if info is None else info.status),
+        )
+
+    def _described(self, address: int, kind: str) -> Tuple[Optional[ObjectInfo], str, int]:
+        """Returns the object of the object manager at an address, its kind and its address.
+
+        Kernel code also waits for objects within other structures; those have no header.
+        """
+        if self._objects is None:
+            return None, kind, address
+        info = self._objects.describe(self._objects.header_of(address))
+        if info.type is not None and info.type == _TYPES.get(kind):
+            return info, kind, address
+        if kind == words.QUEUE and info.type is not None:
+            return info, kind, address
+        if kind == words.EVENT and self._file_event is not None:
+            body = address - self._file_event.offset
+            info = self._objects.describe(self._objects.header_of(body))
+            if info.type == "File":
+                return info, words.FILE, body
+        return None, kind, address
+
+    def _owners(self, kind: str, address: int, thread: Thread) -> Tuple[str, Tuple[WaitOwner, ...]]:
+        """Returns who owns an object or has to end, as a word of `words.OWNERSHIPS` and the owners."""
+        if kind == words.MUTANT and self._owner is not None:
+            return self.owner_at(address, self._owner)
+        if kind == words.JOINED_THREAD:
+            return self._thread_at(address)
+        if kind == words.JOINED_PROCESS:
+            return words.BY_PROCESS, (self.process_at(address),)
+        return words.NO_OWNER_KEPT, ()
+
+    def owner_at(self, address: int, field: Field) -> Tuple[str, Tuple[WaitOwner, ...]]:
+        """Returns the owner in a member that holds the KTHREAD of an owner."""
+        value = self._memory.member(address, field)
+        if value is None:
+            return words.OWNER_UNKNOWN, ()
+        return self._thread_at(value & ~_LOW_BITS) if value & ~_LOW_BITS else (words.NOBODY, ())
+
+    def _thread_at(self, ethread: int) -> Tuple[str, Tuple[WaitOwner, ...]]:
+        owners = owner_of(self._threads.owner(ethread))
+        ended = self._state is not None and self._memory.member(ethread, self._state) == TERMINATED
+        owners = tuple(owner._replace(ended=ended) for owner in owners)
+        return (words.BY_THREAD, owners) if owners else (words.OWNER_UNKNOWN, ())
+
+    def thread_owner(self, ethread: int) -> Tuple[str, Tuple[WaitOwner, ...]]:
+        """Returns the thread at an address as an owner."""
+        return self._thread_at(ethread)
+
+    def process_at(self, eprocess: int) -> WaitOwner:
+        """Returns a process that has to act."""
+        process = self._image.types["_EPROCESS"]
+        pid = self._memory.member(eprocess, process.field("UniqueProcessId"))
+        name = process.first_member("ImageFileName")
+        data = None if name is None else self._memory.read(eprocess + name.offset, name.size)
+        text = None if data is None else data.split(b"\0")[0].decode("latin-1")
+        return WaitOwner(pid, text, None, eprocess)
+
+    def _doubt(self, kind: str, address: int, ownership: str) -> Optional[StatusItem]:
+        """Returns what contradicts that a thread waits for an object: a signalled one makes nobody wait."""
+        if kind not in (words.EVENT, words.MUTANT, words.SEMAPHORE) or self._signal is None:
+            return None
+        signal = self._memory.member(address, self._signal)
+        free = signal is not None and 0 < signal < 1 << 31
+        return StatusItem(StatusCode.CONTRADICTED, members=("SignalState",)) if free else None
+
+    def _handle_of(self, thread: Thread, info: Optional[ObjectInfo]) -> Optional[int]:
+        """Returns the handle for which a thread waits, if the process's table leads to the object."""
+        handle = thread.first_argument
+        if info is None or not handle or handle > _SMALL << 8 or self._handles is None:
+            return None
+        return handle if self.object_of(thread, handle) == info.body else None
+
+    def object_of(self, thread: Thread, handle: int) -> Optional[int]:
+        """Returns the object of a handle of a thread's process, None if it is unknown."""
+        if self._handles is None or self._objects is None:
+            return None
+        table = self._handles.table_of(thread.space.eprocess)
+        entry = None if table is None or not table.address else self._handles.lookup(table, handle)[0]
+        return None if entry is None else self._objects.describe(entry.object_header).body
+
+    def _member(self, base: int, field: Optional[Field]) -> Optional[int]:
+        return None if field is None else self._memory.member(base, field)

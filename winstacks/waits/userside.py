@@ -1,0 +1,261 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""What the threads of a process wait for in user mode, from its memory and the registers of its threads.
+
+sides = UserSides(image, symbolizer)
+side = sides.of_half(space, stacks)         # the walked stacks of this half, one for each thread
+for stack in stacks: side.answers(stack)
+"""
+
+from __future__ import annotations
+
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+from ..heaps.lister import listed_heaps
+from ..memory.decode.machine import Machine
+from ..memory.decode.structure import integers
+from ..memory.image import AddressSpace, Image
+from ..names.decode import pe
+from ..names.ntdll import Ntdll, Ntdlls
+from ..names.symbolizer import AddressNamer, Symbolizer
+from ..process.thread import WAITING, Thread
+from ..process.userstacks import UserStacks
+from ..process.usertypes import user_types, with_teb
+from ..stacks.decode.registers import GENERAL, NON_VOLATILE, Registers
+from ..traps.state import TrapState
+from .decode.answer import Answer
+from .decode.processview import ProcessView, ThreadView
+from .decode.userwaits import UserWaits
+
+MAX_DATA = 1 << 22
+"""The most bytes of ntdll's writable data that are searched for wait blocks; a real one has 100,000."""
+
+MAX_HEAPS = 256
+"""The most heaps whose locks get a name."""
+
+HEAP_HEADER, HEAP_PAGE = 0x300, 0x1000
+"""Bytes of a heap's header that may hold LockVariable, and of the header with the lock (public symbols of XP
+to 11: LockVariable lies below 180h, the lock behind the other members)."""
+
+_STUBS = ("nt", "zw")
+"""The names of ntdll's system calls begin so, in lower case."""
+
+_LONGEST_STUB = 0x20
+"""Bytes of the longest stub: a name further away belongs to another function."""
+
+_TABLE = "WaitOnAddressHashTable"
+
+
+SymbolOf = Callable[[AddressSpace, int, bool], str]
+"""Takes a space, an address and whether it is a return address; returns its Symbol, empty if unknown."""
+
+
+def symbol_of(symbolizer: Symbolizer) -> SymbolOf:
+    """Returns the names of a symbolizer."""
+    return lambda space, address, returns: symbolizer.for_space(space).name(address, returns).symbol
+
+
+class UserStack(NamedTuple):
+    """Where a thread stands in one half of its process.
+
+    Attributes:
+        thread: the thread
+        entry: the registers with which its stack of that half begins; None if there are none
+        registers: the registers of the innermost frame, which the walk may have completed
+    """
+
+    thread: Thread
+    entry: Optional[TrapState]
+    registers: Optional[object]
+
+
+class UserSide:
+    """The waits of one half of a process.
+
+    Args:
+        view: the half as decoders see it
+        waits: the decoders
+        names: names of the PEB's locks by their addresses
+
+    Attributes:
+        view: the argument
+        waits: the argument
+    """
+
+    def __init__(self, view: ProcessView, waits: UserWaits, names: Dict[int, str]) -> None:
+        self.view = view
+        self.waits = waits
+        self._names = names
+
+    def answers(self, tid: Optional[int]) -> List[Answer]:
+        """Returns what a thread waits for: none or one answer, or several that contradict each other."""
+        thread = None if tid is None else self.view.by_tid.get(tid)
+        return [] if thread is None or thread.sp is None else self.waits.find(thread)
+
+    def name(self, address: int) -> str:
+        """Returns the name of a critical section that Windows itself made; empty for others."""
+        return self._names.get(address, "")
+
+
+class UserSides:
+    """Makes the views of processes.
+
+    Args:
+        image: the image
+        symbolizer: names code addresses
+        ntdlls: finds the ntdll of a space
+        symbol: names addresses, for a caller that keeps names
+    """
+
+    def __init__(
+        self, image: Image, symbolizer: Symbolizer, ntdlls: Ntdlls, symbol: Optional[SymbolOf] = None
+    ) -> None:
+        self._image = image
+        self._symbol = symbol or symbol_of(symbolizer)
+        self._symbolizer = symbolizer
+        self._ntdlls = ntdlls
+        self._limits = image.service(UserStacks)
+
+    def of_half(self, space: AddressSpace, stacks: Sequence[UserStack]) -> Optional[UserSide]:
+        """Returns the waits of one half of a process; None if its memory cannot be read.
+
+        Args:
+            space: the half
+            stacks: where each of its threads stands there
+        """
+        if not space.layer_name or space.kernel:
+            return None
+        image, memory = self._image, self._image.memory(space)
+        ntdll = self._ntdlls.find_ntdll(space)
+        names = _Names(space, self._symbolizer.for_space(space), self._symbol)
+        threads = [self._view(space, stack) for stack in stacks if stack.thread.tid is not None]
+        view = ProcessView(
+            memory.read,
+            space.pointer_size,
+            threads,
+            None if ntdll is None else (ntdll.base, ntdll.base + ntdll.size),
+            names.in_code,
+            names.is_stub,
+        )
+        types = user_types(image, space)
+        waits = UserWaits(
+            view,
+            types,
+            image.our_generations("waits", space.machine),
+            space.peb,
+            self._table(space),
+            lambda: self._words(space, ntdll),
+        )
+        return UserSide(view, waits, self._peb_locks(space))
+
+    def _table(self, space: AddressSpace) -> int:
+        """Returns the offset of the table in the PEB: from the kernel's symbols, or else from ours."""
+        field = user_types(self._image, space)["_PEB"].first_member(_TABLE)
+        ours = self._image.our_generations("process", space.machine)[0]["_PEB"]
+        return ours.offset(_TABLE) if field is None else field.offset
+
+    def _words(self, space: AddressSpace, ntdll: Optional[Ntdll]) -> Iterator[int]:
+        """Yields the words of ntdll's writable data."""
+        left = MAX_DATA
+        for extents in self._ntdlls.data(ntdll)[0] if ntdll is not None else ():
+            for start, data in extents.runs:
+                skip = -start % space.pointer_size
+                yield from integers(data[: max(left, 0)], space.pointer_size, skip)
+                left -= len(data)
+
+    def _peb_locks(self, space: AddressSpace) -> Dict[int, str]:
+        """Returns the names of the critical sections of the PEB and of heaps, by address."""
+        memory, types = self._image.memory(space), user_types(self._image, space)
+        found: Dict[int, str] = {}
+        for member, name in PEB_LOCKS.items() if space.peb else ():
+            field = types["_PEB"].first_member(member)
+            address = None if field is None else memory.member(space.peb, field)
+            if address:
+                found[address] = name
+        default = types["_PEB"].first_member("ProcessHeap") if space.peb else None
+        heap = memory.member(space.peb, default) if default is not None else None
+        heaps = [*(listed_heaps(self._image, space) or ()), *([heap] if heap else ())]
+        for heap in dict.fromkeys(heaps[:MAX_HEAPS]):
+            # The header of a heap points to its lock, which lies in the header's page.
+            for word in integers(memory.read(heap, HEAP_HEADER) or b"", space.pointer_size):
+                if heap < word < heap + HEAP_PAGE:
+                    found.setdefault(word, f"heap lock of {heap:#x}")
+        return found
+
+    def _view(self, space: AddressSpace, stack: UserStack) -> ThreadView:
+        thread, entry = stack.thread, stack.entry
+        native = space.machine is thread.space.machine
+        limits = self._limits.native(thread) if native else self._limits.narrow(thread)
+        teb = (thread.teb if native else self._limits.teb32(thread)) or 0
+        size = with_teb(self._image, space, teb)["_TEB"].size if teb else 0
+        view = ThreadView(thread.tid or 0, tuple(limits), (teb, teb + size) if teb else None)
+        view = view._replace(waits=None if thread.state is None else thread.state == WAITING)
+        if entry is None or "Rsp" not in entry.registers or "Rip" not in entry.registers:
+            return view
+        saved = entry.registers
+        wide = space.machine is Machine.AMD64
+        arguments = (thread.first_argument,) if wide and thread.first_argument is not None else ()
+        return view._replace(
+            ip=saved["Rip"],
+            sp=saved["Rsp"],
+            registers=_kept(stack),
+            arguments=arguments,
+            hints=_hints(saved["Rip"], entry) if wide else (),
+        )
+
+
+PEB_LOCKS = {"LoaderLock": "loader lock", "FastPebLock": "PEB lock"}
+"""Names of the critical sections to which members of the PEB point."""
+
+
+class _Names:
+    """What the names of code addresses tell about them.
+
+    Args:
+        space: a half of a process
+        namer: finds the modules of the half
+        symbol: names addresses
+    """
+
+    def __init__(self, space: AddressSpace, namer: AddressNamer, symbol: SymbolOf) -> None:
+        self._space = space
+        self._namer = namer
+        self._symbol = symbol
+
+    def in_code(self, address: int) -> bool:
+        """Returns whether an address lies in an executable section of a module."""
+        module = self._namer.module_at(address)
+        headers = None if module is None else module.image.headers
+        if module is None or headers is None:
+            return False
+        rva = address - module.module.base
+        return any(
+            section.start <= rva < section.end and bool(section.characteristics & pe.MEM_EXECUTE)
+            for section in headers.sections
+        )
+
+    def is_stub(self, address: int) -> Optional[bool]:
+        """Returns whether an address is in a stub of a system call; None if its name is unknown."""
+        name = self._symbol(self._space, address, True).lower()
+        function, _, distance = name.partition("!")[2].partition("+0x")
+        near = int(distance or "0", 16) <= _LONGEST_STUB
+        return function.startswith(_STUBS) and near if function else None
+
+
+def _kept(stack: UserStack) -> Dict[str, int]:
+    """Returns the registers that a system call keeps, the one of waits first."""
+    if isinstance(stack.registers, Registers):
+        order = sorted(NON_VOLATILE)
+        values = ((GENERAL[number], stack.registers.general[number]) for number in order)
+        return {name: value for name, value in values if value is not None and name != "Rsp"}
+    saved = {} if stack.entry is None else stack.entry.registers
+    return {name: saved[name] for name in ("Rbx", "Rsi", "Rdi", "Rbp") if name in saved}
+
+
+def _hints(ip: int, entry: TrapState) -> Tuple[int, ...]:
+    """Returns Rcx and Rdx if the entry into the kernel saved them.
+
+    A kernel before 2018 leaves in Rcx what the processor puts there: the address behind the system call.
+    """
+    first, second = entry.registers.get("Rcx"), entry.registers.get("Rdx")
+    return () if first in (None, ip) or second is None else (first or 0, second)
