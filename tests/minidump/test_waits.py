@@ -7,9 +7,11 @@ from __future__ import annotations
 import pathlib
 
 import pytest
+from volatility3.framework import exceptions
 from volatility3.plugins.minidump import waits
 
-from tests.support import waitdumps, waitrows
+from tests.conftest import SHARED
+from tests.support import waitdumps, waitrows, waitsets
 from tests.support.processdumps import OpenedDump
 
 pytestmark = pytest.mark.shared
@@ -23,3 +25,15 @@ def test_every_wait(label: str, share: int, tmp_path: pathlib.Path) -> None:
         path.write_bytes(waitdumps.dump_of(snapshot, bool(number & 1), bool(number & 2)))
         rows = OpenedDump(path).rows(waits.WaitChains, fold=True)
         assert not waitrows.wrong(snapshot, rows), (snapshot.story, snapshot.number)
+
+
+@pytest.mark.parametrize(
+    "path", sorted((SHARED / "real_minidumps").rglob("*.dmp")), ids=lambda path: path.stem
+)
+def test_real_dumps_have_no_lock(path: pathlib.Path) -> None:
+    """Their threads crashed, or are idle workers of the thread pool, which lists them on their stacks."""
+    try:
+        rows = OpenedDump(path).rows(waits.WaitChains, fold=True)
+    except (exceptions.UnsatisfiedException, exceptions.RenderException):
+        pytest.skip("no dump of a Windows process that can be read")
+    assert not [row for _, row in rows if row["WaitsFor"] in waitsets.KINDS]

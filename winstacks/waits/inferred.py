@@ -73,7 +73,11 @@ class Inference:
     def _takes_section(self, stack: CallStack) -> bool:
         for frame in stack.frames[:_MOST_FRAMES]:
             name = self._symbol(stack.space, frame.address, frame.returns).lower()
-            if name.startswith("ntdll!") and name[len("ntdll!") :].startswith(_FUNCTIONS):
+            module, _, function = name.partition("!")
+            if module != "ntdll":
+                # Code outside ntdll made the system call: no function of ntdll waits here.
+                return False
+            if function.startswith(_FUNCTIONS):
                 return True
         return False
 

@@ -77,12 +77,14 @@ class SlimQueue(NamedTuple):
         value: its value
         blocks: the wait blocks, each with the thread on whose stack it lies
         complete: whether the chain was followed to its oldest block
+        names_threads: whether the blocks have the IDs of the threads
     """
 
     word: int
     value: int
     blocks: Tuple[Tuple[SlimBlock, ThreadView], ...]
     complete: bool
+    names_threads: bool
 
 
 class SlimLocks:
@@ -103,23 +105,27 @@ class SlimLocks:
 
         Args:
             thread: the thread
-            in_ntdll: whether ntdll made its system call: then it is worth a search further up the stack, and
-                among the words that other threads have
+            in_ntdll: whether ntdll made its system call. Without that, only blocks with the IDs of their
+                threads are believed; with that, it is worth a search further up the stack, and among the
+                words that other threads have
         """
         if thread.sp is None:
             return []
-        found = self._of(thread, self._candidates(thread)) or self._once(thread)
+        found = self._of(thread, self._candidates(thread), in_ntdll)
+        if in_ntdll:
+            found = found or self._once(thread)
         if not found and in_ntdll:
             found = self._of(thread, self._candidates(thread, OUTER)) or self._of(thread, self._of_others)
         return found
 
-    def _of(self, thread: ThreadView, candidates: Iterable[int]) -> List[Answer]:
+    def _of(self, thread: ThreadView, candidates: Iterable[int], in_ntdll: bool = True) -> List[Answer]:
         """Returns the words among some addresses whose chain leads to a thread's stack."""
         found: Dict[int, Answer] = {}
         for address in candidates:
             chain = self._chain(address)
             own = None if chain is None else self._own(chain, thread)
-            if chain is not None and own is not None and address not in found:
+            known = chain is not None and (chain.names_threads or in_ntdll)
+            if chain is not None and own is not None and known and address not in found:
                 found[address] = _answer(chain, own, thread)
         named = [answer for answer in found.values() if self._is_named(answer)]
         return named or list(found.values())
@@ -189,23 +195,33 @@ class SlimLocks:
         blocks: List[Tuple[SlimBlock, ThreadView]] = []
         seen: Set[int] = set()
         at, oldest = newest, 0
-        while at not in seen and len(blocks) < MAX_CHAIN:
+        while len(blocks) < MAX_CHAIN:
+            if at in seen:
+                return None
             seen.add(at)
             block, owner = layout.block(self._view, at), self._view.thread_on(at)
-            if block is None or owner is None or not self._is_sound(block, owner, layout):
+            if owner is None or (block is not None and not self._is_sound(block, owner, layout)):
+                return None
+            if block is None:
                 break
             blocks.append((block, owner))
             oldest = oldest or block.notify
-            if at == oldest or (not oldest and not block.back):
-                return SlimQueue(word, value, tuple(blocks), True)
+            if at == oldest:
+                return SlimQueue(word, value, tuple(blocks), True, layout.names_thread)
             at = block.back
-        return SlimQueue(word, value, tuple(blocks), False) if blocks else None
+        # A block is not in the image: the IDs of threads still prove the newer ones.
+        proven = bool(blocks) and layout.names_thread
+        return SlimQueue(word, value, tuple(blocks), False, True) if proven else None
 
     def _is_sound(self, block: SlimBlock, owner: ThreadView, layout: BlockLayout) -> bool:
         """Returns whether a block is the live wait block of the thread on whose stack it lies."""
         if block.address % ALIGNMENT or (owner.sp is not None and block.address < owner.sp):
             return False
-        return block.thread_id == owner.tid if layout.names_thread else self._looks_sound(block)
+        if not layout.names_thread:
+            return self._looks_sound(block)
+        # The thread pool links its workers in a list on their stacks, with their IDs: its head is elsewhere.
+        leads = not block.notify or self._view.thread_on(block.notify) is not None
+        return leads and block.thread_id == owner.tid
 
     def _own(self, chain: SlimQueue, thread: ThreadView) -> Optional[SlimBlock]:
         """Returns the block of a thread in a chain."""
