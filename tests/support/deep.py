@@ -126,6 +126,7 @@ FIRST: Dict[str, int] = {
     "tests/windows/test_trapframes.py::test_every_kind_with_real_tables": 2,
     "tests/windows/test_trapframes_real.py::test_every_frame": 1,
     "tests/windows/test_waits_snapshots.py::test_every_wait": 8,
+    "tests/windows/test_waits_snapshots.py::test_the_lower_half_of_a_wow64_process": 1,
     "tests/winstacks/findings/checks/test_kernel.py": 6,
     "tests/winstacks/findings/checks/test_kernel.py::test_a_process_that_only_a_scan_and_a_handle_show": 6,
     "tests/winstacks/findings/checks/test_kernel.py::test_what_only_a_scan_finds": 2,
