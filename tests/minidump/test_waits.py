@@ -37,3 +37,20 @@ def test_real_dumps_have_no_lock(path: pathlib.Path) -> None:
     except (exceptions.UnsatisfiedException, exceptions.RenderException):
         pytest.skip("no dump of a Windows process that can be read")
     assert not [row for _, row in rows if row["WaitsFor"] in waitsets.KINDS]
+
+
+def test_a_mutex_of_the_handles_has_its_owner(tmp_path: pathlib.Path) -> None:
+    """HandleDataStream names the object of a handle, and the thread that owns a mutex."""
+    snapshot = waitrows.some("17763.475", 0)[0]
+    threads = snapshot.truth["threads"]
+    waiting = next(each for each in threads if each["call"] == "NtWaitForSingleObject")
+    running = next(each for each in threads if each["state"] == "running")
+    path = tmp_path / "waits.dmp"
+    for owner, expected in ((running["tid"], ("thread", "running")), (0, ("unknown", "not in the image"))):
+        handles = [(waiting["args"][0], "Mutant", "Global\\Once", owner)]
+        path.write_bytes(waitdumps.dump_of(snapshot, handles=handles))
+        rows = OpenedDump(path).rows(waits.WaitChains, fold=True)
+        row = next(row for _, row in rows if row["TID"] == waiting["tid"])
+        assert (row["WaitsFor"], row["WaitName"], row["Known"]) == ("mutant", "Global\\Once", "handle")
+        assert (row["Ownership"], row["ChainEnd"]) == expected
+        assert not owner or row["OwnerTID"] == owner

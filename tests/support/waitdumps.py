@@ -7,7 +7,8 @@ data = dump_of(snapshot, arguments=True)
 
 from __future__ import annotations
 
-from typing import Dict, List, Tuple
+import struct
+from typing import Dict, List, Sequence, Tuple
 
 from tests.forge.minidump import Module, Writer, WrittenThread
 from tests.forge.pe import Pe, Section
@@ -84,13 +85,19 @@ def context_of(snapshot: Snapshot, thread: Dict, arguments: bool) -> bytes:
     return bytes(data)
 
 
-def dump_of(snapshot: Snapshot, arguments: bool = True, exports: bool = True) -> bytes:
+def dump_of(
+    snapshot: Snapshot,
+    arguments: bool = True,
+    exports: bool = True,
+    handles: Sequence[Tuple[int, str, str, int]] = (),
+) -> bytes:
     """Returns a dump with the memory of a snapshot.
 
     Args:
         snapshot: the snapshot
         arguments: whether its registers have the arguments of system calls, as those of a new kernel
         exports: whether ntdll's exports are in the dump
+        handles: handle, type, name and the TID of a mutex's owner, 0 for no information
     """
     truth, machine = snapshot.truth, bare.MACHINES[snapshot.pointer_size]
     memory = [*snapshot.regions, *(ntdll_pages(snapshot) if exports else ())]
@@ -102,6 +109,8 @@ def dump_of(snapshot: Snapshot, arguments: bool = True, exports: bool = True) ->
     writer.modules(
         [Module(item["base"], item["size"], 1, folder + item["name"]) for item in truth["modules"]]
     )
+    if handles:
+        _handles(writer, truth["pid"], handles)
     source = Bytes(memory)
     threads = []
     for thread in truth["threads"]:
@@ -121,6 +130,16 @@ def dump_of(snapshot: Snapshot, arguments: bool = True, exports: bool = True) ->
     writer.memory_infos(sorted(infos))
     writer.memory64(sorted(memory))
     return writer.bytes()
+
+
+def _handles(writer: Writer, pid: int, handles: Sequence[Tuple[int, str, str, int]]) -> None:
+    """Adds handles with the owners of mutexes: MINIDUMP_HANDLE_DESCRIPTOR_2, MiniMutantInformation2."""
+    rows = b""
+    for handle, kind, name, tid in handles:
+        about = writer.put(struct.pack("<IIIII", 0, 3, 8, pid, tid)) if tid else 0
+        rows += struct.pack("<QIIIIII", handle, writer.string(kind), writer.string(name), 0, 0, 1, 2)
+        rows += struct.pack("<II", about, 0)
+    writer.stream(12, struct.pack("<IIII", 16, 40, len(handles), 0) + rows)
 
 
 def _pages(memory: List[Tuple[int, bytes]]) -> List[Tuple[int, bytes]]:

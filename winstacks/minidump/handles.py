@@ -8,7 +8,8 @@ that were open when the dump was written.
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, List
+from functools import cached_property
+from typing import Dict, Iterator, List, Optional
 
 from ..handles.rings import HandleEvent, gap_event
 from ..memory.decode.status import status
@@ -16,7 +17,9 @@ from ..memory.image import AddressSpace, Image
 from ..process.objectheaders import ObjectInfo
 from ..process.spaces import AddressSpaces
 from ..tracedb.decode.recorded import RING, RecordedStack
+from ..waits.handlenames import HandleObject
 from .decode.dumpfile import Minidump
+from .decode.handleobjects import mutant_owners
 from .decode.handles import (
     MAX_TRACES,
     HandleDescriptor,
@@ -44,6 +47,18 @@ class DumpHandles:
     def list_spaces(self) -> List[AddressSpace]:
         """Returns the native space of the process."""
         return [space for space in AddressSpaces.list_spaces(self._image) if not space.wow64]
+
+    @cached_property
+    def _objects(self) -> Dict[int, HandleObject]:
+        owners = mutant_owners(self._dump)
+        return {
+            handle.Handle: HandleObject(handle.TypeName, handle.ObjectName, owners.get(handle.Handle))
+            for handle in handle_data(self._dump)[0]
+        }
+
+    def object_of(self, handle: int) -> Optional[HandleObject]:
+        """Returns the object of a handle: the provider of `handle_objects`."""
+        return self._objects.get(handle)
 
     def pass_over(self, space: AddressSpace) -> None:
         """Does nothing: a dump has one process."""

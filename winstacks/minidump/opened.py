@@ -29,6 +29,7 @@ from ..process.threads import threads
 from ..process.vads import regions
 from ..stacklist.machine import MachineFacts, machine_facts
 from ..tracedb.finder import Databases
+from ..waits.handlenames import HandleObjects, handle_objects
 from .decode.dumpfile import Minidump, NotAMinidumpError
 from .decode.memory import MemoryRange, memory_ranges, with_ranges
 from .decode.platform import OtherSystemError, dump_machine, refuse_other_systems
@@ -157,4 +158,6 @@ def image_of(context: interfaces.context.ContextInterface, layer_name: str, conf
     image.provide(ProcessList, known)
     functions: DynamicTables = DumpFunctions(image, dump)
     image.provide(dynamic_tables, functions)
+    objects: HandleObjects = handles
+    image.provide(handle_objects, objects)
     return image

@@ -31,6 +31,7 @@ from ..traps.state import TrapState
 from .clock import WaitClock
 from .decode import calls
 from .decode.answer import Answer
+from .handlenames import HandleObject, handle_objects
 from .inferred import Inference
 from .kernellocks import KernelLocks
 from .objects import KernelObjects
@@ -49,6 +50,17 @@ _SLEEPS, _QUEUES, _KEYED, _ALERT = {4, 11}, {15}, 21, 37
 
 _OF_LOCKS = (words.OTHER_WAIT, words.ALERT, words.KEYED_EVENT)
 """Kinds of waits behind which a lock of user mode may be."""
+
+_KINDS_OF_TYPES = {
+    "Event": words.EVENT,
+    "Mutant": words.MUTANT,
+    "Semaphore": words.SEMAPHORE,
+    "Timer": words.TIMER,
+    "Thread": words.JOINED_THREAD,
+    "Process": words.JOINED_PROCESS,
+    "File": words.FILE,
+}
+"""Kinds by types of the object manager."""
 
 _UNMAPPED = 1 << 16
 
@@ -291,8 +303,25 @@ class WaitLister:
         view = None if side is None else side.view.by_tid.get(thread.tid or 0)
         call = None if side is None or view is None else side.view.call(view)
         handle = None if call is None else call.argument(0)
-        evidence = name if handle is None or handle >= _UNMAPPED else f"{name}, handle {handle:#x}"
-        return Awaited(kind, stack.space, evidence=evidence, ownership=_ownership(kind))
+        if handle is None and call is not None and call.hints:
+            handle = call.hints[0]
+        if handle is None or handle >= _UNMAPPED:
+            return Awaited(kind, stack.space, evidence=name, ownership=_ownership(kind))
+        evidence = f"{name}, handle {handle:#x}"
+        found = self._image.service(handle_objects).object_of(handle) if kind == words.OTHER_WAIT else None
+        object_kind = _KINDS_OF_TYPES.get(found.type or "") if found is not None else None
+        if found is None or object_kind is None:
+            return Awaited(kind, stack.space, evidence=evidence, ownership=_ownership(kind))
+        ownership, owners = _owners_of(object_kind, found, stack.space)
+        return Awaited(
+            object_kind,
+            stack.space,
+            name=found.name or "",
+            known=words.BY_HANDLE,
+            evidence=evidence,
+            ownership=ownership,
+            owners=owners,
+        )
 
     # An image, in which the kernel tells, too.
 
@@ -347,6 +376,20 @@ class WaitLister:
         if reason == _KEYED:
             return words.KEYED_EVENT
         return words.OTHER_WAIT
+
+
+def _owners_of(kind: str, found: HandleObject, space: AddressSpace) -> Tuple[str, Tuple[WaitOwner, ...]]:
+    """Returns who owns the object of a handle, as a dump says it: it has the owner of a mutex."""
+    if kind in (words.JOINED_THREAD, words.JOINED_PROCESS):
+        return words.OWNER_UNKNOWN, ()
+    if kind != words.MUTANT:
+        return words.NO_OWNER_KEPT, ()
+    if found.owner is None:
+        return words.OWNER_UNKNOWN, ()
+    pid, tid = found.owner
+    if not tid:
+        return words.NOBODY, ()
+    return words.BY_THREAD, (WaitOwner(pid, space.known_name if pid == space.pid else None, tid),)
 
 
 def _ownership(kind: str) -> str:
