@@ -190,9 +190,12 @@ def test_findings_come_first_with_their_evidence(page: Page, reported: Reported)
 
 def test_the_deadlock_is_drawn_and_said(page: Page) -> None:
     text = page.run("document.querySelector('.deadlock').innerText")
-    assert text.startswith(
-        "Deadlock, by inference: thread 6204 of spooler.exe (6200) waits for critical section"
-    )
+    assert text.startswith("Deadlock: thread 6204 of spooler.exe (6200) waits for critical section")
+    steps = page.run("[...document.querySelectorAll('ol.steps li')].map((each) => each.textContent)")
+    assert [step.split(" waits for ")[0] for step in steps] == [
+        "thread 6204 of spooler.exe (6200)",
+        "thread 6208 of spooler.exe (6200)",
+    ]
     assert page.run("document.querySelectorAll('svg rect.cycle').length") == 4
     assert page.run("document.querySelectorAll('svg line.cycle').length") == 4
     texts = page.run("[...document.querySelectorAll('svg text.node')].map((each) => each.textContent)")

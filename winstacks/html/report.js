@@ -497,13 +497,27 @@ function drawing(locks, group) {
   return make("div", "picture", picture);
 }
 
+/**
+ * The steps of a deadlock as a numbered list, which a narrow window wraps.
+ * @param {Locks} locks @param {number[]} threads @param {number[]} wanted
+ */
+function stepsOf(locks, threads, wanted) {
+  const steps = make("ol", "steps");
+  threads.forEach((thread, place) => {
+    const holder = locks.threads[threads[(place + 1) % threads.length] ?? 0] ?? "";
+    const lock = locks.locks[wanted[place] ?? -1]?.text ?? "a lock";
+    steps.append(make("li", "", `${locks.threads[thread] ?? ""} waits for ${lock}, which ${holder} holds`));
+  });
+  return steps;
+}
+
 /** @param {Data} data @param {Locks} locks */
 function locksPart(data, locks) {
   const made = make("div", "");
   for (const cycle of locks.cycles.slice(0, 20)) {
     const said = make("p", "deadlock", cycle.text);
     said.setAttribute("role", "alert");
-    made.append(said);
+    made.append(said, stepsOf(locks, cycle.threads, cycle.locks));
   }
   if (!locks.cycles.length) made.append(make("p", "", "No threads are known to wait for each other."));
   if (locks.gaps) made.append(make("p", "note", `Locks may be missing in ${some(locks.gaps, "place")}: ${locks.command} names them.`));
