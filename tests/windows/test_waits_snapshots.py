@@ -120,7 +120,7 @@ def test_a_chain_of_two_sections_and_a_deadlock(label: str, tmp_path: pathlib.Pa
     }
     first = next(tid for tid, wanted in wants.items() if wanted and wants.get(owner[wanted]))
     second = owner[wants[first]]
-    last = wants[second]
+    last = wants[second] or 0
     opened = context.open_image(waitimages.image_of(snapshot), tmp_path)
     steps = [
         (row["TID"], row["Step"])
