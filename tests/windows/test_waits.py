@@ -98,7 +98,7 @@ def without_table() -> Kernel:
 def test_what_a_table_proves_is_no_inference(tmp_path: pathlib.Path) -> None:
     opened = context.open_image(sample.build().image(), tmp_path)
     grid.rendered(opened, tracereport.TraceReport, tmp_path)
-    (cycle,) = pagedata.data(tmp_path / "tracereport.html")["locks"]["cycles"]
+    cycle = only(pagedata.data(tmp_path / "tracereport.html")["locks"]["cycles"])
     assert cycle["text"].startswith("Deadlock: thread 6204 of spooler.exe (6200) waits for ")
     assert "the table of waiting threads has the thread and the lock" in cycle["text"]
 

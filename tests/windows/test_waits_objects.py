@@ -12,6 +12,7 @@ from volatility3.framework import interfaces
 from volatility3.plugins.windows import waits
 
 from tests.forge import context
+from tests.support.only import only
 from tests.support.waitobjects import (
     ALL,
     FAST_MUTEX,
@@ -50,7 +51,7 @@ def test_two_mutexes_and_who_waits_for_the_threads(name: str, tmp_path: pathlib.
     assert f"thread {first.tid} of server.exe ({PID}) waits for mutant" in deadlock["Evidence"]
     found = rows_by_tid(rows)
     for thread, owner in ((first, second), (second, first), (third, first)):
-        (row,) = found[thread.tid]
+        row = only(found[thread.tid])
         assert cells(row, "WaitsFor", "Known", "Ownership", "OwnerPID", "OwnerTID", "ChainEnd", "Status") == (
             *("mutant", "list", "thread", PID, owner.tid, "deadlock"),
             row["Status"],
@@ -100,7 +101,7 @@ def test_fast_and_guarded_mutexes(name: str, tmp_path: pathlib.Path) -> None:
     assert expected
     found = rows_by_tid(shown(forged, tmp_path))
     for tid, address in expected.items():
-        (row,) = found[tid]
+        row = only(found[tid])
         assert row["WaitAddress"] == address & (1 << 48) - 1
         assert cells(row, "OwnerTID", "ChainEnd", "Known") == (owner.tid, "running", "list")
 
@@ -134,7 +135,7 @@ def test_contradictions_are_named(name: str, tmp_path: pathlib.Path) -> None:
     forged = Waiting(name)
     stale, foreign, signalled, owner = (forged.thread() for _ in range(4))
     forged.wait(stale, forged.event(), listed=False)
-    (block,) = forged.wait(foreign, forged.event())
+    block = only(forged.wait(foreign, forged.event()))
     block["Thread"] = owner.ethread.address
     free = forged.mutant(None)
     forged.wait(signalled, free)
@@ -160,7 +161,7 @@ def test_hostile_blocks_are_bounded(name: str, tmp_path: pathlib.Path) -> None:
     """Loops, counts and pointers that no kernel writes end, and what was read is shown."""
     forged = Waiting(name)
     loop, many, nowhere, itself = (forged.thread() for _ in range(4))
-    (block,) = forged.wait(loop, forged.event())
+    block = only(forged.wait(loop, forged.event()))
     block.maybe("NextWaitBlock", block.address + 8)
     forged.wait(many, forged.event())
     many.kthread.maybe("WaitBlockCount", 0xFF)

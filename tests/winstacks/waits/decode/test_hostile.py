@@ -11,6 +11,7 @@ from typing import Dict, List, Optional, Tuple
 import pytest
 
 from tests.support import bare
+from tests.support.only import only
 from winstacks.columns import words
 from winstacks.waits.decode.addresswaits import BUCKETS, bucket_of
 from winstacks.waits.decode.processview import ProcessView, ThreadView
@@ -154,7 +155,7 @@ def test_random_words_prove_nothing(seed: int) -> None:
     dice = random.Random(seed)
     forged = Forged(6)
     for thread in forged.threads:
-        ((low, high),) = thread.stacks
+        low, high = only(thread.stacks)
         places = [low + 8 * dice.randrange(SIZE // 8) for low in forged.pages if low >= STACKS]
         for place in range(low, high - 8, 8):
             if place != thread.sp:

@@ -12,6 +12,7 @@ import pytest
 
 from tests.conftest import SHARED
 from tests.support import waitsets
+from tests.support.only import only
 from tests.support.waitsets import Snapshot
 from winstacks.columns import words
 from winstacks.waits.decode.answer import Answer
@@ -88,7 +89,7 @@ def test_a_chain_names_the_lock_of_a_sleeper(label: str) -> None:
         for thread in snapshot.truth["threads"]:
             wait = thread["waits_for"] or {}
             if wait.get("kind") == "cv" and thread["state"] == "waiting":
-                (answer,) = answers[thread["tid"]]
+                answer = only(answers[thread["tid"]])
                 assert answer.lock == (wait["lock"] if wait["lock_kind"] == "srw" else 0)
                 found += 1
     assert bool(found) == (label not in ("2600x86", "3790x64"))
