@@ -8,12 +8,13 @@ Architectures Software Developer's Manual, volume 2, CALL (E8, FF /2).
 
 from __future__ import annotations
 
-from typing import Callable, Iterable, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Callable, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Union
 
 from ...memory.decode.statuscodes import StatusCode
 from ...names.decode.functiontable import FunctionTable
 from ...names.decode.unwindinfo import Bytes, ReadRva
 from .registers import MASK, Registers
+from .registers_arm64 import RegistersArm64
 
 LONGEST_CALL = 7
 """Length in bytes of the longest call without prefixes: FF /2 with a SIB byte and a four-byte
@@ -68,6 +69,9 @@ def _indirect(operand: bytes) -> bool:
     no_base = mode == 0 and (operand[1] & 7 if sib else base) == 5
     return len(operand) == 1 + sib + (4 if no_base else _DISPLACEMENT[mode])
 
+
+AnyRegisters = Union[Registers, RegistersArm64]
+"""A register state that frames keep."""
 
 MAX_FRAMES = 1024
 MAX_SCANNED = 0x10000
@@ -155,7 +159,7 @@ class Frame(NamedTuple):
         how: method by which the address was found, a word of `words.HOWS`
         returns: whether the address is a return address; False if execution was interrupted there
         sure: False if the address is a guess, or was found through a guess
-        registers: complete register state, if the walk keeps one (x64)
+        registers: complete register state, if the walk keeps one (x64, ARM64)
         trap: address of the machine frame (x86: trap frame) that held the interrupted address, 0 for any
             other frame
     """
@@ -165,7 +169,7 @@ class Frame(NamedTuple):
     how: str
     returns: bool
     sure: bool = True
-    registers: Optional[Registers] = None
+    registers: Optional[AnyRegisters] = None
     trap: int = 0
 
 
@@ -180,7 +184,7 @@ class UserTransition(NamedTuple):
     ip: int
     sp: int
     cs: int
-    registers: Optional[Registers] = None
+    registers: Optional[AnyRegisters] = None
     sure: bool = True
 
 

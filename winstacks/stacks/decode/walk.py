@@ -25,8 +25,15 @@ from .frames import (
     is_call,
 )
 from .registers import Registers, Registers32
+from .registers_arm64 import RegistersArm64
 
-R = TypeVar("R", Registers, Registers32)
+R = TypeVar("R", Registers, Registers32, RegistersArm64)
+
+_FINAL = (StatusCode.OTHER_ARCHITECTURE,)
+"""Reasons that end a walk without a scan: a guess by the rules of this machine would be worth nothing."""
+
+_COMPLETE = (Registers, RegistersArm64)
+"""Register states that frames keep."""
 
 _MAX_VERDICTS = 1 << 12
 """Number of values for which a walker remembers whether they may be return addresses: stacks repeat many
@@ -45,9 +52,20 @@ class WalkStep(Generic[R]):
         trap: address of the machine frame (x86: trap frame) that held the registers
         border: user-mode state, if the next frame is in user mode
         remark: irregularity of a step that is no guess
+        in_register: whether a register held the return address: then the stack pointer may stay
     """
 
-    __slots__ = ("border", "doubt", "how", "interrupted", "lasting", "registers", "remark", "trap")
+    __slots__ = (
+        "border",
+        "doubt",
+        "how",
+        "in_register",
+        "interrupted",
+        "lasting",
+        "registers",
+        "remark",
+        "trap",
+    )
 
     def __init__(
         self,
@@ -59,6 +77,7 @@ class WalkStep(Generic[R]):
         trap: int = 0,
         border: Optional[UserTransition] = None,
         remark: Optional[StatusCode] = None,
+        in_register: bool = False,
     ) -> None:
         self.registers: R = registers
         self.how = how
@@ -68,6 +87,7 @@ class WalkStep(Generic[R]):
         self.trap = trap
         self.border = border
         self.remark = remark
+        self.in_register = in_register
 
 
 class Walker(abc.ABC, Generic[R]):
@@ -148,7 +168,7 @@ class Walker(abc.ABC, Generic[R]):
         """
         image = self._find_image(address - 1)
         if image is None:
-            return _behind_call(self._read, address) and self._may_execute(address - 1)
+            return self.behind_call(self._read, address) and self._may_execute(address - 1)
         if not image.executable(address - 1):
             return False
         rva = address - image.base
@@ -159,7 +179,7 @@ class Walker(abc.ABC, Generic[R]):
         ):
             # A function that calls is no leaf, and every function that is no leaf has unwind data.
             return False
-        return _behind_call(image.read_rva, rva)
+        return self.behind_call(image.read_rva, rva)
 
     def is_behind_call(self, address: int) -> Optional[bool]:
         """Returns whether the code before an address is a call, whatever the unwind data says.
@@ -169,8 +189,23 @@ class Walker(abc.ABC, Generic[R]):
         """
         image = self._find_image(address - 1)
         if image is None:
-            return _behind_call(self._read, address)
-        return _behind_call(image.read_rva, address - image.base)
+            return self.behind_call(self._read, address)
+        return self.behind_call(image.read_rva, address - image.base)
+
+    def behind_call(self, read: Read, address: int) -> Optional[bool]:
+        """Returns whether the code before an address (in any unit that `read` takes) ends in a call of x86 or
+        x64.
+
+        Returns:
+            None if the code cannot be read, or only so little of it that a longer call could be missed.
+        """
+        for length in (LONGEST_CALL, address % PAGE_SIZE):
+            if 0 < length <= min(address, LONGEST_CALL):
+                code = read(address - length, length)
+                if code is not None:
+                    verdict = is_call(code)
+                    return None if not verdict and length < LONGEST_CALL else verdict
+        return None
 
     def may_return(self, address: int) -> bool:
         """Returns whether a guess may take a value for a return address.
@@ -228,6 +263,8 @@ class _Walk(Generic[R]):
             try:
                 taken = self._walker.step(registers, taken.interrupted)
             except UnwindError as error:
+                if error.code in _FINAL:
+                    return self._end(error.code)
                 step = self._scan(registers.sp, error.code)
                 if isinstance(step, StatusCode):
                     return self._end(step)
@@ -241,12 +278,13 @@ class _Walk(Generic[R]):
                 return self._end(None, taken.border._replace(sure=not self._lost))
             if taken.registers.ip == 0:
                 return self._end(None)
-            objection = self._stacks.objection(registers.sp, taken.registers.sp)
+            stays = taken.in_register and taken.registers.sp == registers.sp
+            objection = None if stays else self._stacks.objection(registers.sp, taken.registers.sp)
             if objection:
                 return self._end(objection)
 
     def _frame(self, taken: WalkStep[R]) -> Frame:
-        registers = taken.registers if isinstance(taken.registers, Registers) else None
+        registers = taken.registers if isinstance(taken.registers, _COMPLETE) else None
         sure = not self._lost and not taken.doubt
         ip, sp = taken.registers.ip, taken.registers.sp
         return Frame(ip, sp, taken.how, not taken.interrupted, sure, registers, taken.trap)
@@ -270,18 +308,3 @@ class _Walk(Generic[R]):
             slot += size
             self._scannable -= size
         return reason
-
-
-def _behind_call(read: Read, address: int) -> Optional[bool]:
-    """Returns whether the code before an address (in any unit that `read` takes) ends in a call.
-
-    Returns:
-        None if the code cannot be read, or only so little of it that a longer call could be missed.
-    """
-    for length in (LONGEST_CALL, address % PAGE_SIZE):
-        if 0 < length <= min(address, LONGEST_CALL):
-            code = read(address - length, length)
-            if code is not None:
-                verdict = is_call(code)
-                return None if not verdict and length < LONGEST_CALL else verdict
-    return None
