@@ -256,7 +256,7 @@ class StackLister:
             return CallStack(thread, part, space, (), status(thread.status, why))
         if border is not None and border.trap == self._kernel.saved(state):
             start = start.keeping(border)
-        sp = state.registers["Rsp"]
+        sp = state.sp or 0
         stacks = [(low, high) for low, high in stacks if low <= sp <= high]
         walk = self._walkers.walk(space, start, stacks, traps)
         if shadow:

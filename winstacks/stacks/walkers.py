@@ -21,6 +21,7 @@ from ..names.decode.functiontable import END_OF_IMAGE, FunctionTable
 from ..names.decode.pe import Headers
 from ..names.decode.unwindinfo import Bytes, ReadRva
 from ..names.imagereader import ImageReader
+from ..names.moduleindex import TABLES
 from ..names.symbolizer import AddressNamer, KnownModule, Symbolizer
 from ..names.usermodules import ProcessModules, vad_at
 from ..names.witness import FileWitnesses
@@ -29,15 +30,20 @@ from ..process.functionstarts import function_starts
 from ..process.kernelstacks import KernelStackSegment
 from ..process.regions import of_windows
 from ..process.vads import regions
+from .cpu_arm64 import CpuArm64
 from .cpu_x64 import Cpu64
 from .cpu_x86 import Cpu86
 from .cpus import NO_TRAPS, AnyStart, KnownTrapFrames, Range, WalkContext
 from .decode import dispatchers_x86
 from .decode.frames import CodeImage, StackWalk
 
-AnyCpu = Union[Cpu64, Cpu86]
+AnyCpu = Union[Cpu64, Cpu86, CpuArm64]
 
-_CPUS: Dict[Machine, Callable[[Image], AnyCpu]] = {Machine.AMD64: Cpu64, Machine.I386: Cpu86}
+_CPUS: Dict[Machine, Callable[[Image], AnyCpu]] = {
+    Machine.AMD64: Cpu64,
+    Machine.I386: Cpu86,
+    Machine.ARM64: CpuArm64,
+}
 
 MAX_CONTEXTS = 4
 """Number of address spaces whose modules are kept: threads are listed process by process."""
@@ -163,6 +169,7 @@ class _Modules:
     def __init__(self, image: Image, space: AddressSpace, names: AddressNamer) -> None:
         self._image = image
         self._layer = image.layer_of(space)
+        self._machine = space.machine
         self._memory = image.memory(space)
         self._names = names
         self._images: Dict[int, CodeImage] = {}
@@ -204,7 +211,8 @@ class _Modules:
 
     def _table_image(self, dynamic_table: DynamicTable) -> CodeImage:
         read_rva = ImageReader(self._image, str(self._layer.name), dynamic_table.base, END_OF_IMAGE).read
-        table = FunctionTable.from_bytes(dynamic_table.entries, read_rva)
+        form = TABLES.get(self._machine.number, FunctionTable)
+        table = form.from_bytes(dynamic_table.entries, read_rva)
         return CodeImage(dynamic_table.base, END_OF_IMAGE, read_rva, table)
 
     def may_execute(self, address: int) -> bool:

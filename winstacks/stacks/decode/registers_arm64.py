@@ -8,7 +8,7 @@ v8 to v15 for their callers.
 
 from __future__ import annotations
 
-from typing import Mapping, NamedTuple, Optional, Tuple
+from typing import Iterator, Mapping, NamedTuple, Optional, Tuple
 
 from ...names.decode.unwind_arm64 import D0, FP, LR, SP
 
@@ -60,6 +60,6 @@ class RegistersArm64(NamedTuple):
         general = tuple(values.get(name) for name in (*KEPT, "Lr"))
         return cls(ip, (*general, sp, *(values.get(f"D{number}") for number in range(8, 16))))
 
-    def named(self, name: str) -> Optional[int]:
-        """Returns a general register that functions keep, by its name; None if unknown."""
-        return self.values[KEPT.index(name)]
+    def kept(self) -> Iterator[Tuple[str, Optional[int]]]:
+        """Yields name and value of the general registers that functions keep for their callers."""
+        return zip(KEPT, self.values)
