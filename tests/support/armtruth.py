@@ -76,6 +76,7 @@ class Truth:
     """A file of recorded points.
 
     Attributes:
+        name: file name of the module
         images: the module, and the program that called into it
         low, high: the stack
     """
@@ -86,6 +87,7 @@ class Truth:
             header = json.loads(next(lines))[1]
         (module,) = header["modules"]
         self._d = header["d"]
+        self.name: str = module["name"]
         self.low, self.high = header["stack"]
         mapped = tool(shared, "armimg").Img(str(binaries(shared)[module["name"]]), module["base"])
         if mapped.sha256 != module["sha256"]:

@@ -145,7 +145,7 @@ class TrapContexts:
         self._layouts: Memo[Machine, Tuple[ContextLayout, ...]] = Memo(
             functools.partial(context_layouts, image)
         )
-        self._stopped = bulk.crash_dump(image.context, image.layer) is not None
+        self._stopped = image.threads_only or bulk.crash_dump(image.context, image.layer) is not None
 
     def processor(self, processor: Processor, space: AddressSpace, tid: Optional[int]) -> Optional[TrapState]:
         """Returns the context of a processor, None if the processor has not saved one (it was not stopped).

@@ -271,7 +271,7 @@ class WalkerArm64(Walker[RegistersArm64]):
             raise UnwindError(reason)
         next_fp, lr = (int.from_bytes(pair[start : start + _SLOT], "little") for start in (0, _SLOT))
         ip = strip(lr)
-        if ip and not self.may_return(ip):
+        if ip and (self.is_return(ip) is False or self._find_image(ip - INSTRUCTION) is None):
             raise UnwindError(reason)
         known = {"Fp": next_fp}
         return WalkStep(RegistersArm64.from_known(ip, fp + 2 * _SLOT, known), FRAME_POINTER, doubt=reason)

@@ -1,0 +1,124 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Dumps of ARM64 Windows: forged process dumps of recorded points, and a real crash."""
+
+from __future__ import annotations
+
+import itertools
+import lzma
+import pathlib
+import struct
+from typing import Any, Dict, Iterator, List
+
+import pytest
+from volatility3.framework import renderers
+from volatility3.plugins.minidump import callstacks, tracefindings, traceframes, traces, trapframes
+
+from tests.conftest import SHARED
+from tests.support.armdumps import FULL, STACKS, context, process_dump
+from tests.support.armtruth import Point, Truth
+from tests.support.processdumps import OpenedDump
+
+FILES = [
+    path
+    for path in sorted((SHARED / "arm64" / "truth").glob("dev-deep-*.jsonl.xz"))
+    if "kernel" not in path.name
+]
+POINTS = 4
+"""Points of each file that become a dump."""
+
+pytestmark = pytest.mark.shared
+
+NT = 0xFFFFF803F2E00000
+CRASH = [0x4DE014, 0x5442A0, 0x29FF1C, 0x373340, 0x207DE4]
+"""RVAs of the frames of the crash; their functions are KeBugCheckEx's KeBugCheck2 (1C4h), then
+PopPowerButtonWorkCallback, ExpWorkerThread, PspSystemThreadStartup, KiStartSystemThread."""
+STACK = [0xFFFFE00E0E4BC4A0, 0xFFFFE00E0E4BCB10, 0xFFFFE00E0E4BCCD0, 0xFFFFE00E0E4BCD30]
+"""Addresses of the pairs {fp, lr} in it."""
+MASK = (1 << 48) - 1
+
+
+def spread(truth: Truth) -> Iterator[Point]:
+    """Yields points that are spread over a file."""
+    return itertools.islice(truth.points(), 150, 150 + 500 * POINTS, 500)
+
+
+def frames_of(rows: List[Any]) -> List[Dict[str, Any]]:
+    return [row for depth, row in rows if depth]
+
+
+@pytest.mark.parametrize("layout", [FULL, STACKS])
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name.split(".")[0])
+def test_process_dump_has_the_stack_of_its_thread(
+    path: pathlib.Path, layout: str, shared_dir: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    truth = Truth(shared_dir, path)
+    for number, point in enumerate(spread(truth)):
+        file = tmp_path / f"{number}.dmp"
+        file.write_bytes(process_dump(truth, point, layout))
+        frames = frames_of(OpenedDump(file).rows(callstacks.CallStacks))
+        wanted = [(point.pc, point.registers.sp), *((row[1], row[2]) for row in point.frames)]
+        assert [(frame["Address"], frame["Sp"]) for frame in frames] == wanted
+        assert {frame["Arch"] for frame in frames} == {"arm64"}
+        assert not any("unsure" in frame["Status"] for frame in frames)
+
+
+def test_process_dump_shows_the_registers_by_their_names(
+    shared_dir: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    truth = Truth(shared_dir, FILES[0])
+    point = next(spread(truth))
+    (tmp_path / "app.dmp").write_bytes(process_dump(truth, point, FULL))
+    (row,) = [row for depth, row in OpenedDump(tmp_path / "app.dmp").rows(trapframes.TrapFrames) if not depth]
+    assert (row["Pc"], row["Sp"], row["Mode"]) == (point.pc, point.registers.sp, "user")
+    data = context(point)
+    assert [row[f"X{number}"] for number in range(29)] == list(struct.unpack_from("<29Q", data, 8))
+    assert (row["Fp"], row["Lr"]) == struct.unpack_from("<QQ", data, 0xF0)
+    assert all(isinstance(row[name], renderers.NotApplicableValue) for name in ("Rip", "Rax", "EFlags"))
+    assert not set(row["NotSaved"].split()) & {"Rip", "Rax", "EFlags", "SegCs"}
+
+
+def test_flat_tables_and_findings_say_arm64(shared_dir: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    truth = Truth(shared_dir, FILES[0])
+    (tmp_path / "app.dmp").write_bytes(process_dump(truth, next(spread(truth)), STACKS))
+    dump = OpenedDump(tmp_path / "app.dmp")
+    for plugin in (traces.StackTraces, traceframes.TraceFrames):
+        assert {row["Arch"] for _, row in dump.rows(plugin)} == {"arm64"}
+    rows = [row for _, row in dump.rows(tracefindings.TraceFindings)]
+    assert [row["Finding"] for row in rows if isinstance(row["Severity"], str)] == []
+
+
+@pytest.fixture
+def crash(tmp_path: pathlib.Path) -> OpenedDump:
+    """A small dump of a bug check (1C8h) of 22000."""
+    packed = SHARED / "real_trapframes" / "triage_arm64.dmp.xz"
+    (tmp_path / "small.dmp").write_bytes(lzma.decompress(packed.read_bytes()))
+    return OpenedDump(tmp_path / "small.dmp")
+
+
+def test_real_crash_is_walked_by_the_chain_of_pairs(crash: OpenedDump) -> None:
+    first, *frames = [row for _, row in crash.rows(callstacks.CallStacks)]
+    assert (first["PID"], first["Process"], first["TID"], first["Arch"]) == (4, "System", 0x20, "arm64")
+    assert "no function table" in first["Status"]
+    assert [frame["Address"] for frame in frames] == [NT + rva & MASK for rva in CRASH]
+    assert [frame["How"] for frame in frames] == ["trap", *["framepointer"] * 4]
+    assert [frame["Sp"] for frame in frames] == [
+        STACK[0] & MASK,
+        *(pair + 16 & MASK for pair in STACK),
+    ]
+    assert ["unsure" in frame["Status"] for frame in frames] == [False, *[True] * 4]
+    assert frames[1]["Symbol"] == "nt+0x5442a0"
+
+
+def test_real_crash_has_the_registers_of_eight_processors(crash: OpenedDump) -> None:
+    rows = [row for _, row in crash.rows(trapframes.TrapFrames)]
+    saved, *processors = rows
+    assert (saved["Origin"], saved["Pc"], saved["Sp"], saved["Lr"]) == ("saved", NT + CRASH[0], STACK[0], 0)
+    assert (saved["X18"], saved["X25"], saved["Cpsr"]) == (0xFFFFF803EFD00000, 0x1B58, 0x80000144)
+    assert (saved["Mode"], saved["Fp"]) == ("kernel", STACK[0])
+    assert [row["Processor"] for row in processors] == [f"CPU {number}" for number in range(8)]
+    symbols = [row["Symbol"] for row in processors]
+    assert symbols.count("nt+0x38d180") == 6
+    assert symbols.count("qcdxkm7180+0x17c3c") == 1
+    assert processors[0]["Pc"] == saved["Pc"]
+    assert {row["Unsure"] for row in rows} == {""}

@@ -1,0 +1,71 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Process dumps of ARM64 Windows, forged from recorded points: none that Windows wrote is to be had.
+
+`full`: all memory in Memory64ListStream, and an exception; `stacks`: the stack and the modules in
+MemoryListStream, a TEB, and a CONTEXT that is followed by extended state.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import List, Tuple
+
+from tests.forge.minidump import Module, Writer, WrittenThread
+from tests.support.armtruth import Point, Truth
+from winstacks.stacks.decode.registers_arm64 import PLACES
+
+FULL, STACKS = "full", "stacks"
+TID, TEB, PEB = 0x1234, 0xC5D4600000, 0xC5D4500000
+_ARM64, _BUILD = 12, 22631
+_FLAGS, _EXTENDED = 0x400007, 0x400020
+
+
+def context(point: Point, flags: int = _FLAGS) -> bytes:
+    """A CONTEXT of ARM64."""
+    data = bytearray(0x390)
+    struct.pack_into("<II", data, 0, flags, 0x60000000)
+    for number, place in PLACES.items():
+        value = point.registers.values[place] or 0
+        if number < 31:
+            struct.pack_into("<Q", data, 8 + 8 * number, value)
+        elif number > 31:
+            struct.pack_into("<Q", data, 0x110 + 16 * (number - 32), value)
+    struct.pack_into("<QQ", data, 0x100, point.registers.sp, point.pc)
+    return bytes(data)
+
+
+def process_dump(truth: Truth, point: Point, layout: str) -> bytes:
+    """A dump of a process whose only thread stands at a point."""
+    names = [truth.name, "app.exe"]
+    low = point.registers.sp & ~0xFFF
+    stack = point.stack[low - truth.low :]
+    ranges: List[Tuple[int, bytes]] = [
+        (image.base, bytes(image.read_rva(0, image.size) or b"")) for image in truth.images
+    ]
+    writer = Writer()
+    writer.system_info(_ARM64, _BUILD)
+    if layout == FULL:
+        saved = context(point)
+        writer.threads([WrittenThread(TID, TEB, (low, stack), saved)])
+    else:
+        saved = context(point, _FLAGS | _EXTENDED) + bytes(0x120)
+        writer.threads([WrittenThread(TID, TEB, (low, stack), saved)])
+        teb = bytearray(0x1838)
+        struct.pack_into("<QQ", teb, 8, truth.high, truth.low)
+        struct.pack_into("<Q", teb, 0x30, TEB)
+        struct.pack_into("<QQ", teb, 0x40, 0x1000, TID)
+        struct.pack_into("<Q", teb, 0x60, PEB)
+        ranges += [(TEB, bytes(teb)), (PEB, bytes(0x1000))]
+    writer.modules(
+        [
+            Module(image.base, image.size, 0, rf"C:\x\{name}", None, (1, 0, 0, 0))
+            for image, name in zip(truth.images, names)
+        ]
+    )
+    if layout == FULL:
+        writer.exception(TID, 0xC0000005, point.pc, (), saved)
+        writer.memory64([(low, stack), *ranges])
+    else:
+        writer.memory([(low, stack), *ranges])
+    return writer.bytes()
