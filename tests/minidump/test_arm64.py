@@ -15,7 +15,7 @@ from volatility3.framework import renderers
 from volatility3.plugins.minidump import callstacks, tracefindings, traceframes, traces, trapframes
 
 from tests.conftest import SHARED
-from tests.support.armdumps import FULL, STACKS, context, process_dump
+from tests.support.armdumps import FULL, STACKS, context, emulated_dump, process_dump
 from tests.support.armtruth import Point, Truth
 from tests.support.processdumps import OpenedDump
 
@@ -86,6 +86,18 @@ def test_flat_tables_and_findings_say_arm64(shared_dir: pathlib.Path, tmp_path: 
         assert {row["Arch"] for _, row in dump.rows(plugin)} == {"arm64"}
     rows = [row for _, row in dump.rows(tracefindings.TraceFindings)]
     assert [row["Finding"] for row in rows if isinstance(row["Severity"], str)] == []
+
+
+def test_x64_process_on_arm64_is_told_apart(shared_dir: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """Code of ARM64EC is no x64 code: the walk ends there, and says so."""
+    truth = Truth(shared_dir, next(path for path in FILES if "vcruntime140" in path.name))
+    for number, point in enumerate(spread(truth)):
+        file = tmp_path / f"{number}.dmp"
+        file.write_bytes(emulated_dump(truth, point))
+        first, *frames = [row for _, row in OpenedDump(file).rows(callstacks.CallStacks)]
+        assert (first["Arch"], [frame["Address"] for frame in frames]) == ("x64", [point.pc])
+        assert "x64 on ARM64" in first["Status"]
+        assert "other architecture" in first["Status"]
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from winstacks.stacks.decode.registers_arm64 import PLACES
 
 FULL, STACKS = "full", "stacks"
 TID, TEB, PEB = 0x1234, 0xC5D4600000, 0xC5D4500000
-_ARM64, _BUILD = 12, 22631
+_ARM64, _AMD64, _BUILD = 12, 9, 22631
 _FLAGS, _EXTENDED = 0x400007, 0x400020
 
 
@@ -33,6 +33,32 @@ def context(point: Point, flags: int = _FLAGS) -> bytes:
             struct.pack_into("<Q", data, 0x110 + 16 * (number - 32), value)
     struct.pack_into("<QQ", data, 0x100, point.registers.sp, point.pc)
     return bytes(data)
+
+
+def x64_context(point: Point) -> bytes:
+    """A CONTEXT of AMD64 that holds the registers of ARM64EC code under their x64 names."""
+    data = bytearray(0x4D0)
+    struct.pack_into("<I", data, 0x30, 0x10000F)
+    struct.pack_into("<HHHHHHI", data, 0x38, 0x33, 0x2B, 0x2B, 0x53, 0x2B, 0x2B, 0x246)
+    struct.pack_into("<QQ", data, 0x98, point.registers.sp, point.registers.fp or 0)
+    struct.pack_into("<Q", data, 0xF8, point.pc)
+    return bytes(data)
+
+
+def emulated_dump(truth: Truth, point: Point) -> bytes:
+    """A dump of an x64 process on ARM64 whose only thread stands at a point of its ntdll."""
+    low = point.registers.sp & ~0xFFF
+    stack = point.stack[low - truth.low :]
+    module = truth.images[0]
+    image = bytearray(module.read_rva(0, module.size) or b"")
+    # The loader of an x64 process shows the view of the file for AMD64.
+    struct.pack_into("<H", image, int.from_bytes(image[0x3C:0x40], "little") + 4, 0x8664)
+    writer = Writer()
+    writer.system_info(_AMD64, _BUILD)
+    writer.threads([WrittenThread(TID, 0, (low, stack), x64_context(point))])
+    writer.modules([Module(module.base, module.size, 0, r"C:\Windows\System32\ntdll.dll")])
+    writer.memory64([(low, stack), (module.base, bytes(image))])
+    return writer.bytes()
 
 
 def process_dump(truth: Truth, point: Point, layout: str) -> bytes:

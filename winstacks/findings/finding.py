@@ -95,7 +95,7 @@ class Check(NamedTuple):
             of its name
         kernel: whether the check needs structures of a kernel, which a dump of one process lacks
         small_dump: whether a small kernel dump has everything that the check needs
-        x86: whether the check reads code, registers or stacks that only x86 and x64 have
+        intel: whether the check reads code, registers or stacks that only x86 and x64 have
     """
 
     name: str
@@ -111,7 +111,7 @@ class Check(NamedTuple):
     unchecked: Optional[Unchecked] = None
     kernel: bool = False
     small_dump: bool = False
-    x86: bool = False
+    intel: bool = False
 
 
 def brief_evidence(evidence: str) -> str:

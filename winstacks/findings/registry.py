@@ -47,7 +47,7 @@ MAX_FINDINGS = 1 << 16
 
 _NO_KERNEL = "a dump of one process has no kernel data"
 _SMALL_DUMP = "a small kernel dump has one kernel stack, and lacks the data that this check reads"
-_ARM64 = "the check reads code or registers of x86 and x64; the input is of ARM64"
+_ARM64 = "the check knows only the code and registers of Intel processors, and the input is of ARM64"
 _NOT_WHOLE = (StatusCode.VADS_INCOMPLETE, StatusCode.MODULE_LIST_INCOMPLETE, StatusCode.FILE_NAME_UNREADABLE)
 _MAY_BE_THERE = "the lists that cover the address are incomplete: Status"
 
@@ -152,7 +152,7 @@ def _impossible(check: Check, image: Image) -> str:
     """Returns why a check cannot run on an input of this kind, empty if it can."""
     if image.threads_only and not check.small_dump:
         return _SMALL_DUMP
-    if check.x86 and image.machine is Machine.ARM64:
+    if check.intel and image.machine is Machine.ARM64:
         return _ARM64
     if image.threads_only:
         return ""

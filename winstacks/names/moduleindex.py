@@ -24,6 +24,7 @@ from . import pdbsymbols
 from .decode import exports, pe
 from .decode.functiontable import FunctionTable
 from .decode.functiontable_arm64 import FunctionTableArm64
+from .decode.hybrid import CodeMap, read_code_map
 from .decode.pe import CodeView, HeaderError, Headers
 from .decode.peimage import PeImage
 from .decode.rules import ExportNames, NameTable, PdbNames, sort_labels
@@ -63,6 +64,7 @@ class ModuleIndex(NamedTuple):
         names: names by RVA: symbols of the PDB or, without a PDB, exports
         status: parts that could not be read, or that differ; empty for none
         file: the module's file, from which missing pages come; None if there is none
+        hybrid: kinds of code of an image for ARM64EC, None for any other image
     """
 
     headers: Optional[Headers]
@@ -72,6 +74,7 @@ class ModuleIndex(NamedTuple):
     names: NameTable
     status: Status
     file: Optional[PeImage] = None
+    hybrid: Optional[CodeMap] = None
 
 
 class _Room:
@@ -274,7 +277,8 @@ class ModuleIndexes:
         kind = ExportNames if symbols is None else PdbNames
         names = kind(rvas, labels, headers.sections, functions)
         faults = status(faults, parts.file_status())
-        index = ModuleIndex(headers, codeview, symbols, functions, names, faults, reader.file)
+        hybrid = _code_map(reader, headers, parts)
+        index = ModuleIndex(headers, codeview, symbols, functions, names, faults, reader.file, hybrid)
         return _BuiltIndex(index, parts, count)
 
 
@@ -294,6 +298,13 @@ def _functions(
     table = form.from_runs(runs, size, reader.read)
     parts.add_records(StatusCode.UNWIND_DATA_DIFFERS_FROM_THE_SECTION, table.records, table.record_length)
     return table, fault
+
+
+def _code_map(reader: ImageReader, headers: Headers, parts: ImageParts) -> Optional[CodeMap]:
+    """Returns the kinds of code of a hybrid image; its parts count only if there is a code map."""
+    if headers.machine not in TABLES or read_code_map(reader.read, headers, reader.base) is None:
+        return None
+    return read_code_map(parts.read, headers, reader.base)
 
 
 def _without_headers(table: Optional[interfaces.symbols.SymbolTableInterface], fault: Status) -> ModuleIndex:

@@ -296,7 +296,8 @@ class _Modules:
         if self._witnesses.files.advise and known_module.image.file is None and process is not None:
             read_rva = functools.partial(self._noting, known_module, process, read_rva)
         code, begins = _code(known_module.image.headers), functools.partial(self._begins, known_module)
-        return CodeImage(module.base, module.size, read_rva, table, code, windows, begins)
+        hybrid = known_module.image.hybrid
+        return CodeImage(module.base, module.size, read_rva, table, code, windows, begins, hybrid)
 
     def _begins(self, known_module: KnownModule, rva: int) -> bool:
         """Returns whether a function begins at an RVA, by the module's names or by the input's own proof."""

@@ -98,5 +98,5 @@ CHECK = Check(
     "no thread has a stack in user mode",
     of_stack=check_stack,
     kernel=True,
-    x86=True,
+    intel=True,
 )

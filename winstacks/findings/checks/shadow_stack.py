@@ -67,5 +67,5 @@ CHECK = Check(
     of_stack=check_stack,
     unchecked=unchecked,
     kernel=True,
-    x86=True,
+    intel=True,
 )

@@ -12,6 +12,7 @@ from typing import Callable, Iterable, Iterator, List, NamedTuple, Optional, Tup
 
 from ...memory.decode.statuscodes import StatusCode
 from ...names.decode.functiontable import FunctionTable
+from ...names.decode.hybrid import CodeMap
 from ...names.decode.unwindinfo import Bytes, ReadRva
 from .registers import MASK, Registers
 from .registers_arm64 import RegistersArm64
@@ -130,6 +131,7 @@ class CodeImage(NamedTuple):
         windows: whether the module belongs to Windows: a kernel module, or a file in the folder of Windows
             according to its VAD
         begins: returns whether a function begins at an RVA, by names or by the input's own proof
+        hybrid: kinds of code of an image for ARM64EC, None for any other image
     """
 
     base: int
@@ -139,6 +141,11 @@ class CodeImage(NamedTuple):
     code: Optional[Tuple[Tuple[int, int], ...]] = None
     windows: bool = False
     begins: Callable[[int], bool] = _begins_nowhere
+    hybrid: Optional[CodeMap] = None
+
+    def kind(self, address: int) -> Optional[int]:
+        """Returns the kind of code at an address of a hybrid image (`names.decode.hybrid`), else None."""
+        return None if self.hybrid is None else self.hybrid.kind(address - self.base)
 
     def executable(self, address: int) -> bool:
         """Returns whether an address of the image may be code."""

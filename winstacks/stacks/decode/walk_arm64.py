@@ -20,6 +20,7 @@ from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.decode.statuscodes import StatusCode
 from ...memory.decode.structure import Structures
 from ...names.decode.functiontable_arm64 import FunctionTableArm64
+from ...names.decode.hybrid import X64
 from ...names.decode.unwind_arm64 import CONTEXT, FLAG_MASK, INSTRUCTION, ISLAND, MACHINE_FRAME
 from ...names.decode.unwindinfo import Bytes, UnwindDataError
 from . import code_arm64
@@ -101,6 +102,8 @@ class WalkerArm64(Walker[RegistersArm64]):
         image = self._find_image(probe)
         if image is None:
             return self._chained(registers, interrupted, StatusCode.CODE_IN_NO_MODULE)
+        if image.kind(probe) == X64:
+            raise UnwindError(StatusCode.OTHER_ARCHITECTURE)
         if not isinstance(image.table, FunctionTableArm64):
             return self._chained(registers, interrupted, StatusCode.NO_FUNCTION_TABLE)
         try:
@@ -183,6 +186,8 @@ class WalkerArm64(Walker[RegistersArm64]):
     def _effect(self, address: int) -> Optional[EffectArm64]:
         image = self._find_image(address - INSTRUCTION) if address else None
         if image is None or not isinstance(image.table, FunctionTableArm64):
+            return None
+        if image.kind(address - INSTRUCTION) == X64:
             return None
         try:
             rule = _rule_at(image, image.table, address - INSTRUCTION - image.base)
