@@ -96,7 +96,7 @@ def test_x64_process_on_arm64_is_told_apart(shared_dir: pathlib.Path, tmp_path: 
         file.write_bytes(emulated_dump(truth, point))
         first, *frames = [row for _, row in OpenedDump(file).rows(callstacks.CallStacks)]
         assert (first["Arch"], [frame["Address"] for frame in frames]) == ("x64", [point.pc])
-        assert "x64 on ARM64" in first["Status"]
+        assert "emulated on ARM64" in first["Status"]
         assert "other architecture" in first["Status"]
 
 

@@ -287,7 +287,7 @@ class DumpProcess:
             info.CreateTime if info is not None and info.CreateTime else None,
             status(
                 self._exception.status_of(thread.ThreadId),
-                StatusCode.X64_ON_ARM64 if self._is_emulated else None,
+                StatusCode.EMULATED if self._is_emulated else None,
                 StatusCode.TERMINATED if flags & EXITED_THREAD else None,
                 StatusCode.NOT_A_CONTEXT if flags & INVALID_CONTEXT and state is None else None,
                 faults,

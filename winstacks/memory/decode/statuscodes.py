@@ -158,7 +158,7 @@ class StatusCode(Enum):
     """The stack has more than 1,024 frames; the rest is not walked."""
     HASH_UNSURE = "hash unsure"
     """A guess is among the frames that Depth and BackTraceHash cover, or among the skipped frames."""
-    X64_ON_ARM64 = "x64 on ARM64"
+    EMULATED = "emulated on ARM64"
     """The dump is of an x64 process on ARM64: its ntdll has code of ARM64EC. Only its x64 code is walked."""
     # Handles.
     NO_LONGER_OPEN = "no longer open"
