@@ -7,23 +7,24 @@ from __future__ import annotations
 import itertools
 import lzma
 import pathlib
+import random
 import struct
-from typing import Any, Dict, Iterator, List
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import pytest
-from volatility3.framework import renderers
+from volatility3.framework import exceptions, renderers
 from volatility3.plugins.minidump import callstacks, tracefindings, traceframes, traces, trapframes
 
 from tests.conftest import SHARED
-from tests.support.armdumps import FULL, STACKS, context, emulated_dump, process_dump
+from tests.support.armdumps import FULL, STACKS, context, emulated_dump, process_dump, small_dump
 from tests.support.armtruth import Point, Truth
+from tests.support.deep import rounds
 from tests.support.processdumps import OpenedDump
 
-FILES = [
-    path
-    for path in sorted((SHARED / "arm64" / "truth").glob("dev-deep-*.jsonl.xz"))
-    if "kernel" not in path.name
-]
+ALL = sorted((SHARED / "arm64" / "truth").glob("dev-deep-*.jsonl.xz"))
+FILES = [path for path in ALL if "kernel" not in path.name]
+KERNEL = next((path for path in ALL if "kernel" in path.name), pathlib.Path())
+"""Points of code at kernel addresses."""
 POINTS = 4
 """Points of each file that become a dump."""
 
@@ -88,6 +89,29 @@ def test_flat_tables_and_findings_say_arm64(shared_dir: pathlib.Path, tmp_path: 
     assert [row["Finding"] for row in rows if isinstance(row["Severity"], str)] == []
 
 
+@pytest.mark.parametrize("seed", [None, 1])
+def test_small_dump_is_unwound_with_the_files_of_its_drivers(
+    seed: Optional[int], shared_dir: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    truth = Truth(shared_dir, KERNEL)
+    (tmp_path / "files").mkdir()
+    for number, point in enumerate(spread(truth)):
+        file = tmp_path / f"{number}.dmp"
+        file.write_bytes(small_dump(truth, point, seed, tmp_path / "files"))
+        wanted = [(point.pc, point.registers.sp), *((row[1], row[2]) for row in point.frames)]
+        rows = OpenedDump(file).rows(callstacks.CallStacks, binaries=[str(tmp_path / "files")])
+        frames = frames_of(rows)
+        assert [(frame["Address"], frame["Sp"]) for frame in frames] == [
+            (address & MASK, sp & MASK) for address, sp in wanted
+        ]
+        assert not any("unsure" in frame["Status"] for frame in frames)
+        # Without the files no frame but the first is sure.
+        assert all(
+            "unsure" in frame["Status"]
+            for frame in frames_of(OpenedDump(file).rows(callstacks.CallStacks))[1:]
+        )
+
+
 def test_x64_process_on_arm64_is_told_apart(shared_dir: pathlib.Path, tmp_path: pathlib.Path) -> None:
     """Code of ARM64EC is no x64 code: the walk ends there, and says so."""
     truth = Truth(shared_dir, next(path for path in FILES if "vcruntime140" in path.name))
@@ -134,3 +158,32 @@ def test_real_crash_has_the_registers_of_eight_processors(crash: OpenedDump) -> 
     assert symbols.count("qcdxkm7180+0x17c3c") == 1
     assert processors[0]["Pc"] == saved["Pc"]
     assert {row["Unsure"] for row in rows} == {""}
+
+
+def writes(size: int, seed: int) -> List[Tuple[int, int]]:
+    """Offsets and values of some writes of eight bytes, drawn by a seed; half of them into the headers."""
+    drawn = random.Random(seed)
+    places = [drawn.randrange(0x10000 if drawn.random() < 0.5 else size - 8) for _ in range(40)]
+    values = (0, 1, MASK, (1 << 64) - 1, 1 << 63, 0x00FF00FF00FF00FF)
+    return [(place, drawn.choice((*values, drawn.getrandbits(64)))) for place in places]
+
+
+@pytest.mark.parametrize("seed", range(rounds(24, 6)))
+@pytest.mark.parametrize("kind", [FULL, STACKS, "crash"])
+def test_any_write_into_a_dump_gives_rows_or_a_sentence(
+    kind: str, seed: int, shared_dir: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    if kind == "crash":
+        packed = SHARED / "real_trapframes" / "triage_arm64.dmp.xz"
+        data = bytearray(lzma.decompress(packed.read_bytes()))
+    else:
+        truth = Truth(shared_dir, next(path for path in FILES if "vcruntime140" in path.name))
+        data = bytearray(process_dump(truth, next(spread(truth)), kind))
+    for place, value in writes(len(data), seed):
+        struct.pack_into("<Q", data, place, value)
+    (tmp_path / "written.dmp").write_bytes(data)
+    for plugin in (callstacks.CallStacks, trapframes.TrapFrames, tracefindings.TraceFindings):
+        try:
+            OpenedDump(tmp_path / "written.dmp").rows(plugin)
+        except exceptions.RenderException as error:
+            assert str(error)

@@ -8,10 +8,12 @@ MemoryListStream, a TEB, and a CONTEXT that is followed by extended state.
 
 from __future__ import annotations
 
+import pathlib
 import struct
-from typing import List, Tuple
+from typing import List, Optional, Tuple
 
 from tests.forge.minidump import Module, Writer, WrittenThread
+from tests.forge.smalldump import Driver, SmallDump
 from tests.support.armtruth import Point, Truth
 from winstacks.stacks.decode.registers_arm64 import PLACES
 
@@ -33,6 +35,29 @@ def context(point: Point, flags: int = _FLAGS) -> bytes:
             struct.pack_into("<Q", data, 0x110 + 16 * (number - 32), value)
     struct.pack_into("<QQ", data, 0x100, point.registers.sp, point.pc)
     return bytes(data)
+
+
+def small_dump(truth: Truth, point: Point, seed: Optional[int], folder: pathlib.Path) -> bytes:
+    """A small kernel dump of a thread that stands at a point of kernel-mode code; the files of its drivers
+    go into a folder. The dump has the stack alone, as Windows writes it."""
+    low = point.registers.sp & ~0xFFF
+    saved = bytearray(context(point))
+    struct.pack_into("<I", saved, 4, 0x60000004)
+    made = SmallDump(build=_BUILD, machine=0xAA64, seed=seed)
+    made.crash(0xD1, (1, 2, 0, point.pc), bytes(saved))
+    made.stack(low, point.stack[low - truth.low :])
+    nt, listed = Driver("ntoskrnl.exe", 0xFFFFF80200000000, 0x1000000), []
+    for image, name in zip(truth.images, (truth.name, "app.sys")):
+        data = bytearray(image.read_rva(0, image.size) or b"")
+        if name == truth.name:
+            data = bytearray(truth.file.read_bytes())
+        header = int.from_bytes(data[0x3C:0x40], "little")
+        stamp = int.from_bytes(data[header + 8 : header + 12], "little") or 0x5F000000
+        struct.pack_into("<I", data, header + 8, stamp)
+        (folder / name).write_bytes(data)
+        listed.append(Driver(name, image.base, image.size, stamp=stamp))
+    made.drivers([nt, *listed])
+    return made.file()
 
 
 def x64_context(point: Point) -> bytes:

@@ -76,7 +76,7 @@ class Truth:
     """A file of recorded points.
 
     Attributes:
-        name: file name of the module
+        name, file: file name of the module, and its file
         images: the module, and the program that called into it
         low, high: the stack
     """
@@ -88,6 +88,7 @@ class Truth:
         (module,) = header["modules"]
         self._d = header["d"]
         self.name: str = module["name"]
+        self.file = binaries(shared)[module["name"]]
         self.low, self.high = header["stack"]
         mapped = tool(shared, "armimg").Img(str(binaries(shared)[module["name"]]), module["base"])
         if mapped.sha256 != module["sha256"]:
