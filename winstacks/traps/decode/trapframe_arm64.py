@@ -33,6 +33,9 @@ _INTERRUPT, _EXCEPTION, _SERVICE = 0, 1, 2
 _MODE = 0x1F
 """Bits of Spsr: the state of the processor (0 user mode, 4 and 5 kernel mode; bit 4: 32-bit code)."""
 _USER_MODE, _KERNEL_MODES = 0, (4, 5)
+_NEVER = 0x0C0FC020
+"""Bits of Spsr that no processor sets (Arm Architecture Reference Manual, SPSR_EL1)."""
+_FLAGS = ("ContextFromKFramesUnwound", "DebugRegistersValid")
 _FARTHEST = 0x10000
 """Bytes between a frame and the stack pointer of the kernel code that it interrupted, at most."""
 
@@ -84,7 +87,8 @@ class TrapFrameLayoutArm64(TrapFrameLayout):
         if len(data) < self.size or self.number(data, "ExceptionActive") > _SERVICE:
             return False
         mode, pc, sp = (self.number(data, name) for name in ("Spsr", "Pc", "Sp"))
-        known = mode & _MODE in (_USER_MODE, *_KERNEL_MODES)
+        known = mode & _MODE in (_USER_MODE, *_KERNEL_MODES) and not mode & _NEVER
+        known = known and all(self.number(data, name) <= 1 for name in _FLAGS)
         return known and pc != 0 and pc % 4 == 0 and sp % 16 == 0
 
     def accepts(self, address: int, data: bytes, bounds: TrapBounds) -> bool:
