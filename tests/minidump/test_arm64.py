@@ -16,6 +16,7 @@ from volatility3.framework import exceptions, renderers
 from volatility3.plugins.minidump import callstacks, tracefindings, traceframes, traces, trapframes
 
 from tests.conftest import SHARED
+from tests.forge.smalldump import Driver, SmallDump
 from tests.support.armdumps import FULL, STACKS, context, emulated_dump, process_dump, small_dump
 from tests.support.armtruth import Point, Truth
 from tests.support.deep import rounds
@@ -110,6 +111,32 @@ def test_small_dump_is_unwound_with_the_files_of_its_drivers(
             "unsure" in frame["Status"]
             for frame in frames_of(OpenedDump(file).rows(callstacks.CallStacks))[1:]
         )
+
+
+def test_small_dump_shows_trap_frames(tmp_path: pathlib.Path) -> None:
+    """Forged only: no real dump has one."""
+    stack, place, user = bytearray(0x1000), 0x400, 0x7FF612340000
+    frame = bytearray(0x150)
+    struct.pack_into("<B2xB", frame, 0, 2, 1)
+    struct.pack_into("<II", frame, 0x90, 0x60000000, 0)
+    struct.pack_into("<Q", frame, 0x98, 0xC500001000)
+    struct.pack_into("<19Q", frame, 0xA0, *range(100, 119))
+    struct.pack_into("<3Q", frame, 0x138, user + 8, 0xC500001020, user)
+    stack[place : place + 0x150] = frame
+    saved = bytearray(0x390)
+    struct.pack_into("<II", saved, 0, 0x400007, 4)
+    struct.pack_into("<QQ", saved, 0x100, STACK[0], NT + CRASH[0])
+    made = SmallDump(build=22000, machine=0xAA64)
+    made.crash(0xD1, (1, 2, 0, NT + CRASH[0]), bytes(saved))
+    made.stack(STACK[0], bytes(stack))
+    made.drivers([Driver("ntoskrnl.exe", NT, 0x103E000)])
+    (tmp_path / "small.dmp").write_bytes(made.file())
+    rows = [row for _, row in OpenedDump(tmp_path / "small.dmp").rows(trapframes.TrapFrames)]
+    (row,) = [row for row in rows if row["Origin"] == "stack"]
+    assert (row["TrapFrame"], row["TrapKind"], row["Mode"]) == (STACK[0] + place & MASK, "syscall", "user")
+    assert (row["Pc"], row["Sp"], row["Lr"], row["X8"]) == (user, 0xC500001000, user + 8, 108)
+    assert row["Unsure"].split() == [f"X{number}" for number in range(19)]
+    assert set(row["NotSaved"].split()) >= {f"X{number}" for number in range(19, 29)}
 
 
 def test_x64_process_on_arm64_is_told_apart(shared_dir: pathlib.Path, tmp_path: pathlib.Path) -> None:

@@ -8,10 +8,10 @@ ARM64 kernel was run or read: what a system call writes of the volatile register
 
 from __future__ import annotations
 
-import re
-from typing import Tuple
+from typing import Iterator, Tuple
 
 from ...columns.words import EXCEPTION, INTERRUPT, SERVICE, SYSCALL
+from ...memory.decode.ranges import Extents
 from ...memory.decode.structure import Structures
 from .frame import (
     COMPUTED,
@@ -48,10 +48,6 @@ class TrapFrameLayoutArm64(TrapFrameLayout):
     """Trap frames of ARM64."""
 
     only_names = {"Cpsr": "Spsr"}
-    anchor = re.compile(rb"[\x00\x04\x05\x40\x44\x45\x80\x84\x85\xc0\xc4\xc5][\x00-\x1f][\x00-\xff]{2}")
-    """Spsr: the state of the processor, and the masks of interrupts."""
-
-    anchor_member = "Spsr"
     alignment = 16
 
     def tops(self, types: Structures) -> Tuple[int, ...]:
@@ -104,3 +100,11 @@ class TrapFrameLayoutArm64(TrapFrameLayout):
     def previous(self, frame: TrapFrame, data: bytes) -> int:
         """Returns the address of the thread's previous trap frame, which services keep, or 0."""
         return self.number(data, "TrapFrame") if frame.kind in (SYSCALL, SERVICE) else 0
+
+    def _candidates(self, memory: Extents, start: int, end: int) -> Iterator[Tuple[int, bytes]]:
+        """Yields each aligned position with the bytes there: no bytes of a frame are rare enough."""
+        for low, high in memory.covered(start, end):
+            data = memory.read(low, high - low)
+            if data is not None:
+                for begin in range(-low % self.alignment, high - low - self.size + 1, self.alignment):
+                    yield low + begin, bytes(data[begin : begin + self.size])
