@@ -13,6 +13,7 @@ stack pointer was wrong).
 
 from __future__ import annotations
 
+import struct
 from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from ...columns.words import FRAME_POINTER, LEAF, SCAN, TRAP, UNWIND
@@ -21,7 +22,15 @@ from ...memory.decode.statuscodes import StatusCode
 from ...memory.decode.structure import Structures
 from ...names.decode.functiontable_arm64 import FunctionTableArm64
 from ...names.decode.hybrid import X64
-from ...names.decode.unwind_arm64 import CONTEXT, FLAG_MASK, INSTRUCTION, ISLAND, MACHINE_FRAME
+from ...names.decode.unwind_arm64 import (
+    CONTEXT,
+    END,
+    END_C,
+    FLAG_MASK,
+    INSTRUCTION,
+    ISLAND,
+    MACHINE_FRAME,
+)
 from ...names.decode.unwindinfo import Bytes, UnwindDataError
 from . import code_arm64
 from .code_arm64 import strip
@@ -36,6 +45,7 @@ from .frames import (
     UserTransition,
     may_execute_anywhere,
 )
+from .prologue_arm64 import agrees, outside_of_body
 from .registers import MASK
 from .registers_arm64 import COUNT, FP_AT, LR_AT, SP_AT, RegistersArm64, Values
 from .rule_arm64 import EffectArm64, RuleArm64, SlotAt, of_codes, single_read
@@ -111,7 +121,10 @@ class WalkerArm64(Walker[RegistersArm64]):
         except UnwindDataError as error:
             return self._chained(registers, interrupted, error.code)
         if rule is not None:
-            return self._unwound(rule[0], registers)
+            step = self._unwound(rule[0], registers)
+            if interrupted and step.doubt is None and self._differs(image, image.table, probe - image.base):
+                step.doubt = StatusCode.CODE_AND_UNWIND_DATA_DIFFER
+            return step
         if not image.table.complete_at(probe - image.base):
             return self._chained(registers, interrupted, StatusCode.FUNCTION_TABLE_UNREADABLE)
         if not interrupted:
@@ -224,6 +237,28 @@ class WalkerArm64(Walker[RegistersArm64]):
             doubt,
             in_register=LR_AT not in rule.saved,
         )
+
+    def _differs(self, image: CodeImage, table: FunctionTableArm64, rva: int) -> bool:
+        """Returns whether code contradicts its unwind data, as far as the code can be read.
+
+        Only for interrupted code: a return address is in a body, whatever approximates it.
+        """
+        entry = table.find_entry(rva)
+        if entry is None or entry.unwind & FLAG_MASK == ISLAND:
+            return False
+        try:
+            record = table.record(entry)
+        except UnwindDataError:
+            return False
+        number = (rva - entry.begin) // INSTRUCTION
+        around = image.read_rva(rva - INSTRUCTION, 2 * INSTRUCTION)
+        # Behind the prologue: codes may end with the store of the pair, as in funclets of C++.
+        body = number > record.prolog and not record.at_instruction(number)
+        if body and around is not None and record.codes[0].operation not in (END, END_C):
+            if outside_of_body(*struct.unpack("<II", around)):
+                return True
+        code = image.read_rva(entry.begin, INSTRUCTION * record.prolog) if record.prolog else None
+        return code is not None and not agrees(code, record)
 
     def _leaf(
         self, registers: RegistersArm64, image: CodeImage, table: FunctionTableArm64

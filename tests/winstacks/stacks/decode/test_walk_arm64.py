@@ -30,7 +30,8 @@ LOW, HIGH = 0xC500000000, 0xC500010000
 SP = LOW + 0x1000
 BL, RET, NOP = 0x94000000, 0xD65F03C0, 0xD503201F
 CHAINED = 1 | STEP // 4 << 2 | 3 << 21 | 2 << 23
-"""stp x29,lr,[sp,#-32]!; mov x29,sp."""
+"""The unwind data of `stp x29,lr,[sp,#-32]!; mov x29,sp`."""
+STORE, MOVE, LOAD = 0xA9BE7BFD, 0x910003FD, 0xA8C27BFD
 SIGNED = 0x7E358 << 44
 """An authentication code of user mode: bits 63 to 56 and 54 to 47."""
 _TABLES = ROOT / "symbols" / "windows" / "stacktraces"
@@ -52,7 +53,9 @@ class Program:
         self.hybrid: Optional[CodeMap] = None
         self.table = True
         self.code: Optional[Tuple[Tuple[int, int], ...]] = ((0x1000, 0x4000),)
-        for number in range(len(words)):
+        for number, word in enumerate(words):
+            if word == CHAINED:
+                self.put(0x1000 + STEP * number, STORE, MOVE)
             for place in (0x40, STEP - 4):
                 self.put(0x1000 + STEP * number + place, BL)
 
@@ -265,7 +268,7 @@ def test_popped_cookie_leaves_its_caller_as_interrupted() -> None:
     program = Program(CHAINED, CHAINED)
     program.entries[0] = (0x1000, program.record(0x6000, bytes([0xEC, 0x01, 0xE4])))
     # The second function stands in its prologue: only `interrupted` undoes nothing there.
-    program.put(0x10FC, BL)
+    program.put(0x1000, NOP, NOP)
     walk = program.walk(start(program, Lr=program.at(1, 0), Fp=0))
     assert shown(walk)[0] == (program.at(1, 0), "unwind", True)
     assert not walk.frames[1].returns
@@ -320,3 +323,28 @@ def test_any_record_and_any_stack_end(codes: bytes, stack: List[int], offset: in
         program.memory[SP + 8 * number] = word
     walk = program.walk(start(program, 0, 4 * offset), interrupted)
     assert 1 <= len(walk.frames) <= MAX_FRAMES
+
+
+@pytest.mark.parametrize(
+    ("place", "instructions"),
+    [
+        (0, (NOP, NOP)),  # another function than the one of the record
+        (0, (0xA9BD7BFD, MOVE)),  # another size
+        (0, (STORE, 0x910043FD)),  # add x29, sp, #16
+        (0x44, (STORE,)),
+        (0x40, (STORE, NOP)),
+        (0x44, (MOVE,)),
+        (0x44, (RET,)),
+        (0x40, (LOAD, NOP)),
+    ],
+)
+def test_code_that_contradicts_its_unwind_data_is_unsure(place: int, instructions: Tuple[int, ...]) -> None:
+    program = Program(CHAINED, CHAINED)
+    program.put(0x1000 + place, *instructions)
+    program.pair(SP, SP + 32, program.at(1))
+    program.pair(SP + 32, 0, 0)
+    walk = program.walk(start(program))
+    assert shown(walk) == [(program.at(1), "unwind", False)]
+    assert walk.gaps == (StatusCode.CODE_AND_UNWIND_DATA_DIFFER,)
+    # Of a frame that called, only the call matters.
+    assert shown(program.walk(start(program), False))[:1] == [(program.at(1), "unwind", True)]
