@@ -70,7 +70,7 @@ class SiteArm64(NamedTuple):
 
     Attributes:
         effect: the unwinding from there, None if a single read cannot express it
-        no_call: whether the code shows that no call precedes the address
+        no_call: whether no call precedes the address, as far as is known
     """
 
     effect: Optional[EffectArm64]
@@ -209,7 +209,12 @@ class WalkerArm64(Walker[RegistersArm64]):
         return None if rule is None else rule[1]
 
     def _is_no_call(self, address: int) -> bool:
-        return bool(address) and self.is_behind_call(address) is False
+        """Returns whether an address is no return address: absent code of a module may have the call, memory
+        that belongs to nothing may not."""
+        if not address:
+            return False
+        image, called = self._find_image(address - 1), self.is_behind_call(address)
+        return not called if image is None else called is False or not image.executable(address - 1)
 
     def _unwound(self, rule: RuleArm64, registers: RegistersArm64) -> WalkStep[RegistersArm64]:
         """Applies a rule."""

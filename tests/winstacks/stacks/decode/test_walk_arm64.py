@@ -348,3 +348,13 @@ def test_code_that_contradicts_its_unwind_data_is_unsure(place: int, instruction
     assert walk.gaps == (StatusCode.CODE_AND_UNWIND_DATA_DIFFER,)
     # Of a frame that called, only the call matters.
     assert shown(program.walk(start(program), False))[:1] == [(program.at(1), "unwind", True)]
+
+
+@pytest.mark.parametrize("address", [0x1234, 0x7FF700000044, BASE + 0x4044, LOW + 0x44])
+def test_memory_that_is_not_there_or_no_code_proves_no_caller(address: int) -> None:
+    program = Program(CHAINED, CHAINED)
+    program.put(0x4040, BL)
+    program.pair(SP, SP + 32, address)
+    walk = program.walk(start(program))
+    assert shown(walk)[:1] == [(address, "unwind", False)]
+    assert StatusCode.NOT_BEHIND_A_CALL in walk.gaps
