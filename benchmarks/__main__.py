@@ -20,6 +20,7 @@ from . import (
     growth,
     holding,
     listing,
+    realprocesses,
     realsize,
     results,
     smalldumps,
@@ -45,6 +46,7 @@ BENCHMARKS: Dict[str, Callable[[pathlib.Path], List[Line]]] = {
     "growth": growth.lines,
     "startup": startup.lines,
     "machine": realsize.lines,
+    "processes": realprocesses.lines,
 }
 
 

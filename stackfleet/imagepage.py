@@ -160,10 +160,11 @@ class _ImagePage:
         rows = self._rows
         self._read_stacks(stacks, {row["TraceId"] for row in rows.findings})
         arch = rows.image.get("Arch")
+        input_kind = rows.image.get("InputKind") or words.MEMORY_IMAGE
         for row in rows.findings:
             frames = self._kept.get(row["TraceId"], ())
             finding_card = card({**row, "Address": canonical(row["Address"], arch)}, frames)
-            self._lists.finding(finding_card, of_check(row["Finding"]))
+            self._lists.finding(finding_card, of_check(row["Finding"], input_kind))
         for row in rows.unchecked:
             self._lists.unchecked(row["Finding"], _whose(row) + (row["Evidence"] or ""))
         return {
@@ -294,6 +295,6 @@ def canonical(address: Optional[int], arch: Optional[str]) -> Optional[int]:
     return address if address is None or machine is None else machine.canonical(address)
 
 
-def of_check(name: str) -> Optional[dict[str, str]]:
-    """Returns the texts of a check for pages; None for a check that these plugins lack."""
-    return check_texts(check_named(name)) if name in CHECKS else None
+def of_check(name: str, input_kind: str = words.MEMORY_IMAGE) -> Optional[dict[str, str]]:
+    """Returns the texts of a check for pages on a kind of input; None for a check that these plugins lack."""
+    return check_texts(check_named(name), input_kind) if name in CHECKS else None

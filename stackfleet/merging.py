@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import heapq
+import itertools
 import pathlib
 import tempfile
 import uuid
@@ -347,7 +348,7 @@ def _runs(batch: Any) -> Iterator[Slice]:
         return
     names = [batch.column(batch.schema.get_field_index(name)) for name in ("ImageId", "Attempt")]
     ends = sorted({0, batch.num_rows, *(end for column in names for end in _ends(column))})
-    for start, end in zip(ends, ends[1:]):
+    for start, end in itertools.pairwise(ends):
         yield names[0][start].as_py() or "", names[1][start].as_py() or "", batch.slice(start, end - start)
 
 

@@ -135,9 +135,10 @@ class Mirror:
         self._take_turn(turn)
         try:
             for name in sorted(new, key=_order):
-                with open(self.folder / name, "rb") as source, self._store.open_output_stream(
-                    f"{self._root}/{name}"
-                ) as target:
+                with (
+                    open(self.folder / name, "rb") as source,
+                    self._store.open_output_stream(f"{self._root}/{name}") as target,
+                ):
                     shutil.copyfileobj(source, target)
             for name in removed:
                 self._store.delete_file(f"{self._root}/{name}")
@@ -211,9 +212,10 @@ class Mirror:
         try:
             target = folders.make_folder(self.folder, *path) / last
             temporary = target.with_name(last + _TEMPORARY)
-            with self._store.open_input_stream(f"{self._root}/{name}") as source, open(
-                temporary, "wb"
-            ) as stream:
+            with (
+                self._store.open_input_stream(f"{self._root}/{name}") as source,
+                open(temporary, "wb") as stream,
+            ):
                 shutil.copyfileobj(source, stream)
             folders.replace(temporary, target)
         except self._errors as error:

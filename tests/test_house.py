@@ -72,6 +72,7 @@ LATE = {
     OPTIONS: "names of columns are looked up only where --columns is given",
     FINDER_PATH: "the options are in the library that it has found; runpy is for spawned workers",
     f"{LIBRARY}/findings/registry.py": "options.CHECKS names the modules of the checks",
+    f"{LIBRARY}/html/readable.py": "a package that users may install, for pages only",
     f"{LIBRARY}/stacklist/lockwaiters.py": "the walk of stacks, for the few images with waiting threads",
 }
 """Modules that import inside a function or by a text, and why. A plugin's methods import its command."""
@@ -97,6 +98,9 @@ NAME_THE_OLD_PLACE = {
     "docs/from-2-to-3.md": "what each import path of 2.0.0 became",
     "tests/test_packaging.py": "what an older version has left is removed",
 }
+
+WORDS = "winstacks/memory/decode/statuscodes.py"
+"""One enumeration: the list of all words of Status."""
 
 MOST_LINES = 450
 
@@ -371,7 +375,9 @@ def test_few_modules_know_a_cpu() -> None:
 
 
 def test_a_module_is_one_subject_that_a_reader_can_hold() -> None:
-    assert [path for path, source in sources().items() if source.count("\n") > MOST_LINES] == []
+    assert [
+        path for path, source in sources().items() if source.count("\n") > MOST_LINES and path != WORDS
+    ] == []
 
 
 def test_rooms_have_packages_without_code() -> None:

@@ -18,6 +18,7 @@ from minidump.minidumpfile import MinidumpFile
 
 from tests.forge.minidump import Module, Writer, WrittenThread
 from tests.support.changeddumps import FUNCTIONS, OF_WINDOWS, ChangedDump
+from tests.support.only import only
 from tests.winstacks.minidump.decode.test_streams import GUID, LISTS, PAGE, RECORDS, dump_of
 from winstacks.memory.decode.status import Status
 from winstacks.minidump import opened
@@ -45,7 +46,7 @@ class Form(NamedTuple):
 
 def real(name: str) -> Tuple[ChangedDump, Any]:
     """Returns a real file, and what PyPI's `minidump` read of it."""
-    (path,) = (path for path in OF_WINDOWS if path.name == name)
+    path = only(path for path in OF_WINDOWS if path.name == name)
     logging.disable(logging.ERROR)  # it wants a PEB of every dump
     try:
         return ChangedDump.named(name), MinidumpFile.parse(str(path))
@@ -96,7 +97,7 @@ def put_memory(writer: Writer, theirs: Any, dump: ChangedDump) -> None:
 
 
 def put_exception(writer: Writer, theirs: Any, dump: ChangedDump) -> None:
-    (found,) = theirs.exception.exception_records
+    found = only(theirs.exception.exception_records)
     record = found.ExceptionRecord
     parameters = record.ExceptionInformation[: record.NumberParameters]
     place = found.ThreadContext

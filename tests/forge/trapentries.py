@@ -24,6 +24,7 @@ SOFTWARE = "software interrupt"  # APC, DPC, IPI, clock of 5.2
 NMI = "nmi"
 SYSENTER = "sysenter"
 INT2E = "int2e"
+NEW = "new"  # no entry: the kernel writes the first frame of a thread from its CONTEXT
 
 KINDS_64 = (SYSCALL, ZW, EXCEPTION, FAULT, PAGE_FAULT, DEVICE, SOFTWARE, NMI)
 KINDS_86 = (SYSENTER, INT2E, ZW, EXCEPTION, FAULT, DEVICE, NMI)

@@ -10,6 +10,7 @@ from tests.forge.trapentries import (
     DEBUG_REGISTERS,
     DEVICE,
     FAULT,
+    NEW,
     NMI,
     PAGE_FAULT,
     SOFTWARE,
@@ -35,6 +36,9 @@ _VOLATILE = ("Rax", "Rcx", "Rdx", "R8", "R9", "R10", "R11")
 
 def write(writer: Writer, entry: Entry, registers: Registers) -> None:
     kind, user = entry.kind, entry.mode != "kernel"
+    if kind == NEW:
+        _write_new(writer, registers)
+        return
     # The processor (or the stub in its place) pushes quadwords.
     if kind == ZW:
         pushed: Tuple[Tuple[str, int], ...] = (
@@ -86,3 +90,14 @@ def write(writer: Writer, entry: Entry, registers: Registers) -> None:
         writer.put("Dr7", 0, 2)
         if entry.debug:
             writer.save(registers, 8, *DEBUG_REGISTERS)
+
+
+def _write_new(writer: Writer, registers: Registers) -> None:
+    """The first frame of a thread, as a kernel of ReactOS left it: zeros, then the CONTEXT."""
+    writer.data[:] = bytes(len(writer.data))
+    writer.save(registers, 8, *_VOLATILE, "Rbx", "Rdi", "Rsi", "Rbp", "Rip", "Rsp")
+    for member, name in (("SegCs", "cs"), ("SegSs", "ss")):
+        writer.put(member, registers[name], 8, member)
+    writer.put("EFlags", 0x200, 8, "EFlags")
+    writer.put("MxCsr", 0x1F80, 4, "MxCsr")
+    writer.put("PreviousMode", 1, 1)

@@ -10,6 +10,7 @@ from tests.forge.trapentries import (
     EXCEPTION,
     FAULT,
     INT2E,
+    NEW,
     NMI,
     SYSENTER,
     X86_BLUE,
@@ -59,6 +60,9 @@ _COLUMNS = {
 
 def write(writer: Writer, entry: Entry, registers: Registers, blue: bool) -> None:
     kind, user, v86 = entry.kind, entry.mode != "kernel", entry.mode == "v86"
+    if kind == NEW:
+        _write_new(writer, entry, registers, blue)
+        return
     shown = {"Rip", "SegCs", "EFlags", "Rbp", "Rbx", "Rsi", "Rdi", "Rsp"}
     for member in ("Eip", "SegCs", "EFlags", "Ebp", "Ebx", "Esi", "Edi", "ExceptionList"):
         name = {"SegCs": "cs", "ExceptionList": "exception_list"}.get(member, member.lower())
@@ -145,3 +149,22 @@ def _truth(column: str, entry: Entry, registers: Registers) -> int:
     if column == "ErrorCode" and entry.kind != FAULT:
         return 0
     return registers[name]
+
+
+def _write_new(writer: Writer, entry: Entry, registers: Registers, blue: bool) -> None:
+    """The first frame of a thread: zeros, then the CONTEXT. `entry.debug`: the kernel marks it for
+    debuggers."""
+    writer.data[:] = bytes(len(writer.data))
+    for column, name in _COLUMNS.items():
+        member = {"Rip": "Eip", "Rsp": "HardwareEsp", "SegSs": "HardwareSegSs"}.get(column, column)
+        member = member.replace("R", "E", 1) if column.startswith("R") and member == column else member
+        if column not in ("EFlags", "ErrorCode"):
+            writer.put(member, registers[name], 4)
+            writer.expected[column] = registers[name]
+    writer.put("EFlags", 0x200, 4, "EFlags")
+    writer.put("ExceptionList", 0xFFFFFFFF, 4)
+    writer.put("PreviousPreviousMode", 1, 1 if blue else 4)
+    if entry.debug:
+        writer.put("DbgArgMark", ARGUMENT_MARK, 4)
+        writer.put("DbgEbp", registers["ebp"], 4)
+        writer.put("DbgEip", registers["eip"], 4)

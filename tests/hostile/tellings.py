@@ -140,6 +140,14 @@ NAMES: Dict[StatusCode, Tuple[str, ...]] = {
     StatusCode.STACK_UNREADABLE: (*STACK, *FRAMES),
     StatusCode.CYCLE: STACK,
     StatusCode.TOO_MANY_FRAMES: STACK,
+    StatusCode.FRAMES_NOT_SHOWN: STACK,
+    StatusCode.STACK_SWITCHED: STACK,
+    StatusCode.CANDIDATES: STACK,
+    StatusCode.CANDIDATE: (),
+    StatusCode.CODE_ABSENT: (),
+    StatusCode.RETURNS_NOWHERE: STACK,
+    StatusCode.FUNCTION_BEGINS_THERE: STACK,
+    StatusCode.UNWIND_DATA_INCOMPLETE: STACK,
     StatusCode.HASH_UNSURE: (),
     # Handles.
     StatusCode.NO_LONGER_OPEN: (*HANDLE_TABLE, "_HANDLE_TRACE_DB_ENTRY.Handle"),
@@ -245,6 +253,7 @@ NAMES: Dict[StatusCode, Tuple[str, ...]] = {
     StatusCode.OVERLAPS_AN_UNLOADED_MODULE: UNLOADED,
     StatusCode.MODULE_LIST_INCOMPLETE: (*MODULES, *UNLOADED),
     StatusCode.VADS_INCOMPLETE: VADS,
+    StatusCode.PROTECTION_UNKNOWN: (),
     StatusCode.FILE_NAME_UNREADABLE: VADS,
     # Images of modules: their headers and tables have no members that a structure knows.
     StatusCode.EXPORTS_UNREADABLE: (),

@@ -65,6 +65,7 @@ ORDINARY = {
     *(StatusCode.NOT_CHECKED, StatusCode.ZERO_FOR_UNKNOWN),
     # Of what a walk has to guess, and of what is not told at all.
     *(StatusCode.UNSURE, StatusCode.HASH_UNSURE, StatusCode.NOT_READ_YET, StatusCode.UNSIZED),
+    *(StatusCode.CANDIDATES, StatusCode.CANDIDATE, StatusCode.CODE_ABSENT, StatusCode.FRAMES_NOT_SHOWN),
 }
 """The words that a sound image may have. All others say that its structures disagree."""
 

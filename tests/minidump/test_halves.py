@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import pathlib
+import struct
 from typing import Any
 
 import pytest
@@ -20,6 +21,9 @@ from tests.forge.context import Opened
 from tests.golden import images
 from tests.minidump.test_plugins import LEGACY, OF_A_KERNEL, shown, user_rows
 from tests.support.processdumps import OpenedDump, dump_of
+from winstacks.minidump.decode.dumpfile import Minidump
+from winstacks.minidump.decode.memory import memory_ranges
+from winstacks.minidump.decode.threads import thread_list
 
 IN_32_BIT_CODE = 932
 
@@ -58,6 +62,29 @@ def test_call_stacks(clean: Any, folder: pathlib.Path, name: str, pid: int, arch
     found = shown(OpenedDump(path).rows(callstacks.CallStacks), *OF_A_KERNEL)
     assert found == expected
     assert {row["Arch"] for _, row in found} == arches
+
+
+@pytest.mark.parametrize("pid", [912, IN_32_BIT_CODE, 940])
+def test_wow_teb_offset_leads_to_the_32_bit_stack(clean: Any, folder: pathlib.Path, pid: int) -> None:
+    """As in dumps of Wine, in which TEB.ExceptionList is 0."""
+    data = bytearray(dump_of(clean("win10-x64"), pid))
+    path = folder / f"offset-{pid}.dmp"
+    path.write_bytes(data)
+    expected = shown(OpenedDump(path).rows(callstacks.CallStacks))
+    dump = Minidump(lambda offset, length: bytes(data[offset : offset + length]), len(data))
+    for thread in thread_list(dump)[0]:
+        (teb,) = (
+            memory.offset + thread.Teb - memory.start
+            for memory in memory_ranges(dump)[0]
+            if memory.start <= thread.Teb < memory.start + memory.length
+        )
+        (narrow,) = struct.unpack_from("<Q", data, teb)
+        assert narrow
+        struct.pack_into("<Q", data, teb, 0)
+        struct.pack_into("<i", data, teb + 0x180C, narrow - thread.Teb)
+    path.write_bytes(data)
+    assert shown(OpenedDump(path).rows(callstacks.CallStacks)) == expected
+    assert any(row["Part"] == "wow64" for _, row in expected)
 
 
 def test_without_full_memory_32_bit_code_is_not_taken_for_64_bit_code(

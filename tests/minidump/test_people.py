@@ -41,6 +41,7 @@ from tests.support.changeddumps import (
     THREADS,
     ChangedDump,
 )
+from tests.support.only import only
 from tests.support.processdumps import OpenedDump
 
 pytestmark = [
@@ -183,7 +184,8 @@ def test_a_damaged_list_costs_no_other_row(plugin: Any, tmp_path: pathlib.Path) 
     # The flat tables have a row for each kind of stacks of which some may be missing, as for the lost PEB.
     assert said
     for listed in (rows, damaged):
-        assert len([row for row in listed if isinstance(row["TID"], int)]) == 14
+        threads = [row for row in listed if isinstance(row["TID"], int)]
+        assert len([row for row in threads if "after the exception" not in row["Status"]]) == 14
 
 
 def test_without_a_system_info(tmp_path: pathlib.Path) -> None:
@@ -196,7 +198,7 @@ def test_without_a_system_info(tmp_path: pathlib.Path) -> None:
         rows = [row for depth, row in found.rows(gflags.GFlags) if not depth]
         assert {row["Arch"] for row in rows} == {expected}
         assert all("no SystemInfoStream, CPU by ThreadContext" in row["Status"] for row in rows)
-        ((_, row),) = found.rows(traceimage.TraceImage)
+        _, row = only(found.rows(traceimage.TraceImage))
         assert "KernelBuild" in row
 
 
@@ -237,13 +239,10 @@ def test_an_exception_without_a_context(tmp_path: pathlib.Path) -> None:
     before = innermost(opened(dump, tmp_path))
     dump.replace(EXCEPTION, dump.stream(EXCEPTION)[:160])
     found = opened(dump, tmp_path)
-    assert [tid for tid, *_ in innermost(found)] == [tid for tid, *_ in before]
+    assert {tid for tid, *_ in innermost(found)} == {tid for tid, *_ in before}
     rows = {row["Member"]: row for _, row in found.rows(info.Info)}
     assert rows["ExceptionStream"]["Status"] == "no saved registers"
-    assert (
-        rows["ExceptionCode"]["Value"].endswith("0xc0000005")
-        or "0xc0000005" in rows["ExceptionCode"]["Value"]
-    )
+    assert "0xc0000005" in rows["ExceptionCode"]["Value"]
 
 
 def test_stacks_that_only_the_memory_list_has(tmp_path: pathlib.Path) -> None:

@@ -344,6 +344,7 @@ def test_ke_bug_check_ex_has_a_sure_caller(tmp_path: pathlib.Path, symbols: bool
     struct.pack_into("<Q", data, 0x348 + 0xC0, 0)
     (tmp_path / "other.dmp").write_bytes(data)
     rows = OpenedDump(tmp_path / "other.dmp").rows(callstacks.CallStacks)
+    _, second = (number for number, (depth, row) in enumerate(rows) if not depth and row["Part"] == "kernel")
     assert "unsure" in rows[second + 2][1]["Status"]
     assert caller - base == 0x40F4E1
 

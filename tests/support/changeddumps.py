@@ -14,6 +14,7 @@ import struct
 from typing import Iterator, List, Tuple
 
 from tests.conftest import SHARED
+from tests.support.only import only
 
 THREADS, MODULES, MEMORY, EXCEPTION, SYSTEM_INFO = 3, 4, 5, 6, 7
 COMMENT, FUNCTIONS, REGIONS = 10, 13, 16
@@ -41,7 +42,7 @@ class ChangedDump:
     @classmethod
     def named(cls, name: str) -> ChangedDump:
         """Opens a real file of the reference data, by its name."""
-        (path,) = (path for path in OF_WINDOWS if path.name == name)
+        path = only(path for path in OF_WINDOWS if path.name == name)
         return cls(path.read_bytes())
 
     def place(self, kind: int) -> int:

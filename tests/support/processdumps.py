@@ -103,6 +103,7 @@ class Dumped:
         yield from bulk.read_extents(self._image.context, self._layer, region.start, size).runs
 
     def _info(self, region: Region) -> Info:
+        assert region.protection is not None
         protect = PAGES[region.protection & 7]
         kind = IMAGE if region.image else MAPPED if region.control_area else PRIVATE
         return region.start, region.start, protect, region.end - region.start, COMMIT, protect, kind

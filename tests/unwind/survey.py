@@ -43,8 +43,8 @@ class Survey:
     `points` are the instructions walked from that the function table covers (`distinct` whatever the
     program), `positions` counts them by place in their function, `codes` by (unwind code of the function,
     place). `uncovered` are the other instructions, of which `guessed` were walked from with a guess that was
-    said to be one. `differing` are those where code was believed against unwind data. `result` is what it
-    returned.
+    said to be one. `differing` are those where code was believed against unwind data. `sure` counts the
+    callers of `guess` that were sure. `result` is what it returned.
     """
 
     def __init__(self, program: Program) -> None:
@@ -61,6 +61,7 @@ class Survey:
         self.positions: Counter[str] = collections.Counter()
         self.codes: Counter[Tuple[str, str]] = collections.Counter()
         self.frames = 0
+        self.sure = 0
         self.result = 0
 
     def visit(self, machine: Machine, address: int) -> None:
@@ -93,6 +94,15 @@ class Survey:
         assert len(walk.frames) == len(truth) + 1
         for frame, caller in zip(walk.frames[1:], truth):
             assert_same(frame, caller)
+
+    def guess(self, machine: Machine, address: int) -> None:
+        """Walks from an instruction whose stack nothing describes: no frame may be wrong and sure."""
+        start = Registers(address, machine.registers(), (*[None] * 6, *machine.xmm()))
+        walk = Walker64(self.find_image, machine.read).walk(start, True, [STACK])
+        self.points.add(address)
+        self._check_uncovered(address, walk.frames, machine.callers[:0:-1])
+        self.frames += len(walk.frames) - 1
+        self.sure += sum(frame.sure for frame in walk.frames[1:])
 
     def find_image(self, address: int) -> Optional[CodeImage]:
         """Finds the program, or the module of its imports."""

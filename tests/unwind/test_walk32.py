@@ -45,6 +45,7 @@ MOVED = Build("moved", "moved32.S", arch="x86")
 INDIRECT = Build("indirect", "indirect32.S", arch="x86")
 FRAMES = Build("frames", "frames32.S", arch="x86")
 HELPERS = Build("helpers", "helpers32.S", arch="x86")
+BARE = Build("bare", "bare32.S", arch="x86")
 RIGHT, RIGHT_UNSURE, WRONG_UNSURE = "right", "right, but unsure", "wrong, and unsure"
 
 
@@ -199,6 +200,16 @@ def test_helpers_of_the_runtime_and_unknown_calls_are_walked_from(tmp_path: path
         *("_start", "eh_prolog", "eh_prolog_3", "eh_epilog_3", "calls_two_unknown", "clears_ebp"),
     }
     assert survey.verdicts[RIGHT] > 0.75 * sum(survey.verdicts.values())
+
+
+def test_functions_without_frame_pointers_are_walked_from(tmp_path: pathlib.Path) -> None:
+    """Ebp is a register like any other there. Doubtful is where the stack probe exchanges Esp."""
+    program = Program(build(BARE, tmp_path))
+    survey = Survey32(program)
+    Machine32(program, survey.visit).run(program.entry)
+    print("\n" + "\n".join(f"{verdict} | {count}" for verdict, count in survey.verdicts.items()))
+    assert doubtful_functions(survey) == {"_start", "_chkstk"}
+    assert len(survey.unsure) < 0.06 * len(survey.points)
 
 
 def left_by_kernel(program: Program, machine: Machine32, ip: int) -> Dict[str, Callable[[int], bytes]]:

@@ -58,6 +58,22 @@ def test_a_running_thread_whose_processor_saved_nothing(tmp_path: pathlib.Path) 
     assert frame_statuses(frames) == expected(image, 1004, "user")
 
 
+def test_candidates_of_a_running_thread(tmp_path: pathlib.Path) -> None:
+    """They are above the last known stack pointer, and no frames: no number, no depth, no hash."""
+    image = StackImage()
+    thread = image.waiting(1004)
+    (tmp_path / "before").mkdir()
+    _, frames = shown(image, tmp_path / "before")[1004, "kernel"]
+    image.kernel.cpus[0].current(thread)
+    stack, rows = shown(image, tmp_path, candidates=True)[1004, "kernel"]
+    assert (stack["Status"], stack["Depth"]) == ("running", 0)
+    assert {frame["Address"] for frame in frames[2:]} < {row["Address"] for row in rows}
+    assert {(row["Frame"], row["How"], row["Status"]) for row in rows} == {
+        (None, "scan", "candidate, unsure")
+    }
+    assert [row["Sp"] for row in rows] == sorted(row["Sp"] for row in rows)
+
+
 def test_a_running_thread_whose_processor_was_stopped_in_the_kernel(tmp_path: pathlib.Path) -> None:
     image = StackImage()
     thread = image.thread(12, image.kernel.system)

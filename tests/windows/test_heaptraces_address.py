@@ -14,6 +14,7 @@ from volatility3.plugins.windows.heaptraces import HeapTraces
 from tests.forge import context, lfh, real_sets
 from tests.support import grid, realtruth
 from tests.support.heapimage import HEAP, HeapImage, blocks, groups, symbols
+from tests.support.only import only
 from winstacks.heaps.decode.around import around
 from winstacks.heaps.decode.block import UNKNOWN_SIZE, Block, TraceGroups
 from winstacks.memory.decode.status import NOTHING, text
@@ -80,7 +81,7 @@ def test_blocks_that_windows_allocated(path: pathlib.Path, tmp_path: pathlib.Pat
     for block in random_.sample(real.truth["heap"]["blocks"], 6):
         offset = random_.randrange(max(block["size"], 1))
         first, *_ = groups(grid.run(opened, HeapTraces, address=block["user"] + offset))
-        ((at, row),) = blocks([first]).items()
+        at, row = only(blocks([first]).items())
         assert (at, row["Size"]) == (block["user"], block["size"])
         assert row["Status"] == f"holds the address at {offset}"
         frames = [child["Address"] for child in first.children if child["Frame"] is not None]
@@ -99,7 +100,7 @@ def test_random_blocks() -> None:
         address = random_.randrange(0xFFF0, start + 32)
         found: Dict[str, Any] = {}
         for group in around(group_of(*given).groups(), address, None):
-            (block,) = group.blocks
+            block = only(group.blocks)
             found[text(block.status).split()[0]] = block.user
         holding = [block.user for block in given if block.user <= address < block.user + max(block.size, 1)]
         others = [block for block in given if block.user not in holding]
@@ -107,7 +108,7 @@ def test_random_blocks() -> None:
         above = [block for block in others if block.user > address]
         expected: Dict[str, int] = {}
         if holding:
-            (expected["holds"],) = holding
+            expected["holds"] = only(holding)
         if above:
             word = "begins"
             expected[word] = above[0].user

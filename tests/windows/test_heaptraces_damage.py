@@ -241,3 +241,27 @@ def test_only_some_traces(tmp_path: pathlib.Path) -> None:
     assert len(groups(forged.run(tmp_path, find="app!open_store+0x[12]"))) == 2
     assert forged.run(tmp_path, pid=[4]) == []
     assert forged.run(tmp_path, pid=[0]) == []
+
+
+@pytest.mark.parametrize(("kernel", "wow64"), KERNELS)
+def test_a_process_with_the_flag_whose_heaps_are_not_in_memory(
+    kernel: str, wow64: bool, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Neither the list of heaps nor a heap is there: a row says so, and no process vanishes."""
+    forged = HeapImage(kernel, wow64)
+    forged.put(filled(forged).regions(), HEAP)
+    forged.image()
+    forged.process.space.set_state(LIST & -PAGE, PAGE, State.PAGEFILE)
+    forged.process.space.set_state(HEAP, PAGE, State.PAGEFILE)
+    forged.listed.clear()
+    (node,) = forged.run(tmp_path)
+    assert (node.row["PID"], node.row["Arch"], node.row["Status"]) == (PID, forged.arch, "unreadable")
+    assert (node.row["Heap"], node.row["Count"]) == (None, None)
+    assert "the PEB's list of heaps cannot be read" in caplog.text
+
+
+@pytest.mark.parametrize("flags", [0, 0x1000])
+def test_a_process_that_has_made_no_heap_yet(flags: int, tmp_path: pathlib.Path) -> None:
+    """A process that was created suspended has no list of heaps: nothing is missing."""
+    forged = HeapImage("win10-x64", flags=flags)
+    assert forged.run(tmp_path) == []

@@ -40,6 +40,10 @@ class CallStacks(interfaces.plugins.PluginInterface, timeliner.TimeLinerInterfac
             *options.selecting("stacks"),
             options.switch("unique", "Show equal stacks once, and count them"),
             options.fold(),
+            options.switch(
+                "candidates",
+                "Add further values on the stacks that may be return addresses; they are no frames",
+            ),
             *options.shown("callstacks"),
             options.fetch_symbols(),
             options.binaries(),

@@ -46,13 +46,16 @@ HOWS: Words = {
 }
 """Ways to find the address of a frame: the words of How. In findings `shadow` replaces another word."""
 
+FAR = "~"
+"""Stands before a name in Symbol that is only the nearest one, more than a page below the address."""
 PDB, EXPORT, NEAREST, MODULE, UNLOADED, NONE = "pdb", "export", "nearest", "module", "unloaded", "none"
 SOURCES: Words = {
     PDB: "the last symbol before the address in a symbol table of Volatility; the function table, the next "
     "symbol or the end of the section bounds its function",
     EXPORT: "the function table shows that the address is in the function that this export starts",
     NEAREST: "the last export, or symbol of a PDB with few symbols, before the address in the same "
-    "section; the end of its function is unknown",
+    "section; the end of its function is unknown. `~` before the name: it is more than a page below, and "
+    "the address almost certainly in another function",
     MODULE: "the module is known, the function's name is not",
     UNLOADED: "an unloaded module was there",
     NONE: "no name is known",
@@ -167,11 +170,14 @@ ORIGINS: Words = {
 """Sources of registers: the words of Origin."""
 
 SYSCALL, SERVICE, INTERRUPT, EXCEPTION = "syscall", "service", "interrupt", "exception"
+WRITTEN = "written"
 TRAP_KINDS: Words = {
     SYSCALL: "a system call from user mode",
     SERVICE: "a Zw call from kernel mode",
     INTERRUPT: "",
     EXCEPTION: "a fault or trap",
+    WRITTEN: "no entry: the kernel wrote the frame from a CONTEXT, for a thread that has not run in user "
+    "mode yet",
 }
 """Causes of an entry into the kernel: the words of TrapKind."""
 

@@ -54,7 +54,7 @@ class TraceFindings(Command[StackRecord, StackRecord]):
     def run(self) -> interfaces.renderers.TreeGrid:
         check = self.config.get("explain")
         if check is not None:
-            return rows.explained(check)
+            return rows.explained(check, self.plugin)
         # An unknown word ends the command before any row.
         _ = self._checks, self._severities
         return super().run()

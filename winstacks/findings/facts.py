@@ -30,17 +30,18 @@ from ..memory.decode.memo import Memo
 from ..memory.decode.text import ShortText, short_of
 from ..memory.image import AddressSpace
 from ..memory.pagetables import PageTables
+from ..names import registeredtables
 from ..names.imagereader import ImageReader
 from ..names.placemap import END
+from ..names.registeredtables import CodeRange
 from ..names.symbolizer import AddressNamer, Symbolizer
 from ..names.usermodules import vad_at
-from ..process.regions import PROTECTIONS, Region, of_windows
+from ..process.dynamictables import dynamic_tables
+from ..process.regions import Region, of_windows
 from ..process.spaces import AddressSpaces
 from ..process.vads import regions
-from .code import functiontables
 from .code.codelists import CodeLists
 from .code.copies import SectionCopies
-from .code.functiontables import CodeRange
 from .loststacks import LostStacks
 
 SWITCHING = (
@@ -91,16 +92,18 @@ def _within(ranges: Sequence[CodeRange], address: int) -> Optional[CodeRange]:
     return ranges[place] if place >= 0 and address < ranges[place].end else None
 
 
-def _may_execute(vad: Region) -> bool:
-    """Returns whether the first protection of a range lets its code run."""
-    return "EXECUTE" in PROTECTIONS[vad.protection & 7]
-
-
 class Page(NamedTuple):
-    """The page table entry of a page that is in memory: valid, or in transition."""
+    """A page as it is now: its page table entry (valid or in transition), or in a dump its protection.
 
-    entry: int
+    Attributes:
+        executable: whether code can run there
+        entry: the page table entry; 0 in a dump of one process
+        protection: the present protection; empty in an image
+    """
+
     executable: bool
+    entry: int = 0
+    protection: str = ""
 
 
 class CheckFacts:
@@ -126,7 +129,7 @@ class CheckFacts:
         self.scan = scan
         self.untold: Dict[int, Tuple[Optional[int], str]] = {}
         self.lost = LostStacks()
-        self._tables: Memo[AddressSpace, functiontables.FunctionTables] = Memo(self._registered, _PROCESSES)
+        self._tables: Memo[AddressSpace, registeredtables.FunctionTables] = Memo(self._registered, _PROCESSES)
         self._listed: Memo[AddressSpace, List[CodeRange]] = Memo(self._of_lists, _PROCESSES)
         self._runtimes: Memo[AddressSpace, List[Tuple[str, str]]] = Memo(self._loaded)
         self._pages: Memo[Tuple[str, int], Optional[Page]] = Memo(self._page, _MAX_KEPT)
@@ -156,9 +159,15 @@ class CheckFacts:
         return 0 < address < self._symbolizer.halves.user_end
 
     def has_no_execute(self, space: AddressSpace) -> bool:
-        """Returns whether the page tables have a bit that forbids execution."""
+        """Returns whether the page tables, or the regions of a dump, may show that execution is forbidden.
+
+        A 32-bit process without Data Execution Prevention runs code in pages of any protection. Windows then
+        changes the page table entry, and not what VirtualQuery returns.
+        """
         layer = self.image.layer_of(space)
-        return isinstance(layer, intel.Intel) and PageTables(self.image.context, layer).entry_size == 8
+        if not isinstance(layer, intel.Intel):
+            return space.machine is Machine.AMD64 and not self.image.table_name
+        return PageTables(self.image.context, layer).entry_size == 8
 
     def vad(self, space: AddressSpace, address: int) -> Optional[Region]:
         """Returns the VAD that holds an address of a process; None if there is none."""
@@ -170,8 +179,23 @@ class CheckFacts:
         process = self.namer(space).process
         return process is not None and process.vads_whole
 
+    def untold_regions(self) -> Iterator[str]:
+        """Yields that a dump does not list all regions of its process, if so."""
+        if self.image.table_name:
+            return
+        native = next(iter(AddressSpaces.list_spaces(self.image)), None)
+        if native is not None and not self.vads_whole(native):
+            yield (
+                "the dump does not list all memory regions (MemoryInfoListStream): the protection of the "
+                "others is unknown"
+            )
+
     def page(self, space: AddressSpace, address: int) -> Optional[Page]:
-        """Returns the page of an address; None if it is not in memory, or there are no page tables."""
+        """Returns the page of an address; None if it is not in memory, or the dump does not list it."""
+        if not self.image.table_name:
+            vad = self.vad(space, address)
+            pages = None if vad is None else vad.pages_at(address)
+            return None if pages is None else Page(pages.executable, protection=pages.protection_name)
         return self._pages[str(self.image.layer_of(space).name), address // pagetable.PAGE_SIZE]
 
     def _page(self, key: Tuple[str, int]) -> Optional[Page]:
@@ -181,7 +205,7 @@ class CheckFacts:
         found = PageTables(self.image.context, layer).entry(bulk.masked(layer, address))
         if found is None or not pagetable.leads(found[0]):
             return None
-        return Page(found[0], pagetable.executable(*found))
+        return Page(pagetable.executable(*found), found[0])
 
     def of_windows(self, space: AddressSpace, address: int) -> bool:
         """Returns whether an image of Windows itself, from Windows' folder, is mapped at an address."""
@@ -193,12 +217,15 @@ class CheckFacts:
         program = known_module is not None and known_module.module.file.lower().endswith(_PROGRAM)
         return not program and self.of_windows(space, address)
 
-    def executable(self, space: AddressSpace, address: int) -> bool:
-        """Returns whether memory of a process is executable: by its page, else its VAD's first protection."""
+    def executable(self, space: AddressSpace, address: int) -> Optional[bool]:
+        """Returns whether memory of a process is executable: by its page, else its VAD's first protection.
+
+        None if the protection is unknown: no stream of the dump describes the memory.
+        """
         page, vad = self.page(space, address), self.vad(space, address)
-        if page is not None and self.has_no_execute(space):
+        if page is not None and (self.has_no_execute(space) or (page.protection and page.executable)):
             return page.executable
-        return vad is not None and _may_execute(vad)
+        return False if vad is None else vad.executable
 
     def code_range(self, space: AddressSpace, address: int) -> Optional[CodeRange]:
         """Returns the range around an address in which a runtime stores its code, or None.
@@ -230,17 +257,20 @@ class CheckFacts:
         self.untold.setdefault(space.eprocess, (space.pid, tables.missing))
         return True
 
-    def _tables_of(self, space: AddressSpace) -> Optional[functiontables.FunctionTables]:
+    def _tables_of(self, space: AddressSpace) -> Optional[registeredtables.FunctionTables]:
         """Returns the function tables of a process; None if it can have none: on x86 and in the kernel."""
         if space.kernel or space.machine is Machine.I386 or not space.layer_name:
             return None
         return self._tables[space]
 
-    def _registered(self, space: AddressSpace) -> functiontables.FunctionTables:
+    def _registered(self, space: AddressSpace) -> registeredtables.FunctionTables:
         names = self.namer(space)
         vads = () if names.process is None else names.process.vads
+        listed = self.image.service(dynamic_tables).list_tables(space)
         original = functools.partial(self.copies.original, space)
-        return functiontables.registered(self.image.memory(space), self.image, names, vads, original)
+        return registeredtables.registered(
+            self.image.memory(space), self.image, names, vads, listed, original
+        )
 
     def entry_points(
         self, space: AddressSpace, names_by_module: Mapping[str, Tuple[str, ...]]
@@ -325,23 +355,30 @@ class CheckFacts:
         vad = self.vad(space, address) if self.is_user(address) else None
         if self.is_user(address):
             if vad is None:
-                parts.append("no VAD")
-                short.append("no VAD")
+                missing = "no VAD" if self.vads_whole(space) else "no known VAD"
+                parts.append(missing)
+                short.append(missing)
             else:
                 kind = IMAGE if vad.image else MAPPED if vad.control_area else PRIVATE
-                parts.append(f"VAD {vad.start:#x}-{vad.end - 1:#x} {kind} {vad.protection_name}")
-                also = "" if kind == PRIVATE else f" {kind}"
-                short.append(f"VAD {vad.start:#x}{also} {vad.protection_name}")
+                source, comma = ("VAD", "") if vad.protection is not None else ("memory", ",")
+                extent = f"{vad.start:#x}-{vad.end - 1:#x}"
+                parts.append(f"{source} {extent} {kind}{comma} {vad.protection_name}")
+                also = "" if kind == PRIVATE and not comma else f" {kind}{comma}"
+                short.append(f"{source} {vad.start:#x}{also} {vad.protection_name}")
         data = self.image.memory(space).read(address, _BYTES)
         page = self.page(space, address)
         # Without a kernel there are no page tables, which would show that a page is absent.
         if page is None and (self.image.table_name or data is None):
             parts.append("page not in memory")
             short.append("page not in memory")
+        elif page is not None and page.protection:
+            if vad is None or page.protection != vad.protection_name:
+                parts.append(f"now {page.protection}")
+                short.append(f"now {page.protection}")
         elif page is not None:
             executable = "executable" if page.executable else "not executable"
             against = (
-                ", against its VAD" if not page.executable and vad is not None and _may_execute(vad) else ""
+                ", against its VAD" if not page.executable and vad is not None and vad.executable else ""
             )
             parts.append(f"PTE {page.entry:#x} {executable}{against}")
             if not page.executable or not short:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Callable, Hashable, Iterator, NamedTuple, Optional, Tuple
 
-from ..columns.words import LOW, POSSIBLE, RECORDED, SCAN
+from ..columns.words import HEAP, HEAPLOG, LOCK, LOW, POSSIBLE, RECORDED, SCAN, STD, USER, WOW64
 from ..memory.decode.status import NOTHING, Status, status, text
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.text import ShortText
@@ -117,6 +117,17 @@ class Check(NamedTuple):
 def brief_evidence(evidence: str) -> str:
     """Returns an evidence in few words: its short form, else its first clause."""
     return evidence.short if isinstance(evidence, ShortText) else evidence.partition("; ")[0]
+
+
+def shows_kernel_code(stack: StackRecord) -> bool:
+    """Returns whether frames of a stack may be code that the kernel ran.
+
+    A stack of user mode holds what its process wrote: a kernel address there is no call by the kernel.
+    Handles and objects have stacks that begin in the kernel.
+    """
+    if stack.kind in (STD, LOCK):
+        return stack.space.kernel
+    return stack.kind not in (USER, WOW64, HEAP, HEAPLOG)
 
 
 class FramePlace(NamedTuple):

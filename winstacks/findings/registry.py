@@ -48,7 +48,10 @@ MAX_FINDINGS = 1 << 16
 _NO_KERNEL = "a dump of one process has no kernel data"
 _SMALL_DUMP = "a small kernel dump has one kernel stack, and lacks the data that this check reads"
 _ARM64 = "the check knows only the code and registers of Intel processors, and the input is of ARM64"
-_NOT_WHOLE = (StatusCode.VADS_INCOMPLETE, StatusCode.MODULE_LIST_INCOMPLETE, StatusCode.FILE_NAME_UNREADABLE)
+_NOT_WHOLE = (
+    *(StatusCode.VADS_INCOMPLETE, StatusCode.MODULE_LIST_INCOMPLETE, StatusCode.FILE_NAME_UNREADABLE),
+    StatusCode.PROTECTION_UNKNOWN,
+)
 _MAY_BE_THERE = "the lists that cover the address are incomplete: Status"
 
 _SELECTED = "in the selection of --pid, "
@@ -160,8 +163,12 @@ def _impossible(check: Check, image: Image) -> str:
 
 
 def _doubted(finding: Finding) -> Finding:
-    """Returns a finding, lowered from `high` if lists of the memory at its address are incomplete."""
-    if finding.severity != HIGH or not has_status(finding.status, *_NOT_WHOLE):
+    """Returns a finding, lowered from `high` if lists of the memory at its address are incomplete.
+
+    Memory of unknown protection may be data, or a mapped file: that code runs there is only possible.
+    """
+    unknown = has_status(finding.status, StatusCode.PROTECTION_UNKNOWN) and finding.severity != LOW
+    if not unknown and (finding.severity != HIGH or not has_status(finding.status, *_NOT_WHOLE)):
         return finding
     innocent = f"{_MAY_BE_THERE}; {finding.innocent}" if finding.innocent else _MAY_BE_THERE
     return finding._replace(severity=MEDIUM, confidence=POSSIBLE, innocent=innocent)

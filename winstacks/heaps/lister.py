@@ -213,13 +213,27 @@ class Heaps:
         memory = self._image.memory_within(space, where.ranges)
         heaps = self._find_heaps(space, memory, listed or [], where.private)
         if not heaps.traced and not (flagged and heaps.damaged):
-            return None
+            return self._without_heaps(space, where) if flagged and listed is None else None
         traces = self._traces(space, memory, bool(heaps.page))
         contents = read_contents(memory, heaps, self._layouts_of(space), traces, listed, keep)
         self._log_faults(space, where, listed, contents)
         statuses = NOTHING if listed is not None else list_contradicted(self._image, space, where)
         incomplete = StatusCode.VADS_INCOMPLETE if space.eprocess and not where.whole else None
         return contents._replace(status=status(contents.status, statuses, incomplete))
+
+    def _without_heaps(self, space: AddressSpace, where: HeapSpace) -> Optional[HeapContents]:
+        """Returns the contents of a process that should record who allocates, if neither its list of heaps
+        nor a heap was found.
+
+        Returns:
+            No heaps, and the reason; None if the process has made no heap yet, or if its flags are unknown.
+        """
+        if globalflag.read(self._image, space) is None or _read_list(self._image, space) == (0, 0, 0):
+            return None
+        contradicted = list_contradicted(self._image, space, where)
+        contents = HeapContents([], [], 0, contradicted or status(StatusCode.UNREADABLE))
+        self._log_faults(space, where, None, contents)
+        return contents
 
     def _layouts_of(self, space: AddressSpace) -> HeapLayouts:
         if space.machine not in self._layouts:

@@ -16,6 +16,7 @@ from ..memory.decode.text import process_name, short_of
 from ..stacklist.frames import MAX_FRAMES, NamedFrame
 from ..stacklist.stack import StackRecord
 from .prefixes import MAX_KEPT, PrefixTree
+from .readable import undecorate
 
 COUNT, BYTES, THREADS = "count", "bytes", "threads"
 WEIGHTS: Dict[str, str] = {COUNT: "stacks", BYTES: "bytes", THREADS: "threads"}
@@ -92,7 +93,8 @@ class Drawing:
         if not stack.walked:
             return list(map(self._frames.__getitem__, reversed(stack.frames)))
         names: List[int] = []
-        for frame, walked in zip(stack.frames, stack.walked):
+        for number in stack.shown:
+            frame, walked = stack.frames[number], stack.walked[number]
             guessed = walked.how == SCAN or not walked.sure
             names.append(self._guesses[frame] if guessed else self._frames[frame])
         return names[::-1]
@@ -106,7 +108,7 @@ class Drawing:
     def _name(self, frame: NamedFrame, guessed: bool) -> int:
         details = frame.details
         return self.tree.frame(
-            frame.shown if self._merged else short_of(frame.symbol()),
+            undecorate(frame.shown if self._merged else short_of(frame.symbol())),
             details.module,
             details.function,
             readable=frame.name is not None,

@@ -19,6 +19,7 @@ from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 from ..columns.dictionary import WARNING_SEPARATOR
 from ..columns.tables import IMAGE
 from ..memory.decode.text import process_label
+from .readable import undecorate
 
 MAX_THREADS = 1 << 15
 MAX_HEAPS = 1 << 14
@@ -74,7 +75,7 @@ class PageLists:
         numbers = []
         for text, guess, unbacked in frames:
             mark = (_MARKS["guess"] if guess else "") + (_MARKS["unbacked"] if unbacked else "")
-            numbers.append(self._texts.number(mark + text))
+            numbers.append(self._texts.number(mark + undecorate(text)))
         return tuple(numbers)
 
     def texts(self, frames: Frames) -> List[str]:

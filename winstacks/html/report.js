@@ -51,6 +51,7 @@ const MOST_FRAMES = 1100;
  * @property {{text: string, threads: number[], locks: number[]}[]} cycles
  * @property {number} gaps
  * @property {boolean} cut
+ * @property {string} command the command that lists the locks
  *
  * @typedef {object} Findings
  * @property {Card[]} cards
@@ -505,7 +506,7 @@ function locksPart(data, locks) {
     made.append(said);
   }
   if (!locks.cycles.length) made.append(make("p", "", "No threads are known to wait for each other."));
-  if (locks.gaps) made.append(make("p", "note", `Locks may be missing in ${some(locks.gaps, "place")}: windows.locks names them.`));
+  if (locks.gaps) made.append(make("p", "note", `Locks may be missing in ${some(locks.gaps, "place")}: ${locks.command} names them.`));
   if (locks.cut || locks.more) made.append(make("p", "note", "There are more locks or waiting threads than are shown."));
   const groups = groupsOf(locks);
   for (const group of groups.slice(0, 8)) made.append(drawing(locks, group));

@@ -12,8 +12,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
+from ..columns.commands import for_input
 from ..columns.words import HEAP, SCAN, THREAD_KINDS
 from ..findings.finding import Check
 from ..findings.loststacks import LOST_STACKS
@@ -29,6 +30,7 @@ from ..stacklist.waits import LockKey, ThreadKey, WaitGraph
 from .drawing import Drawing
 from .htmlpage import flame_data
 from .lists import Frames, PageLists, image_part
+from .readable import undecorate
 
 MAX_SHOWN_LOCKS = 1 << 13
 """Greatest number of locks in a page; the page states how many more exist."""
@@ -65,19 +67,20 @@ class Report:
             found: findings, and reasons why checks could not run
             graph: the threads that wait for locks, and the owners of the locks
         """
-        self._add_findings(found)
+        self._add_findings(found, facts.input_kind)
         return {
             "image": image_part(image_values(facts)),
             "findings": self.lists.findings(),
             "flame": flame_data(self.drawn.tree, "stacks"),
-            "locks": locks_part(graph),
+            "locks": {**locks_part(graph), "command": for_input("windows.locks", facts.input_kind)},
             **self.lists.data(),
         }
 
     def _frames(self, stack: StackRecord) -> Frames:
         """Returns the numbers of the texts of a stack's frames, innermost first."""
         frames = []
-        for place, frame in enumerate(stack.frames):
+        for place in stack.shown:
+            frame = stack.frames[place]
             walked = stack.walked[place] if stack.walked else None
             guess = walked is not None and (walked.how == SCAN or not walked.sure)
             frames.append((short_of(frame.symbol()), guess, frame.unbacked))
@@ -95,7 +98,7 @@ class Report:
             status=text(stack.status),
         )
 
-    def _add_findings(self, found: Sequence[Outcome]) -> None:
+    def _add_findings(self, found: Sequence[Outcome], input_kind: str) -> None:
         for outcome in found:
             finding, check = outcome.finding, outcome.check
             if finding is None or check is None:
@@ -111,7 +114,8 @@ class Report:
                 "process": finding.space.label,
                 "tid": finding.tid,
                 "kind": finding.kind,
-                "symbol": finding.symbol and short_of(with_address(finding.symbol, finding.address)),
+                "symbol": finding.symbol
+                and undecorate(short_of(with_address(finding.symbol, finding.address))),
                 "evidence": finding.evidence,
                 "stacks": outcome.stacks,
                 "innocent": finding.innocent,
@@ -120,12 +124,18 @@ class Report:
                 "frames": () if finding.stack is None else self._frames(finding.stack),
                 "status": text(finding.status),
             }
-            self.lists.finding(card, check_texts(check))
+            self.lists.finding(card, check_texts(check, input_kind))
 
 
-def check_texts(check: Check) -> Dict[str, str]:
-    """Returns the texts of the page for a check."""
-    return {"meaning": check.meaning, "innocent": check.innocent, "next": check.next_steps}
+def _shown(symbol: Optional[str], address: Optional[int]) -> Optional[str]:
+    """Returns the text of the page for the symbol of a finding, None without one."""
+    return symbol and undecorate(short_of(with_address(symbol, address)))
+
+
+def check_texts(check: Check, input_kind: str) -> Dict[str, str]:
+    """Returns the texts of the page for a check on a kind of input."""
+    next_steps = for_input(check.next_steps, input_kind)
+    return {"meaning": check.meaning, "innocent": check.innocent, "next": next_steps}
 
 
 def locks_part(graph: WaitGraph) -> Dict[str, Any]:

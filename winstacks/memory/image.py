@@ -75,19 +75,26 @@ class AddressSpace(NamedTuple):
 
     @property
     def known_name(self) -> Optional[str]:
-        """The name of the process, None if it is not in the image."""
-        unreadable = not self.process and has_status(self.remark, *_NAMELESS)
-        return None if unreadable else self.process
+        """The name of the process, None if it is not in the image.
+
+        Only an _EPROCESS can have an empty name: another source without a name does not know it.
+        """
+        unknown = not self.eprocess or has_status(self.remark, *_NAMELESS)
+        return None if unknown and not self.process else self.process
 
     @property
     def pid_text(self) -> str:
         """The process in a message: its ID, or the address of its _EPROCESS if the ID is unknown."""
-        return f"at {self.eprocess:#x}" if self.pid is None else str(self.pid)
+        if self.pid is not None:
+            return str(self.pid)
+        return f"at {self.eprocess:#x}" if self.eprocess else "with unknown ID"
 
     @property
     def file_part(self) -> str:
         """The process in a file's name: its ID, or the address of its _EPROCESS if the ID is unknown."""
-        return f"{self.eprocess:#x}" if self.pid is None else str(self.pid)
+        if self.pid is not None:
+            return str(self.pid)
+        return f"{self.eprocess:#x}" if self.eprocess else "unknown"
 
     @property
     def label(self) -> str:

@@ -147,7 +147,7 @@ def image_of(context: interfaces.context.ContextInterface, layer_name: str, conf
     listers: Tuple[Spaces, ThreadLists, ModuleLists, UnloadedModules, Regions, MachineFacts, Handles] = (
         *(process, process),
         *(modules, modules),
-        *(DumpRegions(image, dump), DumpFacts(dump, system_info(dump))),
+        *(DumpRegions(image, dump, lambda: memory(dump)[0]), DumpFacts(dump, system_info(dump))),
         lambda _databases: handles,
     )
     services = spaces, threads, module_lists, unloaded_modules, regions, machine_facts, handle_events

@@ -24,6 +24,7 @@ from ..names.decode.pe import HeaderError, read_headers
 from ..names.loaderlists import LoaderLists
 from ..process.processlist import ListedProcess
 from ..process.thread import SavedContext, Thread, user_thread
+from ..process.userstacks import narrow_teb
 from ..process.usertypes import with_teb
 from ..traps.decode.context import ContextLayout, decode_any
 from ..traps.decode.frame import CS_USER_32
@@ -173,7 +174,7 @@ class DumpProcess:
         """Returns the address of the PEB32 to which the TEBs lead, None if they lead to none."""
         memory = self._image.memory_of(str(self._image.layer.name), Machine.I386.pointer_size)
         for thread in self._threads:
-            teb = self._teb32(thread.Teb)
+            teb = narrow_teb(self._image, self.native, thread.Teb)
             narrow = self._types(Machine.I386, teb)["_TEB"]
             if teb and memory.member(teb, narrow.field("NtTib.Self")) == teb:
                 return memory.member(teb, narrow.field("ProcessEnvironmentBlock")) or 0
@@ -226,13 +227,6 @@ class DumpProcess:
         tebs = (thread.Teb for thread in self._threads if thread.Teb)
         read = (memory.member(teb, self._types(machine, teb)["_TEB"].field(path)) for teb in tebs)
         return next((value for value in read if value), None)
-
-    def _teb32(self, teb: int) -> int:
-        """Returns the address of a thread's TEB32, which is in its exception list; 0 without one."""
-        types = self._types(Machine.AMD64, teb)
-        memory = self._image.memory_of(str(self._image.layer.name), Machine.AMD64.pointer_size)
-        found = memory.member(teb, types["_NT_TIB"].field("ExceptionList")) if teb else None
-        return found if found and found <= Machine.I386.address_mask else 0
 
     # The interface of `threads`.
 

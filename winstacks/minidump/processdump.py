@@ -36,6 +36,7 @@ from .encode.dumpfile import Draft
 from .encode.streams import WrittenThread
 from .handlerecords import HandleRecords, handle_records
 from .modulerecords import ModuleRecords, halves_of
+from .presentprotection import PresentProtection
 from .regionrecords import RegionRecords
 from .resident import ResidentMemory
 from .systemrecords import system_records
@@ -117,7 +118,8 @@ class ProcessDump:
         self.threads: List[Tuple[Thread, Optional[ThreadRecord]]] = list(found)
         self._records = [record for _, record in self.threads if record is not None]
         self.memory = ResidentMemory(image, self._native, self._modules.regions, end)
-        self._regions = RegionRecords(self._modules.regions, self.memory, end)
+        present = PresentProtection(image, self._native)
+        self._regions = RegionRecords(self._modules.regions, self.memory, present, end)
         self._system = system_records(image, halves[0], machine)
         self.lost.add("SystemInfoStream", self._system.lost)
         self.lost.add("MiscInfoStream", self._system.lost_of_process)

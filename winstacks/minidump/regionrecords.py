@@ -2,7 +2,8 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """The memory regions of a process of an image in the form of VirtualQuery, as far as the image has them.
 
-A VAD is the range of an allocation; the page tables show which of its pages are committed. A page in the
+A VAD is the range of an allocation; the page tables show which of its pages are committed, and whether code
+can run there. A page in the
 image is committed. A page not in the image may be committed and paged out, or was never touched: it is shown
 as reserved, and `Absence` counts it. Free and reserved ranges have the values that Windows returns for them.
 
@@ -15,6 +16,7 @@ from typing import Iterator, NamedTuple, Sequence
 
 from ..process.regions import Region
 from .decode.memory import MAX_RANGES, MemoryInfo
+from .presentprotection import PresentProtection
 from .regions import FREE, PAGES, TYPE_IMAGE, TYPE_MAPPED
 from .resident import ResidentMemory
 
@@ -38,6 +40,7 @@ class RegionRecords:
     Args:
         regions: the VADs, by address
         memory: the resident memory of the process
+        present: the present protection of its pages
         end: the first address beyond the process
 
     Attributes:
@@ -45,8 +48,10 @@ class RegionRecords:
         cut: whether there are more regions than a dump may have
     """
 
-    def __init__(self, regions: Sequence[Region], memory: ResidentMemory, end: int) -> None:
-        self._regions, self._memory, self._end = regions, memory, end
+    def __init__(
+        self, regions: Sequence[Region], memory: ResidentMemory, present: PresentProtection, end: int
+    ) -> None:
+        self._regions, self._memory, self._present, self._end = regions, memory, present, end
         self.absences = [
             Absence(region.start, region.end, missing)
             for region in regions
@@ -91,14 +96,17 @@ class RegionRecords:
 
     def _region(self, region: Region) -> Iterator[MemoryInfo]:
         kind = TYPE_IMAGE if region.image else TYPE_MAPPED if region.control_area else _PRIVATE
-        low = region.protection & 7
-        protect = PAGES[low] | (_MODIFIERS[region.protection >> 3 & 3] if low else 0)
+        protection = region.protection or 0
+        low, modifier = protection & 7, _MODIFIERS[protection >> 3 & 3]
+        protect = PAGES[low] | (modifier if low else 0)
         base, position = region.start, region.start
         runs = iter(()) if self.cut else self._memory.within(region.start, region.end)
         for start, end in runs:
             if position < start:
                 yield MemoryInfo(position, base, protect, start - position, _RESERVE, 0, kind)
-            yield MemoryInfo(start, base, protect, end - start, _COMMIT, protect, kind)
+            for first, last, now in self._present.runs(start, end, low):
+                present = PAGES[now] | (modifier if now else 0)
+                yield MemoryInfo(first, base, protect, last - first, _COMMIT, present, kind)
             position = end
         if position < region.end:
             yield MemoryInfo(position, base, protect, region.end - position, _RESERVE, 0, kind)

@@ -25,6 +25,7 @@ from .places import (
     NOT_CANONICAL,
     PRIVATE,
     UNMAPPED,
+    UNTOLD,
     USER,
     VADS_INCOMPLETE,
     AnyPlace,
@@ -138,7 +139,8 @@ class PlaceMap:
             spans.append((module.base, module.end, places[module.base]))
         for vad in process.vads:
             read_name = functools.partial(self._modules.file_name, vad)
-            place = MappedPlace(vad.start, read_name) if vad.control_area else Place(PRIVATE)
+            private = Place(UNTOLD if vad.protection is None else PRIVATE)
+            place = MappedPlace(vad.start, read_name) if vad.control_area else private
             spans.append((vad.start, vad.end, place))
         if not process.vads_whole:
             spans.append((0, self.halves.user_end, UncertainPlace(VADS_INCOMPLETE)))

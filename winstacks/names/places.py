@@ -7,8 +7,9 @@ from __future__ import annotations
 from typing import Callable, NamedTuple, Optional, Union
 
 from ..columns import words
-from ..columns.words import IMAGE, MODULE, NONE
+from ..columns.words import FAR, IMAGE, MODULE, NEAREST, NONE
 from ..memory.decode import text
+from ..memory.decode.pagetable import PAGE_SIZE
 from ..memory.decode.status import NOTHING, Status, status
 from ..memory.decode.statuscodes import StatusCode
 from .imagereader import ImageReader
@@ -40,6 +41,8 @@ FUZZY = Name("<fuzzy>", NONE, NOTHING, "")
 FUZZY_FRAME = 0xFFFFFFFF
 """The value that 32-bit Windows puts before raw words of a stack in a back trace."""
 PRIVATE = Name("<private>", NONE, NOTHING, words.PRIVATE)
+UNTOLD = Name("<private>", NONE, status(StatusCode.PROTECTION_UNKNOWN), words.PRIVATE)
+"""Memory of a dump that lists no region for it."""
 UNMAPPED = Name("<unmapped>", NONE, NOTHING, words.UNMAPPED)
 ROM = Name("<rom>", NONE, NOTHING, NONE)
 """A kernel address that is mapped to the real-mode ROM area: option ROMs lie there, and have no module."""
@@ -261,6 +264,8 @@ class ModulePlace:
             return _name(Name, (f"{self._plain}+{address - base:#x}", MODULE, faults, self._backing))
         rva, name, source = label
         offset = address - base - rva
+        if source is NEAREST and offset > PAGE_SIZE:
+            name = f"{FAR}{name}"
         if offset > 0:
             return _name(Name, (f"{self._plain}!{name}+{offset:#x}", source, faults, self._backing))
         symbol = f"{self._plain}!{name}{offset:#x}" if offset else f"{self._plain}!{name}"

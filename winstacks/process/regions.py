@@ -10,6 +10,7 @@ has MemoryInfoListStream.
 
 from __future__ import annotations
 
+import bisect
 from typing import List, NamedTuple, Optional, Protocol, Tuple
 
 from ..memory.image import AddressSpace
@@ -23,6 +24,35 @@ _MODIFIERS = ("", "PAGE_NOCACHE", "PAGE_GUARD", "PAGE_WRITECOMBINE")
 """The names of the upper 2 bits of VadFlags.Protection. With PAGE_NOACCESS they have no further meaning."""
 
 
+_BEYOND = 1 << 64
+
+UNKNOWN_PROTECTION = "protection unknown"
+"""The protection of memory that no stream of a dump describes."""
+
+
+class PageRange(NamedTuple):
+    """Pages of a region that are committed with one protection now. Addresses are canonical.
+
+    Attributes:
+        start, end: the range, `end` exclusive
+        protection: as in `Region`
+    """
+
+    start: int
+    end: int
+    protection: int
+
+    @property
+    def protection_name(self) -> str:
+        """The protection as Volatility's windows.vadinfo names it."""
+        return _named(self.protection)
+
+    @property
+    def executable(self) -> bool:
+        """Whether code can run there."""
+        return _executes(self.protection)
+
+
 class Region(NamedTuple):
     """A range of a process's addresses. Addresses are canonical.
 
@@ -32,8 +62,11 @@ class Region(NamedTuple):
             _CONTROL_AREA, or, if that is not in the image, a negative number, at which nothing can be read
         image: whether an image is mapped: a program or a DLL
         address: address of the _MMVAD or _MMVAD_SHORT, 0 without a kernel
-        protection: VadFlags.Protection: an index into PROTECTIONS in the lower 3 bits, modifiers above
+        protection: the first protection, as VadFlags.Protection: an index into PROTECTIONS in the lower 3
+            bits, modifiers above; None if it is unknown
         state: MEM_COMMIT or MEM_RESERVE; empty if the region may hold pages of both, as a VAD may
+        pages: its committed pages with their present protection, by address, if the input lists them. An
+            image has page tables instead
     """
 
     start: int
@@ -41,14 +74,33 @@ class Region(NamedTuple):
     control_area: int
     image: bool
     address: int = 0
-    protection: int = 0
+    protection: Optional[int] = 0
     state: str = ""
+    pages: Tuple[PageRange, ...] = ()
 
     @property
     def protection_name(self) -> str:
-        """The protection as Volatility's windows.vadinfo names it."""
-        low, high = PROTECTIONS[self.protection & 7], _MODIFIERS[self.protection >> 3 & 3]
-        return f"{low}|{high}" if high and self.protection & 7 else low
+        """The first protection as Volatility's windows.vadinfo names it, or UNKNOWN_PROTECTION."""
+        return UNKNOWN_PROTECTION if self.protection is None else _named(self.protection)
+
+    @property
+    def executable(self) -> Optional[bool]:
+        """Whether the first protection lets code run; None if it is unknown."""
+        return None if self.protection is None else _executes(self.protection)
+
+    def pages_at(self, address: int) -> Optional[PageRange]:
+        """Returns the pages that hold an address, with their present protection; None if none are listed."""
+        place = bisect.bisect_right(self.pages, (address, _BEYOND)) - 1
+        return self.pages[place] if place >= 0 and address < self.pages[place].end else None
+
+
+def _named(protection: int) -> str:
+    low, high = PROTECTIONS[protection & 7], _MODIFIERS[protection >> 3 & 3]
+    return f"{low}|{high}" if high and protection & 7 else low
+
+
+def _executes(protection: int) -> bool:
+    return "EXECUTE" in PROTECTIONS[protection & 7]
 
 
 class Regions(Protocol):

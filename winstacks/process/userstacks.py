@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import List, Tuple
 
+from ..memory.decode.machine import Machine
 from ..memory.image import AddressSpace, Image
 from .thread import Thread
 from .usertypes import with_teb
@@ -23,8 +24,6 @@ class UserStacks:
 
     def __init__(self, image: Image) -> None:
         self._image = image
-        teb = image.types.first_structure("_TEB")
-        self._offset = None if teb is None else teb.first_member("WowTebOffset")
 
     def native(self, thread: Thread) -> List[Tuple[int, int]]:
         """Returns the limits of a thread's stack; an empty list if they are unknown."""
@@ -40,19 +39,8 @@ class UserStacks:
         return self.native(thread) + self.narrow(thread)
 
     def teb32(self, thread: Thread) -> int:
-        """Returns the address of the TEB32 of a thread, 0 if it has none.
-
-        TEB.ExceptionList leads to it, and from Windows 10 on WowTebOffset, too.
-        """
-        teb, memory = thread.teb or 0, self._image.memory(thread.space)
-        if not teb:
-            return 0
-        data = memory.read(teb + self._offset.offset, 4) if self._offset is not None else None
-        distance = int.from_bytes(data or b"", "little", signed=True)
-        if distance:
-            return teb + distance
-        tib = with_teb(self._image, thread.space, teb)["_NT_TIB"]
-        return memory.pointer(teb + tib.offset("ExceptionList")) or 0
+        """Returns the address of the TEB32 of a thread, 0 if it has none."""
+        return narrow_teb(self._image, thread.space, thread.teb or 0)
 
     def _limits(self, space: AddressSpace, teb: int) -> List[Tuple[int, int]]:
         if not teb or not space.layer_name:
@@ -62,3 +50,29 @@ class UserStacks:
         high, low = (memory.pointer(teb + tib.offset(name)) for name in ("StackBase", "StackLimit"))
         # No stack begins at 0.
         return [(low, high)] if low and high else []
+
+
+def narrow_teb(image: Image, space: AddressSpace, teb: int) -> int:
+    """Returns the address of the TEB32 that belongs to a 64-bit TEB, 0 if none does.
+
+    TEB.ExceptionList leads to it, and from Windows 10 on WowTebOffset, too; before, that member was spare.
+    Wine sets ExceptionList in the first thread only. A TEB32 in memory holds its own address.
+
+    Args:
+        image: the image
+        space: the native half of the process
+        teb: canonical address of the TEB, 0 if it is unknown
+    """
+    if not teb:
+        return 0
+    memory, types = image.memory_of(space.layer_name, Machine.AMD64.pointer_size), with_teb(image, space, teb)
+    field = types["_TEB"].first_member("WowTebOffset")
+    distance = 0 if field is None else memory.member(teb, field) or 0
+    first = memory.member(teb, types["_NT_TIB"].field("ExceptionList")) or 0
+    places = [place for place in (teb + distance if distance else 0, first) if place > 0]
+    narrow = space._replace(machine=Machine.I386)
+    half = image.memory_of(space.layer_name, Machine.I386.pointer_size)
+    for place in places:
+        if half.member(place, with_teb(image, narrow, place)["_NT_TIB"].field("Self")) == place:
+            return place
+    return next(iter(places), 0)

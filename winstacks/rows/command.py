@@ -23,6 +23,7 @@ from typing import Any, Generic, Iterable, Iterator, List, Optional, Sequence, T
 
 from volatility3.framework import exceptions, interfaces
 
+from ..columns.commands import for_input
 from ..memory.collector import paused_by_group
 from ..memory.image import AddressSpace, Image
 from ..names.symbolizer import Symbolizer
@@ -296,6 +297,8 @@ class Command(Generic[Step, Item]):
         elif self.unread:
             yield UNREAD
         else:
-            yield self.nothing
+            yield for_input(self.nothing, requested.input_kind(self.plugin))
             if self.to_enable and not self.image.service(ProcessList).status:
-                yield self.to_enable + (_ONLY_SELECTED if self.requested.requested_ids("pid") else "")
+                yield for_input(self.to_enable, requested.input_kind(self.plugin)) + (
+                    _ONLY_SELECTED if self.requested.requested_ids("pid") else ""
+                )

@@ -8,6 +8,7 @@ from typing import Collection, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from volatility3.framework import exceptions, interfaces
 
+from ..columns.commands import for_input
 from ..findings.finding import Check, Finding, brief_evidence
 from ..findings.loststacks import LOST_STACKS
 from ..findings.registry import Outcome, agreement, check_named
@@ -18,6 +19,7 @@ from ..memory.image import Image
 from ..options import CHECKS, SEVERITIES
 from ..stacklist.imagefacts import identity
 from .grid import NOT_APPLICABLE, Grid, Hex, Row, grid_of, or_not_applicable, or_unreadable
+from .requested import input_kind
 
 FINDINGS = Grid.for_plugin("tracefindings")
 _NOT_CHECKED = FINDINGS.maker("ImageId", "Finding", "Evidence", "Technique", "Status")
@@ -181,14 +183,19 @@ def _check_known(option: str, words: Iterable[str], choices: Collection[str]) ->
         )
 
 
-def explained(name: str) -> interfaces.renderers.TreeGrid:
+def explained(name: str, plugin: interfaces.plugins.PluginInterface) -> interfaces.renderers.TreeGrid:
     """Returns the grid that explains a check.
+
+    Args:
+        name: name of the check
+        plugin: the plugin that explains it: one for images, or one for dumps. No input is read
 
     Raises:
         RenderException: the check does not exist
     """
     _check_known("explain", [name], CHECKS)
-    return grid_of([("Finding", str), ("What", str), ("Explanation", str)], _explanation(check_named(name)))
+    columns = [("Finding", str), ("What", str), ("Explanation", str)]
+    return grid_of(columns, _explanation(check_named(name), input_kind(plugin)))
 
 
 def explanation(check: Check) -> List[Tuple[str, str]]:
@@ -202,6 +209,6 @@ def explanation(check: Check) -> List[Tuple[str, str]]:
     ]
 
 
-def _explanation(check: Check) -> Iterator[Row]:
+def _explanation(check: Check, kind: str) -> Iterator[Row]:
     for what, explained in explanation(check):
-        yield 0, (check.name, what, explained)
+        yield 0, (check.name, what, for_input(explained, kind))

@@ -189,7 +189,8 @@ class FrameTable(FlatCells):
         """Yields the rows of the frames of a stack, innermost first."""
         values, walked = self._tables.key(stack), stack.walked
         key = [absent if value is None else value for absent, value in zip(self._absent, values)]
-        for number, frame in enumerate(stack.frames):
+        for number in stack.shown:
+            frame = stack.frames[number]
             if not walked:
                 yield 0, (*key, number, *self._recorded[frame])
             elif walked[number].sure:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import Collection, Iterable, Iterator, Sequence, Tuple
+from typing import Collection, Iterable, Iterator, Optional, Sequence, Tuple
 
 from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
@@ -49,12 +49,12 @@ class FramePrinter(Memo[NamedFrame, FrameCells]):
         where, backing = Hex(frame.address & self.mask), name.backing or NOT_APPLICABLE
         return (where, frame.symbol(self.mask), name.source, backing, text(name.status))
 
-    def guess(self, frame: NamedFrame) -> FrameCells:
-        """Returns the cells of a frame that the walker guessed: its Status has `unsure`."""
+    def guess(self, frame: NamedFrame, *words: Optional[StatusCode]) -> FrameCells:
+        """Returns the cells of a frame that the walker guessed: its Status has `unsure`, or other words."""
         cells = self[frame]
         if frame.name is None:
             return cells
-        return (*cells[:-1], text(status(frame.name.status, StatusCode.UNSURE)))
+        return (*cells[:-1], text(status(frame.name.status, *(words or (StatusCode.UNSURE,)))))
 
 
 class StackRows:

@@ -25,7 +25,7 @@ _thread = GRID.maker("PID", "Process", "Arch", "TID", "Member", "Value", "Unsure
 
 def gap(space: AddressSpace, *remarks: Part) -> Row:
     """Returns the row of a process that cannot be dumped."""
-    return 0, _gap(space.pid, space.process, space.arch, text(status(space.status, *remarks)))
+    return 0, _gap(*_key(space), text(status(space.status, *remarks)))
 
 
 def process(dump: ProcessDump, space: AddressSpace, file_output: str) -> Iterator[Row]:
@@ -38,7 +38,7 @@ def process(dump: ProcessDump, space: AddressSpace, file_output: str) -> Iterato
     """
     failed = StatusCode.NOT_WRITTEN if file_output == FAILED else None
     row_status = text(status(dump.status, failed))
-    key = space.pid, space.process, space.arch
+    key = _key(space)
     yield 0, _process(*key, "bytes of memory", str(dump.memory.size), row_status, file_output)
     for stream in dump.streams:
         yield 1, _stream(*key, stream.name, str(stream.entries), text(stream.status))
@@ -52,9 +52,14 @@ def process(dump: ProcessDump, space: AddressSpace, file_output: str) -> Iterato
             )
 
 
+def _key(space: AddressSpace) -> Cells:
+    """Returns the cells of PID, Process and Arch."""
+    return or_unreadable(space.pid), or_unreadable(space.known_name), space.arch
+
+
 def _of_thread(space: AddressSpace, thread: Thread, record: Optional[ThreadRecord]) -> Cells:
     """Returns the row of a thread."""
-    key = space.pid, space.process, space.arch, or_unreadable(thread.tid)
+    key = *_key(space), or_unreadable(thread.tid)
     if record is None:
         return _thread(
             *key, "MINIDUMP_THREAD", UNREADABLE, NOT_APPLICABLE, NOT_APPLICABLE, text(thread.status)

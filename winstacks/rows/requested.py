@@ -13,6 +13,7 @@ from typing import Callable, Dict, Iterator, List, Sequence, Set, cast
 
 from volatility3.framework import exceptions, interfaces
 
+from ..columns.words import MEMORY_IMAGE, PROCESS_DUMP
 from ..memory import bulk, tables
 from ..memory.decode.machine import Machine, UnsupportedMachineError, machines_of
 from ..memory.image import Image
@@ -67,6 +68,11 @@ def machine(plugin: interfaces.plugins.PluginInterface) -> Machine:
 
 def _dump_layer(plugin: interfaces.plugins.PluginInterface, name: str) -> ImageLayer:
     return cast(ImageLayer, plugin.context.layers[name])
+
+
+def input_kind(plugin: interfaces.plugins.PluginInterface) -> str:
+    """Returns the kind of input that a plugin reads, a word of `words.INPUT_KINDS`; nothing is opened."""
+    return MEMORY_IMAGE if plugin.config.get(DUMP, None) is None else PROCESS_DUMP
 
 
 def open_image(plugin: interfaces.plugins.PluginInterface) -> Image:

@@ -7,9 +7,11 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import Any, Iterator, NamedTuple, Sequence, Tuple
 
+from ..columns.words import SCAN
 from ..memory.decode.status import Status, status, text
 from ..memory.decode.statuscodes import StatusCode
 from ..stacklist.frames import NamedFrame
+from ..stacklist.shown import left_out, shown_numbers
 from ..stacks.decode.frames import Frame
 from ..stacks.lister import CallStack
 from ..tracedb.decode import capture
@@ -63,6 +65,7 @@ class CallStackRows:
 
     def __init__(self, command: Command[Any, ShownStack]) -> None:
         self._fold = command.option("fold")
+        self._candidates = command.option("candidates")
         self._machine = command.image.machine
         self._named = command.named
         self._printer = command.printer
@@ -81,13 +84,15 @@ class CallStackRows:
         first = len(stack.frames) - len(addresses)
         begin = first + self._skip
         numbers = [*range(first), *range(begin, begin + len(captured.frames))]
+        cut = left_out(len(numbers))
+        numbers = [numbers[place] for place in shown_numbers(len(numbers))]
         names = self._named.for_space(stack.space)
         frames = [stack.frames[number] for number in numbers]
         named = [names.frame(frame.address, frame.returns) for frame in frames]
         # After a guess among the skipped frames the numbers of the following frames are uncertain.
         guessed = not all(map(_is_sure, stack.frames[first : begin + len(captured.frames)]))
         unsure = StatusCode.HASH_UNSURE if guessed and captured.frames else None
-        return ShownStack(stack, numbers, named, captured, status(stack.status, unsure))
+        return ShownStack(stack, numbers, named, captured, status(stack.status, cut, unsure))
 
     def stack(self, shown: ShownStack, count: int = 1) -> Iterator[Row]:
         """Yields the rows of a stack and of its frames, innermost first.
@@ -125,6 +130,8 @@ class CallStackRows:
         )
         if not self._fold:
             yield from self._frame_rows(key, shown, frames)
+        if self._candidates and not self._fold:
+            yield from self._candidate_rows(key, shown.stack)
 
     def _frame_rows(self, key: Cells, shown: ShownStack, frames: Sequence[Frame]) -> Iterator[Row]:
         pid, process, tid, arch, part = key
@@ -136,6 +143,19 @@ class CallStackRows:
             row = start(
                 pid, process, tid, arch, part, number, sp, where, symbol, source, backing, how, row_status
             )
+            yield 1, row
+
+    def _candidate_rows(self, key: Cells, stack: CallStack) -> Iterator[Row]:
+        """Yields the rows of a stack's candidates, innermost first; they have no number."""
+        mask, names = self._machine.address_mask, self._named.for_space(stack.space)
+        size = stack.space.machine.pointer_size
+        for candidate in stack.candidates:
+            named = names.frame(candidate.address, True)
+            absent = StatusCode.CODE_ABSENT if candidate.absent else None
+            cells = self._printer.guess(named, StatusCode.CANDIDATE, absent, StatusCode.UNSURE)
+            where, symbol, source, backing, remarks = cells
+            sp = Hex(candidate.slot + size & mask)
+            row = self._frame(*key, NOT_APPLICABLE, sp, where, symbol, source, backing, SCAN, remarks)
             yield 1, row
 
     def _key(self, stack: CallStack) -> Cells:

@@ -49,6 +49,7 @@ UNCERTAIN = frozenset(
             (
                 StatusCode.MODULE_LIST_INCOMPLETE,
                 StatusCode.VADS_INCOMPLETE,
+                StatusCode.PROTECTION_UNKNOWN,
                 StatusCode.PAGE_TABLES_UNREADABLE,
             ),
         ),

@@ -22,6 +22,7 @@ _NAMELESS = (
         StatusCode.PAGE_TABLES_UNREADABLE,
     ),
     *(StatusCode.VADS_INCOMPLETE, StatusCode.MODULE_LIST_INCOMPLETE, StatusCode.FILE_NAME_UNREADABLE),
+    StatusCode.PROTECTION_UNKNOWN,
 )
 """Status of an address whose name might differ if more of the image could be read."""
 

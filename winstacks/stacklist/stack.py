@@ -18,6 +18,7 @@ from ..traps.state import TrapState
 from .decode import keys
 from .decode.keys import StackKeys
 from .frames import UNCERTAIN, NamedFrame
+from .shown import shown_numbers
 
 _NOTHING_THERE = (StatusCode.IN_USER_MODE, StatusCode.IN_32_BIT_CODE, StatusCode.UNTRACED)
 """Status words of a thread or half of a process that has no stack of this kind."""
@@ -160,6 +161,11 @@ class StackRecord(NamedTuple):
     def unbacked(self) -> Optional[int]:
         """The number of frames that `--unbacked` looks for; None without frames."""
         return sum(map(_unbacked, self.frames)) if self.frames else None
+
+    @property
+    def shown(self) -> Sequence[int]:
+        """The numbers of the frames that rows and pictures show."""
+        return shown_numbers(len(self.frames))
 
     def modules(self, stack_keys: Optional[StackKeys]) -> Optional[str]:
         """Returns the column Modules.

@@ -81,7 +81,7 @@ class FlatTables:
             None if keys is None else keys.quality,
             stack.unbacked,
             stack.guessed,
-            stack_text(stack.frames, self._image.machine.address_mask) if stack.frames else None,
+            self._stack_text(stack),
             stack.modules(keys),
             stack.incomplete,
             self._texts[stack.status if exact else status(stack.status, stack.doubts)],
@@ -94,9 +94,9 @@ class FlatTables:
     def frames(self, stack: StackRecord) -> Iterator[Values]:
         """Yields the rows of the frames of a stack, innermost first, in the order of FRAMES."""
         key = self.key(stack)
-        for number, frame in enumerate(stack.frames):
+        for number in stack.shown:
             walked = stack.walked[number] if stack.walked else None
-            yield (*key, number, *self.frame(frame, walked))
+            yield (*key, number, *self.frame(stack.frames[number], walked))
 
     def frame(self, frame: NamedFrame, walked: Optional[Frame] = None) -> Values:
         """Returns the columns after Frame.
@@ -135,6 +135,10 @@ class FlatTables:
 
     def _tail(self, frame: NamedFrame) -> str:
         return json_line(FRAMES[FRAME + 1 :], self.frame(frame))[len("{") :]
+
+    def _stack_text(self, stack: StackRecord) -> Optional[str]:
+        frames = [stack.frames[number] for number in stack.shown]
+        return stack_text(frames, self._image.machine.address_mask) if frames else None
 
     def _owner(self, stack: StackRecord) -> Optional[int]:
         """Returns Owner of a stack: an address in the form of Volatility's columns, or a handle as it is."""

@@ -36,6 +36,7 @@ from ..tracedb.finder import Databases
 from .frames import NamedFrames
 from .imagefacts import Totals
 from .recorded import DatabaseStacks, HandleStacks, HeapStacks, LockStacks, ObjectStacks
+from .shown import left_out
 from .stack import Distinct, StackFilter, StackRecord, gap
 
 EVERYTHING = StackFilter()
@@ -271,6 +272,7 @@ class ThreadStacks:
             frames=frames,
             status=status(
                 stack.status,
+                left_out(len(frames)),
                 StatusCode.HASH_UNSURE if hash_unsure else None,
                 StatusCode.UNSURE if unsure else None,
             ),

@@ -42,6 +42,7 @@ class CpuArm64(Cpu[RegistersArm64]):
             trap_frames,
             walk_context.may_execute,
             walk_context.arm64_sites,
+            walk_context.surroundings,
         )
 
     def registers(self, state: TrapState) -> RegistersArm64:

@@ -39,6 +39,7 @@ class Cpu64(Cpu[Registers]):
             walk_context.may_execute,
             walk_context.own_copy,
             walk_context.sites,
+            walk_context.surroundings,
         )
 
     def registers(self, state: TrapState) -> Registers:

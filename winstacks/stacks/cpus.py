@@ -35,6 +35,7 @@ from .decode.frames import (
 from .decode.functions_x86 import Functions
 from .decode.registers import Registers, Registers32
 from .decode.registers_arm64 import RegistersArm64
+from .decode.surroundings import UNKNOWN, Surroundings
 from .decode.walk import Walker
 from .decode.walk_arm64 import SiteArm64
 
@@ -59,6 +60,7 @@ class WalkContext:
         own_copy: returns whether the process has changed the module code at an address
         find_dispatcher: finds the dispatchers of the address space's 32-bit ntdll
         read_code: reads 32-bit code of the address space; None: `memory` reads it
+        surroundings: what else is known of the address space
 
     Attributes:
         sites, arm64_sites: results of x64 and of ARM64 walks for return addresses in the address space
@@ -72,7 +74,9 @@ class WalkContext:
         own_copy: OwnCopy = shared,
         find_dispatcher: FindDispatcher = find_no_dispatcher,
         read_code: Optional[Read] = None,
+        surroundings: Surroundings = UNKNOWN,
     ) -> None:
+        self.surroundings = surroundings
         self.find_image = find_image
         self.memory = memory
         self.may_execute = may_execute
@@ -105,9 +109,13 @@ class WalkStart(Generic[R]):
         self.registers: R = registers
         self.interrupted = interrupted
 
-    def walk(self, walk_context: WalkContext, stacks: List[Range], traps: KnownTrapFrames) -> StackWalk:
-        """Walks from this state; see `StackWalkers.walk`."""
-        return self.cpu.walker(walk_context, traps).walk(self.registers, self.interrupted, stacks)
+    def walk(
+        self, walk_context: WalkContext, stacks: List[Range], traps: KnownTrapFrames, most_frames: int
+    ) -> StackWalk:
+        """Walks from this state, at most a number of frames; see `StackWalkers.walk`."""
+        walker = self.cpu.walker(walk_context, traps)
+        walker.most_frames = most_frames
+        return walker.walk(self.registers, self.interrupted, stacks)
 
     def keeping(self, border: UserTransition) -> WalkStart[R]:
         """Returns a user-mode start, completed by the registers saved on the kernel stack."""

@@ -26,7 +26,7 @@ from ..traps.lister import ThreadFrames
 from ..traps.reader import TrapKernel, TrapReader
 from ..traps.state import TrapContexts, TrapState
 from .cpus import AnyStart, KnownTrapFrames, Range
-from .decode.frames import AnyRegisters, Frame, StackWalk
+from .decode.frames import AnyRegisters, Frame, ReturnCandidate, StackWalk, as_candidates
 from .walkers import StackWalkers
 
 _NO_WALK = StackWalk(())
@@ -238,10 +238,10 @@ class KernelWalks:
         if thread.running:
             context = self.context(thread)
             if context is None:
-                return KernelWalk(_NO_WALK, status(StatusCode.RUNNING))
+                return self._running(thread, stacks, traps)
             stacks = stacks + _of_processor(self._processors[thread.processor or 0])
             if has_status(context.status, StatusCode.STALE):
-                return KernelWalk(_NO_WALK, status(StatusCode.RUNNING))
+                return self._running(thread, stacks, traps)
             running = self._cpu.start(context._replace(unsure=()))
             if context.mode == USER or running is None:
                 return KernelWalk(_NO_WALK, status(StatusCode.IN_USER_MODE, context.status))
@@ -267,6 +267,18 @@ class KernelWalks:
             return KernelWalk(self._walkers.walk(thread.space, start, stacks, traps))
         walk = self._walkers.search(thread.space, kernel_stack, StatusCode.NO_SWITCH_FRAME, stacks, traps)
         return KernelWalk(walk)
+
+    def _running(self, thread: Thread, stacks: List[Range], traps: KnownTrapFrames) -> KernelWalk:
+        """Returns the walk of a thread whose registers were in its processor: candidates only.
+
+        They are the values above the stack pointer that the thread had when it last did not run.
+        """
+        sp = thread.kernel_stack or 0
+        candidates: Tuple[ReturnCandidate, ...] = ()
+        if any(low <= sp <= high for low, high in stacks):
+            walk = self._walkers.search(thread.space, sp, StatusCode.RUNNING, stacks, traps)
+            candidates = as_candidates(walk, self._cpu.machine.pointer_size)
+        return KernelWalk(StackWalk((), candidates=candidates), status(StatusCode.RUNNING))
 
     def _of_context(self, thread: Thread, stacks: List[Range], traps: KnownTrapFrames) -> KernelWalk:
         """Walks from the registers in the input; the thread's first context is the innermost."""

@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import Collection, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..columns.words import KERNEL, STACK, USER, WOW64
-from ..memory.decode.status import Status, has_status, status
+from ..memory.decode.status import Status, StatusItem, has_status, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image
 from ..names.symbolizer import Symbolizer
@@ -24,7 +24,7 @@ from ..process.userstacks import UserStacks
 from ..traps.decode.frame import CS_USER_32
 from ..traps.state import TrapContexts, TrapState
 from .cpus import NO_TRAPS, KnownTrapFrames, Range
-from .decode.frames import Frame, StackWalk, UserTransition
+from .decode.frames import Frame, ReturnCandidate, StackWalk, UserTransition
 from .decode.shadow import proven_walk
 from .kernel import KernelWalk, KernelWalks
 from .walkers import StackWalkers
@@ -43,6 +43,7 @@ class CallStack(NamedTuple):
         frames: frames, innermost first
         status: why the stack is missing, incomplete or doubtful
         entry: user-mode registers with which the stack begins, None for a kernel stack
+        candidates: further values on the stack that may be return addresses
     """
 
     thread: Thread
@@ -51,6 +52,7 @@ class CallStack(NamedTuple):
     frames: Tuple[Frame, ...]
     status: Status
     entry: Optional[TrapState] = None
+    candidates: Tuple[ReturnCandidate, ...] = ()
 
     @property
     def return_addresses(self) -> Tuple[int, ...]:
@@ -122,7 +124,8 @@ class StackLister:
         for number, piece in enumerate(pieces):
             statuses = status(thread.status, piece.status, _remarks(piece.walk))
             part = _numbered(KERNEL, piece.depth)
-            yield CallStack(thread, part, thread.space, piece.walk.frames, statuses)
+            walk = piece.walk
+            yield CallStack(thread, part, thread.space, walk.frames, statuses, None, walk.candidates)
             if piece.last and has_user_half:
                 # On x86, a walk up the user stack continues behind the dispatcher of a callback with the
                 # registers in a trap frame that the kernel kept: the entry of an older depth.
@@ -180,7 +183,7 @@ class StackLister:
         if state.mode != USER:
             walk = self._kernel.of_state(thread, state)
             statuses = status(state.status, _remarks(walk))
-            return CallStack(thread, KERNEL, thread.space, walk.frames, statuses)
+            return CallStack(thread, KERNEL, thread.space, walk.frames, statuses, None, walk.candidates)
         if thread.wow64 is not None and state.registers.get("SegCs") == CS_USER_32:
             return self._user(thread, WOW64, thread.wow64, state, self._user_stacks.narrow(thread))
         return self._user(thread, USER, thread.space, state, self._user_stacks.native(thread))
@@ -257,21 +260,28 @@ class StackLister:
         if border is not None and border.trap == self._kernel.saved(state):
             start = start.keeping(border)
         sp = state.sp or 0
-        stacks = [(low, high) for low, high in stacks if low <= sp <= high]
+        limits, stacks = stacks, [(low, high) for low, high in stacks if low <= sp <= high]
+        known, own = bool(stacks), None if stacks else self._walkers.find_stack(space, sp)
+        if own is not None:
+            stacks = [own, *limits]
         walk = self._walkers.walk(space, start, stacks, traps)
         if shadow:
             memory = self._walkers.memory(space)
             walk = proven_walk(walk, shadow, lambda address: memory.number(address, 8))
         if older:
             walk = walk._replace(frames=tuple(frame._replace(sure=False) for frame in walk.frames))
-        unlimited = None if stacks else StatusCode.STACK_LIMITS_UNKNOWN
+        unlimited = None if known else StatusCode.STACK_LIMITS_UNKNOWN
         statuses = status(thread.status, state.status, unlimited, _remarks(walk))
-        return CallStack(thread, part, space, walk.frames, statuses, state)
+        return CallStack(thread, part, space, walk.frames, statuses, state, walk.candidates)
 
 
 def _remarks(walk: StackWalk) -> Status:
-    """Returns the defects of a walk: its gaps and the reason for its end."""
-    return status(*walk.gaps, walk.end)
+    """Returns the defects of a walk: its gaps, the reason for its end, and the values that it passed over.
+
+    Without a frame the walk did not begin, and passed over nothing.
+    """
+    count = len(walk.candidates) if walk.frames else 0
+    return status(*walk.gaps, walk.end, StatusItem(StatusCode.CANDIDATES, count) if count else None)
 
 
 def _numbered(part: str, depth: int) -> str:

@@ -11,7 +11,7 @@ from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple, Union
 from volatility3.framework import exceptions
 from volatility3.framework.layers import intel
 
-from ..memory import bulk, pagetables
+from ..memory import bulk
 from ..memory.decode.machine import Machine
 from ..memory.decode.memory import Memory
 from ..memory.decode.ranges import flatten
@@ -22,10 +22,11 @@ from ..names.decode.pe import Headers
 from ..names.decode.unwindinfo import Bytes, ReadRva
 from ..names.imagereader import ImageReader
 from ..names.moduleindex import TABLES
+from ..names.registeredtables import unwind_tables
 from ..names.symbolizer import AddressNamer, KnownModule, Symbolizer
 from ..names.usermodules import ProcessModules, vad_at
 from ..names.witness import FileWitnesses
-from ..process.dynamictables import DynamicTable, dynamic_tables
+from ..process.dynamictables import DynamicTable
 from ..process.functionstarts import function_starts
 from ..process.kernelstacks import KernelStackSegment
 from ..process.regions import of_windows
@@ -35,7 +36,8 @@ from .cpu_x64 import Cpu64
 from .cpu_x86 import Cpu86
 from .cpus import NO_TRAPS, AnyStart, KnownTrapFrames, Range, WalkContext
 from .decode import dispatchers_x86
-from .decode.frames import CodeImage, StackWalk
+from .decode.frames import MAX_FRAMES, CodeImage, StackWalk
+from .spacefacts import SpaceFacts
 
 AnyCpu = Union[Cpu64, Cpu86, CpuArm64]
 
@@ -47,6 +49,12 @@ _CPUS: Dict[Machine, Callable[[Image], AnyCpu]] = {
 
 MAX_CONTEXTS = 4
 """Number of address spaces whose modules are kept: threads are listed process by process."""
+
+FEW_FRAMES = 1024
+"""Frames that every walk may have."""
+
+MAX_DEEP = 1 << 20
+"""Further frames that all walks in an image may have together: an image can map the same page often."""
 
 _CODE = 0x20000020
 """IMAGE_SCN_MEM_EXECUTE, IMAGE_SCN_CNT_CODE."""
@@ -84,6 +92,7 @@ class StackWalkers:
         self._image = image
         self._symbolizer = symbolizer
         self._contexts: Dict[Tuple[str, int], WalkContext] = {}
+        self._deep = MAX_DEEP
         self.cpus = image.service(Cpus)
 
     def walk(
@@ -97,7 +106,14 @@ class StackWalkers:
             stacks: limits of the stacks, empty if unknown
             traps: trap frames that lie on the stacks (see `KnownTrapFrames`)
         """
-        return start.walk(self._walk_context(space), stacks, traps)
+        most_frames = min(MAX_FRAMES, FEW_FRAMES + self._deep)
+        walk = start.walk(self._walk_context(space), stacks, traps, most_frames)
+        self._deep -= max(len(walk.frames) - FEW_FRAMES, 0)
+        return walk
+
+    def find_stack(self, space: AddressSpace, sp: int) -> Optional[Range]:
+        """Returns the limits of the private memory that holds a stack pointer, None if it may be no stack."""
+        return self._walk_context(space).surroundings.find_stack(sp)
 
     def search(
         self,
@@ -140,11 +156,18 @@ class StackWalkers:
         if walk_context is None:
             if len(self._contexts) >= MAX_CONTEXTS:
                 del self._contexts[next(iter(self._contexts))]
-            modules = _Modules(self._image, space, self._symbolizer.for_space(space))
+            names = self._symbolizer.for_space(space)
+            modules, facts = _Modules(self._image, space, names), SpaceFacts(self._image, space, names)
             memory, dispatcher = self._image.memory(space), modules.find_dispatcher
             code = modules.read_code if self._image.service(FileWitnesses).files.given else memory.read
             walk_context = WalkContext(
-                modules.find_code, memory, modules.may_execute, modules.own_copy, dispatcher, code
+                modules.find_code,
+                memory,
+                facts.may_execute,
+                modules.own_copy,
+                dispatcher,
+                code,
+                facts.surroundings,
             )
             self._contexts[key] = walk_context
         return walk_context
@@ -175,12 +198,25 @@ class _Modules:
         self._images: Dict[int, CodeImage] = {}
         self._witnesses = image.service(FileWitnesses)
         self._lacking: Set[int] = set()
-        self._tables = image.service(dynamic_tables).list_tables(space)
-        spans = flatten([(table.start, table.end, number) for number, table in enumerate(self._tables)])
-        self._spans = sorted(spans)
-        self._starts = [low for low, _, _ in self._spans]
+        self._space = space
         self._table_images: Dict[int, CodeImage] = {}
         self._same: Dict[int, bool] = {}
+
+    @functools.cached_property
+    def _tables(self) -> List[DynamicTable]:
+        """The function tables of generated code: read when a stack has an address in no module."""
+        return unwind_tables(self._image, self._space, self._names)
+
+    @functools.cached_property
+    def _spans(self) -> List[Tuple[int, int, int]]:
+        """Start, end and number of each table, without the parts that an earlier table covers."""
+        return sorted(
+            flatten([(table.start, table.end, number) for number, table in enumerate(self._tables)])
+        )
+
+    @functools.cached_property
+    def _starts(self) -> List[int]:
+        return [low for low, _, _ in self._spans]
 
     def find_code(self, address: int) -> Optional[CodeImage]:
         """Returns the module, or the code generated at run time, that holds an address; None if neither
@@ -214,16 +250,6 @@ class _Modules:
         form = TABLES.get(self._machine.number, FunctionTable)
         table = form.from_bytes(dynamic_table.entries, read_rva)
         return CodeImage(dynamic_table.base, END_OF_IMAGE, read_rva, table)
-
-    def may_execute(self, address: int) -> bool:
-        """Returns whether an address may be code, by the page tables if there are any.
-
-        A small kernel dump has no page tables, and its memory outside modules is almost always data: no guess
-        goes there.
-        """
-        if not self._image.machine.is_canonical(address) or self._image.threads_only:
-            return False
-        return pagetables.may_execute(self._image.context, self._layer, bulk.masked(self._layer, address))
 
     def own_copy(self, address: int) -> bool:
         """Returns whether a process has changed the code at a user-mode address, as far as the image shows.

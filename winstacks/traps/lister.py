@@ -140,7 +140,8 @@ class ThreadFrames:
                 return
             memory = self._reader.window(address)
             facts = _thread_facts(thread, chained=True, newest=not frames)
-            reading = self._reader.read(address, memory, False, facts, thread.space)
+            top = segment is not None and address in self._tops(segment)
+            reading = self._reader.read(address, memory, False, facts, thread.space, top)
             yield self._thread_state(thread, THREAD, address, reading, segment)
             frames.append(address)
             address = reading.previous
@@ -157,11 +158,11 @@ class ThreadFrames:
             segments: segments of its kernel stack
             frames: known frames, which are left out; receives the addresses of the others
         """
-        facts = _thread_facts(thread)
+        facts, space = _thread_facts(thread), thread.space
         for segment in segments:
-            addresses = [segment.initial - distance for distance in self._reader.kernel.tops]
+            addresses = self._tops(segment)
             readings = [
-                (address, self._reader.read(address, self._reader.window(address), True, facts, thread.space))
+                (address, self._reader.read(address, self._reader.window(address), True, facts, space, True))
                 for address in addresses
                 if address >= segment.limit and address not in frames
             ]
@@ -175,6 +176,10 @@ class ThreadFrames:
                 and not any(result.readable for _, result in readings)
             ):
                 yield self._thread_state(thread, TOP, *readings[0], segment)
+
+    def _tops(self, segment: KernelStackSegment) -> List[int]:
+        """Returns the places of a frame from user mode at the top of a segment."""
+        return [segment.initial - distance for distance in self._reader.kernel.tops]
 
     def _scan(self, thread: Thread, segment: KernelStackSegment, frames: List[int]) -> Iterator[TrapState]:
         """Yields the frames in a segment that share no bytes with known frames, and adds them to `frames`."""

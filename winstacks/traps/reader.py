@@ -209,6 +209,7 @@ class TrapReader:
         strict: bool = True,
         entry_facts: EntryFacts = NO_FACTS,
         space: Optional[AddressSpace] = None,
+        top: bool = False,
     ) -> TrapReading:
         """Reads the frame at an address.
 
@@ -219,15 +220,15 @@ class TrapReader:
                 so that a weaker test is enough (`plausible`)
             entry_facts: facts about this frame from the thread (debug_active, chained, system_call)
             space: address space of the thread's process, None if there is none
+            top: whether the address is the place of a frame from user mode at the top of a stack
         """
-        layout = self.kernel.layout
+        layout, bounds = self.kernel.layout, self.kernel.bounds
         view = memory.read(address, layout.size)
         if view is None:
             return TrapReading(None, False)
         data = bytes(view)
-        if not (
-            layout.accepts(address, data, self.kernel.bounds) if strict else layout.plausible(address, data)
-        ):
+        accepted = layout.accepts(address, data, bounds) if strict else layout.plausible(address, data)
+        if not accepted and not (top and layout.accepts_written(data, bounds)):
             return TrapReading(None, True)
         handler = self._pointer_at(memory, address - self._memory.pointer_size)
         facts = self.kernel.facts._replace(

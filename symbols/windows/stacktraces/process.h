@@ -7,10 +7,12 @@ build 5.2 x64 = "public symbols of ntdll and ntoskrnl; measured: critical sectio
 build 10.0.16299 arm64 = "inferred: as x64";
 source phnt = "described (System Informer's phnt)";
 source clrnt = "described (clrnt.h of the .NET runtime)";
+source wine = "measured: Wine 10; described (Wine, dlls/ntdll/unwind.c)";
 source kernels = "public symbols of kernels of XP to 11";
 
 struct _PEB {
     sizeof                                      @0x480/0x7c8;
+    UCHAR                  BeingDebugged        @0x2;
     _PEB_LDR_DATA*         Ldr                  @0xc/0x18;
     void*                  ProcessHeap          @0x18/0x30;
     _RTL_CRITICAL_SECTION* FastPebLock          @0x1c/0x38;
@@ -102,6 +104,18 @@ struct _DYNAMIC_FUNCTION_TABLE from clrnt {
     ULONGLONG   MinimumAddress @-/0x20;
     ULONGLONG   MaximumAddress @-/0x28;
     ULONGLONG   BaseAddress    @-/0x30;
+    void*       Callback       @-/0x38;
+    ULONG       EntryCount     @-/0x54;
+};
+
+struct dynamic_unwind_entry from wine {
+    sizeof                @-/0x40;
+    _LIST_ENTRY entry     @-/0x0;
+    ULONGLONG   base      @-/0x10;
+    ULONGLONG   end       @-/0x18;
+    void*       table     @-/0x20;
+    ULONG       count     @-/0x28;
+    void*       callback  @-/0x30;
 };
 
 struct _CLIENT_ID {
@@ -116,4 +130,5 @@ struct _TEB {
     _CLIENT_ID ClientId                @0x20/0x40;
     void*      ProcessEnvironmentBlock @0x30/0x60;
     void*      TlsSlots[64]            @-/0x1480;
+    LONG       WowTebOffset            @-/0x180c from kernels;
 };

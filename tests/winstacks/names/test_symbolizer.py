@@ -52,6 +52,14 @@ def test_an_export_names_what_the_function_table_says_it_starts(image: OpenedSam
     assert name(base + 0x7010) == module("tcpip+0x7010", "module")
 
 
+def test_a_name_more_than_a_page_below_looks_different(image: OpenedSample) -> None:
+    base = image.sample.modules["driver"].base
+    name = image.names(0).name
+    assert name(base + 0x2410) == expect(image, ("tcpip+0x2410", "module"), ("tcpip!~Leaf+0x1010", "nearest"))
+    far = name(base + 0x2400)
+    assert far == expect(image, ("tcpip+0x2400", "module"), ("tcpip!Leaf+0x1000", "nearest"))
+
+
 def test_a_return_address_belongs_to_what_is_before_it(image: OpenedSample) -> None:
     base = image.sample.modules["driver"].base
     name = image.names(0).name

@@ -11,9 +11,11 @@ from __future__ import annotations
 from typing import Iterator, Optional, Tuple
 
 from ...columns.words import CERTAIN, LOW, MEDIUM, POSSIBLE, USER, WOW64
+from ...memory.image import AddressSpace
 from ...names.decode.pe import DIRECTORY_EXPORT
 from ...names.symbolizer import KnownModule
 from ...process.processlist import process_member
+from ...process.usertypes import UserTypes
 from ...stacklist.stack import StackRecord
 from ...traps.state import TrapState
 from ..facts import CheckFacts
@@ -24,6 +26,8 @@ WATCHED = ("ntdll", "amsi", "clr", "coreclr", "win32u", "wow64win")
 
 NAME = "debug_registers"
 
+_BEING_DEBUGGED = "a thread has such a breakpoint, and BeingDebugged of the PEB says that a debugger is there"
+_NO_PEB = "a thread has such a breakpoint; the PEB, which says whether a debugger is there, cannot be read"
 _COUNT = 4
 _CONTROL = "Dr7"
 _KINDS = ("execution", "writes", "ports", "access")
@@ -37,20 +41,21 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     entry, thread = stack.entry, stack.thread
     if entry is None or thread is None:
         return
-    debug_port = process_member(facts.image, stack.space.eprocess, "DebugPort")
-    if debug_port:
+    debugger = _debugger(stack.space, facts)
+    if debugger and facts.image.table_name:
         return
+    undebugged = "DebugPort 0" if facts.image.table_name else "BeingDebugged 0"
     unsure = _CONTROL in entry.unsure
     for register, address, kind in _breakpoints(entry):
         known_module = facts.namer(stack.space).module_at(address)
         if known_module is None or known_module.module.name.lower() not in WATCHED:
             continue
-        if debug_port is None:
-            facts.leave_out(NAME, _NO_PORT, stack.space.process)
+        if debugger != 0:
+            facts.leave_out(NAME, _unchecked(debugger, facts), stack.space.process)
             return
         name = facts.namer(stack.space).name(address, return_address=False)
         control = entry.registers[_CONTROL]
-        evidence = f"{register} {address:#x} for {kind}, Dr7 {control:#x}, DebugPort 0; "
+        evidence = f"{register} {address:#x} for {kind}, Dr7 {control:#x}, {undebugged}; "
         severity, confidence, innocent = MEDIUM, CERTAIN, NONE_KNOWN
         if unsure:
             severity, confidence, innocent = LOW, POSSIBLE, _NOT_SURE
@@ -85,6 +90,25 @@ def _breakpoints(entry: TrapState) -> Iterator[Tuple[str, int, str]]:
             yield f"Dr{number}", address, _KINDS[control >> 16 + 4 * number & 3]
 
 
+def _debugger(space: AddressSpace, facts: CheckFacts) -> Optional[int]:
+    """Returns what shows the debugger of a process: 0 without a debugger, None if it cannot be read.
+
+    In an image it is DebugPort. A dump of one process has only BeingDebugged of the PEB, which the process
+    itself can write.
+    """
+    if facts.image.table_name:
+        return process_member(facts.image, space.eprocess, "DebugPort")
+    field = facts.image.service(UserTypes).types_of(space)["_PEB"].field("BeingDebugged")
+    return facts.image.memory(space).member(space.peb, field) if space.peb else None
+
+
+def _unchecked(debugger: Optional[int], facts: CheckFacts) -> str:
+    """Returns why a breakpoint is not reported."""
+    if facts.image.table_name:
+        return _NO_PORT
+    return _NO_PEB if debugger is None else _BEING_DEBUGGED
+
+
 CHECK = Check(
     NAME,
     "T1562.001",
@@ -97,6 +121,5 @@ CHECK = Check(
     "Look at the exception handlers of the process; windows.trapframes --tid shows all registers.",
     "no thread has a stack in user mode",
     of_stack=check_stack,
-    kernel=True,
     intel=True,
 )

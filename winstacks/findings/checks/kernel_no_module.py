@@ -13,7 +13,7 @@ from ...memory.decode.statuscodes import StatusCode
 from ...names.places import ROM
 from ...stacklist.stack import StackRecord
 from ..facts import CheckFacts
-from ..finding import Check, Finding, place_finding, unbacked_frames
+from ..finding import Check, Finding, place_finding, shows_kernel_code, unbacked_frames
 
 _FIRMWARE = "the firmware's runtime services, the hypervisor's call page"
 _ROM = "an option ROM (physical C0000h-FFFFFh): QEMU's kvmvapic runs in one"
@@ -35,7 +35,7 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
 
     For all frames in a ROM, in whatever stack, one is shown.
     """
-    for place in unbacked_frames(stack, NONE):
+    for place in unbacked_frames(stack, NONE) if shows_kernel_code(stack) else ():
         if facts.is_user(place.at):
             continue
         # The status of the name shows that a list of modules, loaded or unloaded, is incomplete.

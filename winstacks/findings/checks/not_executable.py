@@ -15,7 +15,7 @@ from ..facts import CheckFacts
 from ..finding import NONE_KNOWN, Check, Finding, place_finding, unbacked_frames
 
 _NO_BIT = "the page tables have no bit that forbids execution"
-_NO_TABLES = "a dump of one process has no page tables: only its exception shows such memory"
+_NARROW = "a 32-bit process may run code in any page: in a dump only the exception shows memory of data"
 _CRASH = "a jump to data: the process is about to crash"
 
 
@@ -49,9 +49,10 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
 
 
 def unchecked(facts: CheckFacts) -> Iterator[str]:
-    """Yields that no page forbids execution, if so, and the reasons of `untold`."""
+    """Yields that no page forbids execution, or that this is unknown, and the reasons of `untold`."""
     if not facts.has_no_execute(facts.image.kernel):
-        yield _NO_BIT if facts.image.table_name else _NO_TABLES
+        yield _NO_BIT if facts.image.table_name else _NARROW
+    yield from facts.untold_regions()
     yield from untold(facts)
 
 
@@ -60,7 +61,8 @@ CHECK = Check(
     "T1027",
     THREAD_KINDS,
     "A call will return into a page of the process that is not executable now, according to its page "
-    "table entry. Code that encrypts itself while it sleeps looks like this.",
+    "table entry, or in a dump to MemoryInfoListStream. Code that encrypts itself while it sleeps looks "
+    "like this.",
     "high; medium if the thread was interrupted there; low if the process registered a function table "
     "for the range, if a runtime's own list contains the range, if the process's list of function "
     "tables is not in the image, and for frames that a scan found",

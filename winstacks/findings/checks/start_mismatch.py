@@ -22,6 +22,7 @@ from ...memory.decode.machine import Machine
 from ...memory.image import AddressSpace
 from ...process.thread import TERMINATED, Thread
 from ...stacklist.frames import NamedFrame
+from ...stacklist.machine import machine_facts
 from ...stacklist.stack import StackRecord
 from ..code.closures import closure_target
 from ..code.explanations import explained, untold
@@ -29,6 +30,11 @@ from ..code.relays import BASIC
 from ..facts import CheckFacts
 from ..finding import Check, Finding, thread_finding, unbacked_frames
 
+NAME = "start_mismatch"
+
+_NO_START = "the dump has no start address"
+_VISTA = 6000
+"""The build of Vista."""
 _GROUND = ("BaseThreadInitThunk", "RtlUserThreadStart")
 _OTHER = "a start routine that continues in another module, such as a runtime"
 _FOUR_GB = 1 << 32
@@ -39,6 +45,8 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     """Yields a thread that was started in private or unmapped memory, or that began elsewhere."""
     thread = stack.thread
     start = None if thread is None else thread.win32_start_address
+    if thread is not None and not start and not facts.image.table_name:
+        facts.leave_out(NAME, _NO_START, f"TID {thread.tid}")
     if thread is None or not start or not facts.is_user(start) or thread.state == TERMINATED:
         return
     if not _keeps_start_address(facts) or thread.unusable or not thread.space.layer_name:
@@ -51,7 +59,8 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
         leads = _led(half, start, facts) if rating == MEDIUM and name.backing == PRIVATE else None
         rating, innocent = (rating, innocent) if leads is None else (LOW, leads)
         innocent = _FREED if name.backing == UNMAPPED else innocent
-        confidence = POSSIBLE if lower else LIKELY
+        untold_kind = facts.executable(half, start) is None
+        confidence = POSSIBLE if lower or untold_kind else LIKELY
         yield _start_finding(stack, thread, start, name.symbol, rating, confidence, innocent, facts)
     elif name.backing == IMAGE and stack.kind in (USER, WOW64):
         first = _first(stack)
@@ -127,6 +136,9 @@ def _ground(function: Optional[str]) -> bool:
 
 def _keeps_start_address(facts: CheckFacts) -> bool:
     """Returns whether Windows keeps the start address; before Vista a message's ID overwrites it."""
+    if not facts.image.table_name:
+        build = facts.image.service(machine_facts).kernel().build
+        return build is not None and build >= _VISTA
     thread = facts.image.types["_ETHREAD"]
     start, message = thread.first_member("Win32StartAddress"), thread.first_member("LpcReceivedMessageId")
     return start is not None and (message is None or message.offset != start.offset)
@@ -136,11 +148,12 @@ def unchecked(facts: CheckFacts) -> Iterator[str]:
     """Yields that Windows does not keep start addresses, or else the reasons of `untold`."""
     if not _keeps_start_address(facts):
         yield "before Vista Win32StartAddress is overwritten"
+    yield from facts.left_out(NAME)
     yield from untold(facts)
 
 
 CHECK = Check(
-    "start_mismatch",
+    NAME,
     "T1055",
     THREAD_KINDS,
     "Win32StartAddress of a thread is in memory that no file backs; or the outermost function of the "
@@ -154,5 +167,4 @@ CHECK = Check(
     "no stack of a thread could be walked",
     of_stack=check_stack,
     unchecked=unchecked,
-    kernel=True,
 )

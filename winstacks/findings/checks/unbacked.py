@@ -33,7 +33,7 @@ NAME = "unbacked"
 def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     """Yields the frames in private executable memory; one for each range."""
     for place in unbacked_frames(stack, PRIVATE, UNMAPPED, MAPPED):
-        if not facts.executable(stack.space, place.at):
+        if facts.executable(stack.space, place.at) is False:
             continue
         if place.name.backing == MAPPED and not _is_view(stack, place, facts):
             continue
@@ -71,6 +71,12 @@ def _copied(space: AddressSpace, address: int, facts: CheckFacts) -> Optional[st
     return patched_stubs(space, facts).explains(start_of(code, address), number)
 
 
+def unchecked(facts: CheckFacts) -> Iterator[str]:
+    """Yields that the protection of memory is unknown, if so, and the reasons of `untold`."""
+    yield from facts.untold_regions()
+    yield from untold(facts)
+
+
 CHECK = Check(
     NAME,
     "T1055, T1620",
@@ -79,17 +85,19 @@ CHECK = Check(
     "file backs, like injected code.",
     "high. medium if a frame of a runtime is next to the code on the stack, or called the code "
     "through Windows' DLLs; if a runtime is loaded and the stack above the code is not in the image; "
-    "and if the exports of the module next to the code, which would show a runtime, are not in the image. "
+    "if the exports of the module next to the code, which would show a runtime, are not in the image; if "
+    "the process registered a function table for the range, and only Windows is on the stack; and if "
+    "the protection of the memory is unknown, in a dump. "
     "low if a runtime is above the code, and the code called a runtime, without any guess, or was "
     "interrupted on a stack that leads from there to a function where threads begin; if registered code "
     "called the code and it was interrupted before it used the stack; if the process registered a "
-    "function table for the range, or a runtime's own list contains the range; if the process's list of "
-    "function tables is not in the image; for relays of hooks that all processes have; for a sandbox's "
-    "copies of stubs; and for frames that a scan found",
+    "function table for the range and other modules than Windows' are on the stack, or a runtime's own list "
+    "contains the range; if the process's list of function tables is not in the image; for relays of hooks "
+    "that all processes have; for a sandbox's copies of stubs; and for frames that a scan found",
     "Runtimes that generate code (.NET, Java, JavaScript engines), sandboxes, and hooks of security "
     "products. If a runtime is only loaded, Innocent names it, and Confidence is lower.",
     "Dump the range with windows.vadinfo --dump; look at the frames around it with windows.callstacks.",
     "no stack of a thread could be walked",
     of_stack=check_stack,
-    unchecked=untold,
+    unchecked=unchecked,
 )

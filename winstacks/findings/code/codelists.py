@@ -25,10 +25,10 @@ from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence
 from ...memory.decode import ranges
 from ...memory.decode.memory import Memory
 from ...memory.decode.structure import integers
+from ...names.registeredtables import CodeRange
 from ...names.symbolizer import AddressNamer, KnownModule
 from ...names.usermodules import vad_at
 from ...process.regions import Region
-from .functiontables import CodeRange
 
 HOTSPOT = ("jvm",)
 CLR = ("clr", "coreclr", "mscorwks")

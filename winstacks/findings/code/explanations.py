@@ -13,13 +13,15 @@ from ...memory.image import AddressSpace
 from ...process.vads import regions
 from ...stacklist.stack import StackRecord
 from ..facts import CheckFacts
-from ..finding import NONE_KNOWN, FramePlace, find_place
+from ..finding import NONE_KNOWN, FramePlace, find_place, unbacked_frames
+from ..ground import ends_in_ground
 from .relays import of_relay
-from .runtimes import runtime_neighbour
+from .runtimes import is_runtime, runtime_neighbour
 
 UNTOLD = "the process's list of function tables is not in the image; it may have this range"
 """The text of Innocent if the list of function tables cannot be read."""
 _LOST = "the stack above the code is not in the image, so its caller is unknown"
+_ALONE = ", but only Windows is on the stack: any code can register a table for itself"
 _RELAY = "the relay of a hook that all processes have; the hook leads into"
 _OF_PRODUCT = ", as the relay of a hook by this product does"
 _MOST_NAMED = 8
@@ -49,6 +51,8 @@ def explained(space: AddressSpace, at: int, facts: CheckFacts) -> Tuple[str, boo
 def explained_at(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> Tuple[str, bool, str]:
     """Returns the explanation of a frame in private memory: as `explained`, or a runtime next to it."""
     severity, lower, innocent = explained(stack.acting or stack.space, place.at, facts)
+    if _is_alone(stack, place, facts):
+        return MEDIUM, True, f"{innocent}{_ALONE}"
     runtime = runtime_neighbour(stack, place, facts) if severity == HIGH else None
     if severity == HIGH and runtime is None and lower and _cut_off(stack, place):
         return MEDIUM, True, f"{innocent}; {_LOST}"
@@ -59,6 +63,21 @@ def explained_at(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> Tu
         called = _called(stack, place, facts) if innocent == NONE_KNOWN else None
         return severity, lower, innocent if called is None else f"the code called {called}{_OF_PRODUCT}"
     return (LOW if runtime.within else MEDIUM), True, runtime.describe
+
+
+def _is_alone(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> bool:
+    """Returns whether only Windows is on the stack of code for which the process registered a function table.
+
+    Any code can register a table for itself. A runtime that does so is on the stack, too, or a program is
+    that has the runtime.
+    """
+    table = facts.code_range(stack.acting or stack.space, place.at)
+    if table is None or table.list or place.guessed or not ends_in_ground(stack):
+        return False
+    return all(
+        facts.of_windows(stack.space, frame.at) and not is_runtime(stack, frame, facts)
+        for frame in unbacked_frames(stack, IMAGE)
+    )
 
 
 def _called(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> Optional[str]:

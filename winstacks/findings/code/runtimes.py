@@ -93,15 +93,15 @@ def runtime_neighbour(stack: StackRecord, place: FramePlace, facts: CheckFacts) 
     """
     inner = next(_neighbours(stack, range(place.number - 1, -1, -1)), None)
     outer = next(_neighbours(stack, range(place.number + 1, len(stack.frames))), None)
-    inside = inner is not None and _is_runtime(stack, inner, facts)
+    inside = inner is not None and is_runtime(stack, inner, facts)
     certain = inside and not place.guessed
-    if outer is not None and _is_runtime(stack, outer, facts):
+    if outer is not None and is_runtime(stack, outer, facts):
         if certain:
             return RuntimeNeighbour(outer, True, _ON_BOTH_SIDES)
         interrupted = _was_interrupted(stack, place, outer, facts)
         return RuntimeNeighbour(outer, interrupted, _INTERRUPTED if interrupted else _NEXT)
     called_back = _beyond_windows(stack, place, facts)
-    called_back = called_back if called_back and _is_runtime(stack, called_back, facts) else None
+    called_back = called_back if called_back and is_runtime(stack, called_back, facts) else None
     if inside and inner is not None:
         if certain and called_back is not None:
             return RuntimeNeighbour(called_back, True, _ON_BOTH_SIDES)
@@ -163,7 +163,7 @@ def _beyond_windows(stack: StackRecord, place: FramePlace, facts: CheckFacts) ->
     for outer in _neighbours(stack, range(place.number + 1, len(stack.frames))):
         if outer.name.backing != IMAGE or not facts.of_windows_dll(stack.space, outer.at):
             return outer
-        if facts.runtimes(stack.space) and _is_runtime(stack, outer, facts):
+        if facts.runtimes(stack.space) and is_runtime(stack, outer, facts):
             return outer
     return None
 
@@ -176,7 +176,7 @@ def _neighbours(stack: StackRecord, numbers: range) -> Iterator[FramePlace]:
             yield place
 
 
-def _is_runtime(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> bool:
+def is_runtime(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> bool:
     """Returns whether a frame is in the image of a runtime, or in an image into which a runtime is linked."""
     if place.name.backing != IMAGE or has_status(place.name.status, *_NOT_ITS_FILE):
         return False

@@ -174,11 +174,6 @@ def memory_info_list(dump: Minidump) -> Tuple[List[MemoryInfo], Status]:
     )
 
 
-def has_memory_info(dump: Minidump) -> bool:
-    """Returns whether the dump has any regions."""
-    return dump.stream(_MEMORY_INFO_LIST) is not None
-
-
 def _memory_list(dump: Minidump) -> Tuple[List[MemoryRange], Status]:
     found, faults = read_counted_list(dump, _MEMORY_LIST, _RANGE, MAX_RANGES, "NumberOfMemoryRanges")
     return [MemoryRange(start, rva, size) for start, size, rva in found], faults

@@ -15,8 +15,9 @@ from operator import itemgetter
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from ...memory.decode.pagetable import PAGE_SIZE
+from ...memory.decode.statuscodes import StatusCode
 from ...names.decode.functiontable import FunctionTable
-from ...names.decode.unwindinfo import RuntimeFunction, UnwindDataError, UnwindInfo
+from ...names.decode.unwindinfo import EHANDLER, UHANDLER, RuntimeFunction, UnwindDataError, UnwindInfo
 from .registers import NON_VOLATILE, NON_VOLATILE_XMM, RSP, Values
 from .rule_x64 import REGISTERS, Rule, of_prologue
 
@@ -77,9 +78,9 @@ class Effect:
         self.general: Callable[[Values], Values] = itemgetter(*sources)
 
 
-Site = Tuple[Optional[Effect], bool]
-"""For a return address: the effect, None if a single read cannot express it; and whether the code shows that
-no call precedes the address."""
+Site = Tuple[Optional[Effect], Optional[StatusCode]]
+"""For a return address: the effect, None if a single read cannot express it; and the reason to doubt that
+something returns there, None without a doubt."""
 
 
 class CodePlace(NamedTuple):
@@ -104,6 +105,17 @@ class CodePlace(NamedTuple):
         inside = entry.begin <= rva < entry.end
         return cls(entry, chain, min(rva - entry.begin, prologue_size) if inside else prologue_size)
 
+    @property
+    def handler_only(self) -> bool:
+        """Whether the unwind data has a handler and no codes.
+
+        A C compiler gives a frame to every function with a handler. Assembly does not always describe its
+        frame: the handler finds it. Sources: OpenSSL's perlasm modules (`se_handler`), HotSpot's
+        os::register_code_area.
+        """
+        flags = self.chain[0].flags & (EHANDLER | UHANDLER)
+        return bool(flags) and not any(info.codes or info.frame_register for info in self.chain)
+
 
 def rule_at(table: FunctionTable, place: CodePlace) -> Tuple[Rule, Optional[Effect]]:
     """Returns the rule of unwinding from a place, and its form as one read of the stack if it has one.
@@ -121,7 +133,7 @@ def rule_at(table: FunctionTable, place: CodePlace) -> Tuple[Rule, Optional[Effe
 
 def _derived(place: CodePlace) -> Tuple[Rule, Optional[Effect]]:
     rule = of_prologue(place.chain, place.offset)
-    return rule, _single_read(rule)
+    return rule, None if place.handler_only else _single_read(rule)
 
 
 def effect_at(table: FunctionTable, rva: int) -> Optional[Effect]:

@@ -12,6 +12,7 @@ the register, if the function loaded it.
 
 from __future__ import annotations
 
+import re
 import struct
 from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
 
@@ -40,6 +41,11 @@ NEAR = 0x800
 """Distance from a function's start within which a jump with the caller's frame restored goes to a part of the
 function."""
 
+_NEIGHBOURHOOD = 0x4000
+_MOST_ENTRIES = 128
+"""Limits for a table of jumps without a comparison: distance from the function's start within which its code
+and its table lie, and number of entries."""
+
 MAX_POPPED = 0x40
 """Upper bound for the bytes of arguments that an unknown function may pop."""
 
@@ -58,7 +64,13 @@ Is = Callable[[int], bool]
 
 
 _POP_EBP = b"\x5d"
+_KEPT_FIRST = re.compile(rb"[\x53\x55-\x57]+")
+"""push ebx, ebp, esi, edi."""
 _FAST_FAIL = 0x29
+_INDEX_TIMES_4 = 0x85
+"""SIB byte of such a jump, without the register's number."""
+_MOVE_EAX, _MOVE_EAX_SIZE, _MOST_ROOM = 0xB8, 5, 1 << 20
+"""mov eax, constant: opcode and size; the greatest constant that is taken for the size of a frame."""
 _JUMP_BY_TABLE = 0x24
 """ModRM of `jmp [table + 4 * register]`: the first of its two bytes."""
 
@@ -81,6 +93,7 @@ class Flow:
         pops: returns the bytes of arguments that a function pops
         sets_up: see `SetUp`; _SEH_prolog and _EH_prolog3 set up a frame for their callers
         takes_down: returns whether a function takes down its caller's frame
+        makes_room: returns whether a function lowers its caller's Esp by Eax
         most: number of instructions that may be followed, if lower than MAX_INSTRUCTIONS
         evens_out: whether to derive the bytes that unknown calls pop from the returns (see `_even_out`)
 
@@ -99,6 +112,7 @@ class Flow:
         pops: Pops,
         sets_up: SetUp,
         takes_down: Is,
+        makes_room: Is,
         most: int = MAX_INSTRUCTIONS,
         evens_out: bool = True,
     ) -> None:
@@ -107,6 +121,7 @@ class Flow:
         self._pops = pops
         self._sets_up = sets_up
         self._takes_down = takes_down
+        self._makes_room = makes_room
         self._most = min(most, MAX_INSTRUCTIONS)
         self.places: Dict[int, StackPlace] = {}
         self.returns: Dict[int, int] = {}
@@ -188,14 +203,18 @@ class Flow:
             yield Branch(behind, changed(self._code, decoded, place), falls and opcode == 0x90)
 
     def _cases(self, offset: int) -> List[int]:
-        """Returns the targets of a jump through a table, if the comparison right before it bounds its
-        entries."""
-        bounded = clues_x86.jump_by_table(
-            self._code[max(offset - clues_x86.LONGEST_BOUND, 0) : offset],
-            self._code[offset : offset + clues_x86.TABLE_JUMP],
-        )
+        """Returns the targets of a jump through a table.
+
+        The comparison right before the jump bounds the entries; else the first value bounds them that does
+        not lead to the neighbourhood of the function's start.
+        """
+        jump = self._code[offset : offset + clues_x86.TABLE_JUMP]
+        bounded = clues_x86.jump_by_table(self._code[max(offset - clues_x86.LONGEST_BOUND, 0) : offset], jump)
         if bounded is None:
-            return []
+            by_index = len(jump) == clues_x86.TABLE_JUMP and jump[2] & 0xC7 == _INDEX_TIMES_4
+            if not by_index:
+                return []
+            return self._neighbours(int.from_bytes(jump[3:], "little"))
         table, most, numbers = bounded
         if numbers is not None:
             data = self._memory.ahead(numbers, most + 1)
@@ -203,6 +222,17 @@ class Flow:
         data = self._memory.ahead(table, 4 * (most + 1)) if most >= 0 else b""
         entries = struct.iter_unpack("<I", data[: len(data) // 4 * 4])
         return list(dict.fromkeys(target for (target,) in entries))
+
+    def _neighbours(self, table: int) -> List[int]:
+        """Returns the first entries of a table that lead to the neighbourhood of the function's start."""
+        if not 0 <= table - self._start < _NEIGHBOURHOOD:
+            return []
+        targets = []
+        for (target,) in struct.iter_unpack("<I", self._memory.ahead(table, 4 * _MOST_ENTRIES)):
+            if not 0 <= target - self._start < _NEIGHBOURHOOD:
+                break
+            targets.append(target)
+        return list(dict.fromkeys(targets))
 
     def _stops(self, decoded: Instruction) -> bool:
         """Returns whether execution never continues behind an instruction: int 29h is a fast fail."""
@@ -276,10 +306,18 @@ class Flow:
                     # If two ways disagree, the depth is unknown.
                     needed[address] = depth_before if address not in needed else None
                     pending.append(address)
+        kept = self._kept_first()
         self._needed = {
-            address: depth for address, depth in needed.items() if depth is not None and depth > 0
+            address: depth for address, depth in needed.items() if depth is not None and depth >= kept
         }
         return bool(self._needed)
+
+    def _kept_first(self) -> int:
+        """Returns the bytes of registers that the function pushes first, to restore them: no callee pops
+        these."""
+        code, offset = self._memory.window(self._start)
+        pushes = _KEPT_FIRST.match(code, offset)
+        return 0 if pushes is None else 4 * len(pushes[0])
 
     def _pops_ebp(self, address: int) -> bool:
         code, offset = self._memory.window(address)
@@ -317,6 +355,15 @@ class Flow:
         elsewhere."""
         return any(place.ebp == COPY for place in self.places.values())
 
+    def _with_room(self, call: Instruction, depth: Optional[int]) -> Optional[int]:
+        """Returns the stack depth behind the call of a stack probe: `mov eax, size` comes right before."""
+        at = call.operand - 1
+        move = self._code[max(at - _MOVE_EAX_SIZE, 0) : at]
+        if depth is None or len(move) < _MOVE_EAX_SIZE or move[0] != _MOVE_EAX:
+            return None
+        size = int.from_bytes(move[1:], "little")
+        return depth + size if size < _MOST_ROOM else None
+
     def _called(self, decoded: Instruction, behind: int, place: StackPlace) -> StackPlace:
         """Returns the stack state behind a call."""
         target: Optional[int] = None
@@ -332,6 +379,8 @@ class Flow:
                     return SET_UP
             if place.ebp == OURS and self._takes_down(target):
                 return ENTRY
+            if self._makes_room(target):
+                return place._replace(depth=self._with_room(decoded, place.depth))
         elif self._code[decoded.modrm] == 0x15:
             target = self._memory.pointer(
                 int.from_bytes(self._code[decoded.modrm + 1 : decoded.modrm + 5], "little")

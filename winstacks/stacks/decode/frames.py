@@ -8,7 +8,7 @@ Architectures Software Developer's Manual, volume 2, CALL (E8, FF /2).
 
 from __future__ import annotations
 
-from typing import Callable, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Union
+from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Union
 
 from ...memory.decode.statuscodes import StatusCode
 from ...names.decode.functiontable import FunctionTable
@@ -74,9 +74,13 @@ def _indirect(operand: bytes) -> bool:
 AnyRegisters = Union[Registers, RegistersArm64]
 """A register state that frames keep."""
 
-MAX_FRAMES = 1024
+MAX_FRAMES = 1 << 16
+"""Frames of one walk. A stack of 1 MB may have more than 10,000 in a recursion."""
 MAX_SCANNED = 0x10000
 """Bytes of stack that one walk scans in total for possible return addresses."""
+
+MAX_STACKS = 16
+"""Stacks that one walk may run on."""
 
 Read = Callable[[int, int], Optional[Bytes]]
 """(address, length) -> the bytes of memory there, or None unless all of them can be read."""
@@ -195,6 +199,20 @@ class UserTransition(NamedTuple):
     sure: bool = True
 
 
+class ReturnCandidate(NamedTuple):
+    """A value on a stack that may be a return address and is none of the frames.
+
+    Attributes:
+        address: the value
+        slot: address of the value on the stack
+        absent: whether the code there is not in the image, so that a call may be before the address
+    """
+
+    address: int
+    slot: int
+    absent: bool
+
+
 class StackWalk(NamedTuple):
     """The result of a walk up a stack.
 
@@ -203,16 +221,31 @@ class StackWalk(NamedTuple):
         end: None if the walk reached the end of the stack, else the reason for which it ended
         gaps: reasons for which the walk had to guess, and other irregularities
         border: the point where the walk left the kernel, None if it did not
+        candidates: further values in the parts of the stack that were scanned
     """
 
     frames: Tuple[Frame, ...]
     end: Optional[StatusCode] = None
     gaps: Tuple[StatusCode, ...] = ()
     border: Optional[UserTransition] = None
+    candidates: Tuple[ReturnCandidate, ...] = ()
+
+
+def as_candidates(walk: StackWalk, slot_size: int) -> Tuple[ReturnCandidate, ...]:
+    """Returns the candidates of a walk, and its frames as such, by their place on the stack.
+
+    Args:
+        walk: a walk whose frames are too doubtful to count as frames
+        slot_size: bytes of a stack slot
+    """
+    frames = (
+        ReturnCandidate(frame.address, frame.trap or frame.sp - slot_size, False) for frame in walk.frames
+    )
+    return tuple(sorted((*frames, *walk.candidates), key=lambda candidate: candidate.slot))
 
 
 class StackRanges:
-    """The stacks that a walk may run on; the walk goes up each stack once.
+    """The stacks that a walk may run on; the walk only goes up each stack.
 
     Args:
         ranges: (low, high) of each stack; empty if the limits are unknown
@@ -220,17 +253,20 @@ class StackRanges:
 
     def __init__(self, ranges: Iterable[Tuple[int, int]]) -> None:
         self._ranges: List[Tuple[int, int]] = list(ranges)
-        self._left: List[Optional[Tuple[int, int]]] = []
+        self._added: List[Tuple[int, int]] = []
+        self._left: Dict[Optional[Tuple[int, int]], int] = {}
+        """For each stack that the walk has left: the stack pointer there."""
 
     def limit(self, sp: int) -> Optional[int]:
-        """Returns the upper end of the stack that holds an address; None if no stack does.
+        """Returns the upper end of the stack that holds an address; None if no stack does, or if the end is
+        unknown, because a walk has added the stack.
 
         The end itself belongs to the stack: the stack pointer of an empty stack is there.
         """
         if not self._ranges:
             return sp + MAX_SCANNED
         stack = self._stack(sp)
-        return stack[1] if stack else None
+        return stack[1] if stack and stack not in self._added else None
 
     def reach(self, sp: int) -> int:
         """Returns the address up to which a stack pointer may rise on its stack; 0 if it is on no stack."""
@@ -241,6 +277,11 @@ class StackRanges:
             return 0
         before = self._ranges[: self._ranges.index(stack)]
         return min([stack[1], *(low - 1 for low, _ in before if low > sp)])
+
+    def joins(self, first: int, second: int) -> bool:
+        """Returns whether a walk may go from one address to another: both lie on one stack, or no limits are
+        known."""
+        return not self._ranges or self.together(first, second)
 
     def together(self, first: int, second: int) -> bool:
         """Returns whether two addresses are known to lie on one stack."""
@@ -255,10 +296,18 @@ class StackRanges:
             return StatusCode.OUTSIDE_THE_STACK
         if stack == target_stack:
             return None if to > sp else StatusCode.CYCLE
-        if target_stack in self._left:
+        if target_stack in self._left and to <= self._left[target_stack]:
             return StatusCode.CYCLE
-        self._left.append(stack)
+        self._left[stack] = sp
         return None
+
+    def add(self, low: int, high: int) -> bool:
+        """Adds memory that holds a stack; returns False if it overlaps a stack, or there are too many."""
+        if len(self._ranges) >= MAX_STACKS or any(start < high and low < end for start, end in self._ranges):
+            return False
+        self._ranges.append((low, high))
+        self._added.append((low, high))
+        return True
 
     def _stack(self, sp: int) -> Optional[Tuple[int, int]]:
         return next((stack for stack in self._ranges if stack[0] <= sp <= stack[1]), None)

@@ -10,10 +10,10 @@ from typing import Callable, Dict, List, NamedTuple, Optional, TypeVar
 from ...memory.decode.pagetable import PAGE_SIZE
 from . import clues_x86
 from .code_x86 import CodePages
-from .effects_x86 import OTHER, StackPlace
+from .effects_x86 import StackPlace
 from .flow_x86 import NEAR, Flow
 from .frames import LONGEST_CALL, Read, direct_target, lengths
-from .helpers_x86 import set_up_depth, takes_down
+from .helpers_x86 import makes_room, set_up_depth, takes_down
 from .instructions_x86 import instruction
 
 MAX_FOLLOWED = 5_000_000
@@ -38,6 +38,9 @@ _MOST_OF_A_PART = 0x100
 _JUMPS = frozenset((*range(0x70, 0x80), *range(0x0F80, 0x0F90), 0xE9, 0xEB))
 _ENDS = frozenset((0xC2, 0xC3, 0xCC))
 
+_LONGEST_INSTRUCTION = 16
+_CLEARING = 0x40
+"""Bytes of code before a return address in which Ebp is set to 0 if the function's start is unknown."""
 _MASK = 0xFFFFFFFF
 _MOST_TAILS = 4
 """Number of tail-called functions that are examined for one function."""
@@ -82,6 +85,7 @@ class Functions:
         self._own: Dict[int, Optional[OwnFunction]] = {}
         self._set_up: Dict[int, Optional[int]] = {}
         self._taken_down: Dict[int, bool] = {}
+        self._room: Dict[int, bool] = {}
         self._left = MAX_FOLLOWED
 
     def place(self, start: int, ip: int) -> Optional[StackPlace]:
@@ -132,13 +136,14 @@ class Functions:
         """
         return _look_up(self._own, ip, lambda: self._find_own(ip))
 
-    def changes_ebp(self, ip: int) -> bool:
-        """Returns whether a function has changed Ebp to anything but 0: code in which a thread begins sets it
-        to 0."""
+    def clears_ebp(self, ip: int) -> bool:
+        """Returns whether the code before a return address sets Ebp to 0, as code does in which a thread
+        begins."""
         own = self.containing(ip)
-        if own is None or own.place.ebp != OTHER:
-            return False
-        return clues_x86.CLEAR_EBP.search(self.code(own.start, max(ip - own.start, 0))) is None
+        start = ip - _CLEARING if own is None else max(own.start, ip - PAGE_SIZE)
+        code = self.code(start, max(ip - start, 0))
+        cleared = [match.end() for match in clues_x86.CLEAR_EBP.finditer(code)]
+        return bool(cleared) and (own is not None or not clues_x86.has_border(code[cleared[-1] :]))
 
     def calls(self, address: int) -> List[int]:
         """Returns the possible addresses of the call before a return address."""
@@ -176,20 +181,40 @@ class Functions:
 
     def _find_own(self, ip: int) -> Optional[OwnFunction]:
         returned_to = bool(self.calls(ip))
+        own: Optional[OwnFunction] = None
         for start, surely, bare in self._candidates(ip):
+            if own is not None and (bare or not self._covers(start, own.start)):
+                continue
             place = self.place(start, ip)
             # Calls do not return to the start of a function: a call before it is one that never returns.
             if place is None or (start == ip and returned_to):
                 continue
             even = self.flow(start).proves(ip, bare)
             if even or (even is None and surely and not self.has_border(start, ip)):
-                return OwnFunction(start, place)
+                own = OwnFunction(start, place)
+                if surely:
+                    break
+        if own is not None:
+            return own
         for back in self._jumps(ip):
             for start, _, bare in self._candidates(back):
                 place = self.place(start, ip)
                 if place is not None and self.flow(start).proves(ip, bare):
                     return OwnFunction(start, place)
         return None
+
+    def _covers(self, start: int, inside: int) -> bool:
+        """Returns whether the function that starts at an address has an instruction at or across another
+        address: then that is no start of a function, but lies within this one."""
+        places = self.flow(start).places
+        if inside in places:
+            return True
+        for address in range(inside - 1, inside - _LONGEST_INSTRUCTION, -1):
+            if address in places:
+                code, offset = self._code.window(address)
+                found = instruction(code, offset)
+                return found is not None and address - offset + found.end > inside
+        return False
 
     def _candidates(self, ip: int) -> List[_Candidate]:
         """Returns the possible starts of an instruction's function, the nearest first."""
@@ -242,7 +267,8 @@ class Functions:
         return popped.pop() if len(popped) == 1 else None
 
     def _follow(self, start: int, pops: Callable[[int], Optional[int]], evens_out: bool = True) -> Flow:
-        flow = Flow(self._code, start, pops, self._sets_up, self._takes_down, self._left, evens_out)
+        helpers = self._sets_up, self._takes_down, self._makes_room
+        flow = Flow(self._code, start, pops, *helpers, self._left, evens_out)
         self._left -= flow.count
         return flow
 
@@ -251,6 +277,9 @@ class Functions:
 
     def _takes_down(self, target: int) -> bool:
         return _look_up(self._taken_down, target & _MASK, lambda: takes_down(self._code, target & _MASK))
+
+    def _makes_room(self, target: int) -> bool:
+        return _look_up(self._room, target & _MASK, lambda: makes_room(self._code, target & _MASK))
 
     def _led(self, target: int) -> Optional[int]:
         """Returns the target of a function that is only a jump, None for any other function."""

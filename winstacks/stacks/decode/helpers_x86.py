@@ -2,7 +2,11 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """Functions of the x86 runtime that set up and take down the stack frame of their caller.
 
-These are _SEH_prolog and its variants for functions with __try, and _EH_prolog, _EH_prolog3 and their
+Another helper, _chkstk, makes room of the size in Eax:
+
+    push ecx; lea ecx, [esp+4]; sub ecx, eax; ...; xchg eax, esp; ...; ret
+
+The others are _SEH_prolog and its variants for functions with __try, and _EH_prolog, _EH_prolog3 and their
 variants for functions with C++ exceptions. They are recognised by their code:
 
     _SEH_prolog     push handler; push fs:[0]; ...; mov [esp+10h], ebp; lea ebp, [esp+10h]; ...
@@ -28,6 +32,11 @@ _PUSHES = frozenset((*range(0x50, 0x58), 0x68, 0x6A))
 _STORE_EBP, _LEA_EBP, _LEA_EAX = b"\x89\x6c\x24", b"\x8d\x6c\x24", b"\x8d\x44\x24"
 _STORE_BY_EAX, _EBP_FROM_EAX = b"\x89\x28", b"\x8b\xe8"
 _ESP_LESS = (b"\x2b\xe0", b"\x2b\x64\x24")
+_MOST_OF_A_PROBE = 40
+"""Number of instructions of a stack probe that are examined."""
+_PUSH_ECX, _LOWER_ECX, _JUMP_EAX = b"\x51", b"\x2b\xc8", b"\xff\xe0"
+_ESP_LOWERED = (b"\x94", b"\x8b\xe1", b"\x87\xe0", b"\x87\xc4")
+"""xchg eax, esp; mov esp, ecx."""
 _ESP_FROM_EBP = (b"\x8b\xe5", b"\x89\xec")
 
 
@@ -99,6 +108,29 @@ def takes_down(code: CodePages, start: int) -> bool:
         elif restored or (decoded.opcode != 0xE8 and _is_transfer(decoded, data)):
             return False
         before = text
+    return False
+
+
+def makes_room(code: CodePages, start: int) -> bool:
+    """Returns whether a function makes room on its caller's stack, of the size in Eax (_chkstk).
+
+    It computes the new Esp in Ecx, touches the pages between, and returns to the address that it copies to
+    the new place or keeps.
+    """
+    address, lowered, moved = start, False, False
+    for number in range(_MOST_OF_A_PROBE):
+        data, offset = code.window(address)
+        decoded = instruction(data, offset)
+        if decoded is None:
+            return False
+        text = data[offset : decoded.end]
+        if number == 0 and text != _PUSH_ECX:
+            return False
+        lowered = lowered or text == _LOWER_ECX
+        moved = moved or (lowered and text in _ESP_LOWERED)
+        if decoded.opcode in (0xC3, 0xE8) or text == _JUMP_EAX:
+            return moved and decoded.opcode != 0xE8
+        address += decoded.end - offset
     return False
 
 

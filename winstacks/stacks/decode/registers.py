@@ -53,6 +53,11 @@ class Registers(NamedTuple):
         """Yields name and value of the registers that functions keep for their callers."""
         return ((name, self.named(name)) for name in KEPT)
 
+    def returned(self, ip: int) -> Registers:
+        """Returns the state after a return to an address that lay on top of the stack."""
+        general = (*self.general[:RSP], self.sp + 8, *self.general[RSP + 1 :])
+        return Registers(ip, general, self.xmm)
+
     def named(self, name: str) -> Optional[int]:
         """Returns a general register by its name, None if unknown."""
         return self.general[GENERAL.index(name)]
@@ -64,7 +69,8 @@ class Registers32(NamedTuple):
     `exact` is False if a callee may have popped an unknown number of argument bytes: the real stack pointer
     is then above `sp` by these bytes. `callee` is the address of that callee, if known: its code shows the
     number. `return_slot` is the address of the frame's return address, if it is known without the frame
-    pointer.
+    pointer. `before_call` is Esp before the call that returns to `ip`, None if `ip` was interrupted or the
+    place of that return address is unknown.
     """
 
     ip: int
@@ -73,3 +79,8 @@ class Registers32(NamedTuple):
     exact: bool = True
     return_slot: Optional[int] = None
     callee: Optional[int] = None
+    before_call: Optional[int] = None
+
+    def returned(self, ip: int) -> Registers32:
+        """Returns the state after a return to an address that lay on top of the stack."""
+        return Registers32(ip, self.sp + 4, self.bp, exact=False)

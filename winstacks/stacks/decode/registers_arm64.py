@@ -60,6 +60,10 @@ class RegistersArm64(NamedTuple):
         general = tuple(values.get(name) for name in (*KEPT, "Lr"))
         return cls(ip, (*general, sp, *(values.get(f"D{number}") for number in range(8, 16))))
 
+    def returned(self, ip: int) -> RegistersArm64:
+        """Returns the state after a return to the address in lr, which is unknown then."""
+        return RegistersArm64(ip, (*self.values[:LR_AT], None, *self.values[LR_AT + 1 :]))
+
     def kept(self) -> Iterator[Tuple[str, Optional[int]]]:
         """Yields name and value of the general registers that functions keep for their callers."""
         return zip(KEPT, self.values)

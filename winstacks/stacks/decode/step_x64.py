@@ -91,7 +91,9 @@ class Step(NamedTuple):
     `position` is the place of the frame in its function. `machine_frame` is the address of the machine frame
     that was popped (Rip, SegCs, EFlags, Rsp, SegSs; the caller was interrupted and did not call), or None.
     `sure` is False if an epilogue may have been missed because its code could not be read. `differs` is True
-    if the unwind data contradicts the code: the code was followed.
+    if the unwind data contradicts the code: the code was followed. `undescribed` is the RVA at which the
+    function begins, if its unwind data has a handler and no codes and its code was not followed: nothing then
+    shows that the return address is on top of the stack.
     """
 
     registers: Registers
@@ -99,6 +101,7 @@ class Step(NamedTuple):
     machine_frame: Optional[int] = None
     sure: bool = True
     differs: bool = False
+    undescribed: Optional[int] = None
 
 
 class Unwinder:
@@ -163,7 +166,8 @@ class Unwinder:
             rule = rule_at(self._table, place)[0]
             position = PROLOGUE if place.offset < place.chain[0].prolog_size else BODY
         caller, machine_frame = carry_out(rule, registers, self._read)
-        return Step(caller, position, machine_frame)
+        begin = place.entry.begin if rest is None and place.handler_only else None
+        return Step(caller, position, machine_frame, undescribed=begin)
 
     def _described(self, registers: Registers, place: CodePlace, rva: int) -> Step:
         """Steps by the version 2 description; by the code, if it can be read and contradicts the description.

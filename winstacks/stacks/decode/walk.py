@@ -5,9 +5,10 @@
 from __future__ import annotations
 
 import abc
+import struct
 from typing import Collection, Dict, Generic, List, Optional, Tuple, TypeVar, Union
 
-from ...columns.words import TRAP
+from ...columns.words import LEAF, TRAP, UNWIND
 from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.decode.statuscodes import StatusCode
 from .frames import (
@@ -18,6 +19,7 @@ from .frames import (
     Frame,
     MayExecute,
     Read,
+    ReturnCandidate,
     StackRanges,
     StackWalk,
     UnwindError,
@@ -26,6 +28,11 @@ from .frames import (
 )
 from .registers import Registers, Registers32
 from .registers_arm64 import RegistersArm64
+from .scan import Scan
+from .surroundings import UNKNOWN, Surroundings
+from .walkstep import WalkStep
+
+__all__ = ["NO_MEMORY", "WalkStep", "Walker"]
 
 R = TypeVar("R", Registers, Registers32, RegistersArm64)
 
@@ -35,59 +42,17 @@ _FINAL = (StatusCode.OTHER_ARCHITECTURE,)
 _COMPLETE = (Registers, RegistersArm64)
 """Register states that frames keep."""
 
+NO_MEMORY = 1 << 16
+"""Windows never maps memory below this address (MmLowestUserAddress)."""
+
+_DIRECT_CALL = b"\xe8"
+
+_WORDS = {4: "I", 8: "Q"}
+"""Format of a slot by its size."""
+
 _MAX_VERDICTS = 1 << 12
 """Number of values for which a walker remembers whether they may be return addresses: stacks repeat many
 values."""
-
-
-class WalkStep(Generic[R]):
-    """A step that was taken.
-
-    Args:
-        registers: registers of the next frame
-        how: method by which they were found
-        interrupted: whether the next frame was interrupted at its `ip`
-        doubt: reason why the step is a guess, None if it is no guess
-        lasting: whether all later frames are guesses, too; False: only this frame may be wrong
-        trap: address of the machine frame (x86: trap frame) that held the registers
-        border: user-mode state, if the next frame is in user mode
-        remark: irregularity of a step that is no guess
-        in_register: whether a register held the return address: then the stack pointer may stay
-    """
-
-    __slots__ = (
-        "border",
-        "doubt",
-        "how",
-        "in_register",
-        "interrupted",
-        "lasting",
-        "registers",
-        "remark",
-        "trap",
-    )
-
-    def __init__(
-        self,
-        registers: R,
-        how: str,
-        interrupted: bool = False,
-        doubt: Optional[StatusCode] = None,
-        lasting: bool = True,
-        trap: int = 0,
-        border: Optional[UserTransition] = None,
-        remark: Optional[StatusCode] = None,
-        in_register: bool = False,
-    ) -> None:
-        self.registers: R = registers
-        self.how = how
-        self.interrupted = interrupted
-        self.doubt = doubt
-        self.lasting = lasting
-        self.trap = trap
-        self.border = border
-        self.remark = remark
-        self.in_register = in_register
 
 
 class Walker(abc.ABC, Generic[R]):
@@ -97,14 +62,31 @@ class Walker(abc.ABC, Generic[R]):
         find_image: finds the module that holds an address
         read: reads memory, by canonical address
         may_execute: returns whether an address outside all modules may be code
+        surroundings: what else is known of the address space
     """
 
     slot_size: int
 
-    def __init__(self, find_image: FindImage, read: Read, may_execute: MayExecute) -> None:
+    most_frames = MAX_FRAMES
+    """Frames after which a walk ends."""
+
+    calls_push = False
+    """Whether a call pushes its return address onto the stack."""
+
+    weighs = False
+    """Whether a scan weighs all candidates (`scan`); False: the first one is taken."""
+
+    def __init__(
+        self,
+        find_image: FindImage,
+        read: Read,
+        may_execute: MayExecute,
+        surroundings: Surroundings = UNKNOWN,
+    ) -> None:
         self._find_image = find_image
         self._read = read
         self._may_execute = may_execute
+        self._surroundings = surroundings
         self._verdicts: Dict[int, bool] = {}
         self._stacks = StackRanges(())
 
@@ -153,6 +135,12 @@ class Walker(abc.ABC, Generic[R]):
     def take_slot(self, slot: int, value: int) -> Optional[WalkStep[R]]:
         """Returns the step that a stack slot and its value allow, or None."""
 
+    def read_slots(self, address: int, count: int) -> Optional[Tuple[int, ...]]:
+        """Reads adjacent slots of a stack; None unless all of them can be read."""
+        size = self.slot_size
+        data = self._read(address, size * count)
+        return None if data is None else struct.unpack_from(f"<{count}{_WORDS[size]}", data)
+
     def read_stack(self, address: int) -> Optional[int]:
         """Reads one slot of a stack."""
         data = self._read(address, self.slot_size)
@@ -180,6 +168,50 @@ class Walker(abc.ABC, Generic[R]):
             # A function that calls is no leaf, and every function that is no leaf has unwind data.
             return False
         return self.behind_call(image.read_rva, rva)
+
+    def find_stack(self, sp: int) -> Optional[Tuple[int, int]]:
+        """Returns (low, high) of the memory that a stack pointer leads to if it may be a stack, else None."""
+        return self._surroundings.find_stack(sp)
+
+    def is_first(self, address: int) -> bool:
+        """Returns whether code is of a function in which threads begin."""
+        return self._surroundings.is_first(address)
+
+    def is_absent(self, slot: int, value: int) -> bool:
+        """Returns whether the value of a stack slot may lead to code that the image lacks, behind a call.
+
+        The value must lead into a section that holds code by the headers of its module (anywhere behind the
+        headers if they are absent, too), or into executable memory outside all modules.
+        """
+        image = self._find_image(value - 1)
+        if image is None:
+            known = self._surroundings.is_executable(value - 1) and self._may_execute(value - 1)
+            return known and self._read(value - 1, 1) is None
+        headers = image.code is None and value - image.base < PAGE_SIZE
+        return image.executable(value - 1) and not headers and self.is_return(value) is None
+
+    def is_no_code(self, address: int) -> bool:
+        """Returns whether it is known that no code lies at an address: a thread there was sent there."""
+        image = self._find_image(address)
+        if image is not None:
+            return not image.executable(address)
+        if self._read(address, 1) is not None:
+            return not self._may_execute(address)
+        return address < NO_MEMORY or self._surroundings.is_mapped(address) is False
+
+    def bad_caller(self, sp: int) -> Optional[int]:
+        """Returns the return address of the call that sent a thread to a place without code, None if no call
+        did.
+
+        The call pushed the address last. It was indirect: the target of a direct call is part of the code.
+        """
+        address = self.read_stack(sp)
+        if address is None or not self.is_return(address):
+            return None
+        image, size = self._find_image(address - 1), len(_DIRECT_CALL) + 4
+        read = self._read if image is None else image.read_rva
+        code = read(address - (0 if image is None else image.base) - size, size)
+        return None if code is None or bytes(code[:1]) == _DIRECT_CALL else address
 
     def is_behind_call(self, address: int) -> Optional[bool]:
         """Returns whether the code before an address is a call, whatever the unwind data says.
@@ -234,6 +266,7 @@ class _Walk(Generic[R]):
         self._frames: List[Frame] = []
         self._gaps: List[StatusCode] = []
         self._scannable = MAX_SCANNED
+        self._weighed: Optional[Scan[R]] = Scan(walker, stacks) if walker.weighs else None
         self._lost = False
 
     def run(self, registers: R, interrupted: bool) -> StackWalk:
@@ -255,13 +288,19 @@ class _Walk(Generic[R]):
             last: Optional[R] = taken.registers
             if not taken.interrupted:
                 last = self._walker.follow(taken.registers, self._frames, not self._lost)
-            if len(self._frames) >= MAX_FRAMES:
+            if len(self._frames) >= self._walker.most_frames:
                 return self._end(StatusCode.TOO_MANY_FRAMES)
             if last is None:
                 return self._end(None)
             registers = last
             try:
-                taken = self._walker.step(registers, taken.interrupted)
+                pushed = taken.interrupted and self._walker.calls_push
+                lost = pushed and self._walker.is_no_code(registers.ip)
+                caller = self._walker.bad_caller(registers.sp) if lost else None
+                if caller is None:
+                    taken = self._walker.step(registers, taken.interrupted)
+                else:
+                    taken = WalkStep(registers.returned(caller), LEAF)
             except UnwindError as error:
                 if error.code in _FINAL:
                     return self._end(error.code)
@@ -280,8 +319,22 @@ class _Walk(Generic[R]):
                 return self._end(None)
             stays = taken.in_register and taken.registers.sp == registers.sp
             objection = None if stays else self._stacks.objection(registers.sp, taken.registers.sp)
+            if objection is StatusCode.OUTSIDE_THE_STACK and self._switches(taken):
+                self._gaps.append(StatusCode.STACK_SWITCHED)
+                objection = self._stacks.objection(registers.sp, taken.registers.sp)
             if objection:
                 return self._end(objection)
+
+    def _switches(self, taken: WalkStep[R]) -> bool:
+        """Returns whether a step that leaves the known stacks leads to another stack of the program.
+
+        Unwind data must have led there without any guess, to a proven return address.
+        """
+        guessed = self._lost or taken.doubt is not None or taken.interrupted or taken.how != UNWIND
+        if guessed or not self._walker.is_return(taken.registers.ip):
+            return False
+        limits = self._walker.find_stack(taken.registers.sp)
+        return limits is not None and self._stacks.add(*limits)
 
     def _frame(self, taken: WalkStep[R]) -> Frame:
         registers = taken.registers if isinstance(taken.registers, _COMPLETE) else None
@@ -290,12 +343,19 @@ class _Walk(Generic[R]):
         return Frame(ip, sp, taken.how, not taken.interrupted, sure, registers, taken.trap)
 
     def _end(self, reason: Optional[StatusCode], border: Optional[UserTransition] = None) -> StackWalk:
-        return StackWalk(tuple(self._frames), reason, tuple(dict.fromkeys(self._gaps)), border)
+        candidates: Tuple[ReturnCandidate, ...] = ()
+        if self._weighed is not None:
+            candidates = self._weighed.candidates()
+        return StackWalk(tuple(self._frames), reason, tuple(dict.fromkeys(self._gaps)), border, candidates)
 
     def _scan(self, sp: int, reason: StatusCode) -> Union[WalkStep[R], StatusCode]:
         """Scans up the stack for the next step; returns the reason if there is none."""
         self._gaps.append(reason)
         self._lost = True
+        if self._weighed is not None:
+            return self._weighed.find(sp) or (
+                StatusCode.STACK_UNREADABLE if self._weighed.unreadable else reason
+            )
         limit, size = self._stacks.limit(sp), self._walker.slot_size
         slot = sp + -sp % size
         while limit is not None and slot + size <= limit and self._scannable > 0:

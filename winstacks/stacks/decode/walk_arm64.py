@@ -49,6 +49,7 @@ from .prologue_arm64 import agrees, outside_of_body
 from .registers import MASK
 from .registers_arm64 import COUNT, FP_AT, LR_AT, SP_AT, RegistersArm64, Values
 from .rule_arm64 import EffectArm64, RuleArm64, SlotAt, of_codes, single_read
+from .surroundings import UNKNOWN, Surroundings
 from .walk import Walker, WalkStep
 
 _SLOT = 8
@@ -87,6 +88,7 @@ class WalkerArm64(Walker[RegistersArm64]):
         trap_frames: addresses of trap frames known to lie on the stack, each with the registers in it
         may_execute: returns whether an address outside all modules may be code
         sites: what earlier walks found about return addresses in the same address space
+        surroundings: what else is known of the address space
     """
 
     slot_size = _SLOT
@@ -99,8 +101,9 @@ class WalkerArm64(Walker[RegistersArm64]):
         trap_frames: Optional[Mapping[int, RegistersArm64]] = None,
         may_execute: MayExecute = may_execute_anywhere,
         sites: Optional[Dict[int, SiteArm64]] = None,
+        surroundings: Surroundings = UNKNOWN,
     ) -> None:
-        super().__init__(find_image, read, may_execute)
+        super().__init__(find_image, read, may_execute, surroundings)
         self._types = types
         self._trap_frames = trap_frames or {}
         self._sites: Dict[int, SiteArm64] = {} if sites is None else sites
@@ -270,9 +273,7 @@ class WalkerArm64(Walker[RegistersArm64]):
     ) -> WalkStep[RegistersArm64]:
         """Steps out of a function without unwind data, by the link register."""
         ip = strip(registers.lr or 0)
-        caller = RegistersArm64(
-            ip, tuple(None if place == LR_AT else value for place, value in enumerate(registers.values))
-        )
+        caller = registers.returned(ip)
         if registers.lr == 0:
             return WalkStep(caller, LEAF, in_register=True)
         proven = self.is_return(ip) if ip else False

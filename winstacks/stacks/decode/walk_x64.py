@@ -7,14 +7,14 @@ from __future__ import annotations
 from typing import Dict, List, Mapping, Optional, Tuple
 
 from ...columns.words import LEAF, SCAN, TRAP, UNWIND
+from ...memory.decode.machine import Machine
 from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.decode.statuscodes import StatusCode
 from ...names.decode.functiontable_arm64 import FunctionTableArm64
 from ...names.decode.hybrid import ARM64, ARM64EC
-from ...names.decode.unwindinfo import Bytes
-from .calls_x64 import MOST, Site, effect_at
+from ...names.decode.unwindinfo import Bytes, UnwindDataError
+from .calls_x64 import MOST, CodePlace, Site, effect_at, rule_at
 from .frames import (
-    MAX_FRAMES,
     CodeImage,
     FindImage,
     Frame,
@@ -26,11 +26,13 @@ from .frames import (
     may_execute_anywhere,
     shared,
 )
+from .leaf_x64 import call_target, code_at, jump_target, may_have_called
 from .registers import MASK, NON_VOLATILE_XMM, NOTHING, Registers
 from .rule_x64 import RETURN
 from .step_x64 import LEAF as LEAF_FUNCTION
 from .step_x64 import Step, Unwinder, carry_out
-from .walk import Walker, WalkStep
+from .surroundings import UNKNOWN, Surroundings
+from .walk import NO_MEMORY, Walker, WalkStep
 
 _CS = 8
 """Offset of SegCs in a machine frame of five slots: Rip, SegCs, EFlags, Rsp, SegSs."""
@@ -56,9 +58,12 @@ class Walker64(Walker[Registers]):
         may_execute: returns whether an address outside all modules may be code
         own_copy: returns whether the process has changed the module code at an address
         sites: results of earlier walks for return addresses in the same address space
+        surroundings: what else is known of the address space
     """
 
     slot_size = 8
+    calls_push = True
+    weighs = True
 
     def __init__(
         self,
@@ -68,11 +73,13 @@ class Walker64(Walker[Registers]):
         may_execute: MayExecute = may_execute_anywhere,
         own_copy: OwnCopy = shared,
         sites: Optional[Dict[int, Site]] = None,
+        surroundings: Surroundings = UNKNOWN,
     ) -> None:
-        super().__init__(find_image, read, may_execute)
+        super().__init__(find_image, read, may_execute, surroundings)
         self._machine_frames = machine_frames or {}
         self._own_copy = own_copy
         self._sites: Dict[int, Site] = {} if sites is None else sites
+        self._absent: Dict[int, bool] = {}
 
     def step(self, registers: Registers, interrupted: bool) -> WalkStep[Registers]:
         """Finds the caller of a frame; raises UnwindError."""
@@ -90,20 +97,35 @@ class Walker64(Walker[Registers]):
             doubt = remark if self._own_copy(registers.ip) else None
         if step.machine_frame is not None:
             return self._interrupted(step.registers, step.machine_frame, doubt, remark)
+        if step.undescribed is not None and not self._called(registers, step, interrupted):
+            raise UnwindError(StatusCode.UNWIND_DATA_INCOMPLETE)
         if step.position != LEAF_FUNCTION:
-            if doubt is None and self._site(step.registers.ip)[1]:
+            objection = self._objection(step.registers)
+            if objection is StatusCode.RETURNS_NOWHERE:
+                raise UnwindError(objection)
+            if objection is StatusCode.NOT_BEHIND_A_CALL and self._begins(step.registers.ip):
+                framed = self._begins_with_machine_frame(step.registers.ip)
+                doubt = doubt if framed else objection
+                return WalkStep(step.registers, UNWIND, True, doubt, remark=StatusCode.FUNCTION_BEGINS_THERE)
+            if doubt is None and objection is not None:
                 if self._leaves_windows(registers.ip, step.registers.ip):
-                    return WalkStep(step.registers, UNWIND, remark=StatusCode.NOT_BEHIND_A_CALL)
-                doubt = StatusCode.NOT_BEHIND_A_CALL
+                    return WalkStep(step.registers, UNWIND, remark=objection)
+                doubt = objection
             return WalkStep(step.registers, UNWIND, doubt=doubt, remark=remark)
-        proven = self.is_return(step.registers.ip)
-        if not proven and interrupted and self._is_stub(registers.ip) and step.registers.ip:
-            return WalkStep(
-                step.registers, LEAF, remark=StatusCode.NOT_BEHIND_A_CALL if proven is False else None
-            )
-        if not proven and not self.may_return(step.registers.ip):
+        return self._leaf(registers.ip, step.registers, interrupted)
+
+    def _leaf(self, ip: int, caller: Registers, interrupted: bool) -> WalkStep[Registers]:
+        """Returns the step from code without unwind data to the address on top of the stack."""
+        if _other_half(caller.ip, caller.sp):
+            raise UnwindError(StatusCode.RETURNS_NOWHERE)
+        proven, waits = self.is_return(caller.ip), self._waits(ip)
+        if proven and not waits and not may_have_called(self._find_image, self._read, caller.ip, ip):
             raise UnwindError(StatusCode.NO_UNWIND_DATA)
-        return WalkStep(step.registers, LEAF, doubt=None if proven else StatusCode.CODE_UNREADABLE)
+        if not proven and interrupted and waits and self._is_unchanged(ip) and caller.ip:
+            return WalkStep(caller, LEAF, remark=StatusCode.NOT_BEHIND_A_CALL if proven is False else None)
+        if not proven and not self.may_return(caller.ip):
+            raise UnwindError(StatusCode.NO_UNWIND_DATA)
+        return WalkStep(caller, LEAF, doubt=None if proven else StatusCode.CODE_UNREADABLE)
 
     def _entered(self, registers: Registers) -> Optional[WalkStep[Registers]]:
         """Returns the step from the first byte of a function, None elsewhere.
@@ -123,9 +145,27 @@ class Walker64(Walker[Registers]):
         """Returns the step to a known machine frame, or to a possible return address."""
         if slot in self._machine_frames:
             return self._interrupted(self._machine_frames[slot], slot)
-        if self.may_return(value):
+        if value <= NO_MEMORY or _other_half(value, slot):
+            return None
+        if not self.may_return(value) and not self._calls_without_data(value):
+            return None
+        # A pointer to a function is data, even if the function before it ends with a call.
+        if not self._surroundings.is_start(value):
             return WalkStep(Registers.from_known(value, slot + self.slot_size), SCAN)
         return None
+
+    def is_absent(self, slot: int, value: int) -> bool:
+        """Returns whether the value of a stack slot may lead to code that the image lacks, behind a call."""
+        if value <= NO_MEMORY or _other_half(value, slot):
+            return False
+        absent = self._absent.get(value)
+        if absent is None:
+            if len(self._absent) >= MOST:
+                self._absent.clear()
+            canonical = Machine.AMD64.is_canonical(value - 1)
+            absent = canonical and super().is_absent(slot, value) and not self._surroundings.is_start(value)
+            self._absent[value] = absent
+        return absent
 
     def follow(self, registers: Registers, frames: List[Frame], sure: bool) -> Optional[Registers]:
         """Continues from a return address as long as each step needs only one read within a page of the
@@ -136,7 +176,7 @@ class Walker64(Walker[Registers]):
         low, page = self._page(sp)
         if xmm != NOTHING:
             xmm = tuple(value if number in NON_VOLATILE_XMM else None for number, value in enumerate(xmm))
-        while effect is not None and len(frames) < MAX_FRAMES:
+        while effect is not None and len(frames) < self.most_frames:
             base = general[effect.base]
             if base is None:
                 break
@@ -151,7 +191,7 @@ class Walker64(Walker[Registers]):
             if not ip:
                 return None
             following, no_return = sites.get(ip) or self._site(ip)
-            if no_return or not sp < to <= limit:
+            if no_return or not sp < to <= limit or (ip ^ to) & _KERNEL_HALF:
                 break
             general = effect.general((*general, *slots, to, None))
             for number, slot in effect.xmm:
@@ -184,25 +224,97 @@ class Walker64(Walker[Registers]):
         kind = image.kind(address)
         return kind in (ARM64, ARM64EC) or (kind is None and isinstance(image.table, FunctionTableArm64))
 
+    def _calls_without_data(self, address: int) -> bool:
+        """Returns whether a direct call of a function of the same module ends at an address, in code that no
+        unwind data covers.
+
+        Compilers describe every function that calls. Assembly may not, as in the runtime of Go.
+        """
+        image, target = self._find_image(address - 1), None
+        if image is not None and image.table is not None and image.executable(address - 1):
+            rva = address - image.base
+            if image.table.complete_at(rva - 1) and image.table.find_entry(rva - 1) is None:
+                target = call_target(self._find_image, self._read, address)
+        if image is None or image.table is None or target is None:
+            return False
+        piece = image.table.find_entry(target - image.base)
+        return piece is not None and piece.begin == target - image.base
+
+    def _begins(self, address: int) -> bool:
+        """Returns whether a function begins exactly at an address."""
+        image = self._find_image(address)
+        if image is None or image.table is None:
+            return False
+        piece = image.table.find_entry(address - image.base)
+        if piece is None or piece.begin != address - image.base:
+            return False
+        return image.table.primary(piece) == image.table.direct(piece)
+
+    def _begins_with_machine_frame(self, address: int) -> bool:
+        """Returns whether the stack holds a machine frame before the first instruction of a function.
+
+        Windows puts the addresses of such functions on stacks itself: KiUserApcDispatcher returns there, and
+        a thread's first function.
+        """
+        image = self._find_image(address)
+        piece = None if image is None or image.table is None else image.table.find_entry(address - image.base)
+        if image is None or image.table is None or piece is None:
+            return False
+        try:
+            place = CodePlace.at_rva(image.table, piece, address - image.base)
+        except UnwindDataError:
+            return False
+        return rule_at(image.table, place)[0].ip is not None
+
+    def _objection(self, registers: Registers) -> Optional[StatusCode]:
+        """Returns the reason to doubt an address to which unwind data led; RETURNS_NOWHERE if it is none."""
+        if _other_half(registers.ip, registers.sp):
+            return StatusCode.RETURNS_NOWHERE
+        return self._site(registers.ip)[1]
+
+    def _called(self, registers: Registers, step: Step, interrupted: bool) -> bool:
+        """Returns whether a function that only a handler describes left its return address on top of the
+        stack.
+
+        It did if it was about to begin, or if the call before the address on top goes to the function, at
+        once or through one jump.
+        """
+        image = self._find_image(registers.ip if interrupted else registers.ip - 1)
+        if image is None or step.undescribed is None:
+            return False
+        begin = image.base + step.undescribed
+        if interrupted and registers.ip == begin:
+            return True
+        target = call_target(self._find_image, self._read, step.registers.ip)
+        if target is None or target == begin:
+            return target == begin
+        return jump_target(self._find_image, self._read, target) == begin
+
     def _leaves_windows(self, ip: int, to: int) -> bool:
-        """Returns whether unmodified Windows code returns into memory outside all modules.
+        """Returns whether unmodified Windows code returns into existing memory outside all modules.
 
         The unwind data of such code is the data in its file. So the return address is sure: the caller pushed
         it. The next frame cannot be found by unwinding.
         """
         image = self._find_image(ip - 1)
-        return image is not None and image.windows and not self._own_copy(ip) and not self._find_image(to - 1)
-
-    def _is_stub(self, ip: int) -> bool:
-        """Returns whether a thread waits behind a system call instruction in unmodified Windows code.
-
-        A stub does not move the stack pointer: the top slot is the return address, whatever it holds.
-        """
-        image = self._find_image(ip)
-        if image is None or not image.windows or self._own_copy(ip):
+        if image is None or not image.windows or self._own_copy(ip) or self._find_image(to - 1):
             return False
-        code = image.read_rva(ip - image.base - len(_ENTERING[0]), len(_ENTERING[0]))
-        return code is not None and bytes(code) in _ENTERING
+        return self._read(to - 1, 1) is not None or bool(self._surroundings.is_mapped(to - 1))
+
+    def _waits(self, ip: int) -> bool:
+        """Returns whether a thread is at a system call instruction, or waits behind it.
+
+        A stub does not move the stack pointer: the top slot is the return address, in unmodified Windows code
+        whatever the slot holds.
+        """
+        size = len(_ENTERING[0])
+        codes = (code_at(self._find_image, self._read, start, size) for start in (ip - size, ip))
+        return any(code is not None and bytes(code) in _ENTERING for code in codes)
+
+    def _is_unchanged(self, ip: int) -> bool:
+        """Returns whether an address is in unmodified Windows code."""
+        image = self._find_image(ip)
+        return image is not None and image.windows and not self._own_copy(ip)
 
     def _site(self, address: int) -> Site:
         """Returns the analysis of a return address, made once per address space."""
@@ -216,15 +328,25 @@ class Walker64(Walker[Registers]):
     def _looked_at(self, address: int) -> Site:
         image = self._find_image(address - 1) if address else None
         if image is None:
-            return None, bool(address) and self.is_behind_call(address) is False
+            return None, self._doubt_outside(address) if address else None
         if self._is_other(image, address - 1):
-            return None, False
+            return None, None
         rva = address - image.base
         effect = None if image.table is None else effect_at(image.table, rva)
         code = image.read_rva(rva - _NEAR_CALL, 1)
         if code is not None and code[0] == 0xE8:
-            return effect, False
-        return effect, self.is_behind_call(address) is False
+            return effect, None
+        return effect, StatusCode.NOT_BEHIND_A_CALL if self.is_behind_call(address) is False else None
+
+    def _doubt_outside(self, address: int) -> Optional[StatusCode]:
+        """Returns the reason to doubt a return address outside all modules, None if a call is before it."""
+        if address <= NO_MEMORY or not Machine.AMD64.is_canonical(address - 1):
+            return StatusCode.RETURNS_NOWHERE
+        behind_call = self.is_behind_call(address)
+        if behind_call is None:
+            known = self._surroundings.is_mapped(address - 1)
+            return StatusCode.RETURNS_NOWHERE if known is False else StatusCode.CODE_UNREADABLE
+        return None if behind_call and self._may_execute(address - 1) else StatusCode.NOT_BEHIND_A_CALL
 
     def _interrupted(
         self,
@@ -249,3 +371,9 @@ class Walker64(Walker[Registers]):
         if cs is not None and cs & 3:
             border = UserTransition(machine_frame, registers.ip, registers.sp, cs & 0xFFFF, registers)
         return WalkStep(registers, TRAP, True, doubt, trap=machine_frame, border=border, remark=remark)
+
+
+def _other_half(ip: int, sp: int) -> bool:
+    """Returns whether an address that is not 0 lies in the half of the address space that has no code of a
+    stack."""
+    return bool(ip and (ip ^ sp) & _KERNEL_HALF)

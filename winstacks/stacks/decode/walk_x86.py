@@ -45,7 +45,7 @@ _VIRTUAL_8086 = 0x20000
 _NEAR_CODE = 0x4000
 """Distance behind a function's start within which an address is assumed to be in the function."""
 
-_DEEPEST = 0x80
+_DEEPEST = 0x400
 """Distance above Esp within which the return address of a function without a frame is searched."""
 
 _CHAINED = (OURS, COPY)
@@ -75,6 +75,7 @@ class Walker32(Walker[Registers32]):
     """
 
     slot_size = 4
+    calls_push = True
 
     def __init__(
         self,
@@ -144,7 +145,7 @@ class Walker32(Walker[Registers32]):
             return None
         saved = self.read_stack(slot - 4)
         bp = saved if saved is not None and saved > slot else None
-        return WalkStep(Registers32(value, slot + 4, bp, exact=False), SCAN)
+        return WalkStep(Registers32(value, slot + 4, bp, exact=False, before_call=slot + 4), SCAN)
 
     def _dispatched(
         self, registers: Registers32, interrupted: bool, start: int, name: str
@@ -214,7 +215,8 @@ class Walker32(Walker[Registers32]):
         address = self.read_stack(registers.return_slot)
         if address is None or not self.is_return(address):
             return None
-        return WalkStep(Registers32(address, registers.return_slot + 4, registers.bp), UNWIND)
+        above = registers.return_slot + self.slot_size
+        return WalkStep(Registers32(address, above, registers.bp, before_call=above), UNWIND)
 
     def _by_code(self, registers: Registers32, interrupted: bool) -> Optional[WalkStep[Registers32]]:
         """Takes the return address at the place that the code at Eip determines, if it determines one."""
@@ -237,6 +239,14 @@ class Walker32(Walker[Registers32]):
     def _without_chain(self, registers: Registers32, interrupted: bool) -> Optional[WalkStep[Registers32]]:
         """Takes the return address that the code alone determines, if the frame pointers do not lead to
         it."""
+        calls = () if registers.before_call is None else self._functions.calls(registers.ip)
+        for call in calls:
+            at_call = Registers32(call, registers.before_call or 0, registers.bp)
+            function = self._functions.containing(call)
+            step = None if function is None else self._above(at_call, *function)
+            step = step or self._by_depth(at_call)
+            if step is not None:
+                return step
         function = self._functions.containing(registers.ip)
         if function is not None and function.place.ebp == BASED:
             step = self._above(registers, *function)
@@ -341,8 +351,9 @@ class Walker32(Walker[Registers32]):
         address = self.read_stack(slot)
         if address is None or not self.is_return(address):
             return None
-        above = slot + self.slot_size + (arguments or 0)
-        return WalkStep(Registers32(address, above, bp, exact=arguments is not None), how)
+        before = slot + self.slot_size
+        above, exact = before + (arguments or 0), arguments is not None
+        return WalkStep(Registers32(address, above, bp, exact=exact, before_call=before), how)
 
     def _by_chain(self, registers: Registers32, interrupted: bool) -> WalkStep[Registers32]:
         """Takes the return address above the saved frame pointer."""
@@ -350,7 +361,8 @@ class Walker32(Walker[Registers32]):
         if bp is None:
             raise UnwindError(StatusCode.FRAME_POINTER_UNKNOWN)
         if bp == 0 and not interrupted:
-            doubt = StatusCode.FRAME_POINTER_UNSURE if self._functions.changes_ebp(registers.ip) else None
+            cleared = self._functions.clears_ebp(registers.ip)
+            doubt = None if cleared else StatusCode.FRAME_POINTER_UNSURE
             return WalkStep(Registers32(0, registers.sp), FRAME_POINTER, doubt=doubt, lasting=False)
         if bp < registers.sp or bp % self.slot_size:
             raise UnwindError(StatusCode.FRAME_POINTER_IMPLAUSIBLE)
@@ -365,7 +377,8 @@ class Walker32(Walker[Registers32]):
             raise UnwindError(StatusCode.FRAME_POINTER_IMPLAUSIBLE)
         callee = None if verdict is None else self._callee(address, registers.ip, interrupted)
         doubt = StatusCode.FRAME_POINTER_UNSURE if callee is None else None
-        above = Registers32(address, bp + 2 * self.slot_size, saved, exact=False, callee=callee)
+        sp = bp + 2 * self.slot_size
+        above = Registers32(address, sp, saved, exact=False, callee=callee, before_call=sp)
         return WalkStep(above, FRAME_POINTER, doubt=doubt, lasting=False)
 
     def _out_of_windows(self, registers: Registers32) -> Optional[WalkStep[Registers32]]:
@@ -386,7 +399,8 @@ class Walker32(Walker[Registers32]):
         if self._find_image(address - 1) is not None or self._read(address - 1, 1) is None:
             return None
         remark = StatusCode.NOT_BEHIND_A_CALL if self.is_behind_call(address) is False else None
-        above = Registers32(address, bp + 2 * self.slot_size, saved, exact=False)
+        sp = bp + 2 * self.slot_size
+        above = Registers32(address, sp, saved, exact=False, before_call=sp)
         return WalkStep(above, FRAME_POINTER, remark=remark)
 
     def _trap(self, address: int) -> Optional[WalkStep[Registers32]]:

@@ -33,7 +33,7 @@ UNSURE = "unsure"  # it was saved, or not written at all
 UNWRITTEN = "not saved"  # it holds the old content of the stack
 _SHOWN = (SAVED, COMPUTED, UNSURE)
 
-EFLAGS_ONE = 0x2  # bit 1, which is always set
+EFLAGS_ONE = 0x2  # bit 1, which is always set, except in flags that software wrote
 EFLAGS_IF = 0x200
 USER_LOWEST = 0x10000  # MM_LOWEST_USER_ADDRESS of ntddk.h
 CS_USER_32 = 0x23
@@ -242,10 +242,23 @@ class TrapFrameLayout(abc.ABC):
 
     @abc.abstractmethod
     def accepts(self, address: int, data: bytes, bounds: TrapBounds) -> bool:
-        """Returns whether bytes at an address are a trap frame.
+        """Returns whether bytes at an address are a trap frame that an entry made.
 
         Args:
             address: canonical address of the bytes
+            data: bytes, at least as many as a frame has
+            bounds: address ranges of the image
+        """
+
+    @abc.abstractmethod
+    def accepts_written(self, data: bytes, bounds: TrapBounds) -> bool:
+        """Returns whether bytes at the top of a kernel stack are a frame that the kernel wrote from a
+        CONTEXT.
+
+        The kernel writes the first frame of a thread so, and NtSetContextThread changes frames so. The flags
+        come from the CONTEXT. So bit 1, which a processor always sets, may be clear.
+
+        Args:
             data: bytes, at least as many as a frame has
             bounds: address ranges of the image
         """

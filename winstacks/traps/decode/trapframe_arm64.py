@@ -97,6 +97,10 @@ class TrapFrameLayoutArm64(TrapFrameLayout):
         end = address + self.size
         return pc >= bounds.kernel_start and end <= sp <= end + _FARTHEST
 
+    def accepts_written(self, data: bytes, bounds: TrapBounds) -> bool:
+        """Returns False: no frame that the kernel of ARM64 wrote from a CONTEXT is known."""
+        return False
+
     def previous(self, frame: TrapFrame, data: bytes) -> int:
         """Returns the address of the thread's previous trap frame, which services keep, or 0."""
         return self.number(data, "TrapFrame") if frame.kind in (SYSCALL, SERVICE) else 0

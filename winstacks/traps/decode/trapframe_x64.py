@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import FrozenSet, Optional, Sequence, Set, Tuple
 
-from ...columns.words import EXCEPTION, INTERRUPT, SERVICE, SYSCALL
+from ...columns.words import EXCEPTION, INTERRUPT, SERVICE, SYSCALL, WRITTEN
 from ...memory.decode.structure import Structures
 from ...names.decode.unwindinfo import (
     ALLOC_LARGE,
@@ -63,6 +63,7 @@ _NONVOLATILE = {3: "Rbx", 6: "Rsi", 7: "Rdi"}
 """Keys are the register numbers of instructions and unwind codes."""
 
 _NO_HANDLER = "stored by the faults that have one; nothing below the frame names the handler"
+_WRITTEN_NOTE = "written for a new thread, but not stored by every interrupt"
 _PERHAPS_PAGE_FAULT = "stored by a page fault; nothing below the frame names the handler"
 # NTSTATUS values that a service returns after a user APC interrupted it (such as STATUS_USER_APC). A system
 # call with one of these numbers looks the same.
@@ -165,8 +166,13 @@ class TrapFrameLayout64(TrapFrameLayout):
         )
 
     def active_kind(self, data: bytes) -> str:
-        """Returns the kind of entry that ExceptionActive states, empty if its value is impossible."""
+        """Returns the kind of entry that ExceptionActive states, empty if its value is impossible.
+
+        The first frame of a thread, which no entry made, has 0 there, like an interrupt.
+        """
         kind = _KINDS.get(self.number(data, "ExceptionActive"), "")
+        if kind == INTERRUPT and self.is_user(data) and not self.number(data, "EFlags") & EFLAGS_ONE:
+            return WRITTEN
         return "" if kind == SYSCALL and not self.is_user(data) else kind
 
     def kind_of(self, address: int, data: bytes, facts: EntryFacts) -> str:
@@ -220,6 +226,10 @@ class TrapFrameLayout64(TrapFrameLayout):
         set_validity(validities, SAVED, "MxCsr SegSs")
         if kind == SYSCALL:
             self._mark_system_call(validities, data, facts)
+        elif kind == WRITTEN:
+            # NtSetContextThread writes only the parts that the CONTEXT has: the rest may be an interrupt's.
+            set_validity(validities, SAVED, _VOLATILE)
+            set_validity(validities, UNSURE, "Rbx Rdi Rsi", _WRITTEN_NOTE)
         else:
             set_validity(validities, SAVED, _VOLATILE)
             if kind == INTERRUPT:
@@ -340,7 +350,19 @@ class TrapFrameLayout64(TrapFrameLayout):
                 and self.number(data, "SegSs") in KERNEL_SS
                 and self.active_kind(data) != ""
             )
-        end = min(bounds.user_end, 1 << 32) if code_segment == CS_USER_32 else bounds.user_end
+        return self._accepts_user(data, bounds)
+
+    def accepts_written(self, data: bytes, bounds: TrapBounds) -> bool:
+        """Returns whether bytes at the top of a stack are a frame that the kernel wrote from a CONTEXT."""
+        known_segment = self.number(data, "SegCs") in (CS_USER, CS_USER_32)
+        impossible = self._quadword(data, "EFlags") & _EFLAGS_NEVER
+        return known_segment and not impossible and self._accepts_user(data, bounds)
+
+    def _accepts_user(self, data: bytes, bounds: TrapBounds) -> bool:
+        """Returns whether the members of a frame from user mode have possible values."""
+        flags, rip, rsp = (self.number(data, name) for name in ("EFlags", "Rip", "Rsp"))
+        narrow = self.number(data, "SegCs") == CS_USER_32
+        end = min(bounds.user_end, 1 << 32) if narrow else bounds.user_end
         return (
             self.number(data, "SegSs") == _USER_SS
             and bool(flags & EFLAGS_IF)

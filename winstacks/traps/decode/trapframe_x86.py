@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from typing import Mapping, Tuple
 
-from ...columns.words import EXCEPTION, INTERRUPT, SERVICE, SYSCALL
+from ...columns.words import EXCEPTION, INTERRUPT, SERVICE, SYSCALL, WRITTEN
 from ...memory.decode.machine import Machine
 from ...memory.decode.structure import Structures
 from .frame import (
@@ -47,6 +47,7 @@ FAULT = "fault"  # an exception
 DEVICE = "device"  # an interrupt
 EITHER = "either"  # a trap or a service, from user mode
 TASK_NMI = "task"  # an NMI through its task gate: the kernel builds the frame from the TSS
+FIRST = "first"  # no entry: the kernel wrote the frame from a CONTEXT
 FAST_V86 = "v86"  # a fast path of virtual-8086 mode, which does not write DbgArgMark
 UNKNOWN = ""
 
@@ -66,8 +67,10 @@ _SEGMENTS = "SegGs SegEs SegDs SegFs"
 _EFLAGS_VM = 0x20000
 # Bits of EFlags that are never set: 3, 5, 15 and all above 21.
 _EFLAGS_NEVER = 0xFFC08028
+_EFLAGS_IOPL = 0x3000
 _KERNEL_CS = 8
 _USER_CS = 0x1B
+_USER_DATA = 0x23
 _MAX_EIP_SHIFT = 2
 
 _CALLBACK_RETURN = b"\xcd\x2b"
@@ -166,10 +169,36 @@ class TrapFrameLayout86(TrapFrameLayout):
             self.number(data, name) for name in zeros
         )
 
+    def is_written(self, data: bytes) -> bool:
+        """Returns whether a frame is one that the kernel wrote from a CONTEXT.
+
+        Bit 1 of EFlags shows that no processor stored them. The kernel makes the selectors those of user
+        mode. DbgEip and DbgEbp may be 0: only the entries store them. Source: inferred from the frames of
+        x64 threads that had not run, and from KeContextToKframes as public documentation describes it.
+        """
+        flags, selectors = self.number(data, "EFlags"), ("HardwareSegSs", "SegDs", "SegEs")
+        if flags & (EFLAGS_ONE | _EFLAGS_NEVER | _EFLAGS_VM | _EFLAGS_IOPL) or not flags & EFLAGS_IF:
+            return False
+        return (
+            self.number(data, "SegCs") & 0xFFFF == _USER_CS
+            and all(self.number(data, name) & 0xFFFF == _USER_DATA for name in selectors)
+            and self.number(data, "SegFs") & 0xFFFF == _USER_FS
+            and self.number(data, "DbgArgMark") in (0, ARGUMENT_MARK)
+            and self.number(data, "DbgEbp") in (0, self.number(data, "Ebp"))
+            and self.number(data, "DbgEip") in (0, self.number(data, "Eip"))
+        )
+
+    def accepts_written(self, data: bytes, bounds: TrapBounds) -> bool:
+        """Returns whether bytes at the top of a stack are a frame that the kernel wrote from a CONTEXT."""
+        places = (self.number(data, name) for name in ("Eip", "HardwareEsp"))
+        return self.is_written(data) and all(USER_LOWEST <= place < bounds.user_end for place in places)
+
     def entry_of(self, data: bytes, facts: EntryFacts) -> str:
         """Returns the kind of entry, one of the constants above; UNKNOWN if the bytes fit none."""
         if self.is_task_nmi(data):
             return TASK_NMI
+        if self.is_written(data):
+            return FIRST
         v86, user = self.from_v86(data), self.is_user(data)
         if self.number(data, "DbgArgMark") != ARGUMENT_MARK:
             return FAST_V86 if v86 else UNKNOWN
@@ -235,7 +264,7 @@ class TrapFrameLayout86(TrapFrameLayout):
             set_validity(validities, SAVED, "HardwareEsp HardwareSegSs")
         if v86:
             set_validity(validities, SAVED, "V86Es V86Ds V86Fs V86Gs")
-        if entry != FAST_V86:
+        if entry not in (FAST_V86, FIRST):
             set_validity(validities, COMPUTED, "DbgEbp DbgEip DbgArgMark DbgArgPointer FrameType")
         if entry == SYSENTER:
             set_validity(validities, COMPUTED, "Eip", "SystemCallReturn")
@@ -251,6 +280,8 @@ class TrapFrameLayout86(TrapFrameLayout):
                 "stored by exceptions and interrupts; a system call would look the same",
             )
             set_validity(validities, SAVED, "SegFs")
+        elif entry == FIRST:
+            set_validity(validities, SAVED, "Eax Ecx Edx " + _SEGMENTS)
         elif entry == TASK_NMI:
             set_validity(validities, SAVED, "Eax Ecx Edx HardwareEsp HardwareSegSs " + _SEGMENTS)
             set_validity(
@@ -258,7 +289,7 @@ class TrapFrameLayout86(TrapFrameLayout):
             )
         else:
             self._mark_trap(validities, data, entry)
-        if user and entry != TASK_NMI:
+        if user and entry not in (TASK_NMI, FIRST):
             self._mark_debug_registers(validities, data, entry, facts)
         if "MxCsr" in self.members and self.number(data, "MxCsr") < 0x10000:
             set_validity(
@@ -354,7 +385,8 @@ def kind_of(entry: str, user: bool) -> str:
     """
     if entry in (SYSENTER, GATE):
         return SYSCALL if user else SERVICE
-    return {FAULT: EXCEPTION, FAST_V86: EXCEPTION, DEVICE: INTERRUPT, TASK_NMI: INTERRUPT}.get(entry, "")
+    kinds = {FAULT: EXCEPTION, FAST_V86: EXCEPTION, DEVICE: INTERRUPT, TASK_NMI: INTERRUPT, FIRST: WRITTEN}
+    return kinds.get(entry, "")
 
 
 def _mark_service(

@@ -7,10 +7,13 @@ from __future__ import annotations
 import pathlib
 
 import pytest
+from volatility3.plugins.minidump import tracefindings
 
 from tests.forge import context
 from tests.support.findingimages import ALL, TID, FindingImage, found
 from tests.support.only import only
+from tests.support.processdumps import OpenedDump
+from tests.support.writtendumps import process_of, write_dump
 from winstacks.findings.checks import debug_registers
 from winstacks.findings.facts import CheckFacts
 from winstacks.names.symbolizer import Symbolizer
@@ -104,9 +107,29 @@ def test_an_unreadable_debug_port_is_reported(name: str, tmp_path: pathlib.Path)
     forged.breaks_at(forged.stacks.modules["ntdll"].base + STUB, ENABLED)
     opened = context.open_image(forged.image(), tmp_path)
     symbolizer = Symbolizer(opened.image)
-    (stack,) = (stack for stack in StackCollector(symbolizer).list_stacks() if stack.kind == "user")
+    stack = only(stack for stack in StackCollector(symbolizer).list_stacks() if stack.kind == "user")
     facts = CheckFacts(symbolizer)
     unknown = stack._replace(space=stack.space._replace(eprocess=0))
     assert list(debug_registers.check_stack(unknown, facts)) == []
-    (reason,) = facts.left_out(CHECK)
+    reason = only(facts.left_out(CHECK))
     assert "DebugPort, which says whether a debugger set it, cannot be read" in reason
+
+
+@pytest.mark.parametrize("debugged", [False, True])
+def test_a_breakpoint_in_a_dump(debugged: bool, tmp_path: pathlib.Path) -> None:
+    """The CONTEXT of a thread has the registers, and the PEB says whether a debugger is attached."""
+    forged = FindingImage("win10-x64")
+    address = forged.stacks.modules["ntdll"].base + STUB
+    forged.breaks_at(address, ENABLED)
+    assert forged.app.peb is not None
+    forged.app.peb["BeingDebugged"] = int(debugged)
+    opened = context.open_image(forged.image(), tmp_path)
+    path = tmp_path / "app.dmp"
+    write_dump(opened, process_of(opened, forged.app.pid), path)
+    rows = [row for _, row in OpenedDump(path).rows(tracefindings.TraceFindings, check=[CHECK])]
+    shown = [row["Evidence"].partition("; ")[0] for row in rows if row["Finding"] == CHECK]
+    if debugged:
+        (reason,) = shown
+        assert "BeingDebugged of the PEB says that a debugger is there" in reason
+    else:
+        assert shown == [f"Dr0 {address:#x} for execution, Dr7 0x401, BeingDebugged 0"]

@@ -51,6 +51,15 @@ def test_a_thread_that_returns_to_no_module(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", X64)
+@pytest.mark.parametrize("address", [0xFFFFFFFFFFFFFFF7, 0xFFFFF80055555555])
+def test_a_kernel_address_on_a_user_stack_is_no_call_by_the_kernel(name: str, address: int) -> None:
+    forged = FindingImage(name)
+    forged.returns_to(address)
+    image = forged.image()
+    assert found(image, NO_MODULE) == found(image, UNLOADED) == []
+
+
+@pytest.mark.parametrize("name", X64)
 def test_a_thread_that_returns_to_where_no_call_is(name: str) -> None:
     """Code that pushes an address and jumps."""
     forged = FindingImage(name)

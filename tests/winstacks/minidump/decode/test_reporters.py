@@ -11,6 +11,7 @@ import pytest
 
 from tests.forge.minidump import Writer
 from tests.support.changeddumps import BROKEN, OTHER_SYSTEMS, ChangedDump
+from tests.support.only import only
 from winstacks.minidump.decode import reporters
 from winstacks.minidump.decode.dumpfile import Minidump
 from winstacks.minidump.decode.platform import other_system
@@ -75,7 +76,7 @@ def test_a_cut_list_is_said() -> None:
 @REAL
 @pytest.mark.shared
 def test_real_annotations() -> None:
-    (apple,) = (path for path in OTHER_SYSTEMS if path.stem == "breakpad-minidump_crashpad_annotation")
+    apple = only(path for path in OTHER_SYSTEMS if path.stem == "breakpad-minidump_crashpad_annotation")
     info = reporters.crashpad_info(dump_of(apple.read_bytes()))
     assert info is not None
     assert len(info.annotations) == 10
@@ -87,7 +88,7 @@ def test_real_annotations() -> None:
 @pytest.mark.shared
 def test_the_forge_has_the_layout_of_a_real_file() -> None:
     """The same values give streams of the same bytes, apart from offsets and IDs."""
-    (apple,) = (path for path in OTHER_SYSTEMS if path.stem == "rust-simple-crashpad")
+    apple = only(path for path in OTHER_SYSTEMS if path.stem == "rust-simple-crashpad")
     true = ChangedDump(apple.read_bytes())
     writer = Writer()
     writer.crashpad([("hello", "world")], [])
@@ -103,7 +104,7 @@ def test_the_forge_has_the_layout_of_a_real_file() -> None:
         for dump, pair in zip((true, forged), pairs)
     ]
     assert texts[0] == texts[1] == [b"\5\0\0\0hello\0", b"\5\0\0\0world\0"]
-    (parameter,) = (path for path in BROKEN if path.stem == "rust-invalid-parameter")
+    parameter = only(path for path in BROKEN if path.stem == "rust-invalid-parameter")
     data = parameter.read_bytes()
     info = reporters.assertion_info(dump_of(data))
     threads = reporters.breakpad_info(dump_of(data))

@@ -72,7 +72,7 @@ def test_the_work_is_bounded() -> None:
         return 0x7100
 
     found = proven_walk(StackWalk((TRAP,), StatusCode.NO_UNWIND_DATA), [0x7100] * (1 << 16), read)
-    assert len(found.frames) == MAX_FRAMES
+    assert MAX_SCANNED // 8 <= len(found.frames) <= MAX_FRAMES
     assert len(reads) <= MAX_SCANNED // 8
 
 

@@ -15,8 +15,9 @@ from tests.support.deep import rounds
 from winstacks.memory.decode.ranges import Extents
 from winstacks.memory.decode.statuscodes import StatusCode
 from winstacks.names.decode.functiontable import FunctionTable
-from winstacks.stacks.decode.frames import MAX_FRAMES, CodeImage, StackWalk
+from winstacks.stacks.decode.frames import MAX_FRAMES, CodeImage, ReturnCandidate, StackWalk
 from winstacks.stacks.decode.registers import Registers
+from winstacks.stacks.decode.surroundings import UNKNOWN, Surroundings
 from winstacks.stacks.decode.walk_x64 import Walker64
 
 BASE, SIZE = 0x140000000, 0x4000
@@ -26,6 +27,7 @@ KERNEL_SP = 0xFFFFF88000002000
 
 NOTHING = bytes.fromhex("01 00 00 00")
 ALLOC_8 = bytes.fromhex("01 04 01 00 04 02")
+PUSHED_RBP = bytes.fromhex("01 04 02 05 04 03 01 50")
 FRAME_RBP = bytes.fromhex("01 04 01 05 04 03")
 MACHINE_FRAME = bytes.fromhex("01 00 01 00 00 0a")
 BROKEN = bytes.fromhex("07 00 00 00")
@@ -46,6 +48,9 @@ class Program:
         self.data: List[int] = []
         self.own = False
         self.windows = False
+        self.surroundings = UNKNOWN
+        self.most_frames = MAX_FRAMES
+        self.others: List[CodeImage] = []
         for number, info in enumerate(infos):
             begin, unwind = 0x1000 + 0x100 * number, 0x3000 + 0x20 * number
             self.entries.append((begin, begin + 0x100, unwind))
@@ -100,9 +105,13 @@ class Program:
             return address // 0x1000 not in self.data
 
         def find_image(address: int) -> Optional[CodeImage]:
-            return image if BASE <= address < BASE + SIZE else None
+            images = (image, *self.others)
+            return next((other for other in images if 0 <= address - other.base < other.size), None)
 
-        walker = kind(find_image, read, known, may_execute, lambda _: self.own)
+        walker = kind(
+            find_image, read, known, may_execute, lambda _: self.own, surroundings=self.surroundings
+        )
+        walker.most_frames = self.most_frames
         return walker.walk(start, interrupted, stacks)
 
 
@@ -118,6 +127,7 @@ INFOS = tuple(
         bytes.fromhex,
         (
             "01 00 00 00",
+            "09 00 00 00",
             "01 04 01 00 04 02",
             "01 04 01 05 04 03",
             "01 00 01 00 00 0a",
@@ -189,9 +199,12 @@ def test_a_frame_that_leads_back_is_a_cycle() -> None:
 
 def test_a_stack_of_nothing_but_return_addresses_is_cut_off() -> None:
     program = Program(NOTHING)
-    program.put(0, *[program.at(0)] * (MAX_FRAMES + 10))
+    program.put(0, *[program.at(0)] * 2010)
+    assert len(program.walk(start(program)).frames) == 2011
+    program.most_frames = 2000
     walk = program.walk(start(program))
-    assert (len(walk.frames), walk.end) == (MAX_FRAMES, StatusCode.TOO_MANY_FRAMES)
+    assert (len(walk.frames), walk.end) == (2000, StatusCode.TOO_MANY_FRAMES)
+    assert MAX_FRAMES == 1 << 16
 
 
 def test_a_stack_page_that_is_missing_ends_the_walk() -> None:
@@ -258,6 +271,42 @@ def test_an_unwound_address_before_which_no_call_can_be_is_doubted() -> None:
     # Where that code cannot be read nothing says so.
     program.hidden.append((0x1140, 0x1180))
     assert frames_of(program.walk(start(program)))[1] == (program.inside(1), "unwind", True)
+
+
+@pytest.mark.parametrize("framed", [True, False])
+def test_an_address_at_which_a_function_begins_and_before_which_no_call_is(framed: bool) -> None:
+    """The kernel puts it on the stack itself, with a machine frame above; or a runtime replaces a return."""
+    program = Program(NOTHING, NOTHING, MACHINE_FRAME if framed else NOTHING, NOTHING)
+    begins = BASE + 0x1200
+    program.put(0, begins, program.inside(3), 0x33, 0x246, SP + 0x80, 0x2B).put(0x10, program.at(1), 0)
+    walk = program.walk(start(program))
+    assert frames_of(walk)[1] == (begins, "unwind", framed)
+    assert not walk.frames[1].returns
+    assert StatusCode.FUNCTION_BEGINS_THERE in walk.gaps
+    if framed:
+        assert frames_of(walk)[2:] == [(program.inside(3), "trap", True), (program.at(1), "unwind", True)]
+        assert walk.gaps == (StatusCode.FUNCTION_BEGINS_THERE,)
+    # Behind a call the address belongs to the function before it.
+    program.memory[0x11FB:0x1200] = b"\xe8\0\0\0\1"
+    program.put(1, program.at(3), 0)
+    walk = program.walk(start(program))
+    assert frames_of(walk)[1:] == [(begins, "unwind", True), (program.at(3), "unwind", True)]
+    assert walk.frames[1].returns and not walk.gaps
+
+
+@pytest.mark.parametrize(("call", "sure"), [("ff d0", True), ("e8 e1 fe ff ff", False)])
+@pytest.mark.parametrize("target", [0, 0x1234, BASE + 0x3080, 0x55550000])
+def test_the_caller_of_a_place_without_code_is_on_top_of_the_stack(
+    target: int, call: str, sure: bool
+) -> None:
+    """A call through a bad pointer; a direct call leads to code. The target: low, data, in no region."""
+    program = Program(NOTHING, NOTHING)
+    program.surroundings = Surroundings(is_mapped=lambda _: False)
+    program.memory[0x1110:0x1120] = bytes.fromhex(call).rjust(16, b"\x90")
+    program.put(0, program.at(1), program.at(0), 0)
+    walk = program.walk(Registers.from_known(target, SP), True)
+    how = "leaf" if sure else "scan"
+    assert frames_of(walk)[1] == (program.at(1), how, sure)
 
 
 NOWHERE = 0x7654_3210
@@ -338,12 +387,76 @@ def test_a_walk_goes_on_by_scan_and_is_sure_no_more(reason: StatusCode, break_it
 
 def test_code_in_no_module_is_a_frame_and_then_scanned_over() -> None:
     program = Program(NOTHING)
-    program.put(0, 0x66660000, 1, program.at(0), 0)
+    program.private = {0x66660000: bytes.fromhex("90 90 90 90 90 90 e8 00 00 00 00")}
+    program.put(0, 0x6666000B, 1, program.at(0), 0)
     walk = program.walk(start(program))
     assert [(address, how, sure) for address, how, sure in frames_of(walk)] == [
-        *((program.at(0), "trap", True), (0x66660000, "unwind", True), (program.at(0), "scan", False)),
+        *((program.at(0), "trap", True), (0x6666000B, "unwind", True), (program.at(0), "scan", False)),
     ]
     assert walk.gaps == (StatusCode.CODE_IN_NO_MODULE,)
+
+
+@pytest.mark.parametrize("mapped", [True, False, None])
+@pytest.mark.parametrize("windows", [True, False])
+def test_memory_that_cannot_be_read_proves_no_frame(mapped: Optional[bool], windows: bool) -> None:
+    """Only unmodified code of Windows proves a return to memory that exists and is not in the image."""
+    program = Program(NOTHING, NOTHING)
+    program.windows = windows
+    program.surroundings = Surroundings(is_mapped=lambda _: mapped)
+    program.put(0, 0x66660000, 1, program.at(1), 0)
+    walk = program.walk(start(program))
+    if mapped is False:
+        assert frames_of(walk)[1:] == [(program.at(1), "scan", False)]
+        assert walk.gaps == (StatusCode.RETURNS_NOWHERE,)
+        return
+    sure = windows and bool(mapped)
+    assert frames_of(walk)[1:] == [(0x66660000, "unwind", sure), (program.at(1), "scan", False)]
+    assert walk.gaps == (StatusCode.CODE_UNREADABLE, StatusCode.CODE_IN_NO_MODULE)
+
+
+@pytest.mark.parametrize("value", [0xFFFFFFFFFFF7, 0xFFF7, 0xFFFFF80000001000, 1 << 63, (1 << 64) - 9])
+@pytest.mark.parametrize("info", [NOTHING, ALLOC_8])
+def test_no_frame_is_where_a_user_stack_cannot_return(value: int, info: bytes) -> None:
+    """The value lies on top of the stack of a leaf, or where unwind data expects the return address."""
+    program = Program(info, NOTHING)
+    slot = int(info is ALLOC_8)
+    program.put(slot, value, program.at(1), 0)
+    program.private = {0xFFFFF80000000000: b"\xe8\0\0\0\0" * 0x400}
+    for first, interrupted in ((start(program), False), (Registers.from_known(BASE + 0x2000, SP), True)):
+        walk = program.walk(first, interrupted)
+        assert frames_of(walk)[1:] == [(program.at(1), "scan", False)]
+
+
+HANDLER_ONLY = bytes.fromhex("09 00 00 00 00 20 00 00")
+
+
+def test_a_function_that_only_its_handler_describes_needs_a_proven_return() -> None:
+    """The stack pointer may have moved: the scan begins where it is."""
+    program = Program(HANDLER_ONLY, NOTHING)
+    program.put(0, 0x7777000000, program.at(1), 0)
+    for first, interrupted in ((start(program), False), (Registers.from_known(program.inside(0), SP), True)):
+        walk = program.walk(first, interrupted)
+        assert frames_of(walk)[1:] == [(program.at(1), "scan", False)]
+        assert walk.gaps == (StatusCode.UNWIND_DATA_INCOMPLETE,)
+    # An address behind another call may have been left there.
+    program.put(0, program.at(1), program.at(1), 0)
+    assert frames_of(program.walk(start(program)))[1] == (program.at(1), "scan", False)
+    # The first instruction has moved nothing.
+    first = Registers.from_known(BASE + 0x1000, SP)
+    assert frames_of(program.walk(first, True))[1:] == [(program.at(1), "unwind", True)] * 2
+
+
+@pytest.mark.parametrize("through", [None, 0x2100])
+def test_a_call_of_that_very_function_proves_its_return(through: Optional[int]) -> None:
+    program = Program(HANDLER_ONLY, NOTHING)
+    target = 0x1000 if through is None else through
+    program.memory[0x111C:0x1120] = struct.pack("<i", target - 0x1120)
+    program.memory[0x2100:0x2105] = b"\xe9" + struct.pack("<i", 0x1000 - 0x2105)
+    program.put(0, program.at(1), 0)
+    for first, interrupted in ((start(program), False), (Registers.from_known(program.inside(0), SP), True)):
+        walk = program.walk(first, interrupted)
+        assert frames_of(walk)[1:] == [(program.at(1), "unwind", True)]
+        assert not walk.gaps
 
 
 def test_a_scan_finds_callers_in_no_module() -> None:
@@ -370,6 +483,116 @@ def test_a_leaf_that_code_in_no_module_called() -> None:
     assert frames_of(program.walk(leaf, True))[1] == (0x6666000B, "leaf", True)
     program.data = [0x66660]
     assert len(program.walk(leaf, True).frames) == 1
+
+
+def first_functions(program: Program, *numbers: int) -> None:
+    """Says that threads begin in some of the program's functions."""
+    begins = [BASE + 0x1000 + 0x100 * number for number in numbers]
+    program.surroundings = Surroundings(lambda at: any(low <= at < low + 0x100 for low in begins))
+
+
+def test_a_scan_takes_the_innermost_value_from_which_the_thread_began() -> None:
+    """Others were left by earlier calls: a walk from these ends in nothing."""
+    program = Program(BROKEN, ALLOC_8, NOTHING, NOTHING)
+    first_functions(program, 3)
+    # From slots 1 and 3 a walk ends at a 0 in no such function; from 5 it leads to function 3.
+    program.put(1, program.at(1), 5, program.at(2), 0, program.at(1), 0, program.at(2), program.at(3), 0)
+    walk = program.walk(start(program))
+    assert frames_of(walk)[1:] == [
+        *((program.at(1), "scan", False), (program.at(2), "unwind", False), (program.at(3), "unwind", False)),
+    ]
+    assert walk.frames[1].sp == SP + 0x30
+    assert walk.candidates == (
+        ReturnCandidate(program.at(1), SP + 8, False),
+        ReturnCandidate(program.at(2), SP + 0x18, False),
+    )
+    # Nothing leads there: the first value that no walk contradicts is taken.
+    first_functions(program)
+    assert program.walk(start(program)).frames[1].sp == SP + 0x10
+    program.put(3, program.inside(2))
+    assert program.walk(start(program)).frames[1].sp == SP + 0x30
+
+
+def test_a_scan_may_need_further_scans_to_get_there() -> None:
+    program = Program(BROKEN, NOTHING, NOTHING, FRAME_RBP)
+    first_functions(program, 2)
+    # Function 3 needs Rbp, which is lost; the walk goes on above it.
+    program.put(1, program.at(3), 7, program.at(1), program.at(2), 0)
+    walk = program.walk(start(program))
+    assert [frame.address for frame in walk.frames[1:]] == [program.at(3), program.at(1), program.at(2)]
+    assert [frame.how for frame in walk.frames[1:]] == ["scan", "scan", "unwind"]
+    assert not walk.candidates
+
+
+def test_a_pointer_to_a_function_is_no_return_address_for_a_scan() -> None:
+    program = Program(BROKEN, NOTHING, NOTHING)
+    program.memory[0x11FB:0x1200] = b"\xe8\1\0\0\0"
+    program.put(1, BASE + 0x1200, program.at(2), 0)
+    assert frames_of(program.walk(start(program)))[1] == (BASE + 0x1200, "scan", False)
+    program.surroundings = Surroundings(is_start=lambda at: at == BASE + 0x1200)
+    assert frames_of(program.walk(start(program)))[1] == (program.at(2), "scan", False)
+
+
+def test_a_scan_finds_calls_in_assembly_without_unwind_data() -> None:
+    program = Program(BROKEN, NOTHING)
+    to = BASE + 0x2020
+    program.memory[0x201B:0x2020] = b"\xe8" + struct.pack("<i", 0x1100 - 0x2020)
+    program.put(1, to, program.at(1), 0)
+    assert frames_of(program.walk(start(program)))[1:] == [
+        (to, "scan", False),
+        (program.at(1), "scan", False),
+    ]
+    # A call into the middle of a function is none.
+    program.memory[0x201B:0x2020] = b"\xe8" + struct.pack("<i", 0x1101 - 0x2020)
+    assert frames_of(program.walk(start(program)))[1:] == [(program.at(1), "scan", False)]
+
+
+def test_where_code_is_absent_the_value_whose_code_is_there_is_no_better() -> None:
+    program = Program(BROKEN, NOTHING)
+    elsewhere = CodeImage(0x180000000, 0x2000, lambda *_: None, None, ((0x1000, 0x2000),))
+    program.others = [elsewhere]
+    values = (0x180000800, 0x180001234, program.at(1))
+    program.put(1, *values, 0)
+    walk = program.walk(start(program))
+    assert len(walk.frames) == 1
+    assert walk.end == StatusCode.UNWIND_DATA_INVALID
+    assert walk.candidates == (
+        ReturnCandidate(values[1], SP + 0x10, True),
+        ReturnCandidate(values[2], SP + 0x18, False),
+    )
+    # The value leads to the function in which the thread began: it is in use.
+    first_functions(program, 1)
+    walk = program.walk(start(program))
+    assert frames_of(walk)[1:] == [(program.at(1), "scan", False)]
+    assert walk.candidates == (ReturnCandidate(values[1], SP + 0x10, True),)
+
+
+OTHER = LOW + 0x4000
+
+
+@pytest.mark.parametrize(("back", "end"), [(SP + 0x80, None), (SP - 0x80, StatusCode.CYCLE)])
+def test_a_walk_goes_on_where_unwind_data_leads_to_another_stack_of_the_program(
+    back: int, end: Optional[StatusCode]
+) -> None:
+    """As where a goroutine entered the kernel: its thread's stack, its own, the thread's again further up."""
+    program = Program(PUSHED_RBP, PUSHED_RBP, NOTHING)
+    program.stack.update({OTHER: back, OTHER + 8: program.at(1), back: 0, back + 8: program.at(2)})
+    program.stack[back + 16] = 0
+    first = start(program, Rbp=OTHER)
+    limits = ((LOW, LOW + 0x3000),)
+    walk = program.walk(first, stacks=limits)
+    assert (len(walk.frames), walk.end) == (1, StatusCode.OUTSIDE_THE_STACK)
+    program.surroundings = Surroundings(find_stack=lambda _: (LOW + 0x3800, HIGH))
+    walk = program.walk(first, stacks=limits)
+    callers = [program.at(1), program.at(2)][: 1 if end else 2]
+    assert frames_of(walk)[1:] == [(caller, "unwind", True) for caller in callers]
+    assert (walk.gaps, walk.end) == ((StatusCode.STACK_SWITCHED,), end)
+    # A stack that overlaps the thread's is none of its own; nor is one to which no call returns.
+    program.surroundings = Surroundings(find_stack=lambda _: (LOW + 0x2800, HIGH))
+    assert program.walk(first, stacks=limits).end == StatusCode.OUTSIDE_THE_STACK
+    program.surroundings = Surroundings(find_stack=lambda _: (LOW + 0x3800, HIGH))
+    program.stack[OTHER + 8] = program.inside(1)
+    assert program.walk(first, stacks=limits).end == StatusCode.OUTSIDE_THE_STACK
 
 
 def test_a_scan_stops_at_a_known_machine_frame() -> None:
@@ -399,6 +622,29 @@ def test_a_leaf_without_a_return_address_is_not_believed() -> None:
     program.put(0, 0x1234, program.at(0), 0)
     walk = program.walk(Registers.from_known(BASE + 0x2000, SP), True)
     assert frames_of(walk)[1:] == [(program.at(0), "scan", False)]
+
+
+@pytest.mark.parametrize(
+    ("target", "code", "sure"),
+    [
+        (0x1200, "", True),
+        (0x2000, "", False),
+        (0x1000, "", False),
+        (0x1000, "e9 2b 02 00 00", True),
+        (0x1000, "0f 84 2b 02 00 00", True),
+        (0x1000, "ff e0", True),
+        (0x1000, "ff 15 00 00 00 00", False),
+    ],
+)
+def test_the_call_before_a_leafs_return_address_must_lead_to_it(target: int, code: str, sure: bool) -> None:
+    """At once, or by way of a function that ends with a jump. Else an earlier call left the address."""
+    program = Program(NOTHING, NOTHING, *[NOTHING] * 15)
+    program.entries = [entry for entry in program.entries if entry[0] != 0x1200]
+    program.memory[0x1001 : 0x1001 + len(bytes.fromhex(code))] = bytes.fromhex(code)
+    program.memory[0x111C:0x1120] = struct.pack("<i", target - 0x1120)
+    program.put(0, program.at(1), 0)
+    walk = program.walk(Registers.from_known(BASE + 0x1233, SP), True)
+    assert frames_of(walk)[1:] == [(program.at(1), "leaf" if sure else "scan", sure)]
 
 
 def test_a_leaf_whose_callers_code_is_paged_out_is_doubted() -> None:

@@ -71,7 +71,9 @@ def variants(architecture: str, data: bytes) -> Iterator[bytes]:
         yield changed(Rax=0x103, Rcx=0, Rdx=0, R8=0, R9=0, R10=0, R11=0)
         yield changed(Rcx=0x1234, R10=0x1234, R11=0x1234)
         yield changed(ErrorCode=6, FaultIndicator=1)
+        yield changed(EFlags=0x200, ExceptionActive=0)
         return
+    yield changed(EFlags=0x200)
     yield changed(DbgArgMark=0)
     if architecture == X86_OLD:
         yield changed(Edx=0, DbgArgPointer=0, PreviousPreviousMode=1, ErrCode=0)

@@ -1,0 +1,113 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Whether a call can have led to code without unwind data: to a leaf function, or to assembly that hides its
+frame.
+
+The value on top of the stack is the return address of a true leaf. In other code it may be a return address
+that an earlier call left there: then the call before it goes somewhere else. Source of the forms of jumps:
+Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, JMP and Jcc.
+"""
+
+from __future__ import annotations
+
+import bisect
+import re
+from typing import Iterator, Optional, Tuple
+
+from ...names.decode.functiontable import FunctionTable
+from ...names.decode.unwindinfo import Bytes
+from .frames import CodeImage, FindImage, Read, direct_target
+
+_LONGEST = 0x4000
+"""Bytes of a function that are searched for a jump."""
+_SHORT = 0x100
+"""Bytes that are searched where no unwind data bounds the function."""
+
+_NEAR = 5
+_MOST_FUNCTIONS = 16
+"""Functions that are searched for a jump to the leaf: a function may end with a jump to another one."""
+_DIRECT = re.compile(rb"(?:\xe9|\x0f[\x80-\x8f])(?=(.{4}))", re.DOTALL)
+"""Jumps with a displacement of four bytes."""
+_INDIRECT = re.compile(rb"\xff[\x20-\x27\x60-\x67\xa0-\xa7\xe0-\xe7]")
+"""Jumps through memory or a register (FF /4): nothing shows where they lead."""
+
+
+def code_at(find_image: FindImage, read: Read, address: int, length: int) -> Optional[Bytes]:
+    """Returns code by address, from the module there if one is; None unless all of it can be read."""
+    image = find_image(address)
+    return read(address, length) if image is None else image.read_rva(address - image.base, length)
+
+
+def call_target(find_image: FindImage, read: Read, to: int) -> Optional[int]:
+    """Returns where the direct call before a return address leads, None if no direct call is there.
+
+    A call of the next instruction, which only reads Rip, is none.
+    """
+    code = code_at(find_image, read, to - _NEAR, _NEAR)
+    target = None if code is None else direct_target(code, to)
+    return None if target == to else target
+
+
+def jump_target(find_image: FindImage, read: Read, address: int) -> Optional[int]:
+    """Returns where a jump with a displacement at an address leads, None if no such jump is there."""
+    code = code_at(find_image, read, address, _NEAR)
+    if code is None or code[0] != 0xE9:
+        return None
+    return address + _NEAR + int.from_bytes(bytes(code[1:]), "little", signed=True)
+
+
+def may_have_called(find_image: FindImage, read: Read, to: int, leaf: int) -> bool:
+    """Returns whether the call before a return address can have led to a place that no unwind data covers.
+
+    A direct call leads there if its target lies in the same gap between the functions of the table, or if the
+    function that it calls has a jump that may lead there.
+
+    Args:
+        find_image: finds the module that holds an address
+        read: reads memory
+        to: the return address, behind a call
+        leaf: the place
+    """
+    image, target = find_image(leaf), call_target(find_image, read, to)
+    if image is None or image.table is None or target is None:
+        return True
+    low, high = _gap(image.table, leaf - image.base, image.size)
+    low, high = low + image.base, high + image.base
+    targets, place = [target], 0
+    while place < len(targets):
+        target = targets[place]
+        if low <= target < high:
+            return True
+        start, end = _extent(find_image(target), target)
+        code = code_at(find_image, read, start, end - start)
+        if end == low or code is None or _INDIRECT.search(bytes(code)):
+            return True
+        for further in _jumps(bytes(code), start):
+            beyond = find_image(further) is not None and not start <= further < end
+            if beyond and further not in targets and len(targets) < _MOST_FUNCTIONS:
+                targets.append(further)
+        place += 1
+    return False
+
+
+def _gap(table: FunctionTable, rva: int, size: int) -> Tuple[int, int]:
+    """Returns the range of RVAs around an RVA that no entry covers."""
+    begins, ends = table.ranges
+    place = bisect.bisect_right(begins, rva)
+    return (ends[place - 1] if place else 0), (begins[place] if place < len(begins) else size)
+
+
+def _jumps(code: bytes, start: int) -> Iterator[int]:
+    """Yields where the jumps in code may lead; bytes that only look like a jump count."""
+    for jump in _DIRECT.finditer(code):
+        yield start + jump.end() + 4 + int.from_bytes(jump[1], "little", signed=True)
+
+
+def _extent(image: Optional[CodeImage], target: int) -> Tuple[int, int]:
+    """Returns the range of addresses that is searched for a function's jumps."""
+    piece = None
+    if image is not None and image.table is not None:
+        piece = image.table.find_entry(target - image.base)
+    if image is None or piece is None:
+        return target, target + _SHORT
+    return image.base + piece.begin, image.base + min(piece.end, piece.begin + _LONGEST)

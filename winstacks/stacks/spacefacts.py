@@ -1,0 +1,138 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""What is known of an address space beside its modules and its memory, for the walks in it."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Dict, List, Optional, Tuple
+
+from volatility3.framework.layers import intel
+
+from ..columns.words import PDB
+from ..memory import bulk, pagetables
+from ..memory.image import AddressSpace, Image
+from ..names.decode.grounds import is_first
+from ..names.symbolizer import AddressNamer
+from ..names.usermodules import vad_at
+from ..process.regions import Region
+from ..process.threads import Threads
+from ..process.userstacks import UserStacks
+from .decode.surroundings import Surroundings
+
+_KERNEL_HALF = 1 << 63
+_MAX_KEPT = 1 << 14
+_RESERVED = "MEM_RESERVE"
+
+
+class SpaceFacts:
+    """Answers about the addresses of an address space.
+
+    Args:
+        image: the image
+        space: the address space
+        names: names of the addresses in it
+    """
+
+    def __init__(self, image: Image, space: AddressSpace, names: AddressNamer) -> None:
+        self._image = image
+        self._space = space
+        self._names = names
+        self._layer = image.layer_of(space)
+        self._firsts: Dict[int, bool] = {}
+
+    @property
+    def surroundings(self) -> Surroundings:
+        """The answers in the form that walkers take."""
+        return Surroundings(self.is_first, self.is_start, self.is_mapped, self.is_executable, self.find_stack)
+
+    def is_first(self, address: int) -> bool:
+        """Returns whether code is of a function in which threads begin."""
+        first = self._firsts.get(address)
+        if first is None:
+            if len(self._firsts) >= _MAX_KEPT:
+                self._firsts.clear()
+            first = self._firsts[address] = self._is_first(address)
+        return first
+
+    def _is_first(self, address: int) -> bool:
+        known_module = self._names.module_at(address)
+        if known_module is None:
+            return False
+        label = known_module.image.names.find_label(address - known_module.module.base)
+        kernel = bool(address & _KERNEL_HALF)
+        return label is not None and is_first(known_module.module.name, label[1], kernel)
+
+    def is_start(self, address: int) -> bool:
+        """Returns whether a function with a name begins exactly at an address.
+
+        A symbol of a PDB may be within a function: the function table must have a function there, too.
+        """
+        known_module = self._names.module_at(address)
+        if known_module is None:
+            return False
+        rva, table = address - known_module.module.base, known_module.image.functions
+        label = known_module.image.names.find_label(rva)
+        if label is None or label[0] != rva:
+            return False
+        piece = None if table is None else table.find_entry(rva)
+        return label[2] != PDB or (piece is not None and piece.begin == rva)
+
+    def is_mapped(self, address: int) -> Optional[bool]:
+        """Returns whether a memory region holds an address outside all modules; None if that is unknown.
+
+        Only the user's half has lists of regions. Reserved memory holds nothing.
+        """
+        process = self._names.process
+        if address & _KERNEL_HALF or process is None:
+            return None
+        region = vad_at(process.vads, address)
+        if region is not None:
+            return region.state != _RESERVED
+        return False if process.vads_whole else None
+
+    def is_executable(self, address: int) -> bool:
+        """Returns whether a memory region outside all modules is known to hold code, by its protection."""
+        region = self._region(address)
+        return region is not None and "EXECUTE" in region.protection_name
+
+    def find_stack(self, sp: int) -> Optional[Tuple[int, int]]:
+        """Returns the limits of the private memory that holds an address, as a stack of the program's own.
+
+        Returns:
+            None if the address is in no private region, or code runs in the region.
+        """
+        region = self._region(sp)
+        if region is None or region.control_area or region.image or "EXECUTE" in region.protection_name:
+            return None
+        return region.start, region.end
+
+    def may_execute(self, address: int) -> bool:
+        """Returns whether an address outside all modules may be code: by the page tables if there are any,
+        and never in the stack of a thread.
+
+        A small kernel dump has neither page tables nor regions, and its memory outside modules is almost
+        always data: no guess goes there.
+        """
+        if not self._image.machine.is_canonical(address) or self._image.threads_only:
+            return False
+        if isinstance(self._layer, intel.Intel):
+            layer = self._layer
+            return pagetables.may_execute(self._image.context, layer, bulk.masked(layer, address))
+        return self.is_mapped(address) is not False and not any(
+            low <= address < high for low, high in self._stacks
+        )
+
+    def _region(self, address: int) -> Optional[Region]:
+        process = self._names.process
+        return None if address & _KERNEL_HALF or process is None else vad_at(process.vads, address)
+
+    @cached_property
+    def _stacks(self) -> List[Tuple[int, int]]:
+        """The stacks of all threads of the process."""
+        if self._space.kernel:
+            return []
+        user_stacks = self._image.service(UserStacks)
+        pids = None if self._space.pid is None else [self._space.pid]
+        threads = Threads.list_threads(self._image, pids)
+        return [limits for thread in threads for limits in user_stacks.all_limits(thread)]
