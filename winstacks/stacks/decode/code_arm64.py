@@ -18,6 +18,8 @@ _LOW = (1 << 47) - 1
 _HIGH = (1 << 64) - 1 - _LOW
 
 _SP = 31
+_BL = 0x25
+"""The upper bits of bl."""
 
 
 def strip(value: int) -> int:
@@ -38,7 +40,12 @@ def is_call(before: Bytes) -> bool:
     if len(before) < 4:
         return False
     word = int.from_bytes(before[-4:], "little")
-    return word >> 26 == 0x25 or word & 0xFFFFFC1F == 0xD63F0000 or word & 0xFEFFF800 == 0xD63F0800
+    return is_direct_call(before) or word & 0xFFFFFC1F == 0xD63F0000 or word & 0xFEFFF800 == 0xD63F0800
+
+
+def is_direct_call(before: Bytes) -> bool:
+    """Returns whether bytes of code end in a call of a fixed address: bl."""
+    return int.from_bytes(before[-4:], "little") >> 26 == _BL
 
 
 def island_target(code: Bytes, rva: int) -> Optional[int]:

@@ -111,6 +111,9 @@ class WalkerArm64(Walker[RegistersArm64]):
 
     def step(self, registers: RegistersArm64, interrupted: bool) -> WalkStep[RegistersArm64]:
         """Finds the caller of a frame; raises UnwindError."""
+        sent = self._sent_nowhere(registers) if interrupted and self.is_no_code(registers.ip) else None
+        if sent is not None:
+            return sent
         probe = registers.ip if interrupted else registers.ip - INSTRUCTION
         image = self._find_image(probe)
         if image is None:
@@ -267,6 +270,22 @@ class WalkerArm64(Walker[RegistersArm64]):
                 return True
         code = image.read_rva(entry.begin, INSTRUCTION * record.prolog) if record.prolog else None
         return code is not None and not agrees(code, record)
+
+    def _sent_nowhere(self, registers: RegistersArm64) -> Optional[WalkStep[RegistersArm64]]:
+        """Returns the step to the code whose call sent a thread to a place without code, None if no call did.
+
+        The call left its return address in the link register. It was indirect: the target of a direct call
+        is part of the code.
+        """
+        ip = strip(registers.lr or 0)
+        if not ip or not self.is_return(ip):
+            return None
+        image = self._find_image(ip - INSTRUCTION)
+        read, base = (self._read, 0) if image is None else (image.read_rva, image.base)
+        code = read(ip - base - INSTRUCTION, INSTRUCTION)
+        if code is None or code_arm64.is_direct_call(code):
+            return None
+        return WalkStep(registers.returned(ip), LEAF, in_register=True)
 
     def _leaf(
         self, registers: RegistersArm64, image: CodeImage, table: FunctionTableArm64

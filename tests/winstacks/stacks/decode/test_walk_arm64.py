@@ -358,3 +358,16 @@ def test_memory_that_is_not_there_or_no_code_proves_no_caller(address: int) -> N
     walk = program.walk(start(program))
     assert shown(walk)[:1] == [(address, "unwind", False)]
     assert StatusCode.NOT_BEHIND_A_CALL in walk.gaps
+
+
+@pytest.mark.parametrize("place", [0, 0x1234, BASE + 0x5000, LOW + 0x8000])
+@pytest.mark.parametrize(
+    ("call", "found"), [(0xD63F0100, True), (0xD63F0900, True), (BL, False), (NOP, False)]
+)
+def test_call_to_a_place_without_code_left_its_address_in_lr(place: int, call: int, found: bool) -> None:
+    program = Program(CHAINED, CHAINED)
+    program.put(0x1040, call)
+    program.pair(SP, 0, program.at(1))
+    registers = RegistersArm64.from_known(place, SP, {"Fp": 0, "Lr": program.at(0) ^ SIGNED})
+    walk = program.walk(registers)
+    assert ((program.at(0), "leaf", True) in shown(walk)) == found
