@@ -20,6 +20,7 @@ from tests.forge import context, sample
 from tests.forge.context import Opened
 from tests.golden import images
 from tests.minidump.test_plugins import LEGACY, OF_A_KERNEL, shown, user_rows
+from tests.support.only import only
 from tests.support.processdumps import OpenedDump, dump_of
 from winstacks.minidump.decode.dumpfile import Minidump
 from winstacks.minidump.decode.memory import memory_ranges
@@ -73,7 +74,7 @@ def test_wow_teb_offset_leads_to_the_32_bit_stack(clean: Any, folder: pathlib.Pa
     expected = shown(OpenedDump(path).rows(callstacks.CallStacks))
     dump = Minidump(lambda offset, length: bytes(data[offset : offset + length]), len(data))
     for thread in thread_list(dump)[0]:
-        (teb,) = (
+        teb = only(
             memory.offset + thread.Teb - memory.start
             for memory in memory_ranges(dump)[0]
             if memory.start <= thread.Teb < memory.start + memory.length

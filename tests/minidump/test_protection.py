@@ -20,6 +20,7 @@ from tests.conftest import SHARED
 from tests.forge import context
 from tests.forge.vad import EXECUTE_READWRITE, READWRITE
 from tests.support.findingimages import PRIVATE, FindingImage
+from tests.support.only import only
 from tests.support.processdumps import OpenedDump
 from tests.support.writtendumps import process_of, write_dump
 from winstacks.columns.words import HIGH, MEDIUM, POSSIBLE
@@ -96,7 +97,7 @@ def test_without_the_list_of_regions_the_protection_is_unknown(dump: bytes, tmp_
 def test_without_start_addresses_the_threads_are_named(dump: bytes, tmp_path: pathlib.Path) -> None:
     rows = findings(tmp_path, without(dump, _THREAD_INFO))
     assert not found(rows, "start_mismatch")
-    (reason,) = reasons(rows, "start_mismatch")
+    reason = only(reasons(rows, "start_mismatch"))
     assert reason.startswith("the dump has no start address: TID 572")
 
 
@@ -106,7 +107,7 @@ def test_code_that_was_made_data_is_reported(dump: bytes, tmp_path: pathlib.Path
     """An implant that sleeps may take the right to execute away from its own code."""
     changed = bytearray(dump)
     count, directory = struct.unpack_from("<II", dump, 8)
-    (rva,) = (
+    rva = only(
         struct.unpack_from("<I", dump, place + 8)[0]
         for place in range(directory, directory + 12 * count, 12)
         if struct.unpack_from("<I", dump, place)[0] == _MEMORY_INFO
@@ -143,6 +144,6 @@ def test_the_dump_of_an_image_has_the_present_protection(
     path = tmp_path / "app.dmp"
     write_dump(opened, process_of(opened, forged.app.pid), path)
     rows = [row for _, row in OpenedDump(path).rows(tracefindings.TraceFindings)]
-    (row,) = (row for row in rows if row["Severity"] in ("high", "medium"))
+    row = only(row for row in rows if row["Severity"] in ("high", "medium"))
     assert row["Finding"] == check
     assert now in row["Evidence"]

@@ -254,7 +254,7 @@ def test_a_process_with_the_flag_whose_heaps_are_not_in_memory(
     forged.process.space.set_state(LIST & -PAGE, PAGE, State.PAGEFILE)
     forged.process.space.set_state(HEAP, PAGE, State.PAGEFILE)
     forged.listed.clear()
-    (node,) = forged.run(tmp_path)
+    node = only(forged.run(tmp_path))
     assert (node.row["PID"], node.row["Arch"], node.row["Status"]) == (PID, forged.arch, "unreadable")
     assert (node.row["Heap"], node.row["Count"]) == (None, None)
     assert "the PEB's list of heaps cannot be read" in caplog.text

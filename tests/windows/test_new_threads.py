@@ -21,6 +21,7 @@ from tests.forge.context import Opened
 from tests.forge.kernel import Kernel
 from tests.forge.thread import Thread
 from tests.forge.trapentries import X64, X86_OLD, Entry
+from tests.support.only import only
 from tests.support.trapforge import TOP_DISTANCE, architecture
 from tests.support.trapsets import filled, registers_64, registers_86
 from tests.windows.test_callstacks import Row, by_key, plain, stacks
@@ -75,7 +76,7 @@ def rows(opened: Opened, **options: Any) -> List[Row]:
 def test_the_first_frame_of_a_thread_is_read(name: str, marked: bool, tmp_path: pathlib.Path) -> None:
     image = NewThread(name, marked)
     opened = image.open(tmp_path)
-    (row,) = rows(opened)
+    row = only(rows(opened))
     assert (row["Origin"], row["TrapKind"], row["Mode"], row["Status"]) == ("top", "written", "user", "")
     assert row["EFlags"] == 0x200
     for column, value in image.expected.items():
@@ -106,7 +107,7 @@ def test_bytes_that_no_context_gives_are_no_frame(
     """Interrupts are on, no reserved bit is set, and the segment is that of user mode."""
     image = NewThread(name)
     image.write(member, value)
-    (row,) = rows(image.open(tmp_path))
+    row = only(rows(image.open(tmp_path)))
     assert (row["Status"], row["Rip"]) == ("no saved registers", None)
 
 
@@ -117,7 +118,7 @@ def test_a_frame_to_which_the_thread_points_may_have_flags_of_a_context(
     """NtSetContextThread writes EFlags into the frame of a system call, too."""
     image = NewThread(name)
     image.thread.kthread["TrapFrame"] = image.address
-    (row,) = rows(image.open(tmp_path))
+    row = only(rows(image.open(tmp_path)))
     assert (row["Origin"], row["Mode"], row["EFlags"], row["Status"]) == ("thread", "user", 0x200, "")
 
 
@@ -125,7 +126,7 @@ def test_the_marks_of_x86_are_zero_or_copies(tmp_path: pathlib.Path) -> None:
     image = NewThread("xp-x86")
     assert image.architecture == X86_OLD
     image.write("DbgEip", image.registers["eip"] + 0x100)
-    (row,) = rows(image.open(tmp_path))
+    row = only(rows(image.open(tmp_path)))
     assert row["Status"] == "no saved registers"
 
 

@@ -21,7 +21,7 @@ import sys
 import types
 from typing import Any, Callable, Optional, Set, Tuple
 
-VERSION = "3.0.0"
+VERSION = "4.0.0"
 """Version of these plugins; the library must have the same version."""
 
 NAME = "winstacks"

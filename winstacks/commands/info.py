@@ -75,7 +75,7 @@ class Info(Command[Stream, Stream]):
         return plugins.tree(self.plugin, self.grid, self._listed(), tables=False)
 
     def _listed(self) -> Iterator[Row]:
-        """Yields the rows of a dump of which no stack can be walked."""
+        """Yields the rows of a dump whose stacks cannot be walked."""
         try:
             requested.machine(self.plugin)
         except (UnsupportedMachineError, OtherSystemError) as error:

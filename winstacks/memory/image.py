@@ -75,10 +75,7 @@ class AddressSpace(NamedTuple):
 
     @property
     def known_name(self) -> Optional[str]:
-        """The name of the process, None if it is not in the image.
-
-        Only an _EPROCESS can have an empty name: another source without a name does not know it.
-        """
+        """The name of the process, None if it is unknown; only an _EPROCESS can have an empty name."""
         unknown = not self.eprocess or has_status(self.remark, *_NAMELESS)
         return None if unknown and not self.process else self.process
 

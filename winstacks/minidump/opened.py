@@ -112,7 +112,7 @@ def machine_of(context: interfaces.context.ContextInterface, layer_name: str) ->
         layer_name: the layer over the dump
 
     Raises:
-        UnsupportedMachineError: the machine is not supported, or nothing in the dump tells it
+        UnsupportedMachineError: the machine is not supported, or nothing in the dump shows it
         OtherSystemError: the dump is of another system than Windows
     """
     return _machine(dump_of(context, layer_name))
@@ -137,7 +137,7 @@ def image_of(context: interfaces.context.ContextInterface, layer_name: str, conf
         config_path: path for the configuration of this project's symbol tables
 
     Raises:
-        UnsupportedMachineError: the machine is not supported, or nothing in the dump tells it; the text is a
+        UnsupportedMachineError: the machine is not supported, or nothing in the dump shows it; the text is a
             sentence for users
         OtherSystemError: the dump is of another system than Windows; likewise
     """

@@ -2,7 +2,7 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """Finds the symbols of PDBs: in the examiner's PDBs, in Volatility's symbol files, or by a download.
 
-The examiner's PDBs are those of --symbols-from (`pdbfiles`); only --fetch-symbols downloads.
+The examiner's PDBs come from --symbols-from (`pdbfiles`); only --fetch-symbols downloads.
 
 They are kept as sorted arrays, because Volatility itself can look up exact addresses only. Volatility's
 loader tries a download whenever a table is missing, even offline, and leaves an empty folder behind. So the

@@ -126,7 +126,7 @@ def regions(dump: Minidump) -> Iterator[DumpEntry]:
 
 
 def crashpad_annotations(dump: Minidump) -> Iterator[DumpEntry]:
-    """Yields the annotations of Crashpad: those of the process, then those of each module."""
+    """Yields the annotations of Crashpad: first for the process, then for each module."""
     info = crashpad_info(dump)
     if info is None:
         yield DumpEntry(1, "version", "", status(StatusCode.UNREADABLE))

@@ -58,7 +58,7 @@ _IN_HEXADECIMAL = (
     *("ActiveProcessorsAffinityMask", "ProcessExecuteFlags"),
 )
 _DECODED = frozenset((*_LISTS, *_RECORDS, *LISTINGS, "MemoryListStream", "Memory64ListStream"))
-"""Streams of which some rows show the contents."""
+"""Streams whose contents are shown by some rows."""
 
 
 class Member(NamedTuple):

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What is known of an address space beside its modules and its memory, for the walks in it."""
+"""Facts about an address space beside its modules and its memory, for the walks in it."""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ from tests.forge.paging import State
 from tests.support import grid
 from tests.support.callstackimages import GETTER_RVA, HEAD_RVA
 from tests.support.findingimages import PRIVATE, TID, X64, FindingImage, found
+from tests.support.only import only
 from winstacks.names import registeredtables
 
 INTERRUPTED = PRIVATE + 0x20
@@ -95,7 +96,7 @@ def test_tables_that_tell_nothing_leave_a_guess(
 def test_a_callback_is_named() -> None:
     forged = FindingImage("win10-x64")
     callback = forged.stacks.modules["kernelbase"].base + 0x1000
-    (row,) = found(registering("win10-x64", windows_element(0, callback), NO_FRAME).image(), "unbacked")
+    row = only(found(registering("win10-x64", windows_element(0, callback), NO_FRAME).image(), "unbacked"))
     assert row["Innocent"].startswith("function table with the callback kernelbase")
 
 

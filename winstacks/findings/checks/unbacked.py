@@ -22,6 +22,7 @@ from ...memory.image import AddressSpace
 from ...process.processlist import process_member
 from ...stacklist.stack import StackRecord
 from ..code.explanations import explained_at, untold
+from ..code.refused import refused_place
 from ..code.returns import settled
 from ..code.stubs import LONGEST, number_before, patched_stubs, start_of
 from ..facts import CheckFacts
@@ -32,8 +33,9 @@ NAME = "unbacked"
 
 def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     """Yields the frames in private executable memory; one for each range."""
+    refused = refused_place(stack, facts)
     for place in unbacked_frames(stack, PRIVATE, UNMAPPED, MAPPED):
-        if facts.executable(stack.space, place.at) is False:
+        if facts.executable(stack.space, place.at) is False or place == refused:
             continue
         if place.name.backing == MAPPED and not _is_view(stack, place, facts):
             continue

@@ -3,7 +3,7 @@
 """The block of a heap that holds an address, and the blocks beside it, as WinDbg's `!heap -p -a` finds them.
 
 A caller has the bytes from `Block.user` on. An address in a header, or behind the caller's bytes, is in no
-block: then the distances to the blocks beside it tell which of them was overrun.
+block: then the distances to the blocks beside it show which of them was overrun.
 """
 
 from __future__ import annotations

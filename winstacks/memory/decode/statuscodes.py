@@ -129,7 +129,7 @@ class StatusCode(Enum):
     of Windows returns there."""
     FUNCTION_BEGINS_THERE = "function begins there"
     """No call is before the address, and a function begins exactly there. The frame has that function's name
-    and unwind data, not those of the function before."""
+    and unwind data, not the name and unwind data of the function before."""
     RETURNS_NOWHERE = "returns nowhere"
     """Unwind data led to an address in no memory, or in the other half: the walk had to guess."""
     NO_FUNCTION_TABLE = "no function table"
@@ -427,7 +427,7 @@ class StatusCode(Enum):
     PEB_NOT_IN_THE_DUMP = "PEB not in the dump"
     """The dump lacks the memory that leads to heaps, locks and databases: a dump with full memory has it."""
     NO_SYSTEM_INFO = "no SystemInfoStream, CPU by {members}"
-    """The dump does not say which CPU it is of: the named member tells it. The Windows version is unknown."""
+    """The dump does not say which CPU it is of: the named member shows it. The Windows version is unknown."""
     NO_THREAD_LIST = "no thread list"
     """The dump has no ThreadListStream: the threads of the process are unknown."""
     EXCEPTION = "exception {members}"

@@ -68,8 +68,8 @@ class DumpMachine(NamedTuple):
     """The CPU of a dump.
 
     Attributes:
-        number: IMAGE_FILE_MACHINE_*; None if nothing tells it
-        status: what told it, if SystemInfoStream did not
+        number: IMAGE_FILE_MACHINE_*; None if unknown
+        status: what shows it, if SystemInfoStream does not
     """
 
     number: Optional[int]
@@ -77,7 +77,7 @@ class DumpMachine(NamedTuple):
 
 
 def dump_machine(dump: Minidump) -> DumpMachine:
-    """Returns the CPU of a dump: SystemInfoStream names it, or else the contexts or the modules tell it.
+    """Returns the CPU of a dump: SystemInfoStream names it, or else the contexts or the modules show it.
 
     A PROCESSOR_ARCHITECTURE without an IMAGE_FILE_MACHINE_* here has no number.
     """

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What Crashpad and Breakpad add to a minidump: annotations, assertions, the thread that wrote the dump.
+"""Additions of Crashpad and Breakpad to a minidump: annotations, assertions, the thread that wrote the dump.
 
 Source: Crashpad, "minidump_extensions.h" (MinidumpCrashpadInfo, MinidumpModuleCrashpadInfo,
 MinidumpAnnotation, MinidumpSimpleStringDictionary); Breakpad, "minidump_format.h" (MDRawBreakpadInfo,

@@ -15,6 +15,7 @@ from .flow_x86 import NEAR, Flow
 from .frames import LONGEST_CALL, Read, direct_target, lengths
 from .helpers_x86 import makes_room, set_up_depth, takes_down
 from .instructions_x86 import instruction
+from .registers import Registers32
 
 MAX_FOLLOWED = 5_000_000
 """Instructions that are followed in one address space, in total."""
@@ -95,6 +96,26 @@ class Functions:
             None if no way from that start to the instruction was found.
         """
         return self.flow(start).places.get(ip)
+
+    def entry_sp(self, registers: Registers32, start: int, popped: int) -> Optional[int]:
+        """Returns the value of Esp at a function's first instruction, None if its code does not determine it.
+
+        Args:
+            registers: state in the function
+            start: address of the function
+            popped: bytes of arguments that the last callee has popped, as far as is known
+        """
+        ip, place = registers.ip, self.place(start, registers.ip)
+        if registers.exact and place is not None and place.depth is not None:
+            return registers.sp + place.depth
+        # The callee may have popped its arguments, so the state before the call is taken: there they were
+        # still on the stack.
+        still = popped if registers.exact else 0
+        for length in lengths(self.code(ip - LONGEST_CALL, LONGEST_CALL)):
+            place = self.place(start, ip - length)
+            if place is not None and place.depth is not None:
+                return registers.sp - still + place.depth
+        return None
 
     def flow(self, start: int) -> Flow:
         """Returns the function that starts at an address, followed; it is empty after MAX_FOLLOWED

@@ -29,7 +29,7 @@ _MOST_FUNCTIONS = 16
 _DIRECT = re.compile(rb"(?:\xe9|\x0f[\x80-\x8f])(?=(.{4}))", re.DOTALL)
 """Jumps with a displacement of four bytes."""
 _INDIRECT = re.compile(rb"\xff[\x20-\x27\x60-\x67\xa0-\xa7\xe0-\xe7]")
-"""Jumps through memory or a register (FF /4): nothing shows where they lead."""
+"""Jumps through memory or a register (FF /4): their targets are unknown."""
 
 
 def code_at(find_image: FindImage, read: Read, address: int, length: int) -> Optional[Bytes]:

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What a walk knows of an address space beside its modules and its memory."""
+"""Knowledge of a walk about an address space beside its modules and its memory."""
 
 from __future__ import annotations
 

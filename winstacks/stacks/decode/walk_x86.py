@@ -20,7 +20,6 @@ from . import clues_x86, dispatchers_x86
 from .dispatchers_x86 import Contexts
 from .effects_x86 import BASED, CALLERS, COPY, OURS, StackPlace
 from .frames import (
-    LONGEST_CALL,
     FindDispatcher,
     FindImage,
     MayExecute,
@@ -29,7 +28,6 @@ from .frames import (
     UnwindError,
     UserTransition,
     find_no_dispatcher,
-    lengths,
     may_execute_anywhere,
     shared,
 )
@@ -157,7 +155,7 @@ class Walker32(Walker[Registers32]):
         if name == dispatchers_x86.CALLBACK:
             interrupted_registers = self._called_back(registers)
         else:
-            entry = self._entry_of(registers, start)
+            entry = self._functions.entry_sp(registers, start, _APC_POPS)
             interrupted_registers = (
                 None if entry is None else self._contexts.find_interrupted(name, entry, self._stacks.together)
             )
@@ -180,22 +178,6 @@ class Walker32(Walker[Registers32]):
         if nearest is None or nearest.bp != registers.bp or not self._is_code(nearest.ip):
             return None
         return nearest
-
-    def _entry_of(self, registers: Registers32, start: int) -> Optional[int]:
-        """Returns the value of Esp at a function's first instruction, None if the function's code does not
-        determine it."""
-        ip, place = registers.ip, self._functions.place(start, registers.ip)
-        if registers.exact and place is not None and place.depth is not None:
-            return registers.sp + place.depth
-        # The callee may have popped its arguments, so the state before the call is taken: there they were
-        # still on the stack.
-        popped = _APC_POPS if registers.exact else 0
-        before = self._functions.code(ip - LONGEST_CALL, LONGEST_CALL)
-        for length in lengths(before):
-            place = self._functions.place(start, ip - length)
-            if place is not None and place.depth is not None:
-                return registers.sp - popped + place.depth
-        return None
 
     def _is_in(self, start: int, ip: int) -> bool:
         """Returns whether an address may be in the function that starts at another address."""

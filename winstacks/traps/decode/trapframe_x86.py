@@ -172,9 +172,9 @@ class TrapFrameLayout86(TrapFrameLayout):
     def is_written(self, data: bytes) -> bool:
         """Returns whether a frame is one that the kernel wrote from a CONTEXT.
 
-        Bit 1 of EFlags shows that no processor stored them. The kernel makes the selectors those of user
+        Bit 1 of EFlags shows that no processor stored them. The kernel writes the selectors of user
         mode. DbgEip and DbgEbp may be 0: only the entries store them. Source: inferred from the frames of
-        x64 threads that had not run, and from KeContextToKframes as public documentation describes it.
+        x64 threads before their first run, and from KeContextToKframes as public documentation describes it.
         """
         flags, selectors = self.number(data, "EFlags"), ("HardwareSegSs", "SegDs", "SegEs")
         if flags & (EFLAGS_ONE | _EFLAGS_NEVER | _EFLAGS_VM | _EFLAGS_IOPL) or not flags & EFLAGS_IF:

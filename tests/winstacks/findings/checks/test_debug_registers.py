@@ -129,7 +129,7 @@ def test_a_breakpoint_in_a_dump(debugged: bool, tmp_path: pathlib.Path) -> None:
     rows = [row for _, row in OpenedDump(path).rows(tracefindings.TraceFindings, check=[CHECK])]
     shown = [row["Evidence"].partition("; ")[0] for row in rows if row["Finding"] == CHECK]
     if debugged:
-        (reason,) = shown
+        reason = only(shown)
         assert "BeingDebugged of the PEB says that a debugger is there" in reason
     else:
         assert shown == [f"Dr0 {address:#x} for execution, Dr7 0x401, BeingDebugged 0"]
