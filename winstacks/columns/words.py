@@ -176,8 +176,7 @@ TRAP_KINDS: Words = {
     SERVICE: "a Zw call from kernel mode",
     INTERRUPT: "",
     EXCEPTION: "a fault or trap",
-    WRITTEN: "no entry: the kernel wrote the frame from a CONTEXT, for a thread that never ran in user "
-    "mode",
+    WRITTEN: "no entry: the kernel wrote the frame from a CONTEXT, for a thread that never ran in user mode",
 }
 """Causes of an entry into the kernel: the words of TrapKind."""
 
