@@ -23,6 +23,9 @@ number means both bitnesses, `-` neither; numbers of elements and of bits are pa
 to one of the same name with a later `since`. A table has the structures that have a `sizeof`. `from` names a
 source other than the build's; a source stated only for other builds leaves the build's. `basic.h` has
 structures that each kind may use. ULONG_PTR is as wide as a pointer, the other types are Windows' own.
+
+A structure of arm64 lies as that of x64, unless `struct _NAME for arm64 {` declares it: then only that
+declaration counts, each number is that of arm64, and one without members removes the structure.
 """
 
 from __future__ import annotations
@@ -36,8 +39,10 @@ FOLDER = pathlib.Path(__file__).resolve().parent / "windows" / "stacktraces"
 BASIC = "basic"
 """The text whose structures a table includes when it names them."""
 
-ARCHES = ("x86", "x64")
-POINTER_SIZES = {"x86": 4, "x64": 8}
+ARCHES = ("x86", "x64", "arm64")
+POINTER_SIZES = {"x86": 4, "x64": 8, "arm64": 8}
+_OWN = ("arm64",)
+"""Architectures that may have declarations of their own."""
 _SIZEOF = "sizeof"
 
 _BASE = {
@@ -50,16 +55,19 @@ _BASE = {
 }
 """Windows' names of types: the name in ISF, size in bytes, whether the type is signed."""
 
-_WIDE = {"x86": "ULONG", "x64": "ULONGLONG"}
+_WIDE = {"x86": "ULONG", "x64": "ULONGLONG", "arm64": "ULONGLONG"}
 """ULONG_PTR by bitness."""
 
+_ARCH = "|".join(ARCHES)
 _VERSION = r"\d+(?:\.\d+)*"
 _PAIR = r"(?:\w+|-)(?:/(?:\w+|-))?"
 _SOURCE = re.compile(
-    rf'source (?P<label>\w+)(?: (?P<version>{_VERSION}) (?P<arch>x86|x64))? = "(?P<text>[^"]+)";'
+    rf'source (?P<label>\w+)(?: (?P<version>{_VERSION}) (?P<arch>{_ARCH}))? = "(?P<text>[^"]+)";'
 )
-_BUILD = re.compile(rf'build (?P<version>{_VERSION}) (?P<arch>x86|x64) = "(?P<text>[^"]+)";')
-_OPEN = re.compile(r"(?P<kind>struct|union) (?P<name>\w+)(?: from (?P<source>\w+))? \{")
+_BUILD = re.compile(rf'build (?P<version>{_VERSION}) (?P<arch>{_ARCH}) = "(?P<text>[^"]+)";')
+_OPEN = re.compile(
+    rf"(?P<kind>struct|union) (?P<name>\w+)(?: for (?P<own>{'|'.join(_OWN)}))?(?: from (?P<source>\w+))? \{{"
+)
 _MEMBER = re.compile(
     rf"(?:{_SIZEOF}|(?P<type>\w+)(?P<stars>\**) +(?P<name>\w+)(?:\[(?P<count>{_PAIR})\])?"
     rf"(?: : (?P<bits>{_PAIR}) << (?P<shift>\d+))?) +@(?P<place>{_PAIR})"
@@ -115,11 +123,16 @@ class Member(NamedTuple):
 
 
 class Declared(NamedTuple):
-    """A structure with the declarations of its members in the order of the text; `source` may be empty."""
+    """A structure with the declarations of its members in the order of the text; `source` may be empty.
+
+    `own` is the only architecture for which the declaration counts, empty if it counts for all without their
+    own.
+    """
 
     where: str
     kind: str
     name: str
+    own: str
     source: str
     members: List[Member]
 
@@ -129,11 +142,11 @@ Sources = Dict[str, Dict[Tuple[Optional[str], Optional[str]], str]]
 
 
 class Text(NamedTuple):
-    """The content of a text: sources, builds, structures by name."""
+    """The content of a text: sources, builds, structures by name and own architecture."""
 
     sources: Sources
     builds: List[Build]
-    structures: Dict[str, Declared]
+    structures: Dict[Tuple[str, str], Declared]
 
 
 def make(folder: pathlib.Path = FOLDER) -> Dict[str, str]:
@@ -196,11 +209,12 @@ def read(path: pathlib.Path) -> Text:
             continue
         opened = _OPEN.fullmatch(line)
         if opened:
-            current = Declared(where, opened["kind"], opened["name"], opened["source"] or "", [])
-            if current.name in text.structures:
+            name, own, source = opened["name"], opened["own"] or "", opened["source"] or ""
+            current = Declared(where, opened["kind"], name, own, source, [])
+            if (name, own) in text.structures:
                 raise DeclarationError(f"{where}: {current.name} is declared twice")
             _check_source(where, current.source, text)
-            text.structures[current.name] = current
+            text.structures[name, own] = current
         else:
             _head(where, line, text)
     if current is not None:
@@ -253,7 +267,7 @@ def _pair(where: str, written: str) -> Pair:
         numbers = [None if part == "-" else int(part, 0) for part in parts]
     except ValueError:
         raise DeclarationError(f"{where}: not a number: {written}") from None
-    return dict(zip(ARCHES, numbers * (3 - len(numbers))))
+    return dict(zip(ARCHES, (numbers[0], numbers[-1], numbers[-1])))
 
 
 def version_of(written: str) -> Version:
@@ -269,10 +283,11 @@ class _Table:
         self._arch = build.arch
         self._structures: Dict[str, Tuple[Declared, Dict[str, Member]]] = {}
         self._elsewhere: List[str] = []
-        for structure in text.structures.values():
-            self._add_structure(structure, text.sources)
+        for (name, own), structure in text.structures.items():
+            if own == (self._arch if (name, self._arch) in text.structures else ""):
+                self._add_structure(structure, text.sources)
         named = {member.type for _, members in self._structures.values() for member in members.values()}
-        for name, structure in basic.structures.items():
+        for (name, _), structure in basic.structures.items():
             if name in named:
                 self._add_structure(structure, basic.sources)
 

@@ -118,9 +118,9 @@ KNOW_A_CPU = {
     f"{LIBRARY}/columns/words.py",
     f"{PLUGINS}/windows/trapframes.py",
 }
-"""Modules whose name does not end in _x64 or _x86, and which may say `x64` or `x86` in code."""
+"""Modules whose name does not end in _x64, _x86 or _arm64, and which may say one of these in code."""
 
-_CPU = re.compile(r"\bx(64|86)\b")
+_CPU = re.compile(r"\b(x(64|86)|arm64)\b")
 
 Sources = Mapping[str, str]
 """The text of each module by its path in the tree."""
@@ -269,7 +269,7 @@ def _renderers(path: str, source: str) -> Iterator[int]:
 
 
 def knows_a_cpu(source: str) -> bool:
-    """Returns whether a module's code, its comments and docstrings apart, says `x64` or `x86`."""
+    """Returns whether a module's code, its comments and docstrings apart, says `x64`, `x86` or `arm64`."""
     docs: Set[Tuple[int, int]] = set()
     for node in ast.walk(parsed(source)):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
@@ -371,7 +371,7 @@ def test_a_public_class_name_is_one_class() -> None:
 
 def test_few_modules_know_a_cpu() -> None:
     saying = {path for path, source in sources().items() if knows_a_cpu(source)}
-    named = {path for path in saying if pathlib.PurePath(path).stem.endswith(("_x64", "_x86"))}
+    named = {path for path in saying if pathlib.PurePath(path).stem.endswith(("_x64", "_x86", "_arm64"))}
     assert saying - named == KNOW_A_CPU
 
 

@@ -129,6 +129,10 @@ NAMES: Dict[StatusCode, Tuple[str, ...]] = {
     StatusCode.UNWIND_DATA_UNREADABLE: (),
     StatusCode.UNWIND_DATA_INVALID: (),
     StatusCode.FRAME_REGISTER_UNKNOWN: (),
+    # Of dumps of ARM64 only.
+    StatusCode.VECTOR_LENGTH_UNKNOWN: (),
+    StatusCode.OTHER_ARCHITECTURE: (),
+    StatusCode.EMULATED: (),
     StatusCode.FRAME_POINTER_UNKNOWN: FRAMES,
     StatusCode.FRAME_POINTER_IMPLAUSIBLE: FRAMES,
     StatusCode.FRAME_POINTER_UNSURE: FRAMES,

@@ -232,9 +232,9 @@ def test_a_page_is_written(tmp_path: pathlib.Path) -> None:
     assert written(crashed(KERNEL), tmp_path).construct(tracereport.TraceReport).run()
 
 
-def test_arm64_is_named_and_refused(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(exceptions.RenderException, match="ARM64"):
-        written(SmallDump(machine=0xAA64), tmp_path).rows(callstacks.CallStacks)
+def test_another_machine_is_named_and_refused(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(exceptions.RenderException, match="of type ARM: only x64"):
+        written(SmallDump(machine=0x1C4), tmp_path).rows(callstacks.CallStacks)
 
 
 def test_a_table_of_another_kernel_is_refused(one: Opened, tmp_path: pathlib.Path) -> None:

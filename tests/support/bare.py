@@ -16,7 +16,7 @@ from winstacks.memory.decode.structure import Structures
 from winstacks.memory.image import Image
 from winstacks.names.decode.unloadevents import EventLayout
 
-MACHINES = {machine.pointer_size: machine for machine in Machine}
+MACHINES = {machine.pointer_size: machine for machine in (Machine.AMD64, Machine.I386)}
 
 
 def image(pointer_size: int = 8, data: bytes = b"") -> Image:

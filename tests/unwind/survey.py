@@ -152,7 +152,7 @@ class Survey:
 
 def assert_same(frame: Frame, caller: Caller) -> None:
     """Asserts that a frame of a walk is what the shadow stack has."""
-    assert frame.registers is not None
+    assert isinstance(frame.registers, Registers)
     assert (frame.address, frame.sp, frame.returns) == (caller.ip, caller.sp, not caller.interrupted)
     assert tuple(frame.registers.general[number] for number in KEPT) == caller.general
     assert tuple(frame.registers.xmm[number] for number in KEPT_XMM) == caller.xmm

@@ -68,11 +68,17 @@ def names(text: str) -> Tuple[str, ...]:
     return tuple(text.split(", "))
 
 
-REGISTERS = names(
+X64_REGISTERS = names(
     "Rip, Rsp, Rbp, Rax, Rcx, Rdx, Rbx, Rsi, Rdi, R8, R9, R10, R11, R12, R13, R14, R15, EFlags, ErrorCode, "
     "FaultAddress, SegCs, SegSs, SegDs, SegEs, SegFs, SegGs, GsSwap, PreviousMode, PreviousIrql, Dr0, Dr1, "
     "Dr2, Dr3, Dr6, Dr7, MxCsr"
 )
+"""The registers of x64 and x86. ARM64 has FaultAddress, PreviousMode and PreviousIrql, too."""
+
+ARM64_REGISTERS = ("Pc", "Sp", "Fp", "Lr", *(f"X{number}" for number in range(29)), "Cpsr")
+"""The registers of ARM64."""
+
+REGISTERS = (*X64_REGISTERS, *ARM64_REGISTERS)
 """The columns of registers, from left to right."""
 
 
@@ -342,6 +348,13 @@ _ALL = (
     Column("PreviousIrql", INT, "Interrupt request level before the entry."),
     *_registers(29, 35, "Debug register {0}."),
     Column("MxCsr", REGISTER, "Control and status of SSE."),
+    Column("Pc", REGISTER, "ARM64: the address at which the interrupted code continues; Symbol names it."),
+    Column("Fp", REGISTER, "ARM64: the frame pointer, X29."),
+    Column(
+        "Lr", REGISTER, "ARM64: the link register, X30, as it was; the processor may have signed the address."
+    ),
+    *(Column(name, REGISTER, f"Register {name} of ARM64.") for name in ARM64_REGISTERS[4:-1]),
+    Column("Cpsr", REGISTER, "ARM64: the flags and the exception level (bits 3 and 2: 0 is user mode)."),
     # A lock.
     Column("Lock", ADDRESS, "Address of the lock, or of its debug information if only that is known."),
     Column("LockType", STR, "Type of the lock.", values=words.LOCK_TYPES),

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Container, Dict, FrozenSet, Tuple
 
-from .dictionary import COLUMNS, HEXSTR, REGISTERS, Column, names
+from .dictionary import ARM64_REGISTERS, COLUMNS, HEXSTR, REGISTER, X64_REGISTERS, Column, names
 
 
 def _table(listed: str, *own: Column) -> Tuple[Column, ...]:
@@ -29,7 +29,7 @@ def _canonical(name: str) -> Column:
 
 _SPACE = "PID, Process, Arch"
 _FRAME = "Frame, Address, Symbol, Source, Backing"
-_FAULT = REGISTERS.index("FaultAddress") + 1
+_FAULT = X64_REGISTERS.index("FaultAddress") + 1
 
 TRACES = _table(
     "ImageId, Schema, TraceId, Kind, PID, Process, ProcessOffset, ProcessCreateTime, TID, "
@@ -79,8 +79,9 @@ TABLES: Dict[str, Tuple[Column, ...]] = {
     ),
     "trapframes": _table(
         "PID, Process, TID, Arch, Origin, TrapFrame, TrapKind, Mode, Rip, Symbol, Source, Backing, "
-        f"{', '.join(REGISTERS[1:_FAULT])}, Unsure, NotSaved, Status, {', '.join(REGISTERS[_FAULT:])}, "
-        "State, Processor, Member, Value"
+        f"{', '.join(X64_REGISTERS[1:_FAULT])}, Unsure, NotSaved, Status, "
+        f"{', '.join(X64_REGISTERS[_FAULT:])}, State, Processor, Member, Value, {', '.join(ARM64_REGISTERS)}",
+        COLUMNS["Sp"]._replace(type=REGISTER, meaning="ARM64: the stack pointer."),
     ),
     "callstacks": _table(
         "PID, Process, TID, Arch, Part, Depth, BackTraceHash, Unbacked, Frame, Sp, Address, Symbol, "

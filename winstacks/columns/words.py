@@ -13,7 +13,7 @@ from typing import Dict
 Words = Dict[str, str]
 """Meanings by their words, in the order in which the words are listed."""
 
-ARCHES: Words = {"x64": "64 bits", "x86": "32 bits"}
+ARCHES: Words = {"x64": "64 bits", "x86": "32 bits", "arm64": "ARM64, 64 bits"}
 
 KERNEL, USER, WOW64 = "kernel", "user", "wow64"
 STD, HEAPLOG = "std", "heaplog"
@@ -38,8 +38,8 @@ RECORDED, SHADOW = "recorded", "shadow"
 HOWS: Words = {
     TRAP: "from a saved register state",
     UNWIND: "by the unwind data of the function below",
-    LEAF: "the top of the stack, in a function that saves no values there",
-    FRAME_POINTER: "by the chain of frame pointers",
+    LEAF: "the top of the stack, in a function that saves no values there; on ARM64 the link register",
+    FRAME_POINTER: "by the chain of frame pointers; on ARM64 a guess, for code without unwind data",
     SCAN: "a guess: a value on the stack that may be a return address",
     RECORDED: "Windows recorded the address",
     SHADOW: "the thread's shadow stack, which the processor writes, has the address",
@@ -52,7 +52,7 @@ PDB, EXPORT, NEAREST, MODULE, UNLOADED, NONE = "pdb", "export", "nearest", "modu
 SOURCES: Words = {
     PDB: "the last symbol before the address in a symbol table of Volatility; the function table, the next "
     "symbol or the end of the section bounds its function",
-    EXPORT: "the x64 function table shows that the address is in the function that this export starts",
+    EXPORT: "the function table shows that the address is in the function that this export starts",
     NEAREST: "the last export, or symbol of a PDB with few symbols, before the address in the same "
     "section; the end of its function is unknown. `~` before the name: it is more than a page below, and "
     "the address almost certainly in another function",

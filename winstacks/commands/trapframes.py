@@ -9,6 +9,7 @@ from typing import Iterable, Iterator, Sequence
 
 from ..memory.image import AddressSpace
 from ..process.processlist import ProcessList
+from ..process.processors import processors_of
 from ..rows.command import Command
 from ..rows.grid import Row
 from ..rows.traps import GRID, TrapRows
@@ -37,11 +38,16 @@ class TrapFrames(Command[TrapState, TrapState]):
             offset=self.config.get("offset"),
             tids=self.config.get("tid"),
             scan_stacks=self.option("scan_stacks") or self.image.threads_only,
-            processors=self.option("processors"),
+            processors=self.option("processors") or self._has_stopped_processors(),
             scan_threads=self.option("scan_threads"),
             members=self.option("members"),
             complete=TrapUnwind(self.image, self.symbolizer).complete if self.option("unwind") else None,
         )
+
+    def _has_stopped_processors(self) -> bool:
+        """Returns whether the input is a small kernel dump with the registers of its processors."""
+        listed = self.image.service(processors_of) if self.image.threads_only else ()
+        return any(processor.context for processor in listed)
 
     def count(self, steps: Iterable[TrapState]) -> int:
         """Returns the number of processes to read; it does not read them, which would warn twice."""

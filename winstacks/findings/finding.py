@@ -95,6 +95,7 @@ class Check(NamedTuple):
             of its name
         kernel: whether the check needs structures of a kernel, which a dump of one process lacks
         small_dump: whether a small kernel dump has everything that the check needs
+        intel: whether the check reads code, registers or stacks that only x86 and x64 have
     """
 
     name: str
@@ -110,6 +111,7 @@ class Check(NamedTuple):
     unchecked: Optional[Unchecked] = None
     kernel: bool = False
     small_dump: bool = False
+    intel: bool = False
 
 
 def brief_evidence(evidence: str) -> str:

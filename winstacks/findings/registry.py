@@ -27,6 +27,7 @@ from typing import (
 )
 
 from ..columns.words import CONFIDENCES, HIGH, LOW, MEDIUM, POSSIBLE, SHADOW
+from ..memory.decode.machine import Machine
 from ..memory.decode.status import NOTHING, Status, has_status, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.text import ShortText
@@ -46,6 +47,7 @@ MAX_FINDINGS = 1 << 16
 
 _NO_KERNEL = "a dump of one process has no kernel data"
 _SMALL_DUMP = "a small kernel dump has one kernel stack, and lacks the data that this check reads"
+_ARM64 = "the check knows only the code and registers of Intel processors, and the input is of ARM64"
 _NOT_WHOLE = (
     *(StatusCode.VADS_INCOMPLETE, StatusCode.MODULE_LIST_INCOMPLETE, StatusCode.FILE_NAME_UNREADABLE),
     StatusCode.PROTECTION_UNKNOWN,
@@ -151,8 +153,12 @@ class _Gathering:
 
 def _impossible(check: Check, image: Image) -> str:
     """Returns why a check cannot run on an input of this kind, empty if it can."""
+    if image.threads_only and not check.small_dump:
+        return _SMALL_DUMP
+    if check.intel and image.machine is Machine.ARM64:
+        return _ARM64
     if image.threads_only:
-        return "" if check.small_dump else _SMALL_DUMP
+        return ""
     return _NO_KERNEL if check.kernel and not image.table_name else ""
 
 

@@ -126,8 +126,32 @@ class CrashedProcess:
         return iter(())
 
     def processors(self) -> Tuple[Processor, ...]:
-        """Returns the processor that crashed."""
-        return (Processor(self._crashed.processor or 0, 0, self._crashed.ethread or 0, 0, 0, ()),)
+        """Returns the processors whose KPRCB is a data block, and the processor that crashed.
+
+        Windows adds the KPRCBs of all processors to some dumps (measured: 22000, ARM64).
+        """
+        number, ethread = self._crashed.processor or 0, self._crashed.ethread or 0
+        crashed = Processor(number, 0, ethread, 0, 0, ())
+        found = {processor.number: processor for processor in reversed(list(self._listed_processors()))}
+        found.setdefault(number, crashed)
+        return tuple(found[key] for key in sorted(found))
+
+    def _listed_processors(self) -> Iterator[Processor]:
+        """Yields the processors whose whole KPRCB, by its size, is one data block."""
+        data, machine = self._dump.debugger_data, self._image.machine
+        names = ("SizePrcb", "OffsetPrcbNumber", "OffsetPrcbCurrentThread", "OffsetPrcbProcStateContext")
+        size, *places = (data.offset(name) or 0 for name in names)
+        if not size or not all(0 < place < size for place in places):
+            return
+        for block in self._dump.blocks()[0]:
+            if block.length == size:
+                kprcb = self._dump.available(block.offset, size)
+                number, thread = (
+                    int.from_bytes(kprcb[place : place + width], "little")
+                    for place, width in zip(places, (1, machine.pointer_size))
+                )
+                thread = self._dump.canonical(thread)
+                yield Processor(number, block.start, thread, 0, block.start + places[2], ())
 
     @cached_property
     def stack(self) -> StackRange:

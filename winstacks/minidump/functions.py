@@ -7,11 +7,11 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Iterator, List
 
-from ..memory.decode.machine import Machine
 from ..memory.image import AddressSpace, Image
+from ..names.moduleindex import TABLES
 from ..process.dynamictables import DynamicTable
 from .decode.dumpfile import Minidump
-from .decode.functions import RUNTIME_FUNCTION_SIZE, function_tables
+from .decode.functions import function_tables
 
 
 class DumpFunctions:
@@ -28,20 +28,19 @@ class DumpFunctions:
 
     def list_tables(self, space: AddressSpace) -> List[DynamicTable]:
         """Returns the tables of the process; a 32-bit half has none."""
-        return self._tables if space.machine is Machine.AMD64 else []
+        return self._tables if space.machine is self._image.machine else []
 
     @cached_property
     def _tables(self) -> List[DynamicTable]:
         return list(self._read())
 
     def _read(self) -> Iterator[DynamicTable]:
-        canonical = self._image.machine.canonical
+        canonical, form = self._image.machine.canonical, TABLES.get(self._image.machine.number)
+        if form is None:
+            return
         for table in function_tables(self._dump)[0]:
             size, rva = table.Entries
-            if (
-                size != table.EntryCount * RUNTIME_FUNCTION_SIZE
-                or not table.MinimumAddress < table.MaximumAddress
-            ):
+            if size != table.EntryCount * form.ENTRY_SIZE or not table.MinimumAddress < table.MaximumAddress:
                 continue
             entries = self._dump.read(rva, size)
             if entries is not None:

@@ -13,11 +13,14 @@ from typing import Collection, Dict, Iterator, List, Optional, Tuple
 
 from ..memory.decode import text
 from ..memory.decode.machine import Machine
+from ..memory.decode.memory import Memory
 from ..memory.decode.status import NOTHING, Status, StatusItem, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.statustext import parsed
 from ..memory.decode.structure import Structures
 from ..memory.image import AddressSpace, Image
+from ..names.decode.hybrid import read_code_map
+from ..names.decode.pe import HeaderError, read_headers
 from ..names.loaderlists import LoaderLists
 from ..process.processlist import ListedProcess
 from ..process.thread import SavedContext, Thread, user_thread
@@ -51,6 +54,8 @@ from .decode.threadstates import (
 )
 from .exceptioncontext import ExceptionContext
 from .shadowstack import with_shadow
+
+_NTDLL = "ntdll.dll"
 
 
 class DumpProcess:
@@ -123,6 +128,24 @@ class DumpProcess:
                 None if space.peb else StatusCode.PEB_NOT_IN_THE_DUMP,
             ),
         )
+
+    @cached_property
+    def _is_emulated(self) -> bool:
+        """Whether the process ran x64 code on ARM64: then its ntdll is a hybrid image."""
+        machine = self._image.machine
+        if machine is not Machine.AMD64:
+            return False
+        memory = self._image.memory_of(str(self._image.layer.name), machine.pointer_size)
+        for module in module_list(self._dump)[0]:
+            if text.file_name(module.ModuleName or "").lower() != _NTDLL:
+                continue
+            base = module.BaseOfImage
+            read = partial(_read_rva, memory, base)
+            try:
+                return read_code_map(read, read_headers(read), base) is not None
+            except HeaderError:
+                return False
+        return False
 
     @cached_property
     def wow64(self) -> Optional[AddressSpace]:
@@ -258,6 +281,7 @@ class DumpProcess:
             info.CreateTime if info is not None and info.CreateTime else None,
             status(
                 self._exception.status_of(thread.ThreadId),
+                StatusCode.EMULATED if self._is_emulated else None,
                 StatusCode.TERMINATED if flags & EXITED_THREAD else None,
                 StatusCode.NOT_A_CONTEXT if flags & INVALID_CONTEXT and state is None else None,
                 faults,
@@ -293,6 +317,12 @@ class DumpProcess:
         form = decode_any(context_layouts(self._image, Machine.I386), partial(memory.read, address)).layout
         data = bytes(memory.read(address, form.size) or b"")
         return [_with_state(SavedContext(Machine.I386, data, address), state)]
+
+
+def _read_rva(memory: Memory, base: int, rva: int, length: int) -> Optional[bytes]:
+    """Reads a module in memory by RVA."""
+    data = memory.read(base + rva, length)
+    return None if data is None else bytes(data)
 
 
 def _with_state(saved: SavedContext, state: Optional[ThreadState]) -> SavedContext:

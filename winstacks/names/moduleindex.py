@@ -12,7 +12,7 @@ section. So a write by one process changes no name in another one, whichever is 
 from __future__ import annotations
 
 import functools
-from typing import Callable, Dict, Hashable, NamedTuple, Optional, Set, Tuple
+from typing import Callable, Dict, Hashable, NamedTuple, Optional, Set, Tuple, Type
 
 from volatility3.framework import interfaces
 
@@ -23,6 +23,8 @@ from ..process.sections import SectionView
 from . import pdbsymbols
 from .decode import exports, pe
 from .decode.functiontable import FunctionTable
+from .decode.functiontable_arm64 import FunctionTableArm64
+from .decode.hybrid import CodeMap, read_code_map
 from .decode.pe import CodeView, HeaderError, Headers
 from .decode.peimage import PeImage
 from .decode.rules import ExportNames, NameTable, PdbNames, sort_labels
@@ -44,6 +46,13 @@ MAX_FUNCTION_TABLE = 1 << 25
 """Maximum bytes of a function table."""
 
 
+TABLES: Dict[int, Type[FunctionTable]] = {
+    pe.MACHINE_AMD64: FunctionTable,
+    pe.MACHINE_ARM64: FunctionTableArm64,
+}
+"""The function tables of images, by the machine in their headers."""
+
+
 class ModuleIndex(NamedTuple):
     """The names, headers and tables of a module's image.
 
@@ -51,10 +60,11 @@ class ModuleIndex(NamedTuple):
         headers: PE headers, None if they cannot be used
         codeview: RSDS record, None if there is none or it cannot be read
         symbols: symbols from the PDB, None if Volatility lacks the PDB
-        functions: x64 function table, None on x86 and if it cannot be read
+        functions: function table of x64 or ARM64, None on x86 and if it cannot be read
         names: names by RVA: symbols of the PDB or, without a PDB, exports
         status: parts that could not be read, or that differ; empty for none
         file: the module's file, from which missing pages come; None if there is none
+        hybrid: kinds of code of an image for ARM64EC, None for any other image
     """
 
     headers: Optional[Headers]
@@ -64,6 +74,7 @@ class ModuleIndex(NamedTuple):
     names: NameTable
     status: Status
     file: Optional[PeImage] = None
+    hybrid: Optional[CodeMap] = None
 
 
 class _Room:
@@ -266,25 +277,34 @@ class ModuleIndexes:
         kind = ExportNames if symbols is None else PdbNames
         names = kind(rvas, labels, headers.sections, functions)
         faults = status(faults, parts.file_status())
-        index = ModuleIndex(headers, codeview, symbols, functions, names, faults, reader.file)
+        hybrid = _code_map(reader, headers, parts)
+        index = ModuleIndex(headers, codeview, symbols, functions, names, faults, reader.file, hybrid)
         return _BuiltIndex(index, parts, count)
 
 
 def _functions(
     reader: ImageReader, headers: Headers, parts: ImageParts
 ) -> Tuple[Optional[FunctionTable], Status]:
-    """Returns the readable part of the x64 function table, and its faults."""
+    """Returns the readable part of the function table, and its faults."""
     rva, size = headers.directory(pe.DIRECTORY_EXCEPTION)
-    if headers.machine != pe.MACHINE_AMD64 or not 0 < size <= MAX_FUNCTION_TABLE:
+    form = TABLES.get(headers.machine)
+    if form is None or not 0 < size <= MAX_FUNCTION_TABLE:
         return None, NOTHING
     extents = parts.load(StatusCode.FUNCTION_TABLE_DIFFERS_FROM_THE_SECTION, rva, size)
     runs = [(start - rva, data) for start, data in extents.runs]
     if not runs:
         return None, status(StatusCode.FUNCTION_TABLE_UNREADABLE)
     fault = status(StatusCode.FUNCTION_TABLE_INCOMPLETE) if extents.missing(rva, rva + size) else NOTHING
-    table = FunctionTable.from_runs(runs, size, reader.read)
+    table = form.from_runs(runs, size, reader.read)
     parts.add_records(StatusCode.UNWIND_DATA_DIFFERS_FROM_THE_SECTION, table.records, table.record_length)
     return table, fault
+
+
+def _code_map(reader: ImageReader, headers: Headers, parts: ImageParts) -> Optional[CodeMap]:
+    """Returns the kinds of code of a hybrid image; its parts count only if there is a code map."""
+    if headers.machine not in TABLES or read_code_map(reader.read, headers, reader.base) is None:
+        return None
+    return read_code_map(parts.read, headers, reader.base)
 
 
 def _without_headers(table: Optional[interfaces.symbols.SymbolTableInterface], fault: Status) -> ModuleIndex:

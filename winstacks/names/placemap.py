@@ -258,7 +258,7 @@ class PlaceMap:
 
 def _find_halves(image: Image) -> Halves:
     """Returns the halves of an image's address spaces."""
-    if image.machine is Machine.AMD64:
+    if image.machine is not Machine.I386:
         return WIDE_HALVES
     if not image.base:
         # The size of the kernel's part of the 4 GB is unknown, so all of it counts as the process's half.

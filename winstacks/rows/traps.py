@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import List, Optional
 
-from ..columns.dictionary import REGISTERS
+from ..columns.dictionary import ARM64_REGISTERS, REGISTERS, X64_REGISTERS
 from ..columns.words import PROCESSOR, WOW64
 from ..memory.decode.machine import Machine
 from ..memory.decode.status import has_status, status, text
@@ -84,7 +84,13 @@ def dr7_text(value: int) -> str:
 
 _SMALL = ("PreviousMode", "PreviousIrql")
 _ONLY_64 = ("R8", "R9", "R10", "R11", "R12", "R13", "R14", "R15", "FaultAddress", "GsSwap")
-"""Registers that a 32-bit processor or trap frame does not have."""
+_COMMON = ("FaultAddress", "PreviousMode", "PreviousIrql")
+_LACKS = {
+    Machine.AMD64: frozenset(ARM64_REGISTERS),
+    Machine.I386: frozenset((*_ONLY_64, *ARM64_REGISTERS)),
+    Machine.ARM64: frozenset(X64_REGISTERS).difference(_COMMON),
+}
+"""Registers that a processor, or its trap frames, does not have."""
 GRID = Grid.for_plugin("trapframes")
 
 _STATE = ("PID", "Process", "TID", "Arch", "Origin", "TrapFrame")
@@ -153,8 +159,8 @@ class TrapRows:
         )
 
     def _frame(self, state: TrapState) -> Optional[NamedFrame]:
-        rip = state.registers.get("Rip")
-        return None if rip is None else self._named.for_space(state.space).frame(rip, returns=False)
+        ip = state.ip
+        return None if ip is None else self._named.for_space(state.space).frame(ip, returns=False)
 
 
 def _absent(state: TrapState) -> object:
@@ -167,7 +173,7 @@ def _absent(state: TrapState) -> object:
 def _register(state: TrapState, name: str, absent: object) -> object:
     value = state.registers.get(name)
     if value is None:
-        return NOT_APPLICABLE if state.space.machine is Machine.I386 and name in _ONLY_64 else absent
+        return NOT_APPLICABLE if name in _LACKS[state.space.machine] else absent
     return value if name in _SMALL else Hex(value)
 
 

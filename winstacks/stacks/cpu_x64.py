@@ -11,9 +11,9 @@ from ..memory.decode.structure import Buffer, Structure
 from ..memory.image import Image
 from ..process.kernelstacks import KernelStackSegment
 from ..traps.state import TrapState
-from .cpus import KEPT, Cpu, KnownTrapFrames, WalkContext, WalkStart
+from .cpus import Cpu, KnownTrapFrames, WalkContext, WalkStart
 from .decode.frames import UserTransition
-from .decode.registers import Registers
+from .decode.registers import KEPT, Registers
 from .decode.walk_x64 import Walker64
 
 
@@ -31,7 +31,7 @@ class Cpu64(Cpu[Registers]):
 
     def walker(self, walk_context: WalkContext, traps: KnownTrapFrames) -> Walker64:
         """Returns the walker for stacks in an address space."""
-        machine_frames = {address: saved for address, saved in traps.items() if saved is not None}
+        machine_frames = {address: saved for address, saved in traps.items() if isinstance(saved, Registers)}
         return Walker64(
             walk_context.find_image,
             walk_context.memory.read,
@@ -75,7 +75,7 @@ class Cpu64(Cpu[Registers]):
     def merge_nonvolatile(self, registers: Registers, border: UserTransition) -> Registers:
         """Returns user-mode registers, completed by the non-volatile ones that were saved on the kernel
         stack."""
-        if border.registers is None or not border.sure:
+        if not isinstance(border.registers, Registers) or not border.sure:
             return registers
         pairs = zip(registers.general, border.registers.general)
         general = tuple(saved if saved is not None else walked for saved, walked in pairs)

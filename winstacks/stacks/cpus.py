@@ -21,6 +21,7 @@ from ..process.kernelstacks import KernelStackSegment
 from ..traps.state import TrapState, register_types
 from .decode.calls_x64 import Site
 from .decode.frames import (
+    AnyRegisters,
     FindDispatcher,
     FindImage,
     MayExecute,
@@ -32,22 +33,21 @@ from .decode.frames import (
     shared,
 )
 from .decode.functions_x86 import Functions
-from .decode.registers import GENERAL, NON_VOLATILE, RSP, Registers, Registers32
+from .decode.registers import Registers, Registers32
+from .decode.registers_arm64 import RegistersArm64
 from .decode.surroundings import UNKNOWN, Surroundings
 from .decode.walk import Walker
+from .decode.walk_arm64 import SiteArm64
 
 Range = Tuple[int, int]
 
-KnownTrapFrames = Mapping[int, Optional[Registers]]
-"""x64: addresses of machine frames, each with the registers saved beside it; x86: addresses of trap
-frames."""
+KnownTrapFrames = Mapping[int, Optional[AnyRegisters]]
+"""x64: addresses of machine frames, each with the registers saved beside it; x86: addresses of trap frames;
+ARM64: addresses of trap frames, each with its registers."""
 
 NO_TRAPS: KnownTrapFrames = {}
 
-KEPT = tuple(GENERAL[number] for number in sorted(NON_VOLATILE - {RSP}))
-"""Registers that functions keep for their callers, so that a walk can recover them."""
-
-R = TypeVar("R", Registers, Registers32)
+R = TypeVar("R", Registers, Registers32, RegistersArm64)
 
 
 class WalkContext:
@@ -63,7 +63,7 @@ class WalkContext:
         surroundings: what else is known of the address space
 
     Attributes:
-        sites: results of x64 walks for return addresses in the address space
+        sites, arm64_sites: results of x64 and of ARM64 walks for return addresses in the address space
     """
 
     def __init__(
@@ -83,6 +83,7 @@ class WalkContext:
         self.own_copy = own_copy
         self.find_dispatcher = find_dispatcher
         self.sites: Dict[int, Site] = {}
+        self.arm64_sites: Dict[int, SiteArm64] = {}
         self._read_code = read_code or memory.read
         self._functions: Optional[Functions] = None
 
@@ -121,7 +122,7 @@ class WalkStart(Generic[R]):
         return WalkStart(self.cpu, self.cpu.merge_nonvolatile(self.registers, border), self.interrupted)
 
 
-AnyStart = Union[WalkStart[Registers], WalkStart[Registers32]]
+AnyStart = Union[WalkStart[Registers], WalkStart[Registers32], WalkStart[RegistersArm64]]
 
 
 class Cpu(abc.ABC, Generic[R]):
@@ -148,15 +149,15 @@ class Cpu(abc.ABC, Generic[R]):
 
     @abc.abstractmethod
     def registers(self, state: TrapState) -> R:
-        """Returns the registers of a state that has Rip and Rsp; on x64 without those marked unsure."""
+        """Returns the registers of a state that has ip and sp; on x64, ARM64 without those marked unsure."""
 
     @abc.abstractmethod
     def switched(self, frame: Structure, data: Buffer, address: int) -> R:
         """Returns the registers of the caller of SwapContext, from the switch frame and its address."""
 
     def start(self, state: TrapState) -> Optional[WalkStart[R]]:
-        """Returns the start of a walk from a register state; None if the state lacks Rip or Rsp."""
-        if "Rip" not in state.registers or "Rsp" not in state.registers:
+        """Returns the start of a walk from a register state; None if the state lacks ip or sp."""
+        if state.ip is None or state.sp is None:
             return None
         return WalkStart(self, self.registers(state), True)
 
@@ -194,8 +195,9 @@ class Cpu(abc.ABC, Generic[R]):
         """Returns user-mode registers, completed by those saved on the kernel stack."""
         return registers
 
-    def saved_registers(self, state: TrapState) -> Optional[Registers]:
-        """Returns the registers that a trap frame holds beside its machine frame, None if there are none."""
+    def saved_registers(self, state: TrapState) -> Optional[AnyRegisters]:
+        """Returns the registers that a trap frame holds, beside its machine frame on x64; None if there are
+        none."""
         return None
 
     def saved(self, trap_frame: Structure) -> int:

@@ -25,9 +25,8 @@ from ..process.userstacks import UserStacks
 from ..traps.lister import ThreadFrames
 from ..traps.reader import TrapKernel, TrapReader
 from ..traps.state import TrapContexts, TrapState
-from .cpus import KEPT, AnyStart, KnownTrapFrames, Range
-from .decode.frames import Frame, ReturnCandidate, StackWalk, as_candidates
-from .decode.registers import Registers
+from .cpus import AnyStart, KnownTrapFrames, Range
+from .decode.frames import AnyRegisters, Frame, ReturnCandidate, StackWalk, as_candidates
 from .walkers import StackWalkers
 
 _NO_WALK = StackWalk(())
@@ -153,7 +152,7 @@ class KernelWalks:
         borders = {walk.border.trap for walk in walks if walk.border is not None}
         return borders.union(frame.trap for walk in walks for frame in walk.frames)
 
-    def registers(self, thread: Thread) -> Dict[int, Registers]:
+    def registers(self, thread: Thread) -> Dict[int, AnyRegisters]:
         """Returns the registers that walks recover at each trap frame of a thread, by address of the trap
         frame."""
         registers = {}
@@ -311,7 +310,7 @@ class KernelWalks:
             return table.primary(entry) == entry
         return label is not None and label[0] == rva and undecorated(label[1]) in _STARTS
 
-    def _traps(self, states: Iterable[TrapState]) -> Iterator[Tuple[int, Optional[Registers]]]:
+    def _traps(self, states: Iterable[TrapState]) -> Iterator[Tuple[int, Optional[AnyRegisters]]]:
         """Yields (address, registers) of the trap frames that are in use."""
         for state in states:
             dead = has_status(
@@ -321,7 +320,7 @@ class KernelWalks:
                 StatusCode.NOT_A_TRAP_FRAME,
                 StatusCode.OUTSIDE_THE_STACK,
             )
-            if state.origin != WOW64 and not dead and "Rip" in state.registers and "Rsp" in state.registers:
+            if state.origin != WOW64 and not dead and state.ip is not None and state.sp is not None:
                 yield self.saved(state), self._cpu.saved_registers(state)
 
 
@@ -380,7 +379,7 @@ class TrapUnwind:
 
     def complete(self, thread: Thread, states: Iterable[TrapState]) -> Iterator[TrapState]:
         """Yields a thread's register states; trap frames are completed with the registers that they lack."""
-        registers: Optional[Dict[int, Registers]] = None
+        registers: Optional[Dict[int, AnyRegisters]] = None
         for state in states:
             if self._walks.tells_registers and state.origin != WOW64 and state.registers:
                 if registers is None:
@@ -390,10 +389,9 @@ class TrapUnwind:
             yield state
 
 
-def _completed(state: TrapState, walked: Registers) -> TrapState:
+def _completed(state: TrapState, walked: AnyRegisters) -> TrapState:
     additions: Dict[str, int] = {}
-    for name in KEPT:
-        value = walked.named(name)
+    for name, value in walked.kept():
         if value is not None and (name not in state.registers or name in state.unsure):
             additions[name] = value
     unsure = tuple(name for name in state.unsure if name not in additions)

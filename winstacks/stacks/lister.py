@@ -259,7 +259,7 @@ class StackLister:
             return CallStack(thread, part, space, (), status(thread.status, why))
         if border is not None and border.trap == self._kernel.saved(state):
             start = start.keeping(border)
-        sp = state.registers["Rsp"]
+        sp = state.sp or 0
         limits, stacks = stacks, [(low, high) for low, high in stacks if low <= sp <= high]
         known, own = bool(stacks), None if stacks else self._walkers.find_stack(space, sp)
         if own is not None:

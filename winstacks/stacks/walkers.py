@@ -21,6 +21,7 @@ from ..names.decode.functiontable import END_OF_IMAGE, FunctionTable
 from ..names.decode.pe import Headers
 from ..names.decode.unwindinfo import Bytes, ReadRva
 from ..names.imagereader import ImageReader
+from ..names.moduleindex import TABLES
 from ..names.registeredtables import unwind_tables
 from ..names.symbolizer import AddressNamer, KnownModule, Symbolizer
 from ..names.usermodules import ProcessModules, vad_at
@@ -30,6 +31,7 @@ from ..process.functionstarts import function_starts
 from ..process.kernelstacks import KernelStackSegment
 from ..process.regions import of_windows
 from ..process.vads import regions
+from .cpu_arm64 import CpuArm64
 from .cpu_x64 import Cpu64
 from .cpu_x86 import Cpu86
 from .cpus import NO_TRAPS, AnyStart, KnownTrapFrames, Range, WalkContext
@@ -37,9 +39,13 @@ from .decode import dispatchers_x86
 from .decode.frames import MAX_FRAMES, CodeImage, StackWalk
 from .spacefacts import SpaceFacts
 
-AnyCpu = Union[Cpu64, Cpu86]
+AnyCpu = Union[Cpu64, Cpu86, CpuArm64]
 
-_CPUS: Dict[Machine, Callable[[Image], AnyCpu]] = {Machine.AMD64: Cpu64, Machine.I386: Cpu86}
+_CPUS: Dict[Machine, Callable[[Image], AnyCpu]] = {
+    Machine.AMD64: Cpu64,
+    Machine.I386: Cpu86,
+    Machine.ARM64: CpuArm64,
+}
 
 MAX_CONTEXTS = 4
 """Number of address spaces whose modules are kept: threads are listed process by process."""
@@ -186,6 +192,7 @@ class _Modules:
     def __init__(self, image: Image, space: AddressSpace, names: AddressNamer) -> None:
         self._image = image
         self._layer = image.layer_of(space)
+        self._machine = space.machine
         self._memory = image.memory(space)
         self._names = names
         self._images: Dict[int, CodeImage] = {}
@@ -240,7 +247,8 @@ class _Modules:
 
     def _table_image(self, dynamic_table: DynamicTable) -> CodeImage:
         read_rva = ImageReader(self._image, str(self._layer.name), dynamic_table.base, END_OF_IMAGE).read
-        table = FunctionTable.from_bytes(dynamic_table.entries, read_rva)
+        form = TABLES.get(self._machine.number, FunctionTable)
+        table = form.from_bytes(dynamic_table.entries, read_rva)
         return CodeImage(dynamic_table.base, END_OF_IMAGE, read_rva, table)
 
     def own_copy(self, address: int) -> bool:
@@ -314,7 +322,8 @@ class _Modules:
         if self._witnesses.files.advise and known_module.image.file is None and process is not None:
             read_rva = functools.partial(self._noting, known_module, process, read_rva)
         code, begins = _code(known_module.image.headers), functools.partial(self._begins, known_module)
-        return CodeImage(module.base, module.size, read_rva, table, code, windows, begins)
+        hybrid = known_module.image.hybrid
+        return CodeImage(module.base, module.size, read_rva, table, code, windows, begins, hybrid)
 
     def _begins(self, known_module: KnownModule, rva: int) -> bool:
         """Returns whether a function begins at an RVA, by the module's names or by the input's own proof."""

@@ -29,6 +29,7 @@ from .decode.frame import (
     TrapFrame,
     TrapFrameLayout,
 )
+from .decode.trapframe_arm64 import TrapFrameLayoutArm64
 from .decode.trapframe_x64 import TrapFrameLayout64
 from .decode.trapframe_x86 import TrapFrameLayout86
 from .state import TrapState, register_types
@@ -39,6 +40,7 @@ _FUNCTION = re.compile(r"nt!(\w+)(?:\+0x[0-9a-f]+)?$")
 _LAYOUTS: Dict[Machine, Type[TrapFrameLayout]] = {
     Machine.AMD64: TrapFrameLayout64,
     Machine.I386: TrapFrameLayout86,
+    Machine.ARM64: TrapFrameLayoutArm64,
 }
 _BELOW = 0x200
 """Bytes below a trap frame that are read with it: room for an exception frame and the return address

@@ -42,7 +42,8 @@ class TrapState(NamedTuple):
         address: canonical address at which the state was saved
         kind: kind of entry of a trap frame (a word such as `syscall`), empty if unknown and for a CONTEXT
         mode: `user` or `kernel`, empty if unknown
-        registers: values by x64 names (Rip, also for Eip); a register that was not saved is missing
+        registers: values by x64 names (Rip, also for Eip) or ARM64 names; a register that was not saved is
+            missing
         unsure: names in `registers` that may not have been saved
         thread_state: scheduling state of the thread; empty if unknown
         status: reasons to doubt the state
@@ -68,6 +69,16 @@ class TrapState(NamedTuple):
     def arch(self) -> str:
         """The bitness of the state's structure, in the form of the column Arch."""
         return self.space.arch
+
+    @property
+    def ip(self) -> Optional[int]:
+        """The address at which the code continues; None if it was not saved."""
+        return self.registers.get(self.space.machine.ip_register)
+
+    @property
+    def sp(self) -> Optional[int]:
+        """The stack pointer; None if it was not saved."""
+        return self.registers.get(self.space.machine.sp_register)
 
 
 def state_without_registers(thread: Thread, origin: str) -> TrapState:
@@ -134,7 +145,7 @@ class TrapContexts:
         self._layouts: Memo[Machine, Tuple[ContextLayout, ...]] = Memo(
             functools.partial(context_layouts, image)
         )
-        self._stopped = bulk.crash_dump(image.context, image.layer) is not None
+        self._stopped = image.threads_only or bulk.crash_dump(image.context, image.layer) is not None
 
     def processor(self, processor: Processor, space: AddressSpace, tid: Optional[int]) -> Optional[TrapState]:
         """Returns the context of a processor, None if the processor has not saved one (it was not stopped).
@@ -178,7 +189,7 @@ class TrapContexts:
             stacks: (limit, base) of all stacks on which the processor may have been in this mode; None if
                 some may be unknown
         """
-        sp = state.registers.get("Rsp")
+        sp = state.sp
         # A stack pointer outside all stacks proves the context stale, except for user mode in a crash dump: a
         # fiber may run on a stack of its own, and Windows guarantees the context.
         conclusive = stacks is not None and not (state.mode == USER and self._stopped)

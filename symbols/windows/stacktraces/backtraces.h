@@ -2,6 +2,7 @@
 
 build 5.1 x86 = "described (Geoff Chappell); measured: what XP, 7, 8.1, 10 and 11 return";
 build 5.2 x64 = "described (Geoff Chappell); measured: what XP, 7, 8.1, 10 and 11 return";
+build 10.0.16299 arm64 = "inferred: as x64";
 
 struct _RTL_PROCESS_BACKTRACE_INFORMATION {
     sizeof                   @0x8c/0x110;

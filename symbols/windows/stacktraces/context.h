@@ -10,10 +10,12 @@
 
 build 5.1 x86 = "described (winnt.h, the same in every version) and public symbols; measured: emulated entries of XP SP3";
 build 5.2 x64 = "described (winnt.h, the same in every version) and public symbols; measured: a crash of 10.0.19041 and emulated entries of 2003 SP2 x64";
+build 10.0.16299 arm64 = "described (winnt.h, ksarm64.h) and public symbols; measured: a crash of 10.0.22000";
 source swap = "listings of SwapContext in 2003 SP2 x64, XP SP3 and 2003 SP2 x86; published listings of 14393 x64 agree";
 source callout = "described (ReactOS, whose KiCallUserMode keeps the layout)";
 source winnt = "described (winnt.h)";
 source dispatch = "measured in a crash of 10.0.19041.804";
+source ksarm64 = "described (ksarm64.h of the Windows SDK); public symbols of two kernels agree";
 source trap = "public symbols of XP to 11: the members that lie the same in all";
 
 struct _CONTEXT {
@@ -140,4 +142,67 @@ struct _KTRAP_FRAME from trap {
     ULONG  EFlags        @0x70/-;
     ULONG  HardwareEsp   @0x74/-;
     ULONG  HardwareSegSs @0x78/-;
+};
+
+struct _CONTEXT for arm64 {
+    sizeof                 @0x390;
+    ULONG     ContextFlags @0x0;
+    ULONG     Cpsr         @0x4;
+    ULONGLONG X0           @0x8;
+    ULONGLONG X1           @0x10;
+    ULONGLONG X2           @0x18;
+    ULONGLONG X3           @0x20;
+    ULONGLONG X4           @0x28;
+    ULONGLONG X5           @0x30;
+    ULONGLONG X6           @0x38;
+    ULONGLONG X7           @0x40;
+    ULONGLONG X8           @0x48;
+    ULONGLONG X9           @0x50;
+    ULONGLONG X10          @0x58;
+    ULONGLONG X11          @0x60;
+    ULONGLONG X12          @0x68;
+    ULONGLONG X13          @0x70;
+    ULONGLONG X14          @0x78;
+    ULONGLONG X15          @0x80;
+    ULONGLONG X16          @0x88;
+    ULONGLONG X17          @0x90;
+    ULONGLONG X18          @0x98;
+    ULONGLONG X19          @0xa0;
+    ULONGLONG X20          @0xa8;
+    ULONGLONG X21          @0xb0;
+    ULONGLONG X22          @0xb8;
+    ULONGLONG X23          @0xc0;
+    ULONGLONG X24          @0xc8;
+    ULONGLONG X25          @0xd0;
+    ULONGLONG X26          @0xd8;
+    ULONGLONG X27          @0xe0;
+    ULONGLONG X28          @0xe8;
+    ULONGLONG Fp           @0xf0;
+    ULONGLONG Lr           @0xf8;
+    ULONGLONG Sp           @0x100;
+    ULONGLONG Pc           @0x108;
+    ULONGLONG V[64]        @0x110;
+    ULONG     Fpcr         @0x310;
+    ULONG     Fpsr         @0x314;
+    ULONG     Bcr[8]       @0x318;
+    ULONGLONG Bvr[8]       @0x338;
+    ULONG     Wcr[2]       @0x378;
+    ULONGLONG Wvr[2]       @0x380;
+};
+
+struct _KSWITCH_FRAME for arm64 from ksarm64 {
+    sizeof               @0x20;
+    UCHAR     ApcBypass  @0x0;
+    ULONGLONG Tpidr      @0x8;
+    ULONGLONG Fp         @0x10;
+    ULONGLONG Return     @0x18;
+};
+
+struct _EXCEPTION_DISPATCH for arm64 {
+};
+
+struct _WOW64_CPURESERVED for arm64 {
+    sizeof         @0x4;
+    USHORT Flags   @0x0;
+    USHORT Machine @0x2;
 };

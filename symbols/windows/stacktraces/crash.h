@@ -24,6 +24,7 @@ build 10.0.18362 x64 = "public symbols of ntoskrnl, as MemProcFS 5.19 lists them
 build 10.0.19041 x64 = "public symbols of ntoskrnl 19041.804; measured: a small dump of 19041";
 build 10.0.20348 x64 = "public symbols of ntoskrnl 20348.1129 and 22000.1516";
 build 10.0.26100 x64 = "public symbols of ntoskrnl, as MemProcFS 5.19 lists them by build";
+build 10.0.22000 arm64 = "measured: a small dump of 22000";
 
 struct _CLIENT_ID {
     sizeof                         @0x8/0x10;
@@ -92,4 +93,15 @@ struct _ETHREAD {
     _CLIENT_ID Cid                 @0x2ac/0x478 since 10.0.19041;
     _CLIENT_ID Cid                 @-/0x4c8     since 10.0.20348;
     _CLIENT_ID Cid                 @-/0x508     since 10.0.26100;
+};
+
+struct _EPROCESS for arm64 {
+    sizeof                         @0xc80;
+    ULONG_PTR UniqueProcessId      @0x3f8;
+    UCHAR ImageFileName[15]        @0x560;
+};
+
+struct _ETHREAD for arm64 {
+    sizeof                         @0x910;
+    _CLIENT_ID Cid                 @0x4e8;
 };

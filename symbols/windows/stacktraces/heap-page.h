@@ -2,6 +2,7 @@
 
 build 6.1 x86 = "public symbols of wntdll 10.0.17763.404, those of 7 SP1 and 10.0.1904x agree; measured: 10 1607 x86: full page heap, blocks in use";
 build 6.1 x64 = "public symbols of ntdll 6.1.7601.17514, those of 10.0.1904x agree";
+build 10.0.16299 arm64 = "inferred: as x64";
 
 struct _RTL_BALANCED_LINKS {
     sizeof                          @0x10/0x20;

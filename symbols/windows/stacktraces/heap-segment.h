@@ -2,6 +2,7 @@
 
 build 10.0.17763 x86 = "public symbols of wntdll 10.0.17763.404";
 build 10.0.17763 x64 = "public symbols of ntoskrnl 10.0.19041.804; measured: 10 1809: where a large block's bytes begin";
+build 10.0.17763 arm64 = "inferred: as x64";
 
 struct _RTL_BALANCED_NODE {
     sizeof                          @0xc/0x18;

@@ -6,6 +6,7 @@ build 6.0 x86 = "Vista and 7, x86 and WoW64: public kernel symbols of x86, and t
 build 6.0 x64 = "Vista and 7: public symbols of ntoskrnl 6.1.7601.24540 and ntdll 6.1.7601.17514, Vista's agree; measured: 7 SP1";
 build 6.2 x86 = "8 to 11, x86 and WoW64: public symbols of wntdll 10.0.17763.404, kernel symbols of 6.2 to 10.0.19041 agree for _HEAP; measured: 10 1709 x86, 10 1607 WoW64";
 build 6.2 x64 = "8 to 11: public symbols of ntoskrnl 10.0.19041.804 and ntdll 10.0.17763.475, 6.2 to 10.0.22000 agree (on 6.2 the halves of EncodedOffsets are stored plain); measured: 8.1, 10 1809 and 21H2, 11 21H2";
+build 10.0.16299 arm64 = "inferred: as x64";
 source counted 5.2 x64 = "the members of 5.1 x86 in 64 bits: counted so, AllocatorBackTraceIndex comes out where public symbols have it; measured with 240 blocks of 2003 x64";
 source counted 6.0 x86 = "inferred from the member order of the x64 symbols of 7 and from 6.2 x86, which lies 4 bytes lower without PointerKey";
 source symbols 5.2 x64 = "public kernel symbols";

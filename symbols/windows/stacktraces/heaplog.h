@@ -4,6 +4,7 @@
 
 build 6.1 x86 = "a listing of a 32-bit ntdll; measured: 10 1709";
 build 6.1 x64 = "listings of ntdll 7600 to 22000; measured: 7 SP1, 10 21H2; the trace within a block: 7 SP1";
+build 10.0.16299 arm64 = "inferred: as x64";
 source prefix 6.1 x86 = "inferred from x64";
 
 struct _RTLP_HEAP_STACK_TRACE_RECORD {

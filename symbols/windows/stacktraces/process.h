@@ -4,6 +4,7 @@
 
 build 5.1 x86 = "public symbols of ntdll and ntoskrnl; measured: critical sections and resources of XP SP3 and 10 1709";
 build 5.2 x64 = "public symbols of ntdll and ntoskrnl; measured: critical sections of 7 SP1 and 10 21H2";
+build 10.0.16299 arm64 = "inferred: as x64";
 source phnt = "described (System Informer's phnt)";
 source clrnt = "described (clrnt.h of the .NET runtime)";
 source wine = "measured: Wine 10; described (Wine, dlls/ntdll/unwind.c)";

@@ -13,6 +13,7 @@ build 6.0 x86 = "public symbols of ntdll (Vista)";
 build 6.0 x64 = "public symbols of ntdll (Vista)";
 build 6.1 x86 = "public symbols of ntdll (7 SP1, 10); measured: 10 1709, ntdll";
 build 6.1 x64 = "public symbols of ntdll (7 SP1 to 11); listings of 7600 to 22000; measured: 7 SP1, 8.1, 10 21H2, 11 21H2, ntdll";
+build 10.0.16299 arm64 = "inferred: as x64";
 source entry 5.1 x86 = "public symbols";
 source head 6.1 x64 = "listings of the kernels 10586, 19041, 26100 and 28000";
 source head 6.1 x86 = "inferred from the listing of a 32-bit ARM kernel";

@@ -6,6 +6,8 @@
 build 5.2 x64 = "public symbols of 7601.24540 to 22000.1516: all agree; measured: entries of 2003 SP2 x64";
 build 5.1 x86 = "public symbols of XP SP3; measured: entries of XP SP3 and 2003 SP2 x86; Vista to 8 inferred";
 build 6.3.9600 x86 = "public symbols of wntdll 10.0.17763; that 8.1 has the same is inferred";
+build 10.0.16299 arm64 = "described (ksarm64.h of the Windows SDK); public symbols of two kernels agree";
+source thread = "described (ksarm64.h of the Windows SDK); measured in a crash of 10.0.22000: the members but TrapFrame";
 
 struct _KTRAP_FRAME {
     sizeof                                 @0x8c/0x190;
@@ -143,4 +145,74 @@ struct _KEXCEPTION_FRAME {
     ULONGLONG R14      @-/0x128;
     ULONGLONG R15      @-/0x130;
     ULONGLONG Return   @-/0x138;
+};
+
+struct _KTRAP_FRAME for arm64 {
+    sizeof                                 @0x150;
+    UCHAR     ExceptionActive              @0x0;
+    UCHAR     ContextFromKFramesUnwound    @0x1;
+    UCHAR     DebugRegistersValid          @0x2;
+    UCHAR     PreviousMode                 @0x3;
+    UCHAR     PreviousIrql                 @0x3;
+    UCHAR     Reserved                     @0x4;
+    ULONGLONG FaultAddress                 @0x8;
+    ULONGLONG TrapFrame                    @0x8;
+    ULONGLONG VfpState                     @0x10;
+    ULONG     Bcr[8]                       @0x18;
+    ULONGLONG Bvr[8]                       @0x38;
+    ULONG     Wcr[2]                       @0x78;
+    ULONGLONG Wvr[2]                       @0x80;
+    ULONG     Spsr                         @0x90;
+    ULONG     Esr                          @0x94;
+    ULONGLONG Sp                           @0x98;
+    ULONGLONG X0                           @0xa0;
+    ULONGLONG X1                           @0xa8;
+    ULONGLONG X2                           @0xb0;
+    ULONGLONG X3                           @0xb8;
+    ULONGLONG X4                           @0xc0;
+    ULONGLONG X5                           @0xc8;
+    ULONGLONG X6                           @0xd0;
+    ULONGLONG X7                           @0xd8;
+    ULONGLONG X8                           @0xe0;
+    ULONGLONG X9                           @0xe8;
+    ULONGLONG X10                          @0xf0;
+    ULONGLONG X11                          @0xf8;
+    ULONGLONG X12                          @0x100;
+    ULONGLONG X13                          @0x108;
+    ULONGLONG X14                          @0x110;
+    ULONGLONG X15                          @0x118;
+    ULONGLONG X16                          @0x120;
+    ULONGLONG X17                          @0x128;
+    ULONGLONG X18                          @0x130;
+    ULONGLONG Lr                           @0x138;
+    ULONGLONG Fp                           @0x140;
+    ULONGLONG Pc                           @0x148;
+};
+
+struct _KEXCEPTION_FRAME for arm64 {
+    sizeof                                 @0x60;
+    ULONGLONG X19                          @0x0;
+    ULONGLONG X20                          @0x8;
+    ULONGLONG X21                          @0x10;
+    ULONGLONG X22                          @0x18;
+    ULONGLONG X23                          @0x20;
+    ULONGLONG X24                          @0x28;
+    ULONGLONG X25                          @0x30;
+    ULONGLONG X26                          @0x38;
+    ULONGLONG X27                          @0x40;
+    ULONGLONG X28                          @0x48;
+    ULONGLONG Fp                           @0x50;
+    ULONGLONG Return                       @0x58;
+};
+
+struct _KTHREAD for arm64 from thread {
+    sizeof                                 @0x4a0;
+    ULONGLONG InitialStack                 @0x28;
+    ULONGLONG StackLimit                   @0x30;
+    ULONGLONG StackBase                    @0x38;
+    ULONGLONG KernelStack                  @0x58;
+    ULONGLONG TrapFrame                    @0x88;
+    ULONGLONG Teb                          @0xe8;
+    UCHAR     State                        @0x17c;
+    ULONGLONG SwitchFrame[4]               @0x210;
 };

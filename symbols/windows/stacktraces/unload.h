@@ -4,6 +4,7 @@ build 5.1 x86 = "described (Microsoft's documentation of RtlGetUnloadEventTrace)
 build 5.2 x64 = "described (Microsoft's documentation of RtlGetUnloadEventTrace), before Version was added";
 build 6.0 x86 = "described (Microsoft's documentation of RtlGetUnloadEventTrace); Version was added in Vista";
 build 6.0 x64 = "described (Microsoft's documentation of RtlGetUnloadEventTrace); Version was added in Vista";
+build 10.0.16299 arm64 = "inferred: as x64";
 
 struct _RTL_UNLOAD_EVENT_TRACE {
     sizeof                  @0x54/0x60 until 6.0;

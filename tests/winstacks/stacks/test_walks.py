@@ -48,7 +48,7 @@ def test_trap_frames_of_a_thread_of_which_a_part_is_paged_out(
     walks = KernelWalks(opened, symbolizer, StackWalkers(opened, symbolizer))
     states = [state._replace(status=status(word)) for state in walks.states(thread)]
     border = next(walks.pieces(thread, states)).walk.border
-    assert border is not None and border.registers is not None
+    assert border is not None and isinstance(border.registers, Registers)
     assert border.registers.named("Rdx") == (registers_64("user64")["rdx"] if is_known else None)
 
 
@@ -74,7 +74,7 @@ def test_a_user_stack_is_walked_without_a_kernel(tmp_path: pathlib.Path) -> None
     listed = StackLister.list_stacks(opened, Symbolizer(opened), [PID], tids=[1004])
     user = next(stack for stack in listed if stack.part == "user")
     top = user.frames[0]
-    assert top.registers is not None
+    assert isinstance(top.registers, Registers)
     bare = Image.of_layer(opened.context, space.layer_name, Machine.AMD64)
     process = space._replace(eprocess=0)
     walkers = StackWalkers(bare, Symbolizer(bare))

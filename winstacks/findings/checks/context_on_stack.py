@@ -179,4 +179,5 @@ CHECK = Check(
     "Look at the other CONTEXTs near it, and at the memory to which their arguments point.",
     "no thread has a stack in user mode",
     of_stack=check_stack,
+    intel=True,
 )

@@ -121,4 +121,5 @@ CHECK = Check(
     "Look at the exception handlers of the process; windows.trapframes --tid shows all registers.",
     "no thread has a stack in user mode",
     of_stack=check_stack,
+    intel=True,
 )

@@ -55,4 +55,5 @@ CHECK = Check(
     "Look at the frames around it with windows.callstacks --tid: the registers show the target of the jump.",
     "no thread has a stack in user mode",
     of_stack=check_stack,
+    intel=True,
 )

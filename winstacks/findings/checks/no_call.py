@@ -45,4 +45,5 @@ CHECK = Check(
     "Look at the frames around it with windows.callstacks --tid; the true callers may be further out.",
     "no thread has a stack in user mode",
     of_stack=check_stack,
+    intel=True,
 )

@@ -67,4 +67,5 @@ CHECK = Check(
     of_stack=check_stack,
     unchecked=unchecked,
     kernel=True,
+    intel=True,
 )

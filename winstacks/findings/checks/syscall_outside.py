@@ -180,4 +180,5 @@ CHECK = Check(
     "no thread has a stack in user mode",
     of_stack=check_stack,
     unchecked=unchecked,
+    intel=True,
 )

@@ -37,7 +37,7 @@ class _Load(NamedTuple):
 
 
 def closure_target(read: Read, start: int, machine: Machine) -> Optional[int]:
-    """Returns the address to which a closure jumps, None if the code is none.
+    """Returns the address to which a closure jumps, None if the code is none, or code of ARM64.
 
     Args:
         read: function (address, length) -> bytes, None if any byte is missing
@@ -46,6 +46,8 @@ def closure_target(read: Read, start: int, machine: Machine) -> Optional[int]:
     """
     registers: Dict[int, Optional[int]] = {}
     address = start
+    if machine not in _FIXED:
+        return None
     for _ in range(_MOST_INSTRUCTIONS):
         target = follow_jumps(read, address, machine)
         if target is not None:

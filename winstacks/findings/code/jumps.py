@@ -45,7 +45,12 @@ def hops(read: Read, address: int, machine: Machine) -> Tuple[int, ...]:
 
 
 def _jump(read: Read, at: int, machine: Machine) -> Optional[int]:
-    """Returns the target of one jump, None if there is none or its target cannot be read."""
+    """Returns the target of one jump, None if there is none or its target cannot be read.
+
+    The code of ARM64 is not known here: it has no jump.
+    """
+    if machine is Machine.ARM64:
+        return None
     pointer_size = machine.pointer_size
     wide, limit = machine is Machine.AMD64, (1 << 8 * pointer_size) - 1
     code = next(filter(None, (read(at, size) for size in range(ENTRY, 1, -1))), b"").ljust(ENTRY, b"\xcc")

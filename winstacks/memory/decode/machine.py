@@ -13,8 +13,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Tuple
 
-_ARM64, _ARMNT = 0xAA64, 0x1C4
-_REFUSED = {_ARM64: "ARM64", 0xA641: "ARM64EC", 0xA64E: "ARM64X", _ARMNT: "ARM", 0x200: "Itanium"}
+_REFUSED = {0xA641: "ARM64EC", 0xA64E: "ARM64X", 0x1C4: "ARM", 0x200: "Itanium"}
 """Machines on which Windows also runs, and whose stacks and structures this package does not know."""
 
 
@@ -27,7 +26,8 @@ class UnsupportedMachineError(ValueError):
 
     def __init__(self, kind: str) -> None:
         super().__init__(
-            f"This is the memory of a machine of type {kind}: only x64 (AMD64) and x86 (I386) can be read"
+            f"This is the memory of a machine of type {kind}: only x64 (AMD64) and x86 (I386), and dumps of "
+            "ARM64, can be read"
         )
 
 
@@ -41,11 +41,15 @@ class Machine(Enum):
         kernel_start: lowest address at which the kernel's half begins (x86: without /3GB)
         shared_data: address of KI_USER_SHARED_DATA in ntddk.h, the same in every version
         address_bits: number of significant low bits of an address; the bits above repeat the highest of them.
-            This holds for page tables of four levels, the only ones that Volatility reads
+            This holds for page tables of four levels, the only ones that Volatility reads. On ARM64 the
+            halves have 47 bits each; the codes that authenticate pointers lie above them
+        ip_register, sp_register: names of the registers that a walk begins with, in columns and register
+            states
     """
 
-    AMD64 = (0x8664, "x64", 8, 48, 0xFFFF800000000000, 0xFFFFF78000000000)
-    I386 = (0x14C, "x86", 4, 32, 0x80000000, 0xFFDF0000)
+    AMD64 = (0x8664, "x64", 8, 48, 0xFFFF800000000000, 0xFFFFF78000000000, "Rip", "Rsp")
+    I386 = (0x14C, "x86", 4, 32, 0x80000000, 0xFFDF0000, "Rip", "Rsp")
+    ARM64 = (0xAA64, "arm64", 8, 48, 0xFFFF800000000000, 0xFFFFF78000000000, "Pc", "Sp")
 
     def __init__(
         self,
@@ -55,6 +59,8 @@ class Machine(Enum):
         address_bits: int,
         kernel_start: int,
         shared_data: int,
+        ip_register: str,
+        sp_register: str,
     ) -> None:
         self.number = number
         self.arch = arch
@@ -62,6 +68,8 @@ class Machine(Enum):
         self.address_bits = address_bits
         self.kernel_start = kernel_start
         self.shared_data = shared_data
+        self.ip_register = ip_register
+        self.sp_register = sp_register
         self.address_mask = (1 << address_bits) - 1
         """The bits of an address that `masked` keeps: the form of Volatility's columns."""
         self._sign = 1 << (address_bits - 1)

@@ -14,6 +14,7 @@ from typing import List, NamedTuple, Tuple
 from ...memory.decode.status import Status, StatusItem, status
 from ...memory.decode.statuscodes import StatusCode
 from .dumpfile import FixedStruct, Location, Minidump, overlapping, read_list_header
+from .system import system_info
 
 _FUNCTION_TABLE = 13
 
@@ -24,8 +25,10 @@ MAX_ENTRIES = 1 << 21
 """Greatest number of entries in all tables: a runtime makes some for each method, and large programs have
 100,000 methods."""
 
-RUNTIME_FUNCTION_SIZE = 12
-"""Size of the RUNTIME_FUNCTION of x64 in bytes ("winnt.h")."""
+_ARM64 = 12
+"""PROCESSOR_ARCHITECTURE_ARM64."""
+_SIZE, _ARM64_SIZE = 12, 8
+"""Size of the RUNTIME_FUNCTION of x64, and of ARM64, in bytes ("winnt.h")."""
 
 SPARE = 8
 """Greatest number of spare bytes for each table at the end of the stream: dbgcore reserves room for an
@@ -50,11 +53,16 @@ class FunctionTableDescriptor(NamedTuple):
     Entries: Location
 
 
+def _entry_size(dump: Minidump) -> int:
+    system = system_info(dump)
+    return _ARM64_SIZE if system is not None and system.ProcessorArchitecture == _ARM64 else _SIZE
+
+
 def function_tables(dump: Minidump) -> Tuple[List[FunctionTableDescriptor], Status]:
     """Returns the tables of FunctionTableStream, and the status of the stream.
 
     If tables share addresses, the first counts. A table is left out if its entries do not have the size of
-    x64 entries, or if it ends before it begins.
+    the machine's, or if it ends before it begins.
     """
     members, rva, end, stream = read_list_header(dump, _FUNCTION_TABLE, _HEADER)
     if not members:
@@ -91,7 +99,7 @@ def function_tables(dump: Minidump) -> Tuple[List[FunctionTableDescriptor], Stat
     return found, status(
         stream,
         StatusItem(StatusCode.HEADER, None, ("SizeOfFunctionEntry",))
-        if found and entry != RUNTIME_FUNCTION_SIZE
+        if found and entry != _entry_size(dump)
         else None,
         StatusItem(StatusCode.HEADER, None, ("MaximumAddress",)) if empty else None,
         StatusItem(StatusCode.RANGES_OVERLAP, overlaps) if overlaps else None,

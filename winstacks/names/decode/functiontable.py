@@ -22,7 +22,7 @@ import bisect
 import operator
 import sys
 from array import array
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Type, TypeVar
 
 from ...memory.decode.statuscodes import StatusCode
 from .unwindinfo import (
@@ -51,6 +51,11 @@ END_OF_IMAGE = 1 << 32
 _WORD = "I"
 """Code of 32-bit integers in the module `array`: a table may have millions of entries."""
 
+Columns = Tuple[Sequence[int], Sequence[int], Sequence[int]]
+"""Begin, end and unwind data of entries."""
+
+AnyTable = TypeVar("AnyTable", bound="FunctionTable")
+
 
 class FunctionTable:
     """RUNTIME_FUNCTION entries by RVA, with access to their unwind data.
@@ -68,29 +73,39 @@ class FunctionTable:
 
     __slots__ = ("_begins", "_ends", "_gaps", "_infos", "_unwinds", "derived", "read_rva")
 
+    ENTRY_SIZE = RUNTIME_FUNCTION_SIZE
+    """Bytes of an entry."""
+
     def __init__(self, words: array[int], gaps: Iterable[Tuple[int, int]], read_rva: ReadRva) -> None:
-        begins, ends, unwinds = words[0::3], words[1::3], words[2::3]
-        is_sorted = all(map(operator.lt, begins, begins[1:]))
-        if not (is_sorted and all(map(operator.lt, begins, ends))):
-            valid = [number for number in range(len(begins)) if begins[number] < ends[number]]
-            valid.sort(key=begins.__getitem__)
-            columns = (begins, ends, unwinds)
-            begins, ends, unwinds = (array(_WORD, map(column.__getitem__, valid)) for column in columns)
-        self._begins: Sequence[int] = begins
-        self._ends: Sequence[int] = ends
-        self._unwinds: Sequence[int] = unwinds
+        self._begins: Sequence[int]
+        self._ends: Sequence[int]
+        self._unwinds: Sequence[int]
+        self._begins, self._ends, self._unwinds = self._columns(words, read_rva)
         self._gaps = list(gaps)
         self._infos: Dict[int, UnwindInfo] = {}
         self.derived: Dict[Tuple[int, int], Any] = {}
         self.read_rva = read_rva
 
+    @staticmethod
+    def _columns(words: array[int], read_rva: ReadRva) -> Columns:
+        """Returns begin, end and unwind data of the usable entries, ascending by begin."""
+        begins, ends, unwinds = words[0::3], words[1::3], words[2::3]
+        if not (is_sorted(begins) and all(map(operator.lt, begins, ends))):
+            valid = [number for number in range(len(begins)) if begins[number] < ends[number]]
+            valid.sort(key=begins.__getitem__)
+            columns = (begins, ends, unwinds)
+            begins, ends, unwinds = (array(_WORD, map(column.__getitem__, valid)) for column in columns)
+        return begins, ends, unwinds
+
     @classmethod
-    def from_bytes(cls, pdata: Bytes, read_rva: ReadRva) -> FunctionTable:
+    def from_bytes(cls: Type[AnyTable], pdata: Bytes, read_rva: ReadRva) -> AnyTable:
         """Returns the table with all entries of the exception directory, from the bytes of the directory."""
         return cls.from_runs([(0, pdata)], len(pdata), read_rva)
 
     @classmethod
-    def from_runs(cls, runs: Iterable[Tuple[int, Bytes]], size: int, read_rva: ReadRva) -> FunctionTable:
+    def from_runs(
+        cls: Type[AnyTable], runs: Iterable[Tuple[int, Bytes]], size: int, read_rva: ReadRva
+    ) -> AnyTable:
         """Returns the table with the readable entries of the exception directory.
 
         Args:
@@ -101,12 +116,12 @@ class FunctionTable:
         words = array(_WORD)
         gaps: List[Tuple[int, int]] = []
         expected = 0
-        for first, entry_words in _whole_entries(runs):
+        for first, entry_words in _whole_entries(runs, cls.ENTRY_SIZE):
             if first > expected:
                 gaps.append((words[-2] if words else 0, entry_words[0]))
             words += entry_words
-            expected = first + len(entry_words) // 3
-        if expected < size // RUNTIME_FUNCTION_SIZE:
+            expected = first + len(entry_words) * words.itemsize // cls.ENTRY_SIZE
+        if expected < size // cls.ENTRY_SIZE:
             gaps.append((words[-2] if words else 0, END_OF_IMAGE))
         return cls(words, gaps, read_rva)
 
@@ -215,13 +230,18 @@ class FunctionTable:
         return None
 
 
-def _whole_entries(runs: Iterable[Tuple[int, Bytes]]) -> Iterator[Tuple[int, array[int]]]:
-    """Yields (number of the first entry, words of the entries) for the entries that lie completely in a
-    run."""
+def is_sorted(begins: Sequence[int]) -> bool:
+    """Returns whether numbers ascend, each once."""
+    return all(map(operator.lt, begins, begins[1:]))
+
+
+def _whole_entries(runs: Iterable[Tuple[int, Bytes]], size: int) -> Iterator[Tuple[int, array[int]]]:
+    """Yields (number of the first entry, words of the entries) for the entries of `size` bytes that lie
+    completely in a run."""
     for start, data in runs:
-        first = -(-start // RUNTIME_FUNCTION_SIZE)
-        usable = data[first * RUNTIME_FUNCTION_SIZE - start :]
-        usable = usable[: len(usable) - len(usable) % RUNTIME_FUNCTION_SIZE]
+        first = -(-start // size)
+        usable = data[first * size - start :]
+        usable = usable[: len(usable) - len(usable) % size]
         if usable:
             words = array(_WORD)
             words.frombytes(usable)

@@ -8,12 +8,14 @@ Architectures Software Developer's Manual, volume 2, CALL (E8, FF /2).
 
 from __future__ import annotations
 
-from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Union
 
 from ...memory.decode.statuscodes import StatusCode
 from ...names.decode.functiontable import FunctionTable
+from ...names.decode.hybrid import CodeMap
 from ...names.decode.unwindinfo import Bytes, ReadRva
 from .registers import MASK, Registers
+from .registers_arm64 import RegistersArm64
 
 LONGEST_CALL = 7
 """Length in bytes of the longest call without prefixes: FF /2 with a SIB byte and a four-byte
@@ -68,6 +70,9 @@ def _indirect(operand: bytes) -> bool:
     no_base = mode == 0 and (operand[1] & 7 if sib else base) == 5
     return len(operand) == 1 + sib + (4 if no_base else _DISPLACEMENT[mode])
 
+
+AnyRegisters = Union[Registers, RegistersArm64]
+"""A register state that frames keep."""
 
 MAX_FRAMES = 1 << 16
 """Frames of one walk. A stack of 1 MB may have more than 10,000 in a recursion."""
@@ -130,6 +135,7 @@ class CodeImage(NamedTuple):
         windows: whether the module belongs to Windows: a kernel module, or a file in the folder of Windows
             according to its VAD
         begins: returns whether a function begins at an RVA, by names or by the input's own proof
+        hybrid: kinds of code of an image for ARM64EC, None for any other image
     """
 
     base: int
@@ -139,6 +145,11 @@ class CodeImage(NamedTuple):
     code: Optional[Tuple[Tuple[int, int], ...]] = None
     windows: bool = False
     begins: Callable[[int], bool] = _begins_nowhere
+    hybrid: Optional[CodeMap] = None
+
+    def kind(self, address: int) -> Optional[int]:
+        """Returns the kind of code at an address of a hybrid image (`names.decode.hybrid`), else None."""
+        return None if self.hybrid is None else self.hybrid.kind(address - self.base)
 
     def executable(self, address: int) -> bool:
         """Returns whether an address of the image may be code."""
@@ -159,7 +170,7 @@ class Frame(NamedTuple):
         how: method by which the address was found, a word of `words.HOWS`
         returns: whether the address is a return address; False if execution was interrupted there
         sure: False if the address is a guess, or was found through a guess
-        registers: complete register state, if the walk keeps one (x64)
+        registers: complete register state, if the walk keeps one (x64, ARM64)
         trap: address of the machine frame (x86: trap frame) that held the interrupted address, 0 for any
             other frame
     """
@@ -169,7 +180,7 @@ class Frame(NamedTuple):
     how: str
     returns: bool
     sure: bool = True
-    registers: Optional[Registers] = None
+    registers: Optional[AnyRegisters] = None
     trap: int = 0
 
 
@@ -184,7 +195,7 @@ class UserTransition(NamedTuple):
     ip: int
     sp: int
     cs: int
-    registers: Optional[Registers] = None
+    registers: Optional[AnyRegisters] = None
     sure: bool = True
 
 

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Mapping, NamedTuple, Optional, Tuple
+from typing import Iterator, Mapping, NamedTuple, Optional, Tuple
 
 MASK = (1 << 64) - 1
 
@@ -17,6 +17,8 @@ GENERAL = (
 """The general registers, in the processor's numbering."""
 
 NON_VOLATILE = frozenset((RBX, RSP, RBP, RSI, RDI, R12, R13, R14, R15))
+KEPT = tuple(GENERAL[number] for number in sorted(NON_VOLATILE - {RSP}))
+"""Registers that functions keep for their callers, so that a walk can recover them."""
 NON_VOLATILE_XMM = frozenset(range(6, 16))
 VOLATILE = tuple(number for number in range(16) if number not in NON_VOLATILE)
 VOLATILE_XMM = tuple(number for number in range(16) if number not in NON_VOLATILE_XMM)
@@ -46,6 +48,10 @@ class Registers(NamedTuple):
         """Makes a state from Rip, Rsp and any other known general registers, by name."""
         values = dict(known or {}, Rsp=sp)
         return cls(ip & MASK, tuple(map(values.get, GENERAL)))
+
+    def kept(self) -> Iterator[Tuple[str, Optional[int]]]:
+        """Yields name and value of the registers that functions keep for their callers."""
+        return ((name, self.named(name)) for name in KEPT)
 
     def returned(self, ip: int) -> Registers:
         """Returns the state after a return to an address that lay on top of the stack."""

@@ -17,9 +17,10 @@ from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.decode.statuscodes import StatusCode
 from .frames import MAX_SCANNED, Frame, ReturnCandidate, StackRanges, UnwindError
 from .registers import Registers, Registers32
+from .registers_arm64 import RegistersArm64
 from .walkstep import WalkStep
 
-R = TypeVar("R", Registers, Registers32)
+R = TypeVar("R", Registers, Registers32, RegistersArm64)
 
 MAX_AHEAD = 4 * MAX_SCANNED
 """Bytes of stack that one walk reads in total for candidates: also those above the one that it takes."""

@@ -27,13 +27,20 @@ from .frames import (
     is_call,
 )
 from .registers import Registers, Registers32
+from .registers_arm64 import RegistersArm64
 from .scan import Scan
 from .surroundings import UNKNOWN, Surroundings
 from .walkstep import WalkStep
 
 __all__ = ["NO_MEMORY", "WalkStep", "Walker"]
 
-R = TypeVar("R", Registers, Registers32)
+R = TypeVar("R", Registers, Registers32, RegistersArm64)
+
+_FINAL = (StatusCode.OTHER_ARCHITECTURE,)
+"""Reasons that end a walk without a scan: a guess by the rules of this machine would be worth nothing."""
+
+_COMPLETE = (Registers, RegistersArm64)
+"""Register states that frames keep."""
 
 NO_MEMORY = 1 << 16
 """Windows never maps memory below this address (MmLowestUserAddress)."""
@@ -149,7 +156,7 @@ class Walker(abc.ABC, Generic[R]):
         """
         image = self._find_image(address - 1)
         if image is None:
-            return _behind_call(self._read, address) and self._may_execute(address - 1)
+            return self.behind_call(self._read, address) and self._may_execute(address - 1)
         if not image.executable(address - 1):
             return False
         rva = address - image.base
@@ -160,7 +167,7 @@ class Walker(abc.ABC, Generic[R]):
         ):
             # A function that calls is no leaf, and every function that is no leaf has unwind data.
             return False
-        return _behind_call(image.read_rva, rva)
+        return self.behind_call(image.read_rva, rva)
 
     def find_stack(self, sp: int) -> Optional[Tuple[int, int]]:
         """Returns (low, high) of the memory that a stack pointer leads to if it may be a stack, else None."""
@@ -214,8 +221,23 @@ class Walker(abc.ABC, Generic[R]):
         """
         image = self._find_image(address - 1)
         if image is None:
-            return _behind_call(self._read, address)
-        return _behind_call(image.read_rva, address - image.base)
+            return self.behind_call(self._read, address)
+        return self.behind_call(image.read_rva, address - image.base)
+
+    def behind_call(self, read: Read, address: int) -> Optional[bool]:
+        """Returns whether the code before an address (in any unit that `read` takes) ends in a call of x86 or
+        x64.
+
+        Returns:
+            None if the code cannot be read, or only so little of it that a longer call could be missed.
+        """
+        for length in (LONGEST_CALL, address % PAGE_SIZE):
+            if 0 < length <= min(address, LONGEST_CALL):
+                code = read(address - length, length)
+                if code is not None:
+                    verdict = is_call(code)
+                    return None if not verdict and length < LONGEST_CALL else verdict
+        return None
 
     def may_return(self, address: int) -> bool:
         """Returns whether a guess may take a value for a return address.
@@ -280,6 +302,8 @@ class _Walk(Generic[R]):
                 else:
                     taken = WalkStep(registers.returned(caller), LEAF)
             except UnwindError as error:
+                if error.code in _FINAL:
+                    return self._end(error.code)
                 step = self._scan(registers.sp, error.code)
                 if isinstance(step, StatusCode):
                     return self._end(step)
@@ -293,7 +317,8 @@ class _Walk(Generic[R]):
                 return self._end(None, taken.border._replace(sure=not self._lost))
             if taken.registers.ip == 0:
                 return self._end(None)
-            objection = self._stacks.objection(registers.sp, taken.registers.sp)
+            stays = taken.in_register and taken.registers.sp == registers.sp
+            objection = None if stays else self._stacks.objection(registers.sp, taken.registers.sp)
             if objection is StatusCode.OUTSIDE_THE_STACK and self._switches(taken):
                 self._gaps.append(StatusCode.STACK_SWITCHED)
                 objection = self._stacks.objection(registers.sp, taken.registers.sp)
@@ -312,7 +337,7 @@ class _Walk(Generic[R]):
         return limits is not None and self._stacks.add(*limits)
 
     def _frame(self, taken: WalkStep[R]) -> Frame:
-        registers = taken.registers if isinstance(taken.registers, Registers) else None
+        registers = taken.registers if isinstance(taken.registers, _COMPLETE) else None
         sure = not self._lost and not taken.doubt
         ip, sp = taken.registers.ip, taken.registers.sp
         return Frame(ip, sp, taken.how, not taken.interrupted, sure, registers, taken.trap)
@@ -343,18 +368,3 @@ class _Walk(Generic[R]):
             slot += size
             self._scannable -= size
         return reason
-
-
-def _behind_call(read: Read, address: int) -> Optional[bool]:
-    """Returns whether the code before an address (in any unit that `read` takes) ends in a call.
-
-    Returns:
-        None if the code cannot be read, or only so little of it that a longer call could be missed.
-    """
-    for length in (LONGEST_CALL, address % PAGE_SIZE):
-        if 0 < length <= min(address, LONGEST_CALL):
-            code = read(address - length, length)
-            if code is not None:
-                verdict = is_call(code)
-                return None if not verdict and length < LONGEST_CALL else verdict
-    return None

@@ -10,9 +10,12 @@ from ...columns.words import LEAF, SCAN, TRAP, UNWIND
 from ...memory.decode.machine import Machine
 from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.decode.statuscodes import StatusCode
+from ...names.decode.functiontable_arm64 import FunctionTableArm64
+from ...names.decode.hybrid import ARM64, ARM64EC
 from ...names.decode.unwindinfo import Bytes, UnwindDataError
 from .calls_x64 import MOST, CodePlace, Site, effect_at, rule_at
 from .frames import (
+    CodeImage,
     FindImage,
     Frame,
     MayExecute,
@@ -82,8 +85,9 @@ class Walker64(Walker[Registers]):
         """Finds the caller of a frame; raises UnwindError."""
         try:
             step = self._unwind(registers, interrupted)
-        except UnwindError:
-            entered = self._entered(registers) if interrupted else None
+        except UnwindError as error:
+            other = error.code is StatusCode.OTHER_ARCHITECTURE
+            entered = self._entered(registers) if interrupted and not other else None
             if entered is None:
                 raise
             return entered
@@ -209,9 +213,16 @@ class Walker64(Walker[Registers]):
         image = self._find_image(registers.ip if interrupted else registers.ip - 1)
         if image is None:
             raise UnwindError(StatusCode.CODE_IN_NO_MODULE)
-        if image.table is None:
+        if self._is_other(image, registers.ip if interrupted else registers.ip - 1):
+            raise UnwindError(StatusCode.OTHER_ARCHITECTURE)
+        if image.table is None or isinstance(image.table, FunctionTableArm64):
             raise UnwindError(StatusCode.NO_FUNCTION_TABLE)
         return Unwinder(image.table, image.base, self._read, image.read_rva).step(registers, interrupted)
+
+    def _is_other(self, image: CodeImage, address: int) -> bool:
+        """Returns whether an address is in code of ARM64EC or ARM64, in an x64 process on ARM64."""
+        kind = image.kind(address)
+        return kind in (ARM64, ARM64EC) or (kind is None and isinstance(image.table, FunctionTableArm64))
 
     def _calls_without_data(self, address: int) -> bool:
         """Returns whether a direct call of a function of the same module ends at an address, in code that no
@@ -318,6 +329,8 @@ class Walker64(Walker[Registers]):
         image = self._find_image(address - 1) if address else None
         if image is None:
             return None, self._doubt_outside(address) if address else None
+        if self._is_other(image, address - 1):
+            return None, None
         rva = address - image.base
         effect = None if image.table is None else effect_at(image.table, rva)
         code = image.read_rva(rva - _NEAR_CALL, 1)

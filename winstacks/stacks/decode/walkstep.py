@@ -9,8 +9,9 @@ from typing import Generic, Optional, TypeVar
 from ...memory.decode.statuscodes import StatusCode
 from .frames import UserTransition
 from .registers import Registers, Registers32
+from .registers_arm64 import RegistersArm64
 
-R = TypeVar("R", Registers, Registers32)
+R = TypeVar("R", Registers, Registers32, RegistersArm64)
 
 
 class WalkStep(Generic[R]):
@@ -25,9 +26,13 @@ class WalkStep(Generic[R]):
         trap: address of the machine frame (x86: trap frame) that held the registers
         border: user-mode state, if the next frame is in user mode
         remark: irregularity of a step that is no guess
+        in_register: whether a register held the return address: then the stack pointer may stay
     """
 
-    __slots__ = ("border", "doubt", "how", "interrupted", "lasting", "registers", "remark", "trap")
+    __slots__ = (
+        *("border", "doubt", "how", "in_register", "interrupted", "lasting", "registers", "remark"),
+        "trap",
+    )
 
     def __init__(
         self,
@@ -39,6 +44,7 @@ class WalkStep(Generic[R]):
         trap: int = 0,
         border: Optional[UserTransition] = None,
         remark: Optional[StatusCode] = None,
+        in_register: bool = False,
     ) -> None:
         self.registers: R = registers
         self.how = how
@@ -48,3 +54,4 @@ class WalkStep(Generic[R]):
         self.trap = trap
         self.border = border
         self.remark = remark
+        self.in_register = in_register

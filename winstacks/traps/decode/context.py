@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from typing import Callable, Dict, Iterator, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from ...columns.dictionary import REGISTERS
 from ...memory.decode.machine import Machine
 from ...memory.decode.ranges import Extents
 from ...memory.decode.structure import Buffer, Field, Structure, Structures
@@ -27,9 +26,9 @@ from .record import MAX_PARAMETERS
 
 _CONTROL, _INTEGER, _SEGMENTS, _FLOATING_POINT, _DEBUG, _EXTENDED = 1, 2, 4, 8, 0x10, 0x20
 _ENCODED = (_CONTROL, _INTEGER, _SEGMENTS, _DEBUG)
-_ARCHITECTURE = {Machine.AMD64: 0x100000, Machine.I386: 0x10000}
-_KNOWN_FLAGS = 0xF811_00FF
-"""Parts, architecture, and the exception and unwinding flags of winnt.h."""
+_ARCHITECTURE = {Machine.AMD64: 0x100000, Machine.I386: 0x10000, Machine.ARM64: 0x400000}
+_KNOWN_FLAGS = 0xF800_00FF
+"""Parts, and the exception and unwinding flags of winnt.h."""
 
 _PARTS: Dict[Machine, Tuple[Tuple[int, str], ...]] = {
     Machine.AMD64: (
@@ -46,10 +45,16 @@ _PARTS: Dict[Machine, Tuple[Tuple[int, str], ...]] = {
         (_EXTENDED, "MxCsr"),
         (_DEBUG, "Dr0 Dr1 Dr2 Dr3 Dr6 Dr7"),
     ),
+    Machine.ARM64: (
+        (_CONTROL, "Pc Sp Fp Lr Cpsr"),
+        (_INTEGER, " ".join(f"X{number}" for number in range(29))),
+    ),
 }
 """Registers in each part of a CONTEXT, by machine: (bit of ContextFlags, names of columns)."""
 
 _SELECTOR_MASK = 0xFFFF
+_EXCEPTION_LEVEL = 0xC
+"""Bits of Cpsr: 0 in user mode."""
 
 
 class CpuContext(NamedTuple):
@@ -57,8 +62,10 @@ class CpuContext(NamedTuple):
 
     Attributes:
         flags: ContextFlags
-        user: whether SegCs is a user-mode selector; False if SegCs was not written
-        registers: values by x64 names; a register in a part that was not written is missing
+        user: whether SegCs is a user-mode selector, or Cpsr has the exception level of user mode; False if
+            it was not written
+        registers: values by x64 names, or by ARM64 names; a register in a part that was not written is
+            missing
     """
 
     flags: int
@@ -103,7 +110,7 @@ class ContextLayout:
             return None
         flags = self.fields["ContextFlags"].value_in(data)
         parts = flags & 0xFF
-        if not flags & self._architecture or not parts or flags & ~_KNOWN_FLAGS:
+        if not flags & self._architecture or not parts or flags & ~(self._architecture | _KNOWN_FLAGS):
             return None
         registers = {}
         for part, names in self._parts:
@@ -111,7 +118,7 @@ class ContextLayout:
                 for name in names:
                     value = self.fields[name].value_in(data)
                     registers[name] = value & _SELECTOR_MASK if name.startswith("Seg") else value
-        return CpuContext(flags, registers.get("SegCs", 0) & 3 == 3, registers)
+        return CpuContext(flags, _is_user(registers), registers)
 
     def encode(self, registers: Mapping[str, int]) -> Tuple[bytes, Tuple[str, ...]]:
         """Encodes a CONTEXT from the known registers.
@@ -144,13 +151,18 @@ class ContextLayout:
     def list_members(self, found: CpuContext) -> Iterator[MemberValue]:
         """Yields every member that has a column, by offset; the value is None if its part was not written."""
         rows = []
-        for name in ("ContextFlags", *REGISTERS):
-            field = self.fields.get(name)
-            if field is not None:
-                value = found.flags if name == "ContextFlags" else found.registers.get(name)
-                validity = UNWRITTEN if value is None else SAVED
-                rows.append(MemberValue(name, field.offset, field.size, value, validity, ""))
+        for name, field in self.fields.items():
+            value = found.flags if name == "ContextFlags" else found.registers.get(name)
+            validity = UNWRITTEN if value is None else SAVED
+            rows.append(MemberValue(name, field.offset, field.size, value, validity, ""))
         yield from sorted(rows, key=lambda row: row.offset)
+
+
+def _is_user(registers: Mapping[str, int]) -> bool:
+    """Returns whether registers are those of user mode."""
+    if "Cpsr" in registers:
+        return not registers["Cpsr"] & _EXCEPTION_LEVEL
+    return registers.get("SegCs", 0) & 3 == 3
 
 
 class DecodedContext(NamedTuple):

@@ -52,10 +52,11 @@ def test_both_forms_lead_to_each_other(machine: Machine, address: int) -> None:
 
 
 def test_numbers_of_pe_headers() -> None:
-    assert [machine_of(number) for number in (0x8664, 0x14C)] == [Machine.AMD64, Machine.I386]
+    assert [machine_of(machine.number) for machine in Machine] == list(Machine)
     assert machines_of(Machine.AMD64) == (Machine.AMD64, Machine.I386)
     assert machines_of(Machine.I386) == (Machine.I386,)
-    for number, name in ((0xAA64, "ARM64"), (0x1C4, "ARM"), (0x1234, "0x1234")):
+    assert machines_of(Machine.ARM64) == (Machine.ARM64,)
+    for number, name in ((0xA641, "ARM64EC"), (0x1C4, "ARM"), (0x1234, "0x1234")):
         with pytest.raises(UnsupportedMachineError, match=f"machine of type {name}: only x64"):
             machine_of(number)
 

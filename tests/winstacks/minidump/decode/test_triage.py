@@ -176,7 +176,7 @@ def test_a_dump_that_is_cut_says_how_much_is_missing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "name"), [(0xAA64, "ARM64"), (0x1C4, "ARM"), (0x200, "Itanium"), (7, "0x7")]
+    ("number", "name"), [(0xA641, "ARM64EC"), (0x1C4, "ARM"), (0x200, "Itanium"), (7, "0x7")]
 )
 def test_another_machine_is_named_and_refused(number: int, name: str) -> None:
     read = opened(SmallDump(machine=number).file())

@@ -248,7 +248,7 @@ def test_user_mode_is_the_border() -> None:
         0x33,
         KERNEL_SP,
     )
-    assert walk.border.registers is not None
+    assert isinstance(walk.border.registers, Registers)
     assert walk.border.registers.named("R12") == 5
 
 
