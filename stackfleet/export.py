@@ -86,7 +86,7 @@ class Export:
 
     def _stacks(self) -> Iterable[dict[str, Any]]:
         return self._database.rows(
-            "SELECT ImageId, Host, Process, Stack, sum(Count)::BIGINT AS Count "
+            "SELECT ImageId, Host, Process, Stack, total(Count) AS Count "
             "FROM traces JOIN hosts USING (ImageId) "
             f"WHERE Stack IS NOT NULL AND Count > 0 AND {self._where} GROUP BY ALL "
             "ORDER BY Host, ImageId, Process, Stack"

@@ -84,7 +84,7 @@ WITH {few}, {among}, ranked AS MATERIALIZED (
 )
 SELECT {by}, Hosts, Among, Comparable, list_sort(list(DISTINCT Host)) AS Hostnames,
        list_sort(list(DISTINCT Kind)) AS Kinds, list_sort(list(DISTINCT Process))[1:8] AS Processes,
-       sum(Count)::BIGINT AS Count, max(Unbacked) AS Unbacked, min(Stack) AS Stack,
+       total(Count) AS Count, max(Unbacked) AS Unbacked, min(Stack) AS Stack,
        list_sort(list(DISTINCT ImageId))[1:8] AS ImageIds
 FROM (SELECT *, half({by}, 0) AS High, half({by}, 1) AS Low FROM traces SEMI JOIN found USING (ImageId)
       WHERE {by} IS NOT NULL{of_kind}{of_stacks})
@@ -315,8 +315,8 @@ def diff(
 
     def side(ids: Sequence[str]) -> str:
         return f"""\
-    SELECT Kind, Process, Arch, {by} AS Key, sum(Count)::BIGINT AS Count, count(DISTINCT ImageId) AS Images,
-           max(Unbacked) AS Unbacked, min(Stack) AS Stack
+    SELECT Kind, Process, Arch, {by} AS Key, total(Count) AS Count,
+           count(DISTINCT ImageId) AS Images, max(Unbacked) AS Unbacked, min(Stack) AS Stack
     FROM traces WHERE {one_of("ImageId", ids)} AND {where}
     GROUP BY ALL"""
 

@@ -1,0 +1,494 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The Delta table of a lake: opens it, whoever wrote it, and commits rows.
+
+Delta makes a commit whole: a reader sees all of its rows or none. Three things are added here. Names in the
+log of somebody else are checked before a file is opened. Files are on the disk before a commit counts as
+done, because deltalake never calls fsync. A last commit that a power failure tore is left out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pathlib
+import re
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Callable, NamedTuple, Optional
+
+import pyarrow as pa
+
+LOG = "_delta_log"
+MOST_FILES = 1 << 20
+"""The most files of a lake."""
+MOST_LOG_BYTES = 1 << 30
+"""The most bytes of the log that are read: its newest checkpoint and later commits."""
+MOST_ACTIONS = 1 << 22
+"""The most rows of a checkpoint."""
+
+_PARTITION = "Table"
+_DATA_FILE = re.compile(r"Table=([a-z]{1,32})/[A-Za-z0-9][A-Za-z0-9._-]{0,200}\.parquet")
+_COMMIT = re.compile(r"(\d{20})\.json")
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(\.\d{10}\.\d{10})?\.parquet")
+_REMOTE = re.compile(r"[a-z][a-z0-9+.-]+://")
+OBJECT_STORES = ("s3", "s3a", "gs", "az", "abfs", "abfss", "adl")
+"""Schemes of the object stores that deltalake writes to."""
+_OS_ERROR = re.compile(r"\(os error (\d+)\)")
+_NAME_SURROGATE = 0x20000000
+"""The bit of a reparse tag that marks a substitute for another name (Microsoft Learn, "Reparse Point
+Tags"); cloud folders lack it."""
+
+_SETTINGS = {
+    "delta.dataSkippingStatsColumns": "ImageId",
+    "delta.checkpointInterval": "100",
+    "delta.logRetentionDuration": "interval 1 hours",
+    "delta.enableExpiredLogCleanup": "true",
+}
+"""Statistics of one column are kept. A checkpoint replaces old commits, which then end with it."""
+
+_TRIES = 15
+"""The most times that Delta moves a commit behind others that do not touch its images."""
+
+
+class StoreError(Exception):
+    """A table that cannot be read or written; the text gives the reason."""
+
+
+class ConflictError(StoreError):
+    """Another writer changed rows of the same images."""
+
+
+class File(NamedTuple):
+    """A file of the table: path below the lake, name of the table, bytes, and number of rows."""
+
+    path: str
+    table: str
+    size: int
+    rows: int
+
+
+class Snapshot(NamedTuple):
+    """The table at one version.
+
+    Attributes:
+        version: number of the version
+        files: the files that can be read, or that no listing contradicts
+        faults: reasons why other files are left out, by path
+        of_files: returns the Arrow dataset of files
+    """
+
+    version: int
+    files: Sequence[File]
+    faults: Mapping[str, str]
+    of_files: Callable[[Sequence[File]], Any]
+
+    def datasets(self, table: str) -> Any:
+        """Returns the Arrow dataset of a table."""
+        return self.of_files([file for file in self.files if file.table == table])
+
+    def without(self, faults: Mapping[str, str]) -> Snapshot:
+        """Returns the version without some of its files."""
+        files = [file for file in self.files if file.path not in faults]
+        return self._replace(files=files, faults={**self.faults, **faults})
+
+
+def is_remote(uri: str) -> bool:
+    """Returns whether a lake is in an object store, such as s3://BUCKET/PATH."""
+    return _REMOTE.match(uri) is not None
+
+
+class Store:
+    """The table of a lake.
+
+    Args:
+        uri: folder, or URI of an object store; deltalake takes credentials from the environment
+        schema: Arrow schema of the rows, without the column `Table`
+
+    Raises:
+        StoreError: the URI is of no object store that deltalake knows
+
+    Attributes:
+        folder: the folder; None for an object store
+        torn: names of commits that cannot be read to their end, and are left out
+    """
+
+    def __init__(self, uri: str, schema: Any) -> None:
+        self.folder = None if is_remote(uri) else pathlib.Path(uri).resolve()
+        if self.folder is None and uri.partition(":")[0] not in OBJECT_STORES:
+            raise StoreError(f"a lake is a folder, or in an object store: {', '.join(OBJECT_STORES)}")
+        self.uri = uri.rstrip("/") if self.folder is None else str(self.folder)
+        self.schema = pa.schema([pa.field(_PARTITION, pa.string()), *schema])
+        self.torn: list[str] = []
+
+    def exists(self) -> bool:
+        """Returns whether there is a table.
+
+        Raises:
+            StoreError: the object store does not answer
+        """
+        if self.folder is not None:
+            return self.folder.joinpath(LOG).is_dir()
+        from deltalake import DeltaTable
+
+        with _explained():
+            return DeltaTable.is_deltatable(self.uri)
+
+    def snapshot(self) -> Snapshot:
+        """Returns the newest version of the table.
+
+        Raises:
+            StoreError: there is no table that can be read
+        """
+        opened = self._opened()
+        with _explained():
+            actions = pa.table(opened.get_add_actions(flatten=True))
+            wanted = ("path", "size_bytes", "num_records")
+            if actions.num_rows > MOST_FILES:
+                raise StoreError(f"it has more than {MOST_FILES:,} files")
+            if actions.num_rows and not set(wanted) <= set(actions.column_names):
+                raise StoreError("its log lacks the numbers of rows")
+            listed = [actions.column(name).to_pylist() if actions.num_rows else [] for name in wanted]
+        files, faults = [], {}
+        sizes = self._sizes()
+        for path, size, rows in zip(*listed):
+            match = _DATA_FILE.fullmatch(path)
+            problem = _fault(path, size, rows, sizes) if match else "it is no file of this lake"
+            if match is None or problem:
+                faults[path] = problem
+            else:
+                files.append(File(path, match[1], size, rows))
+        return Snapshot(opened.version(), files, faults, self._datasets(opened))
+
+    def application(self, names: Sequence[str]) -> Callable[[str], Optional[int]]:
+        """Returns a function of an ImageId: the number of its commits at this moment, None if there is none.
+
+        Raises:
+            StoreError: the table cannot be read
+        """
+        opened = self._opened()
+        return lambda name: opened.transaction_version(name)
+
+    def commit(self, batches: Iterator[Any], versions: Mapping[str, int], replaced: str = "") -> None:
+        """Adds rows in one step, which is on the disk when this returns.
+
+        Args:
+            batches: record batches with the schema of the table
+            versions: for each image that the commit changes, the number of its commits before
+            replaced: SQL condition for the rows that the new ones replace; empty for none
+
+        Raises:
+            ConflictError: another writer changed one of the images since `versions` was read
+            StoreError: the table cannot be written
+        """
+        from deltalake import CommitProperties, Transaction, write_deltalake
+
+        form = _writer_properties()
+
+        opened = self._writable()
+        reader = pa.RecordBatchReader.from_batches(self.schema, batches)
+        properties = CommitProperties(
+            max_commit_retries=_TRIES,
+            app_transactions=[Transaction(name, number + 1) for name, number in versions.items()],
+        )
+        before = opened.version()
+        with _explained():
+            for name, number in versions.items():
+                if (opened.transaction_version(name) or 0) != number:
+                    raise ConflictError(f"another run has written {name}")
+            if replaced:
+                write_deltalake(
+                    opened,
+                    reader,
+                    mode="overwrite",
+                    predicate=replaced,
+                    commit_properties=properties,
+                    writer_properties=form,
+                )
+            else:
+                write_deltalake(
+                    opened,
+                    reader,
+                    mode="append",
+                    schema_mode="merge",
+                    commit_properties=properties,
+                    writer_properties=form,
+                )
+        self._sync(before)
+
+    def purge(self) -> None:
+        """Removes the files that the newest version does not have; readers of older versions lose them.
+
+        Raises:
+            StoreError: the files cannot be removed
+        """
+        opened = self._opened()
+        with _explained():
+            opened.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
+
+    def compact(self, target_size: int, retention_hours: int) -> None:
+        """Merges small files; removes files that no version of the last hours has.
+
+        Args:
+            target_size: size in bytes of merged files
+            retention_hours: hours in which a reader of an older version may still need its files
+
+        Raises:
+            ConflictError, StoreError: see `commit`
+        """
+        opened = self._writable()
+        before = opened.version()
+        with _explained():
+            opened.optimize.compact(target_size=target_size, writer_properties=_writer_properties())
+            opened.vacuum(
+                retention_hours=retention_hours, dry_run=False, enforce_retention_duration=False, full=True
+            )
+            opened.create_checkpoint()
+            opened.cleanup_metadata()
+        self._sync(before)
+
+    def _writable(self) -> Any:
+        """Returns the table opened; makes it if there is none, and removes torn commits."""
+        from deltalake import DeltaTable
+
+        if not self.exists():
+            with _explained():
+                if self.folder is not None:
+                    self.folder.mkdir(parents=True, exist_ok=True)
+                DeltaTable.create(
+                    self.uri, self.schema, mode="ignore", partition_by=[_PARTITION], configuration=_SETTINGS
+                )
+        opened = self._opened()
+        if self.torn and self.folder is not None:
+            with _explained():
+                for name in self.torn:
+                    self.folder.joinpath(LOG, name).unlink(missing_ok=True)
+            opened = self._opened()
+        return opened
+
+    def _opened(self) -> Any:
+        from deltalake import DeltaTable
+
+        newest = self._look_at_log()
+        with _explained():
+            opened = DeltaTable(self.uri, version=newest if self.torn else None)
+            protocol = opened.protocol()
+            fields = {field.name: field.type for field in pa.schema(opened.schema().to_arrow())}
+        # Version 3 of readers and 7 of writers name their features; a lake needs none of them.
+        if protocol.min_reader_version not in (1, 3) or protocol.reader_features:
+            raise StoreError("it requires features of Delta that lakes do not use")
+        for field in self.schema:
+            if fields.get(field.name, field.type) != field.type:
+                raise StoreError(f"its column {field.name} is {fields[field.name]}, not {field.type}")
+        return opened
+
+    def _look_at_log(self) -> Optional[int]:
+        """Checks the files of a log in a folder; returns the version of the last commit that is whole.
+
+        Raises:
+            StoreError: the log has links, or is larger than the limits
+        """
+        self.torn = []
+        if self.folder is None:
+            return None
+        log = self.folder / LOG
+        commits: dict[int, str] = {}
+        checkpoints: dict[int, list[str]] = {}
+        sizes: dict[str, int] = {}
+        with _explained():
+            if not log.is_dir() or leads_away(log.lstat()):
+                raise StoreError(f"there is no lake: it would have a folder '{LOG}'")
+            for entry in os.scandir(log):
+                commit, checkpoint = _COMMIT.fullmatch(entry.name), _CHECKPOINT.fullmatch(entry.name)
+                info = entry.stat(follow_symlinks=False)
+                if (commit or checkpoint or entry.name.startswith("_last")) and not _is_file(info):
+                    raise StoreError(f"{LOG}/{entry.name} is a link, not a file")
+                if entry.name == "_sidecars":
+                    raise StoreError("it requires features of Delta that lakes do not use")
+                sizes[entry.name] = info.st_size
+                if commit:
+                    commits[int(commit[1])] = entry.name
+                elif checkpoint:
+                    checkpoints.setdefault(int(checkpoint[1]), []).append(entry.name)
+            start = max(checkpoints, default=-1)
+            needed = [
+                *checkpoints.get(start, ()),
+                *(name for number, name in commits.items() if number > start),
+            ]
+            if sum(sizes[name] for name in needed) > MOST_LOG_BYTES:
+                raise StoreError(f"its log has more than {MOST_LOG_BYTES:,} bytes")
+            for name in checkpoints.get(start, ()):
+                _look_at_checkpoint(log / name)
+            while commits and not _is_whole(log / commits[max(commits)]):
+                self.torn.append(commits.pop(max(commits)))
+        newest = max(commits, default=start)
+        if newest < 0:
+            raise StoreError("none of its commits can be read")
+        return newest
+
+    def _sizes(self) -> Optional[dict[str, int]]:
+        """Returns the sizes in bytes of the files of tables, without links; None for an object store."""
+        if self.folder is None:
+            return None
+        found: dict[str, int] = {}
+        with _explained():
+            for partition in os.scandir(self.folder):
+                if not partition.name.startswith(f"{_PARTITION}="):
+                    continue
+                info = partition.stat(follow_symlinks=False)
+                if not stat.S_ISDIR(info.st_mode) or leads_away(info):
+                    continue
+                for entry in os.scandir(partition.path):
+                    info = entry.stat(follow_symlinks=False)
+                    if _is_file(info):
+                        found[f"{partition.name}/{entry.name}"] = info.st_size
+                        if len(found) > 2 * MOST_FILES:
+                            raise StoreError(f"it has more than {MOST_FILES:,} files")
+        return found
+
+    def _datasets(self, opened: Any) -> Callable[[Sequence[File]], Any]:
+        import pyarrow.dataset as pds
+        import pyarrow.fs as pfs
+
+        filesystem = None
+        if self.folder is not None:
+            filesystem = pfs.SubTreeFileSystem(str(self.folder), pfs.LocalFileSystem())
+        form = pds.ParquetFileFormat()
+        # Columns of other versions are read, too: digests cover them.
+        stored = pa.schema(opened.schema().to_arrow())
+        fields = [field for field in (*stored, *self.schema) if field.name != _PARTITION]
+        schema = pa.schema({field.name: field for field in reversed(fields)}.values())
+
+        def dataset(files: Sequence[File]) -> Any:
+            used = filesystem or opened.to_pyarrow_dataset().filesystem
+            fragments = [form.make_fragment(file.path, filesystem=used) for file in files]
+            return pds.FileSystemDataset(fragments, schema, form, used)
+
+        return dataset
+
+    def _sync(self, before: int) -> None:
+        """Returns when the commits after a version, their files and their folders are on the disk.
+
+        Raises:
+            StoreError: a file cannot be written
+        """
+        if self.folder is None:
+            return
+        log, touched = self.folder / LOG, {self.folder}
+        with _explained():
+            for entry in list(os.scandir(log)):
+                match = _COMMIT.fullmatch(entry.name)
+                if not match or int(match[1]) <= before:
+                    continue
+                for line in pathlib.Path(entry.path).read_bytes().splitlines():
+                    path = (json.loads(line).get("add") or {}).get("path", "")
+                    if _DATA_FILE.fullmatch(path):
+                        with contextlib.suppress(FileNotFoundError):
+                            sync(self.folder / path)
+                        touched.add(self.folder.joinpath(path).parent)
+                sync(pathlib.Path(entry.path))
+            for folder in (*touched, log, self.folder.parent):
+                sync(folder)
+
+
+def _writer_properties() -> Any:
+    """Returns the form of files. Statistics of columns that are null would be most of a small file."""
+    from deltalake import ColumnProperties, WriterProperties
+
+    return WriterProperties(
+        compression="ZSTD",
+        default_column_properties=ColumnProperties(statistics_enabled="NONE"),
+        column_properties={"ImageId": ColumnProperties(statistics_enabled="CHUNK")},
+    )
+
+
+def sync(path: pathlib.Path) -> None:
+    """Returns after a file, or the names in a folder, are on the disk, as far as the system reports that.
+
+    Raises:
+        OSError: a file cannot be opened or written
+    """
+    whole = path.is_dir()
+    try:
+        descriptor = os.open(path, os.O_RDONLY if whole or os.name != "nt" else os.O_RDWR)
+    except OSError:
+        if whole:
+            # Windows does not open folders.
+            return
+        raise
+    try:
+        os.fsync(descriptor)
+    except OSError:
+        # Some network file systems sync files, but not folders.
+        if not whole:
+            raise
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _explained() -> Iterator[None]:
+    """Turns the errors of Delta, Arrow and the system into a StoreError with one line."""
+    from deltalake.exceptions import CommitFailedError, DeltaError, DeltaProtocolError
+
+    try:
+        yield
+    except CommitFailedError as error:
+        raise ConflictError(_first_line(error)) from error
+    except (
+        DeltaError,
+        DeltaProtocolError,
+        pa.ArrowException,
+        OSError,
+        ValueError,
+        TypeError,
+        KeyError,
+    ) as error:
+        raise StoreError(_first_line(error)) from error
+
+
+def _first_line(error: BaseException) -> str:
+    """Returns the reason of an error: that of the system if there is one."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    number = _OS_ERROR.search(str(error))
+    if number:
+        return os.strerror(int(number[1]))
+    lines = str(error).splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+def _fault(path: str, size: object, rows: object, sizes: Optional[Mapping[str, int]]) -> str:
+    if type(size) is not int or type(rows) is not int or min(size, rows) < 0:
+        return "its log does not state its size and its number of rows"
+    if sizes is None:
+        return ""
+    if path not in sizes:
+        return "there is no such file"
+    return "" if sizes[path] == size else f"{sizes[path]:,} bytes, but {size:,} in the log"
+
+
+def _look_at_checkpoint(path: pathlib.Path) -> None:
+    import pyarrow.parquet as pq
+
+    if pq.read_metadata(path).num_rows > MOST_ACTIONS:
+        raise StoreError(f"{path.name} has more than {MOST_ACTIONS:,} rows")
+
+
+def _is_whole(path: pathlib.Path) -> bool:
+    """Returns whether a commit can be read to its end."""
+    try:
+        lines = path.read_bytes().splitlines()
+        return bool(lines) and all(isinstance(json.loads(line), dict) for line in lines)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _is_file(info: os.stat_result) -> bool:
+    return stat.S_ISREG(info.st_mode) and not leads_away(info)
+
+
+def leads_away(info: os.stat_result) -> bool:
+    """Returns whether a name is a link, or another substitute for a name, such as a junction of Windows."""
+    return stat.S_ISLNK(info.st_mode) or bool(getattr(info, "st_reparse_tag", 0) & _NAME_SURROGATE)
