@@ -68,10 +68,8 @@ class Attack:
 
     def set_row(self, **values: Any) -> None:
         """Lets the row of the manifest of `i1` say something else."""
-        texts = {
-            name: f"'{value}'" if isinstance(value, str) else str(value) for name, value in values.items()
-        }
-        DeltaTable(str(self.lake)).update(texts, "\"Table\" = 'manifests' AND \"ImageId\" = 'i1'")
+        predicate = "\"Table\" = 'manifests' AND \"ImageId\" = 'i1'"
+        DeltaTable(str(self.lake)).update(new_values=values, predicate=predicate)
 
     def replace(self, path: pathlib.Path, replacement: Callable[[pathlib.Path], object]) -> None:
         """Puts something else into the place of a file or folder."""
@@ -120,8 +118,8 @@ FILES: Dict[str, Change] = {
     "an absolute path": lambda a: a.name_instead(str(next((a.other / "Table=traces").iterdir()))),
     "a URL of a file": lambda a: a.name_instead(f"file://{next((a.other / 'Table=traces').iterdir())}"),
     "a bucket": lambda a: a.name_instead("s3://bucket/i1.parquet"),
-    "a size below 0": lambda a: a.name_instead(f"Table=traces/{a.file().name}", size=-1),
-    "no number of rows": lambda a: a.name_instead(f"Table=traces/{a.file().name}", stats="{}"),
+    "a size below 0": lambda a: a.name_instead("Table=traces/other.parquet", size=-1),
+    "no number of rows": lambda a: a.name_instead("Table=traces/other.parquet", stats="{}"),
     "a pipe as a file": lambda a: a.replace(a.file(), os.mkfifo),
     "a link as a file": lambda a: a.replace(a.file(), link_to(next((a.other / "Table=traces").iterdir()))),
     "a file that is gone": lambda a: a.file().unlink(),
@@ -200,6 +198,13 @@ def test_a_file_harms_its_own_image_only(name: str, attack: Attack) -> None:
     assert attack.others() == attack.before
 
 
+def test_rows_that_a_log_no_longer_has_are_missed_when_asked(attack: Attack) -> None:
+    gone = {"path": f"Table=traces/{attack.file().name}", "deletionTimestamp": 1, "dataChange": True}
+    attack.commit({"remove": {**gone, "partitionValues": {"Table": "traces"}}})
+    reasons = {row["ImageId"]: row["Reason"] for row in rows("status", attack.lake, "--verify")}
+    assert reasons["i1"] == "traces: 0 rows, but 1 in the manifest"
+
+
 @pytest.mark.parametrize("name", MANIFESTS)
 def test_a_manifest_harms_its_own_image_only(name: str, attack: Attack) -> None:
     MANIFESTS[name](attack)
@@ -230,7 +235,7 @@ def test_every_command_leaves_a_damaged_image_out(
     command: str, attack: Attack, tmp_path: pathlib.Path
 ) -> None:
     FILES["a path out of the lake"](attack)
-    more = {"report": ["-o", tmp_path / "pages"], "export": ["--to", "folded"]}.get(command, [])
+    more: List[Any] = {"report": ["-o", tmp_path / "pages"], "export": ["--to", "folded"]}.get(command, [])
     done = called(command, attack.lake, *more)
     assert done.returncode == 3, done.stderr
     text = done.stdout + "".join(path.read_text() for path in tmp_path.glob("pages/*"))
@@ -272,12 +277,8 @@ def test_times_that_no_calendar_has_are_null(moment: int, attack: Attack, tmp_pa
     place = table.schema.get_field_index("ThreadCreateTime")
     table = table.set_column(place, table.schema.field(place), pa.repeat(time, 1))
     fleetlakes.add(Lake(str(attack.lake)), "i3", traces=table)
-    for more in (
-        ["sql", "SELECT * FROM traces"],
-        ["export", "--to", "jsonl"],
-        ["export", "--to", "timesketch"],
-    ):
-        command, *rest = more
+    export = ("export", "--to")
+    for command, *rest in (("sql", "SELECT * FROM traces"), (*export, "jsonl"), (*export, "timesketch")):
         done = called(command, attack.lake, *rest)
         assert done.returncode == 0, done.stderr
 
