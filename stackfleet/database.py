@@ -41,7 +41,8 @@ _DONE = "done_images"
 
 _HOSTS = f"""\
 CREATE OR REPLACE VIEW {HOSTS} AS
-SELECT ImageId, Host, dense_rank() OVER (ORDER BY Host) AS HostNumber
+SELECT ImageId, Host, dense_rank() OVER (ORDER BY Host) AS HostNumber,
+       CASE WHEN Host = ImageId THEN 'no name: ' || ImageId ELSE Host END AS HostText
 FROM (SELECT ImageId, coalesce(upper(ComputerName), ImageId) AS Host FROM image)"""
 """An image that does not record its computer counts as a host of its own."""
 

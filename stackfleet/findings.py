@@ -121,7 +121,7 @@ WITH {_every(f"({where}) AND {of_checks}")}, spread AS (
     else:
         sql = f"""\
 {shown}
-SELECT {_first("Severity")}, {_first("Confidence")}, Finding, Hosts, {_some("Host")} AS Hostnames,
+SELECT {_first("Severity")}, {_first("Confidence")}, Finding, Hosts, {_some("HostText")} AS Hostnames,
        {_some("File")} AS Files, count(*) AS Number, {_some("Process")} AS Processes,
        {_some("Kind")} AS Kinds, {_first("Symbol")},
        {_some("Address")} AS Addresses,

@@ -257,6 +257,9 @@ def _command(
     command.add_argument("lake", metavar="LAKE", help="folder of the lake")
     command.add_argument("--format", choices=output.FORMATS, default=output.TABLE, help="output format")
     command.add_argument("--output", metavar="FILE", help="output file (default: standard output)")
+    command.add_argument(
+        "--wide", action="store_true", help=f"tables with all columns, and lines longer than {output.WIDTH}"
+    )
     command.add_argument("--show-sql", action="store_true", help="print the SQL instead of running it")
     command.add_argument("--memory-limit", metavar="SIZE", help="memory limit of DuckDB, such as 4GB")
     return command
@@ -296,7 +299,7 @@ def _answer(options: argparse.Namespace, run: Callable[[argparse.Namespace, Data
             if left_out:
                 print(question.remarks.format(f"{left_out:,}"), file=sys.stderr)
             with opened(options.output) as stream:
-                output.write(table, options.format, stream)
+                output.write(table, options.format, stream, () if options.wide else _NARROW.get(run, ()))
 
     depth = Depth.CONTENT if getattr(options, "verify", False) else Depth.SIZE
     code = _of_whole_images(lake, write, depth)
@@ -400,6 +403,21 @@ def _rare(options: argparse.Namespace, database: Database) -> Question:
 def _diff(options: argparse.Namespace, database: Database) -> Question:
     first, second = (group(database, text) for text in (options.first, options.second))
     return questions.diff(first, second, options.by, options.kind, options.partial)
+
+
+_NARROW: dict[Callable[[argparse.Namespace, Database], Question], Sequence[str]] = {
+    _status: ("Status", "Path", "Rows", "Reason", "ReplacedBy"),
+    _rare: (
+        *("Hosts", "Among", "Hostnames", "Count", "Unbacked", "Stack", "Processes", "KeyQuality"),
+        *("BugCheck", "Driver", "Crashes", "Guessed", "BugChecks"),
+    ),
+    _findings: (
+        *("Severity", "Confidence", "Finding", "Hosts", "Host", "Hostnames", "PID", "Process", "Processes"),
+        *("Symbol", "Evidence"),
+    ),
+    _diff: ("Change", "Kind", "Process", "CountBefore", "CountAfter", "Unbacked", "Stack"),
+}
+"""The columns of tables that are not wide: host, count and stack; keys come with --wide."""
 
 
 def group(database: Database, text: str) -> list[str]:

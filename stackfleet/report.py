@@ -257,7 +257,7 @@ class Report:
                 "hosts": row["Hosts"],
                 "among": row["Among"],
                 "comparable": row["Comparable"],
-                "names": ", ".join(map(self._host, row["Hostnames"])),
+                "names": ", ".join(row["Hostnames"]),
                 "kinds": ", ".join(row["Kinds"]),
                 "processes": ", ".join(row["Processes"]),
                 "count": row["Count"] or 0,
@@ -285,10 +285,6 @@ class Report:
             return image_id
         host, file = self._hosts.get(image_id, {}).get("Host"), _file(self._by_id[image_id])
         return f"{host}, {file}" if host and host != image_id else file
-
-    def _host(self, host: str) -> str:
-        """Returns the name of a host on the pages, or the file of its image if it has no name."""
-        return _file(self._by_id[host]) if host in self._by_id else host
 
     def _page(self, image_id: str) -> pathlib.Path:
         return self._where.folder / f"image-{image_id}.html"
