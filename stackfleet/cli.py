@@ -18,6 +18,7 @@ from typing import Any, Optional
 from . import exits, provenance, query_cli
 from .job import Custody, Limits, Reading
 from .lake import Depth, Lake, LakeError
+from .outfile import say
 from .planning import Inputs, Plan, Settings, WrongUseError, absolute, find_inputs, folders, plan
 
 _SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
@@ -30,9 +31,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         # A code page, such as a pipe's on Windows, lacks letters that names contain.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    parser = _parser()
-    options = parser.parse_args(arguments)
     try:
+        options = _parser().parse_args(arguments)
         return int(options.command(options))
     except (LakeError, WrongUseError) as error:
         print(f"stackfleet: {error}", file=sys.stderr)
@@ -41,9 +41,15 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         print("stackfleet: interrupted", file=sys.stderr)
         return exits.INTERRUPTED
     except BrokenPipeError:
-        # The reader of the output closed it early. Python would complain when it closes its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        # The reader of the output closed it early.
         return exits.DONE
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose help ends the command with an error if it cannot be written."""
+
+    def print_help(self, file: Any = None) -> None:
+        say(self.format_help().rstrip("\n"))
 
 
 def quoted(path: str) -> str:
@@ -87,7 +93,7 @@ def shard(text: str) -> tuple[int, int]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser: argparse.ArgumentParser = _Parser(
         prog="stackfleet", description="Read many memory images into a lake, and query it."
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -176,7 +182,7 @@ def _forget(options: argparse.Namespace) -> int:
     lake.forget(names)
     lake.record(f"stackfleet-{uuid.uuid4().hex}", {**_command_record(), "forgotten": names})
     for image_id, path in names.items():
-        print(f"{image_id} is forgotten: {path}")
+        say(f"{image_id} is forgotten: {path}")
     return exits.DONE
 
 

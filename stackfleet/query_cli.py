@@ -5,14 +5,11 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import fnmatch
-import os
 import re
 import sys
-import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from typing import IO, Callable, Optional
+from collections.abc import Mapping, Sequence
+from typing import Callable, Optional
 
 from winstacks.columns.dictionary import SCHEMA
 from winstacks.columns.words import KINDS, SEVERITIES
@@ -24,6 +21,7 @@ from .job import Reading
 from .lake import Contents, Depth, Lake, LakeError
 from .layout import TABLES, TRACES
 from .manifests import DONE
+from .outfile import opened, say
 from .planning import WrongUseError, folders
 from .questions import KEYS, Question
 
@@ -132,11 +130,13 @@ def _report(options: argparse.Namespace) -> int:
             _name_versions(database)
         without = report.images - len(report.paged)
         more = f"; {without:,} without pages of their own (--images)" if without else ""
-        print(f"{where.first}: images: {report.images} done, {report.failed} failed{more}")
+        say(f"{where.first}: images: {report.images} done, {report.failed} failed{more}")
 
     try:
         # Pages use many columns of many types: all of these must be readable.
         return _of_whole_images(lake, write, Depth.FORM)
+    except BrokenPipeError:
+        raise
     except OSError as error:
         raise WrongUseError(f"{error.filename or where.first} cannot be written: {error.strerror}") from error
 
@@ -288,7 +288,7 @@ def _answer(options: argparse.Namespace, run: Callable[[argparse.Namespace, Data
         with Database(lake, options.memory_limit, contents=contents) as database:
             question = run(options, database)
             if options.show_sql:
-                print(database.script(question.sql), end="")
+                say(database.script(question.sql).rstrip("\n"))
                 return
             table = database.table(question.sql)
             nonlocal failed
@@ -304,38 +304,6 @@ def _answer(options: argparse.Namespace, run: Callable[[argparse.Namespace, Data
     depth = Depth.CONTENT if getattr(options, "verify", False) else Depth.SIZE
     code = _of_whole_images(lake, write, depth)
     return exits.INCOMPLETE if failed else code
-
-
-@contextlib.contextmanager
-def opened(path: str) -> Iterator[IO[bytes]]:
-    """Yields a file for writing; standard output if the path is empty.
-
-    The file gets its name when it is whole: an error leaves no part of it, and an older file as it was.
-
-    Raises:
-        WrongUseError: the file cannot be written
-    """
-    unfinished = path
-    # A link or a device, such as /dev/stdout, is written itself.
-    if path and not os.path.islink(path) and (os.path.isfile(path) or not os.path.exists(path)):
-        unfinished = f"{path}.{uuid.uuid4().hex}.part"
-    try:
-        if not path:
-            yield sys.stdout.buffer
-            sys.stdout.buffer.flush()
-            return
-        with open(unfinished, "wb") as stream:
-            yield stream
-        os.replace(unfinished, path)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        where = path or "standard output"
-        raise WrongUseError(f"{where} cannot be written: {error.strerror}") from error
-    finally:
-        if unfinished != path:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(unfinished)
 
 
 def _status(options: argparse.Namespace, database: Database) -> Question:

@@ -23,9 +23,13 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 SHARED = pathlib.Path(os.environ.get("STACKTRACES_SHARED", str(ROOT.parent / "shared")))
 
-# Volatility creates its cache folder when it is imported: never in the home of who runs the tests.
-if "XDG_CACHE_HOME" not in os.environ:
-    os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="stacktraces-cache-")
+# It hides from the programs that the tests start that Python keeps what it could not write.
+os.environ.pop("PYTHONUNBUFFERED", None)
+
+# Volatility creates its cache folder when it is imported, and finds symbol tables there: the tests have their
+# own. Workers have that of the process that has started them.
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    os.environ["XDG_CACHE_HOME"] = os.environ["APPDATA"] = tempfile.mkdtemp(prefix="stacktraces-cache-")
     atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
 
 import hypothesis  # noqa: E402

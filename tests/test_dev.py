@@ -22,6 +22,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.forge import demo, sample, vol
+from tests.support.only import only
 from tests.support.pythons import python
 
 DEV = ROOT / "dev.py"
@@ -71,7 +72,7 @@ def test_an_older_python_is_told_what_is_needed(version: str) -> None:
     older = python(version)
     shown = subprocess.run([older, str(DEV), "demo"], stderr=subprocess.PIPE, check=False)
     assert shown.returncode == 1
-    (line,) = shown.stderr.decode().splitlines()
+    line = only(shown.stderr.decode().splitlines())
     assert line.startswith(f"dev.py needs Python 3.9 or newer; this is Python {version}")
 
 

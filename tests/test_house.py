@@ -18,6 +18,7 @@ from typing import Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional
 import pytest
 
 from tests.conftest import ROOT
+from tests.support.only import only
 from winstacks import options
 from winstacks.columns import words
 from winstacks.memory.decode.machine import Machine
@@ -339,7 +340,7 @@ def test_rooms_import_downwards_only() -> None:
 def test_a_planted_violation_is_found(path: str, line: str) -> None:
     modules = {**sources(), path: f"{sources().get(path, '')}\n{line}\n"}
     before = violations(sources(), [path]) if path in sources() else set()
-    (found,) = violations(modules, [path]) - before
+    found = only(violations(modules, [path]) - before)
     assert found.startswith(path)
 
 

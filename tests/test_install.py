@@ -18,6 +18,7 @@ from typing import Any, Dict
 import pytest
 
 from tests.conftest import ROOT
+from tests.support.only import only
 
 
 def load_setup() -> Any:
@@ -119,7 +120,7 @@ def test_a_wheel_is_refused_in_one_sentence_and_metadata_are_not(tmp_path: pathl
     wheel = setup_py(site, "--quiet", "bdist_wheel", "-d", str(tmp_path / "wheels"))
     assert wheel.returncode == 1
     assert not (tmp_path / "wheels").exists()
-    (reported_line,) = [line for line in wheel.stderr.splitlines() if "editable" in line]
+    reported_line = only(line for line in wheel.stderr.splitlines() if "editable" in line)
     assert "`vol -p volatility3_plugins`" in reported_line
     assert "vol.json" in reported_line
     assert "plugin_dirs" in reported_line
@@ -138,12 +139,12 @@ def test_an_editable_wheel_maps_the_library_and_lays_nothing_into_volatility(
     site = fill(tmp_path / "site", volatility)
     result = setup_py(site, "--quiet", "editable_wheel", "-d", str(tmp_path / "wheels"))
     assert result.returncode == 0, result.stderr
-    (wheel,) = (tmp_path / "wheels").glob("*.whl")
+    wheel = only((tmp_path / "wheels").glob("*.whl"))
     with zipfile.ZipFile(wheel) as archive:
         names = [name for name in archive.namelist() if ".dist-info/" not in name]
-        (finder,) = (name for name in names if name.endswith("_finder.py"))
+        finder = only(name for name in names if name.endswith("_finder.py"))
         text = archive.read(finder).decode()
     assert all(name.startswith("__editable__") for name in names)
-    (mapping,) = re.findall(r"^MAPPING\b[^=]*= (\{.*\})$", text, re.MULTILINE)
+    mapping = only(re.findall(r"^MAPPING\b[^=]*= (\{.*\})$", text, re.MULTILINE))
     assert ast.literal_eval(mapping) == {name: str(ROOT / name) for name in ("winstacks", "stackfleet")}
     assert {path.name for path in ROOT.iterdir()} == before

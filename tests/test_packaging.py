@@ -21,6 +21,7 @@ import volatility3
 
 from tests.conftest import ROOT
 from tests.forge import sample
+from tests.support.only import only
 from tests.support.pythons import python
 
 PLUGINS = ROOT / "volatility3_plugins"
@@ -43,7 +44,7 @@ def test_python_3_8_imports_the_plugins(bare: pathlib.Path) -> None:
         command, env=environment, cwd=bare.parent, capture_output=True, text=True, check=False
     )
     assert shown.returncode == 0, shown.stdout + shown.stderr
-    (reported_line,) = [line for line in shown.stderr.splitlines() if "winstacks" in line]
+    reported_line = only(line for line in shown.stderr.splitlines() if "winstacks" in line)
     assert "needs Python 3.9" in reported_line
 
 
@@ -71,8 +72,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
         left.parent.mkdir(parents=True, exist_ok=True)
         left.write_text("raise SystemExit('an old file')", encoding="utf-8")
     subprocess.run([sys.executable, *build, str(source)], check=True, cwd=folder)
-    (built,) = folder.glob("*.whl")
-    return built
+    return only(folder.glob("*.whl"))
 
 
 def test_the_wheel_holds_the_tree_and_nothing_else(wheel: pathlib.Path) -> None:

@@ -21,6 +21,7 @@ import winstacks
 from release import NAME, archives, contents
 from tests.conftest import ROOT
 from tests.forge import sample, vol
+from tests.support.only import only
 
 EPOCH = 1_700_000_000
 
@@ -71,7 +72,7 @@ def test_what_an_archive_lacks_has_changed_or_added_is_named(archive: pathlib.Pa
         ({}, "winstacks/options.py", "winstacks/options.py is missing"),
         ({"winstacks/more.py": b""}, "", "winstacks/more.py is not in the tree"),
     ):
-        (found,) = contents.differences(ROOT, [repacked(archive, changes, without)])
+        found = only(contents.differences(ROOT, [repacked(archive, changes, without)]))
         assert found == f"again.zip: {NAME}/{difference}"
 
 

@@ -21,6 +21,7 @@ from volatility3.plugins.windows import winstacks_library
 
 import winstacks
 from tests.conftest import ROOT
+from tests.support.only import only
 from tests.support.pythons import python
 
 PLUGINS = ROOT / "volatility3_plugins"
@@ -113,7 +114,7 @@ class Copy:
         assert "windows.pslist.PsList" in shown.stdout
         assert "windows.gflags.GFlags" not in shown.stdout
         assert "Traceback" not in shown.stderr
-        (line,) = [line for line in shown.stderr.splitlines() if LEFT_OUT in line]
+        line = only(line for line in shown.stderr.splitlines() if LEFT_OUT in line)
         sentence = line.partition(LEFT_OUT)[2]
         assert reason in sentence, line
         assert ". " not in sentence
@@ -235,7 +236,7 @@ def test_a_real_python_3_8_is_told_so(tree: Copy, tmp_path: pathlib.Path) -> Non
         check=False,
     )
     assert shown.returncode == 0, shown.stderr
-    (line,) = [line for line in shown.stderr.splitlines() if LEFT_OUT in line]
+    line = only(line for line in shown.stderr.splitlines() if LEFT_OUT in line)
     assert "needs Python 3.9 or newer, and this is Python 3.8" in line
 
 
@@ -376,7 +377,7 @@ def test_a_plugin_of_another_copy_is_left_out(tree: Copy, tmp_path: pathlib.Path
     assert shown.returncode == 0
     assert "windows.gflags.GFlags" in shown.stdout
     assert "windows.second" not in shown.stdout.partition("could not be loaded")[0]
-    (line,) = [line for line in shown.stderr.splitlines() if LEFT_OUT in line]
+    line = only(line for line in shown.stderr.splitlines() if LEFT_OUT in line)
     assert "was already imported from" in line
 
 

@@ -9,6 +9,7 @@ from volatility3.framework.configuration import requirements
 from volatility3.plugins.windows import pslist
 
 from tests import upcoming
+from tests.support.only import only
 
 REPORT = """<testsuites><testsuite>
 <testcase classname="tests.windows.test_a" name="test_one">
@@ -51,7 +52,7 @@ def test_an_unmet_version_is_said_as_volatility_says_it() -> None:
     context = contexts.Context()
     unmet = version_requirement.unsatisfied(context, "plugins.GFlags")
     assert unmet
-    (path,) = unmet
+    path = only(unmet)
     message = f"Unsatisfied requirement {path}: {unmet[path].description}"
-    (broken,) = upcoming.broken(message)
+    broken = only(upcoming.broken(message))
     assert broken.startswith("Version 99.0.0 dependency on ") and "PsList" in broken

@@ -76,9 +76,8 @@ class Runner:
         )
         program.chmod(0o755)
         self._environment = dict(
-            os.environ,
+            {**os.environ, **vol.home(folder / "cache")},
             PATH=f"{programs}{os.pathsep}{os.environ['PATH']}",
-            XDG_CACHE_HOME=str(folder / "cache"),
             PYTHONWARNINGS="ignore",
             PYTHONPATH=str(ROOT),
             COLUMNS="120",

@@ -10,6 +10,7 @@ import http.server
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import threading
@@ -18,12 +19,13 @@ from typing import Any, Dict, Iterator, List
 
 import pytest
 
+from stackfleet.outfile import opened
 from stackfleet.planning import WrongUseError
-from stackfleet.query_cli import opened
 from stackfleet.timesketch import MOST_BYTES
 from tests.conftest import ROOT
 from tests.support import fleetlakes
 from tests.support.fleetrun import fleet
+from tests.support.only import only
 
 START = datetime.datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=datetime.timezone.utc)
 
@@ -73,7 +75,7 @@ def test_what_moves_the_cursor_or_ends_a_line_is_escaped(tmp_path: pathlib.Path)
         assert done.returncode == 0
         assert all(line.isprintable() for line in done.stdout.rstrip("\n").split("\n"))
     done = fleet("sql", tmp_path / "lake", "SELECT Process, Stack FROM traces", "--format", "jsonl")
-    [line] = done.stdout.rstrip("\n").split("\n")
+    line = only(done.stdout.rstrip("\n").split("\n"))
     assert line.isprintable() and "é!ж" in line
     assert json.loads(line)["Process"] == HOSTILE
 
@@ -89,7 +91,7 @@ def test_speedscope(lake: pathlib.Path) -> None:
         assert len(profile["samples"]) == len(profile["weights"])
         assert profile["endValue"] == sum(profile["weights"])
         assert all(0 <= number < len(names) for sample in profile["samples"] for number in sample)
-    (sample,) = file["profiles"][0]["samples"]
+    sample = only(file["profiles"][0]["samples"])
     assert [names[number] for number in sample] == ["nt", "nt!Start", "nt!KeWait"]
 
 
@@ -180,10 +182,44 @@ def test_a_file_that_cannot_be_written_leaves_the_older_one(tmp_path: pathlib.Pa
     assert older.read_text() == "whole"
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full, a disk that is full")
-def test_a_full_disk_behind_standard_output_is_a_message(lake: pathlib.Path) -> None:
-    command = [sys.executable, "-m", "stackfleet", "export", str(lake), "--to", "jsonl"]
+FULL = pytest.mark.skipif(
+    not os.path.exists("/dev/full"), reason="there is no /dev/full, a disk that is full"
+)
+"""Python keeps what it could not write, and tries again when it ends, unless PYTHONUNBUFFERED is set."""
+
+
+@FULL
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("line", ["export {} --to jsonl", "status {}", "compact {}", "rare --help"])
+def test_a_full_disk_behind_standard_output_is_a_message(
+    lake: pathlib.Path, line: str, unbuffered: str, tmp_path: pathlib.Path
+) -> None:
+    copied = shutil.copytree(lake, tmp_path / "lake")
+    command = [sys.executable, "-m", "stackfleet", *(word.format(copied) for word in line.split())]
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
     with open("/dev/full", "wb") as full:
-        done = subprocess.run(command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        done = subprocess.run(
+            command, cwd=ROOT, env=environment, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
     assert done.returncode == 2
     assert done.stderr.strip() == "stackfleet: standard output cannot be written: No space left on device"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the shell of POSIX closes the output")
+@pytest.mark.parametrize("line", ["export {} --to jsonl", "compact {}", "--help"])
+def test_who_reads_the_output_may_stop(lake: pathlib.Path, line: str, tmp_path: pathlib.Path) -> None:
+    copied = shutil.copytree(lake, tmp_path / "lake")
+    command = [sys.executable, "-m", "stackfleet", *(word.format(copied) for word in line.split())]
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(command, cwd=ROOT, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the shell of POSIX closes the output")
+def test_a_closed_standard_output_is_a_message(lake: pathlib.Path) -> None:
+    command = ["sh", "-c", '"$@" >&-', "sh", sys.executable, "-m", "stackfleet", "status", str(lake)]
+    done = subprocess.run(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.strip() == "stackfleet: standard output cannot be written: it is closed"

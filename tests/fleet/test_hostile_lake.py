@@ -235,7 +235,8 @@ def test_every_command_leaves_a_damaged_image_out(
     command: str, attack: Attack, tmp_path: pathlib.Path
 ) -> None:
     FILES["a path out of the lake"](attack)
-    more: List[Any] = {"report": ["-o", tmp_path / "pages"], "export": ["--to", "folded"]}.get(command, [])
+    arguments: Dict[str, List[Any]] = {"report": ["-o", tmp_path / "pages"], "export": ["--to", "folded"]}
+    more = arguments.get(command, [])
     done = called(command, attack.lake, *more)
     assert done.returncode == 3, done.stderr
     text = done.stdout + "".join(path.read_text() for path in tmp_path.glob("pages/*"))

@@ -9,6 +9,7 @@ import json
 
 from tests.support.fleetnight import IMAGES, Night
 from tests.support.fleetrun import children, fleet, manifests
+from tests.support.only import only
 
 
 def test_every_image_ends_in_a_manifest(night: Night) -> None:
@@ -57,7 +58,7 @@ def test_the_plant_is_among_the_first_ten_of_what_is_rare(night: Night) -> None:
     assert len(rows) == 10
     # What was overwritten at random may look like the plant.
     whole = [row for row in rows if night.overwritten.isdisjoint(row["Hostnames"])]
-    (plant,) = [row for row in whole if row["Stack"].startswith("<no-module>")]
+    plant = only(row for row in whole if row["Stack"].startswith("<no-module>"))
     assert plant["Hostnames"] == [night.planted.host]
     assert plant["Among"] >= 5
     assert "stacks are left out" in shown.stderr

@@ -18,6 +18,7 @@ from stackfleet.lake import Lake, NewImage
 from tests.support import fleetlakes
 from tests.support.fleetimages import Fleet, Machine, new_fleet
 from tests.support.fleetrun import called, fleet
+from tests.support.only import only
 
 Row = Dict[str, Any]
 
@@ -229,7 +230,7 @@ def test_formats(lake: pathlib.Path, tmp_path: pathlib.Path) -> None:
 
 
 def test_sql(lake: pathlib.Path) -> None:
-    (row,) = ask("sql", lake, "SELECT count(*) AS Images, count(DISTINCT Host) AS Hosts FROM hosts")
+    row = only(ask("sql", lake, "SELECT count(*) AS Images, count(DISTINCT Host) AS Hosts FROM hosts"))
     assert row == {"Images": 9, "Hosts": 8}
     bad = fleet("sql", lake, "SELECT nonsense FROM traces")
     assert bad.returncode == 2
@@ -278,10 +279,10 @@ def reboots(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 
 
 def test_after_a_reboot_only_the_plant_is_new(reboots: pathlib.Path) -> None:
-    (row,) = ask("diff", reboots, "before.dmp", "after.dmp")
+    row = only(ask("diff", reboots, "before.dmp", "after.dmp"))
     assert (row["Change"], row["Unbacked"]) == ("new", 1)
     assert row["Stack"].startswith("<no-module>")
-    (row,) = ask("diff", reboots, "after.dmp", "before.dmp")
+    row = only(ask("diff", reboots, "after.dmp", "before.dmp"))
     assert row["Change"] == "gone"
 
 

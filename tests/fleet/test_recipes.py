@@ -19,15 +19,15 @@ from tests.docs import pages
 from tests.forge import vol
 from tests.support.fleetimages import Fleet
 from tests.support.fleetrun import fleet
+from tests.support.only import only
 
 PAGE = pages.read(ROOT / "docs" / "fleet.md")
 
 
 def block(language: str, word: str) -> str:
-    (found,) = [
+    return only(
         block.text for block in pages.blocks(PAGE) if block.language == language and word in block.text
-    ]
-    return found
+    )
 
 
 @pytest.fixture(scope="module")

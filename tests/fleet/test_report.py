@@ -18,6 +18,7 @@ from tests.forge import context, sample, vol
 from tests.support import fleetlakes, grid, pagedata
 from tests.support.browser import Browser
 from tests.support.fleetrun import fleet
+from tests.support.only import only, rows_of
 
 Row = Dict[str, Any]
 HOSTILE = "</script><script>window.owned=1</script>\u202egnp.exe"
@@ -115,7 +116,7 @@ def test_a_page_from_tables_says_what_that_of_the_image_says(tmp_path: pathlib.P
     assert fleet("run", file, "-o", tmp_path / "lake", *options).returncode == 0
     reported(tmp_path / "lake", tmp_path / "out")
     grid.rendered(opened, tracereport.TraceReport, tmp_path)
-    (path,) = (tmp_path / "out").glob("image-*.html")
+    path = only((tmp_path / "out").glob("image-*.html"))
     one, other = pagedata.data(tmp_path / "tracereport.html"), pagedata.data(path)
     assert pagedata.flame(other) == pagedata.flame(one) != {}
     for part in ("threads", "heaps"):
@@ -314,7 +315,7 @@ def company(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 
 def test_the_same_finding_of_many_hosts_is_one_card(company: pathlib.Path, browser: Browser) -> None:
     page = pagedata.data(company / "pages" / "index.html")
-    first, second = page["findings"]["cards"]
+    first, second = rows_of(2, page["findings"]["cards"])
     assert (first["check"], first["hosts"], first["number"], first["names"]) == ("hidden", 1, 1, ["i29.raw"])
     assert (second["check"], second["hosts"], second["number"]) == ("unbacked", 30, 30)
     assert second["names"][0] == "PC00, i00.raw" and len(second["names"]) == 30
@@ -401,7 +402,7 @@ def test_images_with_the_worst_findings_have_pages(
     monkeypatch.setattr(questions, "MOST_PAGES", 2)
     report.Report(Lake(str(company / "lake")), report.place(str(tmp_path))).write()
     assert names(tmp_path) == {"index.html", "image-i29.html", "image-i00.html"}
-    (note,) = pagedata.data(tmp_path / "index.html")["lake"]["notes"]
+    note = only(pagedata.data(tmp_path / "index.html")["lake"]["notes"])
     assert note.startswith("2 of 30 images have pages of their own: those with the worst findings.")
 
 

@@ -19,6 +19,7 @@ import pytest
 from stackfleet.lake import Lake, unopened
 from tests.support.fleetimages import Fleet, Machine, new_fleet
 from tests.support.fleetrun import fleet, manifests, rows
+from tests.support.only import only
 
 Manifests = Dict[str, Dict[str, Any]]
 
@@ -156,8 +157,8 @@ def test_two_images_that_differ_in_one_page_that_was_not_sampled(few: Fleet, tmp
     assert done.returncode == 0, done.stderr
     found = manifests(lake)
     assert len(found) == 2
-    (renamed,) = [manifest for manifest in found.values() if manifest["identity"] is not None]
-    (first,) = [manifest for manifest in found.values() if manifest["identity"] is None]
+    renamed = only(manifest for manifest in found.values() if manifest["identity"] is not None)
+    first = only(manifest for manifest in found.values() if manifest["identity"] is None)
     assert renamed["identity"]["own"] == first["image_id"] != renamed["image_id"]
     assert renamed["identity"]["of"] == first["path"]
     assert "unequal" in renamed["identity"]["compared"]
@@ -243,7 +244,7 @@ def test_a_machine_of_each_name(tmp_path: pathlib.Path) -> None:
 
 def _listed(cache: pathlib.Path) -> Set[str]:
     """The symbol tables in a folder's tree that Volatility lists in its cache, by name of file."""
-    (found,) = cache.rglob("identifier.cache")
+    found = only(cache.rglob("identifier.cache"))
     with contextlib.closing(sqlite3.connect(found)) as database:
         return {name for (name,) in database.execute("SELECT location FROM cache WHERE local = 1")}
 

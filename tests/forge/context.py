@@ -69,7 +69,9 @@ def symbol_directory() -> pathlib.Path:
             (_home / name).mkdir()
         constants.OFFLINE = True
         constants.CACHE_PATH = str(_home / "cache")
-        volatility3.symbols.__path__ = [str(_home / "symbols"), *constants.SYMBOL_BASEPATHS]
+        # Downloaded tables lie in other folders of Volatility's.
+        shipped = pathlib.Path(framework.__file__).parent / "symbols"
+        volatility3.symbols.__path__ = [str(_home / "symbols"), str(shipped)]
         schemas.validate = functools.partial(_validated, schemas.validate)
         framework.import_files = functools.partial(_imported, framework.import_files)
         tables = intermed.IntermediateSymbolTable

@@ -36,6 +36,7 @@ from tests.forge.module import Module
 from tests.forge.obj import Obj
 from tests.forge.process import Process
 from tests.forge.thread import Thread
+from tests.support.only import only
 
 PID, TID = 1000, 1004
 
@@ -121,7 +122,7 @@ def test_pslist(forged: Forged) -> None:
 
 
 def test_threads(forged: Forged) -> None:
-    (row,) = forged.rows(threads.Threads)
+    row = only(forged.rows(threads.Threads))
     assert (row["PID"], row["TID"]) == (PID, TID)
     assert row["StartAddress"] == forged.masked(forged.ntdll.base + 0x1100)
     assert row["Offset"] == forged.masked(forged.thread.ethread.address)
@@ -135,7 +136,7 @@ def test_modules(forged: Forged) -> None:
 
 
 def test_unloaded_modules(forged: Forged) -> None:
-    (row,) = forged.rows(unloadedmodules.UnloadedModules)
+    row = only(forged.rows(unloadedmodules.UnloadedModules))
     assert row["Name"] == "gone.sys"
 
 
@@ -157,20 +158,20 @@ def test_ranges(forged: Forged) -> None:
 
 
 def test_process_parameters(forged: Forged) -> None:
-    (row,) = [row for row in forged.rows(cmdline.CmdLine) if row["PID"] == PID]
+    row = only(row for row in forged.rows(cmdline.CmdLine) if row["PID"] == PID)
     assert row["Args"] == "app.exe --go"
     forged.rows(envars.Envars)
 
 
 def test_debug_registers(forged: Forged) -> None:
-    (row,) = forged.rows(debugregisters.DebugRegisters)
+    row = only(forged.rows(debugregisters.DebugRegisters))
     assert (row["TID"], row["Dr7"], row["Dr0"]) == (TID, 1, forged.ntdll.base + 0x1100)
     assert row["Range0"].endswith("\\ntdll.dll")
     assert row["Symbol0"] == "NtClose"
 
 
 def test_handles(forged: Forged) -> None:
-    (row,) = forged.rows(handles.Handles)
+    row = only(forged.rows(handles.Handles))
     assert (row["PID"], row["HandleValue"], row["GrantedAccess"]) == (PID, 4, 0x12019F)
     assert (row["Type"], row["Name"]) == ("Thread", f"Tid {TID} Pid {PID}")
     assert row["Offset"] == forged.masked(forged.thread.ethread.address)

@@ -32,6 +32,7 @@ from tests.forge.phys import PAGE, PhysicalMemory
 from tests.forge.space import Space
 from tests.forge.vad import EXECUTE_READWRITE
 from tests.support.deep import rounds
+from tests.support.only import only
 
 USER = 0x10000000
 KERNEL = {64: 0xFFFFA80000100000, 32: 0xA8100000}
@@ -176,7 +177,7 @@ def test_protections(forged: Forged) -> None:
 
 
 def test_threads(forged: Forged) -> None:
-    (found,) = threads.Threads.list_threads(forged.opened.context, forged.opened.kernel, forged.eprocess)
+    found = only(threads.Threads.list_threads(forged.opened.context, forged.opened.kernel, forged.eprocess))
     thread, layer = forged.thread, forged.opened.layer
     assert (found.Cid.UniqueProcess, found.Cid.UniqueThread) == (1000, 1004)
     assert found.StartAddress == forged.ntdll.at("NtClose")
@@ -221,7 +222,7 @@ def test_unloaded_drivers_wrap(forged: Forged) -> None:
     array = forged.kernel.space.read_int(forged.kernel.symbol("MmUnloadedDrivers"))
     assert forged.kernel.space.holds(array)
     # Volatility reads as many records as MmLastUnloadedDriver says: the one written last.
-    (row,) = [row for _, row in forged.opened.rows(unloadedmodules.UnloadedModules)]
+    row = only(row for _, row in forged.opened.rows(unloadedmodules.UnloadedModules))
     mask = forged.opened.layer.address_mask
     assert (row["Name"], int(row["StartAddress"])) == ("gone50.sys", forged.gone + 50 * 0x10000 & mask)
     assert int(row["EndAddress"]) - int(row["StartAddress"]) == 0x8000

@@ -15,6 +15,7 @@ from tests.forge import context, kernels
 from tests.forge.kernel import Kernel
 from tests.forge.module import Spec
 from tests.forge.pe import Function, Pdb, Pe, Section, guid_of
+from tests.support.only import only
 
 EXPORTS: dict[str, int | str] = {"Beta": 0x1100, "Alpha": 0x1000, "Gone": "other.Gone"}
 
@@ -67,7 +68,7 @@ def test_exports(image: pefile.PE) -> None:
 
 
 def test_debug_record(image: pefile.PE) -> None:
-    (entry,) = image.DIRECTORY_ENTRY_DEBUG
+    entry = only(image.DIRECTORY_ENTRY_DEBUG)
     assert entry.entry.PdbFileName.rstrip(b"\0") == b"x.pdb"
     assert entry.entry.Signature_String.upper() == "00112233445566778899AABBCCDDEEFF5"
 

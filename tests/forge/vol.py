@@ -86,7 +86,12 @@ def prepare(
     command += ["-s", str(symbols), "--cache-path", str(cache), "-f", str(image)]
     if plugins is not None:
         command += ["-p", str(plugins)]
-    return [*command, *arguments, plugin, *options], dict(os.environ, XDG_CACHE_HOME=str(cache))
+    return [*command, *arguments, plugin, *options], {**os.environ, **home(cache)}
+
+
+def home(folder: pathlib.Path) -> Dict[str, str]:
+    """The variables by which Volatility finds its cache and vol.json: both are in this folder."""
+    return dict.fromkeys(("XDG_CACHE_HOME", "HOME", "APPDATA"), str(folder))
 
 
 def run(

@@ -19,6 +19,7 @@ from tests.forge.process import Process
 from tests.forge.std import Std
 from tests.hostile.target import Answer, Target, Write
 from tests.support import grid
+from tests.support.only import only
 from winstacks.findings.loststacks import LOST_STACKS
 from winstacks.locks import resources
 
@@ -606,7 +607,7 @@ def test_a_header_of_a_heap_that_swallows_its_neighbour(target: Target) -> None:
     header = next(number for number in range(blocks[0] - 0x10, blocks[0] - 0x80, -0x10) if sound(number))
     value = code(header)
     behind = header + 16 * (value & 0xFFFF)
-    (swallowed,) = (block for block in blocks if behind < block < behind + 16 * (code(behind) & 0xFFFF))
+    swallowed = only(block for block in blocks if behind < block < behind + 16 * (code(behind) & 0xFFFF))
     whole = (value & 0xFFFF) + (code(behind) & 0xFFFF)
     flags = value >> 16 & 0xFF
     tag = whole & 0xFF ^ whole >> 8 ^ flags

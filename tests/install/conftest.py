@@ -11,6 +11,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.install.environments import PIP, Environment, call, readme, succeeds, tool
+from tests.support.only import only
 
 SETUP_CFG = [line.strip() for line in (ROOT / "setup.cfg").read_text(encoding="utf-8").splitlines()]
 
@@ -43,10 +44,9 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     done = call(*PIP, "download", *options, expected, cwd=folder)
     if done.returncode:
         pytest.skip(f"no source of Volatility: {done.stderr.splitlines()[-1:]}")
-    (archive,) = folder.glob("*.tar.gz")
+    archive = only(folder.glob("*.tar.gz"))
     shutil.unpack_archive(archive, folder)
-    (tree,) = (path for path in folder.iterdir() if path.is_dir())
-    return tree
+    return only(path for path in folder.iterdir() if path.is_dir())
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.install.environments import HIDDEN, NAME, PLUGIN, README, Environment, call, readme, succeeds
+from tests.support.only import only
 from tests.test_install import fill
 
 pytestmark = pytest.mark.install
@@ -29,9 +30,9 @@ def test_an_editable_volatility_is_refused_and_goes_on(editable: Environment) ->
     before = editable.tree()
     refused = editable.pip("install", ".")
     assert refused.returncode
-    (reported_line,) = [
+    reported_line = only(
         line for line in refused.stdout.splitlines() + refused.stderr.splitlines() if "hide it" in line
-    ]
+    )
     assert "`vol -p volatility3_plugins`" in reported_line
     assert editable.tree() == before
     assert editable.shows_plugin("-p", str(ROOT / "volatility3_plugins"))

@@ -16,6 +16,7 @@ import time
 from typing import List, Sequence
 
 from tests import conftest  # noqa: F401  (our plugins, in front of any installed ones)
+from tests.support.only import only
 
 from . import planting
 from .machines import MACHINES
@@ -48,7 +49,7 @@ def main(arguments: List[str]) -> int:
 
 def _alarms(machine: str, seed: int) -> bool:
     """Prints the alarms of a machine; tells whether there are too many."""
-    (answer,) = planting.ask(machine, seed, (), 1)
+    answer = only(planting.ask(machine, seed, (), 1))
     title = f"{machine}: {answer.processes} processes, {answer.missing} pages missing"
     print(f"{title}: {len(answer.rows)} findings above low", flush=True)
     for row in answer.rows:

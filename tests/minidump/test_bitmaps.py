@@ -15,6 +15,7 @@ from tests.forge import context, kernels, sample, vol
 from tests.forge.context import Opened
 from tests.forge.dump import BITMAP, BITMAP_AUTOMATIC, BITMAP_KERNEL, Image
 from tests.forge.kernel import Kernel
+from tests.support.only import only
 from winstacks.process.spaces import AddressSpaces
 
 PAGE = 0x1000
@@ -62,7 +63,7 @@ def test_rows_of_the_kernel_are_those_of_a_full_dump(
     line = "windows.callstacks", "--pid", "4"
     assert run(path, symbols, *line).rows == run(whole, symbols, *line).rows
     done = run(path, symbols, "windows.traceimage")
-    (row,) = done.rows
+    row = only(done.rows)
     assert row["InputKind"] == "image"
     expected = {BITMAP: None, BITMAP_KERNEL: "kernel pages", BITMAP_AUTOMATIC: "active pages"}
     assert row["Completeness"] == expected[dump_type]

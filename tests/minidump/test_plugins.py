@@ -33,6 +33,7 @@ from volatility3.plugins.windows import traces as image_traces
 
 from tests.forge import context, sample
 from tests.forge.context import Opened
+from tests.support.only import only
 from tests.support.processdumps import Dumped, OpenedDump, dump_of
 from winstacks.columns.tables import BRIEF, TABLES
 from winstacks.rows.brief import WIDTH
@@ -130,7 +131,7 @@ def test_flat_tables(opened: Opened, folder: pathlib.Path, pid: int, of_dump: An
 
 
 def test_what_the_dump_is(folder: pathlib.Path) -> None:
-    ((_, row),) = dump(folder, UPDATER).rows(traceimage.TraceImage)
+    _, row = only(dump(folder, UPDATER).rows(traceimage.TraceImage))
     assert (row["KernelBuild"], row["Arch"], row["Processes"], row["Threads"]) == (19041, "x64", 1, 3)
     assert (row["CaptureTime"].year, row["Status"]) == (2023, "")
 
@@ -162,7 +163,7 @@ def test_without_full_memory(opened: Opened, tmp_path: pathlib.Path) -> None:
     missing = ["PEB not in the dump, flags unreadable"]
     assert [row["Status"] for depth, row in small.rows(gflags.GFlags) if not depth] == missing
     for plugin in (heaptraces.HeapTraces, stacktracedb.StackTraceDb):
-        ((_, row),) = small.rows(plugin)
+        _, row = only(small.rows(plugin))
         assert "PEB not in the dump" in row["Status"]
 
 

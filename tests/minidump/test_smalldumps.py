@@ -34,6 +34,7 @@ from tests.forge import context, smalldump
 from tests.forge.context import Opened
 from tests.forge.smalldump import Driver, SmallDump
 from tests.hostile.undamaged import BUILDERS
+from tests.support.only import only
 from tests.support.processdumps import OpenedDump, dump_of
 from tests.support.smalldumps import exception_record, small_dump_of
 from winstacks.memory.decode.machine import Machine
@@ -192,20 +193,20 @@ def test_info(tmp_path: pathlib.Path) -> None:
 def test_a_driver_without_a_stamp_says_so(tmp_path: pathlib.Path) -> None:
     """Entries before Windows 10 have none: that is no 0."""
     rows = written(crashed(KERNEL, entry=0x90, build=7601), tmp_path).rows(info.Info)
-    (row,) = [row for _, row in rows if row["Member"].endswith("ntoskrnl.exe")]
+    row = only(row for _, row in rows if row["Member"].endswith("ntoskrnl.exe"))
     assert "TimeDateStamp" not in row["Value"]
     assert row["Status"] == "not in the dump: TimeDateStamp"
 
 
 def test_flat_tables(tmp_path: pathlib.Path) -> None:
     dump = written(crashed(DRIVER + 0x20), tmp_path)
-    ((_, row),) = dump.rows(traceimage.TraceImage)
+    _, row = only(dump.rows(traceimage.TraceImage))
     assert (row["InputKind"], row["Completeness"], row["KernelBuild"]) == ("small kernel dump", "some", 19041)
     assert (row["BugCheckCode"], row["BugCheck"]) == (0xD1, "DRIVER_IRQL_NOT_LESS_OR_EQUAL")
     assert row["BugCheckParameters"] == f"0x10 0x2 0x0 {DRIVER + 0x20:#x}"
     assert (row["CaptureTime"] - row["BootTime"]).total_seconds() == 3600
     assert row["BootTimeSource"] == "SystemUpTime"
-    ((_, trace),) = dump.rows(traces.StackTraces)
+    _, trace = only(dump.rows(traces.StackTraces))
     assert (trace["Kind"], trace["Owner"]) == ("kernel", "0xa00001234080")
     frames = dump.rows(traceframes.TraceFrames)
     assert [row["ModuleStamp"] for _, row in frames][:1] == [0x61234567]

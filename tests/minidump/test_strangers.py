@@ -20,6 +20,7 @@ from tests.forge.context import Opened
 from tests.forge.kernel import Kernel
 from tests.forge.stacks64 import Stack64
 from tests.golden import images
+from tests.support.only import only
 from tests.support.writtendumps import (
     LLDB,
     DebuggedThread,
@@ -251,7 +252,7 @@ def test_a_process_of_a_system_that_nobody_here_forged(tmp_path: pathlib.Path) -
     """
     path, symbols = images.reactos("ros-idle")(tmp_path)
     result = vol.run(path, "windows.minidump", "--dump", "--pid", "76", symbols=symbols, cwd=tmp_path)
-    (row,) = result.rows
+    row = only(result.rows)
     file = tmp_path / row["File output"]
     assert MinidumpFile.parse(str(file)).peb.command_line == "\\SystemRoot\\System32\\smss.exe"
     walked = vol.run(path, "windows.callstacks", "--pid", "76", symbols=symbols).rows

@@ -17,6 +17,7 @@ from volatility3.framework import automagic, contexts, interfaces, plugins
 
 from tests.forge.context import Opened, symbol_directory
 from tests.forge.minidump import Module, Writer, WrittenThread
+from tests.support.only import only
 from tests.support.processbytes import FLAGS, PlainProcess
 from winstacks.memory import bulk
 from winstacks.memory.decode.machine import Machine
@@ -126,7 +127,7 @@ class Dumped:
             written.append(WrittenThread(thread.tid or 0, teb or 0, self._stack(stacks[0]), context))
         self.writer.threads(written)
         if raised is not None:
-            (context,) = (thread.context for thread in written if thread.tid == raised)
+            context = only(thread.context for thread in written if thread.tid == raised)
             self.writer.exception(raised, 0xC0000005, 0x1234, (1, 0), context)
 
     def _teb32(self, teb: int) -> Optional[int]:

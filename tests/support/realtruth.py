@@ -11,6 +11,7 @@ from tests.forge import kernels, real_sets
 from tests.forge.dump import Image
 from tests.forge.kernel import Kernel
 from tests.forge.real_sets import RealSet
+from tests.support.only import only
 
 Row = Dict[str, Any]
 
@@ -113,8 +114,7 @@ def shown_traces(rows: Sequence[Row], database: int) -> List[Tuple[Any, ...]]:
 
 
 def database_row(rows: Sequence[Row], database: int) -> Row:
-    (row,) = (row for row in rows if row["Database"] == masked(database) and row["EntryAddress"] is None)
-    return row
+    return only(row for row in rows if row["Database"] == masked(database) and row["EntryAddress"] is None)
 
 
 def check(rows: Sequence[Row], truth: Mapping[str, Any]) -> None:

@@ -13,6 +13,7 @@ from typing import Dict, List, NamedTuple, Optional, Sequence
 import pytest
 
 from tests.forge.context import Opened
+from tests.support.only import only
 from winstacks.memory.decode.machine import Machine
 from winstacks.minidump.processdump import ProcessDump
 from winstacks.names.symbolizer import Symbolizer
@@ -24,8 +25,7 @@ needs_lldb = pytest.mark.skipif(LLDB is None, reason="there is no lldb here (Deb
 
 def process_of(opened: Opened, pid: int) -> Process:
     """Returns a process of an image."""
-    (found,) = processes(opened.image, [pid])
-    return found
+    return only(processes(opened.image, [pid]))
 
 
 def write_dump(

@@ -10,6 +10,8 @@ from typing import DefaultDict, List, Set, Tuple
 
 import pytest
 
+from tests.support.only import only
+
 from . import runtime
 from .build import Build, build
 from .emulator import STALE, Import, Machine
@@ -132,7 +134,7 @@ def test_user_stacks_go_on_below_the_dispatchers(cs: int, folder: pathlib.Path) 
 
 
 def test_code_that_contradicts_its_description_is_believed_and_said_to(surveys: List[Survey]) -> None:
-    (pieces,) = (found for found in surveys if "cut_before_return" in found.program.symbols)
+    pieces = only(found for found in surveys if "cut_before_return" in found.program.symbols)
     symbols = sorted((rva, name) for name, rva in pieces.program.symbols.items())
     inside = collections.Counter(
         [name for rva, name in symbols if pieces.image.base + rva <= address][-1]

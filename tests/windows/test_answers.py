@@ -15,6 +15,7 @@ from tests.forge import context, kernels, sample, vol
 from tests.forge.context import Opened
 from tests.forge.kernel import Kernel
 from tests.support import grid
+from tests.support.only import only
 from tests.windows.test_columns import CLASSES, STACKS
 
 WITH_PID = sorted(set(CLASSES) - {"objecttraces"})
@@ -53,7 +54,7 @@ def test_what_is_said_of_a_selection_names_it(
     name: str, opened: Opened, plain: Opened, caplog: pytest.LogCaptureFixture
 ) -> None:
     selected = {"handletraces": 6200, "heaptraces": 5120, "stacktracedb": 4}[name]
-    (answer,) = warnings(opened, name, caplog, pid=[selected])[-1:]
+    answer = only(warnings(opened, name, caplog, pid=[selected])[-1:])
     assert answer.endswith("; --pid leaves out all other processes")
     assert not any("--pid" in line for line in warnings(plain, name, caplog))
 
@@ -82,15 +83,15 @@ def test_no_such_id(
 
 @pytest.mark.parametrize("name", STACKS)
 def test_nothing_matches(name: str, opened: Opened, caplog: pytest.LogCaptureFixture) -> None:
-    (answer,) = warnings(opened, name, caplog, find="NoSuch*")
+    answer = only(warnings(opened, name, caplog, find="NoSuch*"))
     assert answer.startswith("No ")
     assert answer.endswith(" match --find 'NoSuch*' (or '*!NoSuch*')")
-    (answer,) = warnings(opened, name, caplog, find="nt!NoSuch*", unbacked=True)
+    answer = only(warnings(opened, name, caplog, find="nt!NoSuch*", unbacked=True))
     assert answer.endswith(" match --find 'nt!NoSuch*' and --unbacked")
 
 
 def test_a_glob_without_a_module_is_tried_with_any(opened: Opened, caplog: pytest.LogCaptureFixture) -> None:
-    (answer,) = warnings(opened, "stacktracedb", caplog, find="NtCreateFile*")
+    answer = only(warnings(opened, "stacktracedb", caplog, find="NtCreateFile*"))
     assert answer == "--find 'NtCreateFile*' has no '!': it was also tried as '*!NtCreateFile*' too"
     rows = [
         grid.run(opened, CLASSES["stacktracedb"], find=name) for name in ("NtCreateFile*", "*!NtCreateFile*")
@@ -111,15 +112,15 @@ def test_a_glob_without_a_module_is_tried_with_any(opened: Opened, caplog: pytes
 def test_what_is_not_enabled_is_said_with_the_flag(
     name: str, flag: str, plain: Opened, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (answer,) = warnings(plain, name, caplog)
+    answer = only(warnings(plain, name, caplog))
     assert flag in answer
-    (answer,) = warnings(plain, name, caplog, find="*!*")
+    answer = only(warnings(plain, name, caplog, find="*!*"))
     assert flag in answer
 
 
 def test_locks_without_traces_of_their_creators(plain: Opened, caplog: pytest.LogCaptureFixture) -> None:
     assert "No lock is known" in warnings(plain, "locks", caplog)[0]
-    (answer,) = warnings(plain, "locks", caplog, find="*!*")
+    answer = only(warnings(plain, "locks", caplog, find="*!*"))
     assert "+kst 0x2000" in answer
     assert "+ust 0x1000" in answer
 

@@ -16,6 +16,7 @@ from tests.forge import trapentries as entries
 from tests.forge.context import Opened
 from tests.support.callstackimages import DISPATCHERS, StackImage
 from tests.support.callstackimages86 import APC, CALLBACK, EXCEPTION, StackImage86, Wow64Threads
+from tests.support.only import only
 
 Row = Dict[str, Any]
 MASK = (1 << 48) - 1
@@ -228,7 +229,7 @@ def check_doubt(found: Tuple[Row, List[Row]], expected: List[Tuple[int, str]]) -
     stack, frames = found
     assert [(frame["Address"], frame["How"]) for frame in frames] == expected
     assert stack["Status"] in ("dispatcher", "dispatcher, hash unsure")
-    (behind,) = (place for place, frame in enumerate(frames) if "Ki" in (frame["Symbol"] or ""))
+    behind = only(place for place, frame in enumerate(frames) if "Ki" in (frame["Symbol"] or ""))
     doubtful = [place for place, frame in enumerate(frames) if frame["Status"]]
     assert doubtful == [behind + 1]
 

@@ -18,6 +18,7 @@ from tests.forge.context import Opened
 from tests.forge.kernel import Kernel
 from tests.forge.obj import CREATED
 from tests.forge.paging import State
+from tests.support.only import only
 
 ALL = ("xp-x86", "win7-x86", "win10-x86", "2003-x64", "win7-x64", "win10-x64", "win11-x64")
 
@@ -75,8 +76,8 @@ def test_options_select(sampled: Opened) -> None:
         "Process started: PID 6200 spooler.exe",
         "Thread started: PID 6200 spooler.exe",
     }
-    only = timeline(sampled, tid=[6204])
-    assert [line.split(", ")[1] for line, _ in only] == ["TID 6204"] * 2
+    selected = timeline(sampled, tid=[6204])
+    assert [line.split(", ")[1] for line, _ in selected] == ["TID 6204"] * 2
 
 
 def test_processes_and_threads_of_one_id_have_lines_of_their_own(tmp_path: pathlib.Path) -> None:
@@ -115,5 +116,5 @@ def test_the_body_file_of_the_timeliner(tmp_path: pathlib.Path) -> None:
         assert name not in found
         found[name] = int(created)
     assert len(found) == 17
-    (started,) = (time for name, time in found.items() if "TID 6204" in name and "TraceId user:" in name)
+    started = only(time for name, time in found.items() if "TID 6204" in name and "TraceId user:" in name)
     assert started == int(after(6200 + 6204).timestamp())

@@ -17,6 +17,7 @@ from tests.forge.locks import Resources
 from tests.forge.vad import Vad
 from tests.hostile.tamper import Target
 from tests.support import grid
+from tests.support.only import only
 from tests.support.tracedkernels import KERNELS, new_kernel, put_database
 from winstacks.process import vads
 
@@ -39,7 +40,7 @@ def test_the_owner_of_a_lock_is_the_process_to_which_the_thread_points(
     if path:
         thread.ethread[path] = 4
     opened = context.open_image(kernel.image(), tmp_path)
-    (node,) = grid.run(opened, locks.Locks, pid=[0])
+    node = only(grid.run(opened, locks.Locks, pid=[0]))
     word = "contradicted: Cid.UniqueProcess" if path else ""
     for row in (node.row, node.children[0]):
         assert (row["OwnerPID"], row["OwnerProcess"], row["OwnerTID"]) == (1000, "app.exe", 1004)
@@ -69,7 +70,7 @@ def test_where_a_driver_may_have_been_is_said_of_every_kernel(
     clean = target.clean("stacktracedb")
     answer = target.run("stacktracedb", [target.at(kernel.symbol("MmUnloadedDrivers"), 0)])
     symbols = clean.column("Symbol")
-    (place,) = (at for at, symbol in enumerate(symbols) if "<unloaded:gone" in (symbol or ""))
+    place = only(at for at, symbol in enumerate(symbols) if "<unloaded:gone" in (symbol or ""))
     assert "contradicted" not in " ".join(filter(None, clean.column("Status")))
     assert answer.column("Symbol")[place] == "<no-module>"
     assert answer.column("Status")[place] == "contradicted: MmUnloadedDrivers"
@@ -105,7 +106,7 @@ def test_a_log_of_every_form_in_private_memory(name: str, tmp_path: pathlib.Path
         app.region(address, data)
     opened = context.open_image(kernel.image(), tmp_path)
     rows = [node.row for node in grid.run(opened, stacktracedb.StackTraceDb, pid=[1000])]
-    (head,) = (row for row in rows if row["BackTraces"] is not None)
+    head = only(row for row in rows if row["BackTraces"] is not None)
     assert (head["Database"], head["Status"], head["BackTraces"]) == (log.address, "no pointer", 40)
     assert len(rows) == 2 + 40
 

@@ -21,6 +21,7 @@ from tests.forge.process import Process
 from tests.forge.std import Std
 from tests.support import grid
 from tests.support.grid import Node
+from tests.support.only import only
 from winstacks.tracedb.decode import proof
 
 BASE = 0x1A0000000
@@ -60,7 +61,7 @@ def traces(opened: Opened, pid: int, **options: Any) -> List[Node]:
 
 
 def status(opened: Opened, pid: int) -> str:
-    (node,) = (node for node in grid.run(opened, gflags.GFlags) if node.row["PID"] == pid)
+    node = only(node for node in grid.run(opened, gflags.GFlags) if node.row["PID"] == pid)
     return str(node.row["Status"])
 
 
@@ -174,7 +175,7 @@ def test_orphans_are_counted(tmp_path: pathlib.Path) -> None:
     process.space.write_int(database.base + bucket, 0)
     process.space.write_int(database.end - 8 * entry.index, 0)
     opened = processes.open(tmp_path)
-    (node,) = (node for node in grid.run(opened, gflags.GFlags) if node.row["PID"] == 1000)
+    node = only(node for node in grid.run(opened, gflags.GFlags) if node.row["PID"] == 1000)
     assert node.children[0]["Orphans"] == 1
     words = [trace.row["Status"].split(", ") for trace in traces(opened, 1000, carve=True)]
     assert sum("orphan" in word for word in words) == 1
@@ -192,7 +193,7 @@ def test_slots_that_lead_nowhere_are_counted_without_end(
     upper = database.layout.fields["NextFreeUpperMemory"][0]
     process.space.write_int(database.base + upper, database.end - 8 * (TRACES + wild))
     opened = processes.open(tmp_path)
-    (node,) = (node for node in grid.run(opened, gflags.GFlags) if node.row["PID"] == 1000)
+    node = only(node for node in grid.run(opened, gflags.GFlags) if node.row["PID"] == 1000)
     assert node.children[0]["Mismatched"] == wild
     with caplog.at_level(logging.WARNING):
         shown = traces(opened, 1000)

@@ -197,3 +197,48 @@ def test_a_full_disk_makes_the_command_fail(command: str, file: str, tmp_path: p
     assert "Traceback" not in done.stderr
     assert "Error outputting file" in done.stdout
     assert not [path.name for path in out.iterdir() if path.name == file or path.suffix == ".vol3"]
+
+
+@pytest.mark.cli
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full, a disk that is full")
+@pytest.mark.parametrize("renderer", ["csv", "json", "quick"])
+def test_rows_that_do_not_reach_standard_output_make_the_command_fail(
+    renderer: str, tmp_path: pathlib.Path
+) -> None:
+    """Python ignores the error of its last flush: it loses a text of 5 KB, such as this JSON, in silence."""
+    image = sample.build().image()
+    line, environment = vol.prepare(
+        image.save(tmp_path / "image.raw"),
+        "windows.gflags",
+        symbols=image.install(tmp_path / "symbols"),
+        renderer=renderer,
+    )
+    environment["PYTHONUNBUFFERED"] = ""
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            line, stdout=full, stderr=subprocess.PIPE, text=True, env=environment, check=False
+        )
+    assert done.returncode == 1
+    assert "standard output cannot be written: No space left on device" in done.stderr
+    assert "Exception ignored" not in done.stderr
+
+
+@pytest.mark.cli
+@pytest.mark.skipif(os.name == "nt", reason="pipes of POSIX")
+def test_who_reads_the_rows_may_stop(tmp_path: pathlib.Path) -> None:
+    image = sample.build().image()
+    line, environment = vol.prepare(
+        image.save(tmp_path / "image.raw"),
+        "windows.gflags",
+        symbols=image.install(tmp_path / "symbols"),
+        renderer="csv",
+    )
+    environment["PYTHONUNBUFFERED"] = ""
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        line, stdout=writer, stderr=subprocess.PIPE, text=True, env=environment, check=False
+    )
+    os.close(writer)
+    assert done.returncode == 0
+    assert "Broken pipe" not in done.stderr

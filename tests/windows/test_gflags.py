@@ -17,6 +17,7 @@ from tests.forge.paging import State
 from tests.forge.std import Std
 from tests.support import grid
 from tests.support.grid import Node
+from tests.support.only import only
 
 
 @pytest.fixture(scope="module")
@@ -93,10 +94,10 @@ def test_a_pointer_to_no_database_is_a_row_that_says_so(tmp_path: pathlib.Path) 
     kernel.space.write(place, b"\x41" * 0x3000)
     kernel.set("RtlpStackTraceDatabase", place)
     opened = context.open_image(kernel.image(), tmp_path)
-    (child,) = spaces(run(opened))[0, "x64"].children
+    child = only(spaces(run(opened))[0, "x64"].children)
     assert child["Status"].startswith("header: ")
     assert child["Layout"] is None
-    (node,) = grid.run(opened, stacktracedb.StackTraceDb, pid=[0])
+    node = only(grid.run(opened, stacktracedb.StackTraceDb, pid=[0]))
     assert node.row["Status"] == child["Status"]
 
 
@@ -118,7 +119,7 @@ def test_figures_are_those_of_the_listing(tmp_path: pathlib.Path) -> None:
     process.space.write_int(entry.va + 16, entry.frames[0] ^ 0x40)
     opened = context.open_image(kernel.image(), tmp_path)
 
-    (figures,) = spaces(run(opened))[1000, "x64"].children
+    figures = only(spaces(run(opened))[1000, "x64"].children)
     nodes = grid.run(opened, stacktracedb.StackTraceDb, pid=[1000], carve=True)
     words = [node.row["Status"].split(", ") for node in nodes if node.row["EntryAddress"] is not None]
     count = {

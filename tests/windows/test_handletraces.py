@@ -16,6 +16,7 @@ from tests.forge.kernel import Kernel
 from tests.forge.paging import State
 from tests.forge.process import Process
 from tests.support import grid
+from tests.support.only import only
 from tests.support.tracedkernels import KERNELS, new_kernel, put_database, traces_of
 from winstacks.memory.decode.status import status
 from winstacks.memory.decode.statuscodes import StatusCode
@@ -171,7 +172,7 @@ def test_an_unreadable_table_is_not_taken_for_none(
     app.eprocess["ObjectTable"] = kernel.space.reserve(0x1000)
     kernel.process("exited.exe", pid=2000)
     opened = context.open_image(kernel.image(), tmp_path)
-    (node,) = grid.run(opened, handletraces.HandleTraces)
+    node = only(grid.run(opened, handletraces.HandleTraces))
     # The list of handle tables leads to another one that names this process.
     assert (node.row["PID"], *columns(node)) == (1000, *(None,) * 7, "contradicted: ObjectTable")
     assert "No handle traces" not in caplog.text
@@ -334,7 +335,7 @@ def test_a_creator_that_is_no_process_id_is_not_shown(tmp_path: pathlib.Path) ->
     (index, *_) = put_database(kernel, "6.1", traces_of(kernel))
     table.add(0x84, named(kernel, "_KEVENT", "Event", "Ready", creator=(0xFFFFE0001002F7B0, index)))
     table.finish()
-    (found,) = grid.run(context.open_image(kernel.image(), tmp_path), handletraces.HandleTraces)
+    found = only(grid.run(context.open_image(kernel.image(), tmp_path), handletraces.HandleTraces))
     assert (found.row["ByPID"], found.row["Status"]) == (None, "ClientId above 32 bits")
 
 

@@ -14,6 +14,7 @@ from tests.forge import context
 from tests.forge.handles import OPEN, HandleTable, Ring, named
 from tests.forge.kernel import Kernel
 from tests.support import grid
+from tests.support.only import only
 from tests.support.tracedkernels import KERNELS, new_kernel
 from winstacks.handles import rings
 
@@ -65,7 +66,7 @@ def test_what_is_no_ring_is_not_taken_for_one(what: str, tmp_path: pathlib.Path)
     ring = ring_of(kernel, 1000, acting=1000, events=0 if what == "no event" else 3)
     if what == "no size of a ring":
         ring.info["TableSize"] = 127
-    (block,) = kernel.pool.big_blocks
+    block = only(kernel.pool.big_blocks)
     if what == "freed":
         kernel.pool.big_blocks = [(block[0] | 1, *block[1:])]
     if what == "odd size":

@@ -18,6 +18,7 @@ from tests.forge import context, heaps, lfh, pageheaps, segmentheaps
 from tests.forge.heaps import CAPTURE
 from tests.support import grid
 from tests.support.heapimage import HEAP, HeapImage, blocks, groups, owners, symbols
+from tests.support.only import only
 from winstacks.memory import tables
 
 TABLES = ROOT / "symbols" / "windows" / "stacktraces"
@@ -118,7 +119,7 @@ def test_xp_with_ust_alone_traces_no_block(
     heap.plain(40)
     forged.put(heap.regions(), HEAP)
     opened = context.open_image(forged.image(), tmp_path)
-    (owner,) = owners(grid.run(opened, heaptraces.HeapTraces))
+    owner = only(owners(grid.run(opened, heaptraces.HeapTraces)))
     assert owner.row["Status"] == ("+ust without +hpc" if silent else "")
     assert ("needs +hpc (0x40)" in caplog.text) == silent
     space = next(node for node in grid.run(opened, gflags.GFlags) if node.row["PID"] == forged.process.pid)
@@ -132,7 +133,7 @@ def test_traces_within_the_blocks(kernel: str, tmp_path: pathlib.Path) -> None:
     for size in (10, 20):
         heap.extended(size, 0, heaps.prefix(forged.stack(7), forged.pointer), 3)
     forged.put(heap.regions(), HEAP)
-    (group,) = groups(forged.run(tmp_path))
+    group = only(groups(forged.run(tmp_path)))
     assert (group.row["TraceKind"], group.row["Count"], group.row["Bytes"]) == ("inline", 2, 30)
     assert symbols(group)[1:] == ["app!open_store+0x7", "app!main+0x5"]
 
@@ -192,7 +193,7 @@ def test_an_entry_of_no_database_is_laid_out_as_those_of_the_process_database(
     page = pageheaps.PageHeap(HEAP, "x64", 0x20000000, creator=known)
     page.block(HEAP + 0x2000000, 100, stray)
     forged.put(page.regions())
-    (group,) = groups(forged.run(tmp_path))
+    group = only(groups(forged.run(tmp_path)))
     assert (group.row["Index"], group.row["Bytes"], group.row["Status"]) == (7, 100, "no database")
     assert symbols(group)[1:] == ["app!open_store+0x2", "app!main+0x5"]
 
@@ -232,7 +233,7 @@ def test_segment_heap(kernel: str, wow64: bool, tmp_path: pathlib.Path) -> None:
     ]
     assert rows == [(1, 0x54321, "", second), (3, None, "unsized, not-read", first)]
     assert blocks(found)[large]["BlockKind"] == "large"
-    (owner,) = owners(found)
+    owner = only(owners(found))
     assert (owner.row["BlockKind"], owner.row["Size"], owner.row["Status"]) == (
         "segment heap",
         0x100000,

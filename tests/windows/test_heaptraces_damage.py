@@ -16,6 +16,7 @@ from tests.forge import context, heaps
 from tests.forge.paging import State
 from tests.support import grid
 from tests.support.heapimage import HEAP, LIST, PID, HeapImage, blocks, groups, owners
+from tests.support.only import only, rows_of
 from winstacks.heaps.decode import umdh
 from winstacks.memory.decode.status import status
 from winstacks.memory.decode.statuscodes import StatusCode
@@ -104,7 +105,7 @@ def test_a_heap_whose_beginning_is_gone(kernel: str, wow64: bool, tmp_path: path
     forged.put(heap.regions(), HEAP)
     forged.process.space.set_state(HEAP, PAGE, State.PAGEFILE)
     found = forged.run(tmp_path, blocks=True)
-    forged_heap, segment = owners(found)
+    forged_heap, segment = rows_of(2, owners(found))
     assert (segment.row["BlockKind"], segment.row["Status"]) == ("heap segment", "")
     # Where the heap's own blocks begin was in the page, too: its headers cannot be decoded.
     unread = 16 * PAGE
@@ -128,7 +129,7 @@ def test_a_page_of_blocks_that_is_gone(
     found = forged.run(tmp_path)
     count = sum(node.row["Count"] for node in groups(found))
     assert 165 < count < 185
-    (heap,) = owners(found)
+    heap = only(owners(found))
     match = re.fullmatch(r"unreadable, (\d+) bytes unread", heap.row["Status"])
     assert match and PAGE - 200 < int(match.group(1)) < PAGE + 200
     assert f"in {match.group(1)} bytes of its heaps no block header is valid" in caplog.text
@@ -180,7 +181,7 @@ def test_a_space_that_cannot_be_opened_has_a_row(
     log = umdh.UmdhLog((), (umdh.UmdhHeap(HEAP, (umdh.Allocation(1, 2, 3, 4),)),), {4: (5,)})
     file.write_text("".join(umdh.write(log)))
     options = {"baseline": str(file)} if baseline else {}
-    (node,) = grid.run(opened, heaptraces.HeapTraces, **options)
+    node = only(grid.run(opened, heaptraces.HeapTraces, **options))
     present = {name: value for name, value in node.row.items() if value is not None}
     assert present == {"PID": PID, "Process": "app.exe", "Arch": "x64", "Status": "page tables unreadable"}
     assert node.children == []
@@ -192,7 +193,7 @@ def test_page_tables_that_map_nothing(tmp_path: pathlib.Path) -> None:
     forged.put(filled(forged).regions(), HEAP)
     image = forged.image()
     forged.process.eprocess["Pcb.DirectoryTableBase"] = forged.kernel.phys.allocate() << 12
-    (node,) = grid.run(context.open_image(image, tmp_path), heaptraces.HeapTraces)
+    node = only(grid.run(context.open_image(image, tmp_path), heaptraces.HeapTraces))
     assert (node.row["PID"], node.row["Status"], node.children) == (PID, "page tables unreadable", [])
 
 

@@ -9,6 +9,7 @@ from typing import List, Sequence, Tuple
 
 from tests.forge import pageheaps, segmentheaps
 from tests.support.heapimage import HEAP, HeapImage, groups
+from tests.support.only import only
 from winstacks.heaps.decode import umdh
 from winstacks.heaps.decode.umdh import Allocation, UmdhHeap, UmdhLog, UmdhModule
 
@@ -81,7 +82,7 @@ def test_the_summary_sums_up_what_the_rows_show(tmp_path: pathlib.Path) -> None:
     heap.extended(32, forged.record(2))
     forged.put(heap.regions(), HEAP)
     file = baseline(forged, [(1, 64), (3, 10), (3, 10)], tmp_path)
-    (row,) = [node.row for node in forged.run(tmp_path, baseline=file, summary=True)]
+    row = only(node.row for node in forged.run(tmp_path, baseline=file, summary=True))
     rows = groups(forged.run(tmp_path, baseline=file))
     for name in ("Count", "Bytes", "CountGrowth", "BytesGrowth"):
         assert row[name] == sum(node.row[name] for node in rows), name

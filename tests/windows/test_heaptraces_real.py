@@ -13,6 +13,7 @@ from volatility3.plugins.windows.heaptraces import HeapTraces
 from tests.conftest import SHARED
 from tests.forge import context, real_sets, vol
 from tests.support import grid, realtruth
+from tests.support.only import only
 from winstacks.heaps.decode import umdh
 
 COMMITTED = sorted((pathlib.Path(__file__).parents[1] / "data" / "real_std").glob("*-heap.tar.xz"))
@@ -119,7 +120,7 @@ def test_one_changed_pointer_is_noticed(path: pathlib.Path, tmp_path: pathlib.Pa
 def test_the_dump_is_a_umdh_log_that_adds_up(path: pathlib.Path, tmp_path: pathlib.Path) -> None:
     real = real_sets.load(path)
     rows = _run(real, tmp_path, "--dump").rows
-    (name,) = {row["File output"] for row in rows if row["File output"] is not None}
+    name = only({row["File output"] for row in rows if row["File output"] is not None})
     assert name == "umdh.1000.x64.log"
     data = (tmp_path / name).read_bytes()
     assert data.count(b"\n") == data.count(b"\r\n")

@@ -12,6 +12,7 @@ from volatility3.plugins.windows.heaptraces import HeapTraces
 
 from tests.forge import context, real_sets
 from tests.support import grid, realtruth
+from tests.support.only import only
 from winstacks.heaps.decode import umdh
 
 Row = Dict[str, Any]
@@ -139,5 +140,5 @@ def test_every_block_is_as_the_calls_made_it(
     rows = grid.rendered(opened, HeapTraces, tmp_path, pid=[1000], blocks=True, dump=True)
     truth = dict(real.truth)
     check(rows, truth)
-    (file,) = {row["File output"] for row in rows if row["File output"] is not None}
+    file = only({row["File output"] for row in rows if row["File output"] is not None})
     check_log((tmp_path / file).read_bytes(), rows, truth)

@@ -16,6 +16,7 @@ from tests.forge.locks import Resources, Sections
 from tests.forge.paging import State
 from tests.forge.std import Std
 from tests.support import grid
+from tests.support.only import only
 from tests.support.tracedkernels import KERNELS, new_kernel, put_database, traces_of
 from winstacks.locks import resources
 from winstacks.locks.decode import criticalsection as buffers
@@ -377,7 +378,7 @@ def test_the_index_has_32_bits_since_vista_and_16_before(tmp_path: pathlib.Path)
         sections.link()
         folder = tmp_path / name
         folder.mkdir()
-        (node,) = grid.run(context.open_image(kernel.image(), folder), locks.Locks, pid=[1000])
+        node = only(grid.run(context.open_image(kernel.image(), folder), locks.Locks, pid=[1000]))
         assert node.row["Index"] == index
 
 
@@ -434,7 +435,7 @@ def test_a_freed_trace_says_so(tmp_path: pathlib.Path) -> None:
     sections.add(index=index)
     sections.link()
     opened = context.open_image(kernel.image(), tmp_path)
-    (node,) = grid.run(opened, locks.Locks, pid=[1000])
+    node = only(grid.run(opened, locks.Locks, pid=[1000]))
     assert node.row["Status"] == "freed"
     assert [row["Status"] for row in node.children] == ["overwritten", "overwritten", "", ""]
     assert grid.frames(node)[2:] == list(frames[2:])
@@ -450,7 +451,7 @@ def test_an_index_of_16_bits_is_ambiguous_when_there_are_more_traces(tmp_path: p
     sections.add(index=1)
     sections.link()
     opened = context.open_image(kernel.image(), tmp_path)
-    (node,) = grid.run(opened, locks.Locks, pid=[1000])
+    node = only(grid.run(opened, locks.Locks, pid=[1000]))
     assert node.row["Status"] == "index ambiguous"
     assert grid.frames(node) == [0x401000]
 
@@ -464,7 +465,7 @@ def test_a_process_without_page_tables_has_a_row(tmp_path: pathlib.Path) -> None
     # not even the half of the kernel, which every process has.
     app.eprocess["Pcb.DirectoryTableBase"] = kernel.phys.allocate() << 12
     opened = context.open_image(image, tmp_path)
-    ((row, children),) = grid.run(opened, locks.Locks, pid=[1000])
+    row, children = only(grid.run(opened, locks.Locks, pid=[1000]))
     assert (row["Lock"], row["Status"], children) == (None, "page tables unreadable", [])
 
 
@@ -478,7 +479,7 @@ def test_a_space_that_cannot_be_opened_has_a_row(
     row_status = status(StatusCode.PAGE_TABLES_UNREADABLE)
     closed = [space._replace(layer_name="", status=row_status) for space in found]
     monkeypatch.setattr(spaces.AddressSpaces, "list_spaces", lambda *_: iter(closed))
-    ((row, children),) = grid.run(opened, locks.Locks, pid=[1000])
+    row, children = only(grid.run(opened, locks.Locks, pid=[1000]))
     assert (row["PID"], row["Status"], children) == (1000, "page tables unreadable", [])
 
 
@@ -520,7 +521,7 @@ def test_a_resource_of_a_process_has_its_own_counters(tmp_path: pathlib.Path) ->
     sections.add(kind=1, resource=counters)
     sections.link()
     opened = context.open_image(kernel.image(), tmp_path)
-    ((row, _),) = grid.run(opened, locks.Locks, pid=[1000])
+    row, _ = only(grid.run(opened, locks.Locks, pid=[1000]))
     assert (row["LockType"], row["LockCount"], row["OwnerTID"]) == ("resource", -1, 1004)
     assert (row["NumberOfWaitingShared"], row["NumberOfWaitingExclusive"]) == (3, 2)
 
@@ -575,7 +576,7 @@ def test_dump_is_what_windows_would_return(name: str, tmp_path: pathlib.Path) ->
     assert len(written) == 4
     arch, size = ("x64", 8) if kernel.bits == 64 else ("x86", 4)
     assert {row["File output"] for row in result.rows} == {f"locks.{pid}.{arch}.bin" for pid in (0, 1000)}
-    (record,) = buffers.decode((tmp_path / f"locks.0.{arch}.bin").read_bytes(), size)
+    record = only(buffers.decode((tmp_path / f"locks.0.{arch}.bin").read_bytes(), size))
     # Before 5.2 SP1 Windows reported no index of a resource.
     index = 0 if name == "xp-x86" else 3
     assert record == (resource.address, 1, index, 100, 1, 4, 0, 0, 0, 2)

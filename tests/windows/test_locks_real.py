@@ -14,6 +14,7 @@ from volatility3.plugins.windows import locks
 from tests.forge import context, kernels, real_sets, vol
 from tests.forge.kernel import Kernel
 from tests.support import grid
+from tests.support.only import only
 
 # Set, kernel, RVA of RtlCriticalSectionList in that ntdll; 0: the sections' list leads to it.
 SETS = (
@@ -43,8 +44,7 @@ def head_of(real: real_sets.RealSet) -> int:
         if pointer(pointer(link - size)) != link - 2 * size:
             heads.append(link - real.base)
         link = pointer(link)
-    (head,) = heads
-    return head
+    return only(heads)
 
 
 def image_with(

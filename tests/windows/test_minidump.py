@@ -17,6 +17,7 @@ from tests.forge import context, kernels, sample, vol
 from tests.forge.context import Opened
 from tests.forge.kernel import Kernel
 from tests.minidump.test_plugins import shown
+from tests.support.only import only
 from winstacks.memory import bulk
 from winstacks.memory.decode.ranges import Extents
 from winstacks.memory.decode.statuscodes import StatusCode
@@ -122,8 +123,8 @@ def test_a_file_and_its_custody(tmp_path: pathlib.Path) -> None:
         arguments=("-o", str(out)),
     )
     assert result.returncode == 0, result.stderr
-    (row,) = result.rows
-    (file,) = out.iterdir()
+    row = only(result.rows)
+    file = only(out.iterdir())
     assert row["File output"] == file.name
     dump = read(file)
     assert (dump.status, [stream for stream in dump.streams if stream.status]) == ((), [])
@@ -278,7 +279,7 @@ def test_pages_of_zeros_need_no_room(tmp_path: pathlib.Path, monkeypatch: pytest
 
 def test_nothing_is_kept_of_a_page(opened: Opened) -> None:
     """Memory of adjacent pages is one range, and is handed out in pieces of a megabyte at most."""
-    (process,) = processes(opened.image, [UPDATER])
+    process = only(processes(opened.image, [UPDATER]))
     memory = ResidentMemory(opened.image, process.space, [], 1 << 47)
     pieces = [len(piece) for piece in memory.content()]
     assert sum(pieces) == memory.size == sum(memory.ranges[1::2])
@@ -290,7 +291,7 @@ def test_nothing_is_kept_of_a_page(opened: Opened) -> None:
 def test_forged_page_tables_cannot_make_a_dump_endless(
     opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (process,) = processes(opened.image, [UPDATER])
+    process = only(processes(opened.image, [UPDATER]))
     whole = ResidentMemory(opened.image, process.space, [], 1 << 47)
     monkeypatch.setattr(resident, "MOST_OF_THE_IMAGE", 0)
     cut = ResidentMemory(opened.image, process.space, [], 1 << 47)

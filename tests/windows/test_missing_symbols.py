@@ -27,6 +27,7 @@ from tests.hostile.undamaged import BUILDERS
 from tests.support import grid
 from tests.support.grid import Row
 from tests.support.lacking import MEMBERS, TYPES, LackingTable, Lost, Output, Requests, Run, Site, chosen
+from tests.support.only import only
 from winstacks.columns.words import CREATE
 
 _OF_SYMBOLS = "Missing from the kernel's symbols"
@@ -219,7 +220,7 @@ _OF_RESOURCES = (
 
 def _without(known: Known, plugin: str, members: Sequence[str]) -> Iterator[List[Row]]:
     """Yields the rows of a plugin without each of some members that it asks for, which a warning names."""
-    (run,) = (run for run in RUNS if run.plugin == plugin)
+    run = only(run for run in RUNS if run.plugin == plugin)
     expected = [lost for lost in (Lost(MEMBERS, member) for member in members) if lost in known.requests[run]]
     assert expected
     for lost in expected:
@@ -230,8 +231,7 @@ def _without(known: Known, plugin: str, members: Sequence[str]) -> Iterator[List
 
 
 def _rows(known: Known, plugin: str) -> List[Row]:
-    (found,) = (outcome.rows for run, outcome in known.outputs.items() if run.plugin == plugin)
-    return found
+    return only(outcome.rows for run, outcome in known.outputs.items() if run.plugin == plugin)
 
 
 def _events(rows: List[Row]) -> List[Tuple[Any, ...]]:

@@ -19,6 +19,7 @@ from tests.forge.objecttraces import Event, ObjectTraces
 from tests.forge.paging import State
 from tests.forge.pe import guid_of
 from tests.support import grid
+from tests.support.only import only
 from tests.support.tracedkernels import new_kernel, traces_of
 from winstacks.objects import lister
 
@@ -202,7 +203,7 @@ def test_a_stack_table_that_is_gone_takes_the_frames_only(tmp_path: pathlib.Path
     traces.object(named(kernel, "_KEVENT", "Event"), "a.exe", [Event(1, True, 0)])
     traces.finish()
     kernel.set("ObpStackTable", 0)
-    (node,) = rows(kernel, tmp_path)
+    node = only(rows(kernel, tmp_path))
     assert (node.row["Event"], node.row["Status"], node.children) == ("reference", "no stack table", [])
 
 
@@ -216,7 +217,7 @@ def test_an_object_that_is_gone(tmp_path: pathlib.Path) -> None:
     traces.object(gone, "a.exe", [Event(1, True, traces.stack([1]))])
     traces.finish()
     kernel.space.set_state(header_of(gone), 1, State.PAGEFILE)
-    (node,) = rows(kernel, tmp_path)
+    node = only(rows(kernel, tmp_path))
     assert (node.row["Object"], node.row["ObjectType"]) == (grid.masked(gone.address), None)
     assert node.row["Status"] == "object unreadable"
 
@@ -224,14 +225,14 @@ def test_an_object_that_is_gone(tmp_path: pathlib.Path) -> None:
 def test_a_later_form_is_named_and_not_guessed(tmp_path: pathlib.Path) -> None:
     kernel = other_kernel("win11-x64", as_stackdb)
     kernel.set("ObpObjectTable", kernel.space.allocate(0x1000))
-    (node,) = rows(kernel, tmp_path)
+    node = only(rows(kernel, tmp_path))
     assert columns(node) == (None,) * 7 + ("later form (StackDb)",)
 
 
 def test_the_form_of_xp_is_named(tmp_path: pathlib.Path) -> None:
     kernel = new_kernel("xp-x86")
     kernel.set("ObpObjectTable", kernel.space.allocate(0x1000))
-    (node,) = rows(kernel, tmp_path)
+    node = only(rows(kernel, tmp_path))
     assert node.row["Status"] == "earlier form"
 
 

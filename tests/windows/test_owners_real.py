@@ -18,6 +18,7 @@ from tests.forge.locks import Resources
 from tests.forge.obj import Obj, ring
 from tests.forge.objecttraces import Event, ObjectTraces
 from tests.support import grid
+from tests.support.only import only, rows_of
 
 TABLES = sorted((SHARED / "isf" / "symbols" / "windows").glob("ntkrnl*.pdb/*.json.xz"))
 
@@ -47,7 +48,7 @@ def test_every_real_table_has_what_is_read(path: pathlib.Path, tmp_path: pathlib
         traces.finish()
     opened = context.open_image(kernel.image(), tmp_path)
 
-    held, shared = grid.run(opened, locks.Locks, pid=[0])
+    held, shared = rows_of(2, grid.run(opened, locks.Locks, pid=[0]))
     columns = (
         "OwnerTID",
         "LockCount",
@@ -58,7 +59,7 @@ def test_every_real_table_has_what_is_read(path: pathlib.Path, tmp_path: pathlib
     assert [held.row[column] for column in columns] == [100, 1, 3, 2, 1]
     assert held.row["Status"] == ""
     assert shared.row["Status"] == "address"
-    owner, creator = shared.children
+    owner, creator = rows_of(2, shared.children)
     columns = ("OwnerRole", "OwnerPID", "OwnerProcess", "OwnerTID", "RecursionCount")
     assert [owner[column] for column in columns] == ["shared owner", 4, "System", 100, 5]
     assert creator["Symbol"] == "nt!NtClose+0x2"
@@ -70,7 +71,7 @@ def test_every_real_table_has_what_is_read(path: pathlib.Path, tmp_path: pathlib
     assert found[0].children[0]["Symbol"] == "nt!NtClose+0x4"
 
     if not old:
-        (node,) = grid.run(opened, objecttraces.ObjectTraces)
+        node = only(grid.run(opened, objecttraces.ObjectTraces))
         assert (node.row["Count"], node.row["Tag"], node.row["Sequence"], node.row["Status"]) == (
             2,
             "Abcd",
@@ -99,7 +100,7 @@ def test_owners_of_a_fast_resource(shared_dir: pathlib.Path, tmp_path: pathlib.P
     ring(kernel.space, [head.at("OwnerEntryListHead"), *(owner.at("ListEntry") for owner in owners)])
     resources.link()
     opened = context.open_image(kernel.image(), tmp_path)
-    (node,) = grid.run(opened, locks.Locks, pid=[0])
+    node = only(grid.run(opened, locks.Locks, pid=[0]))
     assert (node.row["LockType"], node.row["OwnerTID"], node.row["Status"]) == ("fast resource", 104, "")
     assert [(row["OwnerRole"], row["OwnerTID"]) for row in node.children] == [
         ("exclusive owner", 104),

@@ -19,6 +19,7 @@ from tests.forge.context import Opened
 from tests.forge.kernel import Kernel
 from tests.support import flatfiles, realtruth
 from tests.support.environments import system_process
+from tests.support.only import only
 from winstacks.columns import dictionary
 from winstacks.columns.tables import FLAT
 from winstacks.memory.decode.statuscodes import StatusCode
@@ -126,7 +127,8 @@ def check_lines(folder: pathlib.Path) -> None:
         checker = Checker(table)
         rows = flatfiles.lines(folder / f"{table}.jsonl")
         assert [error for row in rows for error in checker.errors(row)] == []
-    traces, (image,) = (flatfiles.lines(folder / f"{table}.jsonl") for table in ("traces", "traceimage"))
+    traces, images = (flatfiles.lines(folder / f"{table}.jsonl") for table in ("traces", "traceimage"))
+    image = only(images)
     assert {row["ImageId"] for row in traces} <= {image["ImageId"]}
     assert len({row["TraceId"] for row in traces}) == len(traces)
 

@@ -24,6 +24,7 @@ from tests.forge.paging import State
 from tests.forge.std import Std
 from tests.support import grid
 from tests.support.grid import MASK, Node
+from tests.support.only import only, rows_of
 
 PAGE = 0x1000
 PARQUET = pathlib.Path(framework.__file__).parent / "plugins" / "renderers" / "parquet_renderer.py"
@@ -47,7 +48,7 @@ def run(opened: Opened, **options: Any) -> List[Node]:
 
 
 def test_the_kernels_database_is_named(opened: Opened) -> None:
-    first, second, third, fourth = traces(run(opened, pid=[0]), 0)
+    first, second, third, fourth = rows_of(4, traces(run(opened, pid=[0]), 0))
     assert first.row["Count"] == 3
     assert symbols(first) == [
         "Ntfs!NtfsCreateScb+0x4d",
@@ -67,7 +68,7 @@ def test_the_kernels_database_is_named(opened: Opened) -> None:
 
 
 def test_both_halves_of_a_wow64_process_are_there(opened: Opened) -> None:
-    (trace,) = traces(run(opened, pid=[5120]), 5120)
+    trace = only(traces(run(opened, pid=[5120]), 5120))
     assert trace.row["Arch"] == "x86"
     assert symbols(trace)[1:3] == ["legacy!read_ini+0x19", "legacy!WinMain+0x2e"]
 
@@ -104,7 +105,7 @@ def test_unbacked_is_not_misled_by_the_loader_list(tmp_path: pathlib.Path) -> No
     updater = next(process for process in kernel.processes if process.pid == 4312)
     updater.module("evil.dll", sample.INJECTED, vad=False)
     nodes = run(context.open_image(kernel.image(), tmp_path), unbacked=True)
-    trace, allocated = traces(nodes, 4312)
+    trace, allocated = rows_of(2, traces(nodes, 4312))
     assert trace.row["Index"] == 2
     assert symbols(allocated)[:2] == symbols(trace)[1:3] == ["evil+0x2c4", "evil+0x11"]
     assert trace.children[1]["Status"] == "VAD without file, contradicted: SizeOfImage"
@@ -181,7 +182,7 @@ def test_nothing_to_show_is_explained(tmp_path: pathlib.Path, flags: int, is_exp
 def test_one_line_names_a_pdb_that_is_missing(opened: Opened, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         run(opened)
-    (line,) = [record.message for record in caplog.records if "No symbols for" in record.message]
+    line = only(record.message for record in caplog.records if "No symbols for" in record.message)
     assert "--fetch-symbols" in line
 
 

@@ -26,6 +26,7 @@ from tests.forge.paging import State
 from tests.forge.process import Process
 from tests.forge.std import Std
 from tests.support.callstackimages import PID, StackImage
+from tests.support.only import only
 
 EVIL = 2000
 UNWIND_DATA = 0x5800
@@ -178,7 +179,7 @@ def test_a_page_of_no_other_process_is_taken(tmp_path: pathlib.Path) -> None:
     assert ntdll.section is not None
     ntdll.section.set_state(UNWIND_DATA & ~0xFFF, 0x1000, State.PAGEFILE)
     found = rows_of(tmp_path, image, PID)
-    (user,) = (row for row in found if row["Part"] == "user" and row["Frame"] is None)
+    user = only(row for row in found if row["Part"] == "user" and row["Frame"] is None)
     assert "unwind data unreadable" in user["Status"]
 
 

@@ -19,6 +19,7 @@ from tests.forge.pe import TIMESTAMP
 from tests.forge.std import Std
 from tests.support import flattables
 from tests.support.callstackimages import PID, WAIT_EX, StackImage
+from tests.support.only import only
 
 THREAD = 1004
 KERNEL = 0xFFFFF80312200000
@@ -78,7 +79,7 @@ def opened_image(machine: Machine, folder: pathlib.Path) -> Opened:
 
 def of_kind(opened: Opened, kind: str) -> Tuple[Any, List[Any]]:
     """The only stack of a kind, and its frames."""
-    (row,) = flattables.stacks(opened, kinds=[kind], pid=[PID])
+    row = only(flattables.stacks(opened, kinds=[kind], pid=[PID]))
     return row, flattables.frames(opened, kinds=[kind], pid=[PID])
 
 
@@ -192,7 +193,7 @@ def test_without_any_witness_keys_are_partial(plain: Dict[str, Any], tmp_path: p
     assert row["KeyQuality"] == "partial"
     assert row["StackKey"] == flattables.stack_key(frames) != plain["std"][0]
     assert row["ShapeKey"] == plain["std"][1]
-    (unknown,) = (frame for frame in frames if frame["Module"] == "kernelbase")
+    unknown = only(frame for frame in frames if frame["Module"] == "kernelbase")
     assert (unknown["ModuleStamp"], unknown["Rva"]) != (None, None)
     assert unknown["ModuleStamp"] is None
 
@@ -208,7 +209,7 @@ def test_a_process_that_lies_changes_no_other_key(
     set_build(liar, 0xDEADBEEF)
     row, frames = of_kind(opened_image(machine, tmp_path / "other"), "std")
     assert (row["KeyQuality"], row["ShapeKey"]) == ("partial", plain["std"][1])
-    (unknown,) = (frame for frame in frames if frame["Module"] == "kernelbase")
+    unknown = only(frame for frame in frames if frame["Module"] == "kernelbase")
     assert unknown["ModuleStamp"] is None
     assert "known from another process" not in unknown["Status"]
 
@@ -237,7 +238,7 @@ def test_a_process_that_only_a_scan_finds_changes_no_key(tmp_path: pathlib.Path)
     plain, scanned = (flattables.frames(opened, scan_processes=scan, pid=[PID]) for scan in (False, True))
     assert any("known from another process" in frame["Status"] for frame in plain)
     assert scanned == plain
-    (hidden,) = (row for row in flattables.stacks(opened, kinds=["std"], scan_processes=True, pid=[PID + 8]))
+    hidden = only(row for row in flattables.stacks(opened, kinds=["std"], scan_processes=True, pid=[PID + 8]))
     assert "not in the process list" in hidden["Status"]
 
 
@@ -268,7 +269,7 @@ def test_a_lie_that_no_header_contradicts(plain: Dict[str, Any], tmp_path: pathl
     row, frames = of_kind(opened_image(machine, tmp_path / "lie"), "std")
     # The kernel's VAD of the image knows its size.
     assert tuple(row[name] for name in KEYS) == (*plain["std"][:2], "partial")
-    (frame,) = (frame for frame in frames if frame["Module"] == "kernelbase")
+    frame = only(frame for frame in frames if frame["Module"] == "kernelbase")
     assert "contradicted: SizeOfImage" in frame["Status"]
 
 
@@ -279,7 +280,7 @@ def test_an_entry_with_the_name_of_another_file(plain: Dict[str, Any], tmp_path:
     assert entry is not None
     entry.text("BaseDllName", "apphelp.dll")
     row, frames = of_kind(opened_image(machine, tmp_path / "lie"), "std")
-    (frame,) = (frame for frame in frames if frame["Module"] == "apphelp")
+    frame = only(frame for frame in frames if frame["Module"] == "apphelp")
     assert frame["Status"] == "VAD of another file"
     assert row["KeyQuality"] == "partial"
 
@@ -288,11 +289,11 @@ def test_a_module_that_is_larger_than_what_is_mapped(plain: Dict[str, Any], tmp_
     machine = Machine()
     machine.remember()
     base = machine.modules["kernelbase"].base
-    (vad,) = (vad for vad in machine.app.vads if vad.start == base)
+    vad = only(vad for vad in machine.app.vads if vad.start == base)
     # The file is mapped as data.
     vad.image, vad.section, vad.size = False, None, 0x2000
     row, frames = of_kind(opened_image(machine, tmp_path / "lie"), "std")
-    (frame,) = (frame for frame in frames if frame["Module"] == "kernelbase")
+    frame = only(frame for frame in frames if frame["Module"] == "kernelbase")
     assert "contradicted: SizeOfImage" in frame["Status"]
     assert (frame["Backing"], frame["ModuleSize"], row["KeyQuality"]) == ("image", 0x2000, "partial")
     assert row["StackKey"] == flattables.stack_key(frames)

@@ -16,6 +16,7 @@ from tests.forge import context, sample, vol
 from tests.forge.context import Opened
 from tests.support import grid
 from tests.support.findingimages import PRIVATE, RETURNS, FindingImage, answered, found
+from tests.support.only import only
 from winstacks.columns.words import CONFIDENCES
 from winstacks.findings import registry
 from winstacks.options import CHECKS, SEVERITIES
@@ -114,7 +115,7 @@ def test_a_low_finding_says_what_made_it_so() -> None:
     forged.interrupted_at(0x21000020)
     place = forged.kernel.space.read_int(forged.thread.kthread["TrapFrame"] + 0x180)
     forged.app.space.write_int(place, RETURNS, 8)
-    (row,) = found(forged.image(), "unbacked")
+    row = only(found(forged.image(), "unbacked"))
     assert row["Innocent"].startswith(
         "nothing known in this process; low because a scan of the stack found the frame"
     )

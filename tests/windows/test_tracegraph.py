@@ -22,6 +22,7 @@ from tests.forge import context, real_sets, sample, vol
 from tests.forge.context import Opened
 from tests.support import grid, nodemodules, pagedata, realtruth
 from tests.support.browser import Browser, Page
+from tests.support.only import only
 from winstacks.html import drawing, formats, htmlpage
 from winstacks.html.prefixes import MAX_SUM, PrefixTree
 from winstacks.options import WEIGHTS
@@ -549,7 +550,7 @@ def test_options_select_stacks(written: Written, opened: Opened, tmp_path: pathl
     rows = grid.rendered(
         opened, tracegraph.TraceGraph, tmp_path, unbacked=True, kinds=["std"], format=["folded"]
     )
-    ((kind, weight),) = [(row["Kind"], row["Weight"]) for row in rows]
+    kind, weight = only((row["Kind"], row["Weight"]) for row in rows)
     stacks = parsed(tmp_path / "tracegraph.folded")
     expected = sum(row["Count"] for row in written.traces if row["Kind"] == "std" and row["Unbacked"])
     assert kind == "std" and weight == sum(weight for _, weight in stacks) == expected > 2
@@ -574,7 +575,7 @@ def test_heaps_of_windows_add_up(tmp_path: pathlib.Path) -> None:
     rows = grid.rendered(
         opened, tracegraph.TraceGraph, tmp_path, kinds=["heap"], weight="bytes", format=["folded"]
     )
-    (row,) = rows
+    row = only(rows)
     expected = [node.row["Bytes"] or 0 for node in grid.run(opened, traces.StackTraces, kinds=["heap"])]
     stacks = parsed(tmp_path / "tracegraph.folded")
     assert row["Weight"] == sum(expected) == sum(weight for _, weight in stacks) > 10000

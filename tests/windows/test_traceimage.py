@@ -24,6 +24,7 @@ from tests.forge.obj import CAPTURED
 from tests.forge.paging import State
 from tests.support import grid
 from tests.support.environments import set_time, system_process
+from tests.support.only import only, rows_of
 from winstacks.columns import dictionary, tables, words
 from winstacks.memory.decode.status import text
 from winstacks.process.spaces import AddressSpaces
@@ -36,7 +37,7 @@ THREADS = ("kernel", "user", "wow64")
 
 
 def row(opened: Opened, **options: Any) -> Dict[str, Any]:
-    (node,) = grid.run(opened, traceimage.TraceImage, **options)
+    node = only(grid.run(opened, traceimage.TraceImage, **options))
     assert node.children == []
     return node.row
 
@@ -79,7 +80,7 @@ def test_every_windows(name: str, tmp_path: pathlib.Path) -> None:
     kernel.process("app.exe", pid=1000).thread(1004)
     opened = context.open_image(kernel.image(), tmp_path)
     found = row(opened)
-    (file,) = json.loads(found["Files"])
+    file = only(json.loads(found["Files"]))
     path = next(path for path in tmp_path.iterdir() if path.name.startswith("image."))
     assert file == {"path": str(path), "size": path.stat().st_size, "sha256": None}
     build = kernel.version[2]
@@ -159,7 +160,7 @@ def test_nothing_there_and_nothing_readable_differ(tmp_path: pathlib.Path) -> No
         rows = [row for _, row in opened.rows(traces.StackTraces)]
         assert not any(isinstance(row["Depth"], int) and row["Depth"] for row in rows)
         found.append(row(opened))
-    nothing, unreadable = found
+    nothing, unreadable = rows_of(2, found)
     assert (nothing["Threads"], nothing["Stacks"], nothing["StacksIncomplete"]) == (0, 0, 0)
     assert (unreadable["Threads"], unreadable["Stacks"], unreadable["StacksIncomplete"]) == (1, 2, 2)
     assert [json.loads(nothing[name]) for name in ("StacksKnown", "StacksRead", "StructuresAbsent")] == [
@@ -252,7 +253,7 @@ def test_what_is_not_known_is_absent(tmp_path: pathlib.Path) -> None:
 
 
 def test_hashes_only_where_they_are_asked_for(sampled: Opened) -> None:
-    (file,) = json.loads(row(sampled, sha256=True)["Files"])
+    file = only(json.loads(row(sampled, sha256=True)["Files"]))
     assert file["sha256"] == hashlib.sha256(pathlib.Path(file["path"]).read_bytes()).hexdigest()
     assert json.loads(row(sampled)["Files"])[0]["sha256"] is None
 
@@ -262,7 +263,7 @@ def test_a_file_that_is_gone_is_said(tmp_path: pathlib.Path) -> None:
     opened.image.service(imagefacts.identity)
     (tmp_path / "image.dmp").rename(tmp_path / "other.dmp")
     found = row(opened, sha256=True)
-    (file,) = json.loads(found["Files"])
+    file = only(json.loads(found["Files"]))
     assert file["sha256"] is None
     assert found["Status"] == "1 files not hashed"
 
@@ -272,7 +273,7 @@ def test_warnings_are_those_on_the_standard_error(tmp_path: pathlib.Path) -> Non
     image = sample.build().image()
     path, symbols = image.save(tmp_path / "sample.dmp"), image.install(tmp_path / "symbols")
     done = vol.run(path, "windows.traceimage", symbols=symbols)
-    (found,) = done.rows
+    found = only(done.rows)
     logged = [line.partition(": ")[2] for line in done.stderr.splitlines() if line.startswith("WARNING")]
     assert found["Warnings"] == len(logged) > 0
     assert found["WarningText"].split(" | ") == list(dict.fromkeys(logged))
@@ -285,7 +286,7 @@ def test_page_files_are_files_of_the_image(tmp_path: pathlib.Path) -> None:
     pages = tmp_path / "pagefile.sys"
     pages.write_bytes(b"page file" * 0x1000)
     swap = ["--single-swap-locations", pages.as_uri(), "-q"]
-    (without,) = vol.run(path, "windows.traceimage", symbols=symbols).rows
-    (found,) = vol.run(path, "windows.traceimage", symbols=symbols, arguments=swap).rows
+    without = only(vol.run(path, "windows.traceimage", symbols=symbols).rows)
+    found = only(vol.run(path, "windows.traceimage", symbols=symbols, arguments=swap).rows)
     assert [file["path"] for file in json.loads(found["Files"])] == [str(path), str(pages)]
     assert found["ImageId"] != without["ImageId"]

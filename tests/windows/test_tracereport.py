@@ -17,6 +17,7 @@ from volatility3.plugins.windows import tracefindings, traceimage, tracereport, 
 from tests.forge import context, sample, vol
 from tests.support import grid, pagedata
 from tests.support.browser import Browser, Page
+from tests.support.only import only
 from winstacks.columns.words import NAMELESS
 from winstacks.findings.loststacks import LOST_STACKS
 from winstacks.html import htmlpage
@@ -38,7 +39,7 @@ class Reported:
         self.data = pagedata.data(self.path)
         self.findings = [node.row for node in grid.run(opened, tracefindings.TraceFindings)]
         self.traces = [node.row for node in grid.run(opened, traces.StackTraces)]
-        (self.image,) = [node.row for node in grid.run(opened, traceimage.TraceImage)]
+        self.image = only(node.row for node in grid.run(opened, traceimage.TraceImage))
 
 
 @pytest.fixture(scope="module")

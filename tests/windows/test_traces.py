@@ -18,6 +18,7 @@ from tests.forge.handles import OPEN, HandleTable, Ring, named
 from tests.forge.locks import Resources
 from tests.support import flattables, grid
 from tests.support.callstackimages import StackImage
+from tests.support.only import only
 from tests.support.tracedkernels import new_kernel, put_database, traces_of
 from winstacks.columns import tables, words
 from winstacks.memory.decode.statuscodes import StatusCode
@@ -121,7 +122,7 @@ def test_modules_find_code_that_was_interrupted_where_no_file_backs_it(demo: Ope
     """The interrupted address is in no key: what ran there shows in Modules all the same."""
     found = [row for row in flattables.stacks(demo, kinds=["user"]) if "<private>" in (row["Modules"] or "")]
     assert [(row["PID"], row["TID"]) for row in found] == [(4312, 4320)]
-    (row,) = found
+    row = only(found)
     first = next(frame for frame in flattables.frames(demo) if frame["TraceId"] == row["TraceId"])
     assert (first["Frame"], first["How"], first["Backing"]) == (0, "trap", "private")
     unbacked = flattables.stacks(demo, unbacked=True)
@@ -248,7 +249,7 @@ def test_of_a_process_that_cannot_be_read_each_kind_says_so(tmp_path: pathlib.Pa
     opened = context.open_image(kernel.image(), tmp_path)
     every = flattables.stacks(opened)
     for kind in ("std", "heaplog", "heap", "lock"):
-        (row,) = flattables.stacks(opened, kinds=[kind])
+        row = only(flattables.stacks(opened, kinds=[kind]))
         assert (row["Kind"], row["PID"], row["Status"]) == (kind, 1000, "page tables unreadable")
         assert row in every
 
@@ -291,7 +292,7 @@ def test_idle_processors(tmp_path: pathlib.Path) -> None:
     kernel.cpus[0].current(idle)
     opened = context.open_image(kernel.image(), tmp_path)
     plain, rows = (flattables.stacks(opened, processors=added) for added in (False, True))
-    (more,) = (row for row in rows if row not in plain)
+    more = only(row for row in rows if row not in plain)
     assert [more[name] for name in ("Kind", "PID", "Process", "TID")] == ["kernel", 0, "nt", 0]
     assert (more["Status"], more["Incomplete"], more["Depth"]) == ("running", True, 0)
     assert more["Owner"] == f"{grid.masked(idle.ethread.address):#x}"

@@ -12,6 +12,7 @@ from typing import Any, Dict, List, NamedTuple
 import pytest
 
 from tests.forge import sample, vol
+from tests.support.only import only
 from winstacks.columns import tables
 
 
@@ -57,17 +58,17 @@ def test_the_files_hold_what_the_grids_show(saved: Saved, options: Any, tmp_path
         assert rows[name]["Rows"] == len(found) > 0
         assert rows[name]["File output"] == f"{name}.jsonl"
         assert all(list(row) == [column.name for column in tables.FLAT[name]] for row in found)
-    (image,) = lines(tmp_path / "traceimage.jsonl")
+    image = only(lines(tmp_path / "traceimage.jsonl"))
     assert rows["traceimage"]["Rows"] == 1
     assert image["ImageId"] == lines(tmp_path / "traces.jsonl")[0]["ImageId"]
-    (shown,) = grid(saved, "windows.traceimage", *options)
+    shown = only(grid(saved, "windows.traceimage", *options))
     assert shown == image
 
 
 def test_the_dump_hashes_the_files_where_it_is_told_to(saved: Saved, tmp_path: pathlib.Path) -> None:
     run(saved, "windows.traces", "--dump", "--sha256", "--kinds", "lock", arguments=["-o", str(tmp_path)])
-    (image,) = lines(tmp_path / "traceimage.jsonl")
-    (file,) = json.loads(image["Files"])
+    image = only(lines(tmp_path / "traceimage.jsonl"))
+    file = only(json.loads(image["Files"]))
     assert file["sha256"] == hashlib.sha256(saved.file.read_bytes()).hexdigest()
     assert [image[name] for name in ("Threads", "Stacks", "StacksIncomplete", "Databases")] == [None] * 4
 

@@ -21,6 +21,7 @@ from tests.forge.process import Process
 from tests.hostile.undamaged import traced
 from tests.support import flattables, grid
 from tests.support.heapimage import HEAP, PID, HeapImage
+from tests.support.only import only
 from tests.support.tracedkernels import KERNELS, new_kernel, put_database, traces_of
 from winstacks.columns import words
 
@@ -130,12 +131,12 @@ def test_holes_of_a_ring_are_known_by_the_event_before_them(rows: List[Dict[str,
 
 
 def test_an_object_without_events_misses_none(rows: List[Dict[str, Any]]) -> None:
-    (idle,) = (row for row in rows if row["OwnerName"] == "Event Idle")
+    idle = only(row for row in rows if row["OwnerName"] == "Event Idle")
     assert (idle["Count"], idle["Depth"], idle["Incomplete"], idle["Status"]) == (None, None, False, "")
 
 
 def test_gaps_are_no_stacks_of_threads(opened: Opened, rows: List[Dict[str, Any]]) -> None:
-    (node,) = grid.run(opened, traceimage.TraceImage)
+    node = only(grid.run(opened, traceimage.TraceImage))
     stacks = [row for row in rows if row["Kind"] in words.THREAD_KINDS and row["Count"] is not None]
     assert node.row["Stacks"] == len(stacks)
     assert node.row["StacksIncomplete"] == sum(row["Incomplete"] for row in stacks)

@@ -17,6 +17,7 @@ from tests.forge.paging import State
 from tests.forge.process import Process
 from tests.forge.thread import Thread
 from tests.forge.trapentries import X86_OLD, Entry
+from tests.support.only import only
 from tests.support.trapforge import TOP_DISTANCE
 from tests.support.trapimages import LiveImage, Row, with_functions
 from tests.support.trapsets import filled, registers_86
@@ -69,8 +70,7 @@ def row_of(entry: Entry, code: bytes, where: str, folder: pathlib.Path) -> Row:
     live = LiveImage(kernel, folder)
     if where in (WRITABLE, WRITABLE_IN_TRANSITION):
         make_writable(live, module)
-    (row,) = live.rows()
-    return row
+    return only(live.rows())
 
 
 def frame(kernel: Kernel, thread: Thread, entry: Entry) -> None:

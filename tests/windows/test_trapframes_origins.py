@@ -17,6 +17,7 @@ from tests.forge.pe import Function
 from tests.forge.thread import Thread
 from tests.forge.trapentries import X64, Entry
 from tests.support import traplayouts
+from tests.support.only import only
 from tests.support.trapimages import LiveImage, with_functions
 from tests.support.trapsets import registers_64
 from tests.support.trapthreads import TOP, in_system_call, make_kernel, masked, put, shown
@@ -73,7 +74,7 @@ def test_a_thread_that_was_interrupted_has_a_frame_that_nothing_points_to(tmp_pa
     address = thread.stack_base - TOP
     expected = put(kernel, thread, Entry(entries.DEVICE, "user64"), registers, address)
     thread.kthread["KernelStack"] = thread.stack_base - 0x2000
-    (row,) = LiveImage(kernel, tmp_path).rows()
+    row = only(LiveImage(kernel, tmp_path).rows())
     assert (row["Origin"], row["TrapKind"], row["TrapFrame"]) == ("top", "interrupt", masked(address))
     assert {name: row[name] for name in expected} == expected
     assert row["Unsure"] == "Rsi"
@@ -91,7 +92,7 @@ def test_the_top_of_a_stack_that_is_paged_out(name: str, tmp_path: pathlib.Path)
         thread.kthread["KernelStack"] = thread.stack_limit
         kernel.space.set_state(thread.stack_limit, thread.stack_base - thread.stack_limit, State.PAGEFILE)
     live = LiveImage(kernel, tmp_path, image)
-    (row,) = live.rows(scan_stacks=True)
+    row = only(live.rows(scan_stacks=True))
     assert (row["TID"], row["Origin"], row["Status"], row["Rip"]) == (1004, "top", "unreadable", None)
 
 

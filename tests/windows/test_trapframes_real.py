@@ -14,6 +14,7 @@ from tests.forge import isf, kernels
 from tests.forge.kernel import Kernel
 from tests.forge.kernels import KnownKernel
 from tests.support import real_trapframes, traplayouts
+from tests.support.only import only
 from tests.support.real_trapframes import RealFrame
 from tests.support.trapimages import LiveImage, Row, with_functions
 from tests.winstacks.traps.decode.test_frame import X86_TO_COLUMN
@@ -155,7 +156,7 @@ def test_every_frame(image: Tuple[LiveImage, List[RealFrame], int, int]) -> None
                 continue
             live.poke(pointer, real.address.to_bytes(width, "little"))
             found = frames_of(live.rows())
-        (row,) = found
+        row = only(found)
         expected = {"kernel": "kernel"}.get(real.mode, "user")
         assert row["Mode"] == expected, real.label
         check(real, row, count)
@@ -189,7 +190,7 @@ def test_the_callers_instruction_tells_whether_ecx_was_stored(
         kernel.processes[-1].module("code.dll", base, contents={eip - len(instruction) - base: instruction})
     live = LiveImage(kernel, tmp_path)
     live.poke(real.stack_address, real.stack)
-    (row,) = live.rows(scan_stacks=True)
+    row = only(live.rows(scan_stacks=True))
     assert row["Rcx"] in (None, real.registers["ecx"]) or shown == "unsure"
     assert (row["Rcx"] is None) == (shown == "absent")
     assert ("Rcx" in row["Unsure"].split()) == (shown == "unsure")
@@ -223,7 +224,7 @@ def test_the_real_crash(shared_dir: pathlib.Path, tmp_path: pathlib.Path) -> Non
     thread.kthread.put(StackBase=base, StackLimit=limit, TrapFrame=facts["TrapFrame"])
     thread.kthread.put(InitialStack=facts["InitialStack"], KernelStack=facts["KernelStack"])
     kernel.cpus[0].current(thread)
-    (row,) = LiveImage(kernel, tmp_path).rows(scan_stacks=True)
+    row = only(LiveImage(kernel, tmp_path).rows(scan_stacks=True))
     context = {name: int(value, 16) for name, value in crash.truth["context"].items()}
     general = [
         "Rip",

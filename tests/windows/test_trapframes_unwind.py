@@ -16,6 +16,7 @@ from tests.forge import trapentries as entries
 from tests.forge.code import R12, R13, R14, R15, RBP, RBX, RDI, RSI
 from tests.forge.context import Opened
 from tests.support.callstackimages import UNWIND_DATA, StackImage
+from tests.support.only import only
 
 COLUMNS = {
     RBX: "Rbx",
@@ -84,7 +85,7 @@ def test_the_unwind_data_of_an_entry_tell_that_it_stored_no_rsi(tmp_path: pathli
     """The interrupt's entry, whose return address lies below the frame, pushes Rbp and nothing else."""
     forged_image = StackImage()
     forged_image.preempted(1008, entries.SOFTWARE, entered=True)
-    (row,) = (
+    row = only(
         row
         for row in frames(context.open_image(forged_image.kernel.image(), tmp_path)).values()
         if row["Mode"] == "kernel"

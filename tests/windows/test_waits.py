@@ -27,6 +27,7 @@ from tests.support.deadlockimages import (
     THIRD,
     Scenario,
 )
+from tests.support.only import only
 from tests.support.processdumps import OpenedDump, dump_of
 from winstacks.locks import resources
 from winstacks.locks.criticalsections import CriticalSections
@@ -65,7 +66,7 @@ def test_a_deadlock_of_two_sections_and_a_resource_is_named(tmp_path: pathlib.Pa
         RESOURCE: f"resource {places[RESOURCE]:#x}",
     }
     assert known(found) == {str(tid): names[lock] for tid, lock in DEADLOCK.waits.items() if lock}
-    (cycle,) = found["cycles"]
+    cycle = only(found["cycles"])
     assert [found["threads"][thread].split()[1] for thread in cycle["threads"]] in rotations(
         [FIRST, SECOND, THIRD]
     )
@@ -81,7 +82,7 @@ def test_what_follows_by_exclusion_says_so(tmp_path: pathlib.Path) -> None:
     opened = context.open_image(sample.build().image(), tmp_path)
     grid.rendered(opened, tracereport.TraceReport, tmp_path)
     found = pagedata.data(tmp_path / "tracereport.html")["locks"]
-    (cycle,) = found["cycles"]
+    cycle = only(found["cycles"])
     assert cycle["text"].startswith("Deadlock, by inference: thread 6204 of spooler.exe (6200) waits for ")
     assert "of all locks there, only this one is held" in cycle["text"]
 
@@ -256,7 +257,7 @@ def test_a_long_chain_is_walked_without_recursion() -> None:
     size = 20000
     waits = {thread: thread for thread in range(size)}
     holders = {thread: [(thread + 1) % size] for thread in range(size)}
-    (cycle,) = cycles(waits, holders)
+    cycle = only(cycles(waits, holders))
     assert len(cycle) == size
 
 

@@ -88,11 +88,12 @@ class Lock(NamedTuple):
     def joined_status(self) -> Status:
         """Status of the lock, joined with the status of its creator's stack."""
         stale = self.stack.trace_index and has_status(self.status, StatusCode.SECTION_DOES_NOT_POINT_BACK)
-        own = status(
+        return status(
+            self.status,
             StatusCode.INDEX_MAY_BE_STALE if stale else None,
             StatusCode.ADDRESS if self.creator_address else None,
+            self.stack.status,
         )
-        return self.status + own + self.stack.status
 
 
 class LockGap(NamedTuple):

@@ -82,6 +82,7 @@ class Command(Generic[Step, Item]):
     grouped = recorded = False
 
     def __init__(self, plugin: interfaces.plugins.PluginInterface) -> None:
+        plugins.begin(plugin)
         self.plugin = plugin
         self.config = plugin.config
         self.requested = RequestedIds(plugin.config, self.kernel)

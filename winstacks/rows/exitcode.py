@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The exit code of `vol` where all rows were shown but a file could not be written.
+"""The exit code of `vol` where a file or the rows themselves could not be written.
 
 Volatility ends with 0 unless an exception passes through the renderer, and an exception would cost the rows
 that a renderer prints last.
@@ -10,17 +10,61 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import io
+import logging
 import os
 import sys
 
+from volatility3.framework import exceptions
+
+vollog = logging.getLogger(__name__)
+
 FAILURE = 1
 """The exit code of Volatility's own errors."""
+
+_LOST = "standard output cannot be written: {}"
 
 
 def fail_at_exit() -> None:
     """Makes the process end with 1, after everything else that it does at its end."""
     atexit.unregister(_fail)
     atexit.register(_fail)
+
+
+def report_lost_output() -> None:
+    """Makes the process end with 1, and with a message, if the last rows do not reach standard output.
+
+    When the program `vol` is over, Python flushes standard output and ignores the error. Text that is longer
+    than the buffer of the file is lost then, and the process ends with 0. With this, text goes into that
+    buffer at once: the renderer's own writing fails, or the rest stays there until `_check_output`.
+
+    Raises:
+        RenderException: standard output cannot take what was written before
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        try:
+            sys.stdout.reconfigure(write_through=True)
+        except OSError as error:
+            _discard()
+            raise exceptions.RenderException(_LOST.format(error.strerror)) from error
+        atexit.unregister(_check_output)
+        atexit.register(_check_output)
+
+
+def _check_output() -> None:
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        _discard()
+        # The reader of a pipe may close it after the first lines.
+        if not isinstance(error, BrokenPipeError):
+            vollog.error(_LOST.format(error.strerror))
+            _fail()
+
+
+def _discard() -> None:
+    """Lets what is left go nowhere: Python and Volatility would fail again when they flush it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail() -> None:

@@ -18,7 +18,7 @@ from volatility3.framework import exceptions, interfaces
 from ..checkedoptions import FINAL_NAME, output_folder, output_folder_error
 from ..columns.tables import BRIEF_WITH, brief_columns, column_named
 from . import brief, requested
-from .exitcode import fail_at_exit
+from .exitcode import fail_at_exit, report_lost_output
 from .grid import Columns, Grid, Row, grid_of
 
 vollog = logging.getLogger(__name__)
@@ -29,6 +29,21 @@ FAILED = "Error outputting file"
 
 _ASKING = ("brief", "fold", *(option for ways in BRIEF_WITH.values() for option in ways))
 """Options that choose the columns of --brief."""
+
+
+def begin(plugin: interfaces.plugins.PluginInterface) -> None:
+    """Prepares the process for a plugin that the command line runs; does nothing in other programs.
+
+    Raises:
+        RenderException: standard output cannot be written
+    """
+    if _of_command_line(getattr(plugin, "open", None)):
+        report_lost_output()
+
+
+def _of_command_line(handler: Any) -> bool:
+    """Returns whether files are made by Volatility's command line: only its files have this method."""
+    return hasattr(handler, FINAL_NAME)
 
 
 def tree(
@@ -185,7 +200,7 @@ class OutputFile:
             path = os.path.join(_folder(self._handler), self._name)
             vollog.error(f"{path} cannot be written: {error.strerror or error}")
             self.discard()
-            if hasattr(self._handler, FINAL_NAME):
+            if _of_command_line(self._handler):
                 fail_at_exit()
 
 

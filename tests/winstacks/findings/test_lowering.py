@@ -25,6 +25,7 @@ from tests.support.clean.host64 import JITTED, Host64, Private, Program
 from tests.support.clean.narrow import Private32, code_of
 from tests.support.clean.wow import Program32
 from tests.support.findingimages import PRIVATE, RETURNS, TID, FindingImage, found
+from tests.support.only import only
 from winstacks.options import SEVERITIES
 
 from .checks.test_context_on_stack import PreparedContext
@@ -347,6 +348,6 @@ def test_each_row_of_the_page_is_tried() -> None:
 
 @pytest.mark.parametrize("rule", ATTACKS)
 def test_one_write(rule: str) -> None:
-    (expected,) = (severities for name, severities, _ in rows_of_the_page() if name == rule)
+    expected = only(severities for name, severities, _ in rows_of_the_page() if name == rule)
     check, forge = ATTACKS[rule]
     assert f"{worst(forge(False), check)} to {worst(forge(True), check)}" == expected

@@ -16,6 +16,7 @@ from tests.forge import context, heap_layouts, isf, kernels
 from tests.forge.heaps import NtHeap
 from tests.forge.kernel import Kernel
 from tests.support import heapforms, heaptypes, newbuild
+from tests.support.only import only
 from winstacks.heaps import lister
 from winstacks.heaps.decode.block import Block
 from winstacks.heaps.decode.blockstack import Traces
@@ -65,7 +66,7 @@ def test_tables_are_valid(path: pathlib.Path) -> None:
 @pytest.mark.parametrize(("name", "pdb", "guid"), PUBLIC)
 def test_tables_agree_with_public_symbols(name: str, pdb: str, guid: str, shared_dir: pathlib.Path) -> None:
     ours = isf.load(heaptypes.TABLES / f"{name}.json")
-    (path,) = (shared_dir / "isf" / "symbols" / "windows" / pdb).glob(f"{guid}-*.json.xz")
+    path = only((shared_dir / "isf" / "symbols" / "windows" / pdb).glob(f"{guid}-*.json.xz"))
     public = isf.load(path)
     compared = 0
     for type_name, described in ours.types.items():
@@ -197,5 +198,5 @@ def test_a_kernel_that_lacks_a_member_leaves_the_heaps_to_our_tables() -> None:
     data = json.loads((heaptypes.TABLES / "heap-6.2-x64.json").read_text())
     del data["user_types"]["_HEAP"]["fields"]["VirtualAllocdBlocks"]
     ours = [heaptypes.ours("heap-6.2-x64")]
-    (types,) = nt_layouts(heaptypes.structures(isf.Isf(data)), ours, 8)
+    types = only(nt_layouts(heaptypes.structures(isf.Isf(data)), ours, 8))
     assert types.types is ours[0]

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tests.forge import context, kernels
 from tests.forge.kernel import Kernel
 from tests.forge.paging import State
+from tests.support.only import only
 from winstacks.memory import bulk, pagetables
 
 PAGE = 0x1000
@@ -145,7 +146,7 @@ def test_a_large_page_is_found(tmp_path: pathlib.Path) -> None:
     kernel.space.write(large + 0x200000, b"after")
     opened = context.open_image(kernel.image(), tmp_path)
     extents = bulk.read_extents(opened.context, opened.layer.name, large - 0x10000, 0x220000)
-    ((start, data),) = extents.runs
+    start, data = only(extents.runs)
     assert (start, len(data)) == (large - 0x10000, 0x211000)
     assert data[0x10000:0x10006] == b"within"
 

@@ -9,6 +9,7 @@ import pathlib
 import pytest
 
 from tests.forge import context, kernels
+from tests.support.only import only
 from tests.support.tracedkernels import KERNELS, new_kernel
 from winstacks.names.loaderlists import LoaderLists
 from winstacks.process.spaces import AddressSpaces
@@ -38,7 +39,7 @@ def test_stamp_and_path(name: str, tmp_path: pathlib.Path) -> None:
     halves = [half for half in halves if half.pid == 1000]
     assert len(halves) == len(modules)
     for half, module in zip(halves, modules):
-        (entry,) = (entry for entry in lists.process_modules(half)[0] if entry.base == module.base)
+        entry = only(entry for entry in lists.process_modules(half)[0] if entry.base == module.base)
         assert lists.details(half, entry) == (STAMP, module.path, None)
     listed, _ = lists.kernel_modules()
     own = kernel.isf.has_type("_KLDR_DATA_TABLE_ENTRY")

@@ -17,6 +17,7 @@ from tests.forge.code import Routine, module_options
 from tests.forge.kernel import Kernel
 from tests.forge.module import Module
 from tests.forge.paging import State
+from tests.support.only import only, rows_of
 from winstacks.memory.decode.ranges import Extents
 from winstacks.memory.decode.status import has_status, text
 from winstacks.memory.decode.statuscodes import StatusCode
@@ -141,7 +142,7 @@ def test_a_build_folder_has_the_exact_size_and_a_list_may_have_it_rounded(
         path = tmp_path / "driver.sys" / folder / "driver.sys"
         path.parent.mkdir(parents=True)
         path.write_bytes(b"")
-    (match,) = FileFolder(str(tmp_path)).candidates(["driver.sys"], [(STAMP, size)])
+    match = only(FileFolder(str(tmp_path)).candidates(["driver.sys"], [(STAMP, size)]))
     assert match.path == str(tmp_path / "driver.sys" / build / "driver.sys")
 
 
@@ -177,7 +178,7 @@ def test_what_is_no_file_is_not_opened(tmp_path: pathlib.Path, caplog: pytest.Lo
 def test_a_file_that_changes_gives_nothing_more(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "library.dll"
     path.write_bytes(b"before")
-    (candidate,) = FileFolder(str(tmp_path)).candidates(["library.dll"], [])
+    candidate = only(FileFolder(str(tmp_path)).candidates(["library.dll"], []))
     assert (candidate.open_file(), candidate.read(0, 9)) == (6, b"before")
     path.write_bytes(b"after it")
     assert candidate.read(0, 9) == b""
@@ -277,7 +278,7 @@ def test_a_file_of_another_build_is_refused_by_name(
     path.write_bytes(_content(other))
     lose(kernel, CODE, TABLES)
     assert name_of(kernel, tmp_path / "a", tmp_path).symbol == "library+0x1424"
-    (refused, lacking) = messages(caplog)
+    refused, lacking = rows_of(2, messages(caplog))
     assert str(path) in refused
     assert "is of another build (TimeDateStamp 5F5E1001 SizeOfImage" in refused
     assert lacking.startswith("The file of a module would help, it is in none of the folders of --binaries")

@@ -12,6 +12,7 @@ import pytest
 from tests.forge import context, kernels
 from tests.forge.kernel import Kernel
 from tests.forge.paging import State
+from tests.support.only import rows_of
 from winstacks.columns.words import UNBACKED
 from winstacks.memory.decode.status import NOTHING, status
 from winstacks.memory.decode.statuscodes import StatusCode
@@ -47,10 +48,13 @@ def test_a_kernel_address_that_is_mapped_to_a_rom_area(
             kernel.phys.allocate_at(frame)
         kernel.space.tables.map(page + 0x1000 * (frame - 0xBF), frame)
     start = page - 0xBF000
-    below, first, used, last, above, unmapped = named(
-        kernel,
-        tmp_path,
-        *(start + number for number in (0xBFFFF, 0xC0000, 0xCA21D, 0xFFFFF, 0x100000, 0xD0000)),
+    below, first, used, last, above, unmapped = rows_of(
+        6,
+        named(
+            kernel,
+            tmp_path,
+            *(start + number for number in (0xBFFFF, 0xC0000, 0xCA21D, 0xFFFFF, 0x100000, 0xD0000)),
+        ),
     )
     assert [first, used, last] == [ROM] * 3
     assert [below, above, unmapped] == [NO_MODULE] * 3

@@ -15,6 +15,7 @@ from tests.forge.module import Module
 from tests.forge.paging import State
 from tests.forge.process import Process
 from tests.support.lacking import MEMBERS, TYPES, LackingTable, Lost
+from tests.support.only import only
 from winstacks.memory.decode.status import NOTHING, Status, status
 from winstacks.memory.decode.statuscodes import StatusCode
 from winstacks.names import moduleindex, symbolizer
@@ -187,7 +188,7 @@ def test_no_more_prototype_ptes_are_read_than_a_vad_covers(tmp_path: pathlib.Pat
     space = next(space for space in AddressSpaces.list_spaces(opened) if space.pid == 1000)
     service = opened.service(ImageSections)
     vads, _ = opened.service(Vads).list_regions(space)
-    (vad,) = (vad for vad in vads if vad.start == BASE)
+    vad = only(vad for vad in vads if vad.start == BASE)
     view = service.section_of(vad)
     assert view is not None
     assert len(service.page_addresses(view)) == (vad.end - vad.start) // 0x1000

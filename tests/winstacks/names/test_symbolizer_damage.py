@@ -19,6 +19,7 @@ from tests.forge.process import Process
 from tests.forge.unloaded import UnloadedDll, unload_trace
 from tests.forge.vad import Vad
 from tests.support.namedimage import GONE_DLL, NOWHERE, PRIVATE, spec
+from tests.support.only import only
 from winstacks.memory.decode.status import NOTHING, StatusItem, status, text
 from winstacks.memory.decode.statuscodes import StatusCode
 from winstacks.names import kernelmodules, places
@@ -436,7 +437,7 @@ def test_a_kernel_table_without_vads(
     opened.context.symbol_space.clear_symbol_cache()
     opened.context.symbol_space._resolved.clear()  # what an image before it has made of the whole table
     memory = opened.image
-    (space,) = AddressSpaces.list_spaces(memory, [1000])
+    space = only(AddressSpaces.list_spaces(memory, [1000]))
     symbolizer = Symbolizer(memory)
     finder = Databases(memory, symbolizer.indexes)
     found = symbolizer.for_space(space)

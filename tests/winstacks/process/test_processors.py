@@ -8,6 +8,7 @@ import pytest
 
 from tests.forge import context, kernels
 from tests.forge.kernel import Kernel
+from tests.support.only import rows_of
 from winstacks.process.processors import MAX_PROCESSORS, Processors
 
 
@@ -20,7 +21,7 @@ def test_what_a_processor_has(name: str, tmp_path: pathlib.Path) -> None:
     kernel.cpus[1].current(thread)
     bases = {kind: kernel.cpus[0].stack(kind) for kind in (("dpc", "ist1", "ist7") if wide else ("dpc",))}
     opened = context.open_image(kernel.image(), tmp_path)
-    first, second = Processors.list_processors(opened.image)
+    first, second = rows_of(2, Processors.list_processors(opened.image))
     assert (first.number, second.number) == (0, 1)
     assert first.kprcb == kernel.cpus[0].kprcb.address
     assert second.current_thread == thread.ethread.address

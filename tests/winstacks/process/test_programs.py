@@ -10,6 +10,7 @@ import pytest
 
 from tests.forge import context, kernels
 from tests.forge.kernel import Kernel
+from tests.support.only import only
 from winstacks.memory.decode.status import text
 from winstacks.process.spaces import AddressSpaces
 from winstacks.process.threadids import ThreadIds
@@ -48,7 +49,7 @@ def test_a_name_is_that_of_the_program(
         kernel.space.write(buffer, path.encode("utf-16-le"))
         app.eprocess["SeAuditProcessCreationInfo.ImageFileName"] = string
     opened = context.open_image(kernel.image(), tmp_path)
-    (space,) = AddressSpaces.list_spaces(opened.image, [1000])
+    space = only(AddressSpaces.list_spaces(opened.image, [1000]))
     assert text(space.remark) == expected
 
 
@@ -57,7 +58,7 @@ def test_system_has_one_name(tmp_path: pathlib.Path) -> None:
     kernel = Kernel(known.table, **known.options())
     kernel.system.eprocess["ImageFileName"] = b"updater.exe".ljust(15, b"\0")
     opened = context.open_image(kernel.image(), tmp_path)
-    (space,) = AddressSpaces.list_spaces(opened.image, [4])
+    space = only(AddressSpaces.list_spaces(opened.image, [4]))
     assert text(space.remark) == WRONG
 
 
@@ -71,7 +72,7 @@ def test_a_process_has_one_name_everywhere(kernel_name: str, tmp_path: pathlib.P
     thread = app.thread(1004)
     opened = context.open_image(kernel.image(), tmp_path)
     image = opened.image
-    (space,) = AddressSpaces.list_spaces(image, [1000])
+    space = only(AddressSpaces.list_spaces(image, [1000]))
     owner = image.service(ThreadIds).owner(image.machine.canonical(thread.ethread.address))
     assert owner is not None
     assert (space.process, owner.process) == (r"caf\xe9.exe", r"caf\xe9.exe")

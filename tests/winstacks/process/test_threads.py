@@ -12,6 +12,7 @@ from tests.forge import context, kernels
 from tests.forge.context import Opened
 from tests.forge.kernel import Kernel
 from tests.forge.paging import State
+from tests.support.only import rows_of
 from winstacks.memory.decode import links
 from winstacks.memory.decode.status import text
 from winstacks.process.kernelstacks import MAX_SEGMENTS, KernelStacks
@@ -161,7 +162,7 @@ def test_segments_that_go_in_a_circle(tmp_path: pathlib.Path) -> None:
     wild.kthread["StackLimit"] = wild.stack_base - (1 << 40)
     opened = context.open_image(kernel.image(), tmp_path)
     stacks = KernelStacks(opened.image, 0xFFFF800000000000)
-    first, second = listed(opened)
+    first, second = rows_of(2, listed(opened))
     assert len(list(stacks.segments(first))) == 1 < MAX_SEGMENTS
     # Where the pages of a stack end is where its limit is.
     assert [(segment.base, segment.limit) for segment in stacks.segments(second)] == [

@@ -12,6 +12,7 @@ from volatility3.plugins.windows import vadinfo
 from tests.forge import context
 from tests.forge.vad import Vad
 from tests.support import grid
+from tests.support.only import only
 from tests.support.tracedkernels import KERNELS, new_kernel
 from winstacks.process.spaces import AddressSpaces
 from winstacks.process.vads import Vads
@@ -29,7 +30,7 @@ def test_protections_are_those_of_vadinfo(name: str, tmp_path: pathlib.Path) -> 
     opened = context.open_image(kernel.image(), tmp_path)
     listed = [node.row for node in grid.run(opened, vadinfo.VadInfo, pid=[1000])]
     shown = {row["Start VPN"]: row["Protection"] for row in listed}
-    (space,) = AddressSpaces.list_spaces(opened.image, [1000])
+    space = only(AddressSpaces.list_spaces(opened.image, [1000]))
     vads, _ = opened.image.service(Vads).list_regions(space)
     found = {vad.start: vad.protection_name for vad in vads}
     assert len(found) > len(PLAIN) + len(WITH_MODIFIERS)

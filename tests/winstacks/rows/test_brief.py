@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from volatility3.framework.renderers import format_hints
 
+from tests.support.only import rows_of
 from winstacks.columns import dictionary
 from winstacks.memory.decode.text import ShortText
 from winstacks.rows import brief
@@ -126,7 +127,7 @@ def test_cells_hold_all_and_show_less() -> None:
     assert [column.name for column in grid.columns] == list(columns)
     found: List[List[object]] = []
     grid.populate(lambda node, _: found.append(list(node.values)), None)
-    (first, second) = found
+    first, second = rows_of(2, found)
     assert json.loads(json.dumps(second)) == [4, "System", 0x1000, LONG, "unreadable"]
     assert [f"{cell}" for cell in first] == ["4", "System", "0x1000", "nt!a", ""]
     assert [f"{cell}" for cell in second[:3]] == ["", "", ""]

@@ -9,6 +9,7 @@ from typing import Any, Dict, Optional, Sequence
 
 import pytest
 
+from tests.support.only import only
 from winstacks.columns.words import THREAD
 from winstacks.handles.lister import ActingSpaces
 from winstacks.handles.rings import HandleEvent
@@ -122,7 +123,7 @@ def test_an_event_of_a_process_that_is_unknown_has_the_names_of_the_kernel() -> 
 def test_the_words_of_an_event_are_those_of_its_row() -> None:
     command = _standing(SimpleNamespace(image=Image(), stack_rows=_stack_rows))
     event = HandleEvent(SPACE, 4, status=status(StatusItem(StatusCode.UNKNOWN_TYPE, 7), StatusCode.FREED))
-    (row,) = handles.HandleRows(command).event(event, ())
+    row = only(handles.HandleRows(command).event(event, ()))
     assert cells(handles.HANDLES, row[1])["Status"] == "unknown type 7, freed"
 
 

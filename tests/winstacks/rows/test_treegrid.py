@@ -15,6 +15,7 @@ from volatility3.cli import text_renderer
 from volatility3.framework import interfaces, renderers
 from volatility3.framework.renderers import format_hints
 
+from tests.support.only import only
 from winstacks.rows.treegrid import RowGrid, RowNode
 
 COLUMNS: List[Tuple[str, Any]] = [("PID", int), ("Address", format_hints.Hex), ("File output", str)]
@@ -76,6 +77,6 @@ def test_a_grid_can_be_visited_after_it_was_read(rows: List[Any]) -> None:
 def test_a_node_says_what_it_is() -> None:
     grid = RowGrid(COLUMNS, iter([(0, (4, format_hints.Hex(16), ""))]))
     grid.populate()
-    (node,) = grid.children(None)
+    node = only(grid.children(None))
     assert isinstance(node, RowNode)
     assert repr(node) == "<RowNode [0] - [4, 16, '']>"

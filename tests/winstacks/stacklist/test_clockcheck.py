@@ -16,6 +16,7 @@ from tests.forge.context import Opened
 from tests.forge.kernel import Kernel
 from tests.forge.obj import CREATED, filetime
 from tests.support.environments import set_time
+from tests.support.only import only
 from winstacks.memory.decode.status import StatusItem, text
 from winstacks.memory.decode.statuscodes import StatusCode
 from winstacks.stacklist.clockcheck import merged
@@ -38,7 +39,7 @@ def kernel(clock: int, exited: Optional[int] = None) -> Kernel:
 
 
 def image_status(opened: Opened) -> str:
-    ((_, row),) = opened.rows(traceimage.TraceImage)
+    _, row = only(opened.rows(traceimage.TraceImage))
     return str(row["Status"])
 
 

@@ -16,6 +16,7 @@ from volatility3.framework.layers import physical
 
 from tests.forge import context, kernels, vmware
 from tests.forge.kernel import Kernel
+from tests.support.only import only
 from winstacks.memory.decode.machine import Machine
 from winstacks.memory.decode.status import text
 from winstacks.memory.image import Image
@@ -37,7 +38,7 @@ def image_id(path: pathlib.Path) -> str:
 
 def test_a_raw_image_is_one_file(raw: pathlib.Path) -> None:
     image = context.open_file(raw).image
-    (file,) = image_files(image)
+    file = only(image_files(image))
     assert (file.path, file.size, file.local) == (str(raw), raw.stat().st_size, True)
     assert content(image.context, file).read(0x1000, 64) == raw.read_bytes()[0x1000:0x1040]
     assert sha256(file) == hashlib.sha256(raw.read_bytes()).hexdigest()
@@ -48,7 +49,7 @@ def test_a_device_is_as_large_as_its_layer(raw: pathlib.Path, monkeypatch: pytes
     image = context.open_file(raw).image
     # The folder of a block device says 0.
     monkeypatch.setattr(os.path, "getsize", lambda path: 0)
-    (file,) = image_files(image)
+    file = only(image_files(image))
     assert (file.size, file.local) == (raw.stat().st_size, True)
 
 
@@ -65,10 +66,10 @@ def test_the_id_is_that_of_the_content(raw: pathlib.Path, tmp_path: pathlib.Path
     packed = tmp_path / "packed.raw.xz"
     packed.write_bytes(lzma.compress(raw.read_bytes(), preset=0))
     assert image_id(raw) == image_id(other) == image_id(packed)
-    (file,) = image_files(context.open_file(packed).image)
+    file = only(image_files(context.open_file(packed).image))
     assert file.size == packed.stat().st_size < raw.stat().st_size
     assert sha256(file) == hashlib.sha256(packed.read_bytes()).hexdigest()
-    (file,) = image_files(context.open_file(other).image)
+    file = only(image_files(context.open_file(other).image))
     assert (file.path, file.shown) == (str(other), str(other))
 
 
@@ -103,7 +104,7 @@ def test_a_layer_that_is_no_file_has_its_own_name_and_size() -> None:
     opened = contexts.Context()
     opened.config["buffer.buffer"] = b""
     opened.add_layer(physical.BufferDataLayer(opened, "buffer", "memory", bytes(0x3000)))
-    (file,) = image_files(Image.of_layer(opened, "memory", Machine.AMD64))
+    file = only(image_files(Image.of_layer(opened, "memory", Machine.AMD64)))
     assert file == ImageFile("memory", "", "memory", 0x3000, False)
     assert sha256(file) is None
 
@@ -119,5 +120,5 @@ def test_what_cannot_be_read_is_counted(raw: pathlib.Path, tmp_path: pathlib.Pat
 
 
 def test_a_file_that_is_gone_has_no_hash(raw: pathlib.Path) -> None:
-    (file,) = image_files(context.open_file(raw).image)
+    file = only(image_files(context.open_file(raw).image))
     assert sha256(file._replace(path=file.path + ".gone")) is None

@@ -10,6 +10,7 @@ import pytest
 
 from tests.forge import context
 from tests.support.callstackimages import PID, StackImage
+from tests.support.only import only, rows_of
 from tests.support.trapsets import registers_64
 from winstacks.memory.decode.machine import Machine
 from winstacks.memory.decode.status import status
@@ -42,7 +43,7 @@ def test_trap_frames_of_a_thread_of_which_a_part_is_paged_out(
     image = StackImage()
     image.waiting(1004)
     opened = context.open_image(image.kernel.image(), tmp_path).image
-    (thread,) = Threads.list_threads(opened, tids=[1004])
+    thread = only(Threads.list_threads(opened, tids=[1004]))
     symbolizer = Symbolizer(opened)
     walks = KernelWalks(opened, symbolizer, StackWalkers(opened, symbolizer))
     states = [state._replace(status=status(word)) for state in walks.states(thread)]
@@ -55,7 +56,7 @@ def test_the_last_few_address_spaces_are_kept(tmp_path: pathlib.Path) -> None:
     image = StackImage()
     image.kernel.process("other.exe", pid=PID + 4)
     opened = context.open_image(image.kernel.image(), tmp_path).image
-    first, second = AddressSpaces.list_spaces(opened, [PID, PID + 4])
+    first, second = rows_of(2, AddressSpaces.list_spaces(opened, [PID, PID + 4]))
     walkers = StackWalkers(opened, Symbolizer(opened))
     before = walkers.memory(first)
     assert walkers.memory(second) is not before
@@ -69,7 +70,7 @@ def test_a_user_stack_is_walked_without_a_kernel(tmp_path: pathlib.Path) -> None
     image = StackImage()
     image.waiting(1004)
     opened = context.open_image(image.kernel.image(), tmp_path).image
-    (space,) = AddressSpaces.list_spaces(opened, [PID])
+    space = only(AddressSpaces.list_spaces(opened, [PID]))
     listed = StackLister.list_stacks(opened, Symbolizer(opened), [PID], tids=[1004])
     user = next(stack for stack in listed if stack.part == "user")
     top = user.frames[0]

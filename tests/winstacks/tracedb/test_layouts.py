@@ -14,6 +14,7 @@ from volatility3 import schemas
 from tests.conftest import ROOT
 from tests.forge.std_layouts import ALL, layout
 from tests.support import bare, stddata
+from tests.support.only import only
 from winstacks.memory import tables
 from winstacks.tracedb.decode import proof
 from winstacks.tracedb.decode.layout import StdLayout
@@ -34,7 +35,7 @@ def test_table_is_valid(path: pathlib.Path) -> None:
 def test_offsets_are_those_of_the_writer(name: str, arch: str, kernel: bool) -> None:
     """Two lists of offsets were made apart from each other; the writer's is checked on real databases."""
     new_layout = layout(name, arch, kernel)
-    (read,) = (member for member in stddata.layouts_of(arch).std if member.name == name)
+    read = only(member for member in stddata.layouts_of(arch).std if member.name == name)
     database = read.types["_STACK_TRACE_DATABASE"]
     members = {member: database.field(member)[:2] for member in database.names}
     assert set(read.names) <= set(members)

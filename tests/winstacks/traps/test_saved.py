@@ -9,6 +9,7 @@ from typing import Any, Iterator, Optional
 import pytest
 
 from tests.support import bare
+from tests.support.only import only
 from winstacks.memory.decode.machine import Machine
 from winstacks.memory.decode.status import text
 from winstacks.memory.image import AddressSpace
@@ -46,9 +47,9 @@ def test_a_context_of_a_half_that_is_not_known(wow64: Optional[AddressSpace], wo
     lists: ThreadLists = OneThread(wow64)
     image.provide(threads, lists)
     symbolizer = Symbolizer(image)
-    (state,) = TrapStates.list_states(image, symbolizer)
+    state = only(TrapStates.list_states(image, symbolizer))
     assert (state.arch, state.registers["Rip"], state.mode) == ("x86", 0x401000, "user")
     assert text(state.status) == word
-    (stack,) = StackLister.list_stacks(image, symbolizer)
+    stack = only(StackLister.list_stacks(image, symbolizer))
     assert (stack.part, stack.space.arch) == ("wow64", "x86")
     assert (word in text(stack.status)) and bool(stack.frames) == (not word)

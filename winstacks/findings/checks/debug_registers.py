@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import Iterator, Optional, Tuple
 
 from ...columns.words import CERTAIN, LOW, MEDIUM, POSSIBLE, USER, WOW64
-from ...memory.image import AddressSpace
 from ...names.decode.pe import DIRECTORY_EXPORT
 from ...names.symbolizer import KnownModule
 from ...process.processlist import process_member
@@ -23,23 +22,32 @@ from ..finding import NONE_KNOWN, Check, Finding, thread_finding
 WATCHED = ("ntdll", "amsi", "clr", "coreclr", "win32u", "wow64win")
 """Modules with functions that security products hook, or with stubs of system calls."""
 
+NAME = "debug_registers"
+
 _COUNT = 4
 _CONTROL = "Dr7"
 _KINDS = ("execution", "writes", "ports", "access")
 _EXPORTS = "a guard of the export table, set by EMET or exploit protection (EAF): no call is diverted"
+_NO_PORT = "a thread has such a breakpoint; DebugPort, which says whether a debugger set it, cannot be read"
 _NOT_SURE = "the frame may not have saved the debug registers"
 
 
 def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     """Yields the breakpoints of a thread whose process has no debugger; one is shown for each thread."""
     entry, thread = stack.entry, stack.thread
-    if entry is None or thread is None or _debugged(stack.space, facts):
+    if entry is None or thread is None:
+        return
+    debug_port = process_member(facts.image, stack.space.eprocess, "DebugPort")
+    if debug_port:
         return
     unsure = _CONTROL in entry.unsure
     for register, address, kind in _breakpoints(entry):
         known_module = facts.namer(stack.space).module_at(address)
         if known_module is None or known_module.module.name.lower() not in WATCHED:
             continue
+        if debug_port is None:
+            facts.leave_out(NAME, _NO_PORT, stack.space.process)
+            return
         name = facts.namer(stack.space).name(address, return_address=False)
         control = entry.registers[_CONTROL]
         evidence = f"{register} {address:#x} for {kind}, Dr7 {control:#x}, DebugPort 0; "
@@ -77,13 +85,8 @@ def _breakpoints(entry: TrapState) -> Iterator[Tuple[str, int, str]]:
             yield f"Dr{number}", address, _KINDS[control >> 16 + 4 * number & 3]
 
 
-def _debugged(space: AddressSpace, facts: CheckFacts) -> bool:
-    """Returns whether a process has a debugger, or may have one because its DebugPort cannot be read."""
-    return process_member(facts.image, space.eprocess, "DebugPort") != 0
-
-
 CHECK = Check(
-    "debug_registers",
+    NAME,
     "T1562.001",
     (USER, WOW64),
     "A debug register of a thread is a breakpoint in ntdll, amsi, clr, coreclr, win32u or wow64win, and "

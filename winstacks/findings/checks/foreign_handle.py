@@ -49,6 +49,11 @@ class _Opened(NamedTuple):
     name: str
     rights: Tuple[str, ...]
 
+    @property
+    def is_lsass(self) -> bool:
+        """Whether the target is lsass or one of its threads; Windows compares names of files without case."""
+        return _LSASS in self.name.lower()
+
 
 def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     """Yields the events in which such code opened another process or thread; one for each handle."""
@@ -73,7 +78,7 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     memory = facts.memory(stack.acting or stack.space, place.address)
     evidence = ShortText(f"{handle}, {rights}; {memory}", handle)
     finding = place_finding(stack, place, severity, LIKELY, evidence, innocent, group)
-    yield finding._replace(technique=_CREDENTIALS) if _LSASS in opened.name else finding
+    yield finding._replace(technique=_CREDENTIALS) if opened.is_lsass else finding
 
 
 def _caller(stack: StackRecord, facts: CheckFacts) -> Tuple[Optional[FramePlace], str, str]:
@@ -112,10 +117,10 @@ def _opened(stack: StackRecord, kind: str, facts: CheckFacts) -> Optional[_Opene
         owner = image.types["_ETHREAD"].first_member(*PROCESS_OF_THREAD)
         process = (None if owner is None else memory.member(thing.body, owner)) or 0
         rights = _named(entry.access, _THREAD_RIGHTS)
-    name = f"{kind} {thing.name or ''}".strip()
-    if kind == "Process" and _LSASS in name.lower() and entry.access & _VM_READ:
-        rights = (*rights, "PROCESS_VM_READ")
-    return _Opened(process, name, rights)
+    opened = _Opened(process, f"{kind} {thing.name or ''}".strip(), rights)
+    if kind == "Process" and opened.is_lsass and entry.access & _VM_READ:
+        return opened._replace(rights=(*rights, "PROCESS_VM_READ"))
+    return opened
 
 
 def _named(access: int, rights: Dict[int, str]) -> Tuple[str, ...]:

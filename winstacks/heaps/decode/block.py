@@ -88,13 +88,14 @@ class TraceGroup(NamedTuple):
     @property
     def joined_status(self) -> Status:
         """Status of the blocks, joined with the status of their trace."""
-        group_status = status(
-            status(StatusCode.FREED, self.status) if self.freed else None,
+        return status(
+            StatusCode.FREED if self.freed else None,
+            self.status if self.freed else None,
             StatusCode.UNTRACED if self.trace is None else None,
             StatusCode.UNSIZED if self.unsized else None,
             self.status,
+            None if self.trace is None else self.trace.status,
         )
-        return group_status if self.trace is None else group_status + self.trace.status
 
     @property
     def comparable(self) -> bool:

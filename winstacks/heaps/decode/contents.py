@@ -195,7 +195,7 @@ class HeapOwner(NamedTuple):
     @property
     def joined_status(self) -> Status:
         """Status of the heap or segment, joined with the status of its creator's trace."""
-        return self.status if self.trace is None else self.status + self.trace.status
+        return self.status if self.trace is None else status(self.status, self.trace.status)
 
 
 class HeapContents(NamedTuple):

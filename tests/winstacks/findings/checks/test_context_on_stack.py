@@ -9,6 +9,7 @@ import struct
 import pytest
 
 from tests.support.findingimages import ALL, TID, FindingImage, found, severities
+from tests.support.only import only
 from winstacks.findings.checks import context_on_stack
 
 CHECK = "context_on_stack"
@@ -63,7 +64,7 @@ class PreparedContext:
 @pytest.mark.parametrize("function", ENTRIES)
 def test_a_context_that_begins_at_a_function(name: str, function: str) -> None:
     context = PreparedContext(name, function)
-    (row,) = found(context.forged.image(), CHECK)
+    row = only(found(context.forged.image(), CHECK))
     assert (row["Severity"], row["PID"], row["TID"], row["Kind"]) == ("high", 1000, TID, "user")
     assert row["Address"] == context.target
     assert row["Symbol"] == f"{ENTRIES[function][:-4]}!{function}"

@@ -10,6 +10,7 @@ import pytest
 
 from tests.forge import context
 from tests.support.findingimages import ALL, TID, FindingImage, found
+from tests.support.only import only
 from winstacks.findings.checks import debug_registers
 from winstacks.findings.facts import CheckFacts
 from winstacks.names.symbolizer import Symbolizer
@@ -26,7 +27,7 @@ def test_a_breakpoint_in_ntdll(name: str) -> None:
     forged = FindingImage(name)
     address = forged.stacks.modules["ntdll"].base + STUB
     forged.breaks_at(address, ENABLED)
-    (row,) = found(forged.image(), CHECK)
+    row = only(found(forged.image(), CHECK))
     assert (row["Severity"], row["PID"], row["TID"]) == ("medium", 1000, TID)
     assert (row["Address"], row["Symbol"]) == (address, "ntdll!NtWait")
     assert row["Evidence"].startswith(f"Dr0 {address:#x} for execution, Dr7 0x401, DebugPort 0; VAD ")
@@ -41,7 +42,7 @@ def test_a_guard_of_an_export_table(name: str, control: int, severity: str) -> N
     space, header = forged.app.space, module.base + forged.app.space.read_int(module.base + 0x3C, 4)
     rva = space.read_int(header + (0x88 if forged.wide else 0x78), 4)
     forged.breaks_at(module.base + rva + 0x1C, control)
-    (row,) = found(forged.image(), CHECK)
+    row = only(found(forged.image(), CHECK))
     assert row["Severity"] == severity
     assert row["Innocent"].startswith("a guard of the export table") == (severity == "low")
 
@@ -62,7 +63,7 @@ def test_each_register_has_its_own_bits(number: int, whole_system: bool) -> None
     kind = (1 + number) % 4
     control = 0x400 | 1 << 2 * number + whole_system | kind << 16 + 4 * number
     forged.breaks_at(address, control, address + 1, address + 2, address + 3)
-    (row,) = found(forged.image(), CHECK)
+    row = only(found(forged.image(), CHECK))
     assert row["Address"] == address + number
     what = ("execution", "writes", "ports", "access")[kind]
     assert row["Evidence"].startswith(f"Dr{number} {address + number:#x} for {what}, Dr7 {control:#x}, ")
@@ -89,9 +90,23 @@ def test_registers_that_may_not_have_been_saved_are_low(name: str, tmp_path: pat
     forged.breaks_at(forged.stacks.modules["ntdll"].base + STUB, ENABLED)
     opened = context.open_image(forged.image(), tmp_path)
     symbolizer = Symbolizer(opened.image)
-    (stack,) = (stack for stack in StackCollector(symbolizer).list_stacks() if stack.kind == "user")
+    stack = only(stack for stack in StackCollector(symbolizer).list_stacks() if stack.kind == "user")
     assert stack.entry is not None
     unsure = stack._replace(entry=stack.entry._replace(unsure=("Dr7",)))
     for checked_stack, severity in ((stack, "medium"), (unsure, "low")):
-        (finding,) = debug_registers.check_stack(checked_stack, CheckFacts(symbolizer))
+        finding = only(debug_registers.check_stack(checked_stack, CheckFacts(symbolizer)))
         assert finding.severity == severity
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_an_unreadable_debug_port_is_reported(name: str, tmp_path: pathlib.Path) -> None:
+    forged = FindingImage(name)
+    forged.breaks_at(forged.stacks.modules["ntdll"].base + STUB, ENABLED)
+    opened = context.open_image(forged.image(), tmp_path)
+    symbolizer = Symbolizer(opened.image)
+    (stack,) = (stack for stack in StackCollector(symbolizer).list_stacks() if stack.kind == "user")
+    facts = CheckFacts(symbolizer)
+    unknown = stack._replace(space=stack.space._replace(eprocess=0))
+    assert list(debug_registers.check_stack(unknown, facts)) == []
+    (reason,) = facts.left_out(CHECK)
+    assert "DebugPort, which says whether a debugger set it, cannot be read" in reason

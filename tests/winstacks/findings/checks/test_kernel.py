@@ -15,6 +15,7 @@ from tests.forge.obj import filetime, ring
 from tests.forge.paging import State
 from tests.forge.process import Process
 from tests.support.findingimages import ALL, X64, FindingImage, answered, found, severities
+from tests.support.only import only
 from tests.support.tracedkernels import new_kernel, put_database, traces_of
 from winstacks.findings.checks import hidden, kernel_no_module
 
@@ -39,7 +40,7 @@ def test_a_thread_that_returns_to_no_module(name: str) -> None:
     forged.kernel.space.map(address, 0x100)
     forged.kernel.space.write(address - 5, b"\xe8\0\0\0\0")
     forged.kernel_returns_to(address)
-    (row,) = found(forged.image(), NO_MODULE)
+    row = only(found(forged.image(), NO_MODULE))
     assert (row["Severity"], row["Confidence"], row["How"], row["Kind"]) == (
         "high",
         "likely",
@@ -56,7 +57,7 @@ def test_a_thread_that_returns_to_where_no_call_is(name: str) -> None:
     address = forged.kernel.base + AWAY + 0x105
     forged.kernel.space.map(address, 0x100)
     forged.kernel_returns_to(address)
-    (row,) = found(forged.image(), NO_MODULE)
+    row = only(found(forged.image(), NO_MODULE))
     assert (row["Severity"], row["How"]) == ("high", "unwind")
 
 
@@ -70,7 +71,7 @@ def test_a_page_with_a_hypervisors_calls(name: str, more: bytes, severity: str) 
     forged.kernel.space.write(page, b"\x0f\x01\xc1\xc3".ljust(0x1000, b"\x90"))
     forged.kernel.space.write(page + 0x200, more)
     forged.kernel_returns_to(page + 3)
-    (row,) = found(forged.image(), NO_MODULE)
+    row = only(found(forged.image(), NO_MODULE))
     assert row["Severity"] == severity
     assert row["Innocent"].startswith("the hypervisor's call page") == (severity == "low")
 
@@ -103,7 +104,7 @@ def test_the_page_to_which_the_kernels_variable_leads(
 def test_a_recorded_caller_in_no_module(name: str) -> None:
     """All traces of one region are one finding."""
     kernel = recorded(name, AWAY + 0x105, AWAY + 0x205)
-    (row,) = found(kernel.image(), NO_MODULE)
+    row = only(found(kernel.image(), NO_MODULE))
     assert (row["Severity"], row["Confidence"], row["PID"], row["Process"]) == ("high", "likely", 0, "nt")
 
 
@@ -121,7 +122,7 @@ def test_a_damaged_list_of_modules_makes_it_low(name: str) -> None:
     kernel.module("tcpip.sys")
     image = kernel.image()
     kernel.space.write_int(kernel.symbol("PsLoadedModuleList"), 0, kernel.bits // 8)
-    (row,) = found(image, NO_MODULE)
+    row = only(found(image, NO_MODULE))
     assert (row["Severity"], row["Confidence"]) == ("low", "possible")
 
 
@@ -137,7 +138,7 @@ def test_a_written_list_of_unloaded_drivers_makes_it_medium(name: str, lost: boo
         kernel.space.set_state(array & ~0xFFF, 0x1000, State.MISSING)
     else:
         kernel.space.write_int(array + 2 * width, 0x41414141, width)
-    (row,) = found(image, NO_MODULE)
+    row = only(found(image, NO_MODULE))
     assert (row["Severity"], row["Confidence"]) == (severity, "possible")
 
 
@@ -147,7 +148,7 @@ def test_a_recorded_caller_in_an_unloaded_driver(name: str, is_mapped: bool, sev
     kernel = recorded(name, AWAY + 0x105, gone=True)
     if is_mapped:
         kernel.space.map(kernel.base + AWAY, 0x1000)
-    (row,) = found(kernel.image(), UNLOADED)
+    row = only(found(kernel.image(), UNLOADED))
     assert (row["Severity"], row["Symbol"]) == (severity, "<unloaded:gone>+0x105")
 
 
@@ -157,7 +158,7 @@ def test_a_thread_that_returns_to_an_unloaded_driver(name: str) -> None:
     base = forged.kernel.base + AWAY
     forged.kernel.unloaded("gone.sys", base, base + 0x4000)
     forged.kernel_returns_to(base + 0x105)
-    (row,) = found(forged.image(), UNLOADED)
+    row = only(found(forged.image(), UNLOADED))
     assert (row["Severity"], row["How"]) == ("high", "unwind")
 
 
@@ -193,7 +194,7 @@ def test_a_process_that_its_list_lacks(name: str, threads: bool, severity: str) 
         hidden.thread(1012)
     image = kernel.image()
     unlink(kernel, hidden.eprocess.at("ActiveProcessLinks"))
-    (row,) = found(image, HIDDEN)
+    row = only(found(image, HIDDEN))
     assert (row["Severity"], row["PID"], row["Process"]) == (severity, 1008, "app1008.exe")
     assert "found by PspCidTable" in row["Evidence"]
 
@@ -298,7 +299,7 @@ def test_a_recorded_caller_in_an_option_rom(name: str) -> None:
     """QEMU's kvmvapic runs there, of a clean machine: it patches the kernels of XP and 2003 to call it."""
     kernel = recorded(name, AWAY + 0x105)
     kernel.space.tables.map(kernel.base + AWAY, kernel.phys.allocate_at(0xCA))
-    (row,) = found(kernel.image(), NO_MODULE)
+    row = only(found(kernel.image(), NO_MODULE))
     assert (row["Severity"], row["Confidence"], row["Symbol"]) == ("low", "likely", "<rom>")
     assert "option ROM" in row["Innocent"]
 

@@ -16,6 +16,7 @@ from tests.forge.process import Process
 from tests.support.bare import MACHINES
 from tests.support.callstackimages import MAIN, STUB, WAIT_EX
 from tests.support.findingimages import ALL, TID, X64, FindingImage, answered, found, severities
+from tests.support.only import only
 from winstacks.findings.code.jumps import follow_jumps
 
 CHECK = "modified_code"
@@ -72,7 +73,7 @@ def test_a_function_that_was_written_over(name: str) -> None:
 @pytest.mark.parametrize("rva", [MAIN.rva, MAIN.rva + 0x18])
 def test_a_function_to_which_a_call_returns(name: str, rva: int) -> None:
     """Its entry counts as well as what is around the frame."""
-    (row,) = found(changed(name, rva, b"\xcc\xcd\xce", "app").image(), CHECK)
+    row = only(found(changed(name, rva, b"\xcc\xcd\xce", "app").image(), CHECK))
     assert (row["Severity"], row["Confidence"], row["How"]) == ("high", "likely", "unwind")
     assert row["Symbol"].startswith("stacks+")
 
@@ -97,7 +98,7 @@ def test_a_hook_that_leads_into_an_image_is_low(name: str) -> None:
     forged = changed(name, 0x1800, b"\xcc")
     target = forged.stacks.modules["kernelbase"].base + WAIT_EX.rva
     hook(forged, target)
-    (row,) = found(forged.image(), CHECK)
+    row = only(found(forged.image(), CHECK))
     assert row["Severity"] == "low"
     assert row["Innocent"] == f"the entry jumps to {target:#x} kernelbase!WaitEx"
 
@@ -119,7 +120,7 @@ def test_a_hook_that_leads_to_private_memory(name: str) -> None:
     forged = changed(name, 0x1800, b"\xcc")
     target = near(forged)
     hook(forged, target)
-    (row,) = found(forged.image(), CHECK)
+    row = only(found(forged.image(), CHECK))
     assert row["Severity"] == "high"
     assert row["Innocent"] == f"the entry jumps to {target:#x} <private>"
 
@@ -238,7 +239,7 @@ def family(
 @pytest.mark.parametrize("name", ALL)
 def test_a_thunk_that_every_child_of_a_program_has_is_low(name: str) -> None:
     """Each has memory of its own to which the thunk leads."""
-    (row,) = family(name, 2)
+    row = only(family(name, 2))
     assert row["Severity"] == "low"
     assert str(row["Innocent"]).endswith("<private>; so does every child of stacks.exe")
 
@@ -248,7 +249,7 @@ def test_a_thunk_that_every_child_of_a_program_has_is_low(name: str) -> None:
     [(1, "stacks.exe", "stacks.exe"), (2, "stacks.exe", "explorer.exe"), (2, "another.exe", "stacks.exe")],
 )
 def test_a_thunk_that_not_every_child_has(hooked: int, program: str, parent: str) -> None:
-    (row,) = family("win10-x64", hooked, program, parent)
+    row = only(family("win10-x64", hooked, program, parent))
     assert row["Severity"] == "high"
 
 
@@ -264,7 +265,7 @@ def test_a_frame_that_a_scan_found_is_low(name: str) -> None:
 @pytest.mark.parametrize("name", ALL)
 def test_one_other_process(name: str) -> None:
     """Either of the two may have been changed."""
-    (row,) = found(changed(name, STUB.rva, OTHER_CODE, beside=1).image(), CHECK)
+    row = only(found(changed(name, STUB.rva, OTHER_CODE, beside=1).image(), CHECK))
     assert (row["Severity"], row["Confidence"]) == ("high", "possible")
     assert row["Innocent"].startswith("only one other process maps the file")
 
@@ -285,7 +286,7 @@ def test_without_a_second_process_the_section_is_compared(
     if of_process != of_file:
         space.write(place, struct.pack("<I", of_process))
     image = forged.image()
-    (row,) = found(image, CHECK)
+    row = only(found(image, CHECK))
     assert (row["Severity"], row["Confidence"]) == (severity, "likely")
     assert "differ from the section of the file, which no other process maps" in row["Evidence"]
 

@@ -15,6 +15,7 @@ from tests.forge.vad import Vad
 from tests.support.callstackimages import StackImage
 from tests.support.callstackimages86 import Wow64Threads
 from tests.support.findingimages import ALL, TID, X64, FindingImage, answered, found
+from tests.support.only import only
 
 CHECK = "module_mismatch"
 NT_HEADERS = 0x80
@@ -28,8 +29,7 @@ def vad_of(forged: FindingImage, module: str = "app") -> Vad:
 
 
 def the_row(forged: FindingImage) -> Dict[str, Any]:
-    (row,) = found(forged.image(), CHECK)
-    return row
+    return only(found(forged.image(), CHECK))
 
 
 @pytest.mark.parametrize("name", ALL)

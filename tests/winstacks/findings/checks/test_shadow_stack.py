@@ -16,6 +16,7 @@ from tests.forge.phys import PAGE
 from tests.support.callstackimages import StackImage
 from tests.support.findingimages import ALL, RETURNS, TID, FindingImage, answered, found
 from tests.support.lacking import MEMBERS, LackingTable, Lost, Run
+from tests.support.only import only
 from winstacks.findings.shadowstacks import ComponentSizes, component
 
 CHECK = "shadow_stack"
@@ -125,7 +126,7 @@ def test_a_return_address_that_the_shadow_stack_of_user_mode_has_otherwise(name:
     forged = FindingImage(name)
     frames, true = walked(forged, "user"), forged.app.modules[0].base + 0x1234
     user_shadow(forged, [*frames[:number], true, *frames[number + 1 :]])
-    (row,) = found(forged.image(), CHECK)
+    row = only(found(forged.image(), CHECK))
     assert (row["Severity"], row["Kind"], row["TID"]) == ("medium", "user", TID)
     assert row["Address"] == frames[number]
     start = USER_SHADOW + PAGE - 8 * len(frames)
@@ -140,7 +141,7 @@ def test_callers_in_the_place_of_others(name: str) -> None:
     frames = walked(forged, "user")
     user_shadow(forged, frames)
     forged.returns_to(frames[-1])
-    (row,) = found(forged.image(), CHECK)
+    row = only(found(forged.image(), CHECK))
     assert (row["Severity"], row["Kind"], row["Address"]) == ("medium", "user", frames[-1])
     assert f" has {frames[-2]:#x} stacks+" in row["Evidence"]
 
@@ -154,7 +155,7 @@ def test_a_shadow_stack_of_user_mode_confirms_what_other_checks_find(agrees: boo
     main = forged.app.modules[0]
     place = next(at for at, address in enumerate(frames) if main.base <= address < main.base + main.size)
     user_shadow(forged, [*frames[:place], RETURNS, *frames[place + 1 :]] if agrees else frames)
-    (row,) = found(forged.image(), "unbacked")
+    row = only(found(forged.image(), "unbacked"))
     assert (row["Address"], row["How"]) == (RETURNS, how)
 
 
@@ -186,7 +187,7 @@ def test_what_is_not_checked_of_user_mode(name: str, state: str, message: str) -
         forged.kernel.space.write(area + CET_U_AT, struct.pack("<QQ", *pointers[state]))
     rows = answered(forged.image(), check=[CHECK])
     reasons = [NONE[name], f"{message}: stacks.exe"]
-    [(severity, evidence)] = [(row["Severity"], row["Evidence"]) for row in rows]
+    severity, evidence = only((row["Severity"], row["Evidence"]) for row in rows)
     assert severity is None
     assert sorted(evidence.split("; ")) == sorted(reasons)
 
@@ -229,7 +230,7 @@ def test_a_return_address_that_the_shadow_stack_has_otherwise(number: int) -> No
     true = forged.kernel.base + 0x1234
     changed = [*frames[:number], true, *frames[number + 1 :]]
     shadow(forged, [*changed, TOKEN])
-    (row,) = found(forged.image(), CHECK)
+    row = only(found(forged.image(), CHECK))
     assert (row["Severity"], row["Kind"], row["TID"]) == ("medium", "kernel", TID)
     assert (row["Frame"], row["Address"]) == (number, frames[number] & 0xFFFFFFFFFFFF)
     start = SHADOW + PAGE - 8 * (len(frames) + 1)
@@ -242,7 +243,7 @@ def test_a_frame_that_the_stack_lacks() -> None:
     forged = FindingImage(KERNEL)
     frames = walked(forged)
     shadow(forged, [*frames[:2], forged.kernel.base + 0x1234, *frames[2:], TOKEN])
-    (row,) = found(forged.image(), CHECK)
+    row = only(found(forged.image(), CHECK))
     assert (row["Severity"], row["Frame"]) == ("medium", 2)
 
 
@@ -259,7 +260,7 @@ def test_a_return_address_that_was_changed_on_the_stack() -> None:
     shadow(forged, [*walked(forged), TOKEN])
     changed = forged.kernel.base + 0x2222
     forged.kernel_returns_to(changed)
-    (row,) = found(forged.image(), CHECK)
+    row = only(found(forged.image(), CHECK))
     assert (row["Severity"], row["Frame"], row["Address"]) == ("medium", 1, changed & 0xFFFFFFFFFFFF)
 
 
@@ -274,7 +275,7 @@ def test_a_shadow_stack_confirms_what_other_checks_find(agrees: bool, how: str) 
     forged.kernel_returns_to(address)
     known = [frames[0], address if agrees else frames[1], *frames[2:]]
     shadow(forged, [*known, TOKEN])
-    (row,) = found(forged.image(), "kernel_no_module")
+    row = only(found(forged.image(), "kernel_no_module"))
     assert (row["Frame"], row["Address"], row["How"]) == (1, address & 0xFFFFFFFFFFFF, how)
 
 

@@ -25,6 +25,7 @@ from tests.support.findingimages import (
     found,
     severities,
 )
+from tests.support.only import only
 from winstacks.findings.code import stubs
 
 CHECK = "syscall_outside"
@@ -77,7 +78,7 @@ class Calling(FindingImage):
 def test_a_call_from_private_memory(name: str, code: Optional[bytes]) -> None:
     forged = Calling(name)
     forged.from_private(code)
-    (row,) = found(forged.image(), CHECK)
+    row = only(found(forged.image(), CHECK))
     assert (row["Severity"], row["Confidence"], row["How"]) == ("high", "certain", "trap")
     assert (row["PID"], row["TID"], row["Kind"], row["Frame"]) == (1000, TID, "user", 0)
     assert row["Symbol"] == "<private>"
@@ -99,7 +100,7 @@ def test_calls_by_stubs_are_silent(name: str, interrupt: bool) -> None:
 def test_a_call_from_an_image_without_stubs(name: str) -> None:
     forged = Calling(name)
     forged.from_module("tool.dll")
-    (row,) = found(forged.image(), CHECK)
+    row = only(found(forged.image(), CHECK))
     assert (row["Severity"], row["Confidence"]) == ("medium", "certain")
     assert row["Symbol"].startswith("tool+0x18")
     assert row["Innocent"].startswith("a program that makes system calls itself")
@@ -126,7 +127,7 @@ def test_a_call_from_user32_beside_win32u(name: str) -> None:
 def test_a_place_that_makes_no_call(name: str) -> None:
     forged = Calling(name)
     forged.enters_at(forged.stacks.modules["app"].base + 0x1115)
-    (row,) = found(forged.image(), CHECK)
+    row = only(found(forged.image(), CHECK))
     assert (row["Severity"], row["Confidence"]) == ("medium", "likely")
     assert "not behind a system call" in row["Evidence"]
 
@@ -160,7 +161,7 @@ def test_where_a_thread_was_to_go_on_is_silent(name: str) -> None:
 def test_a_stub_that_was_left_with_another_number(name: str) -> None:
     forged = Calling(name)
     forged.numbered(OTHER)
-    (row,) = found(forged.image(), CHECK)
+    row = only(found(forged.image(), CHECK))
     assert (row["Severity"], row["Confidence"], row["Symbol"]) == ("medium", "likely", "ntdll!NtWait+0x14")
     assert f"{OTHER:#x}, the stub has {NUMBER:#x}" in row["Evidence"]
 
@@ -205,7 +206,7 @@ def test_a_copy_to_which_a_patched_stub_leads_is_low(name: str) -> None:
     forged = Calling(name)
     forged.from_private()
     forged.patched(PRIVATE)
-    (row,) = found(forged.image(), CHECK)
+    row = only(found(forged.image(), CHECK))
     assert (row["Severity"], row["Confidence"]) == ("low", "likely")
     assert row["Innocent"].startswith(f"a sandbox: win32u!NtUserCall1 was patched and leads to {PRIVATE:#x}")
 
@@ -253,7 +254,7 @@ def test_a_pico_process_is_low(name: str) -> None:
     forged = Calling(name)
     forged.from_private(b"\x90\x0f\x05\xc3")
     forged.app.eprocess["PicoContext"] = forged.kernel.base + 0x10000
-    (row,) = found(forged.image(), CHECK)
+    row = only(found(forged.image(), CHECK))
     assert (row["Severity"], row["Innocent"]) == ("low", "a pico process: a program of WSL")
 
 

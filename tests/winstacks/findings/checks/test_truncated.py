@@ -16,6 +16,7 @@ from tests.support import callstackimages
 from tests.support.callstackimages import CALLBACK, WAIT_EX, StackImage
 from tests.support.callstackimages86 import StackImage86, Wow64Threads
 from tests.support.findingimages import TID, X64, X86, FindingImage, found
+from tests.support.only import only
 
 CHECK = "truncated"
 
@@ -34,7 +35,7 @@ def cut(forged: FindingImage, part: str = "user", left: int = 1) -> int:
 def test_a_stack_that_was_cut_off(name: str) -> None:
     forged = FindingImage(name)
     address = cut(forged, left=2)
-    (row,) = found(forged.image(), CHECK)
+    row = only(found(forged.image(), CHECK))
     assert (row["Severity"], row["Confidence"], row["TID"], row["Kind"]) == ("medium", "likely", TID, "user")
     assert (row["Address"], row["Frame"], row["How"]) == (address, 1, "leaf")
     assert row["Symbol"].startswith("kernelbase!WaitEx+0x")
@@ -47,7 +48,7 @@ def test_a_stack_above_which_no_ground_of_threads_is_left(name: str) -> None:
     """So end coroutines, such as Ruby's, whose stacks are of their own making."""
     forged = FindingImage(name)
     cut(forged)
-    (row,) = found(forged.image(), CHECK)
+    row = only(found(forged.image(), CHECK))
     assert (row["Severity"], row["Frame"], row["Symbol"][:9]) == ("low", 2, "stacks+0x")
     assert row["Innocent"].startswith("a coroutine's stack")
 
@@ -70,7 +71,7 @@ def test_a_kernel_stack_that_was_cut_off(name: str) -> None:
     image.system(12)
     frames = image.expected[12, "kernel"].frames
     image.kernel.space.write_int(frames[-1][1] - 8, 0, 8)
-    (row,) = found(image.kernel.image(), CHECK)
+    row = only(found(image.kernel.image(), CHECK))
     assert (row["Severity"], row["Kind"], row["PID"]) == ("medium", "kernel", 4)
     assert row["Symbol"].startswith("disk+0x")
 
@@ -97,7 +98,7 @@ def test_a_module_of_ones_own_cannot_lend_the_name(
     frames = image.expected[TID, part].frames
     space = image.kernel.space if part == "kernel" else thread.process.space
     space.write_int(frames[-1][1] - 8, 0, 8)
-    (row,) = found(image.kernel.image(), CHECK)
+    row = only(found(image.kernel.image(), CHECK))
     # No ground of threads is left above the cut of the user's stack.
     assert (row["Severity"], row["Kind"], row["TID"]) == ("low" if part == "user" else "medium", part, TID)
     assert f"!{function}+0x" in row["Symbol"]
@@ -130,7 +131,7 @@ def test_a_fiber_is_low(name: str) -> None:
     image = forged.image()
     assert forged.thread.teb is not None
     forged.thread.teb["HasFiberData"] = 1
-    (row,) = found(image, CHECK)
+    row = only(found(image, CHECK))
     assert (row["Severity"], row["Innocent"]) == ("low", "a fiber: the TEB has fiber data")
 
 
@@ -143,7 +144,7 @@ def test_a_page_of_zeros_is_low(name: str) -> None:
     assert isinstance(forged.stacks, StackImage)
     sp = forged.stacks.expected[TID, "user"].frames[0][1]
     forged.app.space.write(sp & ~0xFFF, bytes(0x1000))
-    (row,) = found(image, CHECK)
+    row = only(found(image, CHECK))
     assert (row["Severity"], row["Symbol"]) == ("low", "kernelbase!WaitEx+0x15")
     assert row["Innocent"].startswith("a page of the stack that could not be read")
 
@@ -203,5 +204,5 @@ def cut86(space: Space, outermost: int) -> None:
     """Ends the chain of frame pointers before the outermost frame, whose return address is given."""
     expected = outermost.to_bytes(4, "little")
     pages = {page: space.read(page, PAGE) for page in space.own_pages()}
-    (slot,) = (page + data.index(expected) for page, data in pages.items() if expected in data)
+    slot = only(page + data.index(expected) for page, data in pages.items() if expected in data)
     space.write(slot - 4, bytes(8))

@@ -24,6 +24,7 @@ from tests.support.findingimages import (
     found,
     severities,
 )
+from tests.support.only import only, rows_of
 from winstacks.findings.code import functiontables
 
 ELSEWHERE = 0x41000000
@@ -36,7 +37,7 @@ def test_a_thread_that_was_interrupted_in_private_memory(name: str) -> None:
     forged = FindingImage(name)
     forged.private()
     forged.interrupted_at(PRIVATE + 0x20)
-    (row,) = found(forged.image(), UNBACKED)
+    row = only(found(forged.image(), UNBACKED))
     assert (row["Severity"], row["Confidence"], row["How"]) == ("high", "certain", "trap")
     assert (row["PID"], row["TID"], row["Kind"], row["Frame"]) == (1000, TID, "user", 0)
     assert (row["Address"], row["Symbol"]) == (PRIVATE + 0x20, "<private>")
@@ -51,7 +52,7 @@ def test_a_thread_that_returns_to_private_memory(name: str) -> None:
     forged = FindingImage(name)
     forged.private()
     forged.returns_to(RETURNS)
-    (row,) = found(forged.image(), UNBACKED)
+    row = only(found(forged.image(), UNBACKED))
     assert (row["Severity"], row["How"], row["Address"]) == ("high", "unwind", RETURNS)
 
 
@@ -64,7 +65,7 @@ def test_a_return_from_windows_to_where_no_call_is_now(name: str, protection: in
     if protection == NO_ACCESS:
         forged.app.space.set_state(PRIVATE, 0x1000, State.PAGEFILE)
     forged.returns_to(PRIVATE + 0x20)
-    (row,) = found(forged.image(), UNBACKED)
+    row = only(found(forged.image(), UNBACKED))
     assert (row["Severity"], row["How"], row["Address"]) == ("high", "unwind", PRIVATE + 0x20)
 
 
@@ -124,7 +125,7 @@ def test_a_stub_that_private_code_called_and_masked(name: str) -> None:
         forged.thread.kthread["TrapFrame"] + forged.kernel.isf.offset("_KTRAP_FRAME", "Rsp"), 8
     )
     forged.app.space.write_int(frame, PRIVATE + 0x20, 8)
-    (row,) = found(forged.image(), UNBACKED)
+    row = only(found(forged.image(), UNBACKED))
     assert (row["Severity"], row["How"], row["Frame"]) == ("high", "leaf", 1)
 
 
@@ -179,7 +180,7 @@ def test_a_function_table_whose_limit_was_moved(name: str) -> None:
     forged.app.region(PRIVATE - 0x1000, size=0x1000)
     forged.register_table(PRIVATE - 0x1000, PRIVATE + 0x1000)
     forged.interrupted_at(PRIVATE + 0x20)
-    (row,) = found(forged.image(), UNBACKED)
+    row = only(found(forged.image(), UNBACKED))
     message = (
         "function table registered for 0x1ffff000-0x20000fff, which ends in other memory than it begins in"
     )
@@ -194,7 +195,7 @@ def test_what_forbids_to_execute_is_shown(name: str, protection: int) -> None:
     forged.private(protection)
     forged.forbid()
     forged.interrupted_at(PRIVATE + 0x20)
-    (row,) = found(forged.image(), ASLEEP)
+    row = only(found(forged.image(), ASLEEP))
     assert row["Severity"] == "medium"
     assert ("not executable, against its VAD" in row["Evidence"]) == (protection == EXECUTE_READWRITE)
 
@@ -311,7 +312,7 @@ def test_function_tables_that_are_not_in_the_image(
     forged.recorded(RETURNS)
     change(forged)
     for check in (UNBACKED, HISTORY):
-        row, gap = answered(forged.image(), check=[check])
+        row, gap = rows_of(2, answered(forged.image(), check=[check]))
         assert row["Severity"] == "low"
         assert gap["Status"] == "not checked"
         reason = "private code is low, because function tables of the process are not in the image"
@@ -354,7 +355,7 @@ def test_a_runtime_that_is_only_loaded_lowers_the_confidence(name: str, runtime:
     forged.private()
     forged.interrupted_at(PRIVATE + 0x20)
     forged.app.module(runtime)
-    (row,) = found(forged.image(), UNBACKED)
+    row = only(found(forged.image(), UNBACKED))
     assert (row["Severity"], row["Confidence"]) == ("high", "likely")
     assert row["Innocent"].startswith(f"{runtime} loaded")
 
@@ -369,7 +370,7 @@ def test_a_frame_that_a_scan_found_is_low(name: str) -> None:
     forged.interrupted_at(0x21000020)
     place = forged.kernel.space.read_int(forged.thread.kthread["TrapFrame"] + 0x180)
     forged.app.space.write_int(place, RETURNS, 8)
-    (row,) = found(forged.image(), UNBACKED)
+    row = only(found(forged.image(), UNBACKED))
     assert (row["Severity"], row["Confidence"], row["How"]) == ("low", "possible", "scan")
 
 
@@ -378,7 +379,7 @@ def test_a_recorded_caller_in_private_memory(name: str) -> None:
     forged = FindingImage(name)
     forged.private()
     forged.recorded(RETURNS)
-    (row,) = found(forged.image(), HISTORY)
+    row = only(found(forged.image(), HISTORY))
     assert (row["Severity"], row["Confidence"], row["How"]) == ("high", "certain", "recorded")
     assert (row["Kind"], row["Address"], row["TID"]) == ("std", RETURNS, None)
 
@@ -397,7 +398,7 @@ def test_a_recorded_caller_that_sleeps(name: str) -> None:
 def test_a_recorded_caller_where_nothing_is_now_is_low(name: str) -> None:
     forged = FindingImage(name)
     forged.recorded(0x31000105)
-    (row,) = found(forged.image(), HISTORY)
+    row = only(found(forged.image(), HISTORY))
     assert row["Severity"] == "low"
     assert row["Innocent"].startswith("an unloaded module")
 
@@ -474,6 +475,6 @@ def test_private_code_that_called_a_module_names_it(path: str, message: str) -> 
     assert module.base
     chain = ("guard!HookNtCreateFile", "kernelbase!WaitForSingleObjectEx")
     program.waits("main", Private(program.jitted(0x2000)), *chain)
-    (row,) = found(host.kernel.image(), UNBACKED)
+    row = only(found(host.kernel.image(), UNBACKED))
     assert row["Severity"] == "high"
     assert row["Innocent"].startswith(message)

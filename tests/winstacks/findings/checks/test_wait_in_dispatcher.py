@@ -16,6 +16,7 @@ from tests.support.clean.host86 import Host86, Program86
 from tests.support.clean.narrow import WAIT_EX
 from tests.support.clean.wow import Program32
 from tests.support.findingimages import CODE, PRIVATE, RETURNS, TID, X64, X86, answered, found
+from tests.support.only import only
 
 CHECK = "wait_in_dispatcher"
 POOL = Routine(0x1100, pushes=(3,), alloc=0x40)
@@ -79,7 +80,7 @@ class Waiting(StackImage):
 @pytest.mark.parametrize("name", X64)
 @pytest.mark.parametrize("dispatcher", ["RtlpTpTimerCallback", "TppWorkpExecuteCallback", APC])
 def test_a_wait_that_a_dispatcher_called(name: str, dispatcher: str) -> None:
-    (row,) = found(Waiting(name, dispatcher).image(), CHECK)
+    row = only(found(Waiting(name, dispatcher).image(), CHECK))
     assert (row["Severity"], row["Confidence"], row["How"]) == ("medium", "likely", "unwind")
     assert (row["TID"], row["Kind"], row["Frame"]) == (TID, "user", 2)
     assert row["Symbol"].startswith(f"ntdll!{dispatcher}+")
@@ -147,7 +148,7 @@ def narrow(name: str, *chain: str) -> Image:
 @pytest.mark.parametrize("dispatcher", [TIMER, f"ntdll!{APC}"])
 def test_with_32_bits_a_system_call_that_a_dispatcher_made(name: str, dispatcher: str) -> None:
     """Code proves each step: the stub has no frame."""
-    (row,) = found(narrow(name, dispatcher), CHECK)
+    row = only(found(narrow(name, dispatcher), CHECK))
     assert (row["Severity"], row["Confidence"], row["How"]) == ("medium", "likely", "leaf")
     assert row["Kind"] == ("user" if name in X86 else "wow64")
     assert row["Symbol"].startswith(f"{dispatcher}+0x")
@@ -158,7 +159,7 @@ def test_with_32_bits_a_system_call_that_a_dispatcher_made(name: str, dispatcher
 @pytest.mark.parametrize("dispatcher", [TIMER, f"ntdll!{APC}"])
 def test_with_32_bits_a_wait_that_the_chain_leads_from_is_low(name: str, dispatcher: str) -> None:
     """A callback without frame pointer is not on the chain."""
-    (row,) = found(narrow(name, dispatcher, WAIT_EX), CHECK)
+    row = only(found(narrow(name, dispatcher, WAIT_EX), CHECK))
     assert (row["Severity"], row["How"]) == ("low", "framepointer")
     assert row["Innocent"].startswith("a 32-bit callback without a frame pointer")
 

@@ -14,6 +14,7 @@ from tests.forge import context, kernels
 from tests.forge.kernel import Kernel
 from tests.forge.paging import State
 from tests.forge.phys import PAGE
+from tests.support.only import only, rows_of
 from winstacks.findings.code import copies
 from winstacks.findings.code.copies import Comparison, Mapping, SectionCopies
 from winstacks.findings.facts import CheckFacts
@@ -57,7 +58,7 @@ def change(kernel: Kernel, pid: int, address: int, data: bytes) -> None:
 
 @pytest.mark.parametrize("name", FULL)
 def test_pages_of_the_section_are_equal(name: str, tmp_path: pathlib.Path) -> None:
-    (found,) = compared(build(name), tmp_path, (1000, BASE + CODE, BASE + CODE + 0x100))
+    found = only(compared(build(name), tmp_path, (1000, BASE + CODE, BASE + CODE + 0x100)))
     assert found == Comparison()
     assert found.equal
 
@@ -67,13 +68,16 @@ def test_bytes_that_one_process_changed(name: str, tmp_path: pathlib.Path) -> No
     """The range that is asked for decides: another function of the page was not changed."""
     kernel, at = build(name), BASE + CODE + 0x40
     change(kernel, 2000, at, HOOK)
-    changed, beside, whole, other = compared(
-        kernel,
-        tmp_path,
-        (2000, at - 0x10, at + 0x10),
-        (2000, at + 0x10, at + 0x80),
-        (2000, BASE + CODE - 0x10, BASE + CODE + PAGE + 0x10),
-        (1000, at - 0x10, at + 0x10),
+    changed, beside, whole, other = rows_of(
+        4,
+        compared(
+            kernel,
+            tmp_path,
+            (2000, at - 0x10, at + 0x10),
+            (2000, at + 0x10, at + 0x80),
+            (2000, BASE + CODE - 0x10, BASE + CODE + PAGE + 0x10),
+            (1000, at - 0x10, at + 0x10),
+        ),
     )
     assert changed == Comparison(((at, at + len(HOOK)),), 3)
     assert beside == Comparison((), 3)
@@ -94,7 +98,7 @@ def test_what_most_have_is_equal(count: int, changed: bool, tmp_path: pathlib.Pa
     kernel, at = build("win10-x64"), BASE + CODE + 0x40
     for pid in PIDS[:count]:
         change(kernel, pid, at, HOOK)
-    (found,) = compared(kernel, tmp_path, (1000, at, at + 5))
+    found = only(compared(kernel, tmp_path, (1000, at, at + 5)))
     assert bool(found.ranges) == changed
     assert found.others == 3
 
@@ -104,7 +108,7 @@ def test_bytes_of_which_each_process_has_its_own(tmp_path: pathlib.Path) -> None
     kernel, at = build("win10-x64"), BASE + CODE + 0x40
     for number, pid in enumerate(PIDS):
         change(kernel, pid, at, b"\xe9" + bytes([0x11 * (number + 1)]))
-    (found,) = compared(kernel, tmp_path, (1000, at, at + 5))
+    found = only(compared(kernel, tmp_path, (1000, at, at + 5)))
     assert (found.ranges, found.split, found.equal) == ((), ((at + 1, at + 2),), True)
 
 
@@ -122,7 +126,7 @@ def test_operands_are_compared_as_a_whole(
     for number, pid in enumerate(PIDS[1:]):
         own = bytes([0x11 * (1 if number < alike else number + 2)])
         change(kernel, pid, at, opcode + own * (length - 1) + b"\x7f")
-    (found,) = compared(kernel, tmp_path, (1000, at, at + len(opcode) + length))
+    found = only(compared(kernel, tmp_path, (1000, at, at + len(opcode) + length)))
     whole = ((at + len(opcode), at + len(opcode) + length),)
     assert (found.ranges, found.split) == ((whole, ()) if changed else ((), whole))
 
@@ -135,7 +139,7 @@ def test_of_many_processes_of_one_program_few_are_asked(tmp_path: pathlib.Path) 
         child.module("child.exe", dll=False)
         child.module("shared.dll", BASE, contents=CONTENTS)
         child.space.write(at, HOOK)
-    first, other = compared(kernel, tmp_path, (5000, at, at + 5), (5004, at, at + 5))
+    first, other = rows_of(2, compared(kernel, tmp_path, (5000, at, at + 5), (5004, at, at + 5)))
     assert first == Comparison(((at, at + 5),), 4)
     assert other == Comparison(((at, at + 5),), 5)
 
@@ -161,8 +165,8 @@ def loaded_elsewhere(**options: Any) -> Kernel:
 def test_relocations_are_undone(tmp_path: pathlib.Path) -> None:
     kernel, at = loaded_elsewhere(), BASE + CODE + 0x40
     change(kernel, 2000, at, HOOK)
-    far, changed = compared(
-        kernel, tmp_path, (3000, ELSEWHERE + CODE, ELSEWHERE + CODE + PAGE), (2000, at, at + 8)
+    far, changed = rows_of(
+        2, compared(kernel, tmp_path, (3000, ELSEWHERE + CODE, ELSEWHERE + CODE + PAGE), (2000, at, at + 8))
     )
     assert far == Comparison((), 2)
     assert changed == Comparison(((at, at + 5),), 2)
@@ -183,8 +187,14 @@ def test_without_relocations_only_the_same_address_is_compared(lacking: int, tmp
     section = kernel.processes[1].modules[1].section
     assert section is not None
     section.set_state(lacking, PAGE, State.PAGEFILE)
-    near, far = compared(
-        kernel, tmp_path, (1000, BASE + CODE, BASE + CODE + 4), (3000, ELSEWHERE + CODE, ELSEWHERE + CODE + 4)
+    near, far = rows_of(
+        2,
+        compared(
+            kernel,
+            tmp_path,
+            (1000, BASE + CODE, BASE + CODE + 4),
+            (3000, ELSEWHERE + CODE, ELSEWHERE + CODE + 4),
+        ),
     )
     assert near == Comparison((), 1)
     # Without another process at that address the section's own page has to do.
@@ -226,7 +236,7 @@ def test_a_process_that_no_list_has_is_not_asked(tmp_path: pathlib.Path) -> None
     hidden.module("hidden.exe", dll=False)
     hidden.module("shared.dll", BASE, contents=CONTENTS)
     hidden.thread(6004)
-    (found,) = compared(kernel, tmp_path, (1000, at, at + 5))
+    found = only(compared(kernel, tmp_path, (1000, at, at + 5)))
     # It is compared with the section's own page, and with no process.
     assert (found.others, found.reason, bool(found.ranges)) == (0, "", True)
 
@@ -263,8 +273,9 @@ def test_no_more_pages_are_compared_than_that(
     monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
 ) -> None:
     monkeypatch.setattr(copies, "MAX_PAGES", 1)
-    first, other = compared(
-        build("win10-x64"), tmp_path, (1000, BASE + CODE, BASE + CODE + 4), (1000, BASE, BASE + 4)
+    first, other = rows_of(
+        2,
+        compared(build("win10-x64"), tmp_path, (1000, BASE + CODE, BASE + CODE + 4), (1000, BASE, BASE + 4)),
     )
     assert (first.equal, other.reason) == (True, copies.TOO_MANY)
 

@@ -15,6 +15,7 @@ from tests.forge.phys import PAGE
 from tests.machines.programs import own_stack
 from tests.support.clean.host64 import Host64
 from tests.support.findingimages import TID, X64, FindingImage, answered, found
+from tests.support.only import only
 from winstacks.findings.code.returns import jumps_on
 
 NO_CALL, GADGET = "no_call", "gadget"
@@ -46,7 +47,7 @@ def library(
 @pytest.mark.parametrize("name", X64)
 def test_a_return_address_behind_no_call(name: str) -> None:
     forged = returning(name, ELSEWHERE)
-    (row,) = found(forged.image(), NO_CALL)
+    row = only(found(forged.image(), NO_CALL))
     assert (row["Severity"], row["Confidence"], row["How"]) == ("medium", "likely", "unwind")
     assert (row["TID"], row["Kind"], row["Technique"]) == (TID, "user", "T1055")
     assert row["Symbol"] == "library+0x1115"
@@ -60,7 +61,7 @@ def test_hand_written_code_outside_windows_is_low(name: str) -> None:
     forged = FindingImage(name)
     module = library(forged, ELSEWHERE, b"", None, "C:\\Program Files\\Git\\usr\\bin\\library.dll")
     forged.returns_to(module.base + ELSEWHERE)
-    (row,) = found(forged.image(), NO_CALL)
+    row = only(found(forged.image(), NO_CALL))
     assert (row["Severity"], row["Confidence"]) == ("low", "possible")
     assert row["Innocent"].startswith("code written by hand")
 
@@ -79,14 +80,14 @@ def test_a_stub_that_returns_where_no_call_is(name: str) -> None:
     trap = forged.thread.kthread["TrapFrame"] + forged.kernel.isf.offset("_KTRAP_FRAME", "Rsp")
     slot = forged.kernel.space.read_int(trap, 8)
     forged.app.space.write_int(slot, library(forged, ELSEWHERE, b"", None).base + ELSEWHERE, 8)
-    (row,) = found(forged.image(), NO_CALL)
+    row = only(found(forged.image(), NO_CALL))
     assert (row["Severity"], row["How"], row["Frame"]) == ("medium", "leaf", 1)
 
 
 @pytest.mark.parametrize("name", X64)
 def test_a_jump_to_which_a_return_leads(name: str) -> None:
     forged = returning(name, ELSEWHERE, JUMP)
-    (row,) = found(forged.image(), GADGET)
+    row = only(found(forged.image(), GADGET))
     assert (row["Severity"], row["Confidence"], row["How"]) == ("medium", "likely", "unwind")
     assert row["Evidence"].startswith(f"a jump at {row['Address']:#x}, no call before it; VAD ")
     assert found(forged.image(), NO_CALL) == []
@@ -95,7 +96,7 @@ def test_a_jump_to_which_a_return_leads(name: str) -> None:
 @pytest.mark.parametrize("name", X64)
 @pytest.mark.parametrize("code", [JUMP, b"\x41\xff\xe3"])
 def test_a_jump_by_a_register_behind_a_call(name: str, code: bytes) -> None:
-    (row,) = found(returning(name, SITE, code).image(), GADGET)
+    row = only(found(returning(name, SITE, code).image(), GADGET))
     assert (row["Severity"], row["Confidence"]) == ("medium", "likely")
     assert "a call before it; VAD " in row["Evidence"]
 
@@ -104,7 +105,7 @@ def test_a_jump_by_a_register_behind_a_call(name: str, code: bytes) -> None:
 @pytest.mark.parametrize("code", [b"\xff\x25", b"\x48\xff\x25"])
 def test_a_thunk_behind_a_call_is_low(name: str, code: bytes) -> None:
     forged = returning(name, SITE, code)
-    (row,) = found(forged.image(), GADGET)
+    row = only(found(forged.image(), GADGET))
     assert (row["Severity"], row["Confidence"]) == ("low", "possible")
     assert row["Innocent"].startswith("a call precedes the jump")
     assert found(forged.image(), NO_CALL) == []
@@ -175,7 +176,7 @@ def test_code_before_a_return_address_that_cannot_be_read(name: str, code: bytes
 @pytest.mark.parametrize("name", X64)
 @pytest.mark.parametrize(("check", "code"), [(NO_CALL, b""), (GADGET, JUMP)])
 def test_code_before_a_return_address_that_only_the_section_has(name: str, check: str, code: bytes) -> None:
-    (row,) = found(crossing(name, code, kept=True).image(), check)
+    row = only(found(crossing(name, code, kept=True).image(), check))
     assert (row["Severity"], row["Symbol"]) == ("medium", "library+0x2002")
 
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.only import only
 from tests.support.plainstructures import structures
 from winstacks.handles.decode.handle_ring import HandleTrace, RingDecoder
 from winstacks.memory.decode.ranges import Extents
@@ -124,7 +125,7 @@ def test_an_event_that_the_counter_denies_is_kept() -> None:
 
 def test_a_recorded_zero_is_not_padding() -> None:
     data = struct.pack("<QQQI4x16Q", 4, 5, 8, 1, 0x10, 0, 0x20, *(0,) * 13)
-    (event,) = X64.events(Extents([(BASE, data)]), BASE, 1, 1)
+    event = only(X64.events(Extents([(BASE, data)]), BASE, 1, 1))
     assert isinstance(event, HandleTrace)
     assert event.frames == (0x10, 0, 0x20)
 

@@ -11,9 +11,10 @@ import pytest
 from tests.forge import pageheaps, segmentheaps
 from tests.support import heaptypes
 from tests.support.heapforms import BASE, Records, Runs, new_heap, without
+from tests.support.only import only, rows_of
 from winstacks.heaps.decode.block import DAMAGED, UNKNOWN_SIZE, Block, TraceGroup, TraceGroups
 from winstacks.heaps.decode.blockstack import Traces
-from winstacks.heaps.decode.contents import FoundHeaps, HeapContents, find_heaps, read_contents
+from winstacks.heaps.decode.contents import FoundHeaps, HeapContents, HeapOwner, find_heaps, read_contents
 from winstacks.memory.decode.memory import Memory
 from winstacks.memory.decode.pagetable import PAGE_SIZE
 from winstacks.memory.decode.ranges import Extents
@@ -70,7 +71,7 @@ def test_no_memory_belongs_to_two_heaps(arch: str) -> None:
     # The first claims the memory up to its end, in which the second one lies.
     runs = [(address, data[:0x8000]) for address, data in first.regions()] + second.regions()
     found = search(arch, runs + records.runs(), [BASE, BASE + 0x8000])
-    cut, whole = found.nt
+    cut, whole = rows_of(2, found.nt)
     assert (cut.segments[0].last, cut.segments[0].damaged) == (BASE + 0x8000, True)
     assert not whole.segments[0].damaged
     read = contents(arch, runs + records.runs(), [BASE, BASE + 0x8000])
@@ -88,7 +89,7 @@ def test_what_is_left_of_a_heap_without_its_beginning(arch: str) -> None:
         ("heap", BASE, f"damaged, {read.lost} bytes unread"),
         ("heap segment", 0x100000, ""),
     ]
-    (group,) = read.groups
+    group = only(read.groups)
     assert (group.blocks[0].user, group.unsized, text(group.status)) == (user, 1, "damaged")
     assert read.lost >= 50
 
@@ -247,3 +248,12 @@ def test_what_may_be_compared() -> None:
     )
     assert [group.comparable for group in groups] == [True, False, False, False, True]
     assert [group.stack for group in groups] == [(1, 2), (1, 2), (), (), (1, 2)]
+
+
+def test_a_word_of_a_block_and_its_trace_stands_once() -> None:
+    damaged = status(StatusCode.DAMAGED)
+    trace = RecordedStack("heaplog", 0, 1, (0x401000,), status(StatusCode.FREED, StatusCode.DAMAGED))
+    group = TraceGroup(trace, True, damaged, 1, 16, 0, (BASE,), ())
+    assert text(group.joined_status) == "freed, damaged"
+    owner = HeapOwner("heap", BASE, BASE, 16, trace, damaged)
+    assert text(owner.joined_status) == "damaged, freed"

@@ -15,6 +15,7 @@ from tests.forge.heaps import PAGE, prefix
 from tests.support import heaptypes
 from tests.support.deep import rounds
 from tests.support.heapforms import BASE, MODERN, OLD, Records, new_heap, read, traced
+from tests.support.only import only
 from winstacks.heaps.decode.block import UNKNOWN_SIZE
 from winstacks.heaps.decode.ntheap import read_heap
 from winstacks.memory.decode.memory import Memory
@@ -49,7 +50,8 @@ def test_blocks_of_one_heap(form: str) -> None:
 def test_a_block_tells_what_it_costs(form: str) -> None:
     records, heap = Records(form), new_heap(form)
     heap.extended(100, records.add())
-    (block,), _, _ = read(form, heap.regions() + records.runs())
+    blocks, _, _ = read(form, heap.regions() + records.runs())
+    block = only(blocks)
     unit = heap.layout.unit
     assert (block.size + block.overhead) % unit == 0
     assert 2 * unit < block.overhead < 4 * unit
@@ -116,7 +118,8 @@ def test_a_trace_within_the_block_that_nothing_confirms() -> None:
     data = bytearray(prefix([0x1111, 0x2222], 8))
     data[8] ^= 1
     heap.extended(50, 0, bytes(data), 2)
-    (block,), _, _ = read("6.0-x64", heap.regions())
+    blocks, _, _ = read("6.0-x64", heap.regions())
+    block = only(blocks)
     assert block.trace is not None
     assert (block.trace.kind, block.trace.frames, text(block.trace.status)) == (
         "inline",
@@ -158,7 +161,8 @@ def test_unused_bytes_of_old_blocks_are_a_plain_number(form: str, unused: int) -
     unit = heap.layout.unit
     heap.put(user - 2, 1, unused)
     whole = -(-(unit + 0x90) // unit) * unit
-    (block,), lost, _ = read(form, heap.regions())
+    blocks, lost, _ = read(form, heap.regions())
+    block = only(blocks)
     assert (block.user, block.size, block.overhead, block.status) == (user, whole - unused, unused, NOTHING)
     assert not lost
 
@@ -169,7 +173,8 @@ def test_a_number_that_counts_no_bytes_is_no_size(form: str, unused: int) -> Non
     """With 3Fh the number is stored elsewhere: how many bytes were asked for is not known here."""
     heap = new_heap(form)
     user = heap.plain(0x90, unused=unused)
-    (block,), lost, _ = read(form, heap.regions())
+    blocks, lost, _ = read(form, heap.regions())
+    block = only(blocks)
     assert (block.user, block.size, block.overhead, block.status) == (user, UNKNOWN_SIZE, 0, NOTHING)
     assert not lost
 

@@ -15,6 +15,7 @@ from tests.forge.heaps import PAGE, NtHeap
 from tests.support import heaptypes
 from tests.support.deep import rounds
 from tests.support.heapforms import BASE, LOG, MODERN, OLD, Records, new_heap, read, traced, without
+from tests.support.only import only
 from winstacks.columns.words import CONTAINER
 from winstacks.heaps.decode.block import UNKNOWN_SIZE
 from winstacks.heaps.decode.blockstack import Traces
@@ -85,7 +86,7 @@ def test_a_container_that_is_not_present_takes_its_blocks_with_it_and_says_so(fo
     heap.plain(PAGE)
     users = lfh.add(heap, form, 0x60, [lfh.Wanted(20, records.add()) for _ in range(80)])
     blocks, lost, _ = read(form, heap.regions() + records.runs())
-    (container,) = (block for block in blocks if block.form == CONTAINER)
+    container = only(block for block in blocks if block.form == CONTAINER)
     assert (lost, container.status, container.trace) == ([], NOTHING, None)
     start, header = container.user, container.user - unit
     assert start % PAGE + unit < PAGE
@@ -180,7 +181,8 @@ def test_a_second_header_that_is_none(form: str, offset: int) -> None:
     record = records.add()
     user = heap.extended(100, record)
     heap.put(user - offset, 1, 9)
-    (block,), _, _ = read(form, heap.regions() + records.runs())
+    blocks, _, _ = read(form, heap.regions() + records.runs())
+    block = only(blocks)
     assert (block.user, block.size, block.trace, text(block.status)) == (
         user,
         UNKNOWN_SIZE,

@@ -14,6 +14,7 @@ from tests.forge import segmentheaps
 from tests.support import heaptypes
 from tests.support.deep import rounds
 from tests.support.heapforms import Records
+from tests.support.only import only
 from winstacks.heaps.decode.block import Block
 from winstacks.heaps.decode.blockstack import Traces
 from winstacks.heaps.decode.segmentheap import SegmentHeap, large_blocks, named_records, read_segment_heap
@@ -83,7 +84,8 @@ def test_what_lies_before_the_bytes_of_a_large_block(arch: str, before: int, is_
     page[:pointer] = before.to_bytes(pointer, "little")
     again = before - 2 * pointer
     page[again : again + pointer] = (before if is_recorded else 0).to_bytes(pointer, "little")
-    _, (block,), _ = read(arch, [*heap.regions(), (start, bytes(page)), *records.runs()])
+    _, blocks, _ = read(arch, [*heap.regions(), (start, bytes(page)), *records.runs()])
+    block = only(blocks)
     skipped = before if is_recorded else 0
     assert (block.user, block.size, block.trace) == (
         start + skipped,

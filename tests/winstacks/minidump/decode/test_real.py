@@ -14,6 +14,7 @@ from minidump.minidumpfile import MinidumpFile
 from volatility3.framework import contexts
 
 from tests.conftest import SHARED
+from tests.support.only import only
 from winstacks.memory import tables
 from winstacks.memory.decode.machine import Machine
 from winstacks.memory.decode.status import NOTHING
@@ -166,7 +167,7 @@ def test_the_exception(real: Real) -> None:
     theirs = real.theirs.exception
     assert (found is None) == (theirs is None)
     if found is not None:
-        (record,) = theirs.exception_records
+        record = only(theirs.exception_records)
         assert found.ThreadId == record.ThreadId
         assert found.ExceptionCode == record.ExceptionRecord.ExceptionCode_raw
         assert found.ExceptionAddress == record.ExceptionRecord.ExceptionAddress

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.forge.minidump import Module, Writer, WrittenThread
+from tests.support.only import only
 from winstacks.memory.decode.status import NOTHING, Status, StatusItem, status
 from winstacks.memory.decode.statuscodes import StatusCode
 from winstacks.minidump.decode import functions, handles, memory, modules, system, threads
@@ -117,15 +118,15 @@ def test_all_streams() -> None:
     exception = threads.exception_stream(dump)
     assert exception is not None
     assert (exception.ThreadId, exception.ExceptionInformation) == (8, (1, 0))
-    (module,) = modules.module_list(dump)[0]
+    module = only(modules.module_list(dump)[0])
     assert (module.ModuleName, module.FileVersion) == ("C:\\app\\app.exe", "10.0.19041.1")
     assert module.code_view == CodeView(GUID, 2, "app.pdb")
     assert modules.unloaded_module_list(dump)[0][0].ModuleName == "C:\\app\\app.exe"
     assert [handle[:3] for handle in handles.handle_data(dump)[0]] == [(4, "File", "\\x"), (8, "Event", None)]
-    (operation,) = handles.handle_operation_list(dump)[0]
+    operation = only(handles.handle_operation_list(dump)[0])
     assert (operation.ReturnAddresses, operation.status) == ((0x11, 0x22), NOTHING)
     assert handles.token_info_list(dump)[0] == [(8, 8, 0x44)]
-    (table,) = functions.function_tables(dump)[0]
+    table = only(functions.function_tables(dump)[0])
     assert (table.MaximumAddress, table.EntryCount, table.Entries.DataSize) == (0x20, 2, 24)
     assert dump.read(table.Entries.Rva, 12) == struct.pack("<III", 0, 8, 4)
     assert system.comments(dump) == ((10, "procdump -ma", NOTHING), (11, "weit", NOTHING))
@@ -308,7 +309,8 @@ def test_a_writer_lists_the_stacks_of_all_threads_or_of_none() -> None:
 def test_operations_that_are_none() -> None:
     at = offset_of(18) + 16
     dump = damaged(at + 16, struct.pack("<III", 9, 0, 99))
-    (operation,), faults = handles.handle_operation_list(dump)
+    operations, faults = handles.handle_operation_list(dump)
+    operation = only(operations)
     assert operation.status == status(StatusItem(StatusCode.UNKNOWN_TYPE, 9), StatusCode.DEPTH)
     assert (len(operation.ReturnAddresses), faults) == (32, NOTHING)
 
@@ -405,6 +407,7 @@ def test_a_count_that_leaves_some_out_is_said(kind: int, list_: Any) -> None:
 
 
 def test_a_module_whose_name_cannot_be_read_is_said() -> None:
-    (module,), faults = modules.module_list(damaged(offset_of(4) + 4 + 20, b"\xff" * 4))
+    listed, faults = modules.module_list(damaged(offset_of(4) + 4 + 20, b"\xff" * 4))
+    module = only(listed)
     assert module.ModuleName is None
     assert faults == status(StatusItem(StatusCode.HEADER, None, ("ModuleNameRva",)))

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.conftest import ROOT
 from tests.forge.minidump import Writer
+from tests.support.only import only
 from winstacks.memory.decode.status import NOTHING, StatusItem
 from winstacks.memory.decode.statuscodes import StatusCode
 from winstacks.minidump.decode import threadstates
@@ -61,7 +62,8 @@ def test_files_and_trap_frames() -> None:
     dump = dump_of(written())
     files, faults = threadstates.mapped_files(dump)
     assert (files, faults) == ({0x10000: "\\Device\\x", 0x20000: "", 0x30000: None}, NOTHING)
-    ((frame,), faults) = threadstates.trap_frames(dump)
+    frames, faults = threadstates.trap_frames(dump)
+    frame = only(frames)
     assert faults == NOTHING
     assert (frame.Address, frame.ThreadId, dump.read(frame.Location.Rva, 5)) == (0x8A000000, 8, b"frame")
     assert isinstance(frame.Location, Location)

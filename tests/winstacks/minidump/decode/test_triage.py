@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.forge.smalldump import CRASHED, KDBG, STARTED, Driver, SmallDump
+from tests.support.only import only, rows_of
 from winstacks.memory.decode.machine import Machine, UnsupportedMachineError
 from winstacks.memory.decode.status import has_status
 from winstacks.memory.decode.statuscodes import StatusCode
@@ -98,7 +99,8 @@ def test_parts(name: str) -> None:
 def test_drivers(name: str) -> None:
     """Members that the entries of a generation lack are None, and never 0."""
     read, wide = dump(name), GENERATIONS[name]["wide"]
-    (kernel, tcpip), faults = list_drivers(read)
+    listed, faults = list_drivers(read)
+    kernel, tcpip = rows_of(2, listed)
     assert not faults
     assert (kernel.name, kernel.DllBase) == ("\\SystemRoot\\system32\\ntoskrnl.exe", KERNEL[wide])
     assert (kernel.SizeOfImage, kernel.EntryPoint) == (0x800000, KERNEL[wide] + 0x10)
@@ -106,7 +108,8 @@ def test_drivers(name: str) -> None:
     assert kernel.CheckSum == 0x12345
     assert kernel.TimeDateStamp == (0x5F111111 if name in ("10-x86", "10-x64", "11-x64") else None)
     assert broken_driver(read) == "bad.sys"
-    (gone,), faults = list_unloaded(read)
+    unloaded, faults = list_unloaded(read)
+    gone = only(unloaded)
     assert not faults
     # Twelve characters of the name are in the dump.
     start = KERNEL[wide] + 0x2000000

@@ -7,6 +7,7 @@ from __future__ import annotations
 import array
 import struct
 
+from tests.support.only import only
 from winstacks.memory.decode.status import NOTHING
 from winstacks.minidump.decode import memory, threads
 from winstacks.minidump.decode.dumpfile import Minidump
@@ -41,7 +42,8 @@ def test_the_memory_begins_on_a_page() -> None:
         [MemoryRange(0x10000, len(head), 0x1000), MemoryRange(0x20000000, len(head) + 0x1000, 0x2000)],
         NOTHING,
     )
-    ((thread,), faults) = threads.thread_list(dump)
+    listed, faults = threads.thread_list(dump)
+    thread = only(listed)
     assert faults == NOTHING
     assert (thread.StartOfMemoryRange, thread.Stack) == (0x20000FF0, (0x1010, len(head) + 0x1FF0))
     assert dump.status == NOTHING and (dump.time_date_stamp, dump.flags) == (1700000000, 2)
@@ -51,7 +53,8 @@ def test_a_stack_beyond_4_gb_has_no_rva() -> None:
     """An RVA has 32 bits; the address of the stack says where it is."""
     head = drafted(array.array("Q", (0x10000, 0x1000, 0x20000000, HUGE)), HUGE)
     dump = read_as(head, len(head) + HUGE + 0x1000)
-    ((thread,), faults) = threads.thread_list(dump)
+    listed, faults = threads.thread_list(dump)
+    thread = only(listed)
     assert (thread.Stack.Rva, thread.Stack.DataSize, faults) == (0, 0x1010, NOTHING)
     stacks = [MemoryRange(thread.StartOfMemoryRange, thread.Stack.Rva, thread.Stack.DataSize)]
     ranges, faults = memory.memory_ranges(dump, stacks)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.only import only
 from winstacks.names.decode.functiontable import MAX_CHAIN, FunctionTable
 from winstacks.names.decode.unwindinfo import RuntimeFunction, UnwindDataError
 
@@ -55,7 +56,7 @@ def test_pieces_lead_to_the_function_that_they_belong_to() -> None:
 def test_an_indirect_entry_that_stands_for_itself_is_no_entry() -> None:
     image = struct.pack("<III", 0x3000, 0x3010, 1)
     found = FunctionTable.from_bytes(image, lambda rva, length: image[rva : rva + length])
-    (entry,) = [found.find_entry(0x3008)]
+    entry = only([found.find_entry(0x3008)])
     assert entry == RuntimeFunction(0x3000, 0x3010, 1)
     with pytest.raises(UnwindDataError, match="invalid"):
         found.direct(entry)

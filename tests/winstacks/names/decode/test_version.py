@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.only import only
 from winstacks.names.decode import pe, version
 
 GCC, WINDRES = shutil.which("x86_64-w64-mingw32-gcc"), shutil.which("x86_64-w64-mingw32-windres")
@@ -57,7 +58,7 @@ def test_as_pefile_reads_it(library: pathlib.Path) -> None:
     mapped = Mapped(bytes(theirs.get_memory_mapped_image()))
     headers = pe.read_headers(mapped.read)
     found = version.read_fixed_file_info(mapped.read, headers)
-    (info,) = theirs.VS_FIXEDFILEINFO
+    info = only(theirs.VS_FIXEDFILEINFO)
     assert found == info.__pack__()
     assert (info.FileVersionMS, info.FileVersionLS) == (10 << 16, 19041 << 16 | 1202)
     assert pe.read_checksum(mapped.read) == theirs.OPTIONAL_HEADER.CheckSum

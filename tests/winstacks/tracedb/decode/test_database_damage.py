@@ -13,6 +13,7 @@ from tests.forge.std import Entry
 from tests.forge.std_damage import PAGE, Damaged
 from tests.forge.std_layouts import ALL
 from tests.support import stddata, work
+from tests.support.only import only
 from tests.support.stddamage import ENTRIES, STDS, TABLE, Damage, Loss, depth_of, entry_of, victim
 from winstacks.tracedb.decode import proof as stdproof
 from winstacks.tracedb.decode import status
@@ -88,7 +89,7 @@ class TestStatus:
         entry = victim(damaged)
         damaged.pointer(damaged.slot(entry.index), 0x41414141)
         database = stddata.open_regions(damaged.regions(), std.base, std.arch)
-        (trace,) = [trace for trace in database.traces() if trace.trace_index == entry.index]
+        trace = only(trace for trace in database.traces() if trace.trace_index == entry.index)
         assert (trace.address, status.text(trace.status), trace.frames) == (entry.va, "index", entry.frames)
         damaged.pointer(damaged.head(entry.bucket), 0)
         database = stddata.open_regions(damaged.regions(), std.base, std.arch)
@@ -108,7 +109,7 @@ class TestStatus:
         border = (cut.va // PAGE + 1) * PAGE
         damaged.drop(border, 1)
         database = stddata.open_regions(damaged.regions(), std.base, std.arch)
-        (trace,) = [trace for trace in database.traces() if trace.address == cut.va]
+        trace = only(trace for trace in database.traces() if trace.address == cut.va)
         kept = (border - cut.va - 16) // 8
         assert trace.frames == cut.frames[:kept] + (None,) * (cut.depth - kept)
         assert (status.text(trace.status), trace.hash, trace.depth) == ("unreadable", None, cut.depth)
@@ -119,7 +120,7 @@ class TestStatus:
         entry = victim(damaged)
         damaged.drop(entry.va - 0x400, 0x800)
         database = stddata.open_regions(damaged.regions(), damaged.std.base, "x64")
-        (trace,) = [trace for trace in database.traces() if trace.address == entry.va]
+        trace = only(trace for trace in database.traces() if trace.address == entry.va)
         assert tuple(trace)[:7] == (entry.index, entry.va, None, None, None, None, ())
         assert status.text(trace.status) == "unreadable"
 

@@ -15,6 +15,7 @@ from tests.forge.std import Std
 from tests.forge.std_layouts import ALL
 from tests.support import stddata
 from tests.support.deep import rounds
+from tests.support.only import rows_of
 from winstacks.memory.decode.status import has_status
 from winstacks.memory.decode.statuscodes import StatusCode
 from winstacks.tracedb.decode import backtraces, status
@@ -140,7 +141,7 @@ class TestSeven:
         std = Std(name, arch, kernel=kernel, seven=True)
         for _ in range(2100):
             std.log([0x401000, 0x402000])
-        one, two = stddata.open_forged(std).traces()
+        one, two = rows_of(2, stddata.open_forged(std).traces())
         assert (one.trace_count, text(one.status), two.trace_count, two.status) == (0x7FF, "saturated", 53, 0)
         assert one.frames == two.frames
 

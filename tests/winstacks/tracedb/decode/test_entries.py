@@ -9,6 +9,7 @@ import pytest
 from tests.forge.std import Std
 from tests.forge.std_layouts import ALL
 from tests.support import stddata
+from tests.support.only import only
 from winstacks.tracedb.decode.blocks import StdEntry, read_entry
 
 cases = pytest.mark.parametrize("name, arch, kernel", ALL)
@@ -18,7 +19,7 @@ def opened(name: str, arch: str, kernel: bool):  # type: ignore[no-untyped-def]
     std = Std(name, arch, kernel=kernel, reserve=0x40000, bucket_count=3)
     for number in range(40):
         std.log([0x401000 + 16 * number + place for place in range(number % 32 + 1)])
-    (layout,) = (member for member in stddata.layouts_of(arch).std if member.name == name)
+    layout = only(member for member in stddata.layouts_of(arch).std if member.name == name)
     return std, layout.entry, stddata.reader_of(std.regions().items())(std.base, std.reserve)
 
 
@@ -55,6 +56,6 @@ def test_what_is_not_is_none(name: str, arch: str, kernel: bool) -> None:
     "name, arch, wide", [("5.1", "x86", False), ("5.2", "x64", False), ("6.1", "x64", True)]
 )
 def test_a_narrow_entry_holds_the_low_half_of_its_number(name: str, arch: str, wide: bool) -> None:
-    (layout,) = (member.entry for member in stddata.layouts_of(arch).std if member.name == name)
+    layout = only(member.entry for member in stddata.layouts_of(arch).std if member.name == name)
     assert layout.is_index(5, 5) and not layout.is_index(5, 6)
     assert layout.is_index(5, 0x10005) != wide
