@@ -8,26 +8,25 @@ Any number of runs may write to one lake at once.
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import enum
 import hashlib
 import pathlib
 import shutil
-import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, Optional
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from .columns import MANIFEST_SCHEMA, ROW, UNITED, schema_of, united
-from .digests import RowDigest
+from .columns import MANIFEST_SCHEMA, UNITED, united
+from .comparing import compared
 from .layout import CACHE, MANIFESTS, RUNS, TABLES
 from .manifests import DONE, Manifest, ManifestError, parsed, written
 from .sqltext import one_of, quoted
 from .store import LOG, ConflictError, Snapshot, Store, StoreError
+from .together import of_name
 from .writer import table_paths
 
 DAMAGED = "damaged"
@@ -43,7 +42,7 @@ FILE_SIZE = 1 << 27
 KEPT_HOURS = 24
 """Hours in which a query of an older version still finds its files."""
 
-_OLD_FOLDER = "manifest"
+_OLD_FOLDERS = ("manifest", "tables")
 _TRIES = 3
 
 
@@ -130,7 +129,7 @@ class Lake:
             raise LakeError(f"{uri}: {error}") from error
         self.uri = self._store.uri
         folder = self._store.folder
-        if folder is not None and folder.joinpath(_OLD_FOLDER).is_dir():
+        if folder is not None and all(folder.joinpath(name).is_dir() for name in _OLD_FOLDERS):
             raise LakeError(
                 f"{uri}: stackfleet 3 wrote this lake in another format. Read the images into a new lake"
             )
@@ -169,8 +168,8 @@ class Lake:
             tables = TABLES if depth == Depth.CONTENT else set(map(_table, snapshot.faults))
             for name in TABLES:
                 if name in tables:
-                    compared = _compared(snapshot, name, manifests, faults, depth == Depth.CONTENT)
-                    wrong = {**compared, **wrong}
+                    found = compared(snapshot, name, manifests, faults, depth == Depth.CONTENT)
+                    wrong = {**found, **wrong}
             snapshot = snapshot.without(faults)
             damaged += [
                 Damaged(_shown(image_id), why, manifests.get(image_id, {}).get("path", ""))
@@ -214,7 +213,7 @@ class Lake:
         Raises:
             LakeError: the lake cannot be written, or another run has added the image meanwhile
         """
-        _queue(self.uri).add(self, image)
+        of_name(self.uri, MOST_TOGETHER, LakeError).add(image, self.add_together)
 
     def add_together(self, images: Sequence[NewImage]) -> None:
         """Adds images in one commit; see `add`."""
@@ -367,53 +366,6 @@ class Lake:
         return snapshot.without(faults)
 
 
-class _Queue:
-    """Images that wait for a commit, and the threads that add them."""
-
-    def __init__(self) -> None:
-        self._waiting: list[tuple[NewImage, list[Optional[Exception]]]] = []
-        self._list, self._commit = threading.Lock(), threading.Lock()
-
-    def add(self, lake: Lake, image: NewImage) -> None:
-        answer: list[Optional[Exception]] = []
-        with self._list:
-            self._waiting.append((image, answer))
-        with self._commit:
-            if not answer:
-                with self._list:
-                    batch, self._waiting = self._waiting[:MOST_TOGETHER], self._waiting[MOST_TOGETHER:]
-                    if (image, answer) not in batch:
-                        self._waiting = [item for item in self._waiting if item[1] is not answer]
-                        batch.append((image, answer))
-                self._write(lake, batch)
-        if answer[0] is not None:
-            raise answer[0]
-
-    @staticmethod
-    def _write(lake: Lake, batch: Sequence[tuple[NewImage, list[Optional[Exception]]]]) -> None:
-        try:
-            lake.add_together([image for image, _ in batch])
-        except LakeError as error:
-            if len(batch) == 1:
-                batch[0][1].append(error)
-                return
-            # One image may be to blame.
-            for item in batch:
-                _Queue._write(lake, [item])
-            return
-        for _, answer in batch:
-            answer.append(None)
-
-
-_queues: dict[str, _Queue] = collections.defaultdict(_Queue)
-_queues_lock = threading.Lock()
-
-
-def _queue(uri: str) -> _Queue:
-    with _queues_lock:
-        return _queues[uri]
-
-
 def _rows(images: Iterable[NewImage]) -> Iterator[Any]:
     """Yields the rows of images and their manifests, in the form of the lake."""
     images = list(images)
@@ -454,69 +406,6 @@ def _parsed(rows: Any, wrong: dict[str, str]) -> Iterator[Manifest]:
             yield manifest
         except ManifestError as error:
             wrong[image_id] = f"manifest: {error}"
-
-
-def _batches(snapshot: Snapshot, table: str, names: Sequence[str], faults: dict[str, str]) -> Iterator[Any]:
-    """Yields the rows of a table; puts the reason why a file cannot be read into `faults`, by its path."""
-    files = [file for file in snapshot.files if file.table == table]
-    dataset = snapshot.of_files(files)
-    for fragment, file in zip(dataset.get_fragments(), files):
-        try:
-            yield from fragment.to_batches(schema=dataset.schema, columns=list(names))
-        except (pa.ArrowException, OSError, ValueError) as error:
-            faults[file.path] = f"it cannot be read: {str(error).splitlines()[0]}"
-
-
-def _compared(
-    snapshot: Snapshot, table: str, manifests: dict[str, Manifest], faults: dict[str, str], rows: bool
-) -> dict[str, str]:
-    """Returns how the rows of images in a table differ from their manifests.
-
-    Args:
-        snapshot: version of the lake
-        table: name of the table
-        manifests: manifests by ImageId
-        faults: receives the reasons why files cannot be read, by their paths
-        rows: whether all rows are compared with their digests, and not only their numbers
-    """
-    schema = snapshot.of_files([]).schema
-    names = [name for name in schema.names if name in {*schema_of(table).names, ROW.name}]
-    digests: dict[str, RowDigest] = collections.defaultdict(RowDigest)
-    for batch in _batches(snapshot, table, names if rows else ["ImageId", ROW.name], faults):
-        for image_id, part in _by_image(batch):
-            digests[image_id].add(part)
-    wrong = {}
-    for image_id in {*digests, *manifests}:
-        known = manifests.get(image_id, {"tables": {}})["tables"].get(table, {"rows": 0, "digest": ""})
-        there = digests[image_id].rows
-        if there != known["rows"]:
-            wrong[image_id] = f"{table}: {there:,} rows, but {known['rows']:,} in the manifest"
-        elif rows and there and _digest(snapshot, table, image_id, names, digests) != known["digest"]:
-            wrong[image_id] = f"{table}: its rows differ from the digest in the manifest"
-    return wrong
-
-
-def _digest(
-    snapshot: Snapshot, table: str, image_id: str, names: Sequence[str], digests: Mapping[str, RowDigest]
-) -> str:
-    """Returns the digest of the rows of an image; they are sorted first if their order was changed."""
-    if digests[image_id].in_order:
-        return digests[image_id].text()
-    digest = RowDigest()
-    rows = snapshot.datasets(table).to_table(columns=list(names), filter=pc.field("ImageId") == image_id)
-    for batch in rows.sort_by(ROW.name).to_batches():
-        digest.add(batch)
-    return digest.text()
-
-
-def _by_image(batch: Any) -> Iterator[tuple[str, Any]]:
-    """Yields the runs of rows of one image each."""
-    ids = batch.column(batch.schema.names.index("ImageId")).to_pylist()
-    first = 0
-    for place in range(1, len(ids) + 1):
-        if place == len(ids) or ids[place] != ids[first]:
-            yield ids[first] or "", batch.slice(first, place - first)
-            first = place
 
 
 def unopened(path: str) -> str:

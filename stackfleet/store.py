@@ -10,36 +10,23 @@ done, because deltalake never calls fsync. A last commit that a power failure to
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import pathlib
 import re
-import stat
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Callable, NamedTuple, Optional
 
 import pyarrow as pa
 
-LOG = "_delta_log"
-MOST_FILES = 1 << 20
-"""The most files of a lake."""
-MOST_LOG_BYTES = 1 << 30
-"""The most bytes of the log that are read: its newest checkpoint and later commits."""
-MOST_ACTIONS = 1 << 22
-"""The most rows of a checkpoint."""
+from . import lakefolder
+from .lakefolder import LOG, MOST_FILES, StoreError
 
 _PARTITION = "Table"
-_DATA_FILE = re.compile(r"Table=([a-z]{1,32})/[A-Za-z0-9][A-Za-z0-9._-]{0,200}\.parquet")
-_COMMIT = re.compile(r"(\d{20})\.json")
-_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(\.\d{10}\.\d{10})?\.parquet")
+DATA_FILE = re.compile(r"Table=([a-z]{1,32})/[A-Za-z0-9][A-Za-z0-9._-]{0,200}\.parquet")
 _REMOTE = re.compile(r"[a-z][a-z0-9+.-]+://")
 OBJECT_STORES = ("s3", "s3a", "gs", "az", "abfs", "abfss", "adl")
 """Schemes of the object stores that deltalake writes to."""
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
-_NAME_SURROGATE = 0x20000000
-"""The bit of a reparse tag that marks a substitute for another name (Microsoft Learn, "Reparse Point
-Tags"); cloud folders lack it."""
-
 _SETTINGS = {
     "delta.dataSkippingStatsColumns": "ImageId",
     "delta.checkpointInterval": "100",
@@ -50,10 +37,6 @@ _SETTINGS = {
 
 _TRIES = 15
 """The most times that Delta moves a commit behind others that do not touch its images."""
-
-
-class StoreError(Exception):
-    """A table that cannot be read or written; the text gives the reason."""
 
 
 class ConflictError(StoreError):
@@ -151,9 +134,12 @@ class Store:
                 raise StoreError("its log lacks the numbers of rows")
             listed = [actions.column(name).to_pylist() if actions.num_rows else [] for name in wanted]
         files, faults = [], {}
-        sizes = self._sizes()
+        sizes = None
+        if self.folder is not None:
+            with _explained():
+                sizes = lakefolder.sizes(self.folder, _PARTITION)
         for path, size, rows in zip(*listed):
-            match = _DATA_FILE.fullmatch(path)
+            match = DATA_FILE.fullmatch(path)
             problem = _fault(path, size, rows, sizes) if match else "it is no file of this lake"
             if match is None or problem:
                 faults[path] = problem
@@ -215,7 +201,9 @@ class Store:
                     commit_properties=properties,
                     writer_properties=form,
                 )
-        self._sync(before)
+        if self.folder is not None:
+            with _explained():
+                lakefolder.sync_commits(self.folder, before, DATA_FILE)
 
     def purge(self) -> None:
         """Removes the files that the newest version does not have; readers of older versions lose them.
@@ -246,7 +234,9 @@ class Store:
             )
             opened.create_checkpoint()
             opened.cleanup_metadata()
-        self._sync(before)
+        if self.folder is not None:
+            with _explained():
+                lakefolder.sync_commits(self.folder, before, DATA_FILE)
 
     def _writable(self) -> Any:
         """Returns the table opened; makes it if there is none, and removes torn commits."""
@@ -270,8 +260,10 @@ class Store:
     def _opened(self) -> Any:
         from deltalake import DeltaTable
 
-        newest = self._look_at_log()
+        newest = None
         with _explained():
+            if self.folder is not None:
+                newest, self.torn = lakefolder.look_at_log(self.folder)
             opened = DeltaTable(self.uri, version=newest if self.torn else None)
             protocol = opened.protocol()
             fields = {field.name: field.type for field in pa.schema(opened.schema().to_arrow())}
@@ -282,70 +274,6 @@ class Store:
             if fields.get(field.name, field.type) != field.type:
                 raise StoreError(f"its column {field.name} is {fields[field.name]}, not {field.type}")
         return opened
-
-    def _look_at_log(self) -> Optional[int]:
-        """Checks the files of a log in a folder; returns the version of the last commit that is whole.
-
-        Raises:
-            StoreError: the log has links, or is larger than the limits
-        """
-        self.torn = []
-        if self.folder is None:
-            return None
-        log = self.folder / LOG
-        commits: dict[int, str] = {}
-        checkpoints: dict[int, list[str]] = {}
-        sizes: dict[str, int] = {}
-        with _explained():
-            if not log.is_dir() or leads_away(log.lstat()):
-                raise StoreError(f"there is no lake: it would have a folder '{LOG}'")
-            for entry in os.scandir(log):
-                commit, checkpoint = _COMMIT.fullmatch(entry.name), _CHECKPOINT.fullmatch(entry.name)
-                info = entry.stat(follow_symlinks=False)
-                if (commit or checkpoint or entry.name.startswith("_last")) and not _is_file(info):
-                    raise StoreError(f"{LOG}/{entry.name} is a link, not a file")
-                if entry.name == "_sidecars":
-                    raise StoreError("it requires features of Delta that lakes do not use")
-                sizes[entry.name] = info.st_size
-                if commit:
-                    commits[int(commit[1])] = entry.name
-                elif checkpoint:
-                    checkpoints.setdefault(int(checkpoint[1]), []).append(entry.name)
-            start = max(checkpoints, default=-1)
-            needed = [
-                *checkpoints.get(start, ()),
-                *(name for number, name in commits.items() if number > start),
-            ]
-            if sum(sizes[name] for name in needed) > MOST_LOG_BYTES:
-                raise StoreError(f"its log has more than {MOST_LOG_BYTES:,} bytes")
-            for name in checkpoints.get(start, ()):
-                _look_at_checkpoint(log / name)
-            while commits and not _is_whole(log / commits[max(commits)]):
-                self.torn.append(commits.pop(max(commits)))
-        newest = max(commits, default=start)
-        if newest < 0:
-            raise StoreError("none of its commits can be read")
-        return newest
-
-    def _sizes(self) -> Optional[dict[str, int]]:
-        """Returns the sizes in bytes of the files of tables, without links; None for an object store."""
-        if self.folder is None:
-            return None
-        found: dict[str, int] = {}
-        with _explained():
-            for partition in os.scandir(self.folder):
-                if not partition.name.startswith(f"{_PARTITION}="):
-                    continue
-                info = partition.stat(follow_symlinks=False)
-                if not stat.S_ISDIR(info.st_mode) or leads_away(info):
-                    continue
-                for entry in os.scandir(partition.path):
-                    info = entry.stat(follow_symlinks=False)
-                    if _is_file(info):
-                        found[f"{partition.name}/{entry.name}"] = info.st_size
-                        if len(found) > 2 * MOST_FILES:
-                            raise StoreError(f"it has more than {MOST_FILES:,} files")
-        return found
 
     def _datasets(self, opened: Any) -> Callable[[Sequence[File]], Any]:
         import pyarrow.dataset as pds
@@ -367,30 +295,6 @@ class Store:
 
         return dataset
 
-    def _sync(self, before: int) -> None:
-        """Returns when the commits after a version, their files and their folders are on the disk.
-
-        Raises:
-            StoreError: a file cannot be written
-        """
-        if self.folder is None:
-            return
-        log, touched = self.folder / LOG, {self.folder}
-        with _explained():
-            for entry in list(os.scandir(log)):
-                match = _COMMIT.fullmatch(entry.name)
-                if not match or int(match[1]) <= before:
-                    continue
-                for line in pathlib.Path(entry.path).read_bytes().splitlines():
-                    path = (json.loads(line).get("add") or {}).get("path", "")
-                    if _DATA_FILE.fullmatch(path):
-                        with contextlib.suppress(FileNotFoundError):
-                            sync(self.folder / path)
-                        touched.add(self.folder.joinpath(path).parent)
-                sync(pathlib.Path(entry.path))
-            for folder in (*touched, log, self.folder.parent):
-                sync(folder)
-
 
 def _writer_properties() -> Any:
     """Returns the form of files. Statistics of columns that are null would be most of a small file."""
@@ -401,30 +305,6 @@ def _writer_properties() -> Any:
         default_column_properties=ColumnProperties(statistics_enabled="NONE"),
         column_properties={"ImageId": ColumnProperties(statistics_enabled="CHUNK")},
     )
-
-
-def sync(path: pathlib.Path) -> None:
-    """Returns after a file, or the names in a folder, are on the disk, as far as the system reports that.
-
-    Raises:
-        OSError: a file cannot be opened or written
-    """
-    whole = path.is_dir()
-    try:
-        descriptor = os.open(path, os.O_RDONLY if whole or os.name != "nt" else os.O_RDWR)
-    except OSError:
-        if whole:
-            # Windows does not open folders.
-            return
-        raise
-    try:
-        os.fsync(descriptor)
-    except OSError:
-        # Some network file systems sync files, but not folders.
-        if not whole:
-            raise
-    finally:
-        os.close(descriptor)
 
 
 @contextlib.contextmanager
@@ -467,28 +347,3 @@ def _fault(path: str, size: object, rows: object, sizes: Optional[Mapping[str, i
     if path not in sizes:
         return "there is no such file"
     return "" if sizes[path] == size else f"{sizes[path]:,} bytes, but {size:,} in the log"
-
-
-def _look_at_checkpoint(path: pathlib.Path) -> None:
-    import pyarrow.parquet as pq
-
-    if pq.read_metadata(path).num_rows > MOST_ACTIONS:
-        raise StoreError(f"{path.name} has more than {MOST_ACTIONS:,} rows")
-
-
-def _is_whole(path: pathlib.Path) -> bool:
-    """Returns whether a commit can be read to its end."""
-    try:
-        lines = path.read_bytes().splitlines()
-        return bool(lines) and all(isinstance(json.loads(line), dict) for line in lines)
-    except (ValueError, RecursionError):
-        return False
-
-
-def _is_file(info: os.stat_result) -> bool:
-    return stat.S_ISREG(info.st_mode) and not leads_away(info)
-
-
-def leads_away(info: os.stat_result) -> bool:
-    """Returns whether a name is a link, or another substitute for a name, such as a junction of Windows."""
-    return stat.S_ISLNK(info.st_mode) or bool(getattr(info, "st_reparse_tag", 0) & _NAME_SURROGATE)

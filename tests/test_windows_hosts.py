@@ -19,7 +19,7 @@ import pytest
 from volatility3.cli import text_renderer
 from volatility3.framework import renderers
 
-from stackfleet import cli, report, store
+from stackfleet import cli, lakefolder, report
 from stackfleet.lake import Lake, LakeError
 from stackfleet.store import is_remote
 from tests.conftest import ROOT
@@ -92,7 +92,7 @@ def test_any_other_error_is_not_waited_for(
 def test_a_junction_leads_out_of_a_lake_and_a_folder_in_a_cloud_does_not(tag: int, away: bool) -> None:
     """For lstat, a junction is a folder: only its reparse tag says more."""
     info: Any = types.SimpleNamespace(st_mode=stat.S_IFDIR, st_reparse_tag=tag)
-    assert store.leads_away(info) == away
+    assert lakefolder.leads_away(info) == away
 
 
 @pytest.mark.parametrize("page", ["cp1252", "cp437", "ascii"])

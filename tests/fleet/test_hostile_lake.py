@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from stackfleet import store
+from stackfleet import lakefolder, store
 from stackfleet.lake import Lake, NewImage
 from tests.support import fleetlakes
 from tests.support.fleetimages import Fleet
@@ -333,14 +333,14 @@ def test_what_changes_a_lake_stays_in_it(command: List[str], name: str, attack: 
 def test_a_lake_of_too_many_files_or_bytes_is_refused(
     attack: Attack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, most in (("MOST_FILES", 3), ("MOST_LOG_BYTES", 100)):
+    for module, name, most in ((store, "MOST_FILES", 3), (lakefolder, "MOST_LOG_BYTES", 100)):
         with monkeypatch.context() as patch:
-            patch.setattr(store, name, most)
+            patch.setattr(module, name, most)
             done = called("status", attack.lake)
             assert (done.returncode, "more than" in done.stderr) == (2, True)
     assert called("compact", attack.lake).returncode == 0
     with monkeypatch.context() as patch:
-        patch.setattr(store, "MOST_ACTIONS", 3)
+        patch.setattr(lakefolder, "MOST_ACTIONS", 3)
         assert "more than 3 rows" in called("status", attack.lake).stderr
 
 

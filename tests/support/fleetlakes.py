@@ -52,8 +52,13 @@ def arrow(table: str, image_id: str, rows: List[Row]) -> Any:
     schema, filled = SCHEMAS[table], []
     for number, row in enumerate(rows):
         known = {**_DEFAULTS, "ImageId": image_id, "TraceId": f"std:{number}", **row}
-        filled.append({name: known.get(name) for name in schema.names})
+        filled.append({field.name: _fitting(known.get(field.name), field.type) for field in schema})
     return pa.Table.from_pylist(filled, schema=schema)
+
+
+def _fitting(value: Any, kind: Any) -> Any:
+    """A number in a column of texts is an address."""
+    return f"{value:#x}" if kind == pa.string() and isinstance(value, int) else value
 
 
 def add(lake: Lake, image_id: str, **tables: Any) -> None:
