@@ -194,7 +194,9 @@ def _add_compact(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def _compact(options: argparse.Namespace) -> int:
-    _opened(options.lake).compact()
+    lake = _opened(options.lake)
+    lake.compact()
+    say(f"{lake.uri} has {lake.files():,} files now")
     return exits.DONE
 
 

@@ -16,7 +16,7 @@ from typing import Any, Callable, Optional
 
 import duckdb
 
-from .columns import SCHEMAS, TIME, UNITED
+from .columns import ROW, SCHEMAS, TIME, UNITED
 from .lake import DAMAGED, Contents, Lake, LakeError
 from .layout import IMAGE, MANIFESTS, TABLES
 from .manifests import DONE
@@ -297,7 +297,7 @@ class Database:
 def _columns(table: str) -> str:
     """Returns the select list of a view. A time that Python's calendar lacks becomes null."""
     columns = []
-    for field in SCHEMAS[table]:
+    for field in SCHEMAS[table].append(ROW):
         name = f'"{field.name}"'
         if field.type == TIME:
             name = f"CASE WHEN {name} BETWEEN {_FIRST_TIME} AND {_LAST_TIME} THEN {name} END AS {name}"

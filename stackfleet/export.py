@@ -50,7 +50,10 @@ class Export:
     def jsonl(self) -> Iterator[str]:
         """Yields the rows of a table."""
         where = self._where if self._table == TRACES else "true"
-        return map(output.json_line, self._database.rows(f"SELECT * FROM {self._table} WHERE {where}"))
+        return map(
+            output.json_line,
+            self._database.rows(f"SELECT * FROM {self._table} WHERE {where} ORDER BY ImageId, Row"),
+        )
 
     def folded(self) -> Iterator[str]:
         """Yields the input of flame graph tools: stacks outermost first, with their counts."""

@@ -94,8 +94,8 @@ def image_pages(database: Database, manifests: Sequence[Manifest]) -> Iterator[t
     other = _ImageRows()
     for row in database.rows("SELECT * FROM image"):
         by_id.get(row["ImageId"], other).image = row
-    # The table has the order of windows.tracefindings.
-    for row in database.rows("SELECT * FROM findings"):
+    # Rows have the order of windows.tracefindings.
+    for row in database.rows("SELECT * FROM findings ORDER BY ImageId, Row"):
         by_id.get(row["ImageId"], other).add_finding(row)
     for row in database.rows(_DISTINCT):
         by_id.get(row["ImageId"], other).frames.append(row)

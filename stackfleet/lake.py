@@ -290,6 +290,15 @@ class Lake:
         except StoreError as error:
             raise LakeError(f"{self.uri}: the lake cannot be written: {error}") from error
 
+    def files(self) -> int:
+        """Returns the number of files with rows.
+
+        Raises:
+            LakeError: the lake cannot be read
+        """
+        snapshot = self._snapshot()
+        return 0 if snapshot is None else len(snapshot.files)
+
     def remove_if_empty(self) -> None:
         """Removes the folder of a lake that received no image, with Volatility's cache in it."""
         folder = self._store.folder

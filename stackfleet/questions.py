@@ -101,7 +101,7 @@ GROUP BY {by} HAVING count(DISTINCT Host) <= {max_hosts}"""
 SELECT * EXCLUDE (Place) FROM (
     SELECT *, row_number() OVER () AS Place FROM ({sql})
     UNION ALL
-    SELECT *, 1 << 62 AS Place FROM ({guessed})
+    SELECT *, 9223372036854775807 AS Place FROM ({guessed})
 ) ORDER BY Place, Hosts, {by}"""
     left_out = (
         f"SELECT coalesce(sum(Stacks), 0)::BIGINT FROM keys "

@@ -248,7 +248,8 @@ def test_other_readers_take_it_as_it_is(lake: str) -> None:
 
 
 def test_an_old_lake_is_refused_in_a_sentence(tmp_path: pathlib.Path) -> None:
-    (tmp_path / "lake" / "manifest").mkdir(parents=True)
+    for name in ("manifest", "tables"):
+        (tmp_path / "lake" / name).mkdir(parents=True)
     done = called("status", tmp_path / "lake")
     assert (done.returncode, "Read the images into a new lake" in done.stderr) == (2, True)
 

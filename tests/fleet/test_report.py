@@ -72,7 +72,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
                 "Finding": "unbacked",
             }
             card.update(PID=8, Process=name, TID=12, Evidence=f"memory of {name}", TraceId="user:1")
-            found.append({**card, "Symbol": "<private>", "Address": 0xAB8009991088, "Frame": 0})
+            found.append({**card, "Symbol": "<private>", "Address": 0xFFFFAB8009991088, "Frame": 0})
         fleetlakes.add(
             new_lake,
             f"i{number}",
