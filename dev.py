@@ -3,10 +3,10 @@
 """Sets up a virtual environment beside this file and works in it. Needs Python 3.9 or newer, nothing else.
 
 python3 dev.py demo              install the plugins and run them on a sample image built on the spot
-python3 dev.py test [ARG...]     install what the tests need and run them, in about 10 minutes on two cores
+python3 dev.py test [ARG...]     install what the tests need and run them, in 6 to 10 minutes
 python3 dev.py lint              ruff, mypy, prose; ESLint and TypeScript where npm is installed
 python3 dev.py symbols           the symbol tables (ISF) from the declarations beside them
-python3 dev.py lowest [ARG...]   the tests on the lowest Volatility that setup.cfg allows
+python3 dev.py lowest [ARG...]   the tests on the lowest Volatility, pyarrow and others that setup.cfg allows
 python3 dev.py coverage [ARG...] the tests, and what of our code they leave out; fails above 5 %
 python3 dev.py attack            the ATT&CK techniques of the checks, compared with ATT&CK
 python3 dev.py docs              README and docs/ as a site, in site/
@@ -27,6 +27,7 @@ if sys.version_info < (3, 9):
         )
     )
 
+import ast
 import configparser
 import contextlib
 import hashlib
@@ -75,6 +76,27 @@ def requirements(extra: Optional[str] = None) -> List[str]:
     return [line.strip() for line in lines if line.strip()]
 
 
+def group(name: str) -> List[str]:
+    """Returns the requirements of a dependency group (PEP 735) of pyproject.toml."""
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8").partition("[dependency-groups]\n")[2]
+    listed = re.search(r"^{} = (\[.*?^\])$".format(name), text, re.MULTILINE | re.DOTALL)
+    assert listed, "pyproject.toml has the group, and each requirement is on a line"
+    # An array of TOML with such texts is a list of Python, too.
+    return list(ast.literal_eval(listed.group(1)))
+
+
+def name_of(requirement: str) -> str:
+    """Returns the name of the package that a requirement is about."""
+    return re.split(r"[\[<>=;\s]", requirement)[0]
+
+
+def at_lowest(packages: List[str]) -> List[str]:
+    """Returns requirements with the lowest version that each allows; the first of a package decides."""
+    lowest_of = [re.sub(r">=([^,;\s]+)[^;]*", r"==\1", line, count=1) for line in packages]
+    names = [name_of(line) for line in packages]
+    return [line for place, line in enumerate(lowest_of) if names[place] not in names[:place]]
+
+
 def build_requirements() -> List[str]:
     """Returns the requirements of a build that pyproject.toml states."""
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
@@ -110,7 +132,7 @@ def environment(name: str, packages: List[str]) -> pathlib.Path:
     if not (python.exists() and stamp.is_file() and stamp.read_text(encoding="utf-8") == key):
         with step("Making the virtual environment .venv/{} (about 5 s)".format(name)):
             make(folder)
-        names = [re.split(r"[<>=;\s]", line)[0] for line in packages]
+        names = [name_of(line) for line in packages]
         with step("Downloading and installing {}".format(", ".join(names))):
             run(python, [*PIP, "install", "--quiet", *packages])
         stamp.write_text(key, encoding="utf-8")
@@ -182,21 +204,23 @@ def testing() -> pathlib.Path:
 
 def of_testing() -> List[str]:
     """Returns the requirements of that environment."""
-    return requirements("test") + requirements("lint")[len(requirements()) :]
+    return requirements("fleet") + group("test") + group("lint")
 
 
 def test(arguments: List[str]) -> None:
     """Runs the tests on the newest Volatility."""
     python = testing()
     if not arguments:
-        print("The tests take about 10 minutes on two cores.", flush=True)
+        print("The tests take 6 to 10 minutes on two idle cores.", flush=True)
     run(python, ["-m", "pytest", "-rs"] + (arguments or ["-n", "auto"]))
 
 
 def lowest(arguments: List[str]) -> None:
-    """Runs the tests on the lowest Volatility that setup.cfg allows."""
-    pinned = [re.sub(r"^(volatility3)>=([^,]+),.*", r"\1==\2", line) for line in requirements("test")]
-    python = environment("lowest", pinned)
+    """Runs the tests on the lowest version of each package that setup.cfg and pyproject.toml allow.
+
+    Pythons from 3.13 on are newer than some of these.
+    """
+    python = environment("lowest", at_lowest(requirements("fleet") + group("test")))
     run(python, ["-m", "pytest", "-rs"] + (arguments or ["-n", "auto"]))
 
 
@@ -275,21 +299,21 @@ def install_check(arguments: List[str]) -> None:
 def docs(arguments: List[str]) -> None:
     """Builds the site of README and docs/; checks its links, and that it loads nothing from the network."""
     # Only the pages are read: Volatility is not needed.
-    python = environment("docs", requirements("docs")[len(requirements()) :])
+    python = environment("docs", group("docs"))
     run(python, ["-m", "tests.docs", "site"])
 
 
 def release(arguments: List[str]) -> None:
     """Makes the archives of the last commit and checks them; they appear in dist/ or in the folder named."""
     print("A release takes about 3 minutes on two cores.", flush=True)
-    python = environment("release", requirements("release") + build_requirements())
+    python = environment("release", requirements() + group("release") + build_requirements())
     run(python, ["-m", "release"] + [os.path.abspath(place) for place in arguments])
 
 
 def upcoming(arguments: List[str]) -> None:
     """Runs the tests of the command line on the newest Volatility there is, also one that is not finished."""
     # A range that begins with a development version takes such versions, of this one package.
-    others = [line for line in requirements("test") if not line.startswith("volatility3")]
+    others = [line for line in requirements("fleet") + group("test") if name_of(line) != "volatility3"]
     python = environment("next", others)
     least = next(re.split("[=,]+", line)[1] for line in requirements() if line.startswith("volatility3>="))
     with step("Installing the newest Volatility"):

@@ -16,7 +16,12 @@ IN_WHEEL = {
     "symbols/windows/stacktraces/": "volatility3/symbols/windows/stacktraces/",
 }
 """Folders in the wheel by folder of the tree."""
-METADATA = ("setup.py", "MANIFEST.in", "pyproject.toml", "README.md", "LICENSE")
+SOURCES = (".ci", ".github", "benchmarks", "contrib", "docs", "release", "symbols", "tests")
+"""Folders that only the source archive has."""
+METADATA = (
+    *("setup.py", "MANIFEST.in", "pyproject.toml", "LICENSE", "CITATION.cff"),
+    *(".gitignore", ".pre-commit-config.yaml", "dev.py", "mkdocs.yml"),
+)
 NOTES = ("volatility3/volatility3-stacktraces.txt", "volatility3/symbols/windows/volatility3-stacktraces.txt")
 
 
@@ -30,6 +35,19 @@ def runs(tree: pathlib.Path) -> Dict[str, bytes]:
     }
 
 
+def sources(tree: pathlib.Path) -> Dict[str, bytes]:
+    """Returns the other files of a tree that its source archive has: tests, pages, and what makes them."""
+    found = [tree / name for name in METADATA] + sorted(tree.glob("*.md"))
+    for folder in SOURCES:
+        found += [path for path in (tree / folder).rglob("*") if path.is_file()]
+    left_out = {"__pycache__", "node_modules"}
+    return {
+        path.relative_to(tree).as_posix(): path.read_bytes()
+        for path in found
+        if not left_out & set(path.relative_to(tree).parts) and path.suffix not in (".pyc", ".pyo")
+    }
+
+
 def differences(tree: pathlib.Path, archives_made: Iterable[pathlib.Path]) -> List[str]:
     """Returns a line for each file that an archive lacks, that only the archive has, or that differs."""
     files = runs(tree)
@@ -38,8 +56,7 @@ def differences(tree: pathlib.Path, archives_made: Iterable[pathlib.Path]) -> Li
         if path.suffix == ".whl":
             expected, allowed = {_in_wheel(name): data for name, data in files.items()}, _of_wheel
         elif path.suffix == ".gz":
-            expected = {**files, **{name: (tree / name).read_bytes() for name in METADATA}}
-            allowed = _of_sdist
+            expected, allowed = {**files, **sources(tree)}, _of_sdist
         else:
             kept = {name: data for name, data in files.items() if name.startswith(archives.PLUGIN_FOLDERS)}
             expected = {f"{NAME}/{name}": data for name, data in kept.items()}

@@ -140,6 +140,33 @@ def test_what_the_wheel_is_made_of_is_there() -> None:
     assert [line for line in module.build_requirements() if line.startswith("setuptools")]
 
 
+def test_groups_are_read_as_toml_is() -> None:
+    toml = pytest.importorskip("tomllib", reason="Python has a parser of TOML since 3.11")
+    groups = toml.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["dependency-groups"]
+    assert groups == {name: load_dev().group(name) for name in ("test", "docs", "release", "lint")}
+
+
+def test_the_lowest_versions() -> None:
+    module = load_dev()
+    marked = 'a>=3; python_version >= "3.11" and python_version < "3.14"'
+    asked = ["volatility3>=2.26.2,<2.29", "rich>=13.7,<16", "moto[server]>=5.1", marked, "rich==15.0.0"]
+    assert module.at_lowest(asked) == [
+        "volatility3==2.26.2",
+        "rich==13.7",
+        "moto[server]==5.1",
+        'a==3; python_version >= "3.11" and python_version < "3.14"',
+    ]
+    needed = module.at_lowest(module.requirements("fleet"))
+    assert all(re.fullmatch(r"[a-z0-9]+==[0-9.]+", line) for line in needed), needed
+
+
+def test_the_workflow_has_all_steps() -> None:
+    source = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    steps = re.findall(r"^    ([a-z]+)\)", source, re.MULTILINE)
+    workflow = (ROOT / ".github" / "workflows" / "checks.yml").read_text(encoding="utf-8")
+    assert f"step: [{', '.join(steps)}]" in workflow
+
+
 def test_a_command_can_be_pasted(capfd: pytest.CaptureFixture[str], tmp_path: pathlib.Path) -> None:
     """Rows come first, then the warnings; the banner of Volatility is none."""
     (tmp_path / "a file").write_text("")

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import email
 import json
 import os
 import pathlib
@@ -80,6 +81,7 @@ def test_the_wheel_holds_the_tree_and_nothing_else(wheel: pathlib.Path) -> None:
         "volatility3/plugins": PLUGINS,
         "volatility3/symbols/windows": ROOT / "symbols" / "windows",
         "winstacks": LIBRARY,
+        "stackfleet": ROOT / "stackfleet",
     }
     expected = {
         f"{prefix}/{path.relative_to(folder).as_posix()}"
@@ -87,12 +89,23 @@ def test_the_wheel_holds_the_tree_and_nothing_else(wheel: pathlib.Path) -> None:
         for path in folder.rglob("*")
         if path.suffix in (".py", ".json", ".typed", ".js", ".css")
     }
-    expected |= {f"stackfleet/{path.name}" for path in (ROOT / "stackfleet").glob("*.py")}
     note = "volatility3-stacktraces.txt"
     expected |= {f"volatility3/{note}", f"volatility3/symbols/windows/{note}"}
     with zipfile.ZipFile(wheel) as archive:
         held = {name for name in archive.namelist() if ".dist-info/" not in name}
     assert held == expected
+
+
+def test_what_the_wheel_says_of_itself(wheel: pathlib.Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        name = only(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        stated = email.message_from_bytes(archive.read(name))
+    assert stated["License-Expression"] == "LicenseRef-VSL-1.0"
+    assert stated.get_all("Provides-Extra") == ["fleet"]
+    # Without a marker for Python: where one of these cannot be had, pip says so and installs nothing.
+    needed = [line for line in stated.get_all("Requires-Dist") or () if "extra ==" in line]
+    assert len(needed) == 6
+    assert not [line for line in needed if "python_version" in line]
 
 
 @pytest.fixture()

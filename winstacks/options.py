@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 import argparse
-from typing import Dict, List, Optional, Sequence
+import io
+from typing import Callable, Dict, List, Optional, Sequence
 
 from volatility3.framework import exceptions, interfaces
 from volatility3.framework.configuration import requirements
@@ -56,8 +57,8 @@ DUMP_FORMATS = ("native", "wow64")
 DUMP_SIGNATURE = b"MDMP"
 """Signature of a minidump."""
 
-SMALL_DUMPS = {b"PAGEDU64": 0xF98, b"PAGEDUMP": 0xF88}
-"""Signatures of a kernel crash dump, and the offset of DumpType in its header."""
+SMALL_DUMPS = {b"PAGEDU64": (0xF98, 0x2000), b"PAGEDUMP": (0xF88, 0x1000)}
+"""Signatures of a kernel crash dump, the offset of DumpType in its header, and the header's size in bytes."""
 SMALL_DUMP_TYPE = (4).to_bytes(4, "little")
 """DumpType of a small kernel dump."""
 
@@ -132,13 +133,26 @@ def begins_as_a_dump(context: interfaces.context.ContextInterface) -> str:
             begin = file.read(8)
             if begin[: len(DUMP_SIGNATURE)] == DUMP_SIGNATURE:
                 return "process"
-            place = SMALL_DUMPS.get(bytes(begin))
-            if place is None:
-                return ""
-            file.seek(place)
-            return "small" if file.read(len(SMALL_DUMP_TYPE)) == SMALL_DUMP_TYPE else ""
+            size = file.seek(0, io.SEEK_END)
+
+            def read(offset: int, length: int) -> bytes:
+                file.seek(offset)
+                return bytes(file.read(length))
+
+            return "small" if is_small_dump(read, size) else ""
     except (OSError, ValueError, exceptions.VolatilityException):
         return ""
+
+
+def is_small_dump(read: Callable[[int, int], bytes], size: int) -> bool:
+    """Returns whether a file is a small kernel dump, or only the header of a kernel's crash dump.
+
+    Args:
+        read: reads the file: takes an offset and a length
+        size: size of the file in bytes
+    """
+    place, header = SMALL_DUMPS.get(read(0, len(next(iter(SMALL_DUMPS)))), (0, 0))
+    return bool(header) and (size <= header or read(place, len(SMALL_DUMP_TYPE)) == SMALL_DUMP_TYPE)
 
 
 def _instead(
@@ -165,6 +179,13 @@ def dump(
     return [
         DumpRequirement(name=DUMP, description="Dump of a process, or small kernel dump", oses=[DUMP_OS]),
         *(requirement for requirement in inherited if requirement.name not in _OF_A_KERNEL),
+        requirements.ListRequirement(
+            name="symbols_from",
+            element_type=checked(checkedoptions.no_folder),
+            description="Folders with PDBs, plain or laid out as a symbol server's: the PDB that a module of "
+            "the dump names, with the same GUID and age, names the functions of this module",
+            optional=True,
+        ),
         requirements.StringRequirement(
             name="kernel_symbols",
             description="Symbol table (ISF) of the kernel of a small kernel dump; without this option the "
@@ -172,6 +193,21 @@ def dump(
             optional=True,
         ),
     ]
+
+
+DUMP_LISTS = {
+    "modules": "modules: base, size, version, TimeDateStamp, PDB, and the keys of symbol servers",
+    "unloaded": "unloaded modules",
+    "handles": "handles by type and name",
+    "regions": "memory regions",
+    "annotations": "annotations of Crashpad, and what Breakpad recorded",
+}
+"""Lists of a process dump that minidump.info shows on request, by the option of each."""
+
+
+def dump_lists() -> List[interfaces.configuration.RequirementInterface]:
+    """Returns the options that add the entries of lists to minidump.info."""
+    return [switch(name, f"Add the {things}") for name, things in DUMP_LISTS.items()]
 
 
 def kernel() -> List[interfaces.configuration.RequirementInterface]:
@@ -246,6 +282,11 @@ def offset() -> interfaces.configuration.RequirementInterface:
         description="Virtual or physical address of an _EPROCESS that is in no list",
         optional=True,
     )
+
+
+def address(description: str) -> interfaces.configuration.RequirementInterface:
+    """Returns the option --address, which takes an address of the image."""
+    return requirements.IntRequirement(name="address", description=description, optional=True)
 
 
 def switch(name: str, description: str) -> interfaces.configuration.RequirementInterface:

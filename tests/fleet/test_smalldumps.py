@@ -50,7 +50,7 @@ def read(tmp_path_factory: pytest.TempPathFactory) -> Read:
     (dumps / "rare.DMP").write_bytes(dump(0x139, "rare.sys"))
     (dumps / "nowhere.dmp").write_bytes(dump(0x139, "common.sys", KERNEL + 0x10000000))
     (dumps / "arm64.dmp").write_bytes(dump(0xD1, "common.sys", machine=0xAA64))
-    (dumps / "cut.dmp").write_bytes(dump(0xD1, "common.sys")[:0x1000])
+    (dumps / "cut.dmp").write_bytes(dump(0xD1, "common.sys")[:0x50])
     (dumps / "readme.txt").write_text("no dump")
     vol.trust(symbols, cache)
     options = ("--symbol-dirs", symbols, "--cache-path", cache, "--offline", "--workers", 2)

@@ -8,11 +8,14 @@ writer.memory64([(0x10000, b"...")])
 data = writer.bytes()
 
 The decoder is written from the same declarations: what reads real dumps as two other parsers do is proof, and
-this is not.
+this is not. `test_minidump.py` compares each layout with a real file. `Writer(seed=N)` chooses among the
+layouts that the declaration allows: gaps between parts, larger headers and entries than today's, unused
+entries and another order in the directory, which may stand behind all streams, spare bytes at the ends.
 """
 
 from __future__ import annotations
 
+import random
 import struct
 import uuid
 from typing import List, NamedTuple, Optional, Sequence, Tuple
@@ -46,13 +49,19 @@ class WrittenThread(NamedTuple):
 class Writer:
     """Collects streams; all but the bytes of Memory64ListStream stand before these, as Windows writes them.
 
+    Args:
+        flags: MINIDUMP_TYPE
+        room: number of entries for which the directory has room
+        seed: chooses the layout; None for the layout without gaps
+
     Attributes:
         streams: (type, bytes of the file, where) of each
     """
 
-    def __init__(self, flags: int = 0, room: int = 32) -> None:
+    def __init__(self, flags: int = 0, room: int = 32, seed: Optional[int] = None) -> None:
         self.flags = flags
         self.streams: List[Tuple[int, int, int]] = []
+        self._random = None if seed is None else random.Random(seed)
         self._data = bytearray(HEADER + DIRECTORY * room)
         self._room = room
         self._tail: List[bytes] = []
@@ -60,10 +69,25 @@ class Writer:
 
     def put(self, data: bytes) -> int:
         """Adds bytes, and returns where they are."""
+        self._data += self._garbage(32)
         self._data += bytes(-len(self._data) % 4)
         at = len(self._data)
         self._data += data
         return at
+
+    def _garbage(self, most: int, unit: int = 1) -> bytes:
+        """Returns bytes that no reader may use, a multiple of `unit`; none without a seed."""
+        if self._random is None:
+            return b""
+        return self._random.randbytes(unit * self._random.randrange(most // unit + 1))
+
+    def _headed(self, header: str, rows: Sequence[bytes], *more: int) -> bytes:
+        """Returns a list whose header begins with its own size, the size of an entry, and their number."""
+        behind, spare = self._garbage(16, 4), self._garbage(24, 8)
+        size = struct.calcsize(header) + len(behind)
+        entry = (len(rows[0]) if rows else 8) + len(spare)
+        packed = b"".join(row + spare for row in rows)
+        return struct.pack(header, size, entry, len(rows), *more) + behind + packed
 
     def string(self, text: str) -> int:
         """Adds a MINIDUMP_STRING."""
@@ -104,8 +128,7 @@ class Writer:
         self.stream(3, struct.pack("<I", len(threads)) + rows)
 
     def thread_infos(self, rows: Sequence[Tuple[int, ...]]) -> None:
-        packed = b"".join(struct.pack("<IIIIQQQQQQ", *row) for row in rows)
-        self.stream(17, struct.pack("<III", 12, 64, len(rows)) + packed)
+        self.stream(17, self._headed("<III", [struct.pack("<IIIIQQQQQQ", *row) for row in rows]))
 
     def thread_names(self, names: Sequence[Tuple[int, str]]) -> None:
         packed = b"".join(struct.pack("<IQ", tid, self.string(name)) for tid, name in names)
@@ -126,11 +149,11 @@ class Writer:
         self.stream(4, struct.pack("<I", len(modules)) + bytes(4 * padded) + rows)
 
     def unloaded_modules(self, modules: Sequence[Module]) -> None:
-        rows = b"".join(
+        rows = [
             struct.pack("<QIIII", module.base, module.size, 0, module.stamp, self.string(module.path))
             for module in modules
-        )
-        self.stream(14, struct.pack("<III", 12, 24, len(modules)) + rows)
+        ]
+        self.stream(14, self._headed("<III", rows))
 
     def memory(self, ranges: Sequence[Tuple[int, bytes]]) -> None:
         rows = b"".join(struct.pack("<QII", start, len(data), self.put(data)) for start, data in ranges)
@@ -148,8 +171,9 @@ class Writer:
 
     def memory_infos(self, rows: Sequence[Tuple[int, int, int, int, int, int, int]]) -> None:
         """Adds regions: base, allocation base, allocation protection, size, state, protection, type."""
-        packed = b"".join(struct.pack("<QQIIQIIII", *row[:3], 0, *row[3:], 0) for row in rows)
-        self.stream(16, struct.pack("<IIQ", 16, 48, len(rows)) + packed)
+        self.stream(
+            16, self._headed("<IIQ", [struct.pack("<QQIIQIIII", *row[:3], 0, *row[3:], 0) for row in rows])
+        )
 
     def exception(self, tid: int, code: int, address: int, parameters: Sequence[int], context: bytes) -> None:
         at = self.put(context)
@@ -161,45 +185,93 @@ class Writer:
         )
 
     def handles(self, rows: Sequence[Tuple[int, str, str]], second: bool = False) -> None:
-        packed = b""
+        packed = []
         for handle, kind, name in rows:
             names = self.string(kind), self.string(name) if name else 0
-            packed += struct.pack("<QIIIIII", handle, *names, 0, 0x1F0003, 1, 2) + bytes(8 * second)
-        self.stream(12, struct.pack("<IIII", 16, 40 if second else 32, len(rows), 0) + packed)
+            packed.append(struct.pack("<QIIIIII", handle, *names, 0, 0x1F0003, 1, 2) + bytes(8 * second))
+        self.stream(12, self._headed("<IIII", packed, 0))
 
     def handle_operations(self, rows: Sequence[Tuple[int, int, int, int, Sequence[int]]]) -> None:
-        packed = b""
-        for handle, pid, tid, kind, frames in rows:
-            packed += struct.pack("<QIIIIII", handle, pid, tid, kind, 0, len(frames), 0)
-            packed += struct.pack("<32Q", *frames, *(0,) * (32 - len(frames)))
-        self.stream(18, struct.pack("<IIII", 16, 288, len(rows), 0) + packed)
+        packed = [
+            struct.pack("<QIIIIII", handle, pid, tid, kind, 0, len(frames), 0)
+            + struct.pack("<32Q", *frames, *(0,) * (32 - len(frames)))
+            for handle, pid, tid, kind, frames in rows
+        ]
+        self.stream(18, self._headed("<IIII", packed, 0))
 
     def function_tables(self, tables: Sequence[Tuple[int, int, int, Sequence[Tuple[int, int, int]]]]) -> None:
-        packed = b""
+        native, pad, spare = 88, 0, 0
+        if self._random is not None:
+            # The native descriptor is of the writing Windows: 112 bytes in 14393, 88 before.
+            native, pad = self._random.choice((88, 112, 120)), self._random.choice((0, 4))
+            spare = self._random.randrange(9)
+        packed = bytes(pad)
         for low, high, base, entries in tables:
-            packed += struct.pack("<QQQII", low, high, base, len(entries), 4) + bytes(88)
-            packed += b"".join(struct.pack("<III", *entry) for entry in entries) + bytes(4)
-        self.stream(13, struct.pack("<IIIIII", 24, 32, 88, 12, len(tables), 0) + packed)
+            after = 4 if self._random is None else self._random.choice((0, 4))
+            packed += struct.pack("<QQQII", low, high, base, len(entries), after) + bytes(native)
+            packed += b"".join(struct.pack("<III", *entry) for entry in entries) + bytes(after)
+        header = struct.pack("<IIIIII", 24, 32, native, 12, len(tables), pad)
+        self.stream(13, header + packed + bytes(spare * len(tables)))
 
     def tokens(self, tokens: Sequence[Tuple[int, int, bytes]]) -> None:
+        behind, spare = self._garbage(16, 4), self._garbage(16, 8)
         packed = b"".join(
-            struct.pack("<IIQ", len(data), owner, handle) + data for owner, handle, data in tokens
+            struct.pack("<IIQ", len(data), owner, handle) + spare + data for owner, handle, data in tokens
         )
-        self.stream(19, struct.pack("<IIII", 16 + len(packed), len(tokens), 16, 16) + packed)
+        sizes = 16 + len(behind) + len(packed), len(tokens), 16 + len(behind), 16 + len(spare)
+        self.stream(19, struct.pack("<IIII", *sizes) + behind + packed)
+
+    def crashpad(
+        self, simple: Sequence[Tuple[str, str]], objects: Sequence[Tuple[str, int, bytes]], module: int = 0
+    ) -> None:
+        """Adds Crashpad's annotations: simple ones of the process, and objects of one module."""
+
+        def text(value: str) -> int:
+            return self.put(struct.pack("<I", len(value.encode())) + value.encode() + b"\0")
+
+        pairs = struct.pack("<I", len(simple))
+        for pair in simple:
+            pairs += struct.pack("<II", *map(text, pair))
+        rows = struct.pack("<I", len(objects))
+        for name, kind, value in objects:
+            rows += struct.pack("<IHHI", text(name), kind, 0, self.put(struct.pack("<I", len(value)) + value))
+        lists = (0, 0), (0, 0), (len(rows), self.put(rows))
+        own = struct.pack("<I", 1) + b"".join(struct.pack("<II", *place) for place in lists)
+        links = struct.pack("<IIII", 1, module, len(own), self.put(own))
+        places = (len(pairs), self.put(pairs)), (len(links), self.put(links))
+        head = struct.pack("<I", 1) + uuid.UUID(int=1).bytes_le + uuid.UUID(int=2).bytes_le
+        self.stream(0x43500001, head + b"".join(struct.pack("<II", *place) for place in places))
+
+    def breakpad(self, writer: int, asked: int, assertion: Tuple[str, str, str, int, int]) -> None:
+        """Adds Breakpad's threads and assertion."""
+        self.stream(0x47670001, struct.pack("<III", 3, writer, asked))
+        *texts, line, kind = assertion
+        packed = b"".join(str(text).encode("utf-16-le").ljust(256, b"\0") for text in texts)
+        self.stream(0x47670002, packed + struct.pack("<II", line, kind))
 
     def comment(self, text: str, wide: bool = False) -> None:
-        self.stream(11 if wide else 10, _wide(text + "\0") if wide else text.encode("latin-1") + b"\0")
+        data = _wide(text) if wide else text.encode("utf-8")
+        ended = self._random is None or self._random.random() < 0.7
+        end = bytes(1 + wide) + self._garbage(8, 2) if ended else b""
+        self.stream(11 if wide else 10, data + end)
 
     def bytes(self) -> bytes:
         """Returns the file."""
-        assert len(self.streams) <= self._room
+        rows = list(self.streams)
+        directory = HEADER
+        if self._random is not None:
+            rows += [(0, 0, 0)] * self._random.randrange(3)
+            self._random.shuffle(rows)
+            if self._random.random() < 0.5:
+                directory = self.put(bytes(DIRECTORY * len(rows)))
+        assert len(rows) <= self._room
         if self._base_rva is not None:
             struct.pack_into("<Q", self._data, self._base_rva, len(self._data))
         struct.pack_into(
-            "<4sIIIIIQ", self._data, 0, b"MDMP", 0xA793, len(self.streams), HEADER, 0, STAMP, self.flags
+            "<4sIIIIIQ", self._data, 0, b"MDMP", 0xA793, len(rows), directory, 0, STAMP, self.flags
         )
-        for place, (kind, size, at) in enumerate(self.streams):
-            struct.pack_into("<III", self._data, HEADER + DIRECTORY * place, kind, size, at)
+        for place, (kind, size, at) in enumerate(rows):
+            struct.pack_into("<III", self._data, directory + DIRECTORY * place, kind, size, at)
         return bytes(self._data) + b"".join(self._tail)
 
 

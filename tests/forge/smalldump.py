@@ -8,13 +8,16 @@ made.stack(0xFFFFF80000001000, b"...")
 made.drivers([Driver("ntoskrnl.exe", base, size)])
 data = made.file()
 
-The layout is that of DUMP_HEADER(64) in Volatility's `crash.json` and `crash64.json`, and of TRIAGE_DUMP as
-it was found in a dump of 10.0.19041. `entry` is how large the entries of drivers are, which grew with
-Windows; `tail` is how many bytes of the last members of TRIAGE_DUMP an older Windows writes.
+The layout is that of DUMP_HEADER(64) in Volatility's `crash.json` and `crash64.json`, and of the small dumps
+of 10.0.19041 (x64) and 10.0.22000 (ARM64): CONTEXT and EXCEPTION_RECORD lie within the header, and
+`tests/forge/test_smalldump.py` compares each member with these files. A `seed` draws another layout that the
+members allow: CONTEXT and record behind TRIAGE_DUMP, gaps between parts, larger entries of drivers. `tail` is
+how many bytes of the last members of TRIAGE_DUMP an older Windows writes.
 """
 
 from __future__ import annotations
 
+import random
 import struct
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -82,9 +85,10 @@ class SmallDump:
         wide: x64, or x86
         build: MinorVersion
         machine: IMAGE_FILE_MACHINE_*, that of the bitness by itself
-        entry: bytes of a loader's entry
+        entry: bytes of a loader's entry, those of the debugger's KLDR_DATA_TABLE_ENTRY by itself
         tail: bytes of TRIAGE_DUMP behind TriageOptions that are written; None for all
         debugger: whether KDDEBUGGER_DATA64 is written
+        seed: draws a layout; None for that of the real files
 
     Attributes:
         members: of TRIAGE_DUMP, by name
@@ -101,10 +105,15 @@ class SmallDump:
         entry: Optional[int] = None,
         tail: Optional[int] = None,
         debugger: bool = True,
+        seed: Optional[int] = None,
     ) -> None:
         self.wide, self.build = wide, build
         self.machine = machine or (0x8664 if wide else 0x14C)
-        self._entry = entry or (0xA0 if wide else 0x60)
+        self._drawn = None if seed is None else random.Random(seed)
+        slack = 0 if self._drawn is None else 8 * self._drawn.randrange(4)
+        self._entry = (entry or (0x88 if wide else 0x48)) + slack
+        self._in_header = self._drawn is None or self._drawn.random() < 0.3
+        self._held: Dict[str, bytes] = {}
         self._tail = tail
         self._debugger = debugger
         self._word = "Q" if wide else "I"
@@ -129,6 +138,8 @@ class SmallDump:
             self.members[member] = value
             return value
         self._data += bytes(-len(self._data) % 8)
+        if self._drawn is not None:
+            self._data += self._drawn.randbytes(8 * self._drawn.randrange(5))
         self.members[member] = len(self._data)
         self._data += data
         return self.members[member]
@@ -136,8 +147,20 @@ class SmallDump:
     def crash(self, code: int, parameters: Sequence[int], context: bytes, record: bytes = b"") -> None:
         """Adds the bug check, the registers and the exception."""
         self._code, self._parameters = code, tuple(parameters)  # type: ignore[assignment]
-        self.put("ContextOffset", context)
-        self.put("ExceptionOffset", record or bytes(0x98 if self.wide else 0x50))
+        places = (0x348, 0xF00) if self.wide else (0x320, 0x7D0)
+        record = record or self._breakpoint()
+        for name, data, place in zip(("ContextOffset", "ExceptionOffset"), (context, record), places):
+            if self._in_header:
+                self._held[name] = data
+                self.members[name] = place
+            else:
+                self._held.pop(name, None)
+                self.put(name, data)
+
+    def _breakpoint(self) -> bytes:
+        """The record that KeBugCheckEx leaves: only the members before ExceptionInformation are written."""
+        head = struct.pack("<IIQQI" if self.wide else "<IIIII", 0x80000003, 1, 0, self._kernel + 0x1234, 0)
+        return head + (b"PAGE" * 40)[: (0x98 if self.wide else 0x50) - len(head)]
 
     def stack(self, address: int, data: bytes) -> None:
         """Adds the kernel stack of the thread."""
@@ -166,6 +189,25 @@ class SmallDump:
         for name, data in parts.items():
             self.put(f"{name}Offset", bytes(data))
 
+    def identify(self, places: Tuple[int, int, int], pid: int, name: bytes, tid: int, owner: int = 0) -> None:
+        """Writes IDs and name into ETHREAD and EPROCESS.
+
+        Args:
+            places: offsets of UniqueProcessId, ImageFileName and Cid
+            pid, name: of the process
+            tid: of the thread
+            owner: ID of the process that the thread belongs to, if it is another one
+        """
+        process, thread = self.members["ProcessOffset"], self.members["ThreadOffset"]
+        width = struct.calcsize(self._word)
+        for at, value in (
+            (process + places[0], pid),
+            (thread + places[2], owner or pid),
+            (thread + places[2] + width, tid),
+        ):
+            struct.pack_into("<" + self._word, self._data, at, value)
+        self._data[process + places[1] : process + places[1] + 15] = name.ljust(15, b"\0")
+
     def drivers(self, drivers: Sequence[Driver], broken: str = "") -> None:
         """Adds the list of drivers and their names; the first of them is the kernel."""
         first = self.first
@@ -183,7 +225,7 @@ class SmallDump:
                 0x38 if self.wide else 0x1C: (self._word, module.entry_point),
                 0x40 if self.wide else 0x20: ("I", module.size),
                 0x78 if self.wide else 0x40: ("I", module.checksum),
-                0x9C if self.wide else 0x58: ("I", module.stamp),
+                0x80 if self.wide else 0x44: ("I", module.stamp),
             }
             for offset, (form, value) in places.items():
                 if first + offset + struct.calcsize(form) <= size:
@@ -206,7 +248,7 @@ class SmallDump:
         for driver in drivers:
             name = driver.name.encode("utf-16-le")[:24]
             form = "<HH4xQ24sQQ" if self.wide else "<HHI24sII"
-            data += struct.pack(form, len(name), 24, 0, name, driver.base, driver.base + driver.size)
+            data += struct.pack(form, len(name), len(name), 0, name, driver.base, driver.base + driver.size)
         self.put("UnloadedDriversOffset", data)
 
     def block(self, address: int, data: bytes) -> None:
@@ -287,6 +329,8 @@ class SmallDump:
             put(0xF88, "I", 4)
             put(0xF94, "II", 1, 0x110)
             put(0xFB8, "QQ", STARTED, CRASHED)
+        for name, data in self._held.items():
+            header[self.members[name] : self.members[name] + len(data)] = data
         return bytes(header)
 
 

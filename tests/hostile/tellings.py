@@ -108,7 +108,10 @@ NAMES: Dict[StatusCode, Tuple[str, ...]] = {
     StatusCode.COMPUTER_NAMES: (),
     # Of dumps of a process only, which are no images.
     StatusCode.PEB_NOT_IN_THE_DUMP: (),
+    StatusCode.NO_SYSTEM_INFO: (),
+    StatusCode.NO_THREAD_LIST: (),
     StatusCode.EXCEPTION: (),
+    StatusCode.AFTER_THE_EXCEPTION: (),
     StatusCode.BEYOND_THE_FILE: (),
     StatusCode.MORE_THAN_THE_STREAM: (),
     StatusCode.FEWER_THAN_THE_STREAM: (),
@@ -173,6 +176,10 @@ NAMES: Dict[StatusCode, Tuple[str, ...]] = {
     StatusCode.BYTES_UNREAD: HEAP,
     StatusCode.UST_WITHOUT_HPC: (),
     StatusCode.STACK_OF_THE_FREE: (),
+    StatusCode.HOLDS_THE_ADDRESS: (),
+    StatusCode.ENDS_BELOW_THE_ADDRESS: (),
+    StatusCode.BEGINS_BELOW_THE_ADDRESS: (),
+    StatusCode.BEGINS_ABOVE_THE_ADDRESS: (),
     StatusCode.STACK_OF_ALLOCATION_OR_FREE: (),
     StatusCode.NO_DATABASE: DATABASE,
     StatusCode.NO_SUCH_INDEX: (*DATABASE, *CREATORS),
@@ -253,7 +260,10 @@ NAMES: Dict[StatusCode, Tuple[str, ...]] = {
     StatusCode.NO_32_BIT_HALF: (),
     StatusCode.ZERO_FOR_UNKNOWN: (),
     StatusCode.BYTES_ARE_ZERO: (),
+    StatusCode.HEADER_ONLY: (),
     StatusCode.NOT_IN_THE_DUMP: (),
+    StatusCode.OFFSET_UNKNOWN: (),
+    StatusCode.ATTACHED: (),
     StatusCode.BUG_CHECK: (),
 }
 

@@ -199,7 +199,9 @@ def test_info(opened: Opened, tmp_path: pathlib.Path) -> None:
     assert [row["Status"] for _, row in rows if row["Status"]] == ["exception 0xc0000005"]
     streams = [row["Member"] for depth, row in rows if not depth]
     assert streams[0] == "MINIDUMP_HEADER"
-    assert {"ThreadListStream", "Memory64ListStream", "ExceptionStream", "0x47670001"} < set(streams)
+    assert {"ThreadListStream", "Memory64ListStream", "ExceptionStream", "MD_BREAKPAD_INFO_STREAM"} < set(
+        streams
+    )
     members = {row["Member"]: row["Value"] for depth, row in rows if depth == 1}
     assert members["BuildNumber"] == "19041"
     assert members["ProcessId"] == str(UPDATER)
@@ -213,7 +215,7 @@ def test_info(opened: Opened, tmp_path: pathlib.Path) -> None:
 
 
 def test_info_in_few_columns(opened: Opened, tmp_path: pathlib.Path, capsys: Any) -> None:
-    """--brief: what fits 120 characters, and every row."""
+    """--brief: what happened, in 120 characters and at most ten rows."""
     dumped = Dumped(opened, UPDATER, raised=4316)
     dumped.writer.comment("procdump -ma updater.exe " * 40)
     (tmp_path / "info.dmp").write_bytes(dumped.writer.bytes())
@@ -221,10 +223,8 @@ def test_info_in_few_columns(opened: Opened, tmp_path: pathlib.Path, capsys: Any
     assert [(column.name, column.type) for column in whole.columns] == typed(TABLES["info"])
     few = OpenedDump(tmp_path / "info.dmp").rows(info.Info, brief=True)
     assert [*few[0][1]] == [*BRIEF["info"]]
-    everything = OpenedDump(tmp_path / "info.dmp").rows(info.Info)
-    assert shown(few) == [
-        (depth, {name: row[name] for name in BRIEF["info"]}) for depth, row in shown(everything)
-    ]
+    assert few[0][1]["Member"] == "Crash"
+    assert len(few) <= 10
     text_renderer.PrettyTextRenderer().render(
         OpenedDump(tmp_path / "info.dmp").construct(info.Info, brief=True).run()
     )

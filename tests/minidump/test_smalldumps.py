@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import lzma
 import pathlib
+import struct
 import tarfile
 from typing import Any, Dict, List, Tuple
 
@@ -166,7 +167,9 @@ def test_where_it_crashed(tmp_path: pathlib.Path, rip: int, symbol: str, finding
     shown = "evil__2J+0x20" if symbol.startswith("evil") else symbol
     assert frame["Symbol"].replace("_x1b", "_") in (symbol, shown, "evil__2J+0x20")
     assert "bug check 0xd1" in rows[0][1]["Status"]
-    assert "not in the dump: UniqueProcessId ImageFileName" in rows[0][1]["Status"]
+    # The file has _EPROCESS and _ETHREAD, and no layout fits what they hold.
+    assert "offset unknown for this build: UniqueProcessId ImageFileName" in rows[0][1]["Status"]
+    assert "offset unknown for this build: UniqueThread" in rows[0][1]["Status"]
     assert found(dump) == finding
 
 
@@ -191,8 +194,8 @@ def test_info(tmp_path: pathlib.Path) -> None:
 
 
 def test_a_driver_without_a_stamp_says_so(tmp_path: pathlib.Path) -> None:
-    """Entries before Windows 10 have none: that is no 0."""
-    rows = written(crashed(KERNEL, entry=0x90, build=7601), tmp_path).rows(info.Info)
+    """The entries of another version may be shorter: that is no 0."""
+    rows = written(crashed(KERNEL, entry=0x80, build=3790), tmp_path).rows(info.Info)
     row = only(row for _, row in rows if row["Member"].endswith("ntoskrnl.exe"))
     assert "TimeDateStamp" not in row["Value"]
     assert row["Status"] == "not in the dump: TimeDateStamp"
@@ -301,3 +304,55 @@ def test_a_real_crash(tmp_path: pathlib.Path) -> None:
             if depth
         ]
         assert found(dump) == {}
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("symbols", [False, True])
+def test_ke_bug_check_ex_has_a_sure_caller(tmp_path: pathlib.Path, symbols: bool) -> None:
+    """Without any code: the dump begins its stack at KeBugCheckEx, whose arguments it has.
+
+    The real file has the registers of the exception. Here its CONTEXT is the one that KeBugCheckEx records
+    for other bug checks, and the stack is as Windows wrote it. The stack of the exception comes first.
+    """
+    data = bytearray(lzma.decompress((SHARED / "real_trapframes" / "triage_x64.dmp.xz").read_bytes()))
+    base, rip = 0xFFFFF8047BA00000, 0xFFFFF8047BDF5A80
+    (top,) = struct.unpack_from("<Q", data, 0x2048)
+    place = struct.unpack_from("<I", data, 0x2028)[0]
+    caller, *home = struct.unpack_from("<6Q", data, place)
+    assert home == [0x7E, *struct.unpack_from("<4Q", data, 0x40)]
+    struct.pack_into("<QQ", data, 0x348 + 0x98, top, 0)
+    struct.pack_into("<Q", data, 0x348 + 0xF8, rip)
+    for register, value in zip((0x80, 0x88, 0xB8, 0xC0), home):
+        struct.pack_into("<Q", data, 0x348 + register, value)
+    (tmp_path / "small.dmp").write_bytes(data)
+    table = SHARED / "isf/symbols/windows/ntkrnlmp.pdb/5278AFF86C341677D7D7835C85B7B844-1.json.xz"
+    dump = OpenedDump(tmp_path / "small.dmp")
+    rows = dump.rows(callstacks.CallStacks, **({"kernel_symbols": str(table)} if symbols else {}))
+    first, second = (
+        number for number, (depth, row) in enumerate(rows) if not depth and row["Part"] == "kernel"
+    )
+    assert rows[first + 1][1]["Symbol"] == "amdppm+0x334c"
+    assert "after the exception" not in rows[first][1]["Status"]
+    assert "after the exception" in rows[second][1]["Status"]
+    frames = [row for depth, row in rows[second:] if depth and row["Part"] == "kernel"]
+    assert [row["Address"] for row in frames[:2]] == [rip & 0xFFFFFFFFFFFF, caller & 0xFFFFFFFFFFFF]
+    assert [row["How"] for row in frames[:2]] == ["trap", "leaf"]
+    assert [row["Symbol"] for row in frames[:1]] == ["nt!KeBugCheckEx" if symbols else "nt+0x3f5a80"]
+    assert "unsure" not in frames[1]["Status"]
+    assert all("unsure" in row["Status"] for row in frames[2:])
+    # Another code or another parameter: nothing proves that a function begins there.
+    struct.pack_into("<Q", data, 0x348 + 0xC0, 0)
+    (tmp_path / "other.dmp").write_bytes(data)
+    rows = OpenedDump(tmp_path / "other.dmp").rows(callstacks.CallStacks)
+    assert "unsure" in rows[second + 2][1]["Status"]
+    assert caller - base == 0x40F4E1
+
+
+@pytest.mark.shared
+def test_the_kernels_table_is_found_for_a_real_file(tmp_path: pathlib.Path) -> None:
+    """In KDDEBUGGER_DATA64 of 19041, NtBuildLab is the address of NtBuildLabEx."""
+    data = lzma.decompress((SHARED / "real_trapframes" / "triage_x64.dmp.xz").read_bytes())
+    (tmp_path / "small.dmp").write_bytes(data)
+    table = SHARED / "isf/symbols/windows/ntkrnlmp.pdb/5278AFF86C341677D7D7835C85B7B844-1.json.xz"
+    rows = OpenedDump(tmp_path / "small.dmp").rows(callstacks.CallStacks, kernel_symbols=str(table))
+    assert any(row["Symbol"] == "nt!PnpStartDevice+0x88" for depth, row in rows if depth)

@@ -18,7 +18,7 @@ from stackfleet.writer import TableFiles
 Row = Dict[str, Any]
 
 _DEFAULTS: Row = {
-    "Schema": 3,
+    "Schema": 4,
     "Kind": "std",
     "PID": 0,
     "Process": "nt",

@@ -17,6 +17,7 @@ import struct
 from typing import Dict, Mapping
 
 from tests.forge.context import Opened
+from tests.forge.pe import TIMESTAMP
 from tests.forge.smalldump import Driver, SmallDump
 from winstacks.memory.decode.machine import Machine
 from winstacks.memory.image import Image
@@ -80,13 +81,16 @@ def registers_of(image: Image, thread: Thread) -> Dict[str, int]:
     raise AssertionError("the thread does not wait")
 
 
-def small_dump_of(opened: Opened, tid: int, code: int = CODE, **options: object) -> SmallDump:
+def small_dump_of(
+    opened: Opened, tid: int, code: int = CODE, with_code: bool = True, **options: object
+) -> SmallDump:
     """Returns the dump.
 
     Args:
         opened: the image
         tid: a thread that waits
         code: the bug check
+        with_code: whether the dump has the memory of the drivers
         options: of SmallDump
     """
     image = opened.image
@@ -100,8 +104,13 @@ def small_dump_of(opened: Opened, tid: int, code: int = CODE, **options: object)
     _structures(image, thread, dump)
     modules, _ = image.service(KernelModules).list_modules(0)
     ordered = sorted(modules, key=lambda module: module.base != image.base)
-    dump.drivers([Driver(f"\\SystemRoot\\{module.file}", module.base, module.size) for module in ordered])
-    for module in modules:
+    dump.drivers(
+        [
+            Driver(f"\\SystemRoot\\{module.file}", module.base, module.size, stamp=TIMESTAMP)
+            for module in ordered
+        ]
+    )
+    for module in modules if with_code else ():
         for start, data in memory.pages(module.base, module.end):
             dump.block(start, bytes(data))
     symbols = ("PsLoadedModuleList", "PsActiveProcessHead", "KdDebuggerDataBlock")

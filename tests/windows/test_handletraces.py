@@ -91,6 +91,20 @@ def test_ring_of_every_form(name: str, level: int, tmp_path: pathlib.Path) -> No
     assert [node.row["Sequence"] for node in one] == [3, 2, 1]
 
 
+def test_events_that_the_counter_denies_are_kept_and_marked(tmp_path: pathlib.Path) -> None:
+    """The counter was set back: the event in slot 0 has the number 0 then, and the others are below."""
+    kernel, _, table = new_process("win10-x64")
+    table.finish()
+    ring = Ring(table, 8)
+    for number in range(1, 17):
+        ring.event(OPEN, 4 * number, 1000, 1000 + 4 * number)
+    ring.info["CurrentStackIndex"] = 2
+    found = grid.run(context.open_image(kernel.image(), tmp_path), handletraces.HandleTraces)
+    said = "beyond the ring's counter"
+    marked = {node.row["Sequence"]: said in str(node.row["Status"]) for node in found}
+    assert marked == {2: False, 1: False, **dict.fromkeys(range(-5, 1), True)}
+
+
 @pytest.mark.parametrize("name", ["xp-x86", "2003-x64", "win7-x86", "win10-x64"])
 def test_the_ring_wraps(name: str, tmp_path: pathlib.Path) -> None:
     kernel, _, table = new_process(name)

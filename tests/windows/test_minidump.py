@@ -208,8 +208,9 @@ def test_a_full_disk_leaves_no_half_file(
 def test_a_disk_without_room_is_found_before_the_first_row(
     opened: Opened, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with room_for(0), pytest.raises(
-        exceptions.RenderException, match=f"no file can be written to '{tmp_path}"
+    with (
+        room_for(0),
+        pytest.raises(exceptions.RenderException, match=f"no file can be written to '{tmp_path}"),
     ):
         run(opened, tmp_path, monkeypatch)
     assert list(tmp_path.iterdir()) == []

@@ -59,6 +59,7 @@ def test_the_columns_are_those_of_the_schema(sampled: Opened) -> None:
         dictionary.INT: int,
         dictionary.BOOL: bool,
         dictionary.HEX: format_hints.Hex,
+        dictionary.HEXSTR: str,
         dictionary.TIME: datetime.datetime,
     }
     assert [(column.name, column.type) for column in shown] == [

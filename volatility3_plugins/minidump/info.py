@@ -20,7 +20,8 @@ class Info(interfaces.plugins.PluginInterface):
 
     @classmethod
     def get_requirements(cls) -> List[interfaces.configuration.RequirementInterface]:
-        return list(options.dump([*options.shown("info"), options.fetch_symbols(), options.binaries()]))
+        shown = [*options.dump_lists(), *options.shown("info")]
+        return list(options.dump([*shown, options.fetch_symbols(), options.binaries()]))
 
     def run(self) -> interfaces.renderers.TreeGrid:
         from winstacks.commands import info

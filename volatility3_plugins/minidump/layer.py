@@ -144,8 +144,7 @@ class SmallDumpStacker(interfaces.automagic.StackerLayerInterface):
 
         base = context.layers[layer_name]
         try:
-            place = options.SMALL_DUMPS.get(bytes(base.read(0, 8)))
-            if place is None or base.read(place, 4) != options.SMALL_DUMP_TYPE:
+            if not options.is_small_dump(base.read, int(base.maximum_address) + 1):
                 return None
         except exceptions.InvalidAddressException:
             return None

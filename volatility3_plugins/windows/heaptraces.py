@@ -27,6 +27,7 @@ class HeapTraces(interfaces.plugins.PluginInterface):
             *options.kernel(),
             options.pid(),
             options.switch("blocks", "Also show each block"),
+            options.address("Show only the block that holds this address, and the blocks beside it"),
             *options.selecting("traces"),
             options.file_name(
                 "baseline", "File of an earlier UMDH log: show the growth of each trace, greatest first"

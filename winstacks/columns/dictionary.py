@@ -33,7 +33,7 @@ from .words import Words
 STR, INT, BOOL, HEX, ADDRESS = "str", "int", "bool", "hex", "address"
 REGISTER, HEXSTR, TIME = "register", "hexstr", "time"
 
-SCHEMA = 3
+SCHEMA = 4
 """The version of the flat tables.
 
 It rises when a column goes, or when its meaning, type or nullability changes.
@@ -150,6 +150,24 @@ _ALL = (
     Column("BugCheckCode", HEX, "Code with which Windows stopped; null if the files are not a crash dump."),
     Column("BugCheck", STR, "Name of the bug check; null if the code has no name."),
     Column("BugCheckParameters", STR, "The four parameters of the bug check, separated by blanks."),
+    # The crash of a dump.
+    Column("CrashCode", HEX, "ExceptionCode, or BugCheckCode; null if the files are of no crash."),
+    Column("CrashName", STR, "Name of the exception or bug check; null if the code has no name."),
+    Column("CrashParameters", STR, "Parameters of the exception or bug check, separated by blanks."),
+    Column("CrashAddress", HEXSTR, "Address at which the registers of the crash are. It is canonical."),
+    Column("CrashSymbol", STR, "Name of CrashAddress: module, function and offset, or the kind of memory."),
+    Column("CrashModule", STR, "Module of CrashAddress; null if it is in none."),
+    Column(
+        "CrashDriver",
+        STR,
+        "First module on the stack of a bug check that is not the kernel; its frame may be a guess.",
+    ),
+    Column("CrashPID", INT, "ID of the process that crashed, or that ran when Windows stopped."),
+    Column("CrashProcess", STR, "Name of the process that has CrashPID."),
+    Column("CrashTID", INT, "ID of the thread that crashed, or that ran when Windows stopped."),
+    Column("CrashTraceId", STR, "TraceId of the stack that begins at the crash."),
+    Column("CrashKey", STR, "StackKey of the stack that begins at the crash: equal crashes have equal keys."),
+    Column("CrashStack", STR, "The stack that begins at the crash, as in Stack."),
     # Keys: the process, thread and structure of a row.
     Column(
         "PID", INT, "ID of the process to which the row belongs, 0 for the kernel; null if it is unknown."

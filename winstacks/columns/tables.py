@@ -13,7 +13,6 @@ from __future__ import annotations
 from typing import Container, Dict, FrozenSet, Tuple
 
 from .dictionary import COLUMNS, HEXSTR, REGISTERS, Column, names
-from .words import FINDING_HOWS
 
 
 def _table(listed: str, *own: Column) -> Tuple[Column, ...]:
@@ -52,7 +51,9 @@ IMAGE = _table(
     "Processors, CaptureTime, BootTime, BootTimeSource, TimeZoneBias, ComputerName, Processes, "
     "ProcessesFoundOtherwise, ProcessesUnreadable, Threads, Stacks, StacksIncomplete, Databases, "
     "StacksKnown, StacksRead, StructuresAbsent, Warnings, WarningText, Status, InputKind, Completeness, "
-    "BugCheckCode, BugCheck, BugCheckParameters, Truncated, MissingShare",
+    "BugCheckCode, BugCheck, BugCheckParameters, Truncated, MissingShare, CrashCode, CrashName, "
+    "CrashParameters, CrashAddress, CrashSymbol, CrashModule, CrashDriver, CrashPID, CrashProcess, "
+    "CrashTID, CrashTraceId, CrashKey, CrashStack",
     COLUMNS["Arch"]._replace(meaning="Bitness of the kernel."),
     COLUMNS["Stacks"]._replace(meaning="Number of stacks of threads that were walked; null as Threads."),
     COLUMNS["Status"]._replace(
@@ -105,7 +106,6 @@ TABLES: Dict[str, Tuple[Column, ...]] = {
     "tracefindings": _table(
         "ImageId, Severity, Confidence, Finding, PID, Process, ProcessOffset, TID, Kind, Frame, Address, "
         "Symbol, How, Evidence, Innocent, Technique, StackKey, TraceId, Status",
-        COLUMNS["How"]._replace(values=FINDING_HOWS),
     ),
     "minidump": _table(f"{_SPACE}, TID, Member, Value, Unsure, NotSaved, Status, File output"),
     "info": _table(f"PID, Process, TID, Member, Value, Part, {_FRAME}, How, Status"),
@@ -137,7 +137,7 @@ BRIEF: Dict[str, Tuple[str, ...]] = {
     "heaptraces": names(f"{_SPACE}, Bytes, Count, Heap, Symbol, Status"),
     "tracefindings": names("Severity, Finding, PID, Process, TID, Symbol, Evidence, Status"),
     "minidump": names("PID, Process, TID, Member, Value, Status"),
-    "info": names("TID, Member, Value, Symbol, Status"),
+    "info": names("Member, Value, Status"),
     "traces": names("PID, Process, TID, Kind, Count, Stack, Status"),
     "traceframes": names("TraceId, Frame, Symbol, Status"),
     "traceimage": names("ComputerName, KernelBuild, CaptureTime, Stacks, StacksIncomplete, Warnings, Status"),

@@ -42,10 +42,9 @@ HOWS: Words = {
     FRAME_POINTER: "by the chain of frame pointers",
     SCAN: "a guess: a value on the stack that may be a return address",
     RECORDED: "Windows recorded the address",
+    SHADOW: "the thread's shadow stack, which the processor writes, has the address",
 }
-"""Ways to find the address of a frame: the words of How."""
-FINDING_HOWS: Words = {**HOWS, SHADOW: "the thread's shadow stack also has the address"}
-"""The words of How in findings: the last one replaces another word."""
+"""Ways to find the address of a frame: the words of How. In findings `shadow` replaces another word."""
 
 PDB, EXPORT, NEAREST, MODULE, UNLOADED, NONE = "pdb", "export", "nearest", "module", "unloaded", "none"
 SOURCES: Words = {

@@ -11,6 +11,7 @@ from typing import Dict, Iterator, NamedTuple, Optional, Sequence, Tuple, Union
 from volatility3.framework import exceptions, interfaces
 
 from ..heaps.decode import umdh
+from ..heaps.decode.around import around
 from ..heaps.decode.block import TraceGroup
 from ..heaps.decode.contents import HeapContents, HeapOwner
 from ..heaps.decode.totals import ProcessTotal
@@ -19,6 +20,8 @@ from ..heaps.lister import Heaps
 from ..heaps.umdh_log import loaded_modules, log_of
 from ..memory.decode.status import Status
 from ..memory.image import AddressSpace
+from ..names.usermodules import vad_at
+from ..process.vads import regions
 from ..rows import plugin
 from ..rows.command import Command
 from ..rows.grid import Row
@@ -33,6 +36,9 @@ _NOTHING = (
     "NtGlobalFlag has +ust 0x1000 (XP and 2003: +hpc 0x40 as well), or page heap (+hpa 0x2000000) is on "
     "(windows.gflags shows the flags)"
 )
+
+
+_NO_BLOCK = "No block of a heap that records stacks holds {:#x}, or lies in the memory region of this address"
 
 
 class HeapOwnerItem(NamedTuple):
@@ -104,14 +110,36 @@ class HeapTraces(Command[AddressSpace, HeapItem]):
         return f"Reading the heaps of process {step.pid_text}"
 
     def items(self, step: AddressSpace) -> Iterator[HeapItem]:
-        contents = self._heaps.read(step, keep=self.option("blocks") or self.option("dump"))
+        keep = self.option("blocks") or self.option("dump") or self._address is not None
+        contents = self._heaps.read(step, keep=keep)
         if contents is None:
             return
         if contents.status:
             yield HeapItem(step, contents.status)
+        if self._address is not None:
+            for group in around(contents.groups, self._address, self._region(step, self._address)):
+                yield HeapItem(step, Allocated(group, None))
+            return
         if contents.owners or contents.groups:
             for entry in self._list_entries(step, contents):
                 yield HeapItem(step, entry)
+
+    @cached_property
+    def _address(self) -> Optional[int]:
+        """The address of --address in canonical form, None without the option."""
+        given = self.config.get("address")
+        return None if given is None else self.image.machine.canonical(given)
+
+    def _region(self, space: AddressSpace, address: int) -> Optional[Tuple[int, int]]:
+        """Returns the memory region that holds an address; None if it may be in a region that is unknown.
+
+        An address in no region has an empty one.
+        """
+        listed, whole = self.image.service(regions).list_regions(space)
+        found = vad_at(sorted(listed), address)
+        if found is not None:
+            return found.start, found.end
+        return (address, address) if whole else None
 
     def _list_entries(
         self, space: AddressSpace, contents: HeapContents
@@ -157,7 +185,7 @@ class HeapTraces(Command[AddressSpace, HeapItem]):
             yield from rows.owner(space, content.owner, frames, content.file_output)
         elif isinstance(content, Allocated):
             yield from rows.group(space, content.group, frames, content.change)
-            if self.option("blocks"):
+            if self.option("blocks") or self._address is not None:
                 for block in content.group.blocks:
                     yield 1, rows.block(space, block)
         elif isinstance(content, FreedGroup):
@@ -193,4 +221,7 @@ class HeapTraces(Command[AddressSpace, HeapItem]):
     def run(self) -> interfaces.renderers.TreeGrid:
         # An unusable baseline ends the command before any row.
         _ = self._baseline
+        given = self.config.get("address")
+        if given is not None:
+            self.nothing, self.to_enable = _NO_BLOCK.format(given), ""
         return super().run()

@@ -5,21 +5,35 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Iterator, List, Sequence
+from typing import Iterator, List, Optional, Sequence
 
+from volatility3.framework import interfaces
+
+from ..columns.words import THREAD_KINDS
+from ..memory.decode.machine import UnsupportedMachineError
 from ..memory.image import AddressSpace
 from ..minidump import opened, smalldump
+from ..minidump.decode.drivers import broken_driver
 from ..minidump.decode.dumpfile import Minidump, Stream
+from ..minidump.decode.platform import OtherSystemError
 from ..minidump.decode.threads import exception_stream
-from ..minidump.process import exception_contexts
-from ..options import DUMP
+from ..minidump.exceptioncontext import ExceptionContext
+from ..minidump.process import process_name
+from ..options import DUMP, DUMP_LISTS
 from ..process.spaces import AddressSpaces
 from ..process.threads import Threads
+from ..rows import plugin as plugins
+from ..rows import requested
 from ..rows.command import Command
 from ..rows.dumps import GRID, DumpRows
 from ..rows.grid import Row
 from ..rows.smalldumps import SmallDumpRows
+from ..rows.whathappened import WhatHappened
+from ..stacklist.crash import Crash, crash_of
 from ..stacklist.frames import NamedFrame
+from ..stacklist.machine import machine_facts
+from ..stacklist.stack import StackFilter
+from ..stacklist.traces import StackCollector
 from ..stacks.lister import StackLister
 
 
@@ -39,8 +53,37 @@ class Info(Command[Stream, Stream]):
         return next(iter(AddressSpaces.list_spaces(self.image)))
 
     @cached_property
+    def _readable(self) -> bool:
+        """Whether stacks can be walked: the input is of Windows and of a machine that is supported."""
+        try:
+            requested.machine(self.plugin)
+        except (UnsupportedMachineError, OtherSystemError):
+            return False
+        return True
+
+    @cached_property
     def _rows(self) -> DumpRows:
-        return DumpRows(self._dump, self._native, self.printer)
+        pid, process = process_name(self._dump)
+        if self._readable:
+            pid, process = self._native.pid, self._native.known_name
+        return DumpRows(self._dump, pid, process, {name for name in DUMP_LISTS if self.option(name)})
+
+    def run(self) -> interfaces.renderers.TreeGrid:
+        if self._readable:
+            return super().run()
+        # The streams of any system can be listed, without this project's symbol tables.
+        return plugins.tree(self.plugin, self.grid, self._listed(), tables=False)
+
+    def _listed(self) -> Iterator[Row]:
+        """Yields the rows of a dump of which no stack can be walked."""
+        try:
+            requested.machine(self.plugin)
+        except (UnsupportedMachineError, OtherSystemError) as error:
+            self.log.warning(str(error))
+        _, memory_status = opened.memory(self._dump)
+        yield from self._rows.header(memory_status)
+        for stream in self._dump.streams:
+            yield from self._rows.stream(stream)
 
     def steps(self) -> List[Stream]:
         return list(self._dump.streams)
@@ -62,21 +105,36 @@ class Info(Command[Stream, Stream]):
     def _exception(self) -> Iterator[Row]:
         """Yields the stack of the exception, walked from the registers at which it occurred."""
         found = exception_stream(self._dump)
-        contexts = exception_contexts(self.image, self._dump)
-        if found is None or not contexts:
+        met = ExceptionContext(self.image, self._dump).saved()
+        if found is None or met is None:
             return
         lister = StackLister(self.image, self.symbolizer)
         for thread in Threads.list_threads(self.image, tids=[found.ThreadId]):
-            for stack in lister.thread_stacks(thread._replace(contexts=contexts)):
+            for stack in lister.thread_stacks(thread._replace(contexts=(met,))):
                 named = [
                     self.frames_of(stack.space).frame(frame.address, frame.returns) for frame in stack.frames
                 ]
-                yield from self._rows.stack(found.ThreadId, stack, named)
+                yield from self._rows.stack(found.ThreadId, stack, named, self.printer)
+
+    @cached_property
+    def _crash(self) -> Optional[Crash]:
+        """The crash of the dump, with the stack that begins there; None if the dump is of none."""
+        stacks = StackCollector(self.symbolizer).list_stacks(StackFilter(kinds=THREAD_KINDS))
+        stack = next((stack for stack in stacks if stack.crashed and stack.frames), None)
+        return crash_of(self.image.service(machine_facts).input(), stack)
 
     def generate(self) -> Iterator[Row]:
         if self.image.threads_only:
             small = smalldump.dump_of(self.plugin.context, self.config[DUMP])
-            yield from SmallDumpRows(self.image, small, self._native).rows()
+            if self.option("brief"):
+                lacks, blamed = smalldump.lacks(small), broken_driver(small) or ""
+                yield from WhatHappened(self.image, self._native, self._crash, lacks, blamed).rows()
+            else:
+                yield from SmallDumpRows(self.image, small, self._native, self._crash).rows()
+            return
+        if self.option("brief"):
+            lacks = opened.lacks(self._dump)
+            yield from WhatHappened(self.image, self._native, self._crash, lacks).rows()
             return
         _, memory_status = opened.memory(self._dump)
         yield from self._rows.header(memory_status)

@@ -18,12 +18,13 @@ entry of a shadow stack: not writable, and dirty (the same manual, volume 3).
 from __future__ import annotations
 
 import struct
-from typing import Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple, Union
+from typing import Iterator, List, NamedTuple, Optional, Set, Tuple, Union
 
 from ..columns.words import KERNEL, USER
 from ..memory.decode import pagetable
 from ..process.thread import RUNNING, TERMINATED, Thread
 from ..stacklist.stack import StackRecord
+from ..traps.decode.xstate import CET_U, CET_U_SIZE, LEGACY, SH_STK_EN, ComponentSizes, component
 from .facts import CheckFacts
 
 MAX_ENTRIES = 0x1000
@@ -45,11 +46,6 @@ _NOT_ITS_PAGE = "the pointer to the shadow stack of user mode leads to a page of
 _SHARED_DATA = 0xFFFFF78000000000
 """KI_USER_SHARED_DATA of ntddk.h for x64."""
 _ALL_FEATURES, _ALIGNED_FEATURES = "XState.AllFeatures", "XState.AlignedFeatures"
-_LEGACY, _HEADER = 0x200, 0x40
-_COMPACTED = 1 << 63
-_CET_U, _CET_U_SIZE = 11, 16
-_SH_STK_EN = 1
-"""Bit of IA32_U_CET: the processor uses a shadow stack in user mode."""
 _COMPONENTS = 63
 _WRITABLE, _DIRTY = 1 << 1, 1 << 6
 
@@ -62,35 +58,6 @@ class ShadowStack(NamedTuple):
 
     start: int
     returns: List[int]
-
-
-class ComponentSizes(NamedTuple):
-    """The sizes of the processor's state components, from 0 on; `aligned` has a bit for each component."""
-
-    sizes: Sequence[int]
-    aligned: int
-
-
-def component(header: bytes, number: int, known: ComponentSizes) -> Optional[int]:
-    """Returns the offset of a state component in an area that XSAVES wrote, None if it is not there.
-
-    Args:
-        header: the first 16 bytes of the header: XSTATE_BV and XCOMP_BV
-        number: number of the component, 2 to 62
-        known: sizes and alignment of the machine's components
-    """
-    saved, packed = struct.unpack("<QQ", header)
-    if not (packed & _COMPACTED and saved & packed & 1 << number and known.sizes[number]):
-        return None
-    offset = _LEGACY + _HEADER
-    for lower in range(2, number):
-        if packed & 1 << lower:
-            offset = _aligned(offset, lower, known) + known.sizes[lower]
-    return _aligned(offset, number, known)
-
-
-def _aligned(offset: int, number: int, known: ComponentSizes) -> int:
-    return offset + -offset % 64 if known.aligned & 1 << number else offset
 
 
 def kernel_shadow_stack(thread: Thread, facts: CheckFacts) -> Union[ShadowStack, str]:
@@ -156,15 +123,15 @@ def _user_pointer(thread: Thread, facts: CheckFacts) -> Optional[int]:
     field, sizes = facts.image.types["_ETHREAD"].first_member(_AREA), _sizes(facts)
     memory = facts.image.memory(facts.image.kernel)
     area = None if field is None or sizes is None else memory.member(thread.ethread, field)
-    header = memory.read(area + _LEGACY, 16) if area and area >= _KERNEL_HALF else None
+    header = memory.read(area + LEGACY, 16) if area and area >= _KERNEL_HALF else None
     if area is None or header is None or sizes is None:
         return None
-    place = component(bytes(header), _CET_U, sizes)
-    state = None if place is None else memory.read(area + place, _CET_U_SIZE)
+    place = component(bytes(header), CET_U, sizes)
+    state = None if place is None else memory.read(area + place, CET_U_SIZE)
     if state is None:
         return None
     enabled, pointer = struct.unpack("<QQ", state)
-    return pointer if enabled & _SH_STK_EN else 0
+    return pointer if enabled & SH_STK_EN else 0
 
 
 def _sizes(facts: CheckFacts) -> Optional[ComponentSizes]:

@@ -35,6 +35,10 @@ KERNEL_PID = 0
 KERNEL_PROCESS = "nt"
 
 
+_NAMELESS = (StatusCode.PROCESS_UNREADABLE, StatusCode.NOT_IN_THE_DUMP, StatusCode.OFFSET_UNKNOWN)
+"""Status words of a process whose name, if it has none, is unknown."""
+
+
 class AddressSpace(NamedTuple):
     """One bitness of one address space. Addresses are canonical.
 
@@ -72,7 +76,7 @@ class AddressSpace(NamedTuple):
     @property
     def known_name(self) -> Optional[str]:
         """The name of the process, None if it is not in the image."""
-        unreadable = not self.process and has_status(self.remark, StatusCode.PROCESS_UNREADABLE)
+        unreadable = not self.process and has_status(self.remark, *_NAMELESS)
         return None if unreadable else self.process
 
     @property
@@ -262,11 +266,17 @@ class Image:
             vollog.warning(f"Missing from the kernel's symbols, so rows are missing or incomplete: {what}")
 
     def possible(self, items: Iterable[Item]) -> Iterator[Item]:
-        """Yields items until the kernel's symbols lack a needed member: a warning names the member."""
+        """Yields items until the symbols lack a needed member: a warning names the member.
+
+        An input without a kernel has no symbols of one; its rows end there just as well, so it warns too.
+        """
         try:
             yield from items
         except MissingMemberError as error:
             self.lacks(error)
+            if str(error) not in self.lacking:
+                self.lacking[str(error)] = None
+                vollog.warning(f"Rows are missing: this input has no symbols of a kernel, and {error}")
 
     def symbol_table(self) -> Optional[interfaces.symbols.SymbolTableInterface]:
         """Returns the kernel's symbol table, None if there is none."""

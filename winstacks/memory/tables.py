@@ -120,6 +120,7 @@ _BESIDE = [_ROOT / "symbols" / SUB_PATH, _ROOT / "volatility3" / "symbols" / SUB
 KINDS = (
     "backtraces",
     "context",
+    "crash",
     "heap",
     "heap-page",
     "heap-segment",

@@ -3,15 +3,18 @@
 """The process and the thread that crashed, from a small kernel dump.
 
 The thread's registers are the CONTEXT of the dump. A bug check caused by an exception has a second CONTEXT,
-of the place of the exception; its address is a parameter, and it is used if the dump has the memory there.
+of the place of the exception; its address is a parameter. If the dump has the memory there, the stack of the
+crash begins there, and the CONTEXT of the dump begins a second one.
 """
 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Collection, Iterator, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Collection, FrozenSet, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
+from ..memory import tables
 from ..memory.decode import text
+from ..memory.decode.machine import Machine
 from ..memory.decode.status import NOTHING, Status, StatusItem, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image
@@ -21,9 +24,17 @@ from ..process.thread import SavedContext, Thread, user_thread
 from ..stacklist.decode.bugchecks import context_parameter
 from ..traps.decode.context import decode_any
 from ..traps.state import context_layouts
-from .decode.crashed import crashed_thread
+from .decode.crashed import IdentityLayout, crashed_thread
 from .decode.triage import TriageDump
-from .process import UNKNOWN_PID
+
+_IDENTITY = "crash"
+"""Kind of this project's tables with the members that identify process and thread."""
+
+
+_IN_SMALL_DUMPS = 0x10000000
+"""The bit that small dumps set in the code of some bug checks, such as 1000007Eh."""
+_FIFTH_ARGUMENT = 0x28
+"""Offset of the fifth argument from the stack pointer at the first byte of an x64 function."""
 
 
 class StackRange(NamedTuple):
@@ -46,7 +57,8 @@ class CrashedProcess:
     def __init__(self, image: Image, dump: TriageDump, symbols: bool = False) -> None:
         self._image = image
         self._dump = dump
-        self._crashed = crashed_thread(dump, image.types if symbols else None)
+        layouts = () if symbols else _identity_layouts(image, dump)
+        self._crashed = crashed_thread(dump, image.types if symbols else None, layouts)
 
     # The interface of `spaces`, and ProcessList.
 
@@ -76,16 +88,22 @@ class CrashedProcess:
         """The process in which the thread ran."""
         crashed = self._crashed
         pid = crashed.member("process_id")
-        known = {"UniqueProcessId": pid, "ImageFileName": crashed.process}
-        lost = [name for name, value in known.items() if not value]
+        known = {"UniqueProcessId": pid is not None, "ImageFileName": bool(crashed.process)}
+        lost = [name for name, there in known.items() if not there]
         return AddressSpace(
-            pid=UNKNOWN_PID if pid is None else pid,
+            pid=pid,
             process=text.cell(crashed.process),
             machine=self._image.machine,
             layer_name=str(self._image.layer.name),
             eprocess=crashed.eprocess or 0,
-            remark=status(StatusItem(StatusCode.NOT_IN_THE_DUMP, None, tuple(lost)) if lost else None),
+            remark=self._lost("Process", lost),
         )
+
+    def _lost(self, part: str, members: Sequence[str]) -> Status:
+        """Returns the status of unknown members: the file lacks the structure, or no layout fits it."""
+        there = bool(self._dump.part(part).data)
+        code = StatusCode.OFFSET_UNKNOWN if there else StatusCode.NOT_IN_THE_DUMP
+        return status(StatusItem(code, None, tuple(members)) if members else None)
 
     # The interface of `threads`.
 
@@ -133,7 +151,7 @@ class CrashedProcess:
         initial = crashed.member("initial_stack")
         if known and not (initial is not None and stack.limit < initial <= stack.base):
             initial = stack.base
-        kernel_stack = crashed.member("kernel_stack")
+        kernel_stack, owner = crashed.member("kernel_stack"), crashed.member("pid")
         thread = user_thread(
             self.space,
             crashed.member("tid"),
@@ -141,7 +159,10 @@ class CrashedProcess:
             tuple(self._contexts()),
             create_time=crashed.member("create_time"),
             status=status(
+                StatusCode.HEADER_ONLY if self._dump.header_only else None,
                 self.space.remark,
+                self._lost("Thread", () if crashed.member("tid") is not None else ("UniqueThread",)),
+                StatusItem(StatusCode.ATTACHED, owner) if crashed.attached else None,
                 stack.status,
                 StatusItem(StatusCode.BUG_CHECK, None, (f"{self._code:#x}",))
                 if self._code is not None
@@ -166,14 +187,34 @@ class CrashedProcess:
         return self._dump.header.BugCheckCode
 
     def _contexts(self) -> Iterator[SavedContext]:
-        """Yields the registers of the dump, then the registers at the exception if they differ."""
+        """Yields the registers at the exception, if any, then the CONTEXT of the dump if it differs.
+
+        The CONTEXT of the dump may be from KeBugCheckEx, which ran after the exception.
+        """
         machine, data = self._image.machine, self._dump.context.data
         dump = self._registers(data)
         met = self._of_exception()
-        if dump is not None or met is None:
-            yield SavedContext(machine, data, kernel=True)
-        if met is not None and self._registers(met.data) != dump:
+        differ = met is not None and self._registers(met.data) != dump
+        if met is not None and differ:
             yield met
+        if dump is not None or not differ:
+            yield SavedContext(machine, data, kernel=True, later=differ)
+
+    def function_starts(self) -> FrozenSet[int]:
+        """Returns the address of KeBugCheckEx, if the CONTEXT of the dump proves it; see `function_starts`.
+
+        KeBugCheckEx records the registers with which it was called. Its first four arguments are the code and
+        three parameters of the bug check; the fourth parameter lies on the stack (measured: 19041).
+        """
+        machine, code = self._image.machine, self._code
+        registers = self._registers(self._dump.context.data) or {}
+        if machine is not Machine.AMD64 or code is None or "Rip" not in registers:
+            return frozenset()
+        first, *passed = (registers.get(name) for name in ("Rcx", "Rdx", "R8", "R9"))
+        parameters = self._dump.header.BugCheckParameters
+        fifth = self._image.memory(self._image.kernel).number(registers["Rsp"] + _FIFTH_ARGUMENT, 8)
+        called = first in (code, code & ~_IN_SMALL_DUMPS) and tuple(passed) == parameters[:3]
+        return frozenset([registers["Rip"]] if called and fifth in (None, parameters[3]) else ())
 
     def _registers(self, data: bytes) -> Optional[Mapping[str, int]]:
         """Returns the registers in the bytes of a CONTEXT, None if the bytes are no CONTEXT."""
@@ -194,3 +235,26 @@ class CrashedProcess:
             return None
         data = bytes(memory.read(address, form.size) or b"")
         return SavedContext(machine, data, address, kernel=True)
+
+
+def _identity_layouts(image: Image, dump: TriageDump) -> List[IdentityLayout]:
+    """Returns the layouts of process and thread by public symbols; the layout of the build comes first."""
+    arch, build = image.machine.arch, (dump.header.MinorVersion or 0) & 0xFFFF
+    versions = tables.generations(_IDENTITY, arch)
+    own = table_of_build(_IDENTITY, arch, build)
+    types = {name: image.our_types(f"{_IDENTITY}-{name}-{arch}") for name in versions}
+    layouts = [IdentityLayout(structures, name == own) for name, structures in types.items()]
+    return sorted(layouts, key=lambda layout: not layout.of_build)
+
+
+def table_of_build(kind: str, arch: str, build: int) -> str:
+    """Returns the version of this project's table for a build, or for the nearest earlier build.
+
+    Args:
+        kind: one of `tables.KINDS`
+        arch: word for the machine
+        build: the build number
+    """
+    versions = tables.generations(kind, arch)
+    since = {version: (*tables.version(version)[2:3], 0)[0] for version in versions}
+    return next((version for version in versions if since[version] <= build), versions[-1])

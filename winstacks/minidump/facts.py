@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Iterable
+from typing import Iterable, Optional
 
 from ..columns.words import ALL, PROCESS_DUMP, PRODUCTS, SOME, TRUNCATED
 from ..memory.decode.status import NOTHING, has_status
@@ -15,8 +15,9 @@ from ..stacklist.machine import Clock, ComputerName, Input, Kernel
 from .decode.dumpfile import Minidump
 from .decode.memory import memory_ranges
 from .decode.system import SystemInfo, misc_info
+from .decode.threads import exception_stream
 
-_WITH_FULL_MEMORY = 2
+WITH_FULL_MEMORY = 2
 """MiniDumpWithFullMemory ("minidumpapiset.h")."""
 
 _EPOCH = 11644473600
@@ -29,10 +30,10 @@ class DumpFacts:
 
     Args:
         dump: the file
-        system: its SystemInfoStream
+        system: its SystemInfoStream, None without one
     """
 
-    def __init__(self, dump: Minidump, system: SystemInfo) -> None:
+    def __init__(self, dump: Minidump, system: Optional[SystemInfo]) -> None:
         self._dump = dump
         self._system = system
         self._misc = misc_info(dump)
@@ -46,6 +47,8 @@ class DumpFacts:
     def kernel(self) -> Kernel:
         """Returns the version of Windows."""
         lab = "" if self._misc is None else self._misc.BuildString or ""
+        if self._system is None:
+            return Kernel(None, printable(lab), "", None)
         return Kernel(
             self._system.BuildNumber,
             printable(lab),
@@ -58,8 +61,12 @@ class DumpFacts:
         return ComputerName("", NOTHING)
 
     def input(self) -> Input:
-        """Returns the kind of input, a dump, and whether it has full memory and is complete."""
+        """Returns the kind of input, whether the dump has full memory and is complete, and its exception."""
         _, faults = memory_ranges(self._dump)
+        whole = ALL if self._dump.flags & WITH_FULL_MEMORY else SOME
         if has_status(faults, StatusCode.BEYOND_THE_FILE):
-            return Input(PROCESS_DUMP, TRUNCATED)
-        return Input(PROCESS_DUMP, ALL if self._dump.flags & _WITH_FULL_MEMORY else SOME)
+            whole = TRUNCATED
+        met = exception_stream(self._dump)
+        if met is None or not met.ExceptionCode:
+            return Input(PROCESS_DUMP, whole)
+        return Input(PROCESS_DUMP, whole, None, (), met.ExceptionCode, met.ExceptionInformation)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import pathlib
-from typing import Dict, Iterator, List, Optional
+from typing import Dict, Iterator, List, Optional, Tuple
 
 from volatility3 import symbols
 from volatility3.framework import constants, interfaces
@@ -27,17 +27,22 @@ MAX_TRIED = 16
 _LEAST = 3
 """Least number of variables that a table must have."""
 _KERNELS = ("ntkrnlmp.pdb", "ntoskrnl.pdb", "ntkrnlpa.pdb", "ntkrpamp.pdb")
-_VARIABLES = (
-    *("KiCallUserMode", "PsLoadedModuleList", "PsActiveProcessHead", "KiBugcheckData", "KiProcessorBlock"),
-    *(
-        "NtBuildLab",
-        "MmUnloadedDrivers",
-        "MmLastUnloadedDriver",
-        "MmHighestUserAddress",
-        "MmSystemRangeStart",
-    ),
-)
-"""Symbols that have the same name in KDDEBUGGER_DATA64, which has their addresses."""
+_VARIABLES: Dict[str, Tuple[str, ...]] = {
+    **{
+        name: (name,)
+        for name in (
+            *("KdDebuggerDataBlock", "KiCallUserMode", "PsLoadedModuleList", "PsActiveProcessHead"),
+            *("KiProcessorBlock", "MmUnloadedDrivers", "MmLastUnloadedDriver", "MmHighestUserAddress"),
+            "MmSystemRangeStart",
+        )
+    },
+    "KiBugcheckData": ("KiBugcheckData", "KiBugCheckData"),
+    "NtBuildLab": ("NtBuildLab", "NtBuildLabEx"),
+}
+"""Members of KDDEBUGGER_DATA64 and of the header, and the symbols whose address each may have. In 19041 the
+member NtBuildLab has the address of NtBuildLabEx (measured)."""
+_OF_HEADER = ("KdDebuggerDataBlock", "PsLoadedModuleList", "PsActiveProcessHead")
+_SYMBOLS = frozenset(symbol for names in _VARIABLES.values() for symbol in names)
 
 
 def kernel_table(
@@ -81,7 +86,7 @@ def _expected(dump: TriageDump, base: int) -> Dict[str, int]:
     """Returns the RVAs of the kernel's variables in the dump, by the names of their symbols."""
     header, addresses = dump.header, dump.debugger_data.addresses
     known: Dict[str, Optional[int]] = {name: addresses.get(name) for name in _VARIABLES}
-    for name in ("KdDebuggerDataBlock", "PsLoadedModuleList", "PsActiveProcessHead"):
+    for name in _OF_HEADER:
         known[name] = getattr(header, name) or known.get(name)
     rvas = {name: dump.canonical(value) - base for name, value in known.items() if value}
     return {name: rva for name, rva in rvas.items() if base and 0 < rva < 1 << 32}
@@ -107,16 +112,19 @@ def _wrong(url: str, expected: Dict[str, int], pointer_size: int) -> str:
             table = json.load(file)
         size = table["base_types"]["pointer"]["size"]
         known = {
-            name: int(symbol["address"]) for name, symbol in table["symbols"].items() if name in expected
+            name: int(symbol["address"]) for name, symbol in table["symbols"].items() if name in _SYMBOLS
         }
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         return f"it cannot be read ({type(error).__name__})"
     if size != pointer_size:
         return f"its pointers have {size} bytes"
-    for name, address in known.items():
-        if address != expected[name]:
-            return f"{name} lies at {address:#x} in it, and at {expected[name]:#x} in the dump"
-    return "" if len(known) >= min(_LEAST, max(len(expected), 1)) else "it has none of the dump's variables"
+    agreed = 0
+    for name, place in expected.items():
+        possible = [known[symbol] for symbol in _VARIABLES[name] if symbol in known]
+        if possible and place not in possible:
+            return f"{name} lies at {possible[0]:#x} in it, and at {place:#x} in the dump"
+        agreed += bool(possible)
+    return "" if agreed >= min(_LEAST, max(len(expected), 1)) else "it has none of the dump's variables"
 
 
 def _loaded(context: interfaces.context.ContextInterface, config_path: str, path: pathlib.Path) -> str:

@@ -14,7 +14,9 @@ from volatility3.framework import exceptions, interfaces
 
 from ..handles.lister import HandleEvents, handle_events
 from ..memory.decode.machine import Machine, UnsupportedMachineError
+from ..memory.decode.machine import machine_of as machine_of_number
 from ..memory.decode.status import Status
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import Image
 from ..names.loaderlists import ModuleLists, module_lists
 from ..names.unloaded import UnloadedModules, unloaded_modules
@@ -29,17 +31,21 @@ from ..stacklist.machine import MachineFacts, machine_facts
 from ..tracedb.finder import Databases
 from .decode.dumpfile import Minidump, NotAMinidumpError
 from .decode.memory import MemoryRange, memory_ranges, with_ranges
-from .decode.system import SystemInfo, system_info
+from .decode.platform import OtherSystemError, dump_machine, refuse_other_systems
+from .decode.system import system_info
 from .decode.threads import listed_threads
 from .decode.threadstates import trap_frames
-from .facts import DumpFacts
+from .facts import WITH_FULL_MEMORY, DumpFacts
 from .functions import DumpFunctions
 from .handles import DumpHandles
 from .modules import DumpModules
 from .process import DumpProcess
 from .regions import DumpRegions
 
-__all__ = ["NotAMinidumpError", "dump_of", "image_of", "machine_of", "memory", "minidump"]
+__all__ = ["NotAMinidumpError", "OtherSystemError", "dump_of", "image_of", "machine_of", "memory", "minidump"]
+
+_EXPECTED = ("ThreadListStream", "ModuleListStream", "SystemInfoStream")
+"""Streams that every writer puts into a dump."""
 
 Handles = Callable[[Databases], HandleEvents]
 """Maker of the lister that `handle_events` returns."""
@@ -78,6 +84,16 @@ def memory(dump: Minidump) -> Tuple[List[MemoryRange], Status]:
     return with_ranges(dump, found, ours), faults
 
 
+def lacks(dump: Minidump) -> List[str]:
+    """Returns what a dump lacks, in words."""
+    words = [] if dump.flags & WITH_FULL_MEMORY else ["full memory: heaps, data and most code"]
+    streams = {stream.name for stream in dump.streams}
+    words += [name for name in _EXPECTED if name not in streams]
+    faults = memory(dump)[1]
+    cut = sum(item.number or 0 for item in faults if item.code is StatusCode.BEYOND_THE_FILE)
+    return words + ([f"{cut} bytes at its end"] if cut else [])
+
+
 def dump_of(context: interfaces.context.ContextInterface, layer_name: str) -> Minidump:
     """Returns the file of a dump.
 
@@ -96,16 +112,20 @@ def machine_of(context: interfaces.context.ContextInterface, layer_name: str) ->
         layer_name: the layer over the dump
 
     Raises:
-        UnsupportedMachineError: the machine is not supported, or the dump does not name it
+        UnsupportedMachineError: the machine is not supported, or nothing in the dump tells it
+        OtherSystemError: the dump is of another system than Windows
     """
-    return _system(dump_of(context, layer_name)).machine
+    return _machine(dump_of(context, layer_name))
 
 
-def _system(dump: Minidump) -> SystemInfo:
-    system = system_info(dump)
-    if system is None:
-        raise UnsupportedMachineError("unknown (the dump has no SystemInfoStream that can be read)")
-    return system
+def _machine(dump: Minidump) -> Machine:
+    refuse_other_systems(dump)
+    system, found = system_info(dump), dump_machine(dump)
+    if system is not None:
+        return system.machine
+    if found.number is None:
+        raise UnsupportedMachineError("unknown (SystemInfoStream, contexts and modules do not tell it)")
+    return machine_of_number(found.number)
 
 
 def image_of(context: interfaces.context.ContextInterface, layer_name: str, config_path: str) -> Image:
@@ -117,17 +137,17 @@ def image_of(context: interfaces.context.ContextInterface, layer_name: str, conf
         config_path: path for the configuration of this project's symbol tables
 
     Raises:
-        UnsupportedMachineError: the machine is not supported, or the dump does not name it; the text is a
+        UnsupportedMachineError: the machine is not supported, or nothing in the dump tells it; the text is a
             sentence for users
+        OtherSystemError: the dump is of another system than Windows; likewise
     """
     dump = dump_of(context, layer_name)
-    system = _system(dump)
-    image = Image.of_layer(context, layer_name, system.machine, config_path)
+    image = Image.of_layer(context, layer_name, _machine(dump), config_path)
     process, modules, handles = DumpProcess(image, dump), DumpModules(image, dump), DumpHandles(image, dump)
     listers: Tuple[Spaces, ThreadLists, ModuleLists, UnloadedModules, Regions, MachineFacts, Handles] = (
         *(process, process),
         *(modules, modules),
-        *(DumpRegions(image, dump), DumpFacts(dump, system)),
+        *(DumpRegions(image, dump), DumpFacts(dump, system_info(dump))),
         lambda _databases: handles,
     )
     services = spaces, threads, module_lists, unloaded_modules, regions, machine_facts, handle_events

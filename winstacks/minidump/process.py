@@ -26,16 +26,17 @@ from ..traps.decode.context import ContextLayout, decode_any
 from ..traps.decode.frame import CS_USER_32
 from ..traps.state import context_layouts, narrow_context
 from .decode.dumpfile import Minidump
+from .decode.memory import MemoryRange, memory_ranges
 from .decode.modules import module_list
+from .decode.platform import dump_machine
 from .decode.system import misc_info
 from .decode.threads import (
     EXITED_THREAD,
     INVALID_CONTEXT,
-    ExceptionStream,
     MinidumpThread,
     ThreadInfo,
     context,
-    exception_stream,
+    has_thread_list,
     thread_info_list,
     thread_list,
 )
@@ -47,9 +48,8 @@ from .decode.threadstates import (
     thread_states,
     trap_frames,
 )
-
-UNKNOWN_PID = -1
-"""Process ID if neither the dump nor a TEB has it; 0 would mean the kernel."""
+from .exceptioncontext import ExceptionContext
+from .shadowstack import with_shadow
 
 
 class DumpProcess:
@@ -58,17 +58,15 @@ class DumpProcess:
     Args:
         image: the image of the dump
         dump: its file
-
-    Attributes:
-        exception: the exception that caused the dump, None without one
     """
 
     def __init__(self, image: Image, dump: Minidump) -> None:
         self._image = image
         self._dump = dump
         self._threads, self._list_status = thread_list(dump)
+        self._no_list = not has_thread_list(dump)
         self._infos: Dict[int, ThreadInfo] = {info.ThreadId: info for info in thread_info_list(dump)[0]}
-        self.exception: Optional[ExceptionStream] = exception_stream(dump)
+        self._exception = ExceptionContext(image, dump)
         self._states = thread_states(dump)
         self._trap_frames: Dict[int, List[int]] = {}
         for frame in trap_frames(dump)[0]:
@@ -106,7 +104,7 @@ class DumpProcess:
             # The kernel had its address, whether or not the image had its memory.
             peb = self._states.peb or peb
         space = AddressSpace(
-            pid=UNKNOWN_PID if pid is None else pid,
+            pid=pid,
             process="",
             machine=machine,
             layer_name=str(self._image.layer.name),
@@ -120,6 +118,7 @@ class DumpProcess:
             process=name,
             remark=status(
                 StatusItem(StatusCode.CONTRADICTED, None, tuple(lost)) if lost else None,
+                *dump_machine(self._dump).status,
                 None if space.peb else StatusCode.PEB_NOT_IN_THE_DUMP,
             ),
         )
@@ -225,12 +224,20 @@ class DumpProcess:
         if offset is not None or (pids and self.native.pid not in pids):
             return
         incomplete = self._states is not None and self._states.flags & INCOMPLETE_THREADS
-        if (self._list_status or incomplete) and not tids:
+        if self._no_list and not tids:
+            nothing = status(StatusCode.NO_THREAD_LIST)
+            yield user_thread(self.native, None, None, wow64=self.wow64, status=nothing)
+        elif (self._list_status or incomplete) and not tids:
             faults = status(self._list_status, StatusCode.THREAD_LIST_DAMAGED)
             yield user_thread(self.native, None, None, wow64=self.wow64, status=faults)
         for thread in self._threads:
             if not tids or thread.ThreadId in tids:
                 yield self._thread(thread)
+        tid, met = self._exception.tid, self._exception.saved()
+        unlisted = tid is not None and all(thread.ThreadId != tid for thread in self._threads)
+        if tid is not None and unlisted and (not tids or tid in tids) and met is not None:
+            stack, raised = self._exception.stack(met), self._exception.status_of(tid)
+            yield user_thread(self.native, tid, None, (met,), self.wow64, stack, status=raised)
 
     def list_idle(self) -> Iterator[Thread]:
         """Yields nothing: only the kernel has idle threads."""
@@ -241,22 +248,22 @@ class DumpProcess:
         flags = 0 if info is None else info.DumpFlags
         saved, faults = context(self._dump, thread.ThreadContext)
         state = self._state(thread.ThreadId, self._image.machine)
-        contexts = [_with_state(SavedContext(self._image.machine, saved), state)]
+        own = _with_state(SavedContext(self._image.machine, saved), state)
+        native = self._exception.contexts(thread.ThreadId, own)
+        contexts = [with_shadow(self._dump, self._ranges, registers) for registers in native]
         if self.wow64 is not None:
-            contexts += self._narrow(thread)
+            contexts += [narrow._replace(later=contexts[-1].later) for narrow in self._narrow(thread)]
         start, size = thread.StartOfMemoryRange, thread.Stack.DataSize
-        met = self.exception
-        code = f"{met.ExceptionCode:#x}" if met is not None and met.ThreadId == thread.ThreadId else None
         listed_thread = user_thread(
             self.native,
             thread.ThreadId,
             thread.Teb or None,
             tuple(contexts),
             self.wow64,
-            (start, start + size) if size else None,
+            (start, start + size) if size else self._exception.stack(own),
             info.CreateTime if info is not None and info.CreateTime else None,
             status(
-                StatusItem(StatusCode.EXCEPTION, None, (code,)) if code is not None else None,
+                self._exception.status_of(thread.ThreadId),
                 StatusCode.TERMINATED if flags & EXITED_THREAD else None,
                 StatusCode.NOT_A_CONTEXT if flags & INVALID_CONTEXT and state is None else None,
                 faults,
@@ -270,6 +277,11 @@ class DumpProcess:
             state=None if state is None else state.State,
             wait_reason=None if state is None else state.WaitReason,
         )
+
+    @cached_property
+    def _ranges(self) -> List[MemoryRange]:
+        """The memory of the dump, sorted and disjoint."""
+        return memory_ranges(self._dump)[0]
 
     def _state(self, tid: int, machine: Machine) -> Optional[ThreadState]:
         """Returns the dump's entry for the registers of a thread, None if it has none."""
@@ -306,10 +318,12 @@ def _program(paths: List[str]) -> str:
     return text.file_name((programs or [*filter(None, paths)] or [""])[0])
 
 
-def exception_contexts(image: Image, dump: Minidump) -> Tuple[SavedContext, ...]:
-    """Returns the registers at the exception, none if the dump has none."""
-    found = exception_stream(dump)
-    if found is None:
-        return ()
-    data, _ = context(dump, found.ThreadContext)
-    return (SavedContext(image.machine, data),) if data else ()
+def process_name(dump: Minidump) -> Tuple[Optional[int], Optional[str]]:
+    """Returns ID and name of the process of any minidump, also of another system.
+
+    MiscInfoStream has the ID, and the first module the name; None for what is not there.
+    """
+    misc = misc_info(dump)
+    paths = (module.ModuleName for module in module_list(dump)[0])
+    name = text.file_name(next((path for path in paths if path), "").replace("/", "\\"))
+    return None if misc is None else misc.ProcessId, text.cell(name) or None

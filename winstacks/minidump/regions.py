@@ -13,6 +13,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Dict, List, Optional, Tuple
 
+from ..memory.decode.pagetable import round_to_pages
 from ..memory.image import AddressSpace, Image
 from ..process.regions import Region
 from .decode.dumpfile import Minidump
@@ -54,7 +55,12 @@ class DumpRegions:
             return _joined(infos), not faults and not cut
         modules, _ = module_list(self._dump)
         return [
-            Region(module.BaseOfImage, module.BaseOfImage + module.SizeOfImage, module.BaseOfImage, True)
+            Region(
+                module.BaseOfImage,
+                module.BaseOfImage + round_to_pages(module.SizeOfImage),
+                module.BaseOfImage,
+                True,
+            )
             for module in modules
             if module.SizeOfImage
         ], False

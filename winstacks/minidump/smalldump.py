@@ -18,13 +18,14 @@ from typing import Callable, List, Optional, Tuple
 from volatility3.framework import exceptions, interfaces
 
 from ..handles.lister import HandleEvents, handle_events
-from ..memory import tables
 from ..memory.decode.machine import Machine
 from ..memory.decode.status import Status
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import Image
 from ..names.loaderlists import ModuleLists, module_lists
 from ..names.unloaded import UnloadedModules, unloaded_modules
 from ..process import processors
+from ..process.functionstarts import function_starts
 from ..process.processlist import ProcessList
 from ..process.regions import Regions
 from ..process.spaces import Spaces, spaces
@@ -33,7 +34,7 @@ from ..process.threads import threads
 from ..process.vads import regions
 from ..stacklist.machine import MachineFacts, machine_facts
 from ..tracedb.finder import Databases
-from .crash import CrashedProcess
+from .crash import CrashedProcess, table_of_build
 from .decode.crashed import crashed_thread, structure_memory
 from .decode.kernelheader import NotAKernelDumpError
 from .decode.memory import MemoryRange
@@ -85,6 +86,16 @@ def memory(dump: TriageDump) -> Tuple[List[MemoryRange], Status]:
     except ValueError:
         return [], dump.status
     return memory_ranges(dump, structure_memory(dump, crashed))
+
+
+def lacks(dump: TriageDump) -> List[str]:
+    """Returns what a dump lacks, in words."""
+    if dump.header_only:
+        return ["the stack", "drivers", "process and thread", "all memory"]
+    words = ["other threads", "the memory of processes", "the code of most drivers"]
+    wanting = [name for name in ("CallStack", "Process", "Thread") if not dump.part(name).data]
+    cut = sum(item.number or 0 for item in dump.status if item.code is StatusCode.BEYOND_THE_FILE)
+    return words + wanting + ([f"{cut} bytes at its end"] if cut else [])
 
 
 def dump_of(context: interfaces.context.ContextInterface, layer_name: str) -> TriageDump:
@@ -151,6 +162,7 @@ def image_of(
     image.provide(ProcessList, known)
     image.provide(handle_events, handles)
     image.provide(processors.processors_of, process.processors())
+    image.provide(function_starts, process.function_starts())
     return image
 
 
@@ -161,7 +173,4 @@ def _no_handles(_databases: Databases) -> HandleEvents:
 def _table_of(dump: TriageDump) -> str:
     """Returns this project's table of trap frames for the dump's build, or for the nearest earlier build."""
     arch, build = dump.machine.arch, (dump.header.MinorVersion or 0) & 0xFFFF
-    versions = tables.generations(_TRAP_FRAMES, arch)
-    since = {version: (*tables.version(version)[2:3], 0)[0] for version in versions}
-    chosen = next((version for version in versions if since[version] <= build), versions[-1])
-    return f"{_TRAP_FRAMES}-{chosen}-{arch}"
+    return f"{_TRAP_FRAMES}-{table_of_build(_TRAP_FRAMES, arch, build)}-{arch}"

@@ -74,7 +74,9 @@ class SmallDumpFacts:
     def input(self) -> Input:
         """Returns the kind of input, a small dump, whether it is complete, and the bug check."""
         _, faults = memory_ranges(self._dump)
-        cut = has_status(status(self._dump.status, faults), StatusCode.BEYOND_THE_FILE)
+        cut = has_status(
+            status(self._dump.status, faults), StatusCode.BEYOND_THE_FILE, StatusCode.HEADER_ONLY
+        )
         header = self._dump.header
         return Input(SMALL_DUMP, TRUNCATED if cut else SOME, header.BugCheckCode, header.BugCheckParameters)
 

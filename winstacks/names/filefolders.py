@@ -134,6 +134,26 @@ class FileFolder:
                 if tier.kind == _FOLDER and tier.name.lower() != name:
                     yield from self._files_in_folder(os.path.join(self._path, tier.name), name, pages)
 
+    def keyed(self, name: str, key: str) -> Iterator[Candidate]:
+        """Yields the files with a name, plain or in the folder `key` of a symbol server, as PDBs have.
+
+        Args:
+            name: file name from the image: only its last component counts
+            key: name of the build folder, in any case
+        """
+        last = last_component(name)
+        folders = [self._path] if last else []
+        for tier in self._listings[self._path].get(last[:2], ()) if last else ():
+            if tier.kind == _FOLDER and tier.name.lower() != last:
+                folders.append(os.path.join(self._path, tier.name))
+        for folder in folders:
+            for entry in self._listings[folder].get(last, ()):
+                path = os.path.join(folder, entry.name)
+                if entry.kind == _FOLDER:
+                    yield from self._in_builds(path, last, [key.lower()])
+                else:
+                    yield _candidate(path, entry.kind)
+
     def _files_in_folder(self, folder: str, name: str, builds: _Builds) -> Iterator[Candidate]:
         """Yields the files with a name in a folder, or in build folders below it.
 
@@ -159,8 +179,13 @@ class FileFolder:
         """
         listing = self._listings[folder]
         keys = [key for key in listing if _build(key) in builds] if builds else list(listing)[:MAX_BUILDS]
+        yield from self._in_builds(folder, name, keys)
+
+    def _in_builds(self, folder: str, name: str, keys: Sequence[str]) -> Iterator[Candidate]:
+        """Yields the files with a name in some build folders, whose names are in lower case."""
+        listing = self._listings[folder]
         for key in keys:
-            for build in listing[key]:
+            for build in listing.get(key, ()):
                 path = os.path.join(folder, build.name)
                 if build.kind == _AWAY:
                     yield Candidate(path, _LINK)

@@ -84,14 +84,15 @@ class KernelModules:
     def list_modules(self, kernel_start: int) -> Tuple[List[Module], bool]:
         """Returns the modules by address, and whether the list is complete and has no impossible entry.
 
-        An image without a kernel has no modules.
+        An image without a kernel has no modules. A small kernel dump whose kernel is unknown has them, and
+        does not list them.
 
         Args:
             kernel_start: the first kernel address; modules below it are rejected
         """
         kernel = self._image.base
         if not kernel:
-            return [], True
+            return [], not self._image.threads_only
         entries, whole = self._image.service(module_lists).kernel_modules()
         modules = []
         bases = {entry.base for entry in entries}

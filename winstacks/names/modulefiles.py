@@ -175,11 +175,14 @@ def _parse_file(candidate: Candidate) -> PeImage:
 def _disagreement(file: PeImage, claims: ModuleClaims) -> str:
     """Returns why a file does not belong to a module, as the end of a sentence about it; empty if it does.
 
-    Either TimeDateStamp and SizeOfImage must equal the values in memory, or the whole RSDS record must.
+    Either TimeDateStamp and SizeOfImage must equal the values in memory, or the whole RSDS record must. A
+    stamp of 0, which some linkers write, is the same in all builds: then the record must be equal.
     """
     build = file.headers.timestamp, round_to_pages(file.headers.size)
     code_view = claims.code_view
-    if build in claims.builds or (code_view is not None and file.code_view == code_view):
+    if (build[0] and build in claims.builds) or (code_view is not None and file.code_view == code_view):
         return ""
+    if build in claims.builds and (code_view is None or file.code_view is None):
+        return "has TimeDateStamp 0, as the image has: without the RSDS records of both its build is unknown"
     file_build = f"TimeDateStamp {build[0]:08X} SizeOfImage {build[1]:x}"
     return f"is of another build ({file_build}), the image has {claims.shown}"

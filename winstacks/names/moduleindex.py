@@ -12,7 +12,7 @@ section. So a write by one process changes no name in another one, whichever is 
 from __future__ import annotations
 
 import functools
-from typing import Dict, Hashable, NamedTuple, Optional, Set, Tuple
+from typing import Callable, Dict, Hashable, NamedTuple, Optional, Set, Tuple
 
 from volatility3.framework import interfaces
 
@@ -136,6 +136,7 @@ class ModuleIndexes:
         view: Optional[SectionView] = None,
         table: Optional[interfaces.symbols.SymbolTableInterface] = None,
         file: Optional[PeImage] = None,
+        listed: Optional[Callable[[], Optional[CodeView]]] = None,
     ) -> ModuleIndex:
         """Returns the index of the module at an address.
 
@@ -146,14 +147,26 @@ class ModuleIndexes:
             view: the module's section, None if it has none
             table: the module's symbols, if the caller has loaded them (the kernel's)
             file: the module's file, which has the pages that memory lacks; None if there is none
+            listed: returns the RSDS record that a list of modules has, for a module whose headers are absent
         """
         if self._last[0] != layer_name:
             self._last = layer_name, {}
         indexes = self._last[1]
         if (base, size) not in indexes:
             reader = ImageReader(self._image, layer_name, base, size, view, file=file)
-            indexes[base, size] = self._make_index(reader, view, table)
+            index = self._make_index(reader, view, table)
+            if index.symbols is None and index.headers is None and listed is not None:
+                index = self._of_list(index, listed())
+            indexes[base, size] = index
         return indexes[base, size]
+
+    def _of_list(self, index: ModuleIndex, codeview: Optional[CodeView]) -> ModuleIndex:
+        """Returns an index with the symbols of the PDB that a list of modules names."""
+        symbols = None if codeview is None else self._pdbs.find_symbols(codeview)
+        if symbols is None:
+            return index
+        names = PdbNames(symbols.rvas, symbols.names)
+        return index._replace(codeview=codeview, symbols=symbols, names=names)
 
     def exports_held(self, layer_name: str) -> int:
         """Returns how many exports were read for the process of a layer from modules whose index no other

@@ -1,6 +1,8 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Finds the symbols of PDBs in Volatility's symbol files or, with --fetch-symbols, by a download.
+"""Finds the symbols of PDBs: in the examiner's PDBs, in Volatility's symbol files, or by a download.
+
+The examiner's PDBs are those of --symbols-from (`pdbfiles`); only --fetch-symbols downloads.
 
 They are kept as sorted arrays, because Volatility itself can look up exact addresses only. Volatility's
 loader tries a download whenever a table is missing, even offline, and leaves an empty folder behind. So the
@@ -17,7 +19,7 @@ import pathlib
 import re
 import sqlite3
 import zlib
-from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence
 
 from volatility3 import symbols
 from volatility3.framework import constants, exceptions, interfaces
@@ -25,9 +27,12 @@ from volatility3.framework.automagic import symbol_cache
 from volatility3.framework.layers import resources
 from volatility3.framework.symbols.windows import pdbutil
 
+from ..memory.decode.text import printable
 from ..memory.image import Image
 from .decode import rules
+from .decode.pdb import Symbol
 from .decode.pe import CodeView
+from .pdbfiles import pdb_files
 
 vollog = logging.getLogger(__name__)
 
@@ -100,6 +105,13 @@ def from_symbols(symbols: Mapping[str, Any]) -> SymbolArrays:
     )
 
 
+def from_pdb(given: Sequence[Symbol]) -> SymbolArrays:
+    """Returns the symbols of a PDB. Static functions of several files may have one name; each keeps it."""
+    shown = [(symbol.rva, printable(symbol.name)) for symbol in given]
+    by_name = {name: {"address": rva} for rva, name in reversed(shown)}
+    return SymbolArrays(*rules.sort_labels(shown), by_name)
+
+
 class PdbSymbols:
     """Finds the symbols of PDBs. Each PDB is searched once.
 
@@ -122,6 +134,7 @@ class PdbSymbols:
         self._fetch_symbols = fetch_symbols
         self._progress_callback = progress_callback
         self._advise = advise and not fetch_symbols
+        self._given = image.service(pdb_files)
         self._found: Dict[CodeView, Optional[SymbolArrays]] = {}
 
     def find_symbols(self, pdb: CodeView) -> Optional[SymbolArrays]:
@@ -131,6 +144,9 @@ class PdbSymbols:
         return self._found[pdb]
 
     def _search_pdb(self, pdb: CodeView) -> Optional[SymbolArrays]:
+        given = self._given.find_symbols(pdb)
+        if given is not None:
+            return from_pdb(given)
         # The name comes from the image and becomes a file name, so only a plain name is accepted.
         if not _PLAIN_NAME.fullmatch(pdb.pdb_name):
             return None

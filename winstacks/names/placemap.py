@@ -14,6 +14,7 @@ from ..memory.decode.status import has_status, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image
 from . import moduleindex
+from .decode.pe import CodeView
 from .imagereader import ImageReader
 from .kernelmodules import KernelModules, Module
 from .loaderlists import LoaderEntry, module_lists
@@ -43,7 +44,7 @@ from .rom import RomArea
 from .unlisted import Residents, UnlistedDrivers
 from .unloaded import Unloaded, unloaded_modules
 from .usermodules import ProcessModules, UserModules
-from .witness import FileWitnesses, PageWitness
+from .witness import Entry, FileWitnesses, PageWitness
 
 vollog = logging.getLogger(__name__)
 
@@ -200,11 +201,18 @@ class PlaceMap:
         """Returns the index of a module of the kernel; a missing file is logged if it would help."""
         table = self._image.symbol_table() if module.base == self._image.base else None
         reader = self._kernel_reader(module)
-        index = self._indexes.get(reader.layer_name, module.base, module.size, table=table, file=reader.file)
+        entry = self._entries.get(module.base)
+        listed = functools.partial(self._listed, None if entry is None else (self._image.kernel, entry))
+        index = self._indexes.get(
+            reader.layer_name, module.base, module.size, table=table, file=reader.file, listed=listed
+        )
         if self._witnesses.files.advise and reader.file is None and has_status(index.status, *_LACKING):
-            entry = self._entries.get(module.base)
             self._witnesses.lacks(reader, module.file, None if entry is None else (self._image.kernel, entry))
         return index
+
+    def _listed(self, entry: Optional[Entry]) -> Optional[CodeView]:
+        """Returns the RSDS record that the list of modules has of a module: the lists of dumps have them."""
+        return None if entry is None else self._image.service(module_lists).details(*entry).code_view
 
     def _kernel_reader(self, module: Module) -> ImageReader:
         """Returns a reader of a module of the kernel, with its file if the examiner gave it."""
@@ -230,7 +238,8 @@ class PlaceMap:
             return moduleindex.without_anything(status(StatusCode.PAGE_TABLES_UNREADABLE))
         view = self._modules.section_view(module, process.vads)
         reader = self._reader(layer_name, module, process)
-        index = self._indexes.get(layer_name, module.base, module.size, view, file=reader.file)
+        listed = functools.partial(self._listed, process.entries.get(module.base))
+        index = self._indexes.get(layer_name, module.base, module.size, view, file=reader.file, listed=listed)
         if reader.file is None and has_status(index.status, *_LACKING):
             self._witnesses.lacks(reader, module.file, process.entries.get(module.base))
         return index

@@ -152,15 +152,31 @@ def _module(base: int, size: int, path: str, faults: Status) -> Module:
     return Module(base, size, text.module_name(path), text.file_name(path), faults)
 
 
+def fits_mapping(size: int, room: int) -> bool:
+    """Returns whether an image of a size can have a mapping of `room` bytes.
+
+    Since Windows 11 24H2 pages of Windows follow an image in its own mapping (measured: 3000h bytes behind 72
+    of 78 images of 26200). They are fewer than the bytes between two addresses at which images can begin.
+
+    Args:
+        size: SizeOfImage in bytes
+        room: size of the mapping from the image's beginning
+    """
+    return 0 <= room - round_to_pages(size) < GRANULARITY
+
+
 def _module_size(entry: LoaderEntry, vads: Sequence[Region]) -> Tuple[int, Status]:
-    """Returns the size of a module, limited by its VAD, and the fault of the size in its entry."""
+    """Returns the size of a module, limited by its VAD, and the fault of the size in its entry.
+
+    Pages behind an image in its mapping are named as the module's.
+    """
     vad = vad_at(vads, entry.base)
     if vad is None:
         return entry.size, NOTHING
     room = vad.end - entry.base
-    rounded = round_to_pages(entry.size)
-    if rounded == room or (rounded < room and not (vad.image and vad.start == entry.base)):
-        return min(entry.size, room), NOTHING
+    of_image = vad.image and vad.start == entry.base
+    if fits_mapping(entry.size, room) if of_image else round_to_pages(entry.size) <= room:
+        return room if of_image else min(entry.size, room), NOTHING
     return room, status(StatusItem(StatusCode.CONTRADICTED, members=("SizeOfImage",)))
 
 

@@ -106,7 +106,7 @@ class FileWitnesses:
             details = self._lists.details(*entry)
             code_view = code_view or details.code_view
             sizes[round_to_pages(entry[1].size)] = None
-            if details.stamp:
+            if details.stamp is not None:
                 stamps[details.stamp] = None
         names = _KERNELS if name.lower() in (*_KERNELS, "nt") else (name,)
         return ModuleClaims(names, tuple((stamp, size) for stamp in stamps for size in sizes), code_view)

@@ -284,7 +284,8 @@ def _objects(image: Image, objects: Objects) -> Iterator[int]:
         yield objects.header_of(body)
     try:
         tables = image.service(HandleTables)
-    except MissingMemberError:
+    except MissingMemberError as error:
+        image.lacks(error)
         return
     for eprocess in processes:
         table = tables.table_of(eprocess) or tables.listed_table(eprocess)

@@ -318,7 +318,8 @@ class ProcessList:
         """Yields the processes for which handle tables were made."""
         try:
             tables = self._image.service(HandleTables)
-        except MissingMemberError:
+        except MissingMemberError as error:
+            self._image.lacks(error)
             return
         for _, eprocess in tables.owners():
             yield eprocess
@@ -356,7 +357,8 @@ class ProcessList:
             return pid
         try:
             table = self._image.service(HandleTables).listed_table(eprocess)
-        except MissingMemberError:
+        except MissingMemberError as error:
+            self._image.lacks(error)
             return None
         return None if table is None else table.pid or None
 

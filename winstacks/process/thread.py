@@ -46,7 +46,7 @@ def wait_reason_name(reason: int) -> str:
 
 
 _NO_THREAD = (
-    *(StatusCode.UNREADABLE, StatusCode.NOT_A_THREAD),
+    *(StatusCode.UNREADABLE, StatusCode.NOT_A_THREAD, StatusCode.NO_THREAD_LIST),
     *(StatusCode.THREAD_LIST_DAMAGED, StatusCode.THREAD_COUNT, StatusCode.PROCESS_LIST_DAMAGED),
 )
 
@@ -63,6 +63,8 @@ class SavedContext(NamedTuple):
         status: status of these registers from the input; None if the input has none, so that bytes which are
             not a CONTEXT count as wrong
         kernel: whether the registers belong to kernel code on the thread's kernel stack
+        later: whether the registers are later than the exception for which the input was made
+        shadow: return addresses of the shadow stack of user mode, innermost first; empty without one
     """
 
     machine: Machine
@@ -72,6 +74,8 @@ class SavedContext(NamedTuple):
     unsure: Tuple[str, ...] = ()
     status: Optional[Status] = None
     kernel: bool = False
+    later: bool = False
+    shadow: Tuple[int, ...] = ()
 
 
 class Thread(NamedTuple):
@@ -190,7 +194,7 @@ def user_thread(
         space: native address space of the thread's process
         tid: thread ID
         teb: canonical address of the TEB
-        contexts: registers of the thread, at most one CONTEXT for each machine
+        contexts: registers of the thread, of each machine the earliest first
         wow64: 32-bit half of the process
         user_stack: limits of the native stack, if the TEB may lack them
         create_time: a FILETIME

@@ -187,7 +187,8 @@ class FrameTable(FlatCells):
 
     def rows(self, stack: StackRecord) -> Iterator[Row]:
         """Yields the rows of the frames of a stack, innermost first."""
-        key, walked = self._tables.key(stack), stack.walked
+        values, walked = self._tables.key(stack), stack.walked
+        key = [absent if value is None else value for absent, value in zip(self._absent, values)]
         for number, frame in enumerate(stack.frames):
             if not walked:
                 yield 0, (*key, number, *self._recorded[frame])
@@ -196,7 +197,7 @@ class FrameTable(FlatCells):
                 sp = f"{found.sp:#x}"
                 yield 0, (*key, number, cells[0], sp, *cells[2:_HOW], found.how, *cells[_HOW + 1 :])
             else:
-                yield self.row((*key, number, *self._tables.frame(frame, walked[number])))
+                yield self.row((*values, number, *self._tables.frame(frame, walked[number])))
 
 
 def files(rows: Iterator[Row]) -> interfaces.renderers.TreeGrid:

@@ -47,7 +47,7 @@ def _of_command_line(handler: Any) -> bool:
 
 
 def tree(
-    plugin: interfaces.plugins.PluginInterface, grid: Grid, rows: Iterator[Row]
+    plugin: interfaces.plugins.PluginInterface, grid: Grid, rows: Iterator[Row], tables: bool = True
 ) -> interfaces.renderers.TreeGrid:
     """Returns the grid that a plugin's `run` returns: all columns, or the columns of --columns or --brief.
 
@@ -55,6 +55,7 @@ def tree(
         plugin: the plugin that runs
         grid: its columns
         rows: its rows
+        tables: whether the rows need this project's symbol tables
 
     Raises:
         RenderException: an option has an invalid value, one of this project's symbol tables is missing, or no
@@ -62,7 +63,8 @@ def tree(
     """
     requested.check(plugin)
     columns = shown_columns(plugin, grid.plugin)
-    requested.check_tables(plugin)
+    if tables:
+        requested.check_tables(plugin)
     if plugin.config.get("dump", False):
         check_folder(plugin)
     return columns_tree(plugin, grid.columns, columns, rows)

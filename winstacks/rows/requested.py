@@ -17,7 +17,9 @@ from ..memory import bulk, tables
 from ..memory.decode.machine import Machine, UnsupportedMachineError, machines_of
 from ..memory.image import Image
 from ..memory.imagelayer import ImageLayer
+from ..minidump.decode.platform import OtherSystemError
 from ..names.modulefiles import GivenFiles, ModuleFiles, module_files
+from ..names.pdbfiles import GivenPdbs, PdbFiles, pdb_files
 from ..options import DUMP
 from ..process.processlist import ProcessList
 from ..process.spaces import AddressSpaces
@@ -28,9 +30,11 @@ def check(plugin: interfaces.plugins.PluginInterface) -> None:
     """Raises RenderException, whose text Volatility prints, if an option has no meaning."""
     if plugin.config.get("find") == "":
         raise exceptions.RenderException("--find is empty: give a glob for Symbol, such as 'nt!Nt*'")
-    for folder in plugin.config.get("binaries") or ():
-        if not os.path.isdir(folder):
-            raise exceptions.RenderException(f"--binaries: there is no folder '{folder}'")
+    for option in ("binaries", "symbols_from"):
+        for folder in plugin.config.get(option, None) or ():
+            if not os.path.isdir(folder):
+                shown = option.replace("_", "-")
+                raise exceptions.RenderException(f"--{shown}: there is no folder '{folder}'")
     for name in ("frames_to_skip", "frames_to_capture"):
         value = plugin.config.get(name)
         if value is not None and value < 0:
@@ -41,17 +45,18 @@ def check(plugin: interfaces.plugins.PluginInterface) -> None:
 def check_tables(plugin: interfaces.plugins.PluginInterface) -> None:
     """Raises RenderException, whose text Volatility prints, if one of this project's tables is missing."""
     try:
-        for machine in machines_of(_machine(plugin)):
-            tables.check(machine.arch)
-    except (tables.MissingTableError, UnsupportedMachineError) as error:
+        for machine_or_half in machines_of(machine(plugin)):
+            tables.check(machine_or_half.arch)
+    except (tables.MissingTableError, UnsupportedMachineError, OtherSystemError) as error:
         raise exceptions.RenderException(str(error)) from error
 
 
-def _machine(plugin: interfaces.plugins.PluginInterface) -> Machine:
+def machine(plugin: interfaces.plugins.PluginInterface) -> Machine:
     """Returns the machine of a plugin's input.
 
     Raises:
         UnsupportedMachineError: the machine is not supported
+        OtherSystemError: the input is a dump of a process of another system than Windows
     """
     dump = plugin.config.get(DUMP, None)
     if dump is not None:
@@ -68,7 +73,7 @@ def open_image(plugin: interfaces.plugins.PluginInterface) -> Image:
     """Returns the image that a plugin runs on: a kernel's memory, or the dump of a process.
 
     Raises:
-        RenderException: the machine is not supported
+        RenderException: the machine is not supported, or the input is of another system than Windows
     """
     dump = plugin.config.get(DUMP, None)
     try:
@@ -77,9 +82,13 @@ def open_image(plugin: interfaces.plugins.PluginInterface) -> Image:
             opened = _dump_layer(plugin, dump).open_image(plugin.config_path, named)
         else:
             opened = Image(plugin.context, plugin.config["kernel"], plugin.config_path)
-    except (UnsupportedMachineError, tables.KernelSymbolsError) as error:
+    except (UnsupportedMachineError, OtherSystemError, tables.KernelSymbolsError) as error:
         raise exceptions.RenderException(str(error)) from error
     give_files(opened, plugin.config.get("binaries") or ())
+    pdb_folders = plugin.config.get("symbols_from", None)
+    if pdb_folders:
+        pdbs: PdbFiles = GivenPdbs(pdb_folders)
+        opened.provide(pdb_files, pdbs)
     if dump is not None:
         return opened
     if plugin.config.get("scan_processes", False) or plugin.config.get("scan", False):
@@ -94,7 +103,7 @@ def give_files(image: Image, folders: Sequence[str]) -> None:
         image.provide(module_files, files)
 
 
-_SELECTING = ("find", "unbacked", "leaks", "held", "contended", "index", "handle")
+_SELECTING = ("address", "find", "unbacked", "leaks", "held", "contended", "index", "handle")
 """Options that leave out a part of a plugin's list."""
 
 _MISSING: Dict[str, Callable[[str], str]] = {

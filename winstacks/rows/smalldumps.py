@@ -19,10 +19,11 @@ from ..minidump import smalldump
 from ..minidump.decode.drivers import Driver, broken_driver, list_drivers, list_unloaded
 from ..minidump.decode.kernelheader import KernelDumpHeader
 from ..minidump.decode.triage import Part, TriageDump
+from ..stacklist.crash import Crash
 from ..stacklist.decode.bugchecks import bug_check
 from ..traps.decode.record import exception_record
 from .dumps import GRID
-from .grid import Row
+from .grid import Hex, Row, or_unreadable
 
 _HEXADECIMAL = (
     *("DirectoryTableBase", "PfnDataBase", "PsLoadedModuleList", "PsActiveProcessHead", "MachineImageType"),
@@ -30,7 +31,7 @@ _HEXADECIMAL = (
 )
 _SECOND = 10_000_000
 _PARTS = (
-    *("Context", "Exception", "Mm", "UnloadedDrivers", "Prcb", "Process", "Thread", "CallStack"),
+    *("Mm", "UnloadedDrivers", "Prcb", "Process", "Thread", "CallStack"),
     *("DriverList", "StringPool", "BrokenDriver", "DataPage", "DebuggerData", "DataBlocks"),
 )
 _SIZES = {
@@ -48,13 +49,20 @@ class SmallDumpRows:
         image: the image of the dump
         dump: its file
         space: the process that crashed
+        crash: the crash and its stack, None without a bug check
     """
 
-    def __init__(self, image: Image, dump: TriageDump, space: AddressSpace) -> None:
+    def __init__(
+        self, image: Image, dump: TriageDump, space: AddressSpace, crash: Optional[Crash] = None
+    ) -> None:
         self._image = image
         self._dump = dump
         self._space = space
+        self._crash = crash
         self._member = GRID.maker("PID", "Process", "Member", "Value", "Status")
+        self._driver = GRID.maker(
+            "PID", "Process", "Member", "Value", "Frame", "Address", "Symbol", "How", "Status"
+        )
 
     def rows(self) -> Iterator[Row]:
         """Yields all rows."""
@@ -67,6 +75,8 @@ class SmallDumpRows:
             yield self._row(1, *member)
         yield from self._bug_check(header)
         yield from self._exception()
+        if self._dump.header_only:
+            return
         yield self._row(0, "TRIAGE_DUMP64" if header.wide else "TRIAGE_DUMP32", f"at {header.size:#x}")
         for part in self._parts():
             yield self._row(1, part.name, f"{part.size} bytes at {part.offset:#x}", part.status)
@@ -78,7 +88,8 @@ class SmallDumpRows:
     def _parts(self) -> List[Part]:
         """Returns the parts of the dump."""
         sizes = {name: self._dump.member(member) for name, member in _SIZES.items()}
-        parts = [self._dump.part(name, sizes.get(name)) for name in _PARTS]
+        parts = [self._dump.context, self._dump.exception]
+        parts += [self._dump.part(name, sizes.get(name)) for name in _PARTS]
         return [part for part in parts if part.offset or part.status]
 
     def _bug_check(self, header: KernelDumpHeader) -> Iterator[Row]:
@@ -93,6 +104,14 @@ class SmallDumpRows:
         broken = broken_driver(self._dump)
         if broken is not None:
             yield self._row(1, "BrokenDriver", cell(broken))
+        for driver in () if self._crash is None else self._crash.drivers:
+            unsure = None if driver.walked.sure else StatusCode.UNSURE
+            address = Hex(self._image.machine.masked(driver.walked.address))
+            frame = driver.number, address, driver.frame.shown, driver.walked.how
+            yield (
+                1,
+                self._driver(*self._key, "driver on the stack", driver.words, *frame, text(status(unsure))),
+            )
 
     def _exception(self) -> Iterator[Row]:
         """Yields the EXCEPTION_RECORD of the dump."""
@@ -116,8 +135,11 @@ class SmallDumpRows:
             yield self._row(1, cell(one.name), f"{one.start:#x}-{one.end - 1:#x}")
 
     def _row(self, depth: int, name: str, value: str, row_status: Status = NOTHING) -> Row:
-        key = self._space.pid, self._space.process
-        return depth, self._member(*key, name, value, text(row_status))
+        return depth, self._member(*self._key, name, value, text(row_status))
+
+    @property
+    def _key(self) -> Tuple[object, object]:
+        return or_unreadable(self._space.pid), or_unreadable(self._space.known_name)
 
 
 def _header(header: KernelDumpHeader) -> Iterator[Tuple[str, str]]:

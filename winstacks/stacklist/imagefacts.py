@@ -30,9 +30,12 @@ from ..process.spaces import AddressSpaces
 from . import machine
 from .clockcheck import NewestTime, merged
 from .container import file_length
+from .crash import Crash, crash_of
 from .decode import imageid
 from .decode.bugchecks import bug_check
+from .frames import stack_text
 from .imagefiles import ImageFile, content, image_files, sha256
+from .stack import StackRecord
 
 LOGGERS = ("volatility3", __name__.partition(".")[0])
 """The loggers whose warnings are counted: Volatility's and the library's."""
@@ -57,6 +60,7 @@ ABSENT = frozenset(
         *(
             StatusCode.PROCESS_LIST_DAMAGED,
             StatusCode.THREAD_LIST_DAMAGED,
+            StatusCode.NO_THREAD_LIST,
             StatusCode.VADS_INCOMPLETE,
             StatusCode.UNREADABLE,
         ),
@@ -123,6 +127,7 @@ class Totals:
         read: number of the stacks in the image, by kind
         absent: number of processes, threads, lists or stacks with a status of ABSENT, by status word
         newest: the newest time of the walked threads
+        crash: the first stack that begins where its thread crashed, None without one
     """
 
     def __init__(self) -> None:
@@ -132,6 +137,7 @@ class Totals:
         self.read: Dict[str, int] = {}
         self.absent: Dict[str, int] = {}
         self.newest = NewestTime()
+        self.crash: Optional[StackRecord] = None
         self._counted_absences: Set[Hashable] = set()
         self._cut = False
 
@@ -267,6 +273,60 @@ class ImageFacts(NamedTuple):
     bug_check_parameters: str
     truncated: Optional[bool]
     missing_share: Optional[int]
+    crash_code: Optional[int]
+    crash_name: str
+    crash_parameters: str
+    crash_address: str
+    crash_symbol: str
+    crash_module: str
+    crash_driver: str
+    crash_pid: Optional[int]
+    crash_process: str
+    crash_tid: Optional[int]
+    crash_trace_id: str
+    crash_key: str
+    crash_stack: str
+
+
+class _CrashFacts(NamedTuple):
+    """The facts about a crash, as `ImageFacts` has them."""
+
+    crash_code: Optional[int] = None
+    crash_name: str = ""
+    crash_parameters: str = ""
+    crash_address: str = ""
+    crash_symbol: str = ""
+    crash_module: str = ""
+    crash_driver: str = ""
+    crash_pid: Optional[int] = None
+    crash_process: str = ""
+    crash_tid: Optional[int] = None
+    crash_trace_id: str = ""
+    crash_key: str = ""
+    crash_stack: str = ""
+
+
+def _crash_facts(crash: Optional[Crash]) -> _CrashFacts:
+    """Returns the facts about a crash; all are unknown without one."""
+    if crash is None:
+        return _CrashFacts()
+    told = _CrashFacts(crash.code, crash.name, " ".join(f"{value:#x}" for value in crash.parameters))
+    stack, place, driver = crash.stack, crash.place, crash.driver
+    if stack is None:
+        return told
+    stack_keys = stack.keys()
+    return told._replace(
+        crash_address="" if place is None else f"{place.address:#x}",
+        crash_symbol="" if place is None else place.shown,
+        crash_module="" if place is None else place.details.module or "",
+        crash_driver="" if driver is None else driver.frame.details.module or "",
+        crash_pid=stack.space.pid,
+        crash_process=stack.space.known_name or "",
+        crash_tid=stack.tid,
+        crash_trace_id=stack.trace_id,
+        crash_key="" if stack_keys is None else stack_keys.stack,
+        crash_stack=stack_text(stack.frames) if stack.frames else "",
+    )
 
 
 def identity(image: Image) -> Identity:
@@ -346,6 +406,7 @@ def gather(image: Image, totals: Totals, warnings: Warnings, hashes: bool = Fals
         bug_check_parameters=" ".join(f"{parameter:#x}" for parameter in input_facts.parameters),
         truncated=length.truncated,
         missing_share=length.share,
+        **_crash_facts(crash_of(input_facts, totals.crash))._asdict(),
     )
 
 

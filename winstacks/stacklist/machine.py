@@ -110,12 +110,16 @@ class Input(NamedTuple):
         completeness: one of COMPLETENESSES, empty if unknown
         bug_check: code with which Windows stopped; None if the input is no crash dump
         parameters: the four parameters of the bug check; none without one
+        exception: ExceptionCode for which a process was dumped, None without one
+        exception_parameters: ExceptionInformation of that exception
     """
 
     kind: str
     completeness: str
     bug_check: Optional[int] = None
     parameters: Tuple[int, ...] = ()
+    exception: Optional[int] = None
+    exception_parameters: Tuple[int, ...] = ()
 
 
 class ComputerName(NamedTuple):

@@ -27,7 +27,7 @@ from ..names.decode.pe import HeaderError
 from ..names.imagereader import ImageReader
 from ..names.loaderlists import LoaderEntry, module_lists
 from ..names.symbolizer import AddressNamer, KnownModule
-from ..names.usermodules import vad_at
+from ..names.usermodules import fits_mapping, vad_at
 from ..process.regions import Region
 from ..process.sections import ImageSections
 from ..process.spaces import AddressSpaces
@@ -185,7 +185,7 @@ class SpaceModules:
             stamp, raw, _ = self._identities.lists.details(space, entry)
             path = None if raw is None else text.cell(raw, MAX_PATH)
             size = round_to_pages(entry.size)
-        true_stamp, true_size, module_status = self._true(known, vad, bool(stamp))
+        true_stamp, true_size, module_status = self._true(known, vad, bool(stamp), size)
         room = round_to_pages(known.module.size)
         if process is not None and vad is None and size is not None and size > room:
             # The VAD there maps no image, or not its beginning. No module is larger than its mapping.
@@ -208,7 +208,7 @@ class SpaceModules:
         )
 
     def _true(
-        self, known: KnownModule, vad: Optional[Region], stamped: bool
+        self, known: KnownModule, vad: Optional[Region], stamped: bool, claimed: Optional[int]
     ) -> Tuple[Optional[int], Optional[int], Status]:
         """Returns stamp and size from sources other than the module's entry (None if unknown), and a status.
 
@@ -216,6 +216,7 @@ class SpaceModules:
             known: the module
             vad: VAD of its image
             stamped: whether the entry has a stamp: the entries of other processes are then not read
+            claimed: the entry's size, None without one
         """
         build = None if vad is None else self._identities.of_section(vad)
         if build is not None:
@@ -223,8 +224,19 @@ class SpaceModules:
         headers = known.image.headers
         room = None if vad is None else vad.end - vad.start
         if headers is not None:
-            return headers.timestamp, room or round_to_pages(headers.size), NOTHING
+            return headers.timestamp, _mapped_size(headers.size, room), NOTHING
         build = None if vad is None or stamped else self._identities.elsewhere(vad)
         if build is not None:
             return (*build, status(StatusCode.KNOWN_FROM_ANOTHER_PROCESS))
-        return None, room, NOTHING
+        size = room if room is None or claimed is None else _mapped_size(claimed, room)
+        return None, size, NOTHING
+
+
+def _mapped_size(size: int, room: Optional[int]) -> int:
+    """Returns the size of an image in whole pages: the size stated for it, or else the size of its mapping.
+
+    Args:
+        size: SizeOfImage in bytes
+        room: size of the mapping in bytes, None if it is unknown
+    """
+    return round_to_pages(size) if room is None or fits_mapping(size, room) else room

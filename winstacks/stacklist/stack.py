@@ -206,15 +206,25 @@ class StackRecord(NamedTuple):
         named = (frame.name.status for frame in self.frames if frame.name is not None)
         return status(*(gap_status for name in named for gap_status in name if gap_status in UNCERTAIN))
 
+    @property
+    def crashed(self) -> bool:
+        """Whether the stack begins where the thread crashed."""
+        if self.thread is None or has_status(self.status, StatusCode.AFTER_THE_EXCEPTION):
+            return False
+        if any(context.kernel for context in self.thread.contexts):
+            return True
+        lost = has_status(self.status, StatusCode.NOT_IN_THE_DUMP)
+        return has_status(self.status, StatusCode.EXCEPTION) and not lost
+
     def keys(self) -> Optional[StackKeys]:
         """Returns the keys; None if no frame is left for them.
 
         The keys leave out frame 0 of an interrupted thread, because it is arbitrary; they keep it where the
-        thread crashed, because a small kernel dump is about that frame.
+        thread crashed, because a dump of a crash is about that frame.
         """
         if not self.walked:
             return keys.stack_keys(list(map(_part, self.frames)), incomplete=self.incomplete)
-        crashed = self.thread is not None and any(context.kernel for context in self.thread.contexts)
+        crashed = self.crashed
         pairs = zip(self.frames, self.walked)
         parts = [
             frame.details.part

@@ -78,7 +78,9 @@ class StackCollector:
 
     @staticmethod
     def _count(stack: StackRecord, totals: Totals) -> None:
-        """Counts a stack, or the missing stacks for which its row stands."""
+        """Counts a stack, or the missing stacks for which its row stands; keeps the first of a crash."""
+        if totals.crash is None and stack.crashed and stack.frames:
+            totals.crash = stack
         lost = stack.is_lost
         if lost or stack.frames:
             totals.count_kind(stack.kind, not lost, stack.missing if lost else 0)

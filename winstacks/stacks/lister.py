@@ -25,6 +25,7 @@ from ..traps.decode.frame import CS_USER_32
 from ..traps.state import TrapContexts, TrapState
 from .cpus import NO_TRAPS, KnownTrapFrames, Range
 from .decode.frames import Frame, StackWalk, UserTransition
+from .decode.shadow import proven_walk
 from .kernel import KernelWalk, KernelWalks
 from .walkers import StackWalkers
 
@@ -127,25 +128,34 @@ class StackLister:
                 # registers in a trap frame that the kernel kept: the entry of an older depth.
                 older_entries = [older.entry for older in pieces[number + 1 :] if older.entry is not None]
                 yield from self._user_parts(thread, states, piece, older_entries)
+        for context in thread.contexts[1:]:
+            state = self._contexts.saved(thread, thread.space, context)
+            if context.kernel and state.registers:
+                yield self._interrupted(thread, state)
 
     def _of_contexts(self, thread: Thread) -> Iterator[CallStack]:
         """Yields the stacks of a thread from an input that has its registers, but no kernel."""
+        in_32_bit_code = False
         for context in thread.contexts:
             native = context.machine is thread.space.machine
             space, missing = thread.half_of(context.machine)
             if missing:
                 yield CallStack(thread, WOW64, space, (), status(thread.status, missing))
                 continue
+            if not native and in_32_bit_code:
+                # The registers in the CPU area are older than these.
+                continue
             stacks = self._user_stacks.native(thread) if native else self._user_stacks.narrow(thread)
             state = self._contexts.saved(thread, space, context)
-            if native and thread.wow64 is not None and state.registers.get("SegCs") == CS_USER_32:
-                # The registers in the CPU area are older than these.
-                statuses = status(thread.status, StatusCode.IN_32_BIT_CODE)
+            in_32_bit_code = thread.wow64 is not None and state.registers.get("SegCs") == CS_USER_32
+            if native and in_32_bit_code:
+                statuses = status(state.status, StatusCode.IN_32_BIT_CODE)
                 yield CallStack(thread, USER, thread.space, (), statuses)
                 yield self._interrupted(thread, state)
-                return
+                continue
             traps = dict.fromkeys(thread.kept_frames)
-            yield self._user(thread, USER if native else WOW64, space, state, stacks, traps=traps)
+            part = USER if native else WOW64
+            yield self._user(thread, part, space, state, stacks, None, traps, context.shadow)
 
     def list_searched(self, thread: Thread) -> Iterator[Tuple[int, CallStack]]:
         """Yields the stacks from the trap frames that only a search of the thread's kernel stacks finds.
@@ -222,6 +232,7 @@ class StackLister:
         stacks: List[Range],
         border: Optional[UserTransition] = None,
         traps: KnownTrapFrames = NO_TRAPS,
+        shadow: Sequence[int] = (),
     ) -> CallStack:
         """Walks a stack of user mode.
 
@@ -233,6 +244,7 @@ class StackLister:
             stacks: (limit, base) of the stacks that the thread may be on
             border: the user-mode state at which the walk up the kernel stack ended
             traps: trap frames that callbacks have kept; they do not lie on this stack
+            shadow: return addresses of the thread's shadow stack
         """
         older = state is not None and has_status(state.status, StatusCode.CONTEXT_MAY_BE_OLDER)
         if state is not None and older:
@@ -247,6 +259,9 @@ class StackLister:
         sp = state.registers["Rsp"]
         stacks = [(low, high) for low, high in stacks if low <= sp <= high]
         walk = self._walkers.walk(space, start, stacks, traps)
+        if shadow:
+            memory = self._walkers.memory(space)
+            walk = proven_walk(walk, shadow, lambda address: memory.number(address, 8))
         if older:
             walk = walk._replace(frames=tuple(frame._replace(sure=False) for frame in walk.frames))
         unlimited = None if stacks else StatusCode.STACK_LIMITS_UNKNOWN

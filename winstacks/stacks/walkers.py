@@ -25,6 +25,7 @@ from ..names.symbolizer import AddressNamer, KnownModule, Symbolizer
 from ..names.usermodules import ProcessModules, vad_at
 from ..names.witness import FileWitnesses
 from ..process.dynamictables import DynamicTable, dynamic_tables
+from ..process.functionstarts import function_starts
 from ..process.kernelstacks import KernelStackSegment
 from ..process.regions import of_windows
 from ..process.vads import regions
@@ -286,9 +287,15 @@ class _Modules:
         )
         if self._witnesses.files.advise and known_module.image.file is None and process is not None:
             read_rva = functools.partial(self._noting, known_module, process, read_rva)
-        return CodeImage(
-            module.base, module.size, read_rva, table, _code(known_module.image.headers), windows
-        )
+        code, begins = _code(known_module.image.headers), functools.partial(self._begins, known_module)
+        return CodeImage(module.base, module.size, read_rva, table, code, windows, begins)
+
+    def _begins(self, known_module: KnownModule, rva: int) -> bool:
+        """Returns whether a function begins at an RVA, by the module's names or by the input's own proof."""
+        if known_module.module.base + rva in self._image.service(function_starts):
+            return True
+        label = known_module.image.names.find_label(rva)
+        return label is not None and label[0] == rva
 
     def _noting(
         self, known_module: KnownModule, process: ProcessModules, read: ReadRva, rva: int, length: int

@@ -27,7 +27,7 @@ from ..process.threads import Threads, threads
 from ..process.userstacks import UserStacks
 from .decode.frame import EntryFacts
 from .reader import TrapKernel, TrapReader, TrapReading
-from .state import TrapContexts, TrapState
+from .state import TrapContexts, TrapState, state_without_registers
 
 vollog = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ class ThreadFrames:
             scan: whether to scan the kernel stack for further frames
         """
         if thread.unusable:
-            yield self._state(thread, THREAD, 0, TrapReading(None, True), thread.status)
+            yield state_without_registers(thread, THREAD)
             return
         segments = list(self._stacks.segments(thread))
         frames: List[int] = []
@@ -284,6 +284,10 @@ class TrapStates:
                 running[thread.processor] = thread
             yield from lister._saved_states(thread)
             if thread.of_user_mode:
+                continue
+            if thread.unusable:
+                # A row in place of a damaged list needs no kernel, which the input may lack.
+                yield state_without_registers(thread, THREAD)
                 continue
             states = lister._threads.thread_states(thread, scan_stacks)
             for state in states if complete is None else complete(thread, states):

@@ -70,6 +70,16 @@ class TrapState(NamedTuple):
         return self.space.arch
 
 
+def state_without_registers(thread: Thread, origin: str) -> TrapState:
+    """Returns the state of a thread whose registers are unknown, with the thread's status.
+
+    Args:
+        thread: the thread, or a row that stands for a damaged list of threads
+        origin: a word of `words.ORIGINS`
+    """
+    return TrapState(thread.space, thread.tid, origin, 0, "", "", {}, (), thread.state_name, thread.status)
+
+
 def register_types(image: Image, machine: Machine) -> Structures:
     """Returns our table of the structures in which Windows saves registers and that no build has changed.
 
@@ -189,7 +199,8 @@ class TrapContexts:
         """
         layout, decoded, _ = decode_any(self._layouts[context.machine], lambda size: context.data)
         fault = None if decoded is not None or context.status is not None else StatusCode.NOT_A_CONTEXT
-        statuses = status(thread.status, context.status, fault)
+        later = StatusCode.AFTER_THE_EXCEPTION if context.later else None
+        statuses = status(thread.status, later, context.status, fault)
         values = (decoded or NO_CONTEXT).registers
         registers = {name: value for name, value in values.items() if name not in context.unknown}
         unsure = tuple(name for name in context.unsure if name in registers)

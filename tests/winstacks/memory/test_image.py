@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import pathlib
-from typing import List
+from typing import Iterator, List
 
 import pytest
 
@@ -178,3 +178,19 @@ def test_an_image_without_a_kernel(pointer_size: int) -> None:
     assert list(AddressSpaces.list_spaces(image)) == []
     assert image.process_types(image.machine)["_PEB"].offset("Ldr") == 3 * pointer_size
     assert image.service(Vads).list_regions(image.kernel) == ([], False)
+
+
+def test_an_end_of_rows_is_said_without_a_kernel(sample: Sample, caplog: pytest.LogCaptureFixture) -> None:
+    """A dump of a process has no symbols of a kernel: what needs them ends, and a warning says so, once."""
+    image = Image.of_layer(sample.opened.context, str(sample.image.layer.name), Machine.AMD64)
+
+    def rows() -> Iterator[int]:
+        yield 1
+        raise MissingMemberError("_KTRAP_FRAME has no member Rip")
+
+    for _ in range(2):
+        assert list(image.possible(rows())) == [1]
+    assert [record.message for record in caplog.records] == [
+        "Rows are missing: this input has no symbols of a kernel, and _KTRAP_FRAME has no member Rip"
+    ]
+    assert list(image.lacking) == ["_KTRAP_FRAME has no member Rip"]

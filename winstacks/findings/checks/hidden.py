@@ -78,7 +78,8 @@ def _check_handles(alone: Dict[int, AddressSpace], facts: CheckFacts) -> Iterato
     """Yields the processes found only by the scan to which a handle of another process leads."""
     try:
         tables = facts.image.service(HandleTables)
-    except MissingMemberError:
+    except MissingMemberError as error:
+        facts.image.lacks(error)
         return
     body, remaining = facts.image.types["_OBJECT_HEADER"].offset("Body"), MAX_HANDLES
     for holder in AddressSpaces.list_spaces(facts.image):

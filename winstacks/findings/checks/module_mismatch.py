@@ -17,6 +17,7 @@ from ...memory.decode.statuscodes import StatusCode
 from ...memory.image import AddressSpace, Image
 from ...names.decode.pe import HeaderError, Headers, read_headers
 from ...names.imagereader import ImageReader
+from ...names.usermodules import fits_mapping
 from ...process.programs import control_area_of, started_as
 from ...process.regions import Region
 from ...process.vads import regions
@@ -125,7 +126,7 @@ def _of_headers(headers: Headers, vad: Region, facts: CheckFacts) -> Optional[Re
     if true is not None and true != (headers.timestamp, size):
         claim = f"the headers say TimeDateStamp {headers.timestamp:#x} SizeOfImage {size:#x}"
         return HIGH, f"{claim}, those of the file {true[0]:#x} and {true[1]:#x}", NONE_KNOWN
-    if size != room:
+    if not fits_mapping(headers.size, room):
         return MEDIUM, f"the headers say SizeOfImage {size:#x}, the VAD has {room:#x} bytes", NONE_KNOWN
     beyond = next((section for section in headers.sections if section.end > room), None)
     if beyond is not None:

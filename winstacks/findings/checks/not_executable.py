@@ -6,18 +6,26 @@ from __future__ import annotations
 
 from typing import Iterator
 
-from ...columns.words import HIGH, LIKELY, LOW, MEDIUM, THREAD_KINDS, TRAP
+from ...columns.words import CERTAIN, HIGH, LIKELY, LOW, MEDIUM, THREAD_KINDS, TRAP
 from ...stacklist.stack import StackRecord
 from ..code.explanations import UNTOLD, untold
+from ..code.refused import refused_place
 from ..code.returns import settled
 from ..facts import CheckFacts
 from ..finding import NONE_KNOWN, Check, Finding, place_finding, unbacked_frames
 
+_NO_BIT = "the page tables have no bit that forbids execution"
+_NO_TABLES = "a dump of one process has no page tables: only its exception shows such memory"
 _CRASH = "a jump to data: the process is about to crash"
 
 
 def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     """Yields the user-mode frames whose page is in memory and forbids execution; one for each range."""
+    refused = refused_place(stack, facts)
+    if refused is not None:
+        evidence = f"the processor refused to execute it; {facts.memory(stack.space, refused.address)}"
+        yield place_finding(stack, refused, MEDIUM, CERTAIN, evidence, _CRASH, (stack.trace_id, None))
+        return
     if not facts.has_no_execute(stack.space):
         return
     for place in unbacked_frames(stack):
@@ -43,7 +51,7 @@ def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
 def unchecked(facts: CheckFacts) -> Iterator[str]:
     """Yields that no page forbids execution, if so, and the reasons of `untold`."""
     if not facts.has_no_execute(facts.image.kernel):
-        yield "the page tables have no bit that forbids execution"
+        yield _NO_BIT if facts.image.table_name else _NO_TABLES
     yield from untold(facts)
 
 
@@ -61,5 +69,4 @@ CHECK = Check(
     "no stack of a thread could be walked",
     of_stack=check_stack,
     unchecked=unchecked,
-    kernel=True,
 )

@@ -3,16 +3,20 @@
 """The thread that crashed, from the bytes of KPRCB, KTHREAD and EPROCESS in a small kernel dump.
 
 The offsets of members come from the dump's own KDDEBUGGER_DATA64, or from the kernel's symbols if there are
-any. A member whose offset is in neither is None.
+any. Neither has the process ID, the name and the thread ID without symbols: these are read with the layouts
+that public symbols show (`crash.h`). A layout counts if the file agrees with it: ETHREAD.Cid and EPROCESS
+have the same process ID, and the name is text. Where the thread was attached to another process the two IDs
+differ; then only the layout of the dump's own build counts.
 """
 
 from __future__ import annotations
 
-from typing import Dict, List, NamedTuple, Optional
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ...memory.decode.structure import Structures
 from ...memory.decode.text import image_file_name
 from .debuggerdata import DebuggerData
+from .kernelheader import KERNEL_START
 from .memory import MemoryRange
 from .triage import Part, TriageDump
 
@@ -49,8 +53,26 @@ _BY_SYMBOLS = {
 _BYTES = ("state",)
 """Members of one byte. The processor's number has one, two or four bytes; the lowest is used."""
 
+_IDLE = "Idle"
 _IMAGE_FILE_NAME = 15
 """Greatest number of characters of EPROCESS.ImageFileName."""
+
+
+_ID_STEP = 4
+"""Process and thread IDs are multiples of it."""
+_MAX_ID = 1 << 31
+
+
+class IdentityLayout(NamedTuple):
+    """A layout of the members that identify process and thread.
+
+    Attributes:
+        types: _EPROCESS and _ETHREAD
+        of_build: whether it is the layout of the dump's build, by public symbols
+    """
+
+    types: Structures
+    of_build: bool
 
 
 class CrashedThread(NamedTuple):
@@ -61,7 +83,8 @@ class CrashedThread(NamedTuple):
         eprocess: address of the _EPROCESS in which it ran
         processor: number of the processor that crashed
         members: the known members, numbers by name
-        process: ImageFileName, empty without symbols that have its offset
+        process: ImageFileName, empty if its offset is unknown
+        attached: whether the thread belongs to another process than the one in which it ran
     """
 
     ethread: Optional[int]
@@ -69,32 +92,77 @@ class CrashedThread(NamedTuple):
     processor: Optional[int]
     members: Dict[str, int]
     process: str
+    attached: bool = False
 
     def member(self, name: str) -> Optional[int]:
         """Returns a member, None if it is unknown."""
         return self.members.get(name)
 
 
-def crashed_thread(dump: TriageDump, types: Optional[Structures] = None) -> CrashedThread:
+def crashed_thread(
+    dump: TriageDump, types: Optional[Structures] = None, layouts: Sequence[IdentityLayout] = ()
+) -> CrashedThread:
     """Returns the thread that crashed.
 
     Args:
         dump: the dump
         types: the structures of the kernel's symbols, None without them
+        layouts: layouts to try if there are no symbols, the most likely first
     """
     parts = {name: dump.part(name) for name in (_OF_PRCB, _OF_THREAD, _OF_PROCESS)}
     known = _by_debugger(dump, dump.debugger_data, parts)
-    name = ""
+    name, attached = "", False
     if types is not None:
         known.update(_by_symbols(types, parts))
-        process = types.first_structure("_EPROCESS")
-        field = None if process is None else process.first_member("ImageFileName")
-        if field is not None:
-            data = parts[_OF_PROCESS].data[field.offset : field.offset + _IMAGE_FILE_NAME]
-            name = image_file_name(data)
+        name = _name(types, parts[_OF_PROCESS].data) or ""
+    else:
+        found = _identity(layouts, parts)
+        if found is not None:
+            members, name = found
+            known.update(members)
+    ids = known.get("pid"), known.get("process_id")
+    attached = None not in ids and ids[0] != ids[1]
     ethread, eprocess = (_kernel_address(dump, known.get(name)) for name in ("current_thread", "process"))
     processor = known.get("number")
-    return CrashedThread(ethread, eprocess, None if processor is None else processor & 0xFF, known, name)
+    return CrashedThread(
+        ethread, eprocess, None if processor is None else processor & 0xFF, known, name, attached
+    )
+
+
+def _identity(
+    layouts: Sequence[IdentityLayout], parts: Dict[str, Part]
+) -> Optional[Tuple[Dict[str, int], str]]:
+    """Returns the IDs and the name by the first layout with which the file agrees, None without one."""
+    fitting = []
+    for layout in layouts:
+        read = _by_symbols(layout.types, parts)
+        members = {name: read.get(name) for name in ("tid", "pid", "process_id")}
+        name = _name(layout.types, parts[_OF_PROCESS].data)
+        ids = {key: value for key, value in members.items() if value is not None and _is_id(value)}
+        # Only the idle process has the ID 0, and only its threads.
+        if name is None or len(ids) < len(members):
+            continue
+        if ids["pid"] == ids["process_id"] and (ids["pid"] or name == _IDLE):
+            return ids, name
+        if layout.of_build and ids["pid"] and ids["process_id"]:
+            fitting.append((ids, name))
+    return next(iter(fitting), None)
+
+
+def _is_id(value: int) -> bool:
+    return value < _MAX_ID and not value % _ID_STEP
+
+
+def _name(types: Structures, process: bytes) -> Optional[str]:
+    """Returns ImageFileName; None if its offset is unknown, or no text is there."""
+    structure = types.first_structure("_EPROCESS")
+    field = None if structure is None else structure.first_member("ImageFileName")
+    data = b"" if field is None else process[field.offset : field.offset + _IMAGE_FILE_NAME]
+    written, end, _ = data.partition(b"\0")
+    whole = len(data) == _IMAGE_FILE_NAME and written and (end or len(written) == _IMAGE_FILE_NAME)
+    if not whole or any(byte < 0x20 or byte == 0x7F for byte in written):
+        return None
+    return image_file_name(data)
 
 
 def structure_memory(dump: TriageDump, crashed: CrashedThread) -> List[MemoryRange]:
@@ -112,7 +180,7 @@ def structure_memory(dump: TriageDump, crashed: CrashedThread) -> List[MemoryRan
 
 
 def _by_debugger(dump: TriageDump, data: DebuggerData, parts: Dict[str, Part]) -> Dict[str, int]:
-    pointer, found = dump.machine.pointer_size, {}
+    pointer, found = 8 if dump.header.wide else 4, {}
     for name, (part, member) in _BY_DEBUGGER.items():
         place = data.offset(member)
         width = 1 if name in _BYTES or name == "number" else pointer
@@ -136,7 +204,7 @@ def _by_symbols(types: Structures, parts: Dict[str, Part]) -> Dict[str, int]:
 
 def _kernel_address(dump: TriageDump, address: Optional[int]) -> Optional[int]:
     """Returns an address in the kernel's half of the address space; None for any other value."""
-    machine = dump.machine
-    if address is None or not machine.is_canonical(address) or address < machine.kernel_start:
+    wide = dump.header.wide
+    if address is None or dump.canonical(address) != address or address < KERNEL_START[wide]:
         return None
     return address

@@ -3,11 +3,12 @@
 """The drivers of a small kernel dump: loaded and unloaded ones.
 
 An entry of the list has the offset of its name (a count of characters, then UTF-16) and the loader's entry.
-Later versions of Windows write larger entries: the list ends where the names begin, and all entries have one
-size.
+All entries have one size.
 
-Source of the list: measured (10.0.19041 x64); members of the loader's entry: public symbols of
-_KLDR_DATA_TABLE_ENTRY (14393 to 22000). x86 is inferred: the same members, pointers of 4 bytes. The layout of
+Source of the list: measured (10.0.19041 x64, 10.0.22000 ARM64). The loader's entry in it is the debugger's
+KLDR_DATA_TABLE_ENTRY64 ("ntiodump.h", "wdbgexts.h"), the same for all versions: TimeDateStamp lies at 80h of
+it, and an ULONG of padding follows. The kernel's own entry has it elsewhere. x86 is inferred from
+KLDR_DATA_TABLE_ENTRY32. The layout of
 unloaded drivers in the dump is inferred from MmUnloadedDrivers: a count, and for each a UNICODE_STRING,
 twelve characters of the name, and the two addresses. They are read only if count, names and addresses agree.
 """
@@ -19,6 +20,7 @@ from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from ...memory.decode.status import NOTHING, Status, StatusItem, status
 from ...memory.decode.statuscodes import StatusCode
+from .kernelheader import KERNEL_START
 from .triage import TriageDump
 
 MAX_DRIVERS = 0x2000
@@ -36,14 +38,15 @@ _WIDE: _Places = {
     "EntryPoint": (0x38, 8),
     "SizeOfImage": (0x40, 4),
     "CheckSum": (0x78, 4),
-    "TimeDateStamp": (0x9C, 4),
+    "TimeDateStamp": (0x80, 4),
+    "padding": (0x84, 4),
 }
 _NARROW: _Places = {
     "DllBase": (0x18, 4),
     "EntryPoint": (0x1C, 4),
     "SizeOfImage": (0x20, 4),
     "CheckSum": (0x40, 4),
-    "TimeDateStamp": (0x58, 4),
+    "TimeDateStamp": (0x44, 4),
 }
 _LAST = "SizeOfImage"
 """The last member that every entry has."""
@@ -88,23 +91,21 @@ def list_drivers(dump: TriageDump) -> Tuple[List[Driver], Status]:
         lost = StatusItem(StatusCode.CONTRADICTED, None, ("DriverCount",)) if count else None
         return [], status(part.status, lost)
     wide = dump.header.wide
-    places, first = (_WIDE, 8) if wide else (_NARROW, 4)
-    # On x86 it is inferred that the loader's entry follows the offset of the name immediately.
-    starts = (first,) if wide else (first, 8)
-    room = dump.part("StringPool").offset - part.offset
-    # Padding before the names is smaller than a pointer.
-    size = (room // count) & -(8 if wide else 4) if room > 0 else 0
-    least = first + sum(places[_LAST])
-    if not least <= size <= _MAX_ENTRY:
+    read = min(count, MAX_DRIVERS)
+    best: Tuple[int, List[Driver], int] = (0, [], 0)
+    for first, size in _layouts(dump, part.offset, count):
+        data = dump.available(part.offset, read * size)
+        entries = [data[place * size :][:size] for place in range(len(data) // size)]
+        found = [_driver(dump, entry, _WIDE if wide else _NARROW, first) for entry in entries]
+        plausible = _plausible(found, wide)
+        if plausible > best[0]:
+            best = plausible, found, size
+    _, found, size = best
+    if not found:
         return [], status(
             part.status, StatusItem(StatusCode.HEADER, None, ("DriverCount", "StringPoolOffset"))
         )
-    read = min(count, MAX_DRIVERS)
-    data = dump.available(part.offset, read * size)
-    present = len(data) // size
-    entries = [data[place * size : (place + 1) * size] for place in range(present)]
-    found = max(([_driver(dump, entry, places, at) for entry in entries] for at in starts), key=_plausible)
-    missing = (read - present) * size
+    missing = (read - len(found)) * size
     return found, status(
         StatusCode.LIMIT if count > read else None,
         StatusItem(StatusCode.BEYOND_THE_FILE, missing) if missing else None,
@@ -112,10 +113,32 @@ def list_drivers(dump: TriageDump) -> Tuple[List[Driver], Status]:
     )
 
 
-def _plausible(drivers: List[Driver]) -> int:
+def _layouts(dump: TriageDump, start: int, count: int) -> List[Tuple[int, int]]:
+    """Returns what the entries may be like: offset of the loader's entry, and size, the most likely first.
+
+    All real files have entries of 90h bytes. Larger ones are taken if they end where the names begin; padding
+    before the names is smaller than a pointer. On x86 it is inferred that the loader's entry follows the
+    offset of the name immediately.
+    """
+    wide = dump.header.wide
+    firsts = (8,) if wide else (4, 8)
+    room = dump.part("StringPool").offset - start
+    size = (room // count) & -(8 if wide else 4) if room > 0 else 0
+    least = sum((_WIDE if wide else _NARROW)[_LAST])
+    return [
+        (first, entry)
+        for first in firsts
+        for entry in dict.fromkeys((size, first + (0x88 if wide else 0x48)))
+        if first + least <= entry <= _MAX_ENTRY and (room <= 0 or count * entry <= room)
+    ]
+
+
+def _plausible(drivers: List[Driver], wide: bool) -> int:
     """Returns the number of drivers with a plausible address and size."""
     return sum(
-        driver.DllBase > 0 and not driver.DllBase % _PAGE and 0 < driver.SizeOfImage <= _MAX_DRIVER
+        driver.DllBase >= KERNEL_START[wide]
+        and not driver.DllBase % _PAGE
+        and 0 < driver.SizeOfImage <= _MAX_DRIVER
         for driver in drivers
     )
 
@@ -132,7 +155,8 @@ def _driver(dump: TriageDump, entry: bytes, places: _Places, first: int) -> Driv
         dump.canonical(number("EntryPoint") or 0),
         number("SizeOfImage") or 0,
         number("CheckSum"),
-        number("TimeDateStamp"),
+        # In the kernel's own entry a pointer would be there: its upper half is not 0.
+        None if "padding" in places and number("padding") else number("TimeDateStamp"),
     )
 
 
@@ -181,6 +205,6 @@ def _unloaded(
         length, _, _, characters, start, end = form.unpack_from(data, place * form.size)
         start, end = dump.canonical(start), dump.canonical(end)
         name = characters.decode("utf-16-le", "replace")[: min(length // 2, _NAME)].partition("\0")[0]
-        low = dump.machine.kernel_start
+        low = KERNEL_START[dump.header.wide]
         there = low <= start < end <= start + _MAX_DRIVER and not start % _PAGE
         yield UnloadedDriver(name, start, end) if there and not length % 2 else None

@@ -20,6 +20,7 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Se
 
 from ...memory.decode.status import NOTHING, Status, StatusItem, status
 from ...memory.decode.statuscodes import StatusCode
+from .writers import FOREIGN
 
 SIGNATURE = b"MDMP"
 VERSION = 0xA793
@@ -76,9 +77,10 @@ STREAMS: Dict[int, str] = {
     THREAD_STATES: "WinstacksThreadListStream",
     MAPPED_FILES: "WinstacksFileListStream",
     TRAP_FRAMES: "WinstacksTrapFrameListStream",
+    **FOREIGN,
 }
-"""MINIDUMP_STREAM_TYPE. Other programs use numbers above LastReservedStream (FFFFh); the last three are
-this project's."""
+"""MINIDUMP_STREAM_TYPE. Other programs use numbers above LastReservedStream (FFFFh); three of these are this
+project's."""
 
 Read = Callable[[int, int], bytes]
 """Takes an offset and a length, returns the bytes of the file from there: fewer at the end of the file."""

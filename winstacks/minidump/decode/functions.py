@@ -27,6 +27,10 @@ MAX_ENTRIES = 1 << 21
 RUNTIME_FUNCTION_SIZE = 12
 """Size of the RUNTIME_FUNCTION of x64 in bytes ("winnt.h")."""
 
+SPARE = 8
+"""Greatest number of spare bytes for each table at the end of the stream: dbgcore reserves room for an
+alignment that it then does not need (measured: 4 to 8 bytes a table)."""
+
 _HEADER = FixedStruct("IIIIII")
 _DESCRIPTOR = FixedStruct("QQQII")
 
@@ -78,7 +82,10 @@ def function_tables(dump: Minidump) -> Tuple[List[FunctionTableDescriptor], Stat
         )
         position = at + native + length + after
     rest, limited = count > len(found), len(found) == MAX_TABLES or total > MAX_ENTRIES
-    fewer = count == len(found) and position + descriptor + native <= end
+    spare = end - position - SPARE * count
+    fewer = count == len(found) and (
+        spare >= descriptor + native or _is_table(dump, position, end - descriptor - native, entry)
+    )
     empty = any(table.MinimumAddress >= table.MaximumAddress for table in found)
     overlaps = len(overlapping([(table.MinimumAddress, table.MaximumAddress) for table in found]))
     return found, status(
@@ -94,3 +101,19 @@ def function_tables(dump: Minidump) -> Tuple[List[FunctionTableDescriptor], Stat
         else None,
         StatusItem(StatusCode.FEWER_THAN_THE_STREAM, None, ("NumberOfDescriptors",)) if fewer else None,
     )
+
+
+def _is_table(dump: Minidump, rva: int, room: int, entry: int) -> bool:
+    """Returns whether a descriptor with entries lies at an offset: a further table, not spare bytes.
+
+    Args:
+        dump: the file
+        rva: offset of the possible descriptor
+        room: the greatest offset of a descriptor whose table has no entries and fits
+        entry: size of an entry in bytes
+    """
+    row = dump.read(rva, _DESCRIPTOR.size) if rva <= room else None
+    if row is None:
+        return False
+    low, high, _, entries, _ = _DESCRIPTOR.decode(row)
+    return bool(low < high and entries > 0 and rva + entries * entry <= room)

@@ -5,6 +5,9 @@
     header = read_header(read)          # raises NotAKernelDumpError
     header.BugCheckCode
 
+A file may end within the header: collectors of bug checks keep only its first 4 or 8 KB. What the file lacks
+is None.
+
 Source: `crash.json` and `crash64.json` of Volatility; the names of the members come from these structures.
 """
 
@@ -26,6 +29,9 @@ FILLER = int.from_bytes(b"PAGE", "little")
 """Windows fills a header with `PAGE` first: a member with this value was never written."""
 
 _COMMENT = 128
+
+KERNEL_START = {True: 0xFFFF800000000000, False: 0x80000000}
+"""Lowest address of the kernel's half, by whether the header is DUMP_HEADER64: x64 and ARM64, or x86."""
 
 Read = Callable[[int, int], bytes]
 """Takes an offset and a length, returns the bytes of the file from there: fewer at the end of the file."""
@@ -78,11 +84,14 @@ class NotAKernelDumpError(ValueError):
 
 
 class KernelDumpHeader(NamedTuple):
-    """DUMP_HEADER or DUMP_HEADER64. A member that Windows did not write is None.
+    """DUMP_HEADER or DUMP_HEADER64. A member that Windows did not write, or that the file lacks, is None.
 
     Attributes:
         wide: whether the header is DUMP_HEADER64
         size: size of the header in bytes; the data of the dump's type follow
+        present: bytes of the header that the file has
+        context_offset, exception_offset: offsets of ContextRecord and Exception, the header's own CONTEXT and
+            EXCEPTION_RECORD
         MajorVersion: 15 for a free build, 12 for a checked build
         MinorVersion: the build number
         BugCheckParameters: the four parameters of KeBugCheckEx, numbers of pointer width
@@ -93,6 +102,9 @@ class KernelDumpHeader(NamedTuple):
 
     wide: bool
     size: int
+    present: int
+    context_offset: int
+    exception_offset: int
     MajorVersion: Optional[int]
     MinorVersion: Optional[int]
     DirectoryTableBase: Optional[int]
@@ -127,7 +139,7 @@ def read_header(read: Read) -> KernelDumpHeader:
     """Reads the header of a dump.
 
     Raises:
-        NotAKernelDumpError: the file has no such header, or ends within it
+        NotAKernelDumpError: the file has no such header, or ends before its bug check
     """
     begin = read(0, 8)
     if begin[:4] != SIGNATURE or begin[4:] not in _VALID:
@@ -137,15 +149,14 @@ def read_header(read: Read) -> KernelDumpHeader:
     wide = _VALID[begin[4:]]
     size = 0x2000 if wide else 0x1000
     data = read(0, size)
-    if len(data) < size:
+    parameters_at, form, comment_at = (0x40, "<4Q", 0xFB0) if wide else (0x2C, "<4I", 0x820)
+    if len(data) < parameters_at + struct.calcsize(form):
         raise NotAKernelDumpError(
-            f"The file ends within the header of a crash dump: it has {len(data)} bytes"
+            f"The file ends within the header of a crash dump, before its bug check: it has {len(data)} bytes"
         )
     members = {name: _number(data, *place) for name, place in (_WIDE if wide else _NARROW).items()}
-    if wide:
-        parameters, comment = struct.unpack_from("<4Q", data, 0x40), data[0xFB0 : 0xFB0 + _COMMENT]
-    else:
-        parameters, comment = struct.unpack_from("<4I", data, 0x2C), data[0x820 : 0x820 + _COMMENT]
+    parameters, comment = struct.unpack_from(form, data, parameters_at), data[comment_at:][:_COMMENT]
+    if not wide:
         for name in _POINTERS:
             value = members[name]
             members[name] = None if value is None else Machine.I386.canonical(value)
@@ -153,6 +164,9 @@ def read_header(read: Read) -> KernelDumpHeader:
     return KernelDumpHeader(
         wide=wide,
         size=size,
+        present=len(data),
+        context_offset=0x348 if wide else 0x320,
+        exception_offset=0xF00 if wide else 0x7D0,
         BugCheckParameters=parameters,
         Comment=comment.partition(b"\0")[0].decode("latin-1") if written else "",
         **members,
@@ -160,6 +174,8 @@ def read_header(read: Read) -> KernelDumpHeader:
 
 
 def _number(data: bytes, offset: int, size: int) -> Optional[int]:
-    """Returns a member, None if Windows did not write it."""
+    """Returns a member, None if Windows did not write it or the file ends before it."""
+    if len(data) < offset + size:
+        return None
     value = int.from_bytes(data[offset : offset + size], "little")
     return None if value in (FILLER, FILLER << 32 | FILLER) else value

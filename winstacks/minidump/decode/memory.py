@@ -8,7 +8,7 @@ Source: "minidumpapiset.h" (MINIDUMP_MEMORY_DESCRIPTOR, MINIDUMP_MEMORY_DESCRIPT
 from __future__ import annotations
 
 import bisect
-from typing import Iterable, List, NamedTuple, Tuple
+from typing import Iterable, List, NamedTuple, Sequence, Tuple
 
 from ...memory.decode.ranges import flatten
 from ...memory.decode.status import Status, StatusItem, status
@@ -29,6 +29,11 @@ MAX_RANGES = 0x100000
 """Greatest number of ranges and regions that are read: a process of 60 GB has some ten thousand."""
 
 MAX_ADDRESS = 1 << 64
+
+_STEP = 64
+"""Bytes that count for a comparison of fewer bytes."""
+MAX_COMPARED = 1 << 26
+"""Greatest number of bytes that are compared of ranges that share addresses; of further ones no bytes are."""
 
 _RANGE = FixedStruct("QII")
 RANGE64_HEADER = FixedStruct("QQ")
@@ -74,6 +79,8 @@ def memory_ranges(dump: Minidump, stacks: Iterable[MemoryRange] = ()) -> Tuple[L
     listed, beyond, outside = _cut(dump, [*listed, *found])
     apart, by_file = disjoint(listed, by_file=True)
     found, by_address = disjoint(apart, by_file=False)
+    if by_address:
+        by_address = _contradictions(dump, apart, found)
     stacks = list(stacks)
     unlisted = _unlisted(stacks, listed, found)
     # A stack without an RVA lies in the lists, if the file has it at all.
@@ -103,6 +110,36 @@ def with_ranges(dump: Minidump, known: List[MemoryRange], more: Iterable[MemoryR
         return known
     apart, _ = disjoint([*known, *found], by_file=True)
     return disjoint(apart, by_file=False)[0]
+
+
+def _contradictions(dump: Minidump, ranges: Sequence[MemoryRange], known: Sequence[MemoryRange]) -> int:
+    """Returns the number of ranges that have other bytes than `known` for an address.
+
+    Writers list some memory twice with the same bytes: code that ran on a stack is in the stack and in the
+    range around Ip (measured: Breakpad).
+
+    Args:
+        dump: the file
+        ranges: ranges that may share addresses, but share no bytes of the file
+        known: the same addresses, sorted and disjoint
+    """
+    starts = [piece.start for piece in known]
+    budget, count = MAX_COMPARED, 0
+    for given in ranges:
+        place = max(bisect.bisect_right(starts, given.start) - 1, 0)
+        differs = False
+        while place < len(known) and known[place].start < given.start + given.length and not differs:
+            piece = known[place]
+            low = max(given.start, piece.start)
+            length = min(given.start + given.length, piece.start + piece.length) - low
+            mine, theirs = given.offset + low - given.start, piece.offset + low - piece.start
+            budget -= max(length, _STEP)
+            differs = budget < 0
+            if length > 0 and mine != theirs and not differs:
+                differs = dump.available(mine, length) != dump.available(theirs, length)
+            place += 1
+        count += differs
+    return count
 
 
 def _unlisted(stacks: List[MemoryRange], listed: List[MemoryRange], known: List[MemoryRange]) -> int:

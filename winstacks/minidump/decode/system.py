@@ -24,7 +24,7 @@ MISC = FixedStruct("IIIIIIIIIIIIIIIi64s16si64s16si520s80sIIQ512sI", 24)
 _MISC_SIZES = (24, 44, 232, 832, 1364)
 """Sizes in bytes of MINIDUMP_MISC_INFO and of its versions 2 to 5."""
 
-_MACHINES = {0: 0x14C, 9: 0x8664, 5: 0x1C4, 6: 0x200, 12: 0xAA64}
+MACHINES = {0: 0x14C, 9: 0x8664, 5: 0x1C4, 6: 0x200, 12: 0xAA64}
 """PROCESSOR_ARCHITECTURE_* of winnt.h -> IMAGE_FILE_MACHINE_*."""
 
 
@@ -58,7 +58,7 @@ class SystemInfo(NamedTuple):
         Raises:
             UnsupportedMachineError: the machine is not supported; the text is a sentence for users
         """
-        number = _MACHINES.get(self.ProcessorArchitecture)
+        number = MACHINES.get(self.ProcessorArchitecture)
         if number is None:
             raise UnsupportedMachineError(f"PROCESSOR_ARCHITECTURE {self.ProcessorArchitecture}")
         return machine_of(number)
@@ -234,13 +234,16 @@ def system_memory_info(dump: Minidump) -> Optional[SystemMemoryInfo]:
 
 
 def comments(dump: Minidump) -> Tuple[Tuple[int, str, Status], ...]:
-    """Returns the comments, ANSI and wide: type of the stream, text, and status."""
+    """Returns the comments, ANSI and wide: type of the stream, text, and status.
+
+    The dump does not name the code page of an ANSI comment. Bytes that are not UTF-8 are shown as `\\xNN`.
+    """
     found = []
-    for kind, encoding in ((_COMMENT_A, "latin-1"), (_COMMENT_W, "utf-16-le")):
+    for kind, read in ((_COMMENT_A, _narrow), (_COMMENT_W, _wide)):
         stream = dump.stream(kind)
         if stream is not None:
             size, rva = stream.Location
-            text = dump.available(rva, min(size, MAX_COMMENT)).decode(encoding, "replace").split("\0", 1)[0]
+            text = read(dump.available(rva, min(size, MAX_COMMENT)))
             found.append(
                 (kind, text, status(stream.status, StatusCode.LIMIT if size > MAX_COMMENT else None))
             )
@@ -257,6 +260,11 @@ def _read(dump: Minidump, kind: int, form: FixedStruct) -> Optional[Tuple[Tuple[
         return None
     data = dump.available(stream.Location.Rva, min(stream.Location.DataSize, form.size))
     return (form.decode(data), stream.status) if len(data) >= form.least else None
+
+
+def _narrow(data: bytes) -> str:
+    """Returns the text of a zero-terminated array of CHAR; bytes that are not UTF-8 as `\\xNN`."""
+    return data.split(b"\0", 1)[0].decode("utf-8", "backslashreplace")
 
 
 def _wide(data: bytes) -> str:

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from typing import Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from ...memory.decode.status import NOTHING, Status, StatusItem, status
+from ...memory.decode.status import Status, StatusItem, status
 from ...memory.decode.statuscodes import StatusCode
+from .contexts import sizes_agree
 from .dumpfile import FixedStruct, Location, Minidump, overlapping, read_counted_list, read_headed_list
 
 _THREAD_LIST, _EXCEPTION, _THREAD_INFO_LIST, _THREAD_NAMES = 3, 6, 17, 24
@@ -43,7 +44,8 @@ THREAD = FixedStruct("IIIIQQIIII")
 THREAD_INFO_HEADER = FixedStruct("III")
 THREAD_INFO = FixedStruct("IIIIQQQQQQ")
 THREAD_NAME = FixedStruct("IQ")
-_EXCEPTION_STREAM = FixedStruct("IIIIQQII15QII")
+_EXCEPTION_STREAM = FixedStruct("IIIIQQII15QII", 160)
+"""Some writers leave ThreadContext out: the stream then ends after 160 bytes."""
 
 
 class MinidumpThread(NamedTuple):
@@ -92,6 +94,7 @@ class ExceptionStream(NamedTuple):
 
     Attributes:
         ExceptionInformation: NumberParameters parameters, at most 15
+        ThreadContext: file range of the CONTEXT at the exception, (0, 0) if the stream has none
         status: faults of the stream
     """
 
@@ -114,10 +117,15 @@ def listed_threads(dump: Minidump) -> Tuple[List[MinidumpThread], Status]:
     ], faults
 
 
+def has_thread_list(dump: Minidump) -> bool:
+    """Returns whether the dump has a ThreadListStream."""
+    return dump.stream(_THREAD_LIST) is not None
+
+
 def thread_list(dump: Minidump) -> Tuple[List[MinidumpThread], Status]:
     """Returns the threads of ThreadListStream, and its faults, also those that other streams show."""
     listed, faults = listed_threads(dump)
-    wrong = tuple(_contradicted(dump, listed)) if dump.stream(_THREAD_LIST) is not None else ()
+    wrong = tuple(_contradicted(dump, listed)) if has_thread_list(dump) else ()
     return listed, status(faults, StatusItem(StatusCode.CONTRADICTED, None, wrong) if wrong else None)
 
 
@@ -140,11 +148,13 @@ def _contradicted(dump: Minidump, listed: Sequence[MinidumpThread]) -> Iterator[
     ]
     if overlapping([stack for stack in stacks if stack[0] < stack[1]]):
         yield "Stack"
-    places = [holder.ThreadContext for holder in (*listed, *(() if exception is None else (exception,)))]
     # A writer may let the exception share the registers of its thread.
+    places = [thread.ThreadContext for thread in listed if thread.ThreadContext.DataSize]
+    shared = len(set(places)) < len(places)
+    places += [] if exception is None else [exception.ThreadContext]
     contexts = {(place.Rva, place.Rva + place.DataSize) for place in places if place.DataSize}
-    shared = len({thread.ThreadContext for thread in listed}) < len(listed)
-    if shared or overlapping(sorted(contexts)) or len({place.DataSize for place in places}) > 1:
+    sized = [(place.DataSize, context(dump, place)[0]) for place in places if place.DataSize]
+    if shared or overlapping(sorted(contexts)) or not sizes_agree(sized):
         yield "ThreadContext"
 
 
@@ -166,8 +176,9 @@ def exception_stream(dump: Minidump) -> Optional[ExceptionStream]:
     """Returns ExceptionStream, None if there is none or it cannot be read."""
     stream = dump.stream(_EXCEPTION)
     data = None
-    if stream is not None and stream.Location.DataSize >= _EXCEPTION_STREAM.size:
-        data = dump.read(stream.Location.Rva, _EXCEPTION_STREAM.size)
+    if stream is not None and stream.Location.DataSize >= _EXCEPTION_STREAM.least:
+        size = min(stream.Location.DataSize, _EXCEPTION_STREAM.size)
+        data = dump.read(stream.Location.Rva, size)
     if stream is None or data is None:
         return None
     thread_id, _, code, flags, record, address, count, _, *rest = _EXCEPTION_STREAM.decode(data)
@@ -182,14 +193,14 @@ def exception_stream(dump: Minidump) -> Optional[ExceptionStream]:
         count,
         tuple(information[:count]),
         Location(size, rva),
-        status(stream.status, too_many),
+        status(stream.status, too_many, None if size else StatusCode.NO_SAVED_REGISTERS),
     )
 
 
 def context(dump: Minidump, location: Location) -> Tuple[bytes, Status]:
     """Returns the bytes of a CONTEXT, as many as the file has, and their status."""
     if not location.DataSize:
-        return b"", NOTHING
+        return b"", status(StatusCode.NO_SAVED_REGISTERS)
     beyond = dump.beyond(*reversed(location))
     data = dump.available(location.Rva, min(location.DataSize, MAX_CONTEXT))
     return data, status(StatusItem(StatusCode.BEYOND_THE_FILE, beyond) if beyond else None)

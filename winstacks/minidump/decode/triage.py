@@ -6,9 +6,12 @@
     dump.part("Context"), dump.memory()
 
 All offsets are offsets in the file. Every offset, size and count is untrusted: a part is read as far as the
-file has it, and its status states how much is missing.
+file has it, and its status states how much is missing. The CONTEXT and the EXCEPTION_RECORD may lie anywhere,
+also within DUMP_HEADER: what lies there decides whether they count. A file that ends before TRIAGE_DUMP has
+the header only (`header_only`).
 
-Source of TRIAGE_DUMP64 and of the data blocks: measured (one dump of 10.0.19041), and rizin's `dmp_specs.h`.
+Source of TRIAGE_DUMP64 and of the data blocks: measured (10.0.19041 x64, 10.0.22000 ARM64), and rizin's
+`dmp_specs.h`. Windows itself lets ContextOffset and ExceptionOffset point into DUMP_HEADER64 (measured).
 TRIAGE_DUMP32 is inferred from it: the same members, pointers of 4 bytes. Older versions of Windows write
 fewer of the last members: a member that was not written is `PAGE`, 0, or an offset before the end of the
 header.
@@ -18,7 +21,7 @@ from __future__ import annotations
 
 import bisect
 import struct
-from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
+from typing import Callable, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 from ...memory.decode.machine import Machine
 from ...memory.decode.status import NOTHING, Status, StatusItem, status
@@ -56,9 +59,22 @@ _STARTS = (
     *("BrokenDriverOffset", "DataPageOffset", "DebuggerDataOffset", "DataBlocksOffset"),
 )
 """The members that hold the offset of a part: a part without a size ends where the next one begins."""
+_ANYWHERE = ("ContextOffset", "ExceptionOffset")
+"""The members that may lead into DUMP_HEADER."""
 
-_CONTEXT_SIZES = {True: 0x4D0, False: 0x2CC}
+_AMD64, _ARM64, _I386 = 0x8664, 0xAA64, 0x14C
+_CONTEXTS = {_AMD64: (0x4D0, 0x30, 0x100000), _I386: (0x2CC, 0, 0x10000), _ARM64: (0x390, 0, 0x400000)}
+"""Size of a CONTEXT, offset of ContextFlags, and the bit of the architecture there, by machine (winnt.h)."""
+_PARTS_OF_CONTEXT, _KNOWN_FLAGS = 0x3F, 0xF80000FF
+"""The bits of ContextFlags for parts; all bits that winnt.h has, without the bits of architectures."""
 _RECORD_SIZES = {True: 0x98, False: 0x50}
+_MAX_PARAMETERS = 15
+"""EXCEPTION_MAXIMUM_PARAMETERS."""
+_LEAST_OFFSET = 8
+"""The signature lies before it."""
+
+
+_NOT_A_CONTEXT = status(StatusCode.NOT_A_CONTEXT)
 
 
 class Part(NamedTuple):
@@ -89,6 +105,7 @@ class TriageDump:
     Attributes:
         size: size of the file in bytes
         header: DUMP_HEADER
+        header_only: whether the file ends before TRIAGE_DUMP, so that it has no stack, drivers or memory
         members: members of TRIAGE_DUMP by name, None for a member that Windows did not write
         status: faults of the dump as a whole
 
@@ -100,18 +117,20 @@ class TriageDump:
         self._read = read
         self.size = size
         self.header: KernelDumpHeader = read_header(read)
-        if self.header.DumpType != TRIAGE:
-            kind = self.header.DumpType
+        tails = (_WIDE_TAIL,) if self.header.wide else _NARROW_TAILS
+        data = read(self.header.size, _HEAD.size + max(tail.size for tail in tails))
+        kind = self.header.DumpType
+        # The beginning of a dump of any type is all that a collector of bug checks keeps.
+        self.header_only = not data or (kind == TRIAGE and len(data) < _HEAD.size)
+        if kind != TRIAGE and not self.header_only:
             raise NotAKernelDumpError(
                 f"The crash dump is of type {'unknown' if kind is None else kind}, not a small kernel dump "
                 f"(type {TRIAGE}); plugins such as windows.callstacks read larger dumps"
             )
-        tails = (_WIDE_TAIL,) if self.header.wide else _NARROW_TAILS
-        data = read(self.header.size, _HEAD.size + max(tail.size for tail in tails))
-        if len(data) < _HEAD.size:
-            raise NotAKernelDumpError("The small kernel dump ends before the list of its parts (TRIAGE_DUMP)")
-        known = [self._members(data, tail) for tail in tails]
-        self.members: Dict[str, Optional[int]] = next(filter(self._tagged, known), known[0])
+        self.members: Dict[str, Optional[int]] = dict.fromkeys((*_NAMES, *_TAIL))
+        if not self.header_only:
+            known = [self._members(data, tail) for tail in tails]
+            self.members = next(filter(self._tagged, known), known[0])
         self._starts = sorted(
             {value for name in _STARTS for value in [self._offset(name)] if value} | {self._end_of_file()}
         )
@@ -178,12 +197,51 @@ class TriageDump:
     @property
     def context(self) -> Part:
         """The CONTEXT of the processor that crashed."""
-        return self.part("Context", _CONTEXT_SIZES[self.header.wide])
+        known = _CONTEXTS.get(self.header.MachineImageType or 0)
+        size = 0 if known is None else known[0]
+        return self._held("Context", self.header.context_offset, size, self._is_context, _NOT_A_CONTEXT)
 
     @property
     def exception(self) -> Part:
         """The EXCEPTION_RECORD of the crash."""
-        return self.part("Exception", _RECORD_SIZES[self.header.wide])
+        size = _RECORD_SIZES[self.header.wide]
+        wrong = status(StatusItem(StatusCode.HEADER, None, ("ExceptionOffset",)))
+        return self._held("Exception", self.header.exception_offset, size, self._is_record, wrong)
+
+    def _held(
+        self, name: str, in_header: int, size: int, accepts: Callable[[bytes], bool], wrong: Status
+    ) -> Part:
+        """Returns a part that its content proves: at the member's offset, else in DUMP_HEADER.
+
+        Args:
+            name: name of the member, without `Offset`
+            in_header: offset of the same structure in DUMP_HEADER
+            size: size in bytes
+            accepts: returns whether bytes are such a structure
+            wrong: status if neither place has one
+        """
+        member = self.member(f"{name}Offset")
+        for offset in (member, in_header):
+            data = self.available(offset, size) if offset >= _LEAST_OFFSET else b""
+            if len(data) == size and accepts(data):
+                moved = offset != member and not self.header_only
+                return Part(name, offset, size, data, wrong if moved and member else NOTHING)
+        part = self.part(name, size)
+        if self.header_only:
+            return part
+        return part._replace(status=status(part.status, wrong if part.offset else None))
+
+    def _is_context(self, data: bytes) -> bool:
+        _, place, architecture = _CONTEXTS[self.header.MachineImageType or 0]
+        flags = int.from_bytes(data[place : place + 4], "little")
+        unknown = flags & ~(architecture | _KNOWN_FLAGS)
+        return bool(flags & architecture and flags & _PARTS_OF_CONTEXT) and not unknown
+
+    def _is_record(self, data: bytes) -> bool:
+        code = int.from_bytes(data[:4], "little")
+        place = 24 if self.header.wide else 16
+        count = int.from_bytes(data[place : place + 4], "little")
+        return code not in (0, FILLER) and count <= _MAX_PARAMETERS
 
     @property
     def call_stack(self) -> Part:
@@ -241,8 +299,12 @@ class TriageDump:
 
     def _judge(self) -> Status:
         """Returns the faults of the dump as a whole."""
+        if self.header_only:
+            return status(StatusCode.HEADER_ONLY)
         size = self.member("SizeOfDump")
-        wrong = tuple(name for name in _STARTS if self.member(name) and not self._offset(name))
+        wrong = tuple(
+            name for name in _STARTS if name not in _ANYWHERE and self.member(name) and not self._offset(name)
+        )
         cut = max(size - self.size, 0)
         return status(
             StatusItem(StatusCode.BEYOND_THE_FILE, cut) if cut else None,

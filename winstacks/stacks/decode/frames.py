@@ -101,6 +101,11 @@ def find_no_dispatcher(_address: int) -> Optional[Tuple[int, str]]:
     return None
 
 
+def _begins_nowhere(_rva: int) -> bool:
+    """Returns False: for code without names; a `CodeImage.begins`."""
+    return False
+
+
 class UnwindError(Exception):
     """A frame that cannot be unwound; `code` is the reason."""
 
@@ -120,6 +125,7 @@ class CodeImage(NamedTuple):
         code: RVA ranges that hold code, None if unknown
         windows: whether the module belongs to Windows: a kernel module, or a file in the folder of Windows
             according to its VAD
+        begins: returns whether a function begins at an RVA, by names or by the input's own proof
     """
 
     base: int
@@ -128,6 +134,7 @@ class CodeImage(NamedTuple):
     table: Optional[FunctionTable]
     code: Optional[Tuple[Tuple[int, int], ...]] = None
     windows: bool = False
+    begins: Callable[[int], bool] = _begins_nowhere
 
     def executable(self, address: int) -> bool:
         """Returns whether an address of the image may be code."""

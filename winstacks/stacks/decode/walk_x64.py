@@ -24,8 +24,9 @@ from .frames import (
     shared,
 )
 from .registers import MASK, NON_VOLATILE_XMM, NOTHING, Registers
+from .rule_x64 import RETURN
 from .step_x64 import LEAF as LEAF_FUNCTION
-from .step_x64 import Step, Unwinder
+from .step_x64 import Step, Unwinder, carry_out
 from .walk import Walker, WalkStep
 
 _CS = 8
@@ -72,7 +73,13 @@ class Walker64(Walker[Registers]):
 
     def step(self, registers: Registers, interrupted: bool) -> WalkStep[Registers]:
         """Finds the caller of a frame; raises UnwindError."""
-        step = self._unwind(registers, interrupted)
+        try:
+            step = self._unwind(registers, interrupted)
+        except UnwindError:
+            entered = self._entered(registers) if interrupted else None
+            if entered is None:
+                raise
+            return entered
         doubt, remark = None if step.sure else StatusCode.CODE_UNREADABLE, None
         if step.differs:
             remark = StatusCode.CODE_AND_UNWIND_DATA_DIFFER
@@ -93,6 +100,20 @@ class Walker64(Walker[Registers]):
         if not proven and not self.may_return(step.registers.ip):
             raise UnwindError(StatusCode.NO_UNWIND_DATA)
         return WalkStep(step.registers, LEAF, doubt=None if proven else StatusCode.CODE_UNREADABLE)
+
+    def _entered(self, registers: Registers) -> Optional[WalkStep[Registers]]:
+        """Returns the step from the first byte of a function, None elsewhere.
+
+        Nothing is pushed there yet: the top slot is the return address, although code and unwind data are
+        missing. A slot that leads into no module, or not behind a call, is none.
+        """
+        image = self._find_image(registers.ip)
+        if image is None or not image.begins(registers.ip - image.base):
+            return None
+        caller = carry_out(RETURN, registers, self._read)[0]
+        if self._find_image(caller.ip - 1) is None or self.is_return(caller.ip) is False:
+            return None
+        return WalkStep(caller, LEAF)
 
     def take_slot(self, slot: int, value: int) -> Optional[WalkStep[Registers]]:
         """Returns the step to a known machine frame, or to a possible return address."""

@@ -104,9 +104,9 @@ def test_an_unreadable_debug_port_is_reported(name: str, tmp_path: pathlib.Path)
     forged.breaks_at(forged.stacks.modules["ntdll"].base + STUB, ENABLED)
     opened = context.open_image(forged.image(), tmp_path)
     symbolizer = Symbolizer(opened.image)
-    (stack,) = (stack for stack in StackCollector(symbolizer).list_stacks() if stack.kind == "user")
+    stack = only(stack for stack in StackCollector(symbolizer).list_stacks() if stack.kind == "user")
     facts = CheckFacts(symbolizer)
     unknown = stack._replace(space=stack.space._replace(eprocess=0))
     assert list(debug_registers.check_stack(unknown, facts)) == []
-    (reason,) = facts.left_out(CHECK)
+    reason = only(facts.left_out(CHECK))
     assert "DebugPort, which says whether a debugger set it, cannot be read" in reason

@@ -165,6 +165,24 @@ def test_which_rights_matter(name: str, victim: str, access: int, expected: list
     assert severities(forged.image(), HANDLE) == expected
 
 
+@pytest.mark.parametrize(
+    ("access", "rights"),
+    [
+        (0x2, "PROCESS_CREATE_THREAD"),
+        (0x8, "PROCESS_VM_OPERATION"),
+        (0x20, "PROCESS_VM_WRITE"),
+        (0x40, "PROCESS_DUP_HANDLE"),
+        (0x42, "PROCESS_CREATE_THREAD PROCESS_DUP_HANDLE"),
+    ],
+)
+def test_each_right_to_a_process_that_matters(access: int, rights: str) -> None:
+    forged = FindingImage("win10-x64")
+    forged.private()
+    forged.opens(forged.kernel.process("victim.exe", pid=2000).eprocess, access | QUERY, RETURNS)
+    row = only(found(forged.image(), HANDLE))
+    assert f"Process victim.exe Pid 2000, {rights}; VAD" in row["Evidence"]
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_a_process_that_opened_itself_is_silent(name: str) -> None:
     forged = FindingImage(name)

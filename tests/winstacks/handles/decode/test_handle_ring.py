@@ -123,6 +123,28 @@ def test_an_event_that_the_counter_denies_is_kept() -> None:
     ]
 
 
+NO_EVENT = {
+    "an odd process": (5, 8, 1, 1 << 63),
+    "no process": (0, 8, 1, 1 << 63),
+    "a process above 32 bits": (1 << 32, 8, 1, 1 << 63),
+    "an odd thread": (4, 9, 1, 1 << 63),
+    "no thread": (4, 0, 1, 1 << 63),
+    "a thread above 32 bits": (4, 1 << 32, 1, 1 << 63),
+    "no type": (4, 8, 0, 1 << 63),
+    "a type that is unknown": (4, 8, 4, 1 << 63),
+    "a user's frame": (4, 8, 1, 1 << 46),
+}
+"""Process, thread, type and innermost frame behind the end of a ring that prove no event together."""
+
+
+@pytest.mark.parametrize("slot", [*NO_EVENT, "an event"])
+def test_what_proves_an_event_behind_the_end(slot: str) -> None:
+    process, thread, kind, frame = NO_EVENT.get(slot, (4, 8, 1, 1 << 63))
+    data = struct.pack("<QQQI4x16Q", process, thread, 0x84, kind, frame, *(0,) * 15)
+    memory = Extents([(BASE + 4 * len(data), data)])
+    assert X64.true_size(memory, BASE, 5, 4) == (8 if slot == "an event" else 4)  # type: ignore[arg-type]
+
+
 def test_a_recorded_zero_is_not_padding() -> None:
     data = struct.pack("<QQQI4x16Q", 4, 5, 8, 1, 0x10, 0, 0x20, *(0,) * 13)
     event = only(X64.events(Extents([(BASE, data)]), BASE, 1, 1))

@@ -16,7 +16,16 @@ from tests.forge.minidump import Module, Writer, WrittenThread
 from tests.support.only import only
 from winstacks.memory.decode.status import NOTHING, Status, StatusItem, status
 from winstacks.memory.decode.statuscodes import StatusCode
-from winstacks.minidump.decode import functions, handles, memory, modules, system, threads
+from winstacks.minidump.decode import (
+    functions,
+    handles,
+    memory,
+    modules,
+    platform,
+    reporters,
+    system,
+    threads,
+)
 from winstacks.minidump.decode.dumpfile import MAX_STREAMS, Location, Minidump, NotAMinidumpError, Stream
 from winstacks.minidump.decode.memory import MemoryRange
 from winstacks.names.decode.pe import CodeView
@@ -44,6 +53,13 @@ RECORDS: List[Callable[[Minidump], Any]] = [
     system.system_memory_info,
     system.comments,
     threads.exception_stream,
+]
+DERIVED: List[Callable[[Minidump], Any]] = [
+    reporters.crashpad_info,
+    reporters.breakpad_info,
+    reporters.assertion_info,
+    platform.dump_machine,
+    platform.other_system,
 ]
 
 
@@ -93,7 +109,7 @@ def test_all_streams() -> None:
     dump = dump_of(full())
     assert (dump.status, dump.flags, dump.version) == (NOTHING, 2, 0)
     assert [stream for stream in dump.streams if stream.status] == []
-    assert dump.streams[-2].name == "0x47670001"
+    assert dump.streams[-2].name == "MD_BREAKPAD_INFO_STREAM"
     read = [list_(dump) for list_ in LISTS]
     assert [faults for _, faults in read] == [NOTHING] * len(LISTS)
     assert all(found for found, _ in read)
@@ -270,9 +286,16 @@ def _ranges(*rows: Tuple[int, int, int]) -> Tuple[List[MemoryRange], Status, int
 
 
 def test_ranges_that_share_addresses() -> None:
-    found, faults, _ = _ranges((0x1000, 0x100, 0), (0x1080, 0x100, 0x100), (0x1000, 0x20, 0x200))
+    found, faults, _ = _ranges((0x1000, 0x100, 0), (0x1080, 0x100, 0x100), (0x1000, 0x20, 0x210))
     assert found == [MemoryRange(0x1000, 0, 0x100), MemoryRange(0x1100, 0x180, 0x80)]
     assert faults == status(StatusItem(StatusCode.RANGES_OVERLAP, 2))
+
+
+def test_a_range_given_twice_with_the_same_bytes_is_no_contradiction() -> None:
+    """Breakpad lists the code around Ip, also where the code is on a stack that is listed, too."""
+    found, faults, _ = _ranges((0x1000, 0x100, 0), (0x1010, 0x20, 0x110), (0x1000, 0x20, 0x200))
+    assert found == [MemoryRange(0x1000, 0, 0x100)]
+    assert faults == NOTHING
 
 
 def test_ranges_that_share_bytes_of_the_file() -> None:
@@ -344,7 +367,7 @@ def everything(dump: Minidump) -> int:
         found, faults = list_(dump)
         assert isinstance(faults, tuple)
         size += len(found)
-    for record in RECORDS:
+    for record in (*RECORDS, *DERIVED):
         found_one: Optional[Any] = record(dump)
         size += found_one is not None
     for thread in threads.thread_list(dump)[0]:

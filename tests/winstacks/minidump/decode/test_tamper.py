@@ -236,7 +236,9 @@ def decoded(data: bytes) -> Tuple[List[Any], List[Status]]:
         # A row of minidump.info says that a structure cannot be read.
         statuses.append(("no structure",) if one is None else getattr(one, "status", ()))  # type: ignore[arg-type]
     for thread in threads.thread_list(dump)[0]:
-        found.append(threads.context(dump, thread.ThreadContext))
+        registers, wrong = threads.context(dump, thread.ThreadContext)
+        found.append(registers)
+        statuses.append(wrong)
     ranges, wrong = opened.memory(dump)
     found.append([dump.read(piece.offset, piece.length) for piece in ranges])
     statuses.append(wrong)

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.forge import smalldump
 from tests.forge.smalldump import CRASHED, KDBG, STARTED, Driver, SmallDump
 from tests.support.only import only, rows_of
-from winstacks.memory.decode.machine import Machine, UnsupportedMachineError
+from winstacks.memory.decode.machine import UnsupportedMachineError
 from winstacks.memory.decode.status import has_status
 from winstacks.memory.decode.statuscodes import StatusCode
 from winstacks.minidump.decode.crashed import crashed_thread, structure_memory
@@ -28,13 +29,16 @@ THREAD = {True: (0xFFFFA00001234080, 0xFFFFA00001230080), False: (0x85123020, 0x
 
 GENERATIONS: Dict[str, Dict[str, Any]] = {
     "2000-x86": {"wide": False, "build": 2195, "entry": 0x44, "tail": 4, "debugger": False},
-    "xp-x86": {"wide": False, "build": 2600, "entry": 0x50, "tail": 16},
-    "2003-x64": {"wide": True, "build": 3790, "entry": 0x90},
-    "7-x86": {"wide": False, "build": 7601, "entry": 0x58},
-    "7-x64": {"wide": True, "build": 7601, "entry": 0x98},
+    "xp-x86": {"wide": False, "build": 2600, "tail": 16},
+    "2003-x64": {"wide": True, "build": 3790, "entry": 0x80},
+    "7-x86": {"wide": False, "build": 7601},
+    "7-x64": {"wide": True, "build": 7601},
     "10-x86": {"wide": False, "build": 19041},
     "10-x64": {"wide": True, "build": 19041},
     "11-x64": {"wide": True, "build": 22621, "entry": 0xC0},
+    "11-arm64": {"wide": True, "build": 22000, "machine": 0xAA64},
+    **{f"drawn-{seed}-x64": {"wide": True, "build": 19045, "seed": seed} for seed in range(6)},
+    **{f"drawn-{seed}-x86": {"wide": False, "build": 10240, "seed": seed} for seed in range(3)},
 }
 
 
@@ -44,9 +48,11 @@ def writer(name: str) -> SmallDump:
     wide = options["wide"]
     kernel, stack, (ethread, eprocess) = KERNEL[wide], STACK[wide], THREAD[wide]
     forged_dump = SmallDump(**options)
-    context = bytearray(0x4D0 if wide else 0x2CC)
+    context = smalldump.context(wide, kernel + 0x1234, stack + 0x40)
+    if "machine" in options:
+        context = struct.pack("<I", 0x400007).ljust(0x390, b"\0")
     record = struct.pack("<I", 0xC0000005).ljust(0x98 if wide else 0x50, b"\0")
-    forged_dump.crash(0xD1, (0x10, 2, 0, kernel + 0x1234), bytes(context), record)
+    forged_dump.crash(0xD1, (0x10, 2, 0, kernel + 0x1234), context, record)
     forged_dump.stack(stack, bytes(range(256)) * 16)
     forged_dump.thread(ethread, eprocess, stack + 0xF00, stack + 0x10, 3, 0x7FF000)
     forged_dump.drivers(
@@ -60,6 +66,10 @@ def writer(name: str) -> SmallDump:
     forged_dump.block(kernel + 0x5000, b"kernel page")
     forged_dump.block(stack - 0x1000, b"below the stack")
     return forged_dump
+
+
+def machine_of(name: str) -> int:
+    return int(GENERATIONS[name].get("machine", 0x8664 if GENERATIONS[name]["wide"] else 0x14C))
 
 
 def opened(data: bytes) -> TriageDump:
@@ -78,18 +88,17 @@ def test_header(name: str) -> None:
     assert (header.BugCheckCode, header.BugCheckParameters) == (0xD1, (0x10, 2, 0, kernel + 0x1234))
     assert (header.SystemTime, header.SystemUpTime) == (CRASHED, STARTED)
     assert (header.KdDebuggerDataBlock, header.PsLoadedModuleList) == (kernel + KDBG, kernel + 0x400)
-    assert (header.machine, header.ProductType) == (Machine.AMD64 if wide else Machine.I386, 1)
+    assert (header.MachineImageType, header.ProductType) == (machine_of(name), 1)
     assert (header.Comment, header.RequiredDumpSpace) == ("", read.size if wide else None)
     assert not read.status
 
 
 @pytest.mark.parametrize("name", GENERATIONS)
 def test_parts(name: str) -> None:
-    read, wide = dump(name), GENERATIONS[name]["wide"]
-    assert (read.context.size, read.exception.data[:4]) == (
-        0x4D0 if wide else 0x2CC,
-        struct.pack("<I", 0xC0000005),
-    )
+    read = dump(name)
+    sizes = {0x8664: 0x4D0, 0x14C: 0x2CC, 0xAA64: 0x390}
+    assert (len(read.context.data), read.context.status) == (sizes[machine_of(name)], ())
+    assert (read.exception.data[:4], read.exception.status) == (struct.pack("<I", 0xC0000005), ())
     assert read.call_stack.data == bytes(range(256)) * 16
     assert len(read.part("Thread").data) >= 0x400
     assert read.part("Mm").offset == 0
@@ -106,7 +115,7 @@ def test_drivers(name: str) -> None:
     assert (kernel.SizeOfImage, kernel.EntryPoint) == (0x800000, KERNEL[wide] + 0x10)
     assert (tcpip.DllBase, tcpip.EntryPoint) == (KERNEL[wide] + 0x1000000, 0)
     assert kernel.CheckSum == 0x12345
-    assert kernel.TimeDateStamp == (0x5F111111 if name in ("10-x86", "10-x64", "11-x64") else None)
+    assert kernel.TimeDateStamp == (None if name in ("2000-x86", "2003-x64") else 0x5F111111)
     assert broken_driver(read) == "bad.sys"
     unloaded, faults = list_unloaded(read)
     gone = only(unloaded)
@@ -180,7 +189,7 @@ def test_another_machine_is_named_and_refused(number: int, name: str) -> None:
     [
         (b"", "does not begin"),
         (b"PAGEDU64", "ends within the header"),
-        (writer("10-x64").file()[:0x2010], "ends before the list of its parts"),
+        (writer("10-x64").file()[:0x5F], "before its bug check"),
         (b"MDMP" + bytes(0x4000), "does not begin"),
         (writer("10-x64").file().replace(struct.pack("<I", 4), struct.pack("<I", 1)), "type 1"),
     ],
@@ -188,6 +197,50 @@ def test_another_machine_is_named_and_refused(number: int, name: str) -> None:
 def test_what_is_no_small_dump_is_named(data: bytes, message: str) -> None:
     with pytest.raises(NotAKernelDumpError, match=message):
         opened(data)
+
+
+@pytest.mark.parametrize("name", ["10-x64", "10-x86"])
+@pytest.mark.parametrize("pages", [1, 2])
+@pytest.mark.parametrize("kind", [4, 1, 6])
+def test_the_header_alone_has_the_bug_check(name: str, pages: int, kind: int) -> None:
+    """Collectors keep the first 4 or 8 KB, of dumps of any type."""
+    wide = GENERATIONS[name]["wide"]
+    data = bytearray(writer(name).file()[: min(0x1000 * pages, 0x2000 if wide else 0x1000)])
+    struct.pack_into("<I", data, 0xF98 if wide else 0xF88, kind)
+    read = opened(bytes(data))
+    assert read.header_only and has_status(read.status, StatusCode.HEADER_ONLY)
+    assert (read.header.BugCheckCode, read.header.BugCheckParameters[1]) == (0xD1, 2)
+    assert read.header.SystemTime == CRASHED
+    assert read.header.SystemUpTime == (None if wide and pages == 1 else STARTED)
+    assert list_drivers(read) == ([], ()) and list_unloaded(read) == ([], ())
+    assert memory_ranges(read) == ([], ())
+    assert read.context.data == smalldump.context(wide, KERNEL[wide] + 0x1234, STACK[wide] + 0x40)
+    everything(read)
+
+
+def test_a_dump_cut_within_its_list_of_parts_has_its_header() -> None:
+    read = opened(writer("10-x64").file()[:0x2010])
+    assert read.header_only and read.header.BugCheckCode == 0xD1
+
+
+def test_only_registers_count_as_registers() -> None:
+    """If ContextOffset leads elsewhere, the header's own CONTEXT is used, and the status says so."""
+    new_writer = writer("10-x64")
+    data = bytearray(new_writer.file())
+    struct.pack_into("<I", data, 0x200C, new_writer.members["CallStackOffset"])
+    read = opened(bytes(data))
+    assert (read.context.offset, has_status(read.context.status, StatusCode.NOT_A_CONTEXT)) == (0x348, True)
+    data[0x348:0x818] = b"PAGE" * (0x4D0 // 4)
+    read = opened(bytes(data))
+    assert has_status(read.context.status, StatusCode.NOT_A_CONTEXT)
+
+
+def test_the_place_of_a_stamp_may_hold_a_pointer() -> None:
+    """The kernel's own entry has a pointer there: half of it is no TimeDateStamp."""
+    new_writer = writer("10-x64")
+    data = bytearray(new_writer.file())
+    struct.pack_into("<Q", data, new_writer.members["DriverListOffset"] + 0x88, KERNEL[True] + 0x123456)
+    assert [driver.TimeDateStamp for driver in list_drivers(opened(bytes(data)))[0]] == [None, 0x5F000000]
 
 
 def everything(read: TriageDump) -> None:
@@ -257,7 +310,7 @@ def test_an_x86_dump_with_other_last_members_is_told_by_the_tag(form: str) -> No
     names += ["DebuggerDataSize", "DataBlocksOffset", "DataBlocksCount"]
     tail = struct.pack(form, *(new_writer.members.get(name, 0) for name in names))
     at = 0x1000 + 18 * 4
-    room = min(value for name, value in new_writer.members.items() if name.endswith("Offset"))
+    room = min(value for name, value in new_writer.members.items() if name.endswith("Offset") and value > at)
     assert at + len(tail) <= room
     data[at : at + len(tail)] = tail
     read = opened(bytes(data))

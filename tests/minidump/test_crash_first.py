@@ -1,0 +1,238 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The stack of the thread that crashed begins at its exception: as LLDB and other readers show it."""
+
+from __future__ import annotations
+
+import logging
+import pathlib
+import re
+import shutil
+import struct
+import subprocess
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Union
+
+import pytest
+import udmp_parser
+from minidump.minidumpfile import MinidumpFile
+from volatility3.plugins.minidump import (
+    callstacks,
+    info,
+    tracefindings,
+    traceframes,
+    tracegraph,
+    tracereport,
+    traces,
+    trapframes,
+)
+
+from tests.conftest import SHARED
+from tests.support.only import only
+from tests.support.processdumps import OpenedDump
+
+REAL = SHARED / "real_minidumps"
+FILES = sorted((*REAL.glob("*.dmp"), *REAL.glob("more/*.dmp")))
+WITHOUT = ("tiny-exe-with-cet-xsave", "tiny-exe-with-cet-xsave-x86")
+"""Dumps of threads that raised no exception."""
+SAME = ("tiny-exe-fastfail", "lldb-fizzbuzz_no_heap")
+"""Dumps whose thread has the registers of the exception."""
+THREADS, EXCEPTION = 3, 6
+LATER = "after the exception"
+
+pytestmark = pytest.mark.shared
+
+
+class Met(NamedTuple):
+    """The exception as PyPI's `minidump` finds it, with registers at the offsets of winnt.h."""
+
+    tid: int
+    code: int
+    ip: int
+    sp: int
+
+
+def stream_at(data: Union[bytes, bytearray], kind: int) -> int:
+    """The offset in a file of the first stream of a kind."""
+    count, directory = struct.unpack_from("<II", data, 8)
+    entries = (struct.unpack_from("<III", data, directory + 12 * number) for number in range(count))
+    return next(rva for stream, _, rva in entries if stream == kind)
+
+
+def met(path: pathlib.Path) -> Optional[Met]:
+    logging.disable(logging.ERROR)
+    try:
+        theirs = MinidumpFile.parse(str(path))
+    finally:
+        logging.disable(logging.NOTSET)
+    if theirs.exception is None or not theirs.exception.exception_records:
+        return None
+    record = theirs.exception.exception_records[0]
+    place, data = record.ThreadContext, path.read_bytes()
+    wide = theirs.sysinfo.ProcessorArchitecture.name == "AMD64"
+    (ip,) = struct.unpack_from("<Q" if wide else "<I", data, place.Rva + (0xF8 if wide else 0xB8))
+    (sp,) = struct.unpack_from("<Q" if wide else "<I", data, place.Rva + (0x98 if wide else 0xC4))
+    (code,) = struct.unpack_from("<I", data, stream_at(data, EXCEPTION) + 8)
+    return Met(record.ThreadId, code, ip, sp)
+
+
+@pytest.fixture(params=FILES, ids=[path.stem for path in FILES])
+def path(request: pytest.FixtureRequest) -> pathlib.Path:
+    chosen: pathlib.Path = request.param
+    return chosen
+
+
+def stacks(path: pathlib.Path) -> List[Tuple[Dict[str, Any], List[Dict[str, Any]]]]:
+    """Rows of stacks with the rows of their frames."""
+    found: List[Tuple[Dict[str, Any], List[Dict[str, Any]]]] = []
+    for depth, row in OpenedDump(path).rows(callstacks.CallStacks):
+        if depth:
+            found[-1][1].append(row)
+        else:
+            found.append((row, []))
+    return found
+
+
+def of_crash(path: pathlib.Path) -> List[Tuple[Dict[str, Any], List[Dict[str, Any]]]]:
+    return [(row, frames) for row, frames in stacks(path) if "exception" in row["Status"]]
+
+
+def test_the_first_stack_begins_at_the_exception(path: pathlib.Path) -> None:
+    expected, found = met(path), of_crash(path)
+    if path.stem in WITHOUT:
+        assert (expected, found) == (None, [])
+        return
+    assert expected is not None
+    first, frames = found[0]
+    assert (first["TID"], first["Part"]) == (expected.tid, "user")
+    assert f"exception {expected.code:#x}" in first["Status"] and LATER not in first["Status"]
+    assert (frames[0]["Address"], frames[0]["Sp"], frames[0]["How"]) == (expected.ip, expected.sp, "trap")
+    later = [row for row, _ in found[1:]]
+    assert [LATER in row["Status"] for row in later] == ([] if path.stem in SAME else [True])
+    assert all(row["Part"] == "user" for row in later)
+
+
+def test_the_later_stack_is_that_of_the_thread_list(path: pathlib.Path) -> None:
+    """The thread's own registers, as `udmp_parser` reads them, are not lost."""
+    dump = udmp_parser.UserDumpParser()
+    assert dump.Parse(path)
+    last = {row["TID"]: frames for row, frames in stacks(path)}
+    for tid, thread in dump.Threads().items():
+        context = thread.Context
+        ip, sp = (context.Rip, context.Rsp) if hasattr(context, "Rip") else (context.Eip, context.Esp)
+        assert (last[tid][0]["Address"], last[tid][0]["Sp"]) == (ip, sp)
+
+
+def lldb(path: pathlib.Path) -> Tuple[List[int], Dict[str, int]]:
+    """The frames and registers that LLDB shows of the thread with the exception."""
+    program = shutil.which("lldb")
+    if program is None:
+        pytest.skip("lldb is not installed")
+    command = [program, "--batch", "-c", str(path), "-o", "bt", "-o", "register read"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60).stdout
+    frames = [int(address, 16) for address in re.findall(r"frame #\d+: (0x[0-9a-f]+)", shown)]
+    registers = {name: int(value, 16) for name, value in re.findall(r"^ +(\w+) = (0x[0-9a-f]+)", shown, re.M)}
+    return frames, registers
+
+
+def test_frames_equal_those_of_lldb(path: pathlib.Path) -> None:
+    """On x86 they are equal, or ours are more: LLDB misses a caller of stack_exhaustion. LLDB has no unwind
+    data on x64."""
+    expected, registers = lldb(path)
+    found = of_crash(path)
+    if not found:
+        return
+    addresses = [row["Address"] for row in found[0][1]]
+    if "eip" in registers:
+        places = iter(addresses)
+        assert all(address in places for address in expected[:1000])
+    else:
+        assert addresses[0] == expected[0]
+
+
+def test_registers_equal_those_of_lldb(path: pathlib.Path) -> None:
+    _, registers = lldb(path)
+    expected = met(path)
+    if expected is None:
+        return
+    rows = [row for _, row in OpenedDump(path).rows(trapframes.TrapFrames) if row["TID"] == expected.tid]
+    first = {name.lower(): value for name, value in rows[0].items()}
+    for name, value in registers.items():
+        ours = "r" + name[1:] if name.startswith("e") and len(name) == 3 else name
+        if ours in first:
+            assert first[ours] == value, name
+    assert first["rip"] == expected.ip
+    assert LATER not in rows[0]["Status"]
+    assert all(LATER in row["Status"] for row in rows[1:])
+
+
+def test_flat_tables_and_keys(path: pathlib.Path) -> None:
+    expected = met(path)
+    if expected is None:
+        return
+    dump = OpenedDump(path)
+    rows = [row for _, row in dump.rows(traces.StackTraces) if row["TID"] == expected.tid]
+    identities = {row["TraceId"] for row in rows}
+    assert len(identities) == len(rows)
+    frames = [row for _, row in dump.rows(traceframes.TraceFrames) if row["TraceId"] == rows[0]["TraceId"]]
+    assert int(frames[0]["Address"], 16) == expected.ip
+    assert LATER not in rows[0]["Status"]
+    # The frame of the crash is part of the key of its stack, and of no other key.
+    assert isinstance(rows[0]["StackKey"], str)
+    modules = {frames[0]["Module"]} - {None}
+    if modules and len(rows) > 1:
+        assert rows[0]["StackKey"] != rows[1]["StackKey"]
+
+
+def test_findings_graph_and_report_take_it(path: pathlib.Path) -> None:
+    dump = OpenedDump(path)
+    assert dump.rows(tracefindings.TraceFindings)
+    assert dump.construct(tracegraph.TraceGraph).run() is not None
+    assert dump.construct(tracereport.TraceReport).run() is not None
+    assert dump.rows(info.Info)
+
+
+@pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
+def test_only_a_call_onto_the_stack_is_a_finding(path: pathlib.Path) -> None:
+    """Crash reporters wrote these files of ordinary programs."""
+    rows = [row for _, row in OpenedDump(path).rows(tracefindings.TraceFindings)]
+    found = [
+        (row["Severity"], row["Finding"], row["Frame"]) for row in rows if row["Status"] != "not checked"
+    ]
+    expected = [("medium", "not_executable", 0)] if path.stem == "breakpad-exec_av_on_stack" else []
+    assert [finding for finding in found if finding[0] not in ("low", "info")] == expected
+
+
+def only_exception(path: pathlib.Path, without_list: bool) -> bytes:
+    """A real dump whose thread list lacks the thread that crashed, or which has no such list."""
+    data, expected = bytearray(path.read_bytes()), met(path)
+    assert expected is not None
+    rva = stream_at(data, THREADS)
+    count, directory = struct.unpack_from("<II", data, 8)
+    for at in range(directory, directory + 12 * count, 12):
+        if without_list and struct.unpack_from("<I", data, at)[0] == THREADS:
+            struct.pack_into("<I", data, at, 0)
+    for at in range(rva + 4, rva + 4 + 48 * struct.unpack_from("<I", data, rva)[0], 48):
+        if struct.unpack_from("<I", data, at)[0] == expected.tid:
+            struct.pack_into("<I", data, at, 1)
+    return bytes(data)
+
+
+@pytest.mark.parametrize("without_list", [False, True])
+def test_a_dump_with_the_context_of_the_exception_only(without_list: bool, tmp_path: pathlib.Path) -> None:
+    path = REAL / "more" / "breakpad-read_av_conditional.dmp"
+    (tmp_path / "crash.dmp").write_bytes(only_exception(path, without_list))
+    expected = of_crash(path)[0]
+    found = of_crash(tmp_path / "crash.dmp")
+    row, frames = only(found)
+    assert row["TID"] == expected[0]["TID"]
+    # Without the list, the memory list still has the stack.
+    assert [frame["Address"] for frame in frames] == [frame["Address"] for frame in expected[1]]
+
+
+def test_a_dump_without_the_context_of_its_exception(tmp_path: pathlib.Path) -> None:
+    """The registers that are left need not be those of the exception."""
+    data = bytearray((REAL / "more" / "breakpad-read_av_conditional.dmp").read_bytes())
+    struct.pack_into("<II", data, stream_at(data, EXCEPTION) + 160, 0, 0)
+    (tmp_path / "crash.dmp").write_bytes(data)
+    row, _ = only(of_crash(tmp_path / "crash.dmp"))
+    assert "exception 0xc0000005, not in the dump: ThreadContext" in row["Status"]

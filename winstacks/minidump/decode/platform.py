@@ -1,0 +1,99 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The operating system and the CPU of a minidump.
+
+Breakpad and Crashpad write minidumps of other systems, with values of PlatformId that Windows does not use.
+
+Source: Breakpad's "minidump_format.h" (MD_OS_*, MD_LINUX_*). Measured: 8101h, 8102h and 8201h of three dumps.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Optional
+
+from ...memory.decode.status import NOTHING, Status, StatusItem, status
+from ...memory.decode.statuscodes import StatusCode
+from .contexts import machine_of_context
+from .dumpfile import Minidump
+from .modules import module_list
+from .system import MACHINES, system_info
+from .threads import context, exception_stream, listed_threads
+
+_OF_OTHERS = 0x8000
+_SYSTEMS = {
+    0x8000: "Unix",
+    0x8101: "macOS",
+    0x8102: "iOS",
+    0x8201: "Linux",
+    0x8202: "Solaris",
+    0x8203: "Android",
+    0x8204: "PlayStation 3",
+    0x8205: "Native Client",
+    0x8206: "Fuchsia",
+}
+"""PlatformId of other systems."""
+
+_OF_LINUX = range(0x47670003, 0x4767000C)
+"""Breakpad's streams with files of /proc."""
+
+_ABOVE_32_BITS = 1 << 32
+_AMD64 = 0x8664
+
+
+class OtherSystemError(ValueError):
+    """The dump is of a process of another system than Windows; the text is a sentence for users."""
+
+
+def other_system(dump: Minidump) -> str:
+    """Returns the name of the system of a dump that is not of Windows; empty for Windows."""
+    system = system_info(dump)
+    if system is not None:
+        number = system.PlatformId
+        return _SYSTEMS.get(number, f"system {number:#x}") if number >= _OF_OTHERS else ""
+    proc = (stream for stream in dump.streams if stream.StreamType in _OF_LINUX and not stream.status)
+    return "Linux" if any(proc) else ""
+
+
+def refuse_other_systems(dump: Minidump) -> None:
+    """Raises OtherSystemError if a dump is of another system than Windows."""
+    system = other_system(dump)
+    if system:
+        raise OtherSystemError(
+            f"This is a dump of a process of {system}, and only stacks of Windows can be read: minidump.info "
+            "lists its streams and annotations"
+        )
+
+
+class DumpMachine(NamedTuple):
+    """The CPU of a dump.
+
+    Attributes:
+        number: IMAGE_FILE_MACHINE_*; None if nothing tells it
+        status: what told it, if SystemInfoStream did not
+    """
+
+    number: Optional[int]
+    status: Status = NOTHING
+
+
+def dump_machine(dump: Minidump) -> DumpMachine:
+    """Returns the CPU of a dump: SystemInfoStream names it, or else the contexts or the modules tell it.
+
+    A PROCESSOR_ARCHITECTURE without an IMAGE_FILE_MACHINE_* here has no number.
+    """
+    system = system_info(dump)
+    if system is not None:
+        return DumpMachine(MACHINES.get(system.ProcessorArchitecture))
+    found = exception_stream(dump)
+    holders = [*listed_threads(dump)[0], *(() if found is None else (found,))]
+    for holder in holders:
+        number = machine_of_context(context(dump, holder.ThreadContext)[0])
+        if number is not None:
+            return DumpMachine(number, _told_by("ThreadContext"))
+    if any(module.BaseOfImage >= _ABOVE_32_BITS for module in module_list(dump)[0]):
+        return DumpMachine(_AMD64, _told_by("BaseOfImage"))
+    return DumpMachine(None, status(StatusItem(StatusCode.NO_SYSTEM_INFO, None, ("nothing",))))
+
+
+def _told_by(member: str) -> Status:
+    return status(StatusItem(StatusCode.NO_SYSTEM_INFO, None, (member,)))

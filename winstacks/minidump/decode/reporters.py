@@ -1,0 +1,197 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""What Crashpad and Breakpad add to a minidump: annotations, assertions, the thread that wrote the dump.
+
+Source: Crashpad, "minidump_extensions.h" (MinidumpCrashpadInfo, MinidumpModuleCrashpadInfo,
+MinidumpAnnotation, MinidumpSimpleStringDictionary); Breakpad, "minidump_format.h" (MDRawBreakpadInfo,
+MDRawAssertionInfo). Measured: two dumps of Crashpad, of macOS and iOS, and ten of Breakpad.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Iterator, List, NamedTuple, Optional, Tuple
+
+from ...memory.decode.status import Status, StatusItem, status
+from ...memory.decode.statuscodes import StatusCode
+from .dumpfile import FixedStruct, Location, Minidump
+
+CRASHPAD_INFO, BREAKPAD_INFO, ASSERTION_INFO = 0x43500001, 0x47670001, 0x47670002
+
+MAX_ANNOTATIONS = 0x1000
+"""Greatest number of annotations of a dump that are read. Crashpad allows 64 simple ones a module."""
+
+MAX_VALUE = 0x5000
+"""Greatest number of bytes of an annotation: Crashpad allows 20,480."""
+
+STRING_TYPE = 1
+"""Annotation::Type::kString; types from 8000h are of the program."""
+
+_INFO = FixedStruct("I16s16sIIII")
+_MODULE_INFO = FixedStruct("IIIIIII")
+_LINK = FixedStruct("III")
+_PAIR = FixedStruct("II")
+_ANNOTATION = FixedStruct("IHHI")
+_RVA = FixedStruct("I")
+_COUNT = FixedStruct("I")
+_BREAKPAD = FixedStruct("III")
+_ASSERTION = FixedStruct("256s256s256sII")
+_DUMP_THREAD, _REQUESTING_THREAD = 1, 2
+
+
+class Annotation(NamedTuple):
+    """An annotation.
+
+    Attributes:
+        module: index of its module in ModuleListStream, None if it is of the whole process
+        kind: `SimpleAnnotations`, `AnnotationObjects` or `ListAnnotations`, the list that has it
+        name: its key, empty in ListAnnotations; None if it cannot be read
+        type: type of a value of AnnotationObjects; STRING_TYPE in the other lists
+        value: bytes of the value, UTF-8 for STRING_TYPE; None if they cannot be read
+    """
+
+    module: Optional[int]
+    kind: str
+    name: Optional[str]
+    type: int
+    value: Optional[bytes]
+
+
+class CrashpadInfo(NamedTuple):
+    """MinidumpCrashpadInfo: IDs of the report and of the installation, all annotations, and the status."""
+
+    report_id: str
+    client_id: str
+    annotations: List[Annotation]
+    status: Status
+
+
+class BreakpadInfo(NamedTuple):
+    """MDRawBreakpadInfo: IDs of the thread that wrote the dump, and of the thread that asked for it; None if
+    they are not valid."""
+
+    dump_thread_id: Optional[int]
+    requesting_thread_id: Optional[int]
+
+
+class AssertionInfo(NamedTuple):
+    """MDRawAssertionInfo: an assertion, an invalid parameter or a pure virtual call that ended a process."""
+
+    expression: str
+    function: str
+    file: str
+    line: int
+    type: int
+
+
+ASSERTION_TYPES = {1: "INVALID_PARAMETER", 2: "PURE_VIRTUAL_CALL"}
+"""MD_ASSERTION_INFO_TYPE_* of `AssertionInfo.type`."""
+
+
+def crashpad_info(dump: Minidump) -> Optional[CrashpadInfo]:
+    """Returns the annotations of Crashpad, None without its stream, or if the stream is too short."""
+    data = _stream(dump, CRASHPAD_INFO, _INFO)
+    if data is None:
+        return None
+    _, report, client, *places = _INFO.decode(data)
+    simple, modules = Location(*places[:2]), Location(*places[2:])
+    reader = _Reader(dump)
+    found = [*reader.simple(None, simple), *reader.of_modules(modules)]
+    kept = found[:MAX_ANNOTATIONS]
+    return CrashpadInfo(
+        str(uuid.UUID(bytes_le=report)),
+        str(uuid.UUID(bytes_le=client)),
+        kept,
+        status(
+            StatusCode.LIMIT if len(kept) < len(found) else None,
+            StatusItem(StatusCode.BEYOND_THE_FILE, reader.missing) if reader.missing else None,
+        ),
+    )
+
+
+def breakpad_info(dump: Minidump) -> Optional[BreakpadInfo]:
+    """Returns Breakpad's threads, None without its stream, or if the stream is too short."""
+    data = _stream(dump, BREAKPAD_INFO, _BREAKPAD)
+    if data is None:
+        return None
+    valid, writer, requester = _BREAKPAD.decode(data)
+    return BreakpadInfo(
+        writer if valid & _DUMP_THREAD else None, requester if valid & _REQUESTING_THREAD else None
+    )
+
+
+def assertion_info(dump: Minidump) -> Optional[AssertionInfo]:
+    """Returns the assertion that Breakpad recorded, None without its stream, or if that is too short."""
+    data = _stream(dump, ASSERTION_INFO, _ASSERTION)
+    if data is None:
+        return None
+    *texts, line, kind = _ASSERTION.decode(data)
+    expression, function, file = (text.decode("utf-16-le", "replace").split("\0", 1)[0] for text in texts)
+    return AssertionInfo(expression, function, file, line, kind)
+
+
+def _stream(dump: Minidump, kind: int, form: FixedStruct) -> Optional[bytes]:
+    """Returns the bytes of a structure at the start of a stream, None if it is not all there."""
+    stream = dump.stream(kind)
+    if stream is None or stream.Location.DataSize < form.size:
+        return None
+    return dump.read(stream.Location.Rva, form.size)
+
+
+class _Reader:
+    """Reads the lists of annotations.
+
+    Attributes:
+        missing: bytes of lists that lie beyond the end of the file
+    """
+
+    def __init__(self, dump: Minidump) -> None:
+        self._dump = dump
+        self._left = MAX_ANNOTATIONS + 1
+        self.missing = 0
+
+    def simple(self, module: Optional[int], place: Location) -> Iterator[Annotation]:
+        """Yields the pairs of a MinidumpSimpleStringDictionary."""
+        for key, value in self._rows(place, _PAIR):
+            yield Annotation(module, "SimpleAnnotations", self._text(key), STRING_TYPE, self._bytes(value))
+
+    def of_modules(self, place: Location) -> Iterator[Annotation]:
+        """Yields the annotations of all modules, from a MinidumpModuleCrashpadInfoList."""
+        for index, *where in self._rows(place, _LINK):
+            at = Location(*where)
+            data = self._dump.read(at.Rva, _MODULE_INFO.size) if at.DataSize >= _MODULE_INFO.size else None
+            if data is None:
+                self.missing += self._dump.beyond(at.Rva, at.DataSize)
+                continue
+            _, *places = _MODULE_INFO.decode(data)
+            listed, simple, objects = (Location(*places[at : at + 2]) for at in (0, 2, 4))
+            for (rva,) in self._rows(listed, _RVA):
+                yield Annotation(index, "ListAnnotations", "", STRING_TYPE, self._bytes(rva))
+            yield from self.simple(index, simple)
+            for name, kind, _, value in self._rows(objects, _ANNOTATION):
+                yield Annotation(index, "AnnotationObjects", self._text(name), kind, self._bytes(value))
+
+    def _rows(self, place: Location, form: FixedStruct) -> Iterator[Tuple[int, ...]]:
+        """Yields the entries of a list that is a 32-bit count and an array, MAX_ANNOTATIONS in all."""
+        count = self._dump.read(place.Rva, _COUNT.size) if place.DataSize >= _COUNT.size else None
+        if count is None:
+            self.missing += self._dump.beyond(place.Rva, place.DataSize)
+            return
+        fitting = min(_COUNT.decode(count)[0], (place.DataSize - _COUNT.size) // form.size)
+        for number in range(fitting):
+            self._left -= 1
+            row = self._dump.read(place.Rva + _COUNT.size + number * form.size, form.size)
+            if row is None or self._left < 0:
+                self.missing += 0 if row is not None else form.size
+                return
+            yield form.decode(row)
+
+    def _bytes(self, rva: int) -> Optional[bytes]:
+        """Returns the bytes behind a 32-bit length: MinidumpUTF8String or MinidumpByteArray."""
+        length = self._dump.read(rva, 4) if rva else None
+        size = None if length is None else int.from_bytes(length, "little")
+        return None if size is None or size > MAX_VALUE else self._dump.read(rva + 4, size)
+
+    def _text(self, rva: int) -> Optional[str]:
+        data = self._bytes(rva)
+        return None if data is None else data.decode("utf-8", "backslashreplace")

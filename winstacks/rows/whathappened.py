@@ -1,0 +1,124 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The rows of `minidump.info --brief`: what happened, in at most ten lines.
+
+One line each: the exception or bug check, the place, process and thread, the next frames, the driver,
+Windows, and what the file lacks.
+"""
+
+from __future__ import annotations
+
+from typing import Iterator, List, Optional
+
+from ..memory.decode.status import NOTHING, Status, has_status, status, text
+from ..memory.decode.statuscodes import StatusCode
+from ..memory.decode.text import cell, moment
+from ..memory.image import AddressSpace, Image
+from ..stacklist.crash import Crash
+from ..stacklist.machine import machine_facts
+from .dumps import GRID
+from .grid import Row, or_unreadable
+
+MOST = 10
+"""The most rows."""
+
+_OF_PROCESS = (
+    *(StatusCode.OFFSET_UNKNOWN, StatusCode.NOT_IN_THE_DUMP, StatusCode.ATTACHED, StatusCode.CONTRADICTED),
+    StatusCode.HEADER_ONLY,
+)
+"""Status words of a stack that belong to its process or thread."""
+
+_DOUBTFUL = (StatusCode.MODULE_LIST_INCOMPLETE, StatusCode.VADS_INCOMPLETE)
+"""Status words of a name that may be wrong."""
+
+
+class WhatHappened:
+    """Makes the rows.
+
+    Args:
+        image: the image of the dump
+        space: its process
+        crash: the crash, None if the dump is of none
+        lacks: what the file lacks, in words
+        blamed: the driver that the kernel itself blames, empty without one
+    """
+
+    def __init__(
+        self, image: Image, space: AddressSpace, crash: Optional[Crash], lacks: List[str], blamed: str = ""
+    ) -> None:
+        self._image = image
+        self._space = space
+        self._crash = crash
+        self._lacks = lacks
+        self._blamed = blamed
+        self._member = GRID.maker("PID", "Process", "Member", "Value", "Status")
+
+    def rows(self) -> Iterator[Row]:
+        """Yields the rows, at most MOST."""
+        before, after = [*self._what()], [*self._driver(), *self._windows()]
+        yield from before
+        yield from self._frames(MOST - len(before) - len(after))
+        yield from after
+
+    def _what(self) -> Iterator[Row]:
+        """Yields the rows about the crash, its place, and its process and thread."""
+        crash = self._crash
+        if crash is None:
+            yield self._row("Crash", "none: the file has no exception and no bug check")
+        else:
+            yield self._row("Crash", crash.words)
+            if crash.bug_check:
+                yield self._row("Parameters", " ".join(f"{value:#x}" for value in crash.parameters))
+            place = crash.place
+            if place is None:
+                yield self._row("At", "", status(StatusCode.NO_SAVED_REGISTERS))
+            else:
+                faults = NOTHING if place.name is None else place.name.status
+                uncertain = StatusCode.UNSURE if has_status(faults, *_DOUBTFUL) else None
+                yield self._row("At", f"{place.shown} ({place.address:#x})", status(uncertain))
+        yield self._process()
+
+    def _process(self) -> Row:
+        stack = None if self._crash is None else self._crash.stack
+        space = self._space if stack is None else stack.space
+        name = space.known_name or "unknown"
+        shown = name if space.pid is None else f"{name} ({space.pid})"
+        if stack is not None and stack.tid is not None:
+            shown += f", thread {stack.tid}"
+        known = space.remark if stack is None else stack.status
+        said = tuple(item for item in known if item.code in _OF_PROCESS)
+        if has_status(said, StatusCode.HEADER_ONLY):
+            said = status(StatusCode.HEADER_ONLY)
+        return self._row("Process", shown, said)
+
+    def _frames(self, room: int) -> Iterator[Row]:
+        """Yields the frames behind the first one, as many as there is room for."""
+        stack = None if self._crash is None else self._crash.stack
+        frames = [] if stack is None else list(zip(stack.frames, stack.walked))[1 : room + 1]
+        for number, (frame, walked) in enumerate(frames, 1):
+            yield self._row(
+                f"Frame {number}", frame.shown, status(None if walked.sure else StatusCode.UNSURE)
+            )
+
+    def _driver(self) -> Iterator[Row]:
+        driver = None if self._crash is None else self._crash.driver
+        words = [] if driver is None else [driver.words]
+        words += [f"blamed by the kernel: {cell(self._blamed)}"] if self._blamed else []
+        if words:
+            guessed = driver is not None and not driver.walked.sure
+            yield self._row("Driver", ", ".join(words), status(StatusCode.UNSURE if guessed else None))
+
+    def _windows(self) -> Iterator[Row]:
+        facts = self._image.service(machine_facts)
+        kernel, clock = facts.kernel(), facts.clock()
+        words = [f"build {kernel.build}"] if kernel.build else []
+        words += [self._image.arch]
+        words += [f"{kernel.processors} processors"] if kernel.processors else []
+        time = None if clock.capture_time is None else moment(clock.capture_time)
+        words += [] if time is None else [f"{time:%Y-%m-%d %H:%M:%S} UTC"]
+        yield self._row("Windows", ", ".join(words), clock.status)
+        yield self._row("Lacks", ", ".join(self._lacks) or "nothing")
+
+    def _row(self, name: str, value: str, row_status: Status = NOTHING) -> Row:
+        key = or_unreadable(self._space.pid), or_unreadable(self._space.known_name)
+        return 0, self._member(*key, name, value, text(row_status))
