@@ -20,6 +20,7 @@ from stackfleet.lake import Lake, NewImage
 from tests.support import fleetlakes
 from tests.support.fleetimages import Fleet
 from tests.support.fleetrun import called, fleet
+from tests.support.only import only
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="plants links and pipes")
 
@@ -63,7 +64,7 @@ class Attack:
 
     def set(self, **values: Any) -> None:
         """Lets the manifest of `i1` say something else."""
-        (known,) = [item for item in Lake(str(self.lake)).manifests() if item["image_id"] == "i1"]
+        known = only(item for item in Lake(str(self.lake)).manifests() if item["image_id"] == "i1")
         Lake(str(self.lake)).put_manifest({**known, **values, "image_id": "i1"})
 
     def set_row(self, **values: Any) -> None:
@@ -348,7 +349,7 @@ def test_an_image_is_not_compared_with_a_pipe(few: Fleet, tmp_path: pathlib.Path
     """A manifest may say that an image with the same ImageId lies at any path."""
     lake = tmp_path / "mine"
     assert fleet("run", few.paths[0], "-o", lake, *few.options).returncode == 0
-    (known,) = Lake(str(lake)).manifests()
+    known = only(Lake(str(lake)).manifests())
     pipe, same = tmp_path / "pipe", tmp_path / "same.dmp"
     os.mkfifo(pipe)
     shutil.copy(few.paths[0], same)

@@ -26,6 +26,7 @@ from stackfleet.lake import Depth, Lake, LakeError, NewImage
 from stackfleet.layout import TABLES
 from tests.support import fleetlakes
 from tests.support.fleetrun import called, wait
+from tests.support.only import only
 
 STACKS = 50
 
@@ -173,9 +174,9 @@ DAMAGE: Dict[str, Callable[[pathlib.Path], object]] = {
 @pytest.mark.parametrize("table", ["traces", "findings", "image"])
 @pytest.mark.parametrize("name", DAMAGE)
 def test_a_damaged_file_takes_its_own_images_only(name: str, table: str, lake: str) -> None:
-    (file,) = [
+    file = only(
         path for path in files(lake, table) if pq.read_table(path).column("ImageId")[0].as_py() == "i1"
-    ]
+    )
     before = called("sql", lake, f"SELECT * FROM {table} ORDER BY ALL").stdout
     DAMAGE[name](file)
     done = called("sql", lake, f"SELECT DISTINCT ImageId FROM {table} ORDER BY 1", "--format", "csv")

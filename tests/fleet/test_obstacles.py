@@ -20,6 +20,7 @@ from stackfleet.job import Reading
 from stackfleet.lake import Lake
 from tests.support.fleetimages import Fleet
 from tests.support.fleetrun import COMMAND, fleet, manifests, rows
+from tests.support.only import only
 
 NOT_UTF8 = os.fsdecode(b"caf\xe9.dmp")
 
@@ -72,7 +73,7 @@ def test_one_wrong_path_does_not_keep_others_from_being_read(
     assert [manifest["status"] for manifest in manifests(lake).values()] == ["done"]
     status = fleet("status", lake)
     assert (status.returncode, status.stderr) == (0, "")
-    (known,) = runs(lake)
+    known = only(runs(lake))
     assert list(known["unread"]) == [str(tmp_path / wrong).replace("\udce9", "\\xe9")]
     assert known["image_id"] == manifests(lake)["a.dmp"]["run"]
 
@@ -81,7 +82,7 @@ def test_the_command_line_is_kept_once(image: pathlib.Path, few: Fleet, tmp_path
     lake = tmp_path / "lake"
     assert fleet("run", image, few.paths[1], "-o", lake, *few.options).returncode == 0
     assert all(str(few.paths[1]) not in json.dumps(manifest) for manifest in [manifests(lake)["a.dmp"]])
-    (known,) = runs(lake)
+    known = only(runs(lake))
     assert known["command"][1:4] == ["run", str(image), few.paths[1]]
     # What was done before is no run of its own.
     assert fleet("run", image, "-o", lake, *few.options).returncode == 0

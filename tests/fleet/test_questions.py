@@ -294,5 +294,5 @@ def test_counts_are_compared(tmp_path: pathlib.Path) -> None:
     new_lake = fleetlakes.new_lake(tmp_path / "lake")
     fleetlakes.add(new_lake, "i1", traces=[stack("a", Count=2), stack("b")])
     fleetlakes.add(new_lake, "i2", traces=[stack("a", Count=5), stack("b")])
-    (row,) = ask("diff", new_lake.uri, "i1", "i2")
+    row = only(ask("diff", new_lake.uri, "i1", "i2"))
     assert (row["Change"], row["CountBefore"], row["CountAfter"]) == ("changed", 2, 5)
