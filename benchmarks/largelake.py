@@ -5,31 +5,32 @@
 Half of the stacks of a machine are its own, the others are of a pool in which some are on nearly all machines
 and many on a few. Each machine has modules of its own, too.
 
-    python -m benchmarks.largelake FOLDER MACHINES STACKS
+    python -m benchmarks.largelake FOLDER MACHINES STACKS [--writers N] [--together IMAGES]
 """
 
 from __future__ import annotations
 
+import argparse
+import contextlib
+import multiprocessing
+import os
 import pathlib
 import subprocess
 import sys
-from typing import Any, Dict, Iterator, List, Tuple
+import tempfile
+import time
+from typing import Any, Dict, Iterator, Tuple
 
 import duckdb
 import pyarrow as pa
+from deltalake import DeltaTable
 
-from stackfleet.columns import SCHEMAS, stored, to_stored
-from stackfleet.entries import Entries, entry
-from stackfleet.keys import halves, host_key
-from stackfleet.lake import Lake
-from stackfleet.layout import IMAGE, KEYS, MODULE_SETS, MODULES, TABLES, TRACES, manifest_file, table_name
-from stackfleet.manifests import written
-from stackfleet.merging import Parts
-from stackfleet.tablelog import TableLog
+from stackfleet.columns import SCHEMAS
+from stackfleet.lake import MOST_TOGETHER, Lake, LakeError, NewImage
+from stackfleet.layout import IMAGE, MODULE_SETS, MODULES, TRACES
+from stackfleet.writer import TableFiles
 from tests.support import fleetlakes
 
-BATCH = 1_000
-"""Machines of a batch."""
 CHUNK = 50
 _SETS, _OWN_SETS = 200, 5
 _POOL = 1_000_000
@@ -37,87 +38,86 @@ _POOL = 1_000_000
 _STACKS = """\
 WITH pooled AS (
     SELECT n, r, floor({pool} * pow((hash(n * 7919 + r) % 1000003) / 1000003.0, 3))::BIGINT AS p
-    FROM range({first}, {last}) a(n), range({stacks}) b(r)
+    FROM (VALUES {machines}) a(n), range({stacks}) b(r)
 )
 SELECT format('i{{:06d}}', n) AS ImageId, 'std:0:' || r AS TraceId,
        md5(CASE WHEN r % 2 = 0 THEN 'own ' || n || ' ' || r ELSE 'pool ' || p END) AS StackKey,
        md5(CASE WHEN r % 2 = 0 THEN 'shape ' || n || ' ' || r // 8 ELSE 'shape ' || p // 50 END) AS ShapeKey,
        'm' || r % 40 || '!Function' || r % 9973 || '+0x1d; nt!NtCreateFile+0x79' AS Stack,
        (CASE WHEN r % 20 = 0 THEN 1000000 + n * 10 + r // 20 % {own}
-        ELSE hash(StackKey) % {sets} END)::UBIGINT AS ModuleSet,
+        ELSE hash(StackKey) % {sets} END)::BIGINT AS ModuleSet,
        1 AS Count, 0 AS Unbacked, 2 AS Schema, r % 97 AS PID, false AS Incomplete, 'std' AS Kind,
        'p' || r % 97 || '.exe' AS Process, 'x64' AS Arch, 'exact' AS KeyQuality, '' AS Status
 FROM pooled ORDER BY n, r"""
 
 
-def make(folder: pathlib.Path, machines: int, stacks: int) -> None:
-    """Writes the lake, as `stackfleet compact` leaves one: in batches."""
-    lake = Lake(str(folder), create=True)
-    for first in range(0, machines, BATCH):
-        _add(lake, f"batch{first:08}", range(first, min(first + BATCH, machines)), stacks)
+def make(folder: pathlib.Path, machines: int, stacks: int, writers: int = 1, together: int = 0) -> None:
+    """Adds machines to a lake, as the workers of runs do, and merges its files as a run does at its end.
+
+    Args:
+        folder: the lake
+        machines: number of machines
+        stacks: stacks of each
+        writers: processes that write at the same time
+        together: images of a commit; 0 for as many as stackfleet puts into one
+    """
+    shares = [(str(folder), range(first, machines, writers), stacks, together) for first in range(writers)]
+    if writers == 1:
+        _write(*shares[0])
+    else:
+        with multiprocessing.get_context("spawn").Pool(writers) as pool:
+            pool.starmap(_write, shares)
+    Lake(str(folder)).compact(needed=True)
 
 
-def _add(lake: Lake, name: str, machines: range, stacks: int) -> None:
-    tables = {table: Parts(lake.folder, table, name) for table in TABLES}
-    keys: List[Any] = []
-    rows: Dict[str, Dict[str, int]] = {_id(number): dict.fromkeys(TABLES, 0) for number in machines}
-    for table, number, batch in _rows(machines, stacks, keys):
-        tables[table].begin(_id(number))
-        tables[table].write(to_stored(table, batch, "attempt"))
-        rows[_id(number)][table] = batch.num_rows
-    for table in TABLES:
-        for number in machines:
-            if table != KEYS and not rows[_id(number)][table]:
-                tables[table].begin(_id(number))
-    kept = pa.concat_tables(keys).sort_by([("StackHigh", "ascending"), ("StackLow", "ascending")])
-    tables[KEYS].begin(_id(machines[0]))
-    for batch in kept.to_batches(max_chunksize=1 << 17):
-        tables[KEYS].write(to_stored(KEYS, batch, "attempt"))
-        tables[KEYS].image_end(_id(machines[-1]))
-    files = {table: tables[table].end() for table in TABLES}
-    lake.record(
-        name,
-        {"files": {f"tables/{t}/{member.name}": files[t][member] for t in TABLES for member in files[t]}},
-    )
-    for table in TABLES:
-        TableLog(lake.folder, table).commit(stored(table), list(files[table]))
-    columns = []
-    for image_id, counted in rows.items():
-        counted[KEYS] = stacks
-        figures = {
-            table: {
-                "file": table_name(table, image_id, "attempt"),
-                "rows": counted[table],
-                "sha256": "0" * 64,
-            }
-            for table in TABLES
-        }
-        manifest = fleetlakes.manifest(image_id, figures)
-        manifest_file(str(lake.folder), image_id).write_bytes(written(manifest))
-        columns.append(entry(manifest)._replace(batch=name))
-    Entries(lake.folder).put(columns)
+def _write(uri: str, machines: range, stacks: int, together: int) -> None:
+    """Adds the images of some machines; tells after each thousandth part how long the last commit took."""
+    lake, most = Lake(uri, create=True), together or MOST_TOGETHER
+    for first in range(0, len(machines), most):
+        part = machines[first : first + most]
+        with tempfile.TemporaryDirectory() as folder:
+            images = list(_images(pathlib.Path(folder), part, stacks))
+            start = time.monotonic()
+            # Another writer may hold the lake longer than Delta tries.
+            while True:
+                with contextlib.suppress(LakeError):
+                    lake.add_together(images)
+                    break
+            if first // most % 100 == 0:
+                log = sum(path.stat().st_size for path in pathlib.Path(uri, "_delta_log").iterdir())
+                print(f"{part[0]:>8} {time.monotonic() - start:8.2f} s  log {log:>12,}", flush=True)
+            if first // most % 50 == 49:
+                lake.compact(needed=True)
+
+
+def _images(folder: pathlib.Path, machines: range, stacks: int) -> Iterator[NewImage]:
+    files: Dict[int, TableFiles] = {}
+    for table, number, batch in _rows(machines, stacks):
+        if number not in files:
+            folder.joinpath(_id(number)).mkdir()
+            files[number] = TableFiles(folder / _id(number))
+        files[number].write(table, batch.columns)
+    for number, written in files.items():
+        manifest = fleetlakes.manifest(_id(number), written.close())
+        yield NewImage(manifest, folder / _id(number))
 
 
 def _id(number: int) -> str:
     return f"i{number:06}"
 
 
-def _rows(machines: range, stacks: int, keys: List[Any]) -> Iterator[Tuple[str, int, Any]]:
-    """Yields (table, machine, rows), and adds the rows of the table of keys to a list."""
+def _rows(machines: range, stacks: int) -> Iterator[Tuple[str, int, Any]]:
+    """Yields (table, machine, rows)."""
     with duckdb.connect() as connection:
-        for first in range(machines.start, machines.stop, CHUNK):
-            last = min(first + CHUNK, machines.stop)
+        for first in range(0, len(machines), CHUNK):
+            numbers = machines[first : first + CHUNK]
             values = {"pool": _POOL, "sets": _SETS, "own": _OWN_SETS, "stacks": stacks}
-            table = connection.sql(_STACKS.format(first=first, last=last, **values)).to_arrow_table()
-            for number in range(first, last):
-                mine = table.slice((number - first) * stacks, stacks)
-                yield TRACES, number, _filled(TRACES, mine)
-                keys.append(_keys(number, mine))
-                yield (
-                    IMAGE,
-                    number,
-                    fleetlakes.arrow(IMAGE, _id(number), [{"ComputerName": f"PC-{number}"}]).to_batches()[0],
-                )
+            listed = ", ".join(f"({number})" for number in numbers)
+            table = connection.sql(_STACKS.format(machines=listed, **values)).to_arrow_table()
+            for place, number in enumerate(numbers):
+                yield TRACES, number, _filled(TRACES, table.slice(place * stacks, stacks))
+                image = fleetlakes.arrow(IMAGE, _id(number), [{"ComputerName": f"PC-{number}"}])
+                yield IMAGE, number, image.to_batches()[0]
                 yield from _modules(number)
 
 
@@ -147,30 +147,6 @@ def _filled(table: str, rows: Any) -> Any:
     return pa.record_batch(columns, schema=SCHEMAS[table])
 
 
-def _keys(number: int, rows: Any) -> Any:
-    """Returns the rows of the table of keys of a machine: no key is twice on it, or in few cases only."""
-    stack, shape = (
-        [halves(key) for key in rows.column(name).to_pylist()] for name in ("StackKey", "ShapeKey")
-    )
-    count = rows.num_rows
-    known = {
-        "ImageId": pa.array([_id(number)] * count),
-        "StackHigh": pa.array([pair[0] for pair in stack]),
-        "StackLow": pa.array([pair[1] for pair in stack]),
-        "ShapeHigh": pa.array([pair[0] for pair in shape]),
-        "ShapeLow": pa.array([pair[1] for pair in shape]),
-        "ModuleSet": rows.column("ModuleSet"),
-        "HostKey": pa.array([host_key(f"PC-{number}")] * count),
-        "Kind": pa.array(["std"] * count),
-        "Sure": pa.array([True] * count),
-        "Stacks": pa.array([1] * count),
-        "Count": pa.array([1] * count),
-        "Unbacked": pa.array([0] * count),
-        "Schema": pa.array([2] * count),
-    }
-    return pa.table([known[field.name].cast(field.type) for field in SCHEMAS[KEYS]], schema=SCHEMAS[KEYS])
-
-
 def drop_caches(folder: pathlib.Path) -> None:
     """Lets the system forget what files hold, as far as it does so without rights."""
     for path in folder.rglob("*.parquet"):
@@ -179,5 +155,28 @@ def drop_caches(folder: pathlib.Path) -> None:
         )
 
 
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("machines", type=int)
+    parser.add_argument("stacks", type=int)
+    parser.add_argument("--writers", type=int, default=1)
+    parser.add_argument("--together", type=int, default=0)
+    options = parser.parse_args()
+    start = time.monotonic()
+    make(options.folder, options.machines, options.stacks, options.writers, options.together)
+    table = DeltaTable(str(options.folder))
+    files = len(table.file_uris())
+    print(
+        f"{options.machines} machines in {time.monotonic() - start:.0f} s: version {table.version()}, {files} files"
+    )
+    for command in (["status"], ["rare"], ["findings"], ["sql", "SELECT count(*) FROM traces"]):
+        words = [sys.executable, "-m", "stackfleet", command[0], str(options.folder), *command[1:]]
+        start = time.monotonic()
+        with subprocess.Popen(words, stdout=subprocess.DEVNULL) as process:
+            _, _, usage = os.wait4(process.pid, 0)
+        print(f"{command[0]:<10} {time.monotonic() - start:7.2f} s  {usage.ru_maxrss >> 10:>6} MB")
+
+
 if __name__ == "__main__":
-    make(pathlib.Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
+    main()

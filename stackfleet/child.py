@@ -2,9 +2,9 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """The process that reads one image. Its input and output are lines of JSON.
 
-    in   {"path": ..., "lake": ..., "attempt": ..., "reading": {...}}
+    in   {"path": ..., "lake": ..., "folder": ..., "reading": {...}}
     out  {"identified": {"image_id": ..., "files": [...]}}
-    in   {"image_id": ...}                                      under which the tables are to be written
+    in   {"image_id": ...}                                      of the rows that are written to the folder
     out  {"rows": 4096}                                         now and then
     out  {"done": {...}} or {"failed": {"reason": ..., "final": true}}
 
@@ -87,18 +87,19 @@ def use_cache(folder: Optional[str], lake: str) -> None:
     """Sets Volatility's cache folder, before any module of Volatility is imported that uses it.
 
     Args:
-        folder: path of the cache; None for the cache of the lake
-        lake: folder of the lake
+        folder: path of the cache; None for the cache of the lake, or Volatility's own beside an object store
+        lake: folder or URI of the lake
     """
     from volatility3.framework import constants
 
-    from .folders import make_folder
     from .layout import cache_names
+    from .store import is_remote
 
-    if folder is None:
-        folder = str(make_folder(pathlib.Path(lake), *cache_names()))
-    os.makedirs(folder, exist_ok=True)
-    constants.CACHE_PATH = folder
+    if folder is None and not is_remote(lake):
+        folder = os.path.join(lake, *cache_names())
+    if folder is not None:
+        os.makedirs(folder, exist_ok=True)
+        constants.CACHE_PATH = folder
     for tries_left in reversed(range(_TRIES)):
         try:
             importlib.import_module("volatility3.schemas")
@@ -138,9 +139,8 @@ def read(line: Line, job: dict[str, Any]) -> None:
             image_id = line.hear()["image_id"]
             if image_id != identity["image_id"]:
                 tables.rename(image_id)
-            files = TableFiles(job["lake"], image_id, job["attempt"])
-            facts = tables.write(files, warnings, send_rows)
-        line.send(done={**facts, "rows": files.rows})
+            facts = tables.write(TableFiles(pathlib.Path(job["folder"])), warnings, send_rows)
+        line.send(done=facts)
     except (NotOpenedError, MissingTableError, exceptions.RenderException) as error:
         line.send(failed={"reason": str(error), "final": True})
     except (exceptions.VolatilityException, OSError, MemoryError) as error:

@@ -77,7 +77,7 @@ class Attempt:
 
     Args:
         job: the image
-        name: name of the attempt
+        folder: empty folder for the rows of the image
         decide: function of the image's identity and `poll`, which it calls while it waits; returns the
             ImageId under which the tables are stored, None to stop the process
         is_wanted: function that returns whether the attempt is still wanted
@@ -87,12 +87,12 @@ class Attempt:
     def __init__(
         self,
         job: Job,
-        name: str,
+        folder: str,
         decide: Callable[[dict[str, Any], Callable[[], None]], Optional[str]],
         is_wanted: Callable[[], bool],
         on_progress: Callable[[dict[str, Any]], None],
     ) -> None:
-        self._job, self._name = job, name
+        self._job, self._folder = job, folder
         self._decide, self._is_wanted, self._on_progress = decide, is_wanted, on_progress
         self._outcome = Outcome()
         self._rows = 0
@@ -107,7 +107,7 @@ class Attempt:
         message = {
             "path": self._job.path,
             "lake": self._job.lake,
-            "attempt": self._name,
+            "folder": self._folder,
             "reading": to_json(self._job.reading),
         }
         with tempfile.TemporaryFile() as log:

@@ -16,11 +16,8 @@ from collections.abc import Sequence
 from typing import Any, Optional
 
 from . import exits, provenance, query_cli
-from .agreement import Depth
-from .contents import Damaged
 from .job import Custody, Limits, Reading
-from .lake import Lake, LakeError
-from .mirror import is_remote, mirrored
+from .lake import Depth, Lake, LakeError
 from .outfile import say
 from .planning import Inputs, Plan, Settings, WrongUseError, absolute, find_inputs, folders, plan
 
@@ -35,7 +32,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
-        return _called(_parser().parse_args(arguments))
+        options = _parser().parse_args(arguments)
+        return int(options.command(options))
     except (LakeError, WrongUseError) as error:
         print(f"stackfleet: {error}", file=sys.stderr)
         return exits.WRONG_USE
@@ -45,20 +43,6 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     except BrokenPipeError:
         # The reader of the output closed it early.
         return exits.DONE
-
-
-def _called(options: argparse.Namespace) -> int:
-    """Runs the command of a command line; returns the exit code."""
-    options.called = options.lake
-    try:
-        # A lake in object storage is queried and written through a local copy.
-        with mirrored(options.lake, options.command in _WRITING) as folder:
-            options.lake = folder
-            return int(options.command(options))
-    except (LakeError, WrongUseError) as error:
-        if options.lake == options.called:
-            raise
-        raise WrongUseError(str(error).replace(options.lake, options.called)) from error
 
 
 class _Parser(argparse.ArgumentParser):
@@ -100,6 +84,14 @@ def count(text: str) -> int:
     return int(text)
 
 
+def shard(text: str) -> tuple[int, int]:
+    """Returns the numbers of a part such as `2/8`."""
+    match = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text)
+    if not match or not 1 <= int(match[1]) <= int(match[2]):
+        raise argparse.ArgumentTypeError(f"{text} is not a part such as 2/8")
+    return int(match[1]), int(match[2])
+
+
 def _parser() -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = _Parser(
         prog="stackfleet", description="Read many memory images into a lake, and query it."
@@ -128,7 +120,7 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "-o",
         "--lake",
         required=True,
-        help="folder of the lake, or s3://BUCKET/PATH; created if it does not exist",
+        help="folder of the lake, or s3://BUCKET/PATH, gs://... or az://...; created if it does not exist",
     )
     dask = run.add_argument_group("where it runs")
     dask.add_argument("--workers", type=count, help="number of images read at a time (default: processors)")
@@ -137,11 +129,17 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     limits.add_argument("--timeout", type=seconds, help="time limit in seconds, or such as 90m or 2h")
     limits.add_argument("--memory", type=size, help="limit of resident memory, such as 4G")
     limits.add_argument("--retries", type=int, default=0, help="number of further attempts after a failure")
+    run.add_argument(
+        "--shard",
+        type=shard,
+        metavar="I/N",
+        help="read only part I of N equal parts of the images: for the jobs of Slurm, Kubernetes or xargs",
+    )
     run.add_argument("--retry-failed", action="store_true", help="try failed images of earlier runs again")
     run.add_argument(
         "--verify",
         action="store_true",
-        help="check the SHA-256 of all tables first, and read images with altered tables again",
+        help="compare all rows with their digests first, and read images with altered rows again",
     )
     custody_group = run.add_argument_group("entries of the manifests")
     custody_group.add_argument("--case", default="", help="name of the case")
@@ -167,22 +165,25 @@ def _add_forget(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 def _forget(options: argparse.Namespace) -> int:
-    from .forgetting import forget
-
-    lake, run = Lake(options.lake), f"stackfleet-{uuid.uuid4().hex}"
-    with lake.alone():
-        _mend(lake)
-        forgotten = forget(lake, options.images, run)
-        lake.record(run, {**_command_record(), "forgotten": forgotten.names})
-    for image_id, called in forgotten.names.items():
-        say(f"{image_id} is forgotten: {called}")
-    for file in forgotten.unreadable:
-        print(
-            f"stackfleet: {file} is damaged, and may still have rows of forgotten images. It is removed when "
-            "its other images are forgotten or read again",
-            file=sys.stderr,
-        )
-    return exits.INCOMPLETE if forgotten.unreadable else exits.DONE
+    lake = _opened(options.lake)
+    names: dict[str, str] = {}
+    manifests, damaged = lake.manifests(), lake.contents().damaged
+    known = [(item["image_id"], item["path"]) for item in manifests]
+    known += [(item.image_id, item.path) for item in damaged]
+    for selector in options.images:
+        found = {
+            image_id: path for image_id, path in known if selector in (image_id, path, os.path.basename(path))
+        }
+        if not found:
+            raise WrongUseError(
+                f"{selector} names no image of this lake: use a complete ImageId, a path or a file name"
+            )
+        names.update(found)
+    lake.forget(names)
+    lake.record(f"stackfleet-{uuid.uuid4().hex}", {**_command_record(), "forgotten": names})
+    for image_id, path in names.items():
+        say(f"{image_id} is forgotten: {path}")
+    return exits.DONE
 
 
 def _add_compact(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -193,34 +194,27 @@ def _add_compact(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def _compact(options: argparse.Namespace) -> int:
-    from .merging import merge, shorten_logs
-
-    lake, run = Lake(options.lake), f"stackfleet-{uuid.uuid4().hex}"
-    with lake.alone():
-        _mend(lake)
-        lake.record(run, _command_record())
-        merged = merge(lake, run, everything=True)
-        shorten_logs(lake)
-    say(_images(merged.images, "has", "have") + " been merged")
-    _name_unmerged(merged.damaged)
-    return exits.INCOMPLETE if merged.damaged else exits.DONE
+    lake = _opened(options.lake)
+    lake.compact()
+    say(f"{lake.uri} has {lake.files():,} files now")
+    return exits.DONE
 
 
-def _name_unmerged(damaged: Sequence[Damaged]) -> None:
-    """Prints the names of the images that a merge leaves as they are."""
-    for image in damaged[: query_cli.MOST_NAMED]:
-        print(f"stackfleet: not merged: {image.called}: {image.reason}", file=sys.stderr)
-    more = len(damaged) - query_cli.MOST_NAMED
-    if more > 0:
-        print(f"stackfleet: not merged: {more:,} more damaged images", file=sys.stderr)
+def _opened(uri: str, create: bool = False) -> Lake:
+    """Returns a lake, and says so if its last commit is left out.
 
-
-def _mend(lake: Lake) -> None:
-    """Rebuilds logs that cannot be read, and reports it; finishes the work of a run that was killed."""
-    for table in lake.mend():
-        print(f"stackfleet: the log of the table {table} could not be read, and was rebuilt", file=sys.stderr)
-    lake.take_over()
-    lake.clean()
+    Raises:
+        LakeError: there is no lake, or it cannot be read
+    """
+    lake = Lake(uri, create)
+    lake.contents()
+    for name in lake.torn:
+        print(
+            f"stackfleet: {name}, a commit of this lake, is torn and left out, as after a power failure: its "
+            "images are read again",
+            file=sys.stderr,
+        )
+    return lake
 
 
 def _images(count: int, singular: str, plural: str) -> str:
@@ -267,25 +261,21 @@ def _run(options: argparse.Namespace) -> int:
     # Commands that query a lake need none of this, and start faster without it.
     from .joining import CheckFailedError, RefusedError, checked
 
-    if options.scheduler is not None and is_remote(options.called):
-        raise WrongUseError(f"--scheduler needs a lake in a folder: workers cannot write to {options.called}")
     if options.retries < 0:
         raise WrongUseError(f"--retries must be 0 or more, not {options.retries}")
-    inputs, settings = find_inputs(options.images), _settings(options)
+    inputs, settings = find_inputs(options.images, options.shard), _settings(options)
     for path, why in inputs.unread.items():
         print(f"stackfleet: {provenance.shown(path)} {why}", file=sys.stderr)
     try:
-        lake = Lake(options.lake, create=True)
+        lake = _opened(options.lake, create=True)
         try:
-            found_versions = checked(settings.reading, absolute(options.lake))
-            with lake.alone():
-                missing, cut = _read(options, lake, inputs, settings, found_versions)
+            found_versions = checked(settings.reading, lake.uri)
+            missing, cut = _read(options, lake, inputs, settings, found_versions)
         finally:
-            if lake.created:
-                lake.remove_if_empty()
+            lake.remove_if_empty()
     except (CheckFailedError, RefusedError) as error:
         raise WrongUseError(str(error)) from error
-    where = quoted(options.called)
+    where = quoted(options.lake)
     if missing:
         number = _images(missing, "is", "are")
         print(f"{number} not done. The reasons: stackfleet status {where}", file=sys.stderr)
@@ -299,12 +289,10 @@ def _read(
 ) -> tuple[int, int]:
     """Reads the planned images; returns how many of them are not done, and how many of the others are cut."""
     from . import engine
-    from .merging import merge
     from .progress import Progress
 
-    _mend(lake)
     planned = plan(inputs.files, lake, settings, found, Depth.CONTENT if options.verify else Depth.SIZE)
-    _report_plan(planned, options.called)
+    _report_plan(planned, options.lake)
     missing, cut = len(planned.failed), planned.cut
     if planned.jobs:
         sizes = {job.path: job.size for job in planned.jobs}
@@ -315,9 +303,7 @@ def _read(
             lake.record(settings.custody.run, {**_command_record(), "unread": unread})
             missing += engine.run(client, planned.jobs, lake, settings.reading, found, progress, embedded)
         cut += progress.cut
-        merged = merge(lake, settings.custody.run)
-        if merged.images:
-            _name_unmerged(merged.damaged)
+        lake.compact(needed=True)
     return missing, cut
 
 
@@ -349,7 +335,3 @@ def _report_plan(planned: Plan, lake: str) -> None:
             f"{'it' if len(planned.damaged) == 1 else 'them'}: stackfleet status {where}",
             file=sys.stderr,
         )
-
-
-_WRITING = (_run, _forget, _compact)
-"""The commands that change a lake."""

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""A lake in DuckDB: a view for each table, over the files that manifests name and no others.
+"""A lake in DuckDB: a view for each table, with the rows of images that are done and not damaged.
 
 with Database(Lake(folder)) as database:
     database.table("SELECT count(*) FROM traces")
@@ -8,54 +8,91 @@ with Database(Lake(folder)) as database:
 
 from __future__ import annotations
 
+import json
 import re
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 import duckdb
 
-from winstacks.columns.words import EXACT
-
-from . import catalogue
-from .catalogue import MANIFESTS
-from .contents import Contents
-from .lake import Lake, LakeError
-from .layout import IMAGE, KEYS, TABLES, TRACES
+from .columns import ROW, SCHEMAS, TIME, UNITED
+from .lake import DAMAGED, Contents, Lake, LakeError
+from .layout import IMAGE, MANIFESTS, TABLES
 from .manifests import DONE
-from .sqltext import parquet_rows, quoted, sql_list
-
-SIGNED = """\
-CREATE OR REPLACE MACRO signed(number) AS
-    (CASE WHEN number >= 9223372036854775808 THEN number::HUGEINT - 18446744073709551616
-          ELSE number::HUGEINT END)::BIGINT"""
-UNSIGNED = """\
-CREATE OR REPLACE MACRO unsigned(number) AS
-    CASE WHEN number < 0 THEN (number::HUGEINT + 18446744073709551616)::UBIGINT ELSE number::UBIGINT END"""
-"""Delta has no unsigned numbers: files hold signed numbers with the same bits."""
+from .sqltext import one_of, quoted, sql_list, sql_rows
 
 HALF = """\
 CREATE OR REPLACE MACRO half(key, place) AS
-    signed(('0x' || (CASE WHEN regexp_full_match(key, '[0-9a-f]{32}') THEN key ELSE sha256(key) END)
-            [16 * place + 1 : 16 * place + 16])::UBIGINT)"""
+    (SELECT (CASE WHEN number >= 9223372036854775808 THEN number::HUGEINT - 18446744073709551616
+                  ELSE number::HUGEINT END)::BIGINT
+     FROM (SELECT ('0x' || (CASE WHEN regexp_full_match(key, '[0-9a-f]{32}') THEN key ELSE sha256(key) END)
+                           [16 * place + 1 : 16 * place + 16])::UBIGINT AS number))"""
 """Half of a key, as computed by `keys.halves`."""
 
-HOSTS = """\
-CREATE OR REPLACE VIEW hosts AS
+TOTAL = """\
+CREATE OR REPLACE MACRO total(number) AS
+    greatest(least(sum(number), 9223372036854775807), -9223372036854775808)::BIGINT"""
+"""The sum of numbers; one that 64 bits cannot hold becomes the nearest that they can."""
+
+HOSTS = "hosts"
+_DONE = "done_images"
+"""The table of the images whose rows the views have."""
+
+_HOSTS = f"""\
+CREATE OR REPLACE VIEW {HOSTS} AS
 SELECT ImageId, Host, dense_rank() OVER (ORDER BY Host) AS HostNumber,
-       signed(('0x' || sha256(Host)[1:16])::UBIGINT) AS HostKey
+       CASE WHEN Host = ImageId THEN 'no name: ' || ImageId ELSE Host END AS HostText
 FROM (SELECT ImageId, coalesce(upper(ComputerName), ImageId) AS Host FROM image)"""
 """An image that does not record its computer counts as a host of its own."""
 
-KEYS_AGAIN = f"""\
-CREATE OR REPLACE VIEW keys AS
-SELECT ImageId, any_value(Schema) AS Schema, half(StackKey, 0) AS StackHigh, half(StackKey, 1) AS StackLow,
-       half(ShapeKey, 0) AS ShapeHigh, half(ShapeKey, 1) AS ShapeLow, ModuleSet, HostKey, Kind,
-       coalesce(KeyQuality = {quoted(EXACT)} AND NOT Incomplete, false) AS Sure, count(*) AS Stacks,
-       sum(Count)::BIGINT AS Count, max(Unbacked) AS Unbacked
-FROM traces JOIN (SELECT ImageId, HostKey FROM hosts) USING (ImageId)
-GROUP BY ImageId, StackKey, ShapeKey, ModuleSet, HostKey, Kind, Sure"""
-"""The table of keys, counted from the stacks."""
+_TEXTS = ["VARCHAR"]
+_MANIFEST = {
+    "status": "VARCHAR",
+    "reason": "VARCHAR",
+    "truncated": "BOOLEAN",
+    "missing_share": "BIGINT",
+    "path": "VARCHAR",
+    "copies": _TEXTS,
+    "replaces": _TEXTS,
+    "case": "VARCHAR",
+    "note": "VARCHAR",
+    "exit": "VARCHAR",
+    "seconds": "DOUBLE",
+    "memory": "BIGINT",
+    "warnings": "BIGINT",
+    "attempt": "VARCHAR",
+    "started": "TIMESTAMPTZ",
+    "ended": "TIMESTAMPTZ",
+    "size": "BIGINT",
+    "files": [{"path": "VARCHAR", "size": "BIGINT", "sha256": "VARCHAR"}],
+    "identity": {"own": "VARCHAR", "of": "VARCHAR", "compared": "VARCHAR", "digests": _TEXTS},
+    "tables": "MAP(VARCHAR, STRUCT(rows BIGINT, digest VARCHAR))",
+    "versions": "MAP(VARCHAR, VARCHAR)",
+    "run": "VARCHAR",
+    "worker": "VARCHAR",
+    "machine": "VARCHAR",
+    "warning_texts": _TEXTS,
+    "log": "VARCHAR",
+}
+"""Members of manifests and their types; a value of another form becomes null."""
+
+_FORM = quoted(json.dumps(_MANIFEST)).replace("{", "{{").replace("}", "}}")
+
+_MANIFESTS = f"""\
+CREATE OR REPLACE VIEW {MANIFESTS} AS
+SELECT image_id, CASE WHEN problem IS NOT NULL THEN {quoted(DAMAGED)} ELSE status END AS status,
+       coalesce(problem, reason) AS reason, * EXCLUDE (image_id, status, reason, problem),
+       coalesce(list_sum([each.rows for each in map_values(tables)]), 0)::BIGINT AS "rows",
+       identity.compared AS same_id_as
+FROM (
+    SELECT coalesce(image_id, damaged_id) AS image_id, * EXCLUDE (image_id, damaged_id)
+    FROM (
+        SELECT ImageId AS image_id,
+               unnest(from_json(CASE WHEN json_valid(Manifest) THEN Manifest ELSE '{{{{}}}}' END, {_FORM}))
+        FROM {{source}}
+    ) FULL JOIN {{damaged}} ON image_id = damaged_id
+)"""
 
 ROWS = 4096
 """The number of rows that are held at a time, if not all are."""
@@ -82,13 +119,13 @@ class SqlError(Exception):
     def __init__(self, error: Exception) -> None:
         message = str(error)
         if isinstance(error, duckdb.CatalogException) and "Table" in message:
-            message += f"\nThe views of a lake are {', '.join((*TABLES, MANIFESTS, 'hosts'))}."
+            message += f"\nThe views of a lake are {', '.join((*TABLES, MANIFESTS, HOSTS))}."
         super().__init__(message)
         self.of_files = isinstance(error, (duckdb.Error, OSError)) and not isinstance(error, _OF_QUERY)
 
 
 class Database:
-    """The views of a lake (a context). A query can read the files of its views, and no others.
+    """The views of a lake (a context). A query can read the rows of its views, and no file.
 
     Args:
         lake: the lake
@@ -98,7 +135,7 @@ class Database:
 
     Attributes:
         contents: images of the views
-        images: number of these images that are done
+        images: number of images that are done
     """
 
     def __init__(
@@ -108,41 +145,37 @@ class Database:
         threads: Optional[int] = None,
         contents: Optional[Contents] = None,
     ) -> None:
-        self._folder = lake.folder
-        self._created: set[str] = set()
-        self._views: dict[str, str] = {}
-        self.narrow(lake.contents() if contents is None else contents)
+        self._uri = lake.uri
+        self.contents = lake.contents() if contents is None else contents
+        self.images = 0
+        self._views: set[str] = set()
+        self._registered: set[str] = set()
         self._settings = ["SET TimeZone = 'UTC'"]
         if memory:
             self._settings.append(f"SET memory_limit = {quoted(memory)}")
         if threads:
             self._settings.append(f"SET threads = {threads}")
 
-    def narrow(self, contents: Contents) -> None:
-        """Restricts the views to some of the images: one connection serves many images faster than many do.
-
-        Args:
-            contents: some of the images that the context began with
-        """
-        self.contents = contents
-        self.images = sum(item["status"] == DONE for item in contents.manifests)
-        self._files = {name: [str(self._folder / path) for path in contents.files(name)] for name in TABLES}
-        self._created.clear()
+    def narrow(self, image_ids: Sequence[str]) -> None:
+        """Restricts the views to some images: one connection serves many images faster than many do."""
+        self.contents = Contents(self.contents.snapshot, self.contents.damaged, image_ids)
         self._views.clear()
 
     def __enter__(self) -> Database:
         self._temporary = tempfile.TemporaryDirectory(prefix="stackfleet-")
         self._connection = duckdb.connect()
-        files = [path for paths in self._files.values() for path in paths]
         try:
             for statement in (
                 *self._settings,
                 # Otherwise DuckDB would put this folder into the current one.
                 f"SET temp_directory = {quoted(self._temporary.name)}",
-                f"SET allowed_paths = {sql_list(files)}",
                 "SET enable_external_access = false",
+                HALF,
+                TOTAL,
             ):
                 self._connection.execute(statement)
+            counted = f"SELECT count(*) FROM {MANIFESTS} WHERE status = {quoted(DONE)}"
+            self.images = self.value(counted)
         except duckdb.Error as error:
             self.__exit__()
             raise SqlError(error) from error
@@ -152,39 +185,24 @@ class Database:
         self._connection.close()
         self._temporary.cleanup()
 
-    def views(self, sql: str) -> list[str]:
-        """Returns the statements that create the views a query may mention, without `manifests`."""
-        if not self.images:
-            return []
-        counted = self.contents.counted
-        wanted_tables = {name for name in TABLES if mentions(sql, (name,))}
-        hosts = mentions(sql, ("hosts",)) or (KEYS in wanted_tables and not counted)
-        wanted_tables |= {IMAGE} if hosts else set()
-        wanted_tables |= {TRACES} if KEYS in wanted_tables and not counted else set()
-        statements = [SIGNED, UNSIGNED, HALF]
-        statements += [
-            self._view(name) for name in TABLES if name in wanted_tables and (name != KEYS or counted)
-        ]
-        statements += [HOSTS] if hosts else []
-        return statements + ([KEYS_AGAIN] if KEYS in wanted_tables and not counted else [])
+    def script(self, sql: str) -> str:
+        """Returns a query with the views that it needs, to run in DuckDB's own command line."""
+        snapshot = self.contents.snapshot
+        files = [] if snapshot is None else snapshot.files
+
+        def source(table: str) -> str:
+            paths = [f"{self._uri}/{file.path}" for file in files if file.table == table]
+            return f"read_parquet({sql_list(paths)}, hive_partitioning = true, union_by_name = true)"
+
+        statements = [*self._settings, HALF, TOTAL]
+        for name in self._wanted(sql):
+            statements += self._view(name, source)
+        self._views.clear()
+        return "".join(f"{statement};\n" for statement in (*statements, sql))
 
     def reads_tables(self, sql: str) -> bool:
         """Returns whether a query may read a table, and not only the manifests."""
-        return self.images > 0 and mentions(sql, (*TABLES, "hosts"))
-
-    def _view(self, name: str) -> str:
-        if name not in self._views:
-            rows, counting = parquet_rows(name, self._files[name]), _counting(self.contents.attempts(name))
-            select = f"SELECT {_columns(name)} FROM {rows}{counting}"
-            self._views[name] = f"CREATE OR REPLACE VIEW {name} AS {select}"
-        return self._views[name]
-
-    def script(self, sql: str) -> str:
-        """Returns a query with the views that it needs, to run in DuckDB's own command line."""
-        statements = [*self._settings]
-        if mentions(sql, (MANIFESTS,)):
-            statements.append(catalogue.view(str(self._folder), self.contents))
-        return "".join(f"{statement};\n" for statement in (*statements, *self.views(sql), sql))
+        return mentions(sql, (*TABLES, HOSTS))
 
     def table(self, sql: str) -> Any:
         """Returns the rows of a query as an Arrow table.
@@ -198,45 +216,32 @@ class Database:
         except duckdb.Error as error:
             raise SqlError(error) from error
 
-    def rows(self, sql: str, hexadecimal: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
+    def rows(self, sql: str) -> Iterator[dict[str, Any]]:
         """Yields the rows of a query as plain values; few are held at a time.
-
-        Args:
-            sql: the query
-            hexadecimal: Arrow types of columns whose numbers are written as hexadecimal text
 
         Raises:
             LakeError, SqlError: see `table`; the query may fail after rows were yielded
         """
         try:
-            yield from self._batches(sql, hexadecimal)
+            for batch in self._relation(sql).to_arrow_reader(ROWS):
+                yield from batch.to_pylist()
         except (duckdb.Error, OSError) as error:
             raise SqlError(error) from error
-
-    def _batches(self, sql: str, hexadecimal: Sequence[str]) -> Iterator[dict[str, Any]]:
-        reader = self._relation(sql).to_arrow_reader(ROWS)
-        written = [field.name for field in reader.schema if str(field.type) in hexadecimal]
-        for batch in reader:
-            for row in batch.to_pylist():
-                for name in written:
-                    if row[name] is not None:
-                        row[name] = f"{row[name]:#x}"
-                yield row
 
     def value(self, sql: str) -> Any:
         """Returns the only value of a query; see `table`."""
         return self.table(sql).column(0)[0].as_py()
 
     def _relation(self, sql: str) -> Any:
-        if not self.images and not mentions(sql, (MANIFESTS,)):
-            raise LakeError(f"{self._folder}: no image of this lake is done (stackfleet status shows why)")
+        wanted = self._wanted(sql)
+        if MANIFESTS not in wanted and not self.images:
+            raise LakeError(f"{self._uri}: no image of this lake is done (stackfleet status shows why)")
         try:
-            if mentions(sql, (MANIFESTS,)):
-                self._connection.register(MANIFESTS, catalogue.table(self.contents))
-            for statement in self.views(sql):
-                if statement not in self._created:
-                    self._connection.execute(statement)
-                    self._created.add(statement)
+            for name in wanted:
+                if name not in self._views:
+                    self._views.add(name)
+                    for statement in self._view(name, self._rows):
+                        self._connection.execute(statement)
             relation = self._connection.sql(sql)
         except duckdb.Error as error:
             raise SqlError(error) from error
@@ -244,31 +249,63 @@ class Database:
             raise SqlError(ValueError("this statement is not a query: it returns no rows"))
         return relation
 
+    def _wanted(self, sql: str) -> list[str]:
+        """Returns the views that a query may mention, those first that others need."""
+        names = [name for name in (*TABLES, MANIFESTS) if mentions(sql, (name,))]
+        return [*dict.fromkeys((*names, IMAGE)), HOSTS] if mentions(sql, (HOSTS,)) else names
+
+    def _rows(self, table: str) -> str:
+        """Returns the name under which DuckDB knows the rows of a table, and registers them if needed."""
+        name = f"rows_of_{table}"
+        if name not in self._registered:
+            self._registered.add(name)
+            snapshot = self.contents.snapshot
+            rows = UNITED.empty_table() if snapshot is None else snapshot.datasets(table)
+            self._connection.register(name, rows)
+        return name
+
+    def _view(self, name: str, rows: Callable[[str], str]) -> Iterator[str]:
+        """Yields the statements that create a view.
+
+        Args:
+            name: name of the view
+            rows: function that returns the source of the rows of a table, in SQL
+        """
+        if name == HOSTS:
+            yield _HOSTS
+            return
+        damaged = [(item.image_id, item.reason) for item in self.contents.damaged]
+        only = self.contents.only
+        these = "true" if only is None else one_of("ImageId", only)
+        if name == MANIFESTS:
+            source = f"(SELECT * FROM {rows(MANIFESTS)} WHERE {these})"
+            yield _MANIFESTS.format(source=source, damaged=sql_rows(damaged, ("damaged_id", "problem")))
+            return
+        if _DONE not in self._views:
+            self._views.add(_DONE)
+            bad = one_of("ImageId", (image_id for image_id, _ in damaged))
+            yield (
+                f"CREATE OR REPLACE TABLE {_DONE} AS SELECT DISTINCT ImageId FROM {rows(MANIFESTS)} "
+                f"WHERE Status = {quoted(DONE)} AND {these} AND NOT coalesce({bad}, false)"
+            )
+        yield (
+            f"CREATE OR REPLACE VIEW {name} AS SELECT {_columns(name)} FROM {rows(name)} "
+            f"SEMI JOIN {_DONE} USING (ImageId) WHERE {these}"
+        )
+
 
 def _columns(table: str) -> str:
-    """Returns the select list of a view: the columns of a table in their own types."""
-    from .columns import SCHEMAS
-
+    """Returns the select list of a view. A time that Python's calendar lacks becomes null."""
     columns = []
-    for field in SCHEMAS[table]:
-        kind, name = str(field.type), f'"{field.name}"'
-        if kind == "uint64":
-            name = f"unsigned({name}) AS {name}"
-        elif kind.startswith("list<") and "uint64" in kind:
-            name = f"list_transform({name}, lambda each: unsigned(each)) AS {name}"
+    for field in SCHEMAS[table].append(ROW):
+        name = f'"{field.name}"'
+        if field.type == TIME:
+            name = f"CASE WHEN {name} BETWEEN {_FIRST_TIME} AND {_LAST_TIME} THEN {name} END AS {name}"
         columns.append(name)
     return ", ".join(columns)
 
 
-def _counting(attempts: Sequence[tuple[str, str]]) -> str:
-    """Returns the end of a view that restricts rows to some attempts; see `Contents.attempts`."""
-    if not attempts:
-        return ""
-    if len(attempts) == 1:
-        ((image_id, attempt),) = attempts
-        return f" WHERE ImageId = {quoted(image_id)} AND Attempt = {quoted(attempt)}"
-    pairs = ", ".join(f"({quoted(image_id)}, {quoted(attempt)})" for image_id, attempt in attempts)
-    return f" SEMI JOIN (VALUES {pairs}) AS counted(ImageId, Attempt) USING (ImageId, Attempt)"
+_FIRST_TIME, _LAST_TIME = (f"TIMESTAMPTZ '{day} 00:00:00+00'" for day in ("0001-01-02", "9999-12-30"))
 
 
 def mentions(sql: str, names: Iterable[str]) -> bool:

@@ -18,7 +18,7 @@ from distributed.comm import CommClosedError
 
 from .job import Job, Reading
 from .joining import Joining
-from .lake import Lake, LakeError
+from .lake import Lake, LakeError, NewImage
 from .planning import WrongUseError
 from .progress import Progress
 from .task import AttemptFailedError, lost, run_image
@@ -92,7 +92,7 @@ def run(
     Args:
         client: client of a scheduler
         jobs: the images
-        lake: lake to which the tables are written
+        lake: lake to which the workers add the images
         reading: options for reading images
         found: versions of the client
         progress: display of the progress
@@ -112,7 +112,7 @@ def run(
         ]
         missing = 0
         for batch in distributed.as_completed(futures).batches():
-            missing += _enter([_ended(future, by_key[future.key], lake) for future in batch], lake, progress)
+            missing += sum(not progress.ended(_ended(future, by_key[future.key], lake)) for future in batch)
         return missing
     except CommClosedError:
         # If the scheduler is lost before the first task ends, nothing else reports it.
@@ -123,16 +123,6 @@ def run(
         with contextlib.suppress(OSError, ValueError):
             client.unregister_worker_plugin(Joining.name)
             client.unsubscribe_topic(topic)
-
-
-def _enter(reports: Sequence[dict[str, Any]], lake: Lake, progress: Progress) -> int:
-    """Puts ended images into the lake; returns the number of images that are not done."""
-    manifests = [lake.manifest(item["manifest"]) for item in reports if "manifest" in item]
-    try:
-        lake.enter([item for item in manifests if item is not None])
-    except LakeError as error:
-        reports = [{**item, "status": "failed", "reason": str(error)} for item in reports]
-    return sum(not progress.ended(item) for item in reports)
 
 
 def _ended(future: Any, job: Job, lake: Lake) -> dict[str, Any]:
@@ -155,12 +145,10 @@ def _ended(future: Any, job: Job, lake: Lake) -> dict[str, Any]:
         reason = f"{type(error).__name__}: {error}"
     report = {"path": job.path, "status": "failed", "reason": reason}
     try:
-        image_manifest = lost(job, reason)
-        lake.keep(image_manifest)
-    except OSError as failed:
-        reason += f"; its manifest cannot be written: {failed.strerror or failed}"
-        return {**report, "reason": reason}
-    return {**report, "manifest": image_manifest["image_id"]}
+        lake.add(NewImage(lost(job, reason)))
+    except LakeError as failed:
+        return {**report, "reason": f"{reason}; {failed}"}
+    return report
 
 
 def _unfinished(job: Job) -> dict[str, Any]:

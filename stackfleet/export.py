@@ -50,7 +50,10 @@ class Export:
     def jsonl(self) -> Iterator[str]:
         """Yields the rows of a table."""
         where = self._where if self._table == TRACES else "true"
-        return map(output.json_line, self._database.rows(f"SELECT * FROM {self._table} WHERE {where}"))
+        return map(
+            output.json_line,
+            self._database.rows(f"SELECT * FROM {self._table} WHERE {where} ORDER BY ImageId, Row"),
+        )
 
     def folded(self) -> Iterator[str]:
         """Yields the input of flame graph tools: stacks outermost first, with their counts."""
@@ -86,7 +89,7 @@ class Export:
 
     def _stacks(self) -> Iterable[dict[str, Any]]:
         return self._database.rows(
-            "SELECT ImageId, Host, Process, Stack, sum(Count)::BIGINT AS Count "
+            "SELECT ImageId, Host, Process, Stack, total(Count) AS Count "
             "FROM traces JOIN hosts USING (ImageId) "
             f"WHERE Stack IS NOT NULL AND Count > 0 AND {self._where} GROUP BY ALL "
             "ORDER BY Host, ImageId, Process, Stack"

@@ -79,7 +79,7 @@ _FIRST = "Rank, Sure, Host, ImageId, PID, TID, Address"
 
 _OF_HOST = """\
 Severity, Confidence, Finding, Hosts, Host, File, PID, Process, TID, Kind, Frame,
-       format('{:#x}', Address) AS Address, Symbol, How, Evidence, Innocent, Technique, StackKey, TraceId,
+       Address, Symbol, How, Evidence, Innocent, Technique, StackKey, TraceId,
        ImageId, Status"""
 
 
@@ -121,10 +121,10 @@ WITH {_every(f"({where}) AND {of_checks}")}, spread AS (
     else:
         sql = f"""\
 {shown}
-SELECT {_first("Severity")}, {_first("Confidence")}, Finding, Hosts, {_some("Host")} AS Hostnames,
+SELECT {_first("Severity")}, {_first("Confidence")}, Finding, Hosts, {_some("HostText")} AS Hostnames,
        {_some("File")} AS Files, count(*) AS Number, {_some("Process")} AS Processes,
        {_some("Kind")} AS Kinds, {_first("Symbol")},
-       list_transform({_some("Address")}, lambda each: format('{{:#x}}', each)) AS Addresses,
+       {_some("Address")} AS Addresses,
        {_first("Evidence")}, {_first("Innocent")}, {_first("Technique")}, any_value(StackKey) AS StackKey,
        {_some("ImageId")} AS ImageIds
 FROM shown

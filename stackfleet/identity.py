@@ -15,7 +15,7 @@ from typing import Any, Callable, Optional
 from . import provenance
 from .job import Job
 from .lake import Lake, other_id
-from .manifests import Manifest
+from .manifests import DONE, Manifest
 
 Poll = Callable[[], None]
 
@@ -51,6 +51,7 @@ class Identities:
 
     Attributes:
         known: the comparison; None unless another image has the same ImageId
+        before: attempt at the image that is in the lake; None if there is none
         copy: manifest of the equal image, with this path added; None if there is none
     """
 
@@ -58,6 +59,7 @@ class Identities:
         self._job, self._lake, self._lock = job, lake, lock
         self.known: Optional[KnownImage] = None
         self.copy: Optional[Manifest] = None
+        self.before: Optional[str] = None
 
     def decide(self, identified: dict[str, Any], poll: Poll) -> Optional[str]:
         """Returns the ImageId; None if the image is a copy of an image already read.
@@ -68,11 +70,12 @@ class Identities:
 
         Raises:
             OSError: a file of the image cannot be read
+            LakeError: the lake cannot be read
         """
         own = identified["image_id"]
         self._lock(own, poll)
-        other = self._lake.whole(own)
-        if other is None or self._job.path == other["path"]:
+        other = self._whole(own)
+        if other is None:
             return str(own)
         digests = [provenance.sha256(file["path"], poll) for file in identified["files"] if file["local"]]
         self.known = KnownImage(own, other["path"], _compared(other, digests, poll), digests)
@@ -80,11 +83,21 @@ class Identities:
             self.copy = self._copy_of(other)
             return None
         image_id = other_id(own, digests)
-        other = self._lake.whole(image_id)
-        # This ImageId is computed from all bytes: another image with it is equal.
-        if other is None or self._job.path == other["path"]:
+        other = self._whole(image_id)
+        if other is None:
             return image_id
+        # This ImageId is computed from all bytes: another image with it is equal.
         self.copy = self._copy_of(other)
+        return None
+
+    def _whole(self, image_id: str) -> Optional[Manifest]:
+        """Returns the manifest of another path's image that is done; None if the ImageId is this path's."""
+        other = self._lake.manifest(image_id)
+        if other is None or other["status"] != DONE:
+            return None
+        if other["path"] != self._job.path:
+            return other
+        self.before = other["attempt"]
         return None
 
     def _copy_of(self, other: Manifest) -> Manifest:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import operator
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Optional
 
@@ -17,14 +18,11 @@ from winstacks.html.htmlpage import flame_data
 from winstacks.html.lists import MAX_FINDINGS, Frames, PageLists, image_part
 from winstacks.html.prefixes import CUT, MAX_NAMES, REST, PrefixTree
 from winstacks.html.report import check_texts
-from winstacks.memory.decode.machine import Machine
 from winstacks.memory.decode.statuscodes import StatusCode
 from winstacks.memory.decode.text import process_label, short_of, with_address
 from winstacks.options import CHECKS
 
 from .database import Database
-from .layout import FRAMES, TRACES
-from .manifests import Manifest
 from .sqltext import one_of, quoted
 
 _SAME = "Shown, Module, Function, Backing, Unread"
@@ -65,6 +63,8 @@ MOST_ROWS = 1 << 17
 """The most stacks and frames of images that are read together, unless one image has more."""
 
 Row = dict[str, Any]
+Manifest = Row
+"""A row of the view of manifests."""
 
 
 def together(manifests: Iterable[Manifest]) -> Iterator[list[Manifest]]:
@@ -72,7 +72,7 @@ def together(manifests: Iterable[Manifest]) -> Iterator[list[Manifest]]:
     chunk: list[Manifest] = []
     rows = 0
     for manifest in manifests:
-        more = sum(manifest["tables"][table]["rows"] for table in (TRACES, FRAMES))
+        more = manifest["rows"]
         if chunk and rows + more > MOST_ROWS:
             yield chunk
             chunk, rows = [], 0
@@ -94,8 +94,8 @@ def image_pages(database: Database, manifests: Sequence[Manifest]) -> Iterator[t
     other = _ImageRows()
     for row in database.rows("SELECT * FROM image"):
         by_id.get(row["ImageId"], other).image = row
-    # The table has the order of windows.tracefindings.
-    for row in database.rows("SELECT * FROM findings"):
+    # Rows have the order of windows.tracefindings.
+    for row in database.rows("SELECT * FROM findings ORDER BY ImageId, Row"):
         by_id.get(row["ImageId"], other).add_finding(row)
     for row in database.rows(_DISTINCT):
         by_id.get(row["ImageId"], other).frames.append(row)
@@ -159,12 +159,10 @@ class _ImagePage:
         """
         rows = self._rows
         self._read_stacks(stacks, {row["TraceId"] for row in rows.findings})
-        arch = rows.image.get("Arch")
         input_kind = rows.image.get("InputKind") or words.MEMORY_IMAGE
         for row in rows.findings:
             frames = self._kept.get(row["TraceId"], ())
-            finding_card = card({**row, "Address": canonical(row["Address"], arch)}, frames)
-            self._lists.finding(finding_card, of_check(row["Finding"], input_kind))
+            self._lists.finding(card(row, frames), of_check(row["Finding"], input_kind))
         for row in rows.unchecked:
             self._lists.unchecked(row["Finding"], _whose(row) + (row["Evidence"] or ""))
         return {
@@ -262,7 +260,7 @@ def card(row: dict[str, Any], frames: Frames) -> dict[str, Any]:
     """Returns the card of a finding.
 
     Args:
-        row: row of `findings.findings`; its Address is canonical
+        row: row of `findings.findings`
         frames: numbers of the frames on the page
     """
     return {
@@ -272,7 +270,9 @@ def card(row: dict[str, Any], frames: Frames) -> dict[str, Any]:
         "process": process_label(row["Process"], row["PID"]),
         "tid": row["TID"],
         "kind": row["Kind"],
-        "symbol": None if row["Symbol"] is None else short_of(with_address(row["Symbol"], row["Address"])),
+        "symbol": None
+        if row["Symbol"] is None
+        else short_of(with_address(row["Symbol"], _number(row["Address"]))),
         "evidence": row["Evidence"] or "",
         # The evidence of a finding in several stacks states their number.
         "stacks": 1,
@@ -284,15 +284,9 @@ def card(row: dict[str, Any], frames: Frames) -> dict[str, Any]:
     }
 
 
-def canonical(address: Optional[int], arch: Optional[str]) -> Optional[int]:
-    """Returns the canonical form of an address of the table of findings, which has Volatility's form.
-
-    Args:
-        address: the address; None if there is none
-        arch: Arch of the image; the address is returned as it is if no machine is called so
-    """
-    machine = next((machine for machine in Machine if machine.arch == arch), None)
-    return address if address is None or machine is None else machine.canonical(address)
+def _number(address: Optional[str]) -> Optional[int]:
+    """Returns the number of a hexadecimal text; None for any other text."""
+    return int(address, 16) if address and re.fullmatch("0x[0-9a-f]{1,16}", address) else None
 
 
 def of_check(name: str, input_kind: str = words.MEMORY_IMAGE) -> Optional[dict[str, str]]:

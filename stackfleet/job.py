@@ -93,7 +93,7 @@ class Job:
         size: of the file in bytes
         modified: its time of modification in ns
         probe: result of `provenance.probe` for the file
-        lake: folder of the lake, absolute path
+        lake: absolute path of the lake's folder, or its URI
         reading: options for reading the image
         limits: limits of the attempt
         custody: the manifest's entries about the run

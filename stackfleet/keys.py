@@ -71,7 +71,7 @@ def key_rows(traces: pathlib.Path, image: pathlib.Path) -> Iterator[list[Any]]:
         "StackLow": stack[1],
         "ShapeHigh": shape[0],
         "ShapeLow": shape[1],
-        "ModuleSet": _whole(grouped.column("ModuleSet")).view(pa.uint64()),
+        "ModuleSet": _whole(grouped.column("ModuleSet")),
         "HostKey": pa.repeat(pa.scalar(host_key(upper(computer) if computer else image_id)), count),
         "Stacks": _whole(grouped.column("Kind_count")),
         "Count": _whole(grouped.column("Count_sum")),

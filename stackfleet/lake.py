@@ -1,398 +1,420 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""A lake: its catalogue, its tables, and the removal of leftovers.
+"""A lake: images with their rows and manifests, which enter it and leave it whole.
 
-An entry of the catalogue is replaced in one step. A reader sees the entry before or the entry after, with all
-its rows. Each image is independent: an image that does not agree with its manifest is damaged, and affects no
-other image.
+All rows of an image and its manifest are one commit, so that any reader of Delta sees all of them or none.
+Any number of runs may write to one lake at once.
 """
 
 from __future__ import annotations
 
-import contextlib
+import dataclasses
+import enum
 import hashlib
-import os
 import pathlib
 import shutil
-import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, Optional
 
-from . import custody, folders, locking, provenance
-from .agreement import Depth, StoredTable
-from .contents import Contents, Damaged
-from .entries import Entries, Entry, entry
-from .layout import (
-    CACHE,
-    CATALOGUE,
-    MANIFEST,
-    RUNS,
-    TABLES,
-    TABLES_FOLDER,
-    TRACES,
-    file_name,
-    table_file,
-    table_name,
-)
-from .manifests import DONE, Manifest, ManifestError, is_image_id, parsed
-from .summary import of_summary, summary
-from .tablelog import DataFile, LogError, TableLog
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-_LOCK = "lock"
+from .columns import MANIFEST_SCHEMA, UNITED, united
+from .comparing import compared
+from .layout import CACHE, MANIFESTS, RUNS, TABLES
+from .manifests import DONE, Manifest, ManifestError, parsed, written
+from .sqltext import one_of, quoted
+from .store import LOG, ConflictError, Snapshot, Store, StoreError
+from .together import of_name
+from .writer import table_paths
+
+DAMAGED = "damaged"
+"""The status of an image whose rows do not agree with its manifest."""
+
+MOST_TOGETHER = 64
+"""The most images of one commit. Images that end while another commit is written form the next one."""
+
+SMALL_FILES = 512
+"""The number of files at which the small files of a lake are merged at the end of a run."""
+FILE_SIZE = 1 << 27
+"""The size in bytes of a merged file."""
+KEPT_HOURS = 24
+"""Hours in which a query of an older version still finds its files."""
+
+_OLD_FOLDERS = ("manifest", "tables")
+_TRIES = 3
 
 
 class LakeError(Exception):
     """A lake that cannot be used; the text gives the reason."""
 
 
-class Lake:
-    """A lake in a folder.
+class Depth(enum.IntEnum):
+    """How closely rows are compared with manifests: sizes of files, forms of files, or all rows."""
 
-    Args:
-        folder: path of the lake
-        create: whether to create the lake if there is none
+    SIZE, FORM, CONTENT = range(3)
+
+
+@dataclasses.dataclass(frozen=True)
+class Damaged:
+    """An image, or a file, of a lake whose data cannot be relied on.
 
     Attributes:
-        created: whether this call created the lake
-
-    Raises:
-        LakeError: the path is no folder of this machine, or there is no lake
+        image_id: ImageId, or path of the file below the lake; unprintable letters are escaped
+        reason: description of the damage
+        path: path of the image; empty if unknown
     """
 
-    def __init__(self, folder: str, create: bool = False) -> None:
-        self.folder = pathlib.Path(folder).resolve()
-        self.manifests_folder = self.folder / MANIFEST
-        self.created = False
+    image_id: str
+    reason: str
+    path: str = ""
+
+    @property
+    def called(self) -> str:
+        """The name of the image for people, which may contain any letter."""
+        name = f"{self.path} ({self.image_id})" if self.path else self.image_id
+        return name if name.isprintable() else repr(name)
+
+
+@dataclasses.dataclass(frozen=True)
+class Contents:
+    """The contents of a lake at one version.
+
+    Attributes:
+        snapshot: the version
+        damaged: the damaged images
+        only: ImageIds to which the contents are restricted; None for all
+    """
+
+    snapshot: Optional[Snapshot]
+    damaged: Sequence[Damaged] = ()
+    only: Optional[Collection[str]] = None
+
+
+@dataclasses.dataclass(frozen=True)
+class NewImage:
+    """An image that enters a lake.
+
+    Attributes:
+        manifest: its manifest
+        folder: folder with the files of its tables; None if it failed
+        before: attempt of the image of the same ImageId that this one replaces; None if there was none
+    """
+
+    manifest: Manifest
+    folder: Optional[pathlib.Path] = None
+    before: Optional[str] = None
+
+
+class Lake:
+    """A lake in a folder or an object store.
+
+    Args:
+        uri: path of the folder, or URI such as s3://BUCKET/PATH
+        create: whether a lake that does not exist is created by its first image
+
+    Attributes:
+        uri: absolute path of the folder, or the URI
+
+    Raises:
+        LakeError: there is no lake, or it cannot be read
+    """
+
+    def __init__(self, uri: str, create: bool = False) -> None:
         try:
-            self.created = create and folders.folder(self.folder, MANIFEST) is None
-            if self.created:
-                self._make()
-            if folders.folder(self.folder, MANIFEST) is None:
-                raise LakeError(
-                    f"{folder} is not a stackfleet lake: it has no folder '{MANIFEST}'. "
-                    f"To create a lake: stackfleet run IMAGE -o {folder}"
-                )
-            if self._listed(TRACES):
-                raise LakeError(
-                    f"{folder}: an earlier stackfleet wrote this lake in another format. "
-                    "Read the images into a new lake"
-                )
-        except OSError as error:
-            what = "no lake can be created here" if create else f"its folder '{MANIFEST}' cannot be used"
-            raise LakeError(f"{folder}: {what}: {error.strerror}") from error
+            self._store = Store(uri, UNITED)
+            self.exists = self._store.exists()
+        except StoreError as error:
+            raise LakeError(f"{uri}: {error}") from error
+        self.uri = self._store.uri
+        folder = self._store.folder
+        if folder is not None and all(folder.joinpath(name).is_dir() for name in _OLD_FOLDERS):
+            raise LakeError(
+                f"{uri}: stackfleet 3 wrote this lake in another format. Read the images into a new lake"
+            )
+        if folder is not None and folder.exists() and not folder.is_dir():
+            raise LakeError(f"{uri}: no lake can be created here: it is not a folder")
+        if not create and not self.exists:
+            raise LakeError(
+                f"{uri} is not a stackfleet lake: it has no folder '{LOG}'. "
+                f"To create a lake: stackfleet run IMAGE -o {uri}"
+            )
 
-    def _make(self) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        folders.make_folder(self.folder, MANIFEST)
-        for path in (self.folder, self.folder.parent):
-            folders.sync(path)
+    @property
+    def torn(self) -> list[str]:
+        """Names of commits that a power failure has torn: their images are read again by the next run."""
+        return self._store.torn
 
-    def contents(self, depth: Depth = Depth.SIZE, whole: bool = True) -> Contents:
+    def contents(self, depth: Depth = Depth.SIZE) -> Contents:
         """Returns the contents of the lake.
 
         Args:
-            depth: how closely the files of images are compared with their manifests
-            whole: whether manifests are read whole, as they always are with Depth.CONTENT; if not, they have
-                the members of `of_summary`
+            depth: how closely rows are compared with manifests
 
         Raises:
-            LakeError: the catalogue cannot be read
+            LakeError: the lake cannot be read
         """
-        whole = whole or depth >= Depth.CONTENT
-        try:
-            entries = Entries(self.folder, whole).by_id
-        except (LogError, OSError) as error:
-            raise LakeError(
-                f"{self.folder}: its catalogue cannot be read: {error} (stackfleet run rebuilds it)"
-            ) from error
-        stored = {name: StoredTable(self.folder, name) for name in TABLES}
-        parsed_manifests: list[Manifest] = []
-        damaged: list[Damaged] = []
-        for image_id in sorted(entries):
-            try:
-                parsed_manifests.append(_manifest(entries[image_id], whole))
-            except ManifestError as error:
-                damaged.append(Damaged(_shown(image_id), f"manifest: {error}"))
+        snapshot = self._snapshot()
+        if snapshot is None:
+            return Contents(None)
         if depth > Depth.SIZE:
-            digests = self._digests(parsed_manifests) if depth >= Depth.CONTENT else {}
-            for table in stored.values():
-                table.examine(depth, digests)
-        sound: list[Manifest] = []
-        for manifest in parsed_manifests:
-            at = entries[manifest["image_id"]]
-            wrong = next(filter(None, (stored[name].fault(at, manifest) for name in manifest["tables"])), "")
-            if not wrong and depth >= Depth.CONTENT:
-                wrong = custody.fault(self.folder, at.image_id, at.manifest)
-            if wrong:
-                damaged.append(Damaged(at.image_id, wrong, manifest))
-            else:
-                sound.append(manifest)
-        if depth >= Depth.CONTENT:
-            for image_id in set(self._names()) - set(entries):
-                damaged.append(Damaged(_shown(image_id), "its manifest is not in the catalogue"))
-            for name, table in stored.items():
-                for foreign in table.foreign:
-                    fault = "the log of this table names a file that does not belong to it"
-                    damaged.append(Damaged(_shown(f"{TABLES_FOLDER}/{name}: {foreign}"), fault))
-        return Contents(sound, damaged, stored, entries, whole)
+            snapshot = self._readable(snapshot)
+        damaged: list[Damaged] = []
+        if depth == Depth.CONTENT or snapshot.faults:
+            wrong: dict[str, str] = {}
+            faults: dict[str, str] = {}
+            manifests = {item["image_id"]: item for item in self._manifests(snapshot, wrong)}
+            tables = TABLES if depth == Depth.CONTENT else set(map(_table, snapshot.faults))
+            for name in TABLES:
+                if name in tables:
+                    found = compared(snapshot, name, manifests, faults, depth == Depth.CONTENT)
+                    wrong = {**found, **wrong}
+            snapshot = snapshot.without(faults)
+            damaged += [
+                Damaged(_shown(image_id), why, manifests.get(image_id, {}).get("path", ""))
+                for image_id, why in sorted(wrong.items())
+            ]
+        damaged += [Damaged(_shown(path), why) for path, why in snapshot.faults.items()]
+        return Contents(snapshot, damaged)
 
-    def manifests(self) -> list[Manifest]:
-        """Returns the manifests of the images with sound tables; see `contents`."""
-        return self.contents().manifests
-
-    def manifest(self, image_id: str) -> Optional[Manifest]:
-        """Returns the manifest of an image from its file; None if there is none that can be read."""
-        with contextlib.suppress(ManifestError):
-            return custody.read(self.folder, image_id)
-        return None
-
-    def whole(self, image_id: str) -> Optional[Manifest]:
-        """Returns the manifest of an image that is done and whose tables are sound; else None."""
-        candidate = self.manifest(image_id)
-        if candidate is None or candidate["status"] != DONE:
-            return None
-        try:
-            self._singles(candidate)
-            return candidate
-        except OSError:
-            matching = (item for item in self.contents().manifests if item["image_id"] == image_id)
-            return next((item for item in matching if item["attempt"] == candidate["attempt"]), None)
-
-    def tables(self, image_id: str, attempt: str, rows: dict[str, int]) -> dict[str, Any]:
-        """Returns the tables entry of a manifest for an attempt, whose files are then on the disk.
-
-        Raises:
-            OSError: one of the files is missing
-        """
-        table_entries = {}
-        for name in TABLES:
-            path = table_file(str(self.folder), name, image_id, attempt)
-            for path_to_sync in (path, path.parent):
-                folders.sync(path_to_sync)
-            table_entries[name] = {
-                "file": table_name(name, image_id, attempt),
-                "rows": rows[name],
-                "bytes": folders.size(self.folder, TABLES_FOLDER, name, path.name),
-                "sha256": provenance.sha256(path),
-            }
-        for path_to_sync in (self.folder / TABLES_FOLDER, self.folder):
-            folders.sync(path_to_sync)
-        return table_entries
-
-    def keep(self, manifest: Manifest) -> None:
-        """Writes the manifest of an image, in one step.
-
-        Raises:
-            OSError: the manifest cannot be written, or a file that it names is missing
-        """
-        if not manifest["copies"]:
-            self._singles(manifest)
-        custody.write(self.folder, manifest)
-
-    def enter(self, manifests: Iterable[Manifest]) -> None:
-        """Adds images, whose manifests are already written, to the tables and then to the catalogue.
-
-        Raises:
-            LakeError: the lake cannot be written
-        """
-        from .columns import stored
-
-        by_id = {item["image_id"]: item for item in manifests}
-        try:
-            entries = Entries(self.folder)
-            old_entries = entries.by_id
-            new_entries = [self._with_batch(entry(item), old_entries) for item in by_id.values()]
-            # An image that is already in a batch has no files of its own.
-            unbatched = [by_id[item.image_id] for item in new_entries if not item.batch]
-            unbatched = [item for item in unbatched if item["tables"]]
-            for name in TABLES if unbatched else ():
-                log = TableLog(self.folder, name)
-                there = {item.name for item in log.load()}
-                files = [
-                    item for item in (_single(name, item) for item in unbatched) if item.name not in there
-                ]
-                if files:
-                    log.commit(stored(name), files)
-            # An image that could not be opened before has an ImageId now; it was named after its path then.
-            replaced = {unopened(item["path"]) for item in by_id.values() if item["status"] == DONE} & set(
-                old_entries
-            )
-            entries.put(new_entries, replaced)
-            if replaced:
-                custody.remove(self.folder, replaced)
-        except (LogError, OSError) as error:
-            raise LakeError(f"{self.folder}: the lake cannot be written: {error}") from error
-
-    def take_over(self) -> None:
-        """Puts images into the lake whose manifests are kept: the run that had them read was killed before.
-
-        Raises:
-            LakeError: it cannot be written
-        """
-        found = []
-        try:
-            known = Entries(self.folder).by_id
-        except (LogError, OSError) as error:
-            raise LakeError(f"{self.folder}: its catalogue cannot be read: {error}") from error
-        for image_id in self._names():
-            manifest = None if image_id in known else self.manifest(image_id)
-            if manifest is not None:
-                with contextlib.suppress(OSError):
-                    self._singles(manifest)
-                    found.append(manifest)
-        if found:
-            self.enter(found)
-
-    @staticmethod
-    def _with_batch(new_entry: Entry, old_entries: Mapping[str, Entry]) -> Entry:
-        before = old_entries.get(new_entry.image_id)
-        if before is not None and before.attempt == new_entry.attempt:
-            return new_entry._replace(batch=before.batch)
-        return new_entry
-
-    def publish(self, manifest: Manifest) -> None:
-        """Writes the manifest of an image and adds the image to the lake; see `keep` and `enter`."""
-        self.keep(manifest)
-        self.enter([manifest])
-
-    def record(self, run: str, entry: dict[str, Any]) -> None:
-        """Stores the command line of a run, once for all of its images.
+    def manifests(self, paths: Optional[Collection[str]] = None) -> list[Manifest]:
+        """Returns the valid manifests of the images.
 
         Args:
-            run: name of the run
-            entry: data to store
+            paths: paths of images or of copies of images; None for all
 
         Raises:
-            LakeError: the data cannot be written
+            LakeError: the lake cannot be read
         """
+        snapshot = self._snapshot()
+        return [] if snapshot is None else list(self._manifests(snapshot, {}, paths))
+
+    def manifest(self, image_id: str) -> Optional[Manifest]:
+        """Returns the manifest of an image; None if the lake has none that is valid.
+
+        Raises:
+            LakeError: the lake cannot be read
+        """
+        if not self._store.exists() or self._number([image_id])[image_id] == 0:
+            return None
+        snapshot = self._snapshot()
+        assert snapshot is not None
+        rows = snapshot.datasets(MANIFESTS).to_table(
+            columns=MANIFEST_SCHEMA.names, filter=pc.field("ImageId") == image_id
+        )
+        return next(_parsed(rows, {}), None)
+
+    def add(self, image: NewImage) -> None:
+        """Adds an image, or replaces it; it is on the disk when this returns.
+
+        Threads that add images at the same time share commits.
+
+        Raises:
+            LakeError: the lake cannot be written, or another run has added the image meanwhile
+        """
+        of_name(self.uri, MOST_TOGETHER, LakeError).add(image, self.add_together)
+
+    def add_together(self, images: Sequence[NewImage]) -> None:
+        """Adds images in one commit; see `add`."""
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                self._commit(images)
+                return
+            except ConflictError as error:
+                if not tries_left:
+                    raise LakeError(f"{self.uri}: another run writes the same image: {error}") from error
+            except StoreError as error:
+                raise LakeError(f"{self.uri}: the lake cannot be written: {error}") from error
+
+    def put_manifest(self, manifest: Manifest) -> None:
+        """Replaces the manifest of an image whose rows stay.
+
+        Raises:
+            LakeError: see `add`
+        """
+        image_id = manifest["image_id"]
+        condition = f'"Table" = {quoted(MANIFESTS)} AND "ImageId" = {quoted(image_id)}'
         try:
-            custody.record_run(self.folder, run, entry)
-        except OSError as error:
-            raise LakeError(f"{self.folder}: the lake cannot be written: {error.strerror}") from error
+            self._store.commit(
+                iter([_manifest_row(MANIFESTS, manifest)]), self._number([image_id]), condition
+            )
+        except StoreError as error:
+            raise LakeError(f"{self.uri}: the lake cannot be written: {error}") from error
 
-    def drop(self, image_id: str, attempt: str) -> None:
-        """Removes the files of an attempt that no manifest will name."""
-        for name in TABLES:
-            folders.remove(self.folder, TABLES_FOLDER, name, file_name(image_id, attempt))
-
-    def take_out(self, image_ids: Iterable[str]) -> None:
-        """Removes images from the catalogue, and their manifests. Their rows stay in the files.
-
-        Raises:
-            LogError, OSError: the catalogue cannot be written, or a manifest cannot be removed
-        """
-        forgotten = list(image_ids)
-        # A manifest that the catalogue lacks would be put into it by the next run.
-        custody.remove(self.folder, forgotten)
-        Entries(self.folder).put((), forgotten)
-
-    def clean(self) -> int:
-        """Removes leftovers: files of ended attempts that no log names; returns the number of files.
-
-        Nothing is removed beyond a link, nor from a table whose log cannot be read.
-        """
-        leftovers: list[tuple[str, ...]] = [(MANIFEST, name) for name in custody.unfinished(self.folder)]
-        for table in (*TABLES, CATALOGUE):
-            with contextlib.suppress(LogError, OSError):
-                named = {item.name for item in TableLog(self.folder, table).load()}
-                for name in self._listed(TABLES_FOLDER, table):
-                    if name.endswith(".parquet") and name not in named:
-                        leftovers.append((TABLES_FOLDER, table, name))
-        for item in leftovers:
-            folders.remove(self.folder, *item)
-        return len(leftovers)
-
-    def mend(self) -> list[str]:
-        """Rebuilds logs that cannot be read, from the existing files; returns the names of their tables.
+    def record(self, run: str, facts: dict[str, Any]) -> None:
+        """Stores the command line of a run, once for all of its images.
 
         Raises:
             LakeError: the lake cannot be written
         """
-        from . import mending
-
+        row = _manifest_row(RUNS, {"image_id": run, "status": None, "path": None, "copies": [], **facts})
         try:
-            return mending.mend(self)
-        except (LogError, OSError) as error:
-            raise LakeError(f"{self.folder}: the lake cannot be written: {error}") from error
+            self._store.commit(iter([row]), {})
+        except StoreError as error:
+            raise LakeError(f"{self.uri}: the lake cannot be written: {error}") from error
 
-    def remove_if_empty(self) -> None:
-        """Removes the folder of a new lake that received no image."""
-        with contextlib.suppress(OSError):
-            self.manifests_folder.rmdir()
-            for name in (RUNS, CACHE, TABLES_FOLDER):
-                shutil.rmtree(self.folder / name, ignore_errors=True)
-            (self.folder / _LOCK).unlink(missing_ok=True)
-            self.folder.rmdir()
-
-    @contextlib.contextmanager
-    def alone(self) -> Iterator[None]:
-        """Keeps other runs from this lake, because they would remove the unfinished files of this run.
+    def forget(self, image_ids: Iterable[str]) -> None:
+        """Removes images: their manifests and rows leave the lake and its files.
 
         Raises:
-            LakeError: another run holds the lake, or it cannot be written
+            LakeError: the lake cannot be written
         """
-        # Windows lacks the other flags, and does not pass the file to processes that are started.
-        others = ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC")
-        flags = os.O_RDWR | os.O_CREAT | sum(getattr(os, name, 0) for name in others)
+        numbers = self._number(image_ids)
         try:
-            descriptor = os.open(self.folder / _LOCK, flags, 0o666)
-        except OSError as error:
-            raise LakeError(f"{self.folder}: the lake cannot be written: {error.strerror}") from error
+            # Delta's own delete writes texts in a form that Arrow's filters do not take.
+            self._store.commit(iter(()), numbers, one_of('"ImageId"', numbers))
+            self._store.purge()
+        except StoreError as error:
+            raise LakeError(f"{self.uri}: the lake cannot be written: {error}") from error
+
+    def compact(self, needed: bool = False) -> None:
+        """Merges the small files of the lake, and shortens its log.
+
+        Args:
+            needed: whether nothing is done where there are few small files
+
+        Raises:
+            LakeError: the lake cannot be written
+        """
+        snapshot = self._snapshot()
+        small = 0 if snapshot is None else sum(file.size < FILE_SIZE // 4 for file in snapshot.files)
+        if snapshot is None or (needed and small < SMALL_FILES):
+            return
         try:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise LakeError(f"{self.folder}: '{_LOCK}' is not a file")
-            try:
-                locking.lock(descriptor)
-            except OSError as error:
-                raise LakeError(f"{self.folder}: another run writes to this lake") from error
-            yield
-        finally:
-            os.close(descriptor)
+            self._store.compact(FILE_SIZE, KEPT_HOURS)
+        except ConflictError:
+            # Another run merges the same files, or replaces an image: the next run finds few or many files.
+            if not needed:
+                raise LakeError(f"{self.uri}: another run has changed the lake: try again") from None
+        except StoreError as error:
+            raise LakeError(f"{self.uri}: the lake cannot be written: {error}") from error
 
-    def _names(self) -> list[str]:
-        """Returns the ImageIds in the names of the manifest files."""
+    def files(self) -> int:
+        """Returns the number of files with rows.
+
+        Raises:
+            LakeError: the lake cannot be read
+        """
+        snapshot = self._snapshot()
+        return 0 if snapshot is None else len(snapshot.files)
+
+    def remove_if_empty(self) -> None:
+        """Removes the folder of a lake that received no image, with Volatility's cache in it."""
+        folder = self._store.folder
+        if folder is not None and not self._store.exists():
+            shutil.rmtree(folder / CACHE, ignore_errors=True)
+            if folder.is_dir() and not any(folder.iterdir()):
+                folder.rmdir()
+
+    def _snapshot(self) -> Optional[Snapshot]:
         try:
-            return custody.image_ids(self.folder)
-        except OSError as error:
-            raise LakeError(f"{self.manifests_folder} cannot be read: {error.strerror}") from error
+            return self._store.snapshot() if self._store.exists() else None
+        except StoreError as error:
+            raise LakeError(f"{self.uri} cannot be read: {error}") from error
 
-    def _listed(self, *names: str) -> list[str]:
-        return folders.list_names(self.folder, *names)
+    def _number(self, image_ids: Iterable[str]) -> dict[str, int]:
+        """Returns how often each image was committed."""
+        if not self._store.exists():
+            return dict.fromkeys(image_ids, 0)
+        number = self._store.application(())
+        return {image_id: number(image_id) or 0 for image_id in image_ids}
 
-    def _singles(self, manifest: Manifest) -> None:
-        """Raises OSError if a file that an attempt wrote is missing, or differs from the manifest."""
-        for name, expected in manifest["tables"].items():
-            file = file_name(manifest["image_id"], manifest["attempt"])
-            length = folders.size(self.folder, TABLES_FOLDER, name, file)
-            if length != expected.get("bytes", length):
-                raise OSError(
-                    f"{expected['file']}: {length:,} bytes, but {expected['bytes']:,} in the manifest"
+    def _commit(self, images: Sequence[NewImage]) -> None:
+        by_id = {image.manifest["image_id"]: image for image in images}
+        # An image that could not be opened before has an ImageId now; it was named after its path then.
+        placeholders = {unopened(item.manifest["path"]) for item in images if item.folder is not None}
+        numbers = self._number([*by_id, *placeholders])
+        replaced = []
+        for image_id in (*by_id, *placeholders):
+            there = self.manifest(image_id) if numbers[image_id] else None
+            if image_id in by_id and by_id[image_id].folder is not None:
+                attempt = None if there is None or there["status"] != DONE else there["attempt"]
+                if attempt is not None and attempt != by_id[image_id].before:
+                    raise LakeError(
+                        f"{self.uri}: another run has added this image, from {there['path'] if there else ''}"
+                    )
+            if numbers[image_id]:
+                replaced.append(image_id)
+        versions = {name: numbers[name] for name in numbers if name in by_id or name in replaced}
+        # Delta demands that new rows fit the condition for the rows that they replace.
+        condition = one_of('"ImageId"', versions) if replaced else ""
+        self._store.commit(_rows(by_id.values()), versions, condition)
+
+    def _manifests(
+        self, snapshot: Snapshot, wrong: dict[str, str], paths: Optional[Collection[str]] = None
+    ) -> Iterator[Manifest]:
+        """Yields the valid manifests; puts the reason why another is not into `wrong`, by ImageId."""
+        dataset = snapshot.datasets(MANIFESTS)
+        try:
+            if paths is None:
+                rows = dataset.to_table(columns=MANIFEST_SCHEMA.names)
+            else:
+                wanted = pc.is_in(pc.field("Path"), pa.array(sorted(paths), pa.string()))
+                rows = dataset.to_table(
+                    columns=MANIFEST_SCHEMA.names,
+                    filter=wanted | (pc.list_value_length(pc.field("Copies")) > 0),
                 )
+        except (pa.ArrowException, OSError) as error:
+            raise LakeError(
+                f"{self.uri}: its manifests cannot be read: {str(error).splitlines()[0]}"
+            ) from error
+        yield from _parsed(rows, wrong)
 
-    def _digests(self, manifests: Iterable[Manifest]) -> dict[str, str]:
-        """Returns the expected SHA-256 of each table file, by its path below the lake."""
-        digests = {
-            item["file"]: item["sha256"] for manifest in manifests for item in manifest["tables"].values()
-        }
-        return {**digests, **custody.batch_digests(self.folder)}
+    @staticmethod
+    def _readable(snapshot: Snapshot) -> Snapshot:
+        """Returns the version without the files that are no Parquet, or have another number of rows."""
+        faults = {}
+        for fragment, file in zip(snapshot.of_files(snapshot.files).get_fragments(), snapshot.files):
+            try:
+                rows = fragment.metadata.num_rows
+                if rows != file.rows:
+                    faults[file.path] = f"{rows:,} rows, but {file.rows:,} in the log"
+            except (pa.ArrowException, OSError, ValueError) as error:
+                faults[file.path] = f"it cannot be read: {str(error).splitlines()[0]}"
+        return snapshot.without(faults)
 
 
-def _manifest(at: Entry, whole: bool) -> Manifest:
-    """Returns the manifest of an entry, or the members that its summary has.
+def _rows(images: Iterable[NewImage]) -> Iterator[Any]:
+    """Yields the rows of images and their manifests, in the form of the lake."""
+    images = list(images)
+    for image in images:
+        if image.folder is not None:
+            for name, path in table_paths(image.folder).items():
+                with pq.ParquetFile(path) as file:
+                    for batch in file.iter_batches():
+                        yield united(name, batch)
+    for image in images:
+        yield _manifest_row(MANIFESTS, image.manifest)
 
-    Raises:
-        ManifestError: the entry is invalid, or its parts disagree
-    """
-    if not is_image_id(at.image_id):
-        raise ManifestError("its name is not an ImageId")
-    if not whole:
-        return of_summary(at.image_id, at.attempt, at.summary)
-    manifest = parsed(at.manifest.encode(), at.image_id)
-    if manifest["attempt"] != at.attempt:
-        raise ManifestError("its attempt differs from the catalogue")
-    if summary(manifest) != at.summary:
-        raise ManifestError("its values differ from the columns of the catalogue")
-    return manifest
+
+def _manifest_row(table: str, manifest: Manifest) -> Any:
+    values = [
+        [manifest["image_id"]],
+        [manifest["status"]],
+        [manifest["path"]],
+        [manifest["copies"]],
+        [written(manifest)],
+    ]
+    arrays = [pa.array(value, field.type) for value, field in zip(values, MANIFEST_SCHEMA)]
+    return united(table, pa.record_batch(arrays, schema=MANIFEST_SCHEMA))
+
+
+def _parsed(rows: Any, wrong: dict[str, str]) -> Iterator[Manifest]:
+    """Yields the valid manifests of rows, one for each ImageId."""
+    seen = set()
+    for row in rows.select(["ImageId", "Status", "Manifest"]).to_pylist():
+        image_id = row["ImageId"] or ""
+        try:
+            if image_id in seen:
+                raise ManifestError("the lake has two manifests of this image")
+            seen.add(image_id)
+            manifest = parsed(row["Manifest"] or "", image_id)
+            if manifest["status"] != row["Status"]:
+                raise ManifestError("its status differs from the column Status")
+            yield manifest
+        except ManifestError as error:
+            wrong[image_id] = f"manifest: {error}"
 
 
 def unopened(path: str) -> str:
@@ -400,7 +422,7 @@ def unopened(path: str) -> str:
     return "u" + hashlib.sha256(path.encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
-def other_id(image_id: str, digests: list[str]) -> str:
+def other_id(image_id: str, digests: Sequence[str]) -> str:
     """Returns another ImageId for an image whose own belongs to a different image.
 
     Args:
@@ -410,19 +432,9 @@ def other_id(image_id: str, digests: list[str]) -> str:
     return "i" + hashlib.sha256("\n".join([image_id, *digests]).encode()).hexdigest()[:32]
 
 
-def _single(table: str, manifest: Manifest) -> DataFile:
-    """Returns the log entry of the file that an attempt wrote for a table."""
-    table_entry, image_id = manifest["tables"][table], manifest["image_id"]
-    return DataFile(
-        file_name(image_id, manifest["attempt"]),
-        table_entry["bytes"],
-        table_entry["rows"],
-        image_id,
-        image_id,
-    )
+def _table(path: str) -> str:
+    return path.partition("=")[2].partition("/")[0]
 
 
-def _shown(name: str) -> str:
-    """Returns a name with unprintable letters escaped."""
-    shown = name.encode("ascii", "backslashreplace").decode()
-    return shown if shown.isprintable() else repr(shown)
+def _shown(text: str) -> str:
+    return text if text.isprintable() else repr(text)

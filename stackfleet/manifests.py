@@ -8,20 +8,20 @@ import datetime
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Callable, Optional
 
-from .layout import IMAGE, TABLES, table_name
+from .layout import IMAGE, TABLES
 
 Manifest = dict[str, Any]
 Fits = Callable[[object], bool]
 """A function that returns whether a value has its form."""
 
 DONE, FAILED = "done", "failed"
-MANIFEST_VERSION = 2
+MANIFEST_VERSION = 3
 
-MOST_BYTES = 1 << 26
-"""The most bytes of a manifest that is read."""
+MOST_LETTERS = 1 << 26
+"""The most letters of a manifest that is read."""
 
 _IMAGE_ID = re.compile(r"[A-Za-z0-9]{1,64}")
 _ATTEMPT = re.compile(r"[A-Za-z0-9-]{0,64}")
@@ -38,18 +38,20 @@ def is_image_id(text: object) -> bool:
     return isinstance(text, str) and _IMAGE_ID.fullmatch(text) is not None
 
 
-def parsed(data: bytes, image_id: str) -> Manifest:
-    """Returns a manifest parsed from its file.
+def parsed(text: str, image_id: str) -> Manifest:
+    """Returns a manifest parsed from its text.
 
     Args:
-        data: content of the file
-        image_id: ImageId in the file's name
+        text: text in JSON
+        image_id: ImageId in the row of the lake
 
     Raises:
-        ManifestError: the file is not JSON, has a later version, or a value does not have its form
+        ManifestError: the text is not JSON, has another version, or a value does not have its form
     """
+    if len(text) > MOST_LETTERS:
+        raise ManifestError(f"it has more than {MOST_LETTERS:,} letters")
     try:
-        content = json.loads(data, parse_constant=_no_number)
+        content = json.loads(text, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
         raise ManifestError(f"it cannot be read ({type(error).__name__})") from error
     if not isinstance(content, dict):
@@ -57,45 +59,23 @@ def parsed(data: bytes, image_id: str) -> Manifest:
     version = content.get("manifest")
     if type(version) is int and version != MANIFEST_VERSION:
         raise ManifestError(f"it has version {version}, not {MANIFEST_VERSION}")
-    manifest: Manifest = {**content, **{name: content.get(name, LATER[name]) for name in LATER}}
-    check(manifest, _FORMS)
-    if manifest["image_id"] != image_id:
-        raise ManifestError("its image_id differs from its file name")
-    check_tables(manifest)
-    for name, entry in manifest["tables"].items():
-        if entry["file"] != table_name(name, image_id, manifest["attempt"]):
-            raise ManifestError(f"the file of the table {name} does not belong to its attempt")
-    return manifest
-
-
-def check(manifest: Manifest, names: Iterable[str]) -> None:
-    """Checks members of a manifest.
-
-    Args:
-        manifest: the manifest
-        names: names of the members
-
-    Raises:
-        ManifestError: a member is absent, or does not have its form
-    """
-    for name in names:
-        if name not in manifest:
+    for name, fits in _FORMS.items():
+        if name not in content:
             raise ManifestError(f"it lacks {name}")
-        if not _FORMS[name](manifest[name]):
+        if not fits(content[name]):
             raise ManifestError(f"the value of {name} has a wrong form")
-
-
-def check_tables(manifest: Manifest) -> None:
-    """Checks that a manifest has the tables of an image of its status; raises ManifestError."""
-    if set(manifest["tables"]) != (set(TABLES) if manifest["status"] == DONE else set()):
+    if content["image_id"] != image_id:
+        raise ManifestError("its image_id differs from its ImageId")
+    if set(content["tables"]) != (set(TABLES) if content["status"] == DONE else set()):
         raise ManifestError("its tables do not fit its status")
-    if manifest["tables"] and manifest["tables"][IMAGE]["rows"] != 1:
+    if content["tables"] and content["tables"][IMAGE]["rows"] != 1:
         raise ManifestError("the table image does not have exactly one row")
+    return content
 
 
-def written(manifest: Manifest) -> bytes:
-    """Returns the content of a manifest's file. An unpaired UTF-16 surrogate from an image becomes `?`."""
-    return json.dumps(manifest, indent=1, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+def written(manifest: Manifest) -> str:
+    """Returns the text of a manifest. An unpaired UTF-16 surrogate from an image becomes `?`."""
+    return json.dumps(manifest, ensure_ascii=False).encode("utf-8", "replace").decode()
 
 
 def cut_text(truncated: Optional[bool], share: Optional[int]) -> str:
@@ -166,14 +146,8 @@ def _is_table(value: object) -> bool:
     """Returns whether a value is the entry of a table: a lake has many, so this costs most of a manifest."""
     if not isinstance(value, dict):
         return False
-    size, digest = value.get("bytes"), value.get("sha256")
-    return (
-        _text(value.get("file"))
-        and _counted(value.get("rows"))
-        and (size is None or _counted(size))
-        and isinstance(digest, str)
-        and _SHA256.fullmatch(digest) is not None
-    )
+    digest = value.get("digest")
+    return _counted(value.get("rows")) and isinstance(digest, str) and _SHA256.fullmatch(digest) is not None
 
 
 _FORMS: dict[str, Fits] = {
@@ -201,6 +175,3 @@ _FORMS: dict[str, Fits] = {
     "missing_share": _maybe(_counted),
 }
 """The form of each value. Further values, which only people read, may be anything."""
-
-LATER: dict[str, Any] = {"replaces": [], "truncated": None, "missing_share": None}
-"""Members that the first manifests lacked, and their default values."""

@@ -15,6 +15,7 @@ from volatility3 import framework
 from volatility3.framework import automagic, constants, contexts, exceptions, interfaces, plugins
 
 from .job import Reading, plugin_folders
+from .manifests import cut_text
 
 vollog = logging.getLogger("stackfleet")
 
@@ -65,11 +66,29 @@ def opened(path: str) -> Any:
         unsatisfied = ", ".join(sorted(error.unsatisfied))
         if dump:
             raise NotOpenedError(f"It begins as {KINDS_OF_DUMPS[dump]} and is not one") from error
-        raise NotOpenedError(
-            f"Volatility finds no Windows kernel, or has no symbols of it ({unsatisfied})"
-        ) from error
+        reason = f"Volatility finds no Windows kernel, or has no symbols of it ({unsatisfied})"
+        raise NotOpenedError("; ".join(filter(None, (_cut(path), reason)))) from error
     except (exceptions.VolatilityException, OSError, EOFError) as error:
         raise NotOpenedError(f"Volatility cannot open it: {error}") from error
+
+
+def _cut(path: str) -> str:
+    """Returns in words how much of a full crash dump is missing behind the end of its file; empty if nothing.
+
+    Source: DUMP_HEADER64 as Volatility's layer `crash` reads it: DumpType, and the number of pages in the
+    PhysicalMemoryBlock.
+    """
+    with open(path, "rb") as stream:
+        header = stream.read(_HEADER)
+        size = stream.seek(0, 2)
+    if len(header) < _HEADER or not header.startswith(b"PAGEDU64") or header[_DUMP_TYPE] != _FULL:
+        return ""
+    expected = _HEADER + 4096 * int.from_bytes(header[_PAGES : _PAGES + 8], "little")
+    missing = max(expected - size, 0)
+    return cut_text(bool(missing), -(-100 * missing // expected))
+
+
+_HEADER, _PAGES, _DUMP_TYPE, _FULL = 0x2000, 0x90, 0xF98, 1
 
 
 def warm_cache() -> None:

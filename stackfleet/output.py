@@ -8,8 +8,8 @@ import csv
 import datetime
 import io
 import json
-from collections.abc import Callable, Iterator
-from typing import IO, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import IO, Any, Optional
 
 import pyarrow.parquet as pq
 
@@ -19,14 +19,27 @@ FORMATS = (TABLE, CSV, JSONL, PARQUET)
 _ROWS = 4096
 
 
-def write(table: Any, form: str, stream: IO[bytes]) -> None:
+WIDTH = 120
+"""The most letters of a line of an aligned table that is not wide."""
+_LEAST = 12
+"""The fewest letters to which a column is cut."""
+
+
+def write(table: Any, form: str, stream: IO[bytes], narrow: Sequence[str] = ()) -> None:
     """Writes rows.
 
     Args:
         table: an Arrow table
         form: one of FORMATS
         stream: binary stream to which the rows are written
+        narrow: columns of an aligned table, whose lines are cut to WIDTH; empty for all columns as they are
     """
+    if form == TABLE and narrow:
+        table = table.select([name for name in narrow if name in table.column_names])
+        for line in _aligned(table, WIDTH):
+            stream.write(line.encode("utf-8", "replace") + b"\n")
+        stream.flush()
+        return
     if form == PARQUET:
         # Parquet needs the position in the file, which a pipe lacks.
         buffer = io.BytesIO()
@@ -83,11 +96,22 @@ def _csv(table: Any) -> Iterator[str]:
         yield buffer.getvalue()
 
 
-def _aligned(table: Any) -> Iterator[str]:
+def _aligned(table: Any, most: Optional[int] = None) -> Iterator[str]:
     lines = [table.column_names, *([_cell(value) for value in row.values()] for row in rows(table))]
     widths = [max(map(len, column)) for column in zip(*lines)]
+    if most is not None:
+        room = most - 3 * (len(widths) - 1)
+        while sum(widths) > room and max(widths) > _LEAST:
+            # The widest column gives, down to the next one.
+            place = widths.index(max(widths))
+            others = max([width for width in widths if width < widths[place]], default=_LEAST)
+            widths[place] -= min(sum(widths) - room, widths[place] - max(others, _LEAST) or 1)
     for line in lines:
-        yield " | ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip()
+        yield " | ".join(_cut(cell, width).ljust(width) for cell, width in zip(line, widths)).rstrip()
+
+
+def _cut(cell: str, width: int) -> str:
+    return cell if len(cell) <= width else f"{cell[: width - 1]}…"
 
 
 def _cell(value: object) -> str:

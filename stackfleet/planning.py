@@ -10,12 +10,9 @@ import stat
 from collections.abc import Mapping, Sequence
 from typing import Optional
 
-from . import custody, provenance, versions
-from .agreement import Depth
-from .contents import Damaged
+from . import provenance, versions
 from .job import Custody, Job, Limits, Reading
-from .lake import Lake
-from .layout import MANIFEST
+from .lake import Damaged, Depth, Lake
 from .manifests import DONE, Manifest
 
 
@@ -100,17 +97,19 @@ def _files_of(path: str) -> list[str]:
     return [os.path.join(path, name) for name in names] or [path]
 
 
-def find_inputs(images: Sequence[str]) -> Inputs:
+def find_inputs(images: Sequence[str], shard: Optional[tuple[int, int]] = None) -> Inputs:
     """Returns the files of a command line, readable or not.
 
     Args:
         images: paths; a folder stands for the dumps in it
+        shard: I and N of the I-th of N parts of the files; None for all
 
     Raises:
         WrongUseError: none of the paths leads to a readable file
     """
     inputs = Inputs({}, {})
-    for path in dict.fromkeys(file_path for image in images for file_path in _files_of(absolute(image))):
+    paths = list(dict.fromkeys(file_path for image in images for file_path in _files_of(absolute(image))))
+    for path in paths if shard is None else paths[shard[0] - 1 :: shard[1]]:
         try:
             facts = os.stat(path)
             if provenance.shown(path) != path:
@@ -121,7 +120,7 @@ def find_inputs(images: Sequence[str]) -> Inputs:
                 inputs.files[path] = Input(facts.st_size, facts.st_mtime_ns, provenance.probe(path))
         except OSError as error:
             inputs.unread[path] = f"cannot be read: {error.strerror}"
-    if not inputs.files:
+    if not inputs.files and (inputs.unread or shard is None):
         raise WrongUseError(
             "; ".join(f"{provenance.shown(path)} {why}" for path, why in inputs.unread.items())
         )
@@ -148,15 +147,13 @@ def plan(
         depth: how closely earlier results are compared with their manifests
     """
     contents, new_plan = lake.contents(depth), Plan([])
-    manifests_by_path = _by_path(contents.manifests)
-    broken = _by_path([item.manifest for item in contents.damaged if item.manifest is not None])
+    damaged = {item.image_id for item in contents.damaged}
+    manifests = lake.manifests(files)
+    manifests_by_path = _by_path([item for item in manifests if item["image_id"] not in damaged])
+    broken = _by_path([item for item in manifests if item["image_id"] in damaged])
     for path, file in files.items():
         before = manifests_by_path.get(path, [])
-        reasons = [
-            _reason(item, path, file, settings.reading, found)
-            or custody.fault(lake.folder, item["image_id"], contents.entries[item["image_id"]].manifest)
-            for item in before
-        ]
+        reasons = [_reason(item, path, file, settings.reading, found) for item in before]
         same = {item["status"] for item, why in zip(before, reasons) if not why}
         if DONE in same:
             new_plan.done += 1
@@ -166,10 +163,8 @@ def plan(
             new_plan.failed.append(path)
             continue
         changed = None if same or not reasons else reasons[-1]
-        if changed and changed.startswith(MANIFEST):
-            changed = "their manifests differ from the catalogue"
         if path in broken:
-            changed = "their tables do not agree with their manifests"
+            changed = "their rows do not agree with their manifests"
         if changed:
             new_plan.again[changed] = new_plan.again.get(changed, 0) + 1
         new_plan.replaced[path] = tuple(item["image_id"] for item in before if _is_other(item, path, file))
@@ -179,7 +174,7 @@ def plan(
                 file.size,
                 file.modified,
                 file.probe,
-                str(lake.folder),
+                lake.uri,
                 settings.reading,
                 settings.limits,
                 settings.custody,
@@ -187,7 +182,7 @@ def plan(
             )
         )
     read = {job.path for job in new_plan.jobs}
-    new_plan.damaged = [item for item in contents.damaged if (item.manifest or {}).get("path") not in read]
+    new_plan.damaged = [item for item in contents.damaged if item.path not in read]
     new_plan.jobs.sort(key=lambda job: (-job.size, job.path))
     return new_plan
 

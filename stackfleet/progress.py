@@ -34,6 +34,8 @@ class Progress:
         self._sizes = sizes
         self._console = console or Console(stderr=True, highlight=False)
         self._running: dict[str, dict[str, Any]] = {}
+        self._ended: set[str] = set()
+        self._least = float("inf")
         self._lock = threading.Lock()
         self._begin = time.monotonic()
         self._bytes = self._rows = self.done = self.failed = self.copies = self.cut = 0
@@ -59,13 +61,15 @@ class Progress:
         with self._lock:
             if message["state"] == "refused":
                 self._print(f"refused: {message['reason']}")
-            else:
+            elif message["path"] not in self._ended:
+                # A message may arrive behind the report of the image's end.
                 self._running[message["path"]] = message
 
     def ended(self, report: dict[str, Any]) -> bool:
         """Processes the report of an image that ended; returns whether the image is done."""
         with self._lock:
             self._running.pop(report["path"], None)
+            self._ended.add(report["path"])
             self._bytes += self._sizes.get(report["path"], 0)
             rows, done = report.get("rows", 0), report["status"] in (DONE, COPY)
             self._rows += rows
@@ -110,6 +114,8 @@ class Progress:
         """Returns the remaining time, at the speed so far."""
         spent, total = time.monotonic() - self._begin, sum(self._sizes.values())
         with contextlib.suppress(ZeroDivisionError):
-            seconds = int(spent * (total - self._bytes) / self._bytes)
+            # Between the ends of images the time passes; the estimate does not grow with it.
+            self._least = min(self._least, spent + spent * (total - self._bytes) / self._bytes)
+            seconds = max(int(self._least - spent), 0)
             return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02} left"
         return "time left unknown"

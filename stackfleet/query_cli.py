@@ -15,13 +15,10 @@ from winstacks.columns.dictionary import SCHEMA
 from winstacks.columns.words import KINDS, SEVERITIES
 
 from . import exits, findings, output, questions
-from .agreement import Depth
-from .catalogue import MANIFESTS
-from .contents import Contents
-from .database import Database, SqlError, mentions
+from .database import Database, SqlError
 from .export import LINES, Export
 from .job import Reading
-from .lake import Lake, LakeError
+from .lake import Contents, Depth, Lake, LakeError
 from .layout import TABLES, TRACES
 from .manifests import DONE
 from .outfile import opened, say
@@ -48,7 +45,7 @@ def add_to(commands: Commands, count: Callable[[str], int]) -> None:  # type: ig
     status.add_argument(
         "--verify",
         action="store_true",
-        help="read all files, and compare their rows and SHA-256 with the manifests",
+        help="read all rows, and compare them with the digests in the manifests",
     )
     sql = _command(commands, "sql", _sql, "run a query; each table is a view, and so are manifests and hosts")
     sql.add_argument("sql", metavar="SQL", help="the query; - reads standard input")
@@ -149,7 +146,7 @@ def _chosen(database: Database, images: Optional[str]) -> Optional[list[str]]:
     if images is None:
         return None
     if images == "all":
-        return [item["image_id"] for item in database.contents.manifests if item["status"] == DONE]
+        return database.table(f"SELECT image_id FROM manifests WHERE status = '{DONE}'").column(0).to_pylist()
     return group(database, images)
 
 
@@ -186,7 +183,6 @@ def _of_whole_images(
     run: Callable[[Contents], None],
     depth: Depth = Depth.SIZE,
     again: bool = True,
-    manifests: bool = False,
 ) -> int:
     """Queries a lake without its damaged images, and names these; returns the exit code.
 
@@ -196,12 +192,11 @@ def _of_whole_images(
         depth: how closely images are compared with their manifests
         again: whether to search for damaged images after an error that files may have caused, and to repeat
             without them
-        manifests: whether the query needs whole manifests
 
     Raises:
         WrongUseError: DuckDB rejects the query
     """
-    contents = lake.contents(depth, manifests)
+    contents = lake.contents(depth)
     while True:
         try:
             run(contents)
@@ -245,7 +240,7 @@ def _more_damaged(lake: Lake, contents: Contents, depth: Depth) -> Optional[tupl
     """Returns the contents of a lake after a closer check; None if this finds no more damage."""
     for closer in Depth:
         if closer > depth:
-            closer_contents = lake.contents(closer, contents.whole)
+            closer_contents = lake.contents(closer)
             if len(closer_contents.damaged) > len(contents.damaged):
                 return closer_contents, closer
     return None
@@ -262,6 +257,9 @@ def _command(
     command.add_argument("lake", metavar="LAKE", help="folder of the lake")
     command.add_argument("--format", choices=output.FORMATS, default=output.TABLE, help="output format")
     command.add_argument("--output", metavar="FILE", help="output file (default: standard output)")
+    command.add_argument(
+        "--wide", action="store_true", help=f"tables with all columns, and lines longer than {output.WIDTH}"
+    )
     command.add_argument("--show-sql", action="store_true", help="print the SQL instead of running it")
     command.add_argument("--memory-limit", metavar="SIZE", help="memory limit of DuckDB, such as 4GB")
     return command
@@ -282,9 +280,9 @@ def _add_kind(command: argparse.ArgumentParser) -> None:
 
 
 def _answer(options: argparse.Namespace, run: Callable[[argparse.Namespace, Database], Question]) -> int:
-    lake, query = Lake(options.lake), getattr(options, "sql", "")
-    if query == "-":
-        options.sql = query = sys.stdin.read()
+    lake, failed = Lake(options.lake), False
+    if getattr(options, "sql", "") == "-":
+        options.sql = sys.stdin.read()
 
     def write(contents: Contents) -> None:
         with Database(lake, options.memory_limit, contents=contents) as database:
@@ -293,17 +291,19 @@ def _answer(options: argparse.Namespace, run: Callable[[argparse.Namespace, Data
                 say(database.script(question.sql).rstrip("\n"))
                 return
             table = database.table(question.sql)
+            nonlocal failed
+            failed = run is _status and table.column("Status").to_pylist().count(DONE) < table.num_rows
             if database.reads_tables(question.sql):
                 _name_versions(database)
             left_out = database.value(question.left_out) if question.left_out else 0
             if left_out:
                 print(question.remarks.format(f"{left_out:,}"), file=sys.stderr)
             with opened(options.output) as stream:
-                output.write(table, options.format, stream)
+                output.write(table, options.format, stream, () if options.wide else _NARROW.get(run, ()))
 
     depth = Depth.CONTENT if getattr(options, "verify", False) else Depth.SIZE
-    # Only a query of the user's own may ask for members of manifests that the catalogue has no columns for.
-    return _of_whole_images(lake, write, depth, manifests=mentions(query, (MANIFESTS,)))
+    code = _of_whole_images(lake, write, depth)
+    return exits.INCOMPLETE if failed else code
 
 
 def _status(options: argparse.Namespace, database: Database) -> Question:
@@ -371,6 +371,21 @@ def _rare(options: argparse.Namespace, database: Database) -> Question:
 def _diff(options: argparse.Namespace, database: Database) -> Question:
     first, second = (group(database, text) for text in (options.first, options.second))
     return questions.diff(first, second, options.by, options.kind, options.partial)
+
+
+_NARROW: dict[Callable[[argparse.Namespace, Database], Question], Sequence[str]] = {
+    _status: ("Status", "Path", "Rows", "Reason", "ReplacedBy"),
+    _rare: (
+        *("Hosts", "Among", "Hostnames", "Count", "Unbacked", "Stack", "Processes", "KeyQuality"),
+        *("BugCheck", "Driver", "Crashes", "Guessed", "BugChecks"),
+    ),
+    _findings: (
+        *("Severity", "Confidence", "Finding", "Hosts", "Host", "Hostnames", "PID", "Process", "Processes"),
+        *("Symbol", "Evidence"),
+    ),
+    _diff: ("Change", "Kind", "Process", "CountBefore", "CountAfter", "Unbacked", "Stack"),
+}
+"""The columns of tables that are not wide: host, count and stack; keys come with --wide."""
 
 
 def group(database: Database, text: str) -> list[str]:

@@ -45,6 +45,7 @@ def rare(by: str, kinds: Sequence[str], max_hosts: int, limit: int, images: int,
 
     The rank of a stack is the share of hosts with it among the hosts with the same versions of all its
     modules. If there are fewer than LEAST_HOSTS of these, the share means nothing: such stacks come last.
+    Stacks with code outside any file whose keys are guesses are a group behind them, with their own hosts.
 
     Args:
         by: key, one of KEYS
@@ -82,10 +83,7 @@ WITH {few}, {among}, ranked AS MATERIALIZED (
 ), found AS MATERIALIZED (
     SELECT DISTINCT ImageId FROM keys JOIN ranked ON {high} = High AND {low} = Low WHERE {where}
 )
-SELECT {by}, Hosts, Among, Comparable, list_sort(list(DISTINCT Host)) AS Hostnames,
-       list_sort(list(DISTINCT Kind)) AS Kinds, list_sort(list(DISTINCT Process))[1:8] AS Processes,
-       sum(Count)::BIGINT AS Count, max(Unbacked) AS Unbacked, min(Stack) AS Stack,
-       list_sort(list(DISTINCT ImageId))[1:8] AS ImageIds
+SELECT Hosts, Among, {_OF_STACKS}, Comparable, {quoted(EXACT)} AS KeyQuality, {by}, {_IMAGES}
 FROM (SELECT *, half({by}, 0) AS High, half({by}, 1) AS Low FROM traces SEMI JOIN found USING (ImageId)
       WHERE {by} IS NOT NULL{of_kind}{of_stacks})
 JOIN ranked USING (High, Low) JOIN hosts USING (ImageId)
@@ -93,8 +91,30 @@ GROUP BY {by}, Hosts, Among, Comparable, Outside
 ORDER BY {order}, {by}"""
     if partial:
         return Question(sql)
-    left_out = f"SELECT coalesce(sum(Stacks), 0)::BIGINT FROM keys WHERE {condition} AND NOT Sure"
+    guessed = f"""\
+SELECT count(DISTINCT Host) AS Hosts, NULL::BIGINT AS Among, {_OF_STACKS}, false AS Comparable,
+       'guessed' AS KeyQuality, {by}, {_IMAGES}
+FROM traces JOIN hosts USING (ImageId)
+WHERE {by} IS NOT NULL{of_kind} AND Unbacked > 0 AND NOT coalesce({SURE}, false)
+GROUP BY {by} HAVING count(DISTINCT Host) <= {max_hosts}"""
+    sql = f"""\
+SELECT * EXCLUDE (Place) FROM (
+    SELECT *, row_number() OVER () AS Place FROM ({sql})
+    UNION ALL
+    SELECT *, 9223372036854775807 AS Place FROM ({guessed})
+) ORDER BY Place, Hosts, {by}"""
+    left_out = (
+        f"SELECT coalesce(sum(Stacks), 0)::BIGINT FROM keys "
+        f"WHERE {condition} AND NOT Sure AND NOT coalesce(Unbacked, 0) > 0"
+    )
     return Question(sql, left_out, _NOT_EXACT)
+
+
+_NAMES = "list_sort(list(DISTINCT HostText))"
+_OF_STACKS = f"""\
+{_NAMES} AS Hostnames, total(Count) AS Count, max(Unbacked) AS Unbacked, min(Stack) AS Stack,
+       list_sort(list(DISTINCT Process))[1:8] AS Processes, list_sort(list(DISTINCT Kind)) AS Kinds"""
+_IMAGES = "list_sort(list(DISTINCT ImageId))[1:8] AS ImageIds"
 
 
 def _spread(max_hosts: int) -> str:
@@ -237,9 +257,7 @@ crashes AS (
     SELECT ImageId, Host, BugCheckCode, BugCheck, BugCheckParameters
     FROM image JOIN hosts USING (ImageId) WHERE BugCheckCode IS NOT NULL
 )"""
-_HOSTS_OF = (
-    "list_sort(list(DISTINCT Host))[1:8] AS Hostnames, list_sort(list(DISTINCT ImageId))[1:8] AS ImageIds"
-)
+_HOSTS_OF = f"{_NAMES}[1:8] AS Hostnames, {_IMAGES}"
 _NAMED = "format('{:#x} {}', BugCheckCode, coalesce(BugCheck, ''))"
 
 
@@ -315,8 +333,8 @@ def diff(
 
     def side(ids: Sequence[str]) -> str:
         return f"""\
-    SELECT Kind, Process, Arch, {by} AS Key, sum(Count)::BIGINT AS Count, count(DISTINCT ImageId) AS Images,
-           max(Unbacked) AS Unbacked, min(Stack) AS Stack
+    SELECT Kind, Process, Arch, {by} AS Key, total(Count) AS Count,
+           count(DISTINCT ImageId) AS Images, max(Unbacked) AS Unbacked, min(Stack) AS Stack
     FROM traces WHERE {one_of("ImageId", ids)} AND {where}
     GROUP BY ALL"""
 
@@ -361,7 +379,7 @@ def status() -> Question:
     """
     return Question(
         """\
-SELECT status AS Status, path AS Path, image_id AS ImageId, reason AS Reason, "rows" AS "Rows",
+SELECT status AS Status, path AS Path, "rows" AS "Rows", reason AS Reason, image_id AS ImageId,
        seconds AS Seconds, memory // 1048576 AS MiB, warnings AS Warnings, "exit" AS Exit, started AS Started,
        ended AS Ended, "case" AS "Case", note AS Note, same_id_as AS SameIdAs, copies AS Copies, ReplacedBy
 FROM manifests LEFT JOIN (

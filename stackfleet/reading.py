@@ -11,7 +11,8 @@ from typing import Any, Callable
 
 from volatility3.framework import interfaces
 
-from winstacks.columns.dictionary import SCHEMA
+from winstacks.columns import tables
+from winstacks.columns.dictionary import ADDRESS, SCHEMA
 from winstacks.columns.words import PROCESS_DUMP, TRUNCATED
 from winstacks.findings.registry import Findings
 from winstacks.memory.collector import paused_by_group
@@ -74,10 +75,10 @@ class ImageTables:
             on_progress: function that is called with the number of rows regularly
         """
         image, reading = self._image, self._reading
-        totals, tables = Totals(), FlatTables(image)
+        totals, flat_tables = Totals(), FlatTables(image)
         totals.walked_threads = totals.walked_databases = True
         symbolizer = Symbolizer(image, reading.fetch_symbols)
-        stacks, findings = StackWriter(tables, files), Findings(symbolizer, scan=reading.scan_threads)
+        stacks, findings = StackWriter(flat_tables, files), Findings(symbolizer, scan=reading.scan_threads)
         last = time.monotonic()
         stack_filter = StackFilter(
             carve=reading.carve,
@@ -95,11 +96,12 @@ class ImageTables:
         stacks.finish()
         if not self._dump:
             files.write_rows(TRAP_FRAMES, self._trap_frames(symbolizer))
-        files.write_rows(FINDINGS, _plain(finding_rows.rows(image, findings.found())))
+        found = (cells for _, cells in finding_rows.rows(image, findings.found()))
+        files.write_rows(FINDINGS, map(self._plain("tracefindings"), found))
         facts = gather(image, totals, warnings, reading.sha256)
         files.write_rows(IMAGE, [image_values(facts)])
-        files.close()
         return {
+            "tables": files.close(),
             "files": json.loads(facts.files),
             "warnings": warnings.count,
             "texts": warnings.texts,
@@ -109,6 +111,7 @@ class ImageTables:
 
     def _trap_frames(self, symbolizer: Symbolizer) -> Iterator[list[object]]:
         image_id, rows = self._image.service(identity).image_id, TrapRows(NamedFrames(symbolizer))
+        plain = self._plain("trapframes")
         states = TrapStates.list_states(
             self._image,
             symbolizer,
@@ -117,18 +120,29 @@ class ImageTables:
             processors=self._reading.processors,
         )
         for state in states:
-            yield [image_id, SCHEMA, *_values(rows.row(state))]
+            yield [image_id, SCHEMA, *plain(rows.row(state))]
 
+    def _plain(self, plugin: str) -> Callable[[Iterable[object]], list[object]]:
+        """Returns a function that turns cells into plain values: an absent value becomes None.
 
-def _plain(rows: Iterable[tuple[int, tuple[object, ...]]]) -> Iterator[list[object]]:
-    """Yields rows of a grid in plain values."""
-    for _, cells in rows:
-        yield _values(cells)
+        Addresses become canonical, as in the flat tables; ProcessOffset stays in Volatility's form.
+        """
+        canonical = self._image.machine.canonical
+        addresses = [
+            column.type == ADDRESS and column.name != "ProcessOffset" for column in tables.TABLES[plugin]
+        ]
 
+        def plain(cells: Iterable[object]) -> list[object]:
+            return [
+                None
+                if isinstance(cell, interfaces.renderers.BaseAbsentValue)
+                else canonical(int(cell))  # type: ignore[call-overload]
+                if address and cell is not None
+                else cell
+                for cell, address in zip(cells, addresses)
+            ]
 
-def _values(cells: Iterable[object]) -> list[object]:
-    """Returns cells in plain values: an absent value becomes None."""
-    return [None if isinstance(cell, interfaces.renderers.BaseAbsentValue) else cell for cell in cells]
+        return plain
 
 
 def _process(stack: StackRecord) -> int:

@@ -9,8 +9,10 @@ report.write()
 from __future__ import annotations
 
 import errno
+import operator
 import os
 import pathlib
+import time
 import urllib.parse
 import uuid
 from collections.abc import Collection, Iterable, Mapping
@@ -21,14 +23,15 @@ from winstacks.columns.words import SEVERITIES, UNBACKED
 from winstacks.html.htmlpage import page
 from winstacks.html.lists import MAX_FINDINGS, Frames, PageLists
 
-from . import findings, folders, questions
-from .catalogue import DAMAGED
-from .contents import Contents, Damaged
+from . import findings, questions
 from .database import Database
-from .imagepage import OF_FRAMES, canonical, card, image_pages, of_check, together
-from .lake import Lake
-from .manifests import DONE, Manifest
+from .imagepage import OF_FRAMES, card, image_pages, of_check, together
+from .lake import Contents, Lake
+from .manifests import DONE
 from .sqltext import quoted
+
+Manifest = dict[str, Any]
+"""A row of the view of manifests."""
 
 MAX_RARE = 1 << 10
 MAX_IMAGES = 1 << 14
@@ -94,16 +97,13 @@ class Report:
     ) -> None:
         self._lake, self._where, self._memory = lake, where, memory
         self._contents = lake.contents() if contents is None else contents
-        self._manifests = sorted(
-            self._contents.manifests, key=lambda manifest: (manifest["path"], manifest["image_id"])
-        )
-        self._by_id = {manifest["image_id"]: manifest for manifest in self._manifests}
+        self._manifests: list[Manifest] = []
+        self._by_id: dict[str, Manifest] = {}
         self._lists = PageLists()
         self._hosts: dict[str, dict[str, Any]] = {}
         self._chosen = chosen
         self.paged: set[str] = set()
-        self.images = sum(manifest["status"] == DONE for manifest in self._manifests)
-        self.failed = len(self._manifests) + len(self._contents.damaged) - self.images
+        self.images = self.failed = 0
 
     def write(self) -> None:
         """Writes all pages; the page of all images comes last, so that its links lead to existing pages.
@@ -117,11 +117,16 @@ class Report:
             raise OSError(errno.ELOOP, "a link, not a folder", str(folder))
         folder.mkdir(parents=True, exist_ok=True)
         parts: dict[str, Any] = {}
-        if self.images:
-            with Database(self._lake, self._memory, contents=self._contents) as database:
+        with Database(self._lake, self._memory, contents=self._contents) as database:
+            self._manifests = list(database.rows(_IMAGES))
+            self._by_id = {manifest["image_id"]: manifest for manifest in self._manifests}
+            self.images = sum(manifest["status"] == DONE for manifest in self._manifests)
+            self.failed = len(self._manifests) - self.images
+            if self.images:
                 self._read_hosts(database)
                 self.paged = set(self._worst_images() if self._chosen is None else self._chosen)
                 parts = self._of_all(database)
+        if self.images:
             self._write_images()
         data = {"lake": self._images_part(), **parts, "texts": self._lists.data()["texts"]}
         _write(self._where.first, "Stacks of many images", data)
@@ -148,9 +153,6 @@ class Report:
         rows = list(database.rows(question.sql))
         stacks = self._stacks(database, [row["Places"][0] for row in rows])
         for row in rows:
-            for item in row["Places"]:
-                arch = self._hosts.get(item["ImageId"], {}).get("Arch")
-                item["Address"] = canonical(item["Address"], arch)
             first = row["Places"][0]
             frames = stacks.get((first["ImageId"], first["TraceId"]), ())
             self._lists.finding({**card(first, frames), **self._spread(row)}, of_check(row["Finding"]))
@@ -185,7 +187,7 @@ class Report:
                 "image": self._link(item["ImageId"]),
                 "where": f"{item['Process']} ({item['PID']})",
                 "tid": item["TID"],
-                "address": "" if item["Address"] is None else f"{item['Address']:#x}",
+                "address": item["Address"] or "",
                 "evidence": item["Evidence"] or "",
             }
             for item in row["Places"]
@@ -196,19 +198,18 @@ class Report:
     def _write_images(self) -> None:
         """Writes the pages of images."""
         back = [self._address(self._where.folder, self._where.first), "All images"]
-        paged = [manifest for manifest in self._contents.manifests if manifest["image_id"] in self.paged]
+        paged = [manifest for manifest in self._manifests if manifest["image_id"] in self.paged]
+        paged.sort(key=operator.itemgetter("image_id"))
         with Database(self._lake, self._memory, contents=self._contents) as database:
             for manifests in together(paged):
-                database.narrow(self._contents.only(manifests))
+                database.narrow([manifest["image_id"] for manifest in manifests])
                 for manifest, parts in image_pages(database, manifests):
                     image_id = manifest["image_id"]
                     _write(self._page(image_id), f"Stacks of {self._called(image_id)}", {"up": back, **parts})
 
     def _images_part(self) -> dict[str, Any]:
         """Returns the list of images: failed images first, then the worst findings."""
-        images = sorted(
-            [*map(self._image, self._manifests), *map(_damaged, self._contents.damaged)], key=_worst
-        )
+        images = sorted(map(self._image, self._manifests), key=_worst)
         notes = []
         if len(self.paged) < self.images:
             which = "that --images chose" if self._chosen is not None else "with the worst findings"
@@ -231,7 +232,7 @@ class Report:
         severities = host.get("Severities", {})
         return {
             "name": _file(manifest),
-            "path": manifest["path"],
+            "path": manifest["path"] or "",
             "host": host.get("Host") or "",
             "status": manifest["status"],
             "reason": manifest["reason"] or "",
@@ -256,7 +257,7 @@ class Report:
                 "hosts": row["Hosts"],
                 "among": row["Among"],
                 "comparable": row["Comparable"],
-                "names": ", ".join(map(self._host, row["Hostnames"])),
+                "names": ", ".join(row["Hostnames"]),
                 "kinds": ", ".join(row["Kinds"]),
                 "processes": ", ".join(row["Processes"]),
                 "count": row["Count"] or 0,
@@ -285,10 +286,6 @@ class Report:
         host, file = self._hosts.get(image_id, {}).get("Host"), _file(self._by_id[image_id])
         return f"{host}, {file}" if host and host != image_id else file
 
-    def _host(self, host: str) -> str:
-        """Returns the name of a host on the pages, or the file of its image if it has no name."""
-        return _file(self._by_id[host]) if host in self._by_id else host
-
     def _page(self, image_id: str) -> pathlib.Path:
         return self._where.folder / f"image-{image_id}.html"
 
@@ -298,6 +295,10 @@ class Report:
         path = pathlib.Path(os.path.relpath(target, folder)).as_posix()
         return urllib.parse.quote(path, safe="/")
 
+
+_IMAGES = """\
+SELECT image_id, path, status, reason, "rows", "case", note, ended::VARCHAR AS ended
+FROM manifests ORDER BY path, image_id"""
 
 _STACKS = f"""\
 WITH {OF_FRAMES}
@@ -322,23 +323,8 @@ def _texts(stack: Optional[str]) -> Iterable[tuple[str, bool, bool]]:
 
 
 def _file(manifest: Manifest) -> str:
-    return pathlib.PurePath(manifest["path"]).name
-
-
-def _damaged(image: Damaged) -> dict[str, Any]:
-    """Returns the entry of a damaged image in the list of images."""
-    manifest = image.manifest
-    return {
-        "name": image.image_id if manifest is None else _file(manifest),
-        "path": "" if manifest is None else manifest["path"],
-        "host": "",
-        "status": DAMAGED,
-        "reason": image.reason,
-        "taken": "",
-        "windows": "",
-        "found": [0] * len(SEVERITIES),
-        "page": None,
-    }
+    """Returns the name of an image's file; of a file of the lake whose data cannot be relied on, its path."""
+    return pathlib.PurePath(manifest["path"]).name if manifest["path"] else str(manifest["image_id"])
 
 
 def _worst(image: dict[str, Any]) -> tuple[Any, ...]:
@@ -352,6 +338,29 @@ def _write(path: pathlib.Path, title: str, data: dict[str, Any]) -> None:
         with temporary.open("xb") as stream:
             for piece in page(title, data):
                 stream.write(piece.encode())
-        folders.replace(temporary, path)
+        replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+_IN_USE = (5, 32)
+"""ERROR_ACCESS_DENIED and ERROR_SHARING_VIOLATION."""
+_PAUSES = (0.01, 0.05, 0.2, 0.5, 1.0)
+"""Pauses in seconds while another process reads the file."""
+
+
+def replace(temporary: pathlib.Path, path: pathlib.Path) -> None:
+    """Gives a file the name of another in one step; Windows refuses this while another process reads that.
+
+    Raises:
+        OSError: the file could not be replaced; it is unchanged
+    """
+    for pause in _PAUSES:
+        try:
+            os.replace(temporary, path)
+            return
+        except OSError as error:
+            if getattr(error, "winerror", None) not in _IN_USE:
+                raise
+        time.sleep(pause)
+    os.replace(temporary, path)

@@ -1,11 +1,13 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The Dask task for one image: an attempt, followed by its manifest."""
+"""The Dask task for one image: an attempt, whose rows and manifest enter the lake in one commit."""
 
 from __future__ import annotations
 
 import contextlib
+import pathlib
 import platform
+import tempfile
 import uuid
 from collections.abc import Iterator
 from typing import Any, Callable, Optional
@@ -17,7 +19,7 @@ from . import provenance, versions
 from .child_process import Attempt, Outcome, StoppedError
 from .identity import Identities, KnownImage
 from .job import Job, to_json
-from .lake import Lake, unopened
+from .lake import Lake, LakeError, NewImage, unopened
 from .manifests import DONE, FAILED, MANIFEST_VERSION, Manifest, cut_text
 
 PLUGIN = "stackfleet"
@@ -84,11 +86,10 @@ class TaskPlace:
 
 
 def run_image(job: Job) -> Report:
-    """Reads an image on a worker of Dask, and writes its manifest.
+    """Reads an image on a worker of Dask, and adds it to the lake.
 
     Returns:
-        path, image_id, status, reason, rows, seconds, memory, whether the file is truncated, and the ImageId
-        of the written manifest: the client that started the run puts the image into the lake.
+        path, image_id, status, reason, rows, seconds, memory, and whether the file is truncated
 
     Raises:
         AttemptFailedError: the attempt failed, and another attempt may succeed
@@ -98,68 +99,63 @@ def run_image(job: Job) -> Report:
 
 def run_at(job: Job, place: TaskPlace) -> Report:
     """Reads an image in a given place; see `run_image`."""
-    started, lake = provenance.now(), Lake(job.lake)
+    started = provenance.now()
     attempt = f"{started[:19].replace(':', '')}-{uuid.uuid4().hex[:12]}"
     place.send({"path": job.path, "state": "started"})
-    differs = provenance.difference(job.path, job.size, job.probe)
-    with contextlib.ExitStack() as contexts:
-        identities = Identities(job, lake, lambda name, poll: contexts.enter_context(place.lock(name, poll)))
-        if differs:
-            outcome = Outcome(reason=f"worker {place.name}: {differs}", final=True)
-        else:
-            outcome = _attempt(job, attempt, identities, place, lake)
-        report = {
-            "path": job.path,
-            "image_id": outcome.image_id,
-            "status": FAILED,
-            "reason": outcome.reason,
-            "rows": 0,
-            "seconds": outcome.seconds,
-            "memory": outcome.memory,
-        }
-        if identities.copy is not None:
-            lake.keep(identities.copy)
-            image_id = identities.copy["image_id"]
-            report.update(truncated=identities.copy["truncated"], reason=identities.copy["reason"])
-            return {**report, "image_id": image_id, "manifest": image_id, "status": COPY}
-        image_manifest = manifest(job, outcome, identities.known, place)
-        image_manifest.update(attempt=attempt, started=started, ended=provenance.now())
-        if outcome.facts is not None:
-            image_manifest["tables"] = lake.tables(outcome.image_id, attempt, outcome.facts["rows"])
-            report.update(status=DONE, rows=sum(outcome.facts["rows"].values()))
-            report.update(truncated=image_manifest["truncated"], reason=image_manifest["reason"])
-        elif outcome.image_id:
-            lake.drop(outcome.image_id, attempt)
-            before = lake.manifest(outcome.image_id)
-            if before is not None and before["status"] == DONE:
-                # The result of an earlier attempt stays; that this one failed is recorded next to it.
-                image_manifest["image_id"] = unopened(job.path)
-        report["manifest"] = image_manifest["image_id"]
-        lake.keep(image_manifest)
+    report: Report = {
+        "path": job.path,
+        "image_id": "",
+        "status": FAILED,
+        "rows": 0,
+        "seconds": 0.0,
+        "memory": 0,
+    }
+    try:
+        lake = Lake(job.lake, create=True)
+        with contextlib.ExitStack() as contexts:
+            lock = lambda name, poll: contexts.enter_context(place.lock(name, poll))  # noqa: E731
+            identities = Identities(job, lake, lock)
+            folder = contexts.enter_context(tempfile.TemporaryDirectory(prefix="stackfleet-"))
+            differs = provenance.difference(job.path, job.size, job.probe)
+            if differs:
+                outcome = Outcome(reason=f"worker {place.name}: {differs}", final=True)
+            else:
+                outcome = Attempt(
+                    job,
+                    folder,
+                    identities.decide,
+                    place.is_wanted,
+                    lambda state: place.send({"path": job.path, "state": "running", **state}),
+                ).run()
+                place.stop_if_unwanted()
+            report.update(image_id=outcome.image_id, seconds=outcome.seconds, memory=outcome.memory)
+            if identities.copy is not None:
+                copy = identities.copy
+                lake.put_manifest(copy)
+                return {
+                    **report,
+                    "image_id": copy["image_id"],
+                    "status": COPY,
+                    **{name: copy[name] for name in ("truncated", "reason")},
+                }
+            image_manifest = manifest(job, outcome, identities.known, place)
+            image_manifest.update(attempt=attempt, started=started, ended=provenance.now())
+            report["reason"] = image_manifest["reason"]
+            if outcome.facts is None:
+                if identities.before is not None:
+                    # The rows of an earlier attempt stay; that this one failed is recorded beside them.
+                    image_manifest["image_id"] = unopened(job.path)
+                lake.add(NewImage(image_manifest))
+            else:
+                lake.add(NewImage(image_manifest, pathlib.Path(folder), identities.before))
+                rows = sum(item["rows"] for item in image_manifest["tables"].values())
+                report.update(status=DONE, rows=rows, truncated=image_manifest["truncated"])
+    except LakeError as error:
+        # Nothing was recorded: the next run reads the image again.
+        return {**report, "status": FAILED, "reason": str(error)}
     if report["status"] == FAILED and not outcome.final:
         raise AttemptFailedError(report)
     return report
-
-
-def _attempt(job: Job, name: str, identities: Identities, place: TaskPlace, lake: Lake) -> Outcome:
-    decided = ""
-
-    def decide(identified: dict[str, Any], poll: Callable[[], None]) -> Optional[str]:
-        nonlocal decided
-        decided = identities.decide(identified, poll) or ""
-        return decided or None
-
-    def send_state(state: Report) -> None:
-        place.send({"path": job.path, "state": "running", **state})
-
-    try:
-        outcome = Attempt(job, name, decide, place.is_wanted, send_state).run()
-        place.stop_if_unwanted()
-        return outcome
-    except StoppedError:
-        if decided:
-            lake.drop(decided, name)
-        raise
 
 
 def manifest(job: Job, outcome: Outcome, known: Optional[KnownImage], place: TaskPlace) -> Manifest:
@@ -180,7 +176,7 @@ def manifest(job: Job, outcome: Outcome, known: Optional[KnownImage], place: Tas
         "identity": None if known is None else known.manifest_entry(),
         "copies": [],
         "replaces": [image_id for image_id in job.replaces if image_id != outcome.image_id],
-        "tables": {},
+        "tables": facts.get("tables", {}),
         "reading": to_json(job.reading),
         "reading_digest": job.reading.digest(),
         "versions": {**versions.of_packages(), **place.versions},

@@ -16,9 +16,6 @@ from .database import Database
 MOST_BYTES = 32766
 """The most bytes of a field that OpenSearch indexes; it refuses an event with a longer field."""
 
-_HEXADECIMAL = ("uint64",)
-"""Types of columns that are written as text, because OpenSearch's numbers end at 2^63."""
-
 _STACKS = """\
 SELECT *, coalesce(ThreadCreateTime, ProcessCreateTime) AS EventTime,
        CASE WHEN ThreadCreateTime IS NULL THEN 'Process started' ELSE 'Thread started' END AS EventKind
@@ -54,10 +51,10 @@ class Events:
 
     def lines(self) -> Iterator[str]:
         """Yields all events: stacks, then findings."""
-        for row in self._database.rows(_STACKS.format(self._where), _HEXADECIMAL):
+        for row in self._database.rows(_STACKS.format(self._where)):
             stack = row["Stack"] or row["Status"]
             yield self._line(row, f"{row['Kind']} stack of {_process(row)}: {stack}", "stack")
-        for row in self._database.rows(_FINDINGS, _HEXADECIMAL):
+        for row in self._database.rows(_FINDINGS):
             remarks = f"{row['Severity']} finding {row['Finding']} in {_process(row)}: {row['Symbol'] or ''}"
             yield self._line(row, f"{remarks}; {row['Evidence']}", "finding")
 

@@ -23,8 +23,8 @@ from winstacks.stacklist.frames import FrameDetails, NamedFrame
 from winstacks.stacklist.stack import StackRecord
 from winstacks.stacklist.tables import FRAME, FlatTables
 
-from . import folders
-from .columns import SCHEMAS, stored, to_stored
+from .columns import ROW, SCHEMAS
+from .digests import RowDigest
 from .keys import key_rows
 from .layout import (
     FRAMES,
@@ -33,9 +33,7 @@ from .layout import (
     MODULE_SETS,
     MODULES,
     TABLES,
-    TABLES_FOLDER,
     TRACES,
-    table_file,
 )
 
 BATCH = 1 << 14
@@ -59,25 +57,28 @@ _NONE = {0}
 
 
 class TableFiles:
-    """The files of one attempt, one for each table; a table without rows has a file with its schema.
+    """The rows of an image in a folder of their own, one file for each table, until they are committed.
 
     Args:
-        lake: the folder of the lake
-        image_id: ImageId of the image
-        attempt: name of the attempt
+        folder: an existing folder
 
     Attributes:
         rows: number of rows, by table
+        paths: files of the tables
     """
 
-    def __init__(self, lake: str, image_id: str, attempt: str) -> None:
-        self.rows = dict.fromkeys(TABLES, 0)
-        self._attempt = attempt
-        self.paths = {name: table_file(lake, name, image_id, attempt) for name in TABLES}
-        self._writers = {}
-        for name, path in self.paths.items():
-            folders.make_folder(pathlib.Path(lake), TABLES_FOLDER, name)
-            self._writers[name] = pq.ParquetWriter(path, stored(name), compression="zstd")
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.paths = table_paths(folder)
+        self._digests = {name: RowDigest() for name in TABLES}
+        self._writers = {
+            name: pq.ParquetWriter(path, _with_row(SCHEMAS[name]), compression="zstd")
+            for name, path in self.paths.items()
+        }
+
+    @property
+    def rows(self) -> dict[str, int]:
+        """Number of rows, by table."""
+        return {name: digest.rows for name, digest in self._digests.items()}
 
     def write(self, table: str, columns: Sequence[Any]) -> None:
         """Writes a batch of rows of a table.
@@ -86,10 +87,13 @@ class TableFiles:
             table: name of the table
             columns: Arrow arrays, one for each column
         """
-        batch = pa.record_batch(list(columns), schema=SCHEMAS[table])
-        if batch.num_rows:
-            self._writers[table].write_batch(to_stored(table, batch, self._attempt))
-            self.rows[table] += batch.num_rows
+        count = len(columns[0])
+        if count:
+            first = self._digests[table].rows
+            numbers = pa.array(range(first, first + count), ROW.type)
+            batch = pa.record_batch([*columns, numbers], schema=_with_row(SCHEMAS[table]))
+            self._digests[table].add(batch)
+            self._writers[table].write_batch(batch)
 
     def write_rows(self, table: str, rows: Iterable[Sequence[object]]) -> None:
         """Writes rows of plain Python values; None is an absent value."""
@@ -102,14 +106,26 @@ class TableFiles:
         if pending:
             self.write(table, _transposed(table, pending))
 
-    def close(self) -> None:
-        """Counts the keys of the stacks, and closes all files."""
+    def close(self) -> dict[str, dict[str, Any]]:
+        """Counts the keys of the stacks, and closes all files; returns rows and digest of each table."""
         self._writers.pop(TRACES).close()
         self._writers.pop(IMAGE).close()
         for columns in key_rows(self.paths[TRACES], self.paths[IMAGE]):
             self.write(KEYS, columns)
         for writer in self._writers.values():
             writer.close()
+        return {
+            name: {"rows": digest.rows, "digest": digest.text()} for name, digest in self._digests.items()
+        }
+
+
+def table_paths(folder: pathlib.Path) -> dict[str, pathlib.Path]:
+    """Returns the files of an image's tables in a folder."""
+    return {name: folder / f"{name}.parquet" for name in TABLES}
+
+
+def _with_row(schema: Any) -> Any:
+    return schema.append(ROW)
 
 
 class StackWriter:
@@ -167,7 +183,7 @@ class StackWriter:
         self._columns: list[Any] = [[] for _ in _FRAME_COLUMNS]
         self._column_rows = 0
         self._known: dict[NamedFrame, int] = {}
-        self._versions = array("Q")
+        self._versions = array("q")
         self._sizes = array("q")
 
     def _of_frames(self, stack: StackRecord) -> list[int]:
@@ -277,11 +293,11 @@ def module_set(versions: Sequence[int]) -> int:
     Args:
         versions: numbers of the versions, in ascending order
     """
-    return _first(struct.pack(f"<{len(versions)}Q", *versions))
+    return _first(struct.pack(f"<{len(versions)}q", *versions))
 
 
 def _first(data: bytes) -> int:
-    return int.from_bytes(hashlib.sha256(data).digest()[:8], "big")
+    return int.from_bytes(hashlib.sha256(data).digest()[:8], "big", signed=True)
 
 
 def _numbers(kind: Any, values: array[int]) -> Any:
@@ -291,6 +307,9 @@ def _numbers(kind: Any, values: array[int]) -> Any:
 
 def _array(table: str, name: str, values: Sequence[object]) -> Any:
     kind = SCHEMAS[table].field(name).type
+    if kind == pa.string():
+        # Addresses and registers are numbers of 64 bits, which Delta lacks.
+        values = [f"{value:#x}" if isinstance(value, int) else value for value in values]
     try:
         return pa.array(values, kind)
     except UnicodeEncodeError:

@@ -9,6 +9,7 @@ import io
 import os
 import pathlib
 import re
+import stat
 import sys
 import types
 from argparse import Namespace
@@ -18,9 +19,9 @@ import pytest
 from volatility3.cli import text_renderer
 from volatility3.framework import renderers
 
-from stackfleet import cli, folders
+from stackfleet import cli, lakefolder, report
 from stackfleet.lake import Lake, LakeError
-from stackfleet.mirror import is_remote
+from stackfleet.store import is_remote
 from tests.conftest import ROOT
 
 ACCESS_DENIED, DISK_FULL = 5, 112
@@ -46,7 +47,7 @@ def refusing(monkeypatch: pytest.MonkeyPatch, times: int, number: int) -> List[f
         real(source, target)
 
     monkeypatch.setattr(os, "replace", replace)
-    monkeypatch.setattr(folders.time, "sleep", pauses.append)
+    monkeypatch.setattr(report.time, "sleep", pauses.append)
     return pauses
 
 
@@ -61,7 +62,7 @@ def test_a_file_that_is_being_read_is_replaced_a_little_later(
     two: Tuple[pathlib.Path, pathlib.Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses = refusing(monkeypatch, 2, ACCESS_DENIED)
-    folders.replace(*two)
+    report.replace(*two)
     assert two[1].read_text() == "new"
     assert len(pauses) == 2
 
@@ -71,7 +72,7 @@ def test_a_file_that_is_never_let_go_is_an_error_in_the_end(
 ) -> None:
     pauses = refusing(monkeypatch, 100, ACCESS_DENIED)
     with pytest.raises(PermissionError):
-        folders.replace(*two)
+        report.replace(*two)
     assert two[1].read_text() == "old"
     assert sum(pauses) < 5
 
@@ -81,53 +82,17 @@ def test_any_other_error_is_not_waited_for(
 ) -> None:
     pauses = refusing(monkeypatch, 100, DISK_FULL)
     with pytest.raises(OSError):
-        folders.replace(*two)
+        report.replace(*two)
     assert not pauses
-
-
-def test_two_runs_of_one_lake_are_kept_apart(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is no fcntl, and one byte is locked by what Windows' own C library has."""
-    locked: List[int] = []
-
-    def byte(held: int, mode: int, count: int) -> None:
-        assert (mode, count) == (2, 1)
-        number = os.fstat(held).st_ino
-        if number in locked:
-            raise WindowsError(36)
-        locked.append(number)
-
-    monkeypatch.setitem(sys.modules, "fcntl", None)
-    monkeypatch.setitem(sys.modules, "msvcrt", types.SimpleNamespace(LK_NBLCK=2, locking=byte))
-    for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC"):
-        monkeypatch.delattr(os, name)
-    lake = Lake(str(tmp_path / "lake"), create=True)
-    with lake.alone(), pytest.raises(LakeError, match="another run"), lake.alone():
-        pass
-    assert len(locked) == 1
 
 
 @pytest.mark.parametrize(
     "tag, away", [(0xA0000003, True), (0xA000000C, True), (0x9000001A, False), (0, False)]
 )
-def test_a_junction_leads_out_of_a_lake_and_a_folder_in_a_cloud_does_not(
-    tag: int, away: bool, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_junction_leads_out_of_a_lake_and_a_folder_in_a_cloud_does_not(tag: int, away: bool) -> None:
     """For lstat, a junction is a folder: only its reparse tag says more."""
-    (tmp_path / "tables").mkdir()
-    (tmp_path / "tables" / "a").write_text("text")
-    real = pathlib.Path.lstat
-
-    def lstat(path: pathlib.Path) -> Any:
-        found = real(path)
-        reparse = tag if path.name == "tables" else 0
-        return types.SimpleNamespace(st_mode=found.st_mode, st_size=found.st_size, st_reparse_tag=reparse)
-
-    monkeypatch.setattr(pathlib.Path, "lstat", lstat)
-    if away:
-        with pytest.raises(folders.OutsideError, match="junction"):
-            folders.size(tmp_path, "tables", "a")
-    else:
-        assert folders.size(tmp_path, "tables", "a") == 4
+    info: Any = types.SimpleNamespace(st_mode=stat.S_IFDIR, st_reparse_tag=tag)
+    assert lakefolder.leads_away(info) == away
 
 
 @pytest.mark.parametrize("page", ["cp1252", "cp437", "ascii"])

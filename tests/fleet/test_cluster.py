@@ -139,7 +139,7 @@ def test_a_killed_worker_costs_nothing(
 ) -> None:
     lake = tmp_path / "lake"
     with started(*arguments(images, lake, cluster)) as client:
-        wait(lambda: (lake / "manifest").is_dir() and manifests(lake) and children())
+        wait(lambda: (lake / "_delta_log").is_dir() and manifests(lake) and children())
         (pid, *_) = children()
         psutil.Process(pid).parent().kill()
         wait(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == "zombie", PATIENCE)
@@ -154,7 +154,7 @@ def test_the_second_run_does_only_what_was_unfinished(
 ) -> None:
     lake = tmp_path / "lake"
     with started(*arguments(images, lake, cluster)) as client:
-        wait(lambda: (lake / "manifest").is_dir() and manifests(lake) and children())
+        wait(lambda: (lake / "_delta_log").is_dir() and manifests(lake) and children())
         (cluster.scheduler if victim == "scheduler" else client).send_signal(signal.SIGKILL)
         wait(lambda: not children(), PATIENCE)
         assert client.wait(60) == (3 if victim == "scheduler" else -signal.SIGKILL)
@@ -202,7 +202,7 @@ def test_a_worker_of_another_version_that_joins_later_gets_no_work(
     waiting = [tmp_path / "a.raw", tmp_path / "b.raw"]
     command = [*COMMAND, *map(str, [*arguments(images, lake, cluster, *waiting), "--timeout", "25"])]
     with subprocess.Popen(command, cwd=ROOT, env=environment(), stderr=subprocess.PIPE, text=True) as client:
-        wait(lambda: (lake / "manifest").is_dir() and manifests(lake))
+        wait(lambda: (lake / "_delta_log").is_dir() and manifests(lake))
         late = cluster.worker(other_version(tmp_path / "other"))
         cluster.workers.append(late)
         late.wait(60)

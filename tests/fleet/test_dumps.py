@@ -9,7 +9,6 @@ import pathlib
 import shutil
 from typing import Any, Dict, List, NamedTuple, Tuple
 
-import pyarrow.parquet as pq
 import pytest
 from volatility3.plugins.minidump import traceframes, traces
 
@@ -17,9 +16,7 @@ from stackfleet.database import Database
 from stackfleet.job import Reading
 from stackfleet.lake import Lake
 from tests.forge import context, modulefile, sample, vol
-from tests.support import fleetlakes
 from tests.support.fleetrun import fleet, manifests
-from tests.support.only import only
 from tests.support.processdumps import OpenedDump, dump_of
 
 UPDATER = 4312
@@ -120,18 +117,6 @@ def test_checks_and_trap_frames(read: Read) -> None:
     statuses = [row["Status"] for row in rows_of_file(read, "findings", "app.dmp")]
     assert any("not checked" in status for status in statuses)
     assert not rows_of_file(read, "trapframes", "app.dmp")
-
-
-def test_what_an_earlier_version_wrote_has_fewer_columns(read: Read, tmp_path: pathlib.Path) -> None:
-    lake = pathlib.Path(shutil.copytree(read.lake, tmp_path / "lake"))
-    image_id = manifests(lake)["machine.dmp"]["image_id"]
-    path = only((lake / "tables" / "image").glob(f"{image_id}.*.parquet"))
-    table = pq.ParquetFile(path).read()
-    pq.write_table(table.drop_columns(["InputKind", "Completeness"]), path)
-    fleetlakes.enter_again(lake, manifests(lake)["machine.dmp"], "image")
-    kinds = {row["ImageId"]: row["InputKind"] for row in rows(lake, "image")}
-    assert kinds.pop(image_id) is None
-    assert set(kinds.values()) == {"process dump"}
 
 
 def test_cut_files_are_not_like_whole_ones(read: Read, tmp_path: pathlib.Path) -> None:

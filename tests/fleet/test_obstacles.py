@@ -8,15 +8,16 @@ import json
 import os
 import pathlib
 import shutil
-from typing import Dict, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 from unittest import mock
 
 import pytest
+from deltalake import DeltaTable
 from distributed.comm import CommClosedError
 
 from stackfleet import engine
 from stackfleet.job import Reading
-from tests.support import fleetlakes
+from stackfleet.lake import Lake
 from tests.support.fleetimages import Fleet
 from tests.support.fleetrun import COMMAND, fleet, manifests, rows
 from tests.support.only import only
@@ -37,6 +38,12 @@ def _without_roots_rights() -> Optional[Tuple[str, ...]]:
 
 
 READ_ONLY = _without_roots_rights()
+
+
+def runs(lake: pathlib.Path) -> List[Dict[str, Any]]:
+    """The records of runs, as any reader of Delta sees them."""
+    found = DeltaTable(str(lake)).to_pyarrow_table(filters=[("Table", "=", "runs")], columns=["Manifest"])
+    return list(map(json.loads, found.column(0).to_pylist()))
 
 
 @pytest.fixture
@@ -66,21 +73,20 @@ def test_one_wrong_path_does_not_keep_others_from_being_read(
     assert [manifest["status"] for manifest in manifests(lake).values()] == ["done"]
     status = fleet("status", lake)
     assert (status.returncode, status.stderr) == (0, "")
-    path = only((lake / "runs").glob("*.json"))
-    known = json.loads(path.read_text(encoding="utf-8"))
+    known = only(runs(lake))
     assert list(known["unread"]) == [str(tmp_path / wrong).replace("\udce9", "\\xe9")]
-    assert known["run"] == manifests(lake)["a.dmp"]["run"] == path.stem
+    assert known["image_id"] == manifests(lake)["a.dmp"]["run"]
 
 
 def test_the_command_line_is_kept_once(image: pathlib.Path, few: Fleet, tmp_path: pathlib.Path) -> None:
     lake = tmp_path / "lake"
     assert fleet("run", image, few.paths[1], "-o", lake, *few.options).returncode == 0
     assert all(str(few.paths[1]) not in json.dumps(manifest) for manifest in [manifests(lake)["a.dmp"]])
-    path = only((lake / "runs").glob("*.json"))
-    assert json.loads(path.read_text())["command"][1:4] == ["run", str(image), few.paths[1]]
+    known = only(runs(lake))
+    assert known["command"][1:4] == ["run", str(image), few.paths[1]]
     # What was done before is no run of its own.
     assert fleet("run", image, "-o", lake, *few.options).returncode == 0
-    assert len(list((lake / "runs").glob("*.json"))) == 1
+    assert len(runs(lake)) == 1
 
 
 def test_wrong_paths_alone_leave_no_lake(tmp_path: pathlib.Path) -> None:
@@ -108,15 +114,8 @@ def test_a_lake_that_cannot_be_written(image: pathlib.Path, few: Fleet, tmp_path
     lake = tmp_path / "lake"
     assert fleet("run", image, "-o", lake, *few.options).returncode == 0
     # Tests may run as root, for whom nothing is read-only.
-    (lake / "lock").unlink()
-    (lake / "lock").mkdir()
-    done = fleet("run", image, "-o", lake, *few.options)
-    assert done.returncode == 2
-    assert "the lake cannot be written" in done.stderr and "Traceback" not in done.stderr
-    assert fleet("status", lake).returncode == 0
-    (lake / "lock").rmdir()
-    shutil.rmtree(lake / "runs")
-    (lake / "runs").write_text("")
+    shutil.rmtree(lake / "Table=runs")
+    (lake / "Table=runs").write_text("")
     done = fleet("run", image, "-o", lake, *few.options, "--carve")
     assert done.returncode == 2
     assert "the lake cannot be written" in done.stderr and "Traceback" not in done.stderr
@@ -134,7 +133,7 @@ def test_a_lake_that_is_read_only(image: pathlib.Path, few: Fleet, tmp_path: pat
         for question in ("status", "rare", "findings"):
             assert fleet(question, lake, command=READ_ONLY).returncode == 0
         for writing in (
-            ["run", image, "-o", lake, *few.options],
+            ["run", image, "-o", lake, *few.options, "--carve"],
             ["compact", lake],
             ["forget", lake, "a.dmp"],
         ):
@@ -156,11 +155,10 @@ def test_a_clock_that_went_back_redoes_nothing(
     shutil.copy(few.paths[1], image)
     assert fleet(*run).returncode == 0
     expected = rows(lake, "traces")
-    for path in (lake / "manifest").glob("*.json"):
-        known = json.loads(path.read_text())
+    for known in Lake(str(lake)).manifests():
         if known["size"] == image.stat().st_size and known["modified"] == image.stat().st_mtime_ns:
             known["ended"] = known["started"] = "2001-01-01T00:00:00+00:00"
-            fleetlakes.enter_again(lake, known)
+            Lake(str(lake)).put_manifest(known)
     done = fleet(*run)
     assert "1 image was done before" in done.stderr, done.stderr
     assert rows(lake, "traces") == expected
@@ -193,8 +191,8 @@ def test_a_replaced_image_is_named_and_can_be_forgotten(
         f"{image} has new content. The rows of its old content, {old}, stay until: "
         f"stackfleet forget {lake} {old}" in done.stderr
     )
-    new = {manifest["image_id"] for manifest in manifests(lake).values()} - {old}
-    assert len(list((lake / "manifest").glob("*.json"))) == 3
+    new = {manifest["image_id"] for manifest in Lake(str(lake)).manifests()} - {old}
+    assert len(new) == 2
     status_rows = [
         json.loads(line) for line in fleet("status", lake, "--format", "jsonl").stdout.splitlines()
     ]
@@ -202,19 +200,18 @@ def test_a_replaced_image_is_named_and_can_be_forgotten(
     assert by_id[old] is not None and set(by_id[old]) < new
     assert all(manifest is None for image_id, manifest in by_id.items() if image_id != old)
     assert fleet("forget", lake, "nobody").returncode == 2
-    assert len(list((lake / "manifest").glob("*.json"))) == 3
+    assert len(Lake(str(lake)).manifests()) == 3
     gone = fleet("forget", lake, old)
     assert (gone.returncode, f"{old} is forgotten: {image}\n") == (0, gone.stdout), gone.stderr
     assert {row[0] for row in rows(lake, "traces")} == new
-    assert not list(lake.rglob(f"{old}*"))
+    assert not any(old.encode() in path.read_bytes() for path in lake.glob("Table=[a-m]*/*"))
     assert "1 image was done before" not in fleet(*run).stderr
     # By name everything that has this path goes; the lake keeps who asked for that.
     assert fleet("forget", lake, "a.dmp").returncode == 0
     assert [pathlib.Path(manifest["path"]).name for manifest in manifests(lake).values()] == [
         pathlib.Path(few.paths[2]).name
     ]
-    forgotten = [json.loads(path.read_text()).get("forgotten") for path in (lake / "runs").glob("*.json")]
-    assert {old: str(image)} in forgotten
+    assert {old: str(image)} in [known.get("forgotten") for known in runs(lake)]
 
 
 def test_a_copy_that_was_replaced_is_read(few: Fleet, image: pathlib.Path, tmp_path: pathlib.Path) -> None:

@@ -16,7 +16,9 @@ import pytest
 
 from stackfleet import child_process
 from stackfleet.job import Reading, to_json
+from stackfleet.lake import Lake
 from tests.conftest import ROOT
+from tests.support import fleetlakes
 from tests.support.fleetimages import Fleet
 from tests.support.fleetrun import environment, fleet
 
@@ -115,6 +117,7 @@ def test_what_is_named_by_its_whole_path_is_still_imported(
 def test_a_question_beside_evidence_runs_none_of_it(
     few: Fleet, evidence: pathlib.Path, marker: pathlib.Path
 ) -> None:
+    fleetlakes.add(Lake(str(evidence / "lake"), create=True), "i1")
     for folder in (evidence, evidence / "lake"):
         (folder / "stackfleet.py").unlink()
         done = subprocess.run(

@@ -41,11 +41,15 @@ def folder(few: Fleet, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path
     return new_folder
 
 
-def test_polars(folder: pathlib.Path) -> None:
-    pytest.importorskip("polars")
-    command = [sys.executable, "-c", block("python", "polars")]
+@pytest.mark.parametrize(
+    ("word", "package", "answer"),
+    [("polars", "polars", "std"), ("duckdb", "duckdb", "done"), ("to_pandas", "pandas", "unbacked")],
+)
+def test_other_readers(word: str, package: str, answer: str, folder: pathlib.Path) -> None:
+    pytest.importorskip(package)
+    command = [sys.executable, "-c", block("python", word)]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
-    assert "std" in done.stdout
+    assert answer in done.stdout
 
 
 @pytest.mark.skipif(os.name == "nt", reason="is for a shell that Windows lacks")

@@ -13,7 +13,7 @@ import pytest
 from volatility3.plugins.windows import tracereport
 
 from stackfleet import imagepage, questions, report
-from stackfleet.lake import Lake
+from stackfleet.lake import Lake, NewImage
 from tests.forge import context, sample, vol
 from tests.support import fleetlakes, grid, pagedata
 from tests.support.browser import Browser
@@ -72,7 +72,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
                 "Finding": "unbacked",
             }
             card.update(PID=8, Process=name, TID=12, Evidence=f"memory of {name}", TraceId="user:1")
-            found.append({**card, "Symbol": "<private>", "Address": 0xAB8009991088, "Frame": 0})
+            found.append({**card, "Symbol": "<private>", "Address": 0xFFFFAB8009991088, "Frame": 0})
         fleetlakes.add(
             new_lake,
             f"i{number}",
@@ -83,7 +83,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
         )
     path = f"/images/{HOSTILE}/bad.raw"
     failed = fleetlakes.manifest("u1", {}, status="failed", reason=f"no kernel {HOSTILE}", path=path)
-    new_lake.publish(failed)
+    new_lake.add(NewImage(failed))
     return folder
 
 
@@ -418,8 +418,8 @@ def test_images_that_are_read_together_keep_their_own_rows(
 
 def test_a_lake_of_failures_has_a_page(tmp_path: pathlib.Path, browser: Browser) -> None:
     new_lake = fleetlakes.new_lake(tmp_path / "lake")
-    new_lake.publish(
-        fleetlakes.manifest("u1", {}, status="failed", reason="no kernel", path="/images/bad.raw")
+    new_lake.add(
+        NewImage(fleetlakes.manifest("u1", {}, status="failed", reason="no kernel", path="/images/bad.raw"))
     )
     assert "images: 0 done, 1 failed" in reported(tmp_path / "lake", tmp_path / "out")
     opened = browser.open(tmp_path / "out" / "index.html")

@@ -6,19 +6,17 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import json
 import os
 import pathlib
 import shutil
 import sqlite3
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Dict, Set
+from typing import Any, Dict, List, Set
 
 import pytest
 
-from stackfleet.lake import unopened
-from tests.support import fleetlakes
+from stackfleet.lake import Lake, unopened
 from tests.support.fleetimages import Fleet, Machine, new_fleet
 from tests.support.fleetrun import fleet, manifests, rows
 from tests.support.only import only
@@ -51,17 +49,15 @@ def test_done_images_are_passed_over(few: Fleet, lake: pathlib.Path) -> None:
     assert attempts(manifests(lake)) == before
 
 
-def test_left_over_files_go_and_are_never_read(
-    few: Fleet, lake: pathlib.Path, tmp_path: pathlib.Path
-) -> None:
+def test_left_over_files_go_and_are_never_read(lake: pathlib.Path, tmp_path: pathlib.Path) -> None:
     mine = copy(lake, tmp_path)
     expected = rows(mine, "traces")
-    left = [mine / "tables" / "traces" / name for name in ("i0.2026-cut.parquet", "batch0.part-0.parquet")]
-    left.append(mine / "manifest" / ".i0.json.abc")
+    left = [mine / "Table=traces" / name for name in ("part-0.parquet", "part-00001-cut-c000.snappy.parquet")]
     for path in left:
         path.write_bytes(b"half a file")
+        os.utime(path, (0, 0))
     assert rows(mine, "traces") == expected
-    assert fleet("run", *few.paths, "-o", mine, *few.options).returncode == 0
+    assert fleet("compact", mine).returncode == 0
     assert not any(path.exists() for path in left)
     assert rows(mine, "traces") == expected
 
@@ -86,7 +82,7 @@ def test_a_redo_that_fails_leaves_what_is_done(
     assert fleet(*again, variables={"STACKFLEET_FULL": "1"}).returncode == 3
     assert rows(mine, "traces") == expected
     stdout = fleet("status", mine, "--format", "csv").stdout
-    assert "No space left" in stdout, stdout
+    assert "File too large" in stdout, stdout
     assert stdout.count(image) == 2
     assert "1 image has failed before" in fleet(*again).stderr
     assert fleet(*again, "--retry-failed").returncode == 0
@@ -96,9 +92,9 @@ def test_a_redo_that_fails_leaves_what_is_done(
 
 def test_other_versions_redo_and_say_so(few: Fleet, lake: pathlib.Path, tmp_path: pathlib.Path) -> None:
     mine = copy(lake, tmp_path)
-    for path in (mine / "manifest").glob("*.json"):
-        known = json.loads(path.read_text().replace('"volatility3": "2', '"volatility3": "1'))
-        fleetlakes.enter_again(mine, known)
+    for known in manifests(mine).values():
+        known["versions"]["volatility3"] = "1"
+        Lake(str(mine)).put_manifest(known)
     done = fleet("run", few.paths[0], "-o", mine, *few.options)
     assert "1 image is read again: the version of volatility3 was 1" in done.stderr
 
@@ -119,7 +115,7 @@ def test_failed_images_are_tried_again_only_if_asked(few: Fleet, tmp_path: pathl
     # Once it can be opened it has an ImageId, and only one manifest.
     shutil.copy(few.paths[0], image)
     assert fleet(*run).returncode == 0
-    assert len(list((lake / "manifest").glob("*.json"))) == 1
+    assert len(manifests(lake)) == 1
     assert manifests(lake)["a.dmp"]["status"] == "done"
 
 
@@ -143,7 +139,7 @@ def test_a_copy_is_read_whole_before_it_is_passed_over(
     shutil.copy(few.paths[0], same)
     done = fleet("run", same, "-o", mine, *few.options)
     assert done.returncode == 0, done.stderr
-    assert len(list((mine / "manifest").glob("*.json"))) == 3
+    assert len(manifests(mine)) == 3
     assert manifests(mine)[pathlib.Path(few.paths[0]).name]["copies"] == [str(same)]
     assert "1 image was done before" in fleet("run", same, "-o", mine, *few.options).stderr
 
@@ -202,13 +198,29 @@ def test_wrong_use(arguments: list[str], message: str, few: Fleet, tmp_path: pat
     assert "Traceback" not in done.stderr
 
 
-def test_one_run_at_a_time(few: Fleet, lake: pathlib.Path) -> None:
-    from stackfleet.lake import Lake
+def test_two_runs_at_once_share_a_lake(few: Fleet, tmp_path: pathlib.Path) -> None:
+    """Each reads some images alone, and one that both read is in the lake once."""
+    lake = tmp_path / "lake"
+    parts = [few.paths[:2], few.paths[1:]]
 
-    with Lake(str(lake)).alone():
-        done = fleet("run", few.paths[0], "-o", lake, *few.options)
-    assert done.returncode == 2
-    assert "another run" in done.stderr
+    def run(paths: List[str]) -> "subprocess.CompletedProcess[str]":
+        return fleet("run", *paths, "-o", lake, *few.options)
+
+    with ThreadPoolExecutor() as pool:
+        runs = list(pool.map(run, parts))
+    assert {done.returncode for done in runs} <= {0, 3}, [done.stderr for done in runs]
+    assert fleet("run", *few.paths, "-o", lake, *few.options).returncode == 0
+    assert len(rows(lake, "image")) == 3
+    assert fleet("status", lake, "--verify").returncode == 0
+
+
+def test_shards_together_are_all_images(few: Fleet, tmp_path: pathlib.Path) -> None:
+    lake = tmp_path / "lake"
+    for shard, number in (("1/2", 2), ("2/2", 3)):
+        assert fleet("run", *few.paths, "-o", lake, "--shard", shard, *few.options).returncode == 0
+        assert len(rows(lake, "image")) == number
+    for shard in ("0/2", "3/2", "1", "a/b"):
+        assert fleet("run", *few.paths, "-o", lake, "--shard", shard).returncode == 2
 
 
 def test_where_the_plugins_are_can_be_said(few: Fleet, tmp_path: pathlib.Path) -> None:
@@ -255,7 +267,7 @@ def test_runs_with_other_symbol_folders_leave_each_other_their_tables(
             assert done.returncode == 0, (lake, done.stderr)
     for lake, symbols in folders.items():
         assert len(rows(lake, "image")) == 1
-        assert [path.parent.parent for path in lake.rglob("identifier.cache")] == [lake / "cache"]
+        assert [path.parent.parent for path in lake.rglob("identifier.cache")] == [lake / "_cache"]
         tables = {path.as_uri() for path in symbols.rglob("*.json*")}
         assert tables
         assert tables <= _listed(lake)

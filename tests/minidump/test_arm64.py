@@ -20,6 +20,7 @@ from tests.forge.smalldump import Driver, SmallDump
 from tests.support.armdumps import FULL, STACKS, context, emulated_dump, process_dump, small_dump
 from tests.support.armtruth import Point, Truth
 from tests.support.deep import rounds
+from tests.support.only import only
 from tests.support.processdumps import OpenedDump
 
 ALL = sorted((SHARED / "arm64" / "truth").glob("dev-deep-*.jsonl.xz"))
@@ -71,7 +72,9 @@ def test_process_dump_shows_the_registers_by_their_names(
     truth = Truth(shared_dir, FILES[0])
     point = next(spread(truth))
     (tmp_path / "app.dmp").write_bytes(process_dump(truth, point, FULL))
-    (row,) = [row for depth, row in OpenedDump(tmp_path / "app.dmp").rows(trapframes.TrapFrames) if not depth]
+    row = only(
+        row for depth, row in OpenedDump(tmp_path / "app.dmp").rows(trapframes.TrapFrames) if not depth
+    )
     assert (row["Pc"], row["Sp"], row["Mode"]) == (point.pc, point.registers.sp, "user")
     data = context(point)
     assert [row[f"X{number}"] for number in range(29)] == list(struct.unpack_from("<29Q", data, 8))
@@ -132,7 +135,7 @@ def test_small_dump_shows_trap_frames(tmp_path: pathlib.Path) -> None:
     made.drivers([Driver("ntoskrnl.exe", NT, 0x103E000)])
     (tmp_path / "small.dmp").write_bytes(made.file())
     rows = [row for _, row in OpenedDump(tmp_path / "small.dmp").rows(trapframes.TrapFrames)]
-    (row,) = [row for row in rows if row["Origin"] == "stack"]
+    row = only(row for row in rows if row["Origin"] == "stack")
     assert (row["TrapFrame"], row["TrapKind"], row["Mode"]) == (STACK[0] + place & MASK, "syscall", "user")
     assert (row["Pc"], row["Sp"], row["Lr"], row["X8"]) == (user, 0xC500001000, user + 8, 108)
     assert row["Unsure"].split() == [f"X{number}" for number in range(19)]

@@ -17,6 +17,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional
 
 import pytest
 
+from tests.support.only import only
 from winstacks.names.decode.functiontable_arm64 import FunctionTableArm64
 from winstacks.names.decode.unwindinfo import ReadRva
 from winstacks.stacks.decode.frames import CodeImage
@@ -85,7 +86,7 @@ class Truth:
         self._path = path
         with lzma.open(path, "rt") as lines:
             header = json.loads(next(lines))[1]
-        (module,) = header["modules"]
+        module = only(header["modules"])
         self._d = header["d"]
         self.name: str = module["name"]
         self.file = binaries(shared)[module["name"]]

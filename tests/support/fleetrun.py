@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import io
-import json
 import os
 import pathlib
 import signal
@@ -152,7 +151,7 @@ def wait(condition: Any, seconds: float = 60) -> None:
 
 def manifests(lake: pathlib.Path) -> Dict[str, Dict[str, Any]]:
     """The manifests of a lake by the name of the file of the image."""
-    found = [json.loads(path.read_text()) for path in (lake / "manifest").glob("*.json")]
+    found = Lake(str(lake)).manifests()
     return {pathlib.Path(manifest["path"]).name: manifest for manifest in found}
 
 

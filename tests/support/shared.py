@@ -19,6 +19,7 @@ def written(opened: Opened, lake: pathlib.Path, reading: Reading) -> TableFiles:
     """Writes the tables of an image that is open."""
     with Warnings() as warnings:
         tables = ImageTables(opened.construct(traces.StackTraces), reading)
-        files = TableFiles(str(lake), tables.identity()["image_id"], "whole")
+        lake.mkdir(exist_ok=True)
+        files = TableFiles(lake)
         tables.write(files, warnings, lambda rows: None)
     return files

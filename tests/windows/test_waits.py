@@ -371,6 +371,8 @@ def test_the_dump_of_the_process_says_the_same(scenario: Scenario, tmp_path: pat
         else:
             grid.rendered(opened, tracereport.TraceReport, folder, pid=[PID])
         found[name] = pagedata.data(folder / "tracereport.html")["locks"]
+    commands = [found[name].pop("command") for name in ("image", "dump")]
+    assert commands == ["windows.locks", "minidump.locks"]
     assert found["dump"] == found["image"]
     assert found["dump"]["waits"]
     assert len(found["dump"]["cycles"]) == (scenario.block_of == 0)

@@ -2,20 +2,19 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """In a process that reads an image: an image that begins with a certain word hangs it, or eats its memory.
 
-With STACKFLEET_FULL the disk is full at the last table.
+With STACKFLEET_FULL a file cannot become larger than a few kilobytes, as on a disk that is full.
 
 Python imports this at its start where the folder is in PYTHONPATH. Everything else is the real thing: the
 process hangs in a call that lets no other thread run, or it really holds the memory.
 """
 
-import errno
 import os
-import pathlib
 import re
 import sys
 import time
 from collections.abc import Sequence
 
+_MOST = 1 << 13
 _HANG, _WAIT, _EAT = b"HANG", b"WAIT", b"EATS"
 
 
@@ -45,16 +44,11 @@ def _hang() -> None:
 
 
 def _fill() -> None:
-    from stackfleet import folders
+    import resource
+    import signal
 
-    make = folders.make_folder
-
-    def full(root: pathlib.Path, *names: str) -> pathlib.Path:
-        if "modulesets" in names:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return make(root, *names)
-
-    folders.make_folder = full
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (_MOST, _MOST))
 
 
 def _command() -> Sequence[str]:

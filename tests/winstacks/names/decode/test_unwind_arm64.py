@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tests.support.armtruth import reader
 from tests.support.deep import rounds
+from tests.support.only import only
 from winstacks.memory.decode.statuscodes import StatusCode
 from winstacks.names.decode.functiontable_arm64 import FunctionTableArm64
 from winstacks.names.decode.unwind_arm64 import (
@@ -107,7 +108,7 @@ def test_packed_record_has_the_canonical_prologue(record: UnwindRecord, expected
 
 def test_packed_epilogue_is_at_the_end_without_set_fp_and_homing() -> None:
     record = packed(length=0x40, chain=3, integers=2, homes=0, frame=0x30)
-    (scope,) = record.epilogs
+    scope = only(record.epilogs)
     assert (scope.start, scope.length) == (0x40 // 4 - 3, 2)
     rule = of_codes(record.codes, record.at_instruction(scope.start))
     assert rule.sp.offset == 0x30
@@ -190,7 +191,7 @@ def test_scope_of_the_32_bit_form_has_an_index_of_8_bits() -> None:
 
 def test_single_epilogue_is_at_the_very_end() -> None:
     record = full(bytes.fromhex("02 e4 01 e4"), length=0x40, single=2)
-    (scope,) = record.epilogs
+    scope = only(record.epilogs)
     assert (scope.start, scope.length) == (14, 1)
 
 

@@ -1,0 +1,97 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The digest of the rows of an image in one table: what `--verify` compares.
+
+It depends on the values and their order, and not on files: Delta may merge files and split row groups. It
+covers each column that has a value, in the order of names: the name, which values are null, and the values.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .columns import ROW
+
+
+class RowDigest:
+    """The digest of rows that come in batches, in the order of their numbers.
+
+    Attributes:
+        rows: number of rows so far
+        in_order: whether the numbers in the column `Row` were 0, 1, 2 ... so far
+    """
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.in_order = True
+        self._columns: dict[str, Any] = {}
+
+    def add(self, batch: Any) -> None:
+        """Adds rows.
+
+        Args:
+            batch: record batch with the column `Row`; columns that it lacks are null
+        """
+        count = batch.num_rows
+        for name, column in zip(batch.schema.names, batch.columns):
+            if name == ROW.name:
+                expected = pa.array(range(self.rows, self.rows + count), pa.int64())
+                self.in_order = self.in_order and column.equals(expected)
+            elif column.null_count < count:
+                if name not in self._columns:
+                    self._columns[name] = _Column(self.rows)
+                self._columns[name].add(column)
+            elif name in self._columns:
+                self._columns[name].nulls(count)
+        for name, known in self._columns.items():
+            if name not in batch.schema.names:
+                known.nulls(count)
+        self.rows += count
+
+    def text(self) -> str:
+        """Returns the digest as hexadecimal text."""
+        whole = hashlib.sha256(str(self.rows).encode())
+        for name in sorted(self._columns):
+            whole.update(f"\0{name}\0{self._columns[name].text()}".encode())
+        return whole.hexdigest()
+
+
+class _Column:
+    """The digest of a column; the rows before its first value are null.
+
+    Lengths of texts and lists, and their contents, are hashed apart: so the size of batches does not matter.
+    """
+
+    def __init__(self, before: int) -> None:
+        self._validity, self._lengths, self._values = hashlib.sha256(), hashlib.sha256(), hashlib.sha256()
+        self.nulls(before)
+
+    def nulls(self, count: int) -> None:
+        self._validity.update(bytes(count))
+
+    def add(self, column: Any) -> None:
+        self._validity.update(_bytes(pc.is_valid(column), "<i1"))
+        values = pc.drop_null(column)
+        if pa.types.is_list(values.type):
+            self._lengths.update(_bytes(pc.list_value_length(values), "<i8"))
+            self._values.update(_bytes(values.flatten(), "<i8"))
+        elif pa.types.is_string(values.type):
+            self._lengths.update(_bytes(pc.binary_length(values), "<i8"))
+            self._values.update(b"".join(values.cast(pa.binary()).to_pylist()))
+        else:
+            self._values.update(_bytes(values, "<i8"))
+
+    def text(self) -> str:
+        return f"{self._validity.hexdigest()} {self._lengths.hexdigest()} {self._values.hexdigest()}"
+
+
+def _bytes(values: Any, form: str) -> bytes:
+    """Returns whole numbers, times or truth values as bytes of a form."""
+    if pa.types.is_temporal(values.type) or pa.types.is_boolean(values.type):
+        values = values.cast(pa.int64())
+    data: bytes = values.to_numpy(zero_copy_only=False).astype(form).tobytes()
+    return data

@@ -1,0 +1,179 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""A lake in a folder: what is checked before Delta reads it, and what waits for the disk after Delta wrote.
+
+The folder may come from somebody else. Links lead out of it, pipes keep a reader waiting, and a log may be
+larger than any memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pathlib
+import re
+import stat
+
+LOG = "_delta_log"
+MOST_FILES = 1 << 20
+"""The most files of a lake."""
+MOST_LOG_BYTES = 1 << 30
+"""The most bytes of the log that are read: its newest checkpoint and later commits."""
+MOST_ACTIONS = 1 << 22
+"""The most rows of a checkpoint."""
+
+_COMMIT = re.compile(r"(\d{20})\.json")
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(\.\d{10}\.\d{10})?\.parquet")
+_NAME_SURROGATE = 0x20000000
+"""The bit of a reparse tag that marks a substitute for another name (Microsoft Learn, "Reparse Point
+Tags"); cloud folders lack it."""
+
+
+class StoreError(Exception):
+    """A table that cannot be read or written; the text gives the reason."""
+
+
+def look_at_log(folder: pathlib.Path) -> tuple[int, list[str]]:
+    """Checks the log of a lake; returns the version of its last whole commit, and the torn ones behind it.
+
+    Raises:
+        StoreError: the log has links, needs further logs, or is larger than the limits
+        OSError: it cannot be read
+    """
+    log, torn = folder / LOG, []
+    commits: dict[int, str] = {}
+    checkpoints: dict[int, list[str]] = {}
+    sizes: dict[str, int] = {}
+    if not log.is_dir() or leads_away(log.lstat()):
+        raise StoreError(f"there is no lake: it would have a folder '{LOG}'")
+    for entry in os.scandir(log):
+        commit, checkpoint = _COMMIT.fullmatch(entry.name), _CHECKPOINT.fullmatch(entry.name)
+        info = entry.stat(follow_symlinks=False)
+        if (commit or checkpoint or entry.name.startswith("_last")) and not _is_file(info):
+            raise StoreError(f"{LOG}/{entry.name} is a link, not a file")
+        if entry.name == "_sidecars":
+            raise StoreError("it requires features of Delta that lakes do not use")
+        sizes[entry.name] = info.st_size
+        if commit:
+            commits[int(commit[1])] = entry.name
+        elif checkpoint:
+            checkpoints.setdefault(int(checkpoint[1]), []).append(entry.name)
+    start = max(checkpoints, default=-1)
+    later = [name for number, name in commits.items() if number > start]
+    if sum(sizes[name] for name in (*later, *checkpoints.get(start, ()))) > MOST_LOG_BYTES:
+        raise StoreError(f"its log has more than {MOST_LOG_BYTES:,} bytes")
+    for name in checkpoints.get(start, ()):
+        _look_at_checkpoint(log / name)
+    while commits and not _is_whole(log / commits[max(commits)]):
+        torn.append(commits.pop(max(commits)))
+    newest = max(commits, default=start)
+    if newest < 0:
+        raise StoreError("none of its commits can be read")
+    return newest, torn
+
+
+def sizes(folder: pathlib.Path, partition: str) -> dict[str, int]:
+    """Returns the sizes in bytes of the files of tables, by path below the lake; links are left out.
+
+    Args:
+        folder: the lake
+        partition: name of the column by which the table is partitioned
+
+    Raises:
+        StoreError: there are more files than the limit
+        OSError: a folder cannot be read
+    """
+    found: dict[str, int] = {}
+    for part in os.scandir(folder):
+        info = part.stat(follow_symlinks=False)
+        if not part.name.startswith(f"{partition}=") or not stat.S_ISDIR(info.st_mode) or leads_away(info):
+            continue
+        for entry in os.scandir(part.path):
+            info = entry.stat(follow_symlinks=False)
+            if _is_file(info):
+                found[f"{part.name}/{entry.name}"] = info.st_size
+                if len(found) > 2 * MOST_FILES:
+                    raise StoreError(f"it has more than {MOST_FILES:,} files")
+    return found
+
+
+def sync_commits(folder: pathlib.Path, before: int, data_file: re.Pattern[str]) -> None:
+    """Returns when the commits after a version, their files and their folders are on the disk.
+
+    Args:
+        folder: the lake
+        before: the version
+        data_file: the form of the names of files below the lake
+
+    Raises:
+        OSError: a file cannot be written
+    """
+    log, touched = folder / LOG, {folder}
+    for entry in list(os.scandir(log)):
+        match = _COMMIT.fullmatch(entry.name)
+        if not match or int(match[1]) <= before:
+            continue
+        for line in pathlib.Path(entry.path).read_bytes().splitlines():
+            path = (json.loads(line).get("add") or {}).get("path", "")
+            if data_file.fullmatch(path):
+                with contextlib.suppress(FileNotFoundError):
+                    sync(folder / path)
+                touched.add(folder.joinpath(path).parent)
+        sync(pathlib.Path(entry.path))
+    for place in (*touched, log, folder.parent):
+        sync(place)
+
+
+def sync(path: pathlib.Path) -> None:
+    """Returns after a file, or the names in a folder, are on the disk, as far as the system reports that.
+
+    Raises:
+        OSError: a file cannot be opened or written
+    """
+    whole = path.is_dir()
+    try:
+        descriptor = os.open(path, os.O_RDONLY if whole or os.name != "nt" else os.O_RDWR)
+    except OSError:
+        if whole:
+            # Windows does not open folders.
+            return
+        raise
+    try:
+        os.fsync(descriptor)
+    except OSError:
+        # Some network file systems sync files, but not folders.
+        if not whole:
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def leads_away(info: os.stat_result) -> bool:
+    """Returns whether a name is a link, or another substitute for a name, such as a junction of Windows."""
+    return stat.S_ISLNK(info.st_mode) or bool(getattr(info, "st_reparse_tag", 0) & _NAME_SURROGATE)
+
+
+def _is_file(info: os.stat_result) -> bool:
+    return stat.S_ISREG(info.st_mode) and not leads_away(info)
+
+
+def _look_at_checkpoint(path: pathlib.Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        rows = pq.read_metadata(path).num_rows
+    except pa.ArrowException as error:
+        raise StoreError(f"{path.name} cannot be read") from error
+    if rows > MOST_ACTIONS:
+        raise StoreError(f"{path.name} has more than {MOST_ACTIONS:,} rows")
+
+
+def _is_whole(path: pathlib.Path) -> bool:
+    """Returns whether a commit can be read to its end."""
+    try:
+        lines = path.read_bytes().splitlines()
+        return bool(lines) and all(isinstance(json.loads(line), dict) for line in lines)
+    except (ValueError, RecursionError):
+        return False

@@ -1,0 +1,349 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The Delta table of a lake: opens it, whoever wrote it, and commits rows.
+
+Delta makes a commit whole: a reader sees all of its rows or none. Three things are added here. Names in the
+log of somebody else are checked before a file is opened. Files are on the disk before a commit counts as
+done, because deltalake never calls fsync. A last commit that a power failure tore is left out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Callable, NamedTuple, Optional
+
+import pyarrow as pa
+
+from . import lakefolder
+from .lakefolder import LOG, MOST_FILES, StoreError
+
+_PARTITION = "Table"
+DATA_FILE = re.compile(r"Table=([a-z]{1,32})/[A-Za-z0-9][A-Za-z0-9._-]{0,200}\.parquet")
+_REMOTE = re.compile(r"[a-z][a-z0-9+.-]+://")
+OBJECT_STORES = ("s3", "s3a", "gs", "az", "abfs", "abfss", "adl")
+"""Schemes of the object stores that deltalake writes to."""
+_OS_ERROR = re.compile(r"\(os error (\d+)\)")
+_SETTINGS = {
+    "delta.dataSkippingStatsColumns": "ImageId",
+    "delta.checkpointInterval": "100",
+    "delta.logRetentionDuration": "interval 1 hours",
+    "delta.enableExpiredLogCleanup": "true",
+}
+"""Statistics of one column are kept. A checkpoint replaces old commits, which then end with it."""
+
+_TRIES = 15
+"""The most times that Delta moves a commit behind others that do not touch its images."""
+
+
+class ConflictError(StoreError):
+    """Another writer changed rows of the same images."""
+
+
+class File(NamedTuple):
+    """A file of the table: path below the lake, name of the table, bytes, and number of rows."""
+
+    path: str
+    table: str
+    size: int
+    rows: int
+
+
+class Snapshot(NamedTuple):
+    """The table at one version.
+
+    Attributes:
+        version: number of the version
+        files: the files that can be read, or that no listing contradicts
+        faults: reasons why other files are left out, by path
+        of_files: returns the Arrow dataset of files
+    """
+
+    version: int
+    files: Sequence[File]
+    faults: Mapping[str, str]
+    of_files: Callable[[Sequence[File]], Any]
+
+    def datasets(self, table: str) -> Any:
+        """Returns the Arrow dataset of a table."""
+        return self.of_files([file for file in self.files if file.table == table])
+
+    def without(self, faults: Mapping[str, str]) -> Snapshot:
+        """Returns the version without some of its files."""
+        files = [file for file in self.files if file.path not in faults]
+        return self._replace(files=files, faults={**self.faults, **faults})
+
+
+def is_remote(uri: str) -> bool:
+    """Returns whether a lake is in an object store, such as s3://BUCKET/PATH."""
+    return _REMOTE.match(uri) is not None
+
+
+class Store:
+    """The table of a lake.
+
+    Args:
+        uri: folder, or URI of an object store; deltalake takes credentials from the environment
+        schema: Arrow schema of the rows, without the column `Table`
+
+    Raises:
+        StoreError: the URI is of no object store that deltalake knows
+
+    Attributes:
+        folder: the folder; None for an object store
+        torn: names of commits that cannot be read to their end, and are left out
+    """
+
+    def __init__(self, uri: str, schema: Any) -> None:
+        self.folder = None if is_remote(uri) else pathlib.Path(uri).resolve()
+        if self.folder is None and uri.partition(":")[0] not in OBJECT_STORES:
+            raise StoreError(f"a lake is a folder, or in an object store: {', '.join(OBJECT_STORES)}")
+        self.uri = uri.rstrip("/") if self.folder is None else str(self.folder)
+        self.schema = pa.schema([pa.field(_PARTITION, pa.string()), *schema])
+        self.torn: list[str] = []
+
+    def exists(self) -> bool:
+        """Returns whether there is a table.
+
+        Raises:
+            StoreError: the object store does not answer
+        """
+        if self.folder is not None:
+            return self.folder.joinpath(LOG).is_dir()
+        from deltalake import DeltaTable
+
+        with _explained():
+            return DeltaTable.is_deltatable(self.uri)
+
+    def snapshot(self) -> Snapshot:
+        """Returns the newest version of the table.
+
+        Raises:
+            StoreError: there is no table that can be read
+        """
+        opened = self._opened()
+        with _explained():
+            actions = pa.table(opened.get_add_actions(flatten=True))
+            wanted = ("path", "size_bytes", "num_records")
+            if actions.num_rows > MOST_FILES:
+                raise StoreError(f"it has more than {MOST_FILES:,} files")
+            if actions.num_rows and not set(wanted) <= set(actions.column_names):
+                raise StoreError("its log lacks the numbers of rows")
+            listed = [actions.column(name).to_pylist() if actions.num_rows else [] for name in wanted]
+        files, faults = [], {}
+        sizes = None
+        if self.folder is not None:
+            with _explained():
+                sizes = lakefolder.sizes(self.folder, _PARTITION)
+        for path, size, rows in zip(*listed):
+            match = DATA_FILE.fullmatch(path)
+            problem = _fault(path, size, rows, sizes) if match else "it is no file of this lake"
+            if match is None or problem:
+                faults[path] = problem
+            else:
+                files.append(File(path, match[1], size, rows))
+        return Snapshot(opened.version(), files, faults, self._datasets(opened))
+
+    def application(self, names: Sequence[str]) -> Callable[[str], Optional[int]]:
+        """Returns a function of an ImageId: the number of its commits at this moment, None if there is none.
+
+        Raises:
+            StoreError: the table cannot be read
+        """
+        opened = self._opened()
+        return lambda name: opened.transaction_version(name)
+
+    def commit(self, batches: Iterator[Any], versions: Mapping[str, int], replaced: str = "") -> None:
+        """Adds rows in one step, which is on the disk when this returns.
+
+        Args:
+            batches: record batches with the schema of the table
+            versions: for each image that the commit changes, the number of its commits before
+            replaced: SQL condition for the rows that the new ones replace; empty for none
+
+        Raises:
+            ConflictError: another writer changed one of the images since `versions` was read
+            StoreError: the table cannot be written
+        """
+        from deltalake import CommitProperties, Transaction, write_deltalake
+
+        form = _writer_properties()
+
+        opened = self._writable()
+        reader = pa.RecordBatchReader.from_batches(self.schema, batches)
+        properties = CommitProperties(
+            max_commit_retries=_TRIES,
+            app_transactions=[Transaction(name, number + 1) for name, number in versions.items()],
+        )
+        before = opened.version()
+        with _explained():
+            for name, number in versions.items():
+                if (opened.transaction_version(name) or 0) != number:
+                    raise ConflictError(f"another run has written {name}")
+            if replaced:
+                write_deltalake(
+                    opened,
+                    reader,
+                    mode="overwrite",
+                    predicate=replaced,
+                    commit_properties=properties,
+                    writer_properties=form,
+                )
+            else:
+                write_deltalake(
+                    opened,
+                    reader,
+                    mode="append",
+                    schema_mode="merge",
+                    commit_properties=properties,
+                    writer_properties=form,
+                )
+        if self.folder is not None:
+            with _explained():
+                lakefolder.sync_commits(self.folder, before, DATA_FILE)
+
+    def purge(self) -> None:
+        """Removes the files that the newest version does not have; readers of older versions lose them.
+
+        Raises:
+            StoreError: the files cannot be removed
+        """
+        opened = self._opened()
+        with _explained():
+            opened.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
+
+    def compact(self, target_size: int, retention_hours: int) -> None:
+        """Merges small files; removes files that no version of the last hours has.
+
+        Args:
+            target_size: size in bytes of merged files
+            retention_hours: hours in which a reader of an older version may still need its files
+
+        Raises:
+            ConflictError, StoreError: see `commit`
+        """
+        opened = self._writable()
+        before = opened.version()
+        with _explained():
+            opened.optimize.compact(target_size=target_size, writer_properties=_writer_properties())
+            opened.vacuum(
+                retention_hours=retention_hours, dry_run=False, enforce_retention_duration=False, full=True
+            )
+            opened.create_checkpoint()
+            opened.cleanup_metadata()
+        if self.folder is not None:
+            with _explained():
+                lakefolder.sync_commits(self.folder, before, DATA_FILE)
+
+    def _writable(self) -> Any:
+        """Returns the table opened; makes it if there is none, and removes torn commits."""
+        from deltalake import DeltaTable
+
+        if not self.exists():
+            with _explained():
+                if self.folder is not None:
+                    self.folder.mkdir(parents=True, exist_ok=True)
+                DeltaTable.create(
+                    self.uri, self.schema, mode="ignore", partition_by=[_PARTITION], configuration=_SETTINGS
+                )
+        opened = self._opened()
+        if self.torn and self.folder is not None:
+            with _explained():
+                for name in self.torn:
+                    self.folder.joinpath(LOG, name).unlink(missing_ok=True)
+            opened = self._opened()
+        return opened
+
+    def _opened(self) -> Any:
+        from deltalake import DeltaTable
+
+        newest = None
+        with _explained():
+            if self.folder is not None:
+                newest, self.torn = lakefolder.look_at_log(self.folder)
+            opened = DeltaTable(self.uri, version=newest if self.torn else None)
+            protocol = opened.protocol()
+            fields = {field.name: field.type for field in pa.schema(opened.schema().to_arrow())}
+        # Version 3 of readers and 7 of writers name their features; a lake needs none of them.
+        if protocol.min_reader_version not in (1, 3) or protocol.reader_features:
+            raise StoreError("it requires features of Delta that lakes do not use")
+        for field in self.schema:
+            if fields.get(field.name, field.type) != field.type:
+                raise StoreError(f"its column {field.name} is {fields[field.name]}, not {field.type}")
+        return opened
+
+    def _datasets(self, opened: Any) -> Callable[[Sequence[File]], Any]:
+        import pyarrow.dataset as pds
+        import pyarrow.fs as pfs
+
+        filesystem = None
+        if self.folder is not None:
+            filesystem = pfs.SubTreeFileSystem(str(self.folder), pfs.LocalFileSystem())
+        form = pds.ParquetFileFormat()
+        # Columns of other versions are read, too: digests cover them.
+        stored = pa.schema(opened.schema().to_arrow())
+        fields = [field for field in (*stored, *self.schema) if field.name != _PARTITION]
+        schema = pa.schema({field.name: field for field in reversed(fields)}.values())
+
+        def dataset(files: Sequence[File]) -> Any:
+            used = filesystem or opened.to_pyarrow_dataset().filesystem
+            fragments = [form.make_fragment(file.path, filesystem=used) for file in files]
+            return pds.FileSystemDataset(fragments, schema, form, used)
+
+        return dataset
+
+
+def _writer_properties() -> Any:
+    """Returns the form of files. Statistics of columns that are null would be most of a small file."""
+    from deltalake import ColumnProperties, WriterProperties
+
+    return WriterProperties(
+        compression="ZSTD",
+        default_column_properties=ColumnProperties(statistics_enabled="NONE"),
+        column_properties={"ImageId": ColumnProperties(statistics_enabled="CHUNK")},
+    )
+
+
+@contextlib.contextmanager
+def _explained() -> Iterator[None]:
+    """Turns the errors of Delta, Arrow and the system into a StoreError with one line."""
+    from deltalake.exceptions import CommitFailedError, DeltaError, DeltaProtocolError
+
+    try:
+        yield
+    except CommitFailedError as error:
+        raise ConflictError(_first_line(error)) from error
+    except (
+        DeltaError,
+        DeltaProtocolError,
+        pa.ArrowException,
+        OSError,
+        ValueError,
+        TypeError,
+        KeyError,
+    ) as error:
+        raise StoreError(_first_line(error)) from error
+
+
+def _first_line(error: BaseException) -> str:
+    """Returns the reason of an error: that of the system if there is one."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    number = _OS_ERROR.search(str(error))
+    if number:
+        return os.strerror(int(number[1]))
+    lines = str(error).splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+def _fault(path: str, size: object, rows: object, sizes: Optional[Mapping[str, int]]) -> str:
+    if type(size) is not int or type(rows) is not int or min(size, rows) < 0:
+        return "its log does not state its size and its number of rows"
+    if sizes is None:
+        return ""
+    if path not in sizes:
+        return "there is no such file"
+    return "" if sizes[path] == size else f"{sizes[path]:,} bytes, but {size:,} in the log"

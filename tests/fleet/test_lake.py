@@ -1,0 +1,352 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""What a lake promises: images are there whole or not at all, once, and as they were written."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from typing import Any, Callable, Dict, Iterator, List
+
+import duckdb
+import polars
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from stackfleet.lake import Depth, Lake, LakeError, NewImage
+from stackfleet.layout import TABLES
+from tests.support import fleetlakes
+from tests.support.fleetrun import called, wait
+from tests.support.only import only
+
+STACKS = 50
+
+
+def add(uri: str, image_id: str, stack: str = "nt!A", **more: Any) -> None:
+    traces = [{"StackKey": f"{number:032x}", "Stack": f"{stack} {number}"} for number in range(STACKS)]
+    findings = [{"Severity": "high", "Finding": "unbacked", "Symbol": stack}]
+    fleetlakes.add(Lake(uri, create=True), image_id, host=image_id, traces=traces, findings=findings, **more)
+
+
+def counted(uri: str) -> Dict[str, int]:
+    """The stacks of each image, as any reader of Delta counts them."""
+    table = DeltaTable(uri).to_pyarrow_table(filters=[("Table", "=", "traces")], columns=["ImageId"])
+    return {item["values"]: item["counts"] for item in table.column(0).value_counts().to_pylist()}
+
+
+def damaged(uri: str, depth: Depth = Depth.SIZE) -> Dict[str, str]:
+    return {item.image_id: item.reason for item in Lake(uri).contents(depth).damaged}
+
+
+@pytest.fixture
+def lake(tmp_path: pathlib.Path) -> str:
+    """Three images."""
+    uri = str(tmp_path / "lake")
+    for number in range(3):
+        add(uri, f"i{number}")
+    return uri
+
+
+def test_an_image_is_one_commit(lake: str) -> None:
+    table = DeltaTable(lake)
+    assert table.version() == 3
+    rows = table.to_pyarrow_table()
+    assert set(rows.column("Table").to_pylist()) == {"traces", "findings", "image", "keys", "manifests"}
+    assert set(counted(lake).values()) == {STACKS}
+    assert not damaged(lake, Depth.CONTENT)
+
+
+def test_an_image_that_is_read_again_replaces_its_rows(lake: str) -> None:
+    with pytest.raises(LakeError, match="another run has added this image"):
+        add(lake, "i1", stack="nt!B")
+    add(lake, "i1", stack="nt!B", before="attempt")
+    stacks = called("sql", lake, "SELECT DISTINCT left(Stack, 4) FROM traces WHERE ImageId = 'i1'")
+    assert stacks.stdout.split()[-1] == "nt!B"
+    assert counted(lake) == {"i0": STACKS, "i1": STACKS, "i2": STACKS}
+    assert not damaged(lake, Depth.CONTENT)
+
+
+def _adds(uri: str, names: List[str], before: bool) -> List[str]:
+    """Adds images one after the other; returns those that another process had added before."""
+    refused = []
+    for name in names:
+        try:
+            add(uri, name, stack=f"{os.getpid()}", **({"before": "attempt"} if before else {}))
+        except LakeError as error:
+            assert "another run" in str(error), error
+            refused.append(name)
+    return refused
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_many_writers_lose_nothing_and_double_nothing(before: bool, tmp_path: pathlib.Path) -> None:
+    """Four processes add images of their own, and all of them the same three."""
+    uri = str(tmp_path / "lake")
+    names = [[*(f"own{worker}x{number}" for number in range(4)), "s0", "s1", "s2"] for worker in range(4)]
+    with multiprocessing.get_context("spawn").Pool(4) as pool:
+        refused = pool.starmap(_adds, [(uri, part, before) for part in names])
+    assert not [name for part in refused for name in part if name.startswith("own")]
+    if not before:
+        assert sum(map(len, refused)) == 9
+    assert counted(uri) == dict.fromkeys({name for part in names for name in part}, STACKS)
+    assert not damaged(uri, Depth.CONTENT)
+    stacks = called("sql", uri, "SELECT ImageId FROM traces GROUP BY 1 HAVING count(DISTINCT Stack[1:3]) > 1")
+    assert len(stacks.stdout.splitlines()) == 1, "an image has rows of two writers"
+
+
+def commits(uri: str) -> int:
+    return len(list(pathlib.Path(uri).glob("_delta_log/*.json")))
+
+
+def test_a_writer_that_is_killed_leaves_whole_images(tmp_path: pathlib.Path) -> None:
+    uri = str(tmp_path / "lake")
+    code = (
+        "import sys; from tests.fleet import test_lake\n"
+        "for number in range(1000):\n"
+        "    test_lake.add(sys.argv[1], f'i{number % 7}', before='attempt')\n"
+    )
+    said = 0
+    for _ in range(3):
+        with subprocess.Popen([sys.executable, "-c", code, uri], stderr=subprocess.DEVNULL) as process:
+            wait(lambda: process.poll() is not None or commits(uri) > said + 4)  # noqa: B023
+            assert process.poll() is None
+            os.kill(process.pid, signal.SIGKILL)
+        said = commits(uri)
+        assert set(counted(uri).values()) == {STACKS}
+        assert not damaged(uri, Depth.CONTENT)
+
+
+def test_what_is_done_is_on_the_disk(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not os.path.isdir("/proc/self/fd"):
+        pytest.skip("asks Linux which file is synced")
+    synced: List[str] = []
+    real = os.fsync
+
+    def sync(held: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{held}"))
+        real(held)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    uri = tmp_path / "lake"
+    add(str(uri), "i1")
+    files = [path for path in uri.rglob("*") if path.is_file()]
+    missing = {str(path) for path in (*files, *(path.parent for path in files), uri, tmp_path)} - set(synced)
+    assert {os.path.basename(path) for path in missing} <= {f"{0:020}.json"}, missing
+
+
+@pytest.mark.parametrize("rest", [b"", b"{", bytes(400)])
+def test_a_commit_that_a_power_failure_tore_is_left_out_and_named(rest: bytes, lake: str) -> None:
+    torn = pathlib.Path(lake, "_delta_log", f"{3:020}.json")
+    torn.write_bytes(rest)
+    done = called("rare", lake, "--max-hosts", "9")
+    assert done.returncode == 0, done.stderr
+    assert [name in done.stdout for name in ("I0", "I1", "I2")] == [True, True, False]
+    done = called("forget", lake, "i0")
+    assert done.returncode == 0 and f"{torn.name}, a commit of this lake, is torn" in done.stderr
+    add(lake, "i2")
+    assert counted(lake) == {"i1": STACKS, "i2": STACKS}
+
+
+def flip(path: pathlib.Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 3] ^= 0xFF
+    path.write_bytes(data)
+
+
+DAMAGE: Dict[str, Callable[[pathlib.Path], object]] = {
+    "cut": lambda path: os.truncate(path, path.stat().st_size // 2),
+    "empty": lambda path: os.truncate(path, 0),
+    "missing": lambda path: path.unlink(),
+    "zeros": lambda path: path.write_bytes(bytes(path.stat().st_size)),
+    "altered": flip,
+}
+
+
+@pytest.mark.parametrize("table", ["traces", "findings", "image"])
+@pytest.mark.parametrize("name", DAMAGE)
+def test_a_damaged_file_takes_its_own_images_only(name: str, table: str, lake: str) -> None:
+    file = only(
+        path for path in files(lake, table) if pq.read_table(path).column("ImageId")[0].as_py() == "i1"
+    )
+    before = called("sql", lake, f"SELECT * FROM {table} ORDER BY ALL").stdout
+    DAMAGE[name](file)
+    done = called("sql", lake, f"SELECT DISTINCT ImageId FROM {table} ORDER BY 1", "--format", "csv")
+    if name == "altered" and done.returncode == 0:
+        # The byte is of nothing that was asked for, or of no row.
+        sql = f"SELECT * FROM {table} ORDER BY ALL"
+        assert damaged(lake, Depth.CONTENT) or called("sql", lake, sql).stdout == before
+        return
+    assert done.returncode == 3, done.stderr
+    assert done.stdout.split() == ["ImageId", "i0", "i2"]
+    assert "left out: /images/i1.raw (i1)" in done.stderr
+    done = called("status", lake, "--verify", "--format", "csv")
+    assert done.returncode == 3
+    assert "damaged,/images/i1.raw,i1" in done.stdout or ",i1," in done.stdout
+
+
+def files(lake: str, table: str) -> List[pathlib.Path]:
+    return sorted(pathlib.Path(lake, f"Table={table}").glob("*.parquet"))
+
+
+def test_rows_that_another_program_changed_are_found_in_merged_files(lake: str) -> None:
+    """One image's rows are changed; the others in the same file are sound."""
+    table = DeltaTable(lake)
+    table.optimize.compact()
+    assert not damaged(lake, Depth.CONTENT)
+    table.update(updates={"Stack": "'nt!Other'"}, predicate="\"Table\" = 'traces' AND \"ImageId\" = 'i1'")
+    assert damaged(lake) == {}
+    assert damaged(lake, Depth.CONTENT) == {"i1": "traces: its rows differ from the digest in the manifest"}
+    table.delete("\"Table\" = 'findings' AND \"ImageId\" = 'i2'")
+    assert damaged(lake, Depth.CONTENT)["i2"] == "findings: 0 rows, but 1 in the manifest"
+
+
+def test_another_order_of_rows_changes_no_digest(lake: str) -> None:
+    DeltaTable(lake).optimize.z_order(["StackKey"])
+    assert not damaged(lake, Depth.CONTENT)
+
+
+def test_compact_leaves_few_files_and_the_same_answers(lake: str) -> None:
+    before = called("sql", lake, "SELECT * FROM traces ORDER BY ALL", "--format", "jsonl").stdout
+    assert called("compact", lake).returncode == 0
+    assert {len(DeltaTable(lake, version=None).file_uris([("Table", "=", name)])) for name in TABLES} <= {
+        0,
+        1,
+    }
+    assert called("sql", lake, "SELECT * FROM traces ORDER BY ALL", "--format", "jsonl").stdout == before
+    assert not damaged(lake, Depth.CONTENT)
+    add(lake, "i1", stack="nt!B", before="attempt")
+    assert counted(lake) == dict.fromkeys(("i0", "i1", "i2"), STACKS)
+
+
+def test_what_is_forgotten_leaves_the_files(lake: str) -> None:
+    assert called("compact", lake).returncode == 0
+    assert called("forget", lake, "i1").returncode == 0
+    assert counted(lake) == {"i0": STACKS, "i2": STACKS}
+    for path in pathlib.Path(lake).glob("Table=*/*.parquet"):
+        ids = pq.read_table(path, columns=["ImageId"]).column(0).to_pylist()
+        assert "i1" not in ids
+    add(lake, "i1")
+    assert counted(lake)["i1"] == STACKS
+
+
+def test_other_readers_take_it_as_it_is(lake: str) -> None:
+    """As docs/fleet.md shows: nothing of this project is needed."""
+    frame = polars.scan_delta(lake).filter(polars.col("Table") == "traces").select("ImageId").collect()
+    assert frame.height == 3 * STACKS
+    rows = DeltaTable(lake).to_pyarrow_dataset()
+    sql = "SELECT count(*) FROM rows WHERE \"Table\" = 'findings' AND Severity = 'high'"
+    with duckdb.connect() as connection:
+        assert connection.register("rows", rows).execute(sql).fetchall() == [(3,)]
+
+
+def test_an_old_lake_is_refused_in_a_sentence(tmp_path: pathlib.Path) -> None:
+    for name in ("manifest", "tables"):
+        (tmp_path / "lake" / name).mkdir(parents=True)
+    done = called("status", tmp_path / "lake")
+    assert (done.returncode, "Read the images into a new lake" in done.stderr) == (2, True)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Dict[str, str]]:
+    """A program of its own that speaks S3, and the variables by which a process finds it."""
+    pytest.importorskip("moto")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            wait(lambda: _listens(port))
+            yield {
+                "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+                "AWS_ALLOW_HTTP": "true",
+                "AWS_ACCESS_KEY_ID": "name",
+                "AWS_SECRET_ACCESS_KEY": "word",
+                "AWS_REGION": "us-east-1",
+                "AWS_DEFAULT_REGION": "us-east-1",
+            }
+        finally:
+            process.kill()
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as tried:
+        return tried.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.fixture
+def bucket(server: Dict[str, str], monkeypatch: pytest.MonkeyPatch) -> str:
+    """A lake that does not exist yet, in a bucket."""
+    from pyarrow import fs
+
+    for name, value in server.items():
+        monkeypatch.setenv(name, value)
+    store = fs.S3FileSystem(endpoint_override=server["AWS_ENDPOINT_URL"], allow_bucket_creation=True)
+    name = f"bucket{time.monotonic_ns()}"
+    store.create_dir(name)
+    return f"s3://{name}/cases/lake"
+
+
+def test_a_bucket_is_a_lake(bucket: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("i0", "i1"):
+        add(bucket, name)
+    with pytest.raises(LakeError, match="another run"):
+        add(bucket, "i1")
+    add(bucket, "i1", stack="nt!B", before="attempt")
+    done = called("sql", bucket, "SELECT Stack FROM traces", "--format", "csv")
+    assert done.returncode == 0 and "nt!A 7" in done.stdout and "nt!B 7" in done.stdout, done.stderr
+    assert called("compact", bucket).returncode == 0
+    assert called("forget", bucket, "i0").returncode == 0
+    done = called("status", bucket, "--verify", "--format", "csv")
+    assert (done.returncode, done.stdout.count("/images/")) == (0, 1), done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_killed_writer_and_two_at_once_in_a_bucket(bucket: str) -> None:
+    """An image that was done stays done; nothing is there twice."""
+    code = (
+        "import sys; from tests.fleet import test_lake\n"
+        "for number in range(99): test_lake.add(sys.argv[1], f'k{number}')\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, bucket], stderr=subprocess.DEVNULL) as process:
+
+        def some() -> bool:
+            with contextlib.suppress(Exception):
+                return len(counted(bucket)) > 2
+            return False
+
+        wait(some)
+        process.kill()
+    done = counted(bucket)
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        refused = pool.starmap(_adds, [(bucket, [*done, "s0", "s1"], False)] * 2)
+    assert [set(done) <= set(part) for part in refused] == [True, True]
+    assert counted(bucket) == dict.fromkeys((*done, "s0", "s1"), STACKS)
+    assert not damaged(bucket, Depth.CONTENT)
+
+
+def test_a_store_that_has_no_such_bucket(bucket: str) -> None:
+    done = called("status", "s3://nowhere/lake", seconds=120)
+    assert done.returncode == 2
+    assert "s3://nowhere/lake" in done.stderr
+
+
+def test_a_failed_image_is_a_manifest_alone(lake: str) -> None:
+    Lake(lake).add(NewImage(fleetlakes.manifest("u1", {}, status="failed", reason="no kernel")))
+    assert not damaged(lake, Depth.CONTENT)
+    assert called("status", lake).returncode == 3
+
+
+def test_the_folder_may_be_moved(lake: str, tmp_path: pathlib.Path) -> None:
+    moved = shutil.move(lake, tmp_path / "moved")
+    assert called("status", moved, "--verify").returncode == 0
