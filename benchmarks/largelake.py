@@ -167,9 +167,8 @@ def main() -> None:
     make(options.folder, options.machines, options.stacks, options.writers, options.together)
     table = DeltaTable(str(options.folder))
     files = len(table.file_uris())
-    print(
-        f"{options.machines} machines in {time.monotonic() - start:.0f} s: version {table.version()}, {files} files"
-    )
+    took = time.monotonic() - start
+    print(f"{options.machines} machines in {took:.0f} s: version {table.version()}, {files} files")
     for command in (["status"], ["rare"], ["findings"], ["sql", "SELECT count(*) FROM traces"]):
         words = [sys.executable, "-m", "stackfleet", command[0], str(options.folder), *command[1:]]
         start = time.monotonic()

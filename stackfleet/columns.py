@@ -4,7 +4,7 @@
 
 The tables of stacks and images are the flat tables of the plugins; the tables of findings and trap frames
 have the columns of those plugins. Addresses and registers are hexadecimal text everywhere: Delta has no
-unsigned numbers of 64 bits. A row of the lake has the columns of all tables; those of other tables are null.
+unsigned numbers of 64 bits. A row of the lake has the columns of all tables; columns of other tables are null.
 """
 
 from __future__ import annotations
@@ -137,5 +137,5 @@ def united(table: str, batch: Any) -> Any:
 
 
 def schema_of(table: str) -> Any:
-    """Returns the Arrow schema of a table, also of those of manifests and runs."""
+    """Returns the Arrow schema of a table, also of the tables of manifests and runs."""
     return MANIFEST_SCHEMA if table in (MANIFESTS, RUNS) else SCHEMAS[table]

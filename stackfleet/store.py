@@ -329,7 +329,7 @@ def _explained() -> Iterator[None]:
 
 
 def _first_line(error: BaseException) -> str:
-    """Returns the reason of an error: that of the system if there is one."""
+    """Returns the reason of an error, as the system states it if it does."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     number = _OS_ERROR.search(str(error))

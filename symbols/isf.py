@@ -24,8 +24,8 @@ to one of the same name with a later `since`. A table has the structures that ha
 source other than the build's; a source stated only for other builds leaves the build's. `basic.h` has
 structures that each kind may use. ULONG_PTR is as wide as a pointer, the other types are Windows' own.
 
-A structure of arm64 lies as that of x64, unless `struct _NAME for arm64 {` declares it: then only that
-declaration counts, each number is that of arm64, and one without members removes the structure.
+A structure of arm64 lies as the one of x64, unless `struct _NAME for arm64 {` declares it: then only that
+declaration counts, each number is for arm64, and one without members removes the structure.
 """
 
 from __future__ import annotations

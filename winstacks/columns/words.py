@@ -247,7 +247,7 @@ WAIT_KINDS: Words = {
     PUSH_LOCK: "",
     OTHER_WAIT: "an object or reason without a word here",
 }
-"""What a thread waits for: the words of WaitsFor."""
+"""Kinds of things that threads wait for: the words of WaitsFor."""
 
 FOR_EXCLUSIVE, FOR_SHARED, FOR_ANY, FOR_ALL = "exclusive", "shared", "any", "all"
 WAIT_MODES: Words = {
@@ -285,7 +285,7 @@ OWNERSHIPS: Words = {
     NO_OWNER_KEPT: "Windows keeps no owner of such locks and objects",
     OWNER_UNKNOWN: "the owner is not in the image",
 }
-"""Who owns what a thread waits for: the words of Ownership."""
+"""Owners of the things that threads wait for: the words of Ownership."""
 
 ENDS_RUNNING, ENDS_INPUT, ENDS_ASLEEP = "running", "waits for input", "sleeps"
 ENDS_EXITED, ENDS_ABSENT, ENDS_IDLE = "exited while owner", "not in the image", "idle"
@@ -306,4 +306,4 @@ CHAIN_ENDS: Words = {
     ENDS_UNKNOWN: "it is unknown what the last thread waits for",
     ENDS_IDLE: "the last thread waits for work: no hang",
 }
-"""Where a chain of owners ends: the words of ChainEnd. --brief shows them in this order."""
+"""Ends of chains of owners: the words of ChainEnd. --brief shows them in this order."""

@@ -188,7 +188,7 @@ class Waits:
 
     Args:
         image: the image
-        sides: reads the waits of processes from their memory; None: only stacks tell
+        sides: reads the waits of processes from their memory; None: only stacks are used
     """
 
     def __init__(self, image: Image, sides: Optional[UserSides] = None) -> None:

@@ -1,3 +1,3 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Who waits for whom: what each thread waits for, who owns that, and the chains and deadlocks."""
+"""Waits: what each thread waits for, who owns that, and the chains and deadlocks."""

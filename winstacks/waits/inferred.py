@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Infers the critical section of a thread by exclusion, if neither memory nor registers tell it.
+"""Infers the critical section of a thread by exclusion, if neither memory nor registers show it.
 
 A function that takes critical sections is on the thread's stack. Of all listed sections only one is held by
 another thread and has a waiter: the thread waits for that one. ntdll's list may lack sections, so this stays
@@ -45,7 +45,7 @@ class Inference:
         self._known: Dict[AddressSpace, List[Lock]] = {}
 
     def section(self, thread: Thread, stack: Optional[CallStack]) -> Optional[Awaited]:
-        """Returns the section for which a thread waits in a stack of user mode, None if nothing tells."""
+        """Returns the section for which a thread waits in a stack of user mode, None if it is unknown."""
         if stack is None or not self._takes_section(stack):
             return None
         locks = [

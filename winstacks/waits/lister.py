@@ -184,7 +184,7 @@ class WaitLister:
     def _wait(
         self, thread: Thread, stacks: List[CallStack], sides: Dict[AddressSpace, UserSide]
     ) -> Optional[ThreadWait]:
-        """Returns what a thread waits for; None if it does not wait, or if nothing tells."""
+        """Returns what a thread waits for; None if it does not wait, or if that is unknown."""
         if thread.unusable or thread.tid is None or has_status(thread.status, StatusCode.TERMINATED):
             return None
         kernel = thread.state is not None and self._objects is not None
@@ -218,7 +218,7 @@ class WaitLister:
     ) -> Optional[ThreadWait]:
         """Returns a row for a thread that a lock has as a waiter, although the kernel says it does not wait.
 
-        A woken thread that has not run leaves the tables and chains at once, but not its registers.
+        A woken thread that did not run yet leaves the tables and chains at once, but not its registers.
         """
         sure = [answer for answer in answers if answer.known in (words.BY_TABLE, words.BY_CHAIN)]
         if not sure or half is None or thread.running:
@@ -263,7 +263,7 @@ class WaitLister:
             status(StatusItem(StatusCode.CONTRADICTED, members=tuple(wrong)) if wrong else None),
         )
 
-    # A dump, in which only user mode tells.
+    # A dump, which has user mode only.
 
     def _of_user(
         self,
@@ -298,7 +298,7 @@ class WaitLister:
     def _of_call(
         self, thread: Thread, kind: str, name: str, stack: CallStack, sides: Dict[AddressSpace, UserSide]
     ) -> Awaited:
-        """Returns what a system call waits for, as far as its name and the handle tell."""
+        """Returns what a system call waits for, as far as its name and the handle show."""
         side = sides.get(stack.space)
         view = None if side is None else side.view.by_tid.get(thread.tid or 0)
         call = None if side is None or view is None else side.view.call(view)
@@ -323,7 +323,7 @@ class WaitLister:
             owners=owners,
         )
 
-    # An image, in which the kernel tells, too.
+    # An image, which has the kernel, too.
 
     def _of_kernel(
         self,

@@ -23,7 +23,7 @@ def key_of(thread: Thread) -> ThreadKey:
 
 
 class Awaited(NamedTuple):
-    """What a thread waits for.
+    """The thing that a thread waits for.
 
     Attributes:
         kind: a word of `words.WAIT_KINDS`

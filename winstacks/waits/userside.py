@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What the threads of a process wait for in user mode, from its memory and the registers of its threads.
+"""Waits of the threads of a process in user mode, from its memory and the registers of its threads.
 
 sides = UserSides(image, symbolizer)
 side = sides.of_half(space, stacks)         # the walked stacks of this half, one for each thread
@@ -56,7 +56,7 @@ def symbol_of(symbolizer: Symbolizer) -> SymbolOf:
 
 
 class UserStack(NamedTuple):
-    """Where a thread stands in one half of its process.
+    """The place of a thread in one half of its process.
 
     Attributes:
         thread: the thread
@@ -209,7 +209,7 @@ PEB_LOCKS = {"LoaderLock": "loader lock", "FastPebLock": "PEB lock"}
 
 
 class _Names:
-    """What the names of code addresses tell about them.
+    """Facts that the names of code addresses give about them.
 
     Args:
         space: a half of a process

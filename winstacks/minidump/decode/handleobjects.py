@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What a minidump has about the objects of handles beyond their names: the owner of a mutex.
+"""Facts of a minidump about the objects of handles, beside their names: the owner of a mutex.
 
 Source: "minidumpapiset.h" (MINIDUMP_HANDLE_DESCRIPTOR_2.ObjectInfoRva, MINIDUMP_HANDLE_OBJECT_INFORMATION,
 MiniMutantInformation2). That MiniMutantInformation2 is the ID of the owner's process and of its thread is

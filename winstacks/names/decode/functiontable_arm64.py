@@ -4,7 +4,7 @@
 
 An entry has BeginAddress and UnwindData. The length of a piece is in UnwindData, or in the first word of the
 record to which it leads. So an end is computed when it is first needed. A piece whose record is unreadable
-counts up to the next entry: then the entry is found, and its record is said to be unreadable.
+counts up to the next entry: then the entry is found, and its record is unreadable.
 
 Source: Microsoft, "ARM64 exception handling"; measured for branch islands (`unwind_arm64.ISLAND`).
 """
@@ -130,7 +130,7 @@ class FunctionTableArm64(FunctionTable):
         return low, self._begins[position] if position < len(self) else END_OF_IMAGE
 
     def may_be_moved(self, position: int) -> bool:
-        """Returns False: an entry does not lead to the function of which it is a part."""
+        """Returns False: an entry does not lead to the function that it is a part of."""
         return False
 
     def direct(self, entry: RuntimeFunction) -> RuntimeFunction:

@@ -3,7 +3,7 @@
 """The code map of a hybrid image: which ranges are code of ARM64, of ARM64EC, and of x64.
 
 An ARM64EC image says that it is for AMD64, and an ARM64X image has a view for each of the two. The load
-configuration of both leads to the CHPE metadata, whose code map tells the kinds of code.
+configuration of both leads to the CHPE metadata, whose code map has the kinds of code.
 
 Source: `IMAGE_LOAD_CONFIG_DIRECTORY64.CHPEMetadataPointer` and `IMAGE_ARM64EC_METADATA` of winnt.h; measured:
 22 files, all of version 2.

@@ -13,7 +13,7 @@ from typing import Optional
 from ...names.decode.unwindinfo import Bytes
 
 _HALF = 1 << 55
-"""The bit that tells the half of the address space, whatever code authenticates the pointer."""
+"""The bit that decides the half of the address space, whatever code authenticates the pointer."""
 _LOW = (1 << 47) - 1
 _HIGH = (1 << 64) - 1 - _LOW
 
@@ -26,7 +26,7 @@ def strip(value: int) -> int:
     """Returns a code address without the code that authenticates it: the identity on plain addresses.
 
     Windows has halves of 47 bits and no tags (T0SZ = T1SZ = 17, TBI0 = TBI1 = 0 in the TCR_EL1 of a crash of
-    22000). So the code is in bits 63 to 56 and 54 to 47, and bit 55 tells the half.
+    22000). So the code is in bits 63 to 56 and 54 to 47, and bit 55 decides the half.
     """
     return value | _HIGH if value & _HALF else value & _LOW
 

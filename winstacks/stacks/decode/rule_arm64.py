@@ -154,7 +154,7 @@ class EffectArm64:
 
 
 def single_read(rule: RuleArm64) -> Optional[EffectArm64]:
-    """Returns a rule as one read of the stack; None if it has several bases, or is not that of a call."""
+    """Returns a rule as one read of the stack; None if it has several bases, or is not the rule of a call."""
     base = rule.sp.base
     if rule.frame is not None or rule.interrupted or base.loaded or LR_AT not in rule.saved:
         return None

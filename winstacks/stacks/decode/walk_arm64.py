@@ -67,7 +67,7 @@ _NOTHING: Values = (None,) * COUNT
 
 
 class SiteArm64(NamedTuple):
-    """What is known about a return address.
+    """Facts about a return address.
 
     Attributes:
         effect: the unwinding from there, None if a single read cannot express it
@@ -402,7 +402,7 @@ def _rule_at(
 ) -> Optional[Tuple[RuleArm64, Optional[EffectArm64]]]:
     """Returns the rule of unwinding from an instruction, and its form as one read; None in a leaf.
 
-    The table keeps both. In a branch island, the rule is that of the place to which the island jumps.
+    The table keeps both. In a branch island, the rule of the place to which the island jumps holds.
 
     Raises:
         UnwindDataError: the unwind data is unreadable or invalid

@@ -159,7 +159,7 @@ class ContextLayout:
 
 
 def _is_user(registers: Mapping[str, int]) -> bool:
-    """Returns whether registers are those of user mode."""
+    """Returns whether registers are of user mode."""
     if "Cpsr" in registers:
         return not registers["Cpsr"] & _EXCEPTION_LEVEL
     return registers.get("SegCs", 0) & 3 == 3

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What a thread waits for, as a decoder of user mode says it."""
+"""The answer of a decoder of user mode: what a thread waits for."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple, Optional, Tuple
 
 
 class Answer(NamedTuple):
-    """What a thread waits for. Addresses are those of its process.
+    """The thing that a thread waits for. Addresses are of its process.
 
     Attributes:
         tid: the waiting thread

@@ -44,7 +44,7 @@ class WaitedSection(NamedTuple):
         address: its address
         members: its members
         waiters: number of threads that wait, woken ones apart
-        woken: whether a waiter was woken and has not run; XP does not keep this
+        woken: whether a waiter was woken and did not run yet; XP does not keep this
     """
 
     address: int

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What the threads of one half of a process wait for in ntdll: all rules together, the surest first.
+"""The waits of the threads of one half of a process in ntdll: all rules together, the surest first.
 
 waits = UserWaits(view, types, layouts, table)
 for answer in waits.find(thread): ...
@@ -56,7 +56,7 @@ class UserWaits:
 
     @cached_property
     def table(self) -> AddressTable:
-        """What PEB.WaitOnAddressHashTable leads to."""
+        """Waiters to which PEB.WaitOnAddressHashTable leads."""
         if not self._peb:
             return NO_TABLE
         table = self._addresses.table(self._peb + self._offset)
@@ -67,7 +67,7 @@ class UserWaits:
 
     @cached_property
     def _on_stacks(self) -> List[AddressBlock]:
-        """What looks like a block of a waiting thread, on all stacks."""
+        """Data on all stacks that looks like a block of a waiting thread."""
         return [block for thread in self._view.threads for block in self._addresses.on_stack(thread)]
 
     @cached_property
