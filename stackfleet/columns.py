@@ -4,7 +4,8 @@
 
 The tables of stacks and images are the flat tables of the plugins; the tables of findings and trap frames
 have the columns of those plugins. Addresses and registers are hexadecimal text everywhere: Delta has no
-unsigned numbers of 64 bits. A row of the lake has the columns of all tables; columns of other tables are null.
+unsigned numbers of 64 bits. A row of the lake has the columns of all tables; those that its table lacks are
+null.
 """
 
 from __future__ import annotations

@@ -281,7 +281,7 @@ NO_OWNER_KEPT, OWNER_UNKNOWN = "no owner kept", "unknown"
 OWNERSHIPS: Words = {
     BY_THREAD: "a thread owns it, or has to act",
     BY_PROCESS: "a process has to act; its thread is unknown",
-    NOBODY: "nobody owns it now: it was released, and a waiter has not run yet",
+    NOBODY: "nobody owns it now: it was released, and its next owner did not run yet",
     NO_OWNER_KEPT: "Windows keeps no owner of such locks and objects",
     OWNER_UNKNOWN: "the owner is not in the image",
 }

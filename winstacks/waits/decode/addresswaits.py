@@ -118,7 +118,7 @@ class AddressWaits:
     def find_table(self, peb: int, blocks: Iterable[AddressBlock]) -> int:
         """Returns the address of the table if it moved within the PEB; 0 if no block leads to one.
 
-        A bucket holds the address of the newest block of its list, and the block's address decides the bucket.
+        A bucket holds the address of the newest block of its list; the block's address decides the bucket.
         """
         size = self._view.pointer_size
         newest = {block.at: bucket_of(block.address) for block in blocks if not block.newer}
