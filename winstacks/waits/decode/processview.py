@@ -4,8 +4,8 @@
 
 A thread that waits in user mode stands behind a system call of ntdll. The return address there is in the
 function that called the stub. Sources: x64 stubs call the kernel directly, so the return address is at Rsp;
-a stub of a 32-bit process calls KiFastSystemCall, so Esp points to the address in the stub; WoW64 keeps Esp at the return
-address of the stub itself (measured: 17 builds of XP to 11).
+a stub of a 32-bit process calls KiFastSystemCall, so Esp points to the address in the stub; WoW64 keeps
+Esp at the return address of the stub itself (measured: 17 builds of XP to 11).
 """
 
 from __future__ import annotations
