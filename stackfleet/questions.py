@@ -254,7 +254,7 @@ whose least number is known to be enough set the bar.
 
 _CRASHES = """\
 crashes AS (
-    SELECT ImageId, Host, BugCheckCode, BugCheck, BugCheckParameters
+    SELECT ImageId, Host, HostText, BugCheckCode, BugCheck, BugCheckParameters
     FROM image JOIN hosts USING (ImageId) WHERE BugCheckCode IS NOT NULL
 )"""
 _HOSTS_OF = f"{_NAMES}[1:8] AS Hostnames, {_IMAGES}"
