@@ -234,7 +234,7 @@ class TrapReader:
         facts = self.kernel.facts._replace(
             handler=self.kernel.function(handler),
             stored_registers=self.kernel.stored_registers(handler),
-            instruction=self._code_before_rip(data, space),
+            instruction=self._code_before_rip(address, data, space),
             debug_active=entry_facts.debug_active,
             chained=entry_facts.chained,
             system_call=entry_facts.system_call,
@@ -302,13 +302,15 @@ class TrapReader:
             reading.members,
         )
 
-    def _code_before_rip(self, data: bytes, space: Optional[AddressSpace]) -> bytes:
-        """Returns the code before the Rip of a user-mode frame, if the frame's kind depends on it."""
+    def _code_before_rip(self, address: int, data: bytes, space: Optional[AddressSpace]) -> bytes:
+        """Returns the code before the Rip of a frame, if the frame's kind depends on it."""
         layout = self.kernel.layout
-        if space is None or not space.layer_name or not layout.instruction_size or not layout.is_user(data):
+        size = layout.code_size(address, data)
+        owner = space if layout.is_user(data) else self.kernel.image.kernel
+        if not size or owner is None or not owner.layer_name:
             return b""
         rip = layout.number(data, layout.only_names.get("Rip", "Rip"))
-        return self.kernel.code_before(rip, layout.instruction_size, space)
+        return self.kernel.code_before(rip, size, owner)
 
     def _pointer_at(self, memory: Extents, address: int) -> int:
         """Returns the pointer at an address, 0 if it is not in the memory."""

@@ -79,8 +79,8 @@ class EntryFacts(NamedTuple):
             unknown, or if they belong to another frame
         stored_registers: nonvolatile registers that this frame's entry code stores in the members of their
             names, by its unwind data (x64); None if unknown
-        instruction: the two bytes of user code before Rip, if the process cannot have changed them; else
-            empty
+        instruction: the bytes of code before Rip (`TrapFrameLayout.code_size`), if the process cannot have
+            changed them; else empty
     """
 
     handler: str = ""
@@ -202,10 +202,6 @@ class TrapFrameLayout(abc.ABC):
     alignment = 1
     """Alignment of a frame's address, in bytes."""
 
-    instruction_size = 0
-    """Number of bytes of user code before Rip that help to identify the kind of entry; 0 if none are
-    needed."""
-
     def __init__(self, structure: Structure) -> None:
         self.structure = structure
         self.size = structure.size
@@ -229,6 +225,10 @@ class TrapFrameLayout(abc.ABC):
     @abc.abstractmethod
     def is_user(self, data: bytes) -> bool:
         """Returns whether the processor was in user mode (or virtual-8086 mode) when the frame was made."""
+
+    def code_size(self, address: int, data: bytes) -> int:
+        """Returns how many bytes of code before Rip help to identify the kind of entry; 0 for none."""
+        return 0
 
     @abc.abstractmethod
     def classify(self, address: int, data: bytes, facts: EntryFacts) -> Tuple[str, Validities]:

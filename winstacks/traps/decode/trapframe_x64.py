@@ -43,6 +43,7 @@ from .frame import (
     set_validity,
 )
 
+_INT3 = b"\xcc"
 CS_KERNEL = 0x10
 CS_USER = 0x33
 
@@ -165,6 +166,9 @@ class TrapFrameLayout64(TrapFrameLayout):
             and not self.number(data, "EFlags") & EFLAGS_IF
         )
 
+    def code_size(self, address: int, data: bytes) -> int:
+        return len(_INT3) if self.shaped_like_service(address, data) else 0
+
     def active_kind(self, data: bytes) -> str:
         """Returns the kind of entry that ExceptionActive states, empty if its value is impossible.
 
@@ -184,6 +188,8 @@ class TrapFrameLayout64(TrapFrameLayout):
             return SERVICE if self.number(data, "Rip") == facts.service_linkage else kind
         if facts.chained:
             return SERVICE
+        if facts.instruction == _INT3:
+            return EXCEPTION
         return "" if kind and self.number(data, "SegSs") in KERNEL_SS else SERVICE
 
     def stack_switched(self, address: int, data: bytes) -> bool:

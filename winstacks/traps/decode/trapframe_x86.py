@@ -103,7 +103,6 @@ class TrapFrameLayout86(TrapFrameLayout):
     only_names = COLUMN_MEMBERS
     anchor = re.compile(re.escape(ARGUMENT_MARK.to_bytes(4, "little")))
     anchor_member = "DbgArgMark"
-    instruction_size = 2
     alignment = 4
 
     def tops(self, types: Structures) -> Tuple[int, ...]:
@@ -143,6 +142,9 @@ class TrapFrameLayout86(TrapFrameLayout):
     def from_v86(self, data: bytes) -> bool:
         """Returns whether the processor was in virtual-8086 mode."""
         return bool(self.number(data, "EFlags") & _EFLAGS_VM)
+
+    def code_size(self, address: int, data: bytes) -> int:
+        return 2 if self.is_user(data) else 0
 
     def is_user(self, data: bytes) -> bool:
         """Returns whether SegCs is a user-mode selector or the mode was virtual-8086."""

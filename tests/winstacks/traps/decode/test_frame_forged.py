@@ -341,3 +341,24 @@ def test_the_handler_tells_whether_selectors_were_stored(handler: str, shown: st
     for name in ("SegDs", "SegEs", "SegFs", "SegGs"):
         assert (name in frame.registers) == (shown != "absent")
         assert (name in frame.unsure) == (shown == "unsure")
+
+
+@pytest.mark.parametrize("active", [0, 1])
+@pytest.mark.parametrize(
+    ("code", "chained", "expected"),
+    [(b"\xcc", False, "exception"), (b"\x90", False, ""), (b"\xcc", True, "service")],
+)
+def test_the_byte_before_rip_distinguishes_a_breakpoint_from_a_service(
+    active: int, code: bytes, chained: bool, expected: str
+) -> None:
+    """With interrupts off, an int3 of the kernel leaves a frame that a Zw call could have left."""
+    for form in forms(X64):
+        data, address = bytearray(form.size), KERNEL_64
+        values = {"SegCs": 0x10, "SegSs": 0x18, "EFlags": 0x46, "Rsp": address + form.size + 8}
+        values.update(Rip=0xFFFFF80001001000)
+        for member, value in {**values, "ExceptionActive": active}.items():
+            offset, size = form.members[member][:2]
+            data[offset : offset + size] = value.to_bytes(size, "little")
+        assert form.code_size(address, bytes(data)) == 1
+        kind, _ = form.classify(address, bytes(data), EntryFacts(instruction=code, chained=chained))
+        assert kind == expected
