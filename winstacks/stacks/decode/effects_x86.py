@@ -24,6 +24,9 @@ the caller's Ebp too, but above it lies a copy of the return address: the functi
 """
 
 
+_MASK = 0xFFFFFFFF
+
+
 class StackPlace(NamedTuple):
     """The known stack state before an instruction.
 
@@ -43,6 +46,13 @@ class StackPlace(NamedTuple):
     loaded: Tuple[Optional[int], ...] = (None, None, None)
     frame: Optional[int] = None
     ebx: Optional[int] = None
+
+    def return_slot(self, sp: int, bp: Optional[int]) -> Optional[int]:
+        """Returns the address of the return address, from Ebp if possible, else from Esp; None if unknown."""
+        if self.ebp == BASED and self.frame is not None:
+            slot = None if bp is None else bp + self.frame & _MASK
+            return slot if slot is not None and slot >= sp else None
+        return None if self.depth is None else sp + self.depth & _MASK
 
 
 ENTRY = StackPlace(0, CALLERS, None)

@@ -179,6 +179,16 @@ class Walker32(Walker[Registers32]):
             return None
         return nearest
 
+    def _entered(self, registers: Registers32) -> Optional[WalkStep[Registers32]]:
+        """Takes [Esp] at the first byte of a function whose code is absent: nothing is pushed there yet."""
+        image, address = self._find_image(registers.ip), self.read_stack(registers.sp)
+        if image is None or address is None or not image.begins(registers.ip - image.base):
+            return None
+        if self._find_image(address - 1) is None or self.is_return(address) is False:
+            return None
+        above = registers.sp + self.slot_size
+        return WalkStep(Registers32(address, above, registers.bp, exact=False, before_call=above), LEAF)
+
     def _is_in(self, start: int, ip: int) -> bool:
         """Returns whether an address may be in the function that starts at another address."""
         return self._functions.place(start, ip) is not None or not self._functions.has_border(start, ip)
@@ -208,6 +218,8 @@ class Walker32(Walker[Registers32]):
             return self._leaving(registers, leaving)
         if not interrupted:
             return None
+        if not code:
+            return self._entered(registers)
         pops, before = self._functions.pops, self._functions.code(registers.ip - 1, 1)
         if clues_x86.at_entry(code):
             return self._taken(registers.sp, registers.bp, LEAF, pops(registers.ip))
@@ -276,7 +288,7 @@ class Walker32(Walker[Registers32]):
         If the target of the call before the return address is known, it must be the function; else the pushes
         and pops of the function must balance.
         """
-        slot = self._slot(registers, place)
+        slot = place.return_slot(registers.sp, registers.bp)
         if slot is None:
             return None
         starts = self._functions.starts(self.read_stack(slot) or 0)
@@ -288,21 +300,13 @@ class Walker32(Walker[Registers32]):
     ) -> Optional[WalkStep[Registers32]]:
         """Takes the return address of the function that starts at an address, by the stack state in the
         function."""
-        slot, bp = self._slot(registers, place), registers.bp
+        slot, bp = place.return_slot(registers.sp, registers.bp), registers.bp
         if slot is None:
             return None
         if place.ebp != CALLERS:
             bp = None if place.saved is None else self.read_stack(slot - place.saved)
         how = FRAME_POINTER if place.ebp == BASED else LEAF
         return self._taken(slot, bp, how, self._functions.pops(start))
-
-    @staticmethod
-    def _slot(registers: Registers32, place: StackPlace) -> Optional[int]:
-        """Returns the address of the return address, from Ebp if possible, else from Esp."""
-        if place.ebp == BASED and place.frame is not None:
-            slot = None if registers.bp is None else registers.bp + place.frame & MASK
-            return slot if slot is not None and slot >= registers.sp else None
-        return None if place.depth is None else registers.sp + place.depth & MASK
 
     def _leaving(
         self, registers: Registers32, leaving: clues_x86.FunctionExit

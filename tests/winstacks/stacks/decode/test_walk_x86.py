@@ -7,6 +7,7 @@ from __future__ import annotations
 import struct
 from typing import Any, Collection, Dict, List, Optional, Tuple
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -41,7 +42,7 @@ class Program:
         self.private: Dict[int, bytes] = {}
         self.data: List[int] = []
         self.dispatcher = ""
-        self.windows = self.changed = False
+        self.windows = self.changed = self.absent = False
         for number in range(16):
             begin = 0x1000 + 0x100 * number
             self.memory[begin - 2 : begin + 3] = b"\xcc\xcc\x55\x8b\xec"
@@ -59,7 +60,13 @@ class Program:
         return self
 
     def read_rva(self, rva: int, length: int) -> Optional[bytes]:
-        return bytes(self.memory[rva : rva + length]) if rva >= 0 and rva + length <= SIZE else None
+        known = not self.absent and rva >= 0 and rva + length <= SIZE
+        return bytes(self.memory[rva : rva + length]) if known else None
+
+    @staticmethod
+    def begins(rva: int) -> bool:
+        """Every 100h bytes a function has a name."""
+        return rva % 0x100 == 0
 
     def find_dispatcher(self, address: int) -> Optional[Tuple[int, str]]:
         begin = BASE + 0x1000 + 0x100 * DISPATCHER
@@ -73,11 +80,13 @@ class Program:
         end: int = HIGH,
         stacks: Tuple[Tuple[int, int], ...] = ((LOW, HIGH),),
     ) -> StackWalk:
-        image = CodeImage(BASE, SIZE, self.read_rva, None, ((0x1000, 0x3000),), self.windows)
+        code = (0x1000, 0x3000)
+        image = CodeImage(BASE, SIZE, self.read_rva, None, (code,), self.windows, self.begins)
         data = bytearray(HIGH - LOW)
         for address, value in self.stack.items():
             struct.pack_into("<I", data, address - LOW, value)
-        memory = Extents([(BASE, bytes(self.memory)), (LOW, bytes(data[: end - LOW])), *self.private.items()])
+        of_image = [] if self.absent else [(BASE, bytes(self.memory))]
+        memory = Extents([*of_image, (LOW, bytes(data[: end - LOW])), *self.private.items()])
 
         def read(address: int, length: int) -> Optional[memoryview]:
             self.reads += 1
@@ -356,3 +365,21 @@ def test_hostile_stacks_and_code(
             walk = program.walk(start, interrupted, [SP + 0x20], stacks=stacks)
             assert 0 < len(walk.frames) <= MAX_FRAMES
     assert program.reads < 400_000
+
+
+@pytest.mark.parametrize("offset", [0, 1])
+def test_the_first_byte_of_a_function_whose_code_is_absent(offset: int) -> None:
+    """[Esp] is the return address there; one byte later it may be a pushed value."""
+    program = Program().put(SP, at(5), at(6))
+    program.absent = True
+    walk = program.walk(Registers32(BASE + 0x1400 + offset, SP, None), interrupted=True)
+    assert ((at(5), "leaf", True) in frames_of(walk)) == (not offset)
+
+
+def test_a_call_of_data_returns_to_the_caller_on_the_stack() -> None:
+    """Eip is on the stack, which is no code; the call before [Esp] is one through a register."""
+    program = Program().put(SP, at(2))
+    program.memory[at(2) - 5 - BASE : at(2) - BASE] = b"\x90\x90\x90\xff\xd0"
+    program.data = [address // 0x1000 for address in range(LOW, HIGH, 0x1000)]
+    walk = program.walk(Registers32(SP + 0x100, SP, None), interrupted=True)
+    assert [(address, how) for address, how, _ in frames_of(walk)][1] == (at(2), "leaf")
