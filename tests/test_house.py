@@ -37,7 +37,7 @@ FLOORS: Tuple[Set[str], ...] = (
     {"stacklist"},
     {"findings", "minidump"},
     {"rows", "html"},
-    {"commands"},
+    {"commands", "opening"},
     {"plugins"},
 )
 """From the ground up. A room imports itself and what lies below its floor, never a room beside it."""
@@ -53,10 +53,11 @@ VERSION = f"{LIBRARY}/__init__.py"
 FINDER = "volatility3.plugins.windows.winstacks_library"
 FINDER_PATH = f"{PLUGINS}/windows/winstacks_library.py"
 ON_THE_GROUND = (OPTIONS, CHECKED, VERSION)
-"""They import nothing of the library, but the options import their checks."""
+"""They import nothing of the library, but the options import their checks, and the package its room `opening`
+when a program asks for it."""
 
 MAY_IMPORT = {
-    OPTIONS: {"findings", "rows", "commands"},
+    OPTIONS: {"findings", "rows", "commands", "opening"},
     CHECKED: {"rows"},
     VERSION: set.union(*FLOORS) - {"plugins"},
 }
@@ -73,6 +74,8 @@ LATE = {
     OPTIONS: "names of columns are looked up only where --columns is given",
     FINDER_PATH: "the options are in the library that it has found; runpy is for spawned workers",
     f"{LIBRARY}/findings/registry.py": "options.CHECKS names the modules of the checks",
+    VERSION: "a start of Volatility imports it, and needs nothing of the room opening",
+    f"{LIBRARY}/opening/volatility.py": "plugins and layers, once Volatility knows where they are",
     f"{LIBRARY}/html/readable.py": "a package that users may install, for pages only",
     f"{LIBRARY}/stacklist/lockwaiters.py": "the walk of stacks, for the few images with waiting threads",
 }
@@ -223,6 +226,8 @@ def _allowed_inside(path: str, import_: Import, _plugins: Set[str]) -> bool:
     """Returns whether a module may import another of the tree."""
     if import_.target.startswith(CHECKS):
         return False
+    if path == VERSION:
+        return import_.late and room(import_.target) == "opening"
     if path in ON_THE_GROUND:
         late = import_.late and room(import_.target) == GROUND
         return path == OPTIONS and (import_.target == CHECKED or late)
@@ -322,6 +327,9 @@ def test_rooms_import_downwards_only() -> None:
         ("winstacks/options.py", "def late() -> None:\n    from .memory import bulk"),
         ("winstacks/options.py", "from volatility3.framework import renderers"),
         ("winstacks/options.py", "import yara"),
+        ("winstacks/__init__.py", "from .opening import opened"),
+        ("winstacks/__init__.py", "def late() -> None:\n    from .memory import image"),
+        ("winstacks/commands/locks.py", "from ..opening import opened"),
         ("winstacks/__init__.py", "from volatility3.framework import interfaces"),
         ("winstacks/names/places.py", "from .. import options"),
         ("winstacks/stacklist/traces.py", "import yara"),

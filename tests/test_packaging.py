@@ -87,7 +87,7 @@ def test_the_wheel_holds_the_tree_and_nothing_else(wheel: pathlib.Path) -> None:
         f"{prefix}/{path.relative_to(folder).as_posix()}"
         for prefix, folder in sources.items()
         for path in folder.rglob("*")
-        if path.suffix in (".py", ".json", ".typed", ".js", ".css")
+        if path.suffix in (".py", ".pyi", ".json", ".typed", ".js", ".css")
     }
     note = "volatility3-stacktraces.txt"
     expected |= {f"volatility3/{note}", f"volatility3/symbols/windows/{note}"}

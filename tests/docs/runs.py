@@ -86,13 +86,7 @@ class Runner:
 
     def _output(self, command: str) -> List[str]:
         """Returns the lines that a command prints, up to the last one that is not blank."""
-        if REAL in command:
-            self._build_real()
-        for name in processdumps.SAMPLE:
-            if name in command:
-                self._write_dump(self.folder / name)
-        if smalldumps.SAMPLE in command and not (self.folder / smalldumps.SAMPLE).exists():
-            smalldumps.write_of_sample(self._opened, self.folder / smalldumps.SAMPLE)
+        self._make_files(command)
         done = self._run(["bash", "-c", command])
         if "usage: vol" in done.stderr or "Traceback" in done.stderr:
             raise AssertionError(f"{command}\n{done.stderr}")
@@ -100,6 +94,16 @@ class Runner:
             _QUOTED_BANNER if _BANNER.fullmatch(line) else line
             for line in done.stdout.rstrip("\n").split("\n")
         ]
+
+    def _make_files(self, text: str) -> None:
+        """Makes the dumps and images beside the sample that a command or a script names."""
+        if REAL in text:
+            self._build_real()
+        for name in processdumps.SAMPLE:
+            if name in text:
+                self._write_dump(self.folder / name)
+        if smalldumps.SAMPLE in text and not (self.folder / smalldumps.SAMPLE).exists():
+            smalldumps.write_of_sample(self._opened, self.folder / smalldumps.SAMPLE)
 
     def _build_real(self) -> None:
         path = self.folder / REAL
@@ -119,10 +123,19 @@ class Runner:
         return context.open_image(self._image, self.folder, "opened.dmp")
 
     def script(self, text: str) -> List[str]:
-        """Returns the lines that a Python script prints, which has the names that a plugin has."""
+        """Returns the lines that a Python script prints, which has the names that a plugin has.
+
+        It runs beside the sample, whose symbols Volatility finds.
+        """
         names = {"context": self._opened.context, "config_path": "plugins"}
-        with contextlib.redirect_stdout(io.StringIO()) as printed:
-            exec(compile(text, "script of the documentation", "exec"), names)
+        self._make_files(text)
+        before = os.getcwd()
+        os.chdir(self.folder)
+        try:
+            with contextlib.redirect_stdout(io.StringIO()) as printed:
+                exec(compile(text, "script of the documentation", "exec"), names)
+        finally:
+            os.chdir(before)
         return printed.getvalue().strip("\n").split("\n")
 
     def sql(self, text: str) -> List[str]:

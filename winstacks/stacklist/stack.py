@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import re
 from operator import attrgetter
-from typing import Collection, Dict, NamedTuple, Optional, Sequence, Tuple
+from typing import Collection, Dict, Iterator, NamedTuple, Optional, Sequence, Tuple
 
-from ..columns.words import SCAN, TRAP
+from ..columns.words import RECORDED, SCAN, TRAP
 from ..memory.decode.status import Status, has_status, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace
@@ -99,6 +99,45 @@ _LETTERS = re.compile(r"\w+")
 _unbacked, _part, _address = map(attrgetter, ("unbacked", "details.part", "address"))
 
 
+class StackFrame(NamedTuple):
+    """A frame of a stack with its name, and how it was found.
+
+    Attributes:
+        number: number of the frame, 0 for the innermost one
+        named: the address and its name
+        walked: the frame as the walk found it; None in a stack that Windows recorded
+    """
+
+    number: int
+    named: NamedFrame
+    walked: Optional[Frame] = None
+
+    @property
+    def address(self) -> Optional[int]:
+        """The canonical address, None if it is not in the image."""
+        return self.named.address
+
+    @property
+    def symbol(self) -> str:
+        """The name of the address; in angle brackets what is there instead, or why it is unknown."""
+        return self.named.shown
+
+    @property
+    def how(self) -> str:
+        """How the address was found, a word of `words.HOWS`."""
+        return RECORDED if self.walked is None else self.walked.how
+
+    @property
+    def status(self) -> Status:
+        """Faults of the address and its module; `unsure` if the frame is a guess or was found through one."""
+        return frame_status(self.named, self.walked)
+
+
+def frame_status(named: NamedFrame, walked: Optional[Frame]) -> Status:
+    """Returns the status of a frame; `walked` is None in a stack that Windows recorded."""
+    return status(named.details.status, None if walked is None or walked.sure else StatusCode.UNSURE)
+
+
 class StackRecord(NamedTuple):
     """A stack, or a row for stacks that cannot be read. Addresses are canonical.
 
@@ -146,6 +185,11 @@ class StackRecord(NamedTuple):
     full: bool = False
     acting: Optional[AddressSpace] = None
     entry: Optional[TrapState] = None
+
+    def listed(self) -> Iterator[StackFrame]:
+        """Yields the frames, innermost first, each with its name and how it was found."""
+        for number, named in enumerate(self.frames):
+            yield StackFrame(number, named, self.walked[number] if self.walked else None)
 
     @property
     def tids(self) -> Tuple[int, ...]:

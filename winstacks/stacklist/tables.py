@@ -20,14 +20,13 @@ from ..columns.tables import FRAMES, IMAGE
 from ..columns.words import EXACT, HANDLE, RECORDED
 from ..memory.decode.memo import Memo
 from ..memory.decode.status import Status, status, text
-from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.text import moment
 from ..memory.image import Image
 from ..process.processlist import create_time
 from ..stacks.decode.frames import Frame
 from .frames import MAX_FRAMES, NamedFrame, stack_text
 from .imagefacts import ImageFacts, identity
-from .stack import StackRecord
+from .stack import StackRecord, frame_status
 
 Values = Tuple[object, ...]
 
@@ -106,7 +105,6 @@ class FlatTables:
             walked: how the walk found the frame; None for a recorded stack
         """
         name, details = frame.name, frame.details
-        unsure = None if walked is None or walked.sure else StatusCode.UNSURE
         return (
             _hexadecimal(frame.address),
             None if walked is None else _hexadecimal(walked.sp),
@@ -122,7 +120,7 @@ class FlatTables:
             RECORDED if walked is None else walked.how,
             None if name is None else name.backing or None,
             details.protection,
-            self._texts[status(details.status, unsure)],
+            self._texts[frame_status(frame, walked)],
         )
 
     def frame_lines(self, stack: StackRecord) -> List[str]:
