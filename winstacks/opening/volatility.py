@@ -27,6 +27,9 @@ Path = Union[str, "os.PathLike[str]"]
 PLUGIN = "StackTraces"
 """The class of windows.traces and minidump.traces: it has the requirements of all that is listed here."""
 
+_NO_LAYER = "layer_name"
+"""Name of a requirement that is not met where a file has no kernel, and is met where only symbols lack."""
+
 _TREE = pathlib.Path(__file__).resolve().parents[2] / "volatility3_plugins"
 """The plugins beside the library in its source tree. Installed plugins are in Volatility's own folder."""
 
@@ -123,9 +126,8 @@ def construct(path: Path, options: Mapping[str, object]) -> interfaces.plugins.P
     except exceptions.UnsatisfiedException as error:
         if dump:
             raise InputError(f"The file begins as {KINDS_OF_DUMPS[dump]} and is not one") from error
-        unsatisfied = ", ".join(sorted(error.unsatisfied))
-        raise InputError(
-            f"Volatility finds no Windows kernel, or has no symbols of it ({unsatisfied})"
-        ) from error
+        if any(name.endswith(_NO_LAYER) for name in error.unsatisfied):
+            raise InputError("Volatility finds no Windows kernel in the file") from error
+        raise InputError("Volatility has no symbols of the Windows kernel in the file") from error
     except (exceptions.VolatilityException, OSError, EOFError) as error:
         raise InputError(f"Volatility cannot open the file: {error}") from error

@@ -51,7 +51,7 @@ def image(image_path: pathlib.Path) -> Iterator[winstacks.Opened]:
 
 
 def run(code: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
     command = [sys.executable, "-c", code, *arguments]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
@@ -193,7 +193,7 @@ def test_the_dump_of_a_process_has_what_its_image_has(
 
 REFUSED = {
     "nothing there": ({}, "There is no file"),
-    "text": ({}, "Volatility finds no Windows kernel, or has no symbols of it"),
+    "text": ({}, "Volatility finds no Windows kernel in the file"),
     "cut": ({}, "The file begins as a dump of one process and is not one"),
     "folder": ({"symbol_dirs": ["/nowhere/at/all"]}, "There is no folder '/nowhere/at/all' with symbols"),
     "binaries": ({"binaries": ["/nowhere/at/all"]}, "--binaries: there is no folder"),
@@ -212,6 +212,15 @@ def test_what_cannot_be_opened_is_said_in_one_sentence(
     with pytest.raises(winstacks.InputError) as raised:
         winstacks.open(path, **options)  # type: ignore[arg-type]
     assert sentence in str(raised.value) and "\n" not in str(raised.value)
+
+
+def test_an_image_without_symbols_is_another_sentence(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "memory.dmp"
+    sample.build().image().save(path)
+    code = "import sys, winstacks\ntry:\n    winstacks.open(sys.argv[1], offline=True, cache=sys.argv[2])\n"
+    code += "except winstacks.InputError as error:\n    print(error)"
+    done = run(code, str(path), str(tmp_path / "cache"))
+    assert done.stdout == "Volatility has no symbols of the Windows kernel in the file\n", done.stderr
 
 
 @pytest.mark.shared

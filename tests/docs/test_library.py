@@ -1,0 +1,39 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The page of the library: its programs are short, and its counts of lines are those of its programs.
+
+`test_pages` runs the programs as they stand.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import List
+
+from . import pages
+
+PAGE = pages.ROOT / "docs" / "library.md"
+MOST_LINES = 10
+
+
+def programs(section: str) -> List[List[str]]:
+    """Returns the lines of the programs of a section, empty lines left out."""
+    text = pages.read(PAGE)
+    whole = text.partition(f"\n## {section}\n")[2].partition("\n## ")[0] if section else text
+    python = [block for block in pages.blocks(whole) if block.language == "python"]
+    assert all(block.mark is None for block in python), "it is not run"
+    return [[line for line in block.lines if line] for block in python]
+
+
+def test_there_are_ten_short_programs() -> None:
+    found = programs("Ten short programs")
+    assert len(found) == 10
+    assert all("import winstacks" in lines and len(lines) <= MOST_LINES for lines in found)
+
+
+def test_the_first_stack_takes_as_many_lines_as_the_page_says() -> None:
+    words = {"three": 3}
+    said = re.search(r"Its first stack takes (\w+) lines", pages.read(PAGE))
+    assert said and len(programs("")[0]) == words[said.group(1)]
+    before = re.search(r"Its first stack then takes (\d+) lines", pages.read(PAGE))
+    assert before and [len(lines) for lines in programs("What `open` replaces")] == [int(before.group(1))]
