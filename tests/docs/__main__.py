@@ -26,7 +26,7 @@ def update(names: List[str]) -> None:
     from . import jsonschemas, picture, tables
     from .runs import Runner
 
-    for table in jsonschemas.TABLES:
+    for table in jsonschemas.PLUGINS:
         path = jsonschemas.path(table)
         if not names or path.name in names:
             path.write_text(jsonschemas.text(table), encoding="utf-8")

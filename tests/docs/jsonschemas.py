@@ -1,8 +1,9 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The JSON schemas of the flat tables: `docs/<table>.schema.json`, made from `tables.FLAT`.
+"""The JSON schemas in `docs/`, made from the columns of the tables (`columns/tables.py`).
 
-Each describes one line of JSON, of `vol -r jsonl` or of `--dump`.
+Those of the flat tables and of windows.tracefindings describe one line of JSON, of `vol -r jsonl` or of
+`--dump`. That of minidump.info describes all that `vol -r json` prints: its rows have rows below them.
 """
 
 from __future__ import annotations
@@ -18,6 +19,15 @@ from winstacks.memory.decode.statuscodes import StatusCode
 from .pages import ROOT
 
 TABLES = tuple(tables.FLAT)
+
+PLUGINS = {
+    **{table: f"windows.{table}" for table in (*TABLES, "tracefindings")},
+    "info": "minidump.info",
+}
+"""The plugins whose output has a schema, by the names of their tables."""
+
+NESTED = ("info",)
+"""Tables whose rows have rows below them: the schema describes a whole output of `-r json`."""
 
 CHILDREN = "__children"
 """Volatility's renderer adds it to each row: the rows below it, of which the flat tables have none."""
@@ -47,7 +57,8 @@ _COLUMNS: Dict[str, Dict[str, Any]] = {
 
 def path(table: str) -> pathlib.Path:
     """Returns where the schema of a table stands."""
-    return ROOT / "docs" / f"{table}.schema.json"
+    name = table if table not in NESTED else PLUGINS[table]
+    return ROOT / "docs" / f"{name}.schema.json"
 
 
 def text(table: str) -> str:
@@ -56,23 +67,50 @@ def text(table: str) -> str:
 
 
 def make(table: str) -> Dict[str, Any]:
-    """Returns the schema of a table."""
-    properties = {column.name: _column(column) for column in tables.FLAT[table]}
+    """Returns the schema of a table, with all columns."""
+    begin: Dict[str, Any] = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    if table in TABLES:
+        begin["title"] = f"A row of {PLUGINS[table]}, version {dictionary.SCHEMA}"
+    elif table in NESTED:
+        row = _row(table, {"type": "array", "items": {"$ref": "#/$defs/row"}})
+        begin.update(title=f"All rows of {PLUGINS[table]}", type="array", items={"$ref": "#/$defs/row"})
+        return {**begin, "$defs": {"row": row}}
+    else:
+        begin["title"] = f"A row of {PLUGINS[table]}"
+    return {**begin, **_row(table, {"type": "array", "maxItems": 0})}
+
+
+def _row(table: str, children: Dict[str, Any]) -> Dict[str, Any]:
+    """Returns the schema of a row.
+
+    Args:
+        table: the table
+        children: the schema of the rows below the row
+    """
+    flat = table in TABLES
+    properties = {
+        column.name: _column(column if flat else _absent(column)) for column in tables.TABLES[table]
+    }
     return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": f"A row of windows.{table}, version {dictionary.SCHEMA}",
         "type": "object",
         "required": list(properties),
-        "properties": {**properties, CHILDREN: {"type": "array", "maxItems": 0}},
+        "properties": {**properties, CHILDREN: children},
         "additionalProperties": False,
     }
+
+
+def _absent(column: dictionary.Column) -> dictionary.Column:
+    """Returns a column as it is outside the flat tables: any cell may be absent, except the ImageId."""
+    return column._replace(nullable=column.name != "ImageId")
 
 
 def _column(column: dictionary.Column) -> Dict[str, Any]:
     schema = {"description": column.meaning, **_TYPES[column.type], **_COLUMNS.get(column.name, {})}
     if column.name == "Status":
         schema["pattern"] = _status()
-    if column.values:
+    if column.name == "Part":
+        schema["pattern"] = f"^({'|'.join(column.values)})( [0-9]+)?$"
+    elif column.values:
         schema["enum"] = [*column.values, *((None,) if column.nullable else ())]
     if column.nullable:
         schema["type"] = [schema["type"], "null"]

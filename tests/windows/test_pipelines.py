@@ -243,7 +243,7 @@ def test_the_page_has_the_three_questions_and_their_answers(lake: Dict[str, path
         assert int(thread, 16) == thread_offset
 
 
-@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("table", jsonschemas.PLUGINS)
 def test_the_schemas_in_the_documentation_are_made_of_the_code(table: str) -> None:
     assert jsonschemas.path(table).read_text(encoding="utf-8") == jsonschemas.text(table)
     jsonschema.Draft202012Validator.check_schema(jsonschemas.make(table))
