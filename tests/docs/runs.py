@@ -86,8 +86,8 @@ class Runner:
 
     def _output(self, command: str) -> List[str]:
         """Returns the lines that a command prints, up to the last one that is not blank."""
-        self._make_files(command)
-        done = self._run(["bash", "-c", command])
+        self.make_files(command)
+        done = self.run(["bash", "-c", command])
         if "usage: vol" in done.stderr or "Traceback" in done.stderr:
             raise AssertionError(f"{command}\n{done.stderr}")
         return [
@@ -95,7 +95,7 @@ class Runner:
             for line in done.stdout.rstrip("\n").split("\n")
         ]
 
-    def _make_files(self, text: str) -> None:
+    def make_files(self, text: str) -> None:
         """Makes the dumps and images beside the sample that a command or a script names."""
         if REAL in text:
             self._build_real()
@@ -128,7 +128,7 @@ class Runner:
         It runs beside the sample, whose symbols Volatility finds.
         """
         names = {"context": self._opened.context, "config_path": "plugins"}
-        self._make_files(text)
+        self.make_files(text)
         before = os.getcwd()
         os.chdir(self.folder)
         try:
@@ -140,11 +140,12 @@ class Runner:
 
     def sql(self, text: str) -> List[str]:
         """Returns the result of a statement for DuckDB as lines with ` | ` between columns."""
-        done = self._run([sys.executable, "-c", _PRINTS_TABLE.format(text)])
+        done = self.run([sys.executable, "-c", _PRINTS_TABLE.format(text)])
         assert not done.returncode, done.stderr
         return done.stdout.strip("\n").split("\n")
 
-    def _run(self, command: List[str]) -> "subprocess.CompletedProcess[str]":
+    def run(self, command: List[str]) -> "subprocess.CompletedProcess[str]":
+        """Runs a command beside the sample, with `vol` and `stackfleet` of this checkout on the path."""
         return subprocess.run(
             command,
             cwd=self.folder,
