@@ -77,6 +77,28 @@ def no_glob(text: str) -> str:
     return "" if text else "the glob for Symbol is empty; give one such as 'nt!Nt*'"
 
 
+def no_process(text: str) -> str:
+    """Returns that a glob for processes is empty; empty for any other."""
+    return "" if text else "the name of a process is empty; give one such as 'svchost*'"
+
+
+def no_number(instead: str = "") -> Callable[[str], str]:
+    """Returns a check for `checked` that rejects a text that is no number.
+
+    Args:
+        instead: what takes other texts; empty for nothing
+    """
+
+    def check(text: str) -> str:
+        try:
+            int(str(text), 0)
+        except ValueError:
+            return f"{text!r} is not a number" + (f"; {instead}" if instead else "")
+        return ""
+
+    return check
+
+
 def no_number_of_frames(text: str) -> str:
     """Returns that a text is no number of frames; empty if it is one."""
     try:

@@ -80,7 +80,10 @@ PARTIAL_DUMPS = {
 _LOCATION = "automagic.LayerStacker.single_location"
 """Configuration path where Volatility keeps the location of its input file."""
 
-_OF_A_KERNEL = ("scan", "scan_processes", "scan_threads", "scan_stacks", "processors", "offset", "pid")
+_OF_A_KERNEL = (
+    *("scan", "scan_processes", "scan_threads", "scan_stacks"),
+    *("processors", "offset", "pid", "process"),
+)
 """Options without meaning for a dump of one process or one thread."""
 
 KINDS_OF_DUMPS = {"process": "a dump of one process", "small": "a small kernel dump"}
@@ -224,14 +227,26 @@ def thread_scan() -> interfaces.configuration.RequirementInterface:
     return requirements.VersionRequirement(name="thrdscan", component=thrdscan.ThrdScan, version=(2, 0, 0))
 
 
-def pid(zero_means: str = "") -> interfaces.configuration.RequirementInterface:
-    """Returns the option --pid.
+def processes(zero_means: str = "") -> List[interfaces.configuration.RequirementInterface]:
+    """Returns the options --pid and --process, which add up.
 
     Args:
         zero_means: meaning of process ID 0 for the plugin; empty if 0 has no special meaning
     """
     also = f", 0 for {zero_means}" if zero_means else ""
-    return numbers("pid", f"Process IDs to include{also} (all other processes are excluded)")
+    return [
+        numbers(
+            "pid",
+            f"Process IDs to include{also} (all other processes are excluded)",
+            "--process takes names of processes",
+        ),
+        requirements.ListRequirement(
+            name="process",
+            element_type=checked(checkedoptions.no_process),
+            description="Names of processes to include: globs, with or without .exe (case does not matter)",
+            optional=True,
+        ),
+    ]
 
 
 def tid() -> interfaces.configuration.RequirementInterface:
@@ -239,9 +254,16 @@ def tid() -> interfaces.configuration.RequirementInterface:
     return numbers("tid", "Thread IDs to include (all other threads are excluded)")
 
 
-def numbers(name: str, description: str) -> interfaces.configuration.RequirementInterface:
-    """Returns an option that takes a list of numbers."""
-    return requirements.ListRequirement(name=name, element_type=int, description=description, optional=True)
+def numbers(name: str, description: str, instead: str = "") -> interfaces.configuration.RequirementInterface:
+    """Returns an option that takes a list of numbers.
+
+    Args:
+        name: name of the option
+        description: its help
+        instead: what takes other texts than numbers; empty for nothing
+    """
+    kind = checked(checkedoptions.no_number(instead), int)
+    return requirements.ListRequirement(name=name, element_type=kind, description=description, optional=True)
 
 
 def word(
@@ -304,8 +326,8 @@ def selecting(things: str) -> List[interfaces.configuration.RequirementInterface
         CheckedRequirement(
             checked(checkedoptions.no_glob),
             name="find",
-            description=f"Show only {things} with a frame whose Symbol matches this glob; "
-            "one without ! is tried as *!GLOB too",
+            description=f"Show only {things} with a frame whose Symbol matches this glob: one without * and "
+            "+ at any offset, one without ! in any module",
             optional=True,
         ),
         switch("unbacked", f"Show only {things} with a frame that no image and no mapped file backs"),
@@ -399,7 +421,7 @@ def stack_list(things: str, table: str = "") -> List[interfaces.configuration.Re
         *kernel(),
         thread_scan(),
         words("kinds", KINDS, f"Show only {things} of these kinds: {', '.join(KINDS)}"),
-        pid(zero_means="the kernel"),
+        *processes(zero_means="the kernel"),
         tid(),
         *selecting(things),
         switch("carve", "Add freed and orphan traces, and databases without a pointer to them"),

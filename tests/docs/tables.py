@@ -207,7 +207,9 @@ def _options(name: str) -> List[str]:
         if isinstance(requirement, requirements.ChoiceRequirement):
             takes = f" {'|'.join(requirement.choices)}"
         elif isinstance(requirement, requirements.ListRequirement):
-            takes = " N ..." if requirement.element_type is int else " TEXT ..."
+            element = requirement.element_type
+            number = isinstance(element, type) and issubclass(element, int)
+            takes = " N ..." if number else " TEXT ..."
         elif isinstance(requirement, interfaces.configuration.SimpleTypeRequirement):
             kind = requirement.instance_type
             takes = "" if kind is bool else " N" if issubclass(kind, int) else " TEXT"

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import logging
 import pathlib
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Tuple
 
 import pytest
-from volatility3.framework import exceptions
+from volatility3.framework import exceptions, interfaces
 
 from tests.forge import context, kernels, sample, vol
 from tests.forge.context import Opened
@@ -17,6 +17,7 @@ from tests.forge.kernel import Kernel
 from tests.support import grid
 from tests.support.only import only
 from tests.windows.test_columns import CLASSES, STACKS
+from winstacks.rows.requested import RequestedIds
 
 WITH_PID = sorted(set(CLASSES) - {"objecttraces"})
 
@@ -155,3 +156,81 @@ def test_the_command_line(tmp_path: pathlib.Path) -> None:
     assert (done.returncode, done.rows) == (0, [])
     assert "There is no process 77 in this image" in done.stderr
     assert "+ust" not in done.stderr
+
+
+def test_a_name_matches_at_any_offset(opened: Opened, caplog: pytest.LogCaptureFixture) -> None:
+    def found(find: str) -> object:
+        return grid.run(opened, CLASSES["callstacks"], find=find)
+
+    whole = found("*!count_jobs+0x1d")
+    assert whole
+    for name in ("count_jobs", "COUNT_JOBS", "spooler!count_jobs", "*!count_jobs+*"):
+        assert found(name) == whole
+    # A glob and an offset are taken as they are.
+    assert not found("spooler!count_jobs+0x1")
+    assert not found("spooler!*_jobs")
+    assert not found("count_job")
+
+
+@pytest.mark.parametrize(
+    ("find", "names"),
+    [
+        ("spooler!count_jbs", "spooler!count_jobs"),
+        ("count_jobs+0x1", "spooler!count_jobs"),
+        ("cuont_jobs", "spooler!count_jobs"),
+        ("*JOBS", "spooler!count_jobs"),
+    ],
+)
+def test_a_miss_names_the_nearest(
+    find: str, names: str, opened: Opened, caplog: pytest.LogCaptureFixture
+) -> None:
+    answer = only(warnings(opened, "callstacks", caplog, find=find))
+    assert f"; nearest names: {names}" in answer
+
+
+def test_processes_are_selected_by_name(opened: Opened, caplog: pytest.LogCaptureFixture) -> None:
+    def found(**options: Any) -> object:
+        return grid.run(opened, CLASSES["callstacks"], **options)
+
+    spooler, both = found(pid=[6200]), found(pid=[5120, 6200])
+    assert spooler
+    for names in (["spooler"], ["SPOOLER.EXE"], ["spo*"], ["nosuch", "spooler"]):
+        assert found(process=names) == spooler
+    assert found(process=["spooler"], pid=[5120]) == both
+    assert found(process=["[ls]*.exe"]) == both
+    answers = warnings(opened, "callstacks", caplog, process=["spoler", "spooler"])
+    assert answers == ["There is no process with the name spoler in this image; nearest names: spooler.exe"]
+
+
+@pytest.mark.parametrize("name", ["callstacks", "locks", "tracefindings", "handletraces", "trapframes"])
+def test_a_name_that_no_process_has_ends_the_command(name: str, opened: Opened) -> None:
+    with pytest.raises(exceptions.RenderException, match=r"no process with the name updatr .* updater.exe"):
+        grid.run(opened, CLASSES[name], process=["updatr"])
+
+
+def test_a_name_that_windows_cut_is_found_by_the_whole(tmp_path: pathlib.Path) -> None:
+    known = kernels.load("win10-x64")
+    kernel = Kernel(known.table, **known.options())
+    kernel.process("mailserver-ser", pid=76)
+    kernel.process("mail.exe", pid=80)
+    opened = context.open_image(kernel.image(), tmp_path)
+
+    def found(name: str, kernel: bool) -> Tuple[int, ...]:
+        config = interfaces.configuration.HierarchicalDict({"process": [name]})
+        return RequestedIds(config, kernel).processes(lambda: opened.image)
+
+    assert found("mailserver-service.exe", kernel=False) == (76,)
+    assert found("mailserver-*", kernel=True) == (76,)
+    assert found("nt", kernel=True) == (0,)
+    for name in ("nt", "mailserv", "mail.exe.bak"):
+        with pytest.raises(exceptions.RenderException):
+            found(name, kernel=False)
+
+
+@pytest.mark.cli
+def test_a_name_is_no_process_id(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "symbols").mkdir()
+    missing = tmp_path / "missing.dmp"
+    refused = vol.run(missing, "windows.callstacks", "--pid", "mailsrv", symbols=tmp_path / "symbols")
+    assert refused.returncode == 2
+    assert "argument --pid: 'mailsrv' is not a number; --process takes names of processes" in refused.stderr

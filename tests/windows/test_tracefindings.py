@@ -65,11 +65,11 @@ def test_reasons_speak_of_the_processes_that_are_selected(opened: Opened) -> Non
     assert "foreign_handle" not in reasons(opened)
     assert (
         reasons(opened, pid=[6200])["foreign_handle"]
-        == "in the selection of --pid, no process traces its handles"
+        == "in the selected processes, no process traces its handles"
     )
     assert "kernel" in reasons(opened)["modified_code"]
     assert "modified_code" not in reasons(opened, pid=[6200])
-    assert reasons(opened, pid=[0])["unbacked"].startswith("in the selection of --pid, no stack of a thread ")
+    assert reasons(opened, pid=[0])["unbacked"].startswith("in the selected processes, no stack of a thread ")
 
 
 @pytest.mark.parametrize("pids", [[999], [999, 998]])

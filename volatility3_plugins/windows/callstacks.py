@@ -32,7 +32,7 @@ class CallStacks(interfaces.plugins.PluginInterface, timeliner.TimeLinerInterfac
             requirements.VersionRequirement(
                 name="timeliner", component=timeliner.TimeLinerInterface, version=(1, 0, 0)
             ),
-            options.pid(),
+            *options.processes(),
             options.tid(),
             options.offset(),
             options.frames("frames_to_skip", "Leave out this number of innermost return addresses", 0),

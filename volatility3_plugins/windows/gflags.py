@@ -23,7 +23,7 @@ class GFlags(interfaces.plugins.PluginInterface):
     def get_requirements(cls) -> List[interfaces.configuration.RequirementInterface]:
         return [
             *options.kernel(),
-            options.pid(zero_means="the kernel"),
+            *options.processes(zero_means="the kernel"),
             options.switch("carve", "Also show databases without a pointer to them"),
             *options.shown("gflags"),
         ]

@@ -22,7 +22,7 @@ class HandleTraces(interfaces.plugins.PluginInterface):
     def get_requirements(cls) -> List[interfaces.configuration.RequirementInterface]:
         return [
             *options.kernel(),
-            options.pid(),
+            *options.processes(),
             options.numbers("handle", "Show only the events of these handles"),
             options.switch("leaks", "Show only handles that were opened and have no traced close"),
             *options.selecting("events"),

@@ -25,7 +25,7 @@ class HeapTraces(interfaces.plugins.PluginInterface):
     def get_requirements(cls) -> List[interfaces.configuration.RequirementInterface]:
         return [
             *options.kernel(),
-            options.pid(),
+            *options.processes(),
             options.switch("blocks", "Also show each block"),
             options.address("Show only the block that holds this address, and the blocks beside it"),
             *options.selecting("traces"),

@@ -24,7 +24,7 @@ class Locks(interfaces.plugins.PluginInterface):
     def get_requirements(cls) -> List[interfaces.configuration.RequirementInterface]:
         return [
             *options.kernel(),
-            options.pid(zero_means="the kernel"),
+            *options.processes(zero_means="the kernel"),
             options.switch("held", "Show only locks that are owned (or whose owner cannot be read)"),
             options.switch(
                 "contended", "Show only locks with waiters now or before (or whose waiters cannot be read)"

@@ -23,7 +23,7 @@ class MiniDump(interfaces.plugins.PluginInterface):
     def get_requirements(cls) -> List[interfaces.configuration.RequirementInterface]:
         return [
             *options.kernel(),
-            options.pid(),
+            *options.processes(),
             options.offset(),
             options.word(
                 "format",

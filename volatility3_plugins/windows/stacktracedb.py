@@ -23,7 +23,7 @@ class StackTraceDb(interfaces.plugins.PluginInterface):
     def get_requirements(cls) -> List[interfaces.configuration.RequirementInterface]:
         return [
             *options.kernel(),
-            options.pid(zero_means="the kernel"),
+            *options.processes(zero_means="the kernel"),
             options.numbers("index", "Show only the back traces with these indices, and check no others"),
             *options.selecting("back traces"),
             options.fold(),

@@ -26,7 +26,7 @@ class TraceFindings(interfaces.plugins.PluginInterface):
             options.thread_scan(),
             options.words("check", options.CHECKS, f"Run only these checks: {', '.join(options.CHECKS)}"),
             options.word("severity", options.SEVERITIES, "Show only findings of at least this severity"),
-            options.pid(zero_means="the kernel"),
+            *options.processes(zero_means="the kernel"),
             options.switch("scan", "Add processes and threads that only a pool scan finds"),
             options.switch(
                 "summary", "Begin with a row for each process: its worst finding, and the checks that agree"

@@ -24,7 +24,7 @@ class TraceReport(interfaces.plugins.PluginInterface):
         return [
             *options.kernel(),
             options.thread_scan(),
-            options.pid(zero_means="the kernel"),
+            *options.processes(zero_means="the kernel"),
             options.switch("scan", "Add processes and threads that only a pool scan finds"),
             options.sha256(),
             options.fetch_symbols(),

@@ -26,7 +26,7 @@ class TrapFrames(interfaces.plugins.PluginInterface):
         return [
             *options.kernel(),
             options.thread_scan(),
-            options.pid(zero_means="the processors"),
+            *options.processes(zero_means="the processors"),
             options.tid(),
             options.offset(),
             options.switch(

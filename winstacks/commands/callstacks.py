@@ -46,8 +46,8 @@ class CallStacks(Command[Thread, ShownStack]):
         return CallStackRows(self)
 
     def _wanted_threads(self) -> List[Any]:
-        """Returns the values of --pid, --offset and --tid."""
-        return [self.config.get(name) for name in ("pid", "offset", "tid")]
+        """Returns the selected processes, and the values of --offset and --tid."""
+        return [self.pids, *(self.config.get(name) for name in ("offset", "tid"))]
 
     def steps(self) -> List[Thread]:
         return list(Threads.list_threads(self.image, *self._wanted_threads()))

@@ -54,7 +54,7 @@ class HandleTraces(Command[AddressSpace, HandleEvent]):
         return f"Reading the handle traces of process {step.pid_text}"
 
     def items(self, step: AddressSpace) -> Iterable[HandleEvent]:
-        pids = self.requested.requested_ids("pid")
+        pids = set(self.pids)
         if pids and step.pid not in pids:
             self._lister.pass_over(step)
             return

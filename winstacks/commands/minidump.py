@@ -46,7 +46,7 @@ class MiniDump(Command[Process, Process]):
         return str(self.config.get("format") or DUMP_FORMATS[0])
 
     def steps(self) -> List[Process]:
-        return list(processes(self.image, self.config.get("pid"), self.config.get("offset")))
+        return list(processes(self.image, self.pids, self.config.get("offset")))
 
     def space(self, step: Process) -> AddressSpace:
         return step.space
@@ -122,7 +122,7 @@ class MiniDump(Command[Process, Process]):
 
     def generate(self) -> Iterator[Row]:
         """Returns all rows, first the row for processes that a damaged process list may have lost."""
-        some = self.config.get("pid") or self.config.get("offset") is not None
+        some = self.pids or self.config.get("offset") is not None
         damaged = () if some else self.image.service(ProcessList).status
         first = [minidump.gap(self.image.kernel, damaged)] if damaged else []
         return itertools.chain(first, super().generate())

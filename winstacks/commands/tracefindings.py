@@ -25,8 +25,7 @@ class TraceFindings(Command[StackRecord, StackRecord]):
 
     @cached_property
     def _findings(self) -> Findings:
-        pids = tuple(self.config.get("pid") or ())
-        return Findings(self.symbolizer, self._checks, pids, self.option("scan"))
+        return Findings(self.symbolizer, self._checks, self.pids, self.option("scan"))
 
     @cached_property
     def _checks(self) -> Tuple[str, ...]:

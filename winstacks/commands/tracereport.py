@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Iterable, Iterator, Tuple
+from typing import Iterable, Iterator
 
 from volatility3.framework import interfaces
 
@@ -34,12 +34,8 @@ class TraceReport(Command[StackRecord, StackRecord]):
         self._report, self._totals, self._warnings = Report(), Totals(), Warnings()
 
     @cached_property
-    def _pids(self) -> Tuple[int, ...]:
-        return tuple(self.config.get("pid") or ())
-
-    @cached_property
     def _findings(self) -> Findings:
-        return Findings(self.symbolizer, (), self._pids, self.option("scan"))
+        return Findings(self.symbolizer, (), self.pids, self.option("scan"))
 
     @cached_property
     def _waits(self) -> Waits:
@@ -66,7 +62,7 @@ class TraceReport(Command[StackRecord, StackRecord]):
     def finish(self) -> Iterator[Row]:
         report = self._report
         found = self._findings.found()
-        waiting = self._waits.graph(LockLister(self.image, self.databases), self._pids)
+        waiting = self._waits.graph(LockLister(self.image, self.databases), self.pids)
         facts = gather(self.image, self._totals, self._warnings, self.option("sha256"))
         paths = [file.shown for file in self.image.service(identity).files]
         title = htmlpage.page_title("report on its stacks", paths, facts.computer_name)

@@ -34,7 +34,7 @@ class TrapFrames(Command[TrapState, TrapState]):
         return TrapStates.list_states(
             self.image,
             self.symbolizer,
-            pids=self.config.get("pid"),
+            pids=self.pids,
             offset=self.config.get("offset"),
             tids=self.config.get("tid"),
             scan_stacks=self.option("scan_stacks") or self.image.threads_only,
@@ -53,7 +53,7 @@ class TrapFrames(Command[TrapState, TrapState]):
         """Returns the number of processes to read; it does not read them, which would warn twice."""
         if self.config.get("offset") is not None:
             return 1
-        return len(self.requested.requested_ids("pid")) or len(self.image.service(ProcessList).processes())
+        return len(self.pids) or len(self.image.service(ProcessList).processes())
 
     def space(self, step: TrapState) -> AddressSpace:
         return step.space

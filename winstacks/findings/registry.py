@@ -54,7 +54,7 @@ _NOT_WHOLE = (
 )
 _MAY_BE_THERE = "the lists that cover the address are incomplete: Status"
 
-_SELECTED = "in the selection of --pid, "
+_SELECTED = "in the selected processes, "
 """Begin of the reasons that are true of the selected processes and not of all."""
 
 _CUT = f"more than {MAX_FINDINGS} findings: the rest is left out"

@@ -19,7 +19,7 @@ from __future__ import annotations
 import itertools
 import logging
 from functools import cached_property
-from typing import Any, Generic, Iterable, Iterator, List, Optional, Sequence, TypeVar
+from typing import Any, Generic, Iterable, Iterator, List, Optional, Sequence, Tuple, TypeVar
 
 from volatility3.framework import exceptions, interfaces
 
@@ -50,7 +50,7 @@ NO_RECORDS = (
     "A small kernel dump has the kernel stack of one thread, and nothing that Windows recorded: "
     "minidump.info, callstacks, trapframes, traces, traceframes, traceimage and tracefindings read it"
 )
-_ONLY_SELECTED = "; --pid leaves out all other processes"
+_ONLY_SELECTED = "; {} leaves out all other processes"
 _DOUBTFUL = "{} more may match --find and --unbacked: they have unreadable frames, or frames without a name"
 
 
@@ -105,6 +105,15 @@ class Command(Generic[Step, Item]):
         return image
 
     @cached_property
+    def pids(self) -> Tuple[int, ...]:
+        """The IDs of the processes that --pid and --process select, 0 for the kernel; empty for all.
+
+        Raises:
+            RenderException: no process has the name that --process gives
+        """
+        return self.requested.processes(lambda: self.image)
+
+    @cached_property
     def symbolizer(self) -> Symbolizer:
         """Names addresses; downloads symbols only with --fetch-symbols."""
         return Symbolizer(self.image, self.option("fetch_symbols"), self.plugin._progress_callback)
@@ -139,8 +148,8 @@ class Command(Generic[Step, Item]):
     # The methods that a command fills in.
 
     def steps(self) -> Iterable[Any]:
-        """Returns the parts of the work, usually the address spaces that --pid selects."""
-        return list(AddressSpaces.list_spaces(self.image, self.config.get("pid")))
+        """Returns the parts of the work, usually the address spaces that --pid and --process select."""
+        return list(AddressSpaces.list_spaces(self.image, self.pids))
 
     def count(self, steps: Iterable[Step]) -> int:
         """Returns the number of steps, 0 if it is unknown until all are done."""
@@ -280,7 +289,8 @@ class Command(Generic[Step, Item]):
     def _answers(self) -> List[str]:
         """Returns the warnings: each ID that does not exist, and why nothing is shown."""
         lost = self.requested.missing(lambda: self.image)
-        answers = [*sentences(lost), *self._why_nothing(self.requested.all_missing(lost))]
+        answers = [*sentences(lost), *self.requested.unnamed()]
+        answers += self._why_nothing(self.requested.all_missing(lost))
         if self.selection.doubtful:
             answers.append(_DOUBTFUL.format(self.selection.doubtful))
         return [answer for answer in answers if answer]
@@ -293,12 +303,14 @@ class Command(Generic[Step, Item]):
         elif all_missing:
             return
         elif self.found:
-            yield self.requested.nothing_passes(self.things, wider)
+            yield self.requested.nothing_passes(self.things, wider, self.selection.nearest())
         elif self.unread:
             yield UNREAD
         else:
             yield for_input(self.nothing, requested.input_kind(self.plugin))
             if self.to_enable and not self.image.service(ProcessList).status:
                 yield for_input(self.to_enable, requested.input_kind(self.plugin)) + (
-                    _ONLY_SELECTED if self.requested.requested_ids("pid") else ""
+                    _ONLY_SELECTED.format("--pid" if self.requested.requested_ids("pid") else "--process")
+                    if self.pids
+                    else ""
                 )

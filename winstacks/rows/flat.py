@@ -35,8 +35,12 @@ _ABSENT = {
 """Absent value of these columns."""
 
 
-def stack_filter(plugin: interfaces.plugins.PluginInterface) -> StackFilter:
+def stack_filter(plugin: interfaces.plugins.PluginInterface, pids: Sequence[int]) -> StackFilter:
     """Returns the filter of stacks that the options of a plugin describe.
+
+    Args:
+        plugin: the plugin that runs
+        pids: IDs of the processes that the options select; empty for all
 
     Raises:
         RenderException: --kinds names a kind that does not exist
@@ -49,7 +53,7 @@ def stack_filter(plugin: interfaces.plugins.PluginInterface) -> StackFilter:
         raise exceptions.RenderException(f"--kinds: unknown value {', '.join(unknown)}; choose from {known}")
     return StackFilter(
         kinds,
-        tuple(config.get("pid") or ()),
+        pids,
         tuple(config.get("tid") or ()),
         carve=config.get("carve", False),
         scan_stacks=config.get("scan_stacks", False),
@@ -88,7 +92,7 @@ class FlatCommand(Command[StackRecord, StackRecord]):
         Raises:
             RenderException: --kinds names a kind that does not exist
         """
-        return stack_filter(self.plugin)
+        return stack_filter(self.plugin, self.pids)
 
     def steps(self) -> Iterator[StackRecord]:
         return StackCollector(self.symbolizer).list_stacks(self.stacks_wanted, self.totals)

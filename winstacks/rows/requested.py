@@ -8,15 +8,17 @@ not be read.
 
 from __future__ import annotations
 
+import difflib
+import fnmatch
 import os
-from typing import Callable, Dict, Iterator, List, Sequence, Set, cast
+from typing import Callable, Dict, Iterator, List, Sequence, Set, Tuple, cast
 
 from volatility3.framework import exceptions, interfaces
 
 from ..columns.words import MEMORY_IMAGE, PROCESS_DUMP
 from ..memory import bulk, tables
 from ..memory.decode.machine import Machine, UnsupportedMachineError, machines_of
-from ..memory.image import Image
+from ..memory.image import AddressSpace, Image
 from ..memory.imagelayer import ImageLayer
 from ..minidump.decode.platform import OtherSystemError
 from ..names.modulefiles import GivenFiles, ModuleFiles, module_files
@@ -118,6 +120,10 @@ _MISSING: Dict[str, Callable[[str], str]] = {
     "index": "There is no back trace with the index {}".format,
     "handle": "There is no event of the handle {}".format,
 }
+_LONGEST_NAME = 14
+"""Characters of a process's name that _EPROCESS.ImageFileName keeps: it has 15 bytes and ends with a 0."""
+_SUGGESTED = 3
+"""Names that are suggested for one that no process has."""
 UNREAD = "No result, but some data could not be read: the column Status and the warnings name it"
 
 
@@ -133,6 +139,42 @@ class RequestedIds:
         self._config = config
         self._kernel = kernel
         self._seen: Dict[str, Set[int]] = {name: set() for name in _MISSING}
+        self._named: Set[int] = set()
+        self._unnamed: List[str] = []
+
+    def processes(self, image: Callable[[], Image]) -> Tuple[int, ...]:
+        """Returns the IDs of the processes that --pid and --process select, 0 for the kernel; empty for all.
+
+        `unnamed` says which names no process has.
+
+        Args:
+            image: opens the image, which --process needs
+
+        Raises:
+            RenderException: no process has a name that --process gives, and --pid is not used
+        """
+        ids, globs = self.requested_ids("pid"), self._config.get("process") or ()
+        if not globs:
+            return tuple(sorted(ids))
+        spaces = list(AddressSpaces.list_spaces(image(), None, self._config.get("offset")))
+        self._unnamed = []
+        for glob in globs:
+            found = [
+                space for space in spaces if (self._kernel or not space.kernel) and _has_name(space, glob)
+            ]
+            if not found:
+                self._unnamed.append(_no_process(glob, {space.process for space in spaces if space.eprocess}))
+            for space in found:
+                if space.pid is None:
+                    self._unnamed.append(
+                        f"The ID of process {space.process} is not in the image: "
+                        f"--offset {space.eprocess:#x} shows the process"
+                    )
+                else:
+                    self._named.add(space.pid)
+        if not ids and not self._named:
+            raise exceptions.RenderException("\n".join(self._unnamed))
+        return tuple(sorted(ids | self._named))
 
     def requested_ids(self, option: str) -> Set[int]:
         """Returns the IDs that an option names; an empty set without the option."""
@@ -150,13 +192,13 @@ class RequestedIds:
             image: opens the image
         """
         lost = {name: self.requested_ids(name) - self._seen[name] for name in _MISSING}
-        pids, offset = self._config.get("pid"), self._config.get("offset")
+        offset = self._config.get("offset")
         if lost["pid"]:
             spaces = AddressSpaces.list_spaces(image(), lost["pid"], offset)
             lost["pid"] -= {space.pid for space in spaces if self._kernel or not space.kernel}
         if lost["tid"]:
             scan = self._config.get("scan_threads", False)
-            threads = Threads.list_threads(image(), pids, offset, lost["tid"], scan)
+            threads = Threads.list_threads(image(), self.processes(image), offset, lost["tid"], scan)
             lost["tid"] -= {thread.tid for thread in threads if thread.tid is not None}
         return {name: sorted(ids) for name, ids in lost.items() if ids}
 
@@ -164,12 +206,17 @@ class RequestedIds:
         """Returns whether an option names only IDs that do not exist."""
         return any(self.requested_ids(name) == set(ids) for name, ids in lost.items())
 
-    def nothing_passes(self, things: str, wider: str) -> str:
+    def unnamed(self) -> List[str]:
+        """Returns a sentence for each name of --process that selects nothing."""
+        return self._unnamed
+
+    def nothing_passes(self, things: str, wider: str, nearest: Sequence[str] = ()) -> str:
         """Returns the sentence that the options leave out everything; empty if none of these options is used.
 
         Args:
             things: what the plugin lists, in plural
             wider: the second glob that was tried for --find, empty for none
+            nearest: the names that are nearest to --find
         """
         used = []
         for name in _SELECTING:
@@ -178,7 +225,30 @@ class RequestedIds:
                 used.append(f"--find '{value}'" + (f" (or '{wider}')" if wider else ""))
             elif value:
                 used.append(f"--{name}")
-        return f"No {things} match {' and '.join(used)}" if used else ""
+        names = f"; nearest names: {', '.join(nearest)}" if nearest else ""
+        return f"No {things} match {' and '.join(used)}{names}" if used else ""
+
+
+def _has_name(space: AddressSpace, glob: str) -> bool:
+    """Returns whether the name of a process matches a glob, with or without `.exe`; case does not matter."""
+    name, wanted = space.process.lower(), glob.lower()
+    ends = [wanted, f"{wanted}.exe"]
+    return any(
+        fnmatch.fnmatchcase(name, end)
+        or (len(name) >= _LONGEST_NAME and len(end) > len(name) and end.startswith(name))
+        for end in ends
+    )
+
+
+def _no_process(glob: str, names: Set[str]) -> str:
+    """Returns the sentence that no process has a name, with the nearest names."""
+    by_text = {name.lower(): name for name in sorted(names)}
+    typed = glob.lower().replace("*", "")
+    within = [text for text in by_text if typed and typed in text]
+    similar = difflib.get_close_matches(typed, by_text, _SUGGESTED, 0.5)
+    nearest = [by_text[text] for text in dict.fromkeys([*within, *similar])][:_SUGGESTED]
+    names_text = f"; nearest names: {', '.join(nearest)}" if nearest else ""
+    return f"There is no process with the name {glob} in this image{names_text}"
 
 
 def sentences(lost: Dict[str, List[int]]) -> Iterator[str]:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import difflib
 import fnmatch
 import re
 from typing import Callable, Iterable, List, Optional, Pattern, Set, Tuple
@@ -26,12 +27,22 @@ _NAMELESS = (
 )
 """Status of an address whose name might differ if more of the image could be read."""
 
+_MAX_NAMES = 1 << 16
+"""Different Symbols among which the nearest names are searched."""
+_SUGGESTED = 3
+"""Names that are suggested."""
+_SIMILAR = 0.7
+"""Least similarity of a name that is suggested, as difflib measures it."""
+_PLACE = re.compile(r"(?:\+0x[0-9a-fA-F]+)?(?: 0x[0-9a-fA-F]+)?\Z")
+"""The offset or the address at the end of a Symbol."""
+
 
 class Selection:
-    """The options `--find` and `--unbacked`, which every plugin that shows stacks has.
+    """The options `--find` and `--unbacked`, which plugins that list stacks have.
 
     Args:
-        find: a glob for `Symbol` (case does not matter); None or empty selects all
+        find: a glob for `Symbol` (case does not matter); None or empty selects all. A text with neither `*`
+            nor `+` is a name, which matches at any offset
         unbacked: whether to select only stacks with a frame that no image, no mapped file and no other
             address space backs
 
@@ -49,8 +60,10 @@ class Selection:
         self.wider = f"*!{find}" if find and "!" not in find else ""
         self.widened = False
         self.doubtful = 0
-        self._pattern = _compiled(find) if find else None
-        self._wider = _compiled(self.wider) if self.wider else None
+        any_offset = not set("*+") & set(self.find)
+        self._pattern = _compiled(find, any_offset) if find else None
+        self._wider = _compiled(self.wider, any_offset) if self.wider else None
+        self._others: Set[str] = set()
         self._judges: List[Callable[[NamedFrame], Optional[bool]]] = []
         if find:
             self._judges.append(self._finds)
@@ -115,12 +128,31 @@ class Selection:
             return True
         wider = self._wider is not None and self._wider.match(symbol) is not None
         self.widened = self.widened or wider
+        if not wider and len(self._others) < _MAX_NAMES:
+            self._others.add(symbol)
         return wider
+
+    def nearest(self) -> List[str]:
+        """Returns the names that are nearest to `find` among the Symbols that did not match it.
+
+        Names that contain the letters of `find` come first. Offsets and addresses are left out.
+        """
+        typed = _PLACE.sub("", self.find).replace("*", "").lower()
+        if not typed:
+            return []
+        names = sorted({_PLACE.sub("", symbol) for symbol in self._others})
+        # Without a module the name of a function is compared.
+        compared = {name: name.lower() if "!" in typed else name.lower().split("!")[-1] for name in names}
+        within = [name for name in names if typed in name.lower()]
+        near = difflib.get_close_matches(typed, set(compared.values()), _SUGGESTED, _SIMILAR)
+        similar = [name for text in near for name in names if compared[name] == text]
+        return list(dict.fromkeys([*sorted(within, key=len), *similar]))[:_SUGGESTED]
 
 
 def _is_unbacked(frame: NamedFrame) -> Optional[bool]:
     return None if frame.name is None else frame.unbacked
 
 
-def _compiled(glob: str) -> Pattern[str]:
-    return re.compile(fnmatch.translate(glob), re.IGNORECASE)
+def _compiled(glob: str, any_offset: bool) -> Pattern[str]:
+    globs = [glob, f"{glob}+0x*"] if any_offset else [glob]
+    return re.compile("|".join(map(fnmatch.translate, globs)), re.IGNORECASE)
