@@ -25,6 +25,8 @@ SHARED = pathlib.Path(os.environ.get("STACKTRACES_SHARED", str(ROOT.parent / "sh
 
 # It hides from the programs that the tests start that Python keeps what it could not write.
 os.environ.pop("PYTHONUNBUFFERED", None)
+# Lines are as long as where there is no terminal.
+os.environ.pop("COLUMNS", None)
 
 # Volatility creates its cache folder when it is imported, and finds symbol tables there: the tests have their
 # own. Workers have that of the process that has started them.

@@ -403,8 +403,8 @@ def shown(table: str) -> List[interfaces.configuration.RequirementInterface]:
     return [
         switch(
             "brief",
-            "Show only the columns that answer most questions, in 120 columns with -r pretty; long texts are "
-            "cut or wrapped, except with -r json and -r jsonl",
+            "Show only the columns that answer most questions; -r pretty cuts and wraps long texts to the "
+            "width of the terminal (120 characters where there is none)",
         ),
         ColumnsRequirement(table),
     ]

@@ -37,7 +37,7 @@ from tests.forge.context import Opened
 from tests.support.only import only
 from tests.support.processdumps import Dumped, OpenedDump, dump_of
 from winstacks.columns.tables import BRIEF, TABLES
-from winstacks.rows.brief import WIDTH
+from winstacks.rows.briefgrid import WIDTH
 from winstacks.rows.grid import typed
 
 UPDATER, LEGACY, SPOOLER = 4312, 5120, 6200

@@ -134,14 +134,16 @@ KEYS: FrozenSet[str] = frozenset(
 BRIEF: Dict[str, Tuple[str, ...]] = {
     "gflags": names(f"{_SPACE}, Kind, Database, Flags, Status"),
     "stacktracedb": names(f"{_SPACE}, Database, Index, Count, Symbol, Status"),
-    "trapframes": names("PID, Process, TID, Origin, TrapKind, TrapFrame, Symbol, Status"),
+    "trapframes": names("PID, Process, TID, TrapKind, Symbol, Rip, Rsp, FaultAddress, Status"),
     "callstacks": names("PID, Process, TID, Part, Symbol, Status"),
     "locks": names("PID, Lock, Waiters, OwnerRole, OwnerProcess, OwnerTID, Symbol, Status"),
     "waits": names("PID, TID, WaitsFor, WaitAddress, OwnerTID, ChainEnd, Evidence, Status"),
     "handletraces": names("PID, Handle, Event, ObjectType, ObjectName, Symbol, Status"),
     "objecttraces": names("Object, ObjectName, Event, Sequence, Symbol, Status"),
     "heaptraces": names(f"{_SPACE}, Bytes, Count, Heap, Symbol, Status"),
-    "tracefindings": names("Severity, Finding, PID, Process, TID, Symbol, Evidence, Status"),
+    "tracefindings": names(
+        "Severity, Confidence, Finding, PID, Process, TID, Symbol, Evidence, Innocent, Status"
+    ),
     "minidump": names("PID, Process, TID, Member, Value, Status"),
     "info": names("Member, Value, Status"),
     "traces": names("PID, Process, TID, Kind, Count, Stack, Status"),
@@ -150,6 +152,22 @@ BRIEF: Dict[str, Tuple[str, ...]] = {
 }
 """The columns that --brief shows: whose row it is, what answers the question that the plugin is asked, and
 Status. --fold replaces Symbol by Stack."""
+
+BRIEF_SPARE: Dict[str, Tuple[str, ...]] = {
+    "callstacks": names("Part, Process"),
+    "gflags": names("Arch, Database"),
+    "handletraces": names("ObjectType"),
+    "heaptraces": names("Arch, Heap, Process, BlockKind, Size"),
+    "locks": names("OwnerRole, OwnerProcess"),
+    "minidump": names("Process, TID"),
+    "objecttraces": names("Sequence, Event"),
+    "traceimage": names("StacksIncomplete, ComputerName"),
+    "stacktracedb": names("Arch, Database, Process"),
+    "tracefindings": names("TID, Innocent, Process, Confidence"),
+    "traces": names("Process, Kind"),
+    "trapframes": names("Rsp, TrapKind, FaultAddress, Process, TrapFrame, PID"),
+}
+"""Columns of --brief that a narrow terminal leaves out first, in this order, until the others fit."""
 
 BRIEF_WITH: Dict[str, Dict[str, Tuple[str, ...]]] = {
     "trapframes": {"members": names("PID, TID, TrapFrame, Symbol, Member, Value, Status")},

@@ -17,7 +17,7 @@ from volatility3.framework import exceptions, interfaces
 
 from ..checkedoptions import FINAL_NAME, output_folder, output_folder_error
 from ..columns.tables import BRIEF_WITH, brief_columns, column_named
-from . import brief, requested
+from . import briefgrid, requested
 from .exitcode import fail_at_exit, report_lost_output
 from .grid import Columns, Grid, Row, grid_of
 
@@ -67,7 +67,7 @@ def tree(
         requested.check_tables(plugin)
     if plugin.config.get("dump", False):
         check_folder(plugin)
-    return columns_tree(plugin, grid.columns, columns, rows)
+    return columns_tree(plugin, grid.columns, columns, rows, grid.plugin)
 
 
 def shown_columns(plugin: interfaces.plugins.PluginInterface, table: str) -> Sequence[str]:
@@ -93,7 +93,11 @@ def shown_columns(plugin: interfaces.plugins.PluginInterface, table: str) -> Seq
 
 
 def columns_tree(
-    plugin: interfaces.plugins.PluginInterface, columns: Columns, shown: Sequence[str], rows: Iterator[Row]
+    plugin: interfaces.plugins.PluginInterface,
+    columns: Columns,
+    shown: Sequence[str],
+    rows: Iterator[Row],
+    table: str = "",
 ) -> interfaces.renderers.TreeGrid:
     """Returns the grid of some columns.
 
@@ -102,11 +106,12 @@ def columns_tree(
         columns: the columns of the rows
         shown: names of the columns to show; empty for all
         rows: the rows
+        table: name of the plugin in TABLES; empty for none
     """
     if plugin.config.get("brief", False):
-        return brief.tree(columns, shown, rows)
+        return briefgrid.tree(columns, shown, rows, table)
     if shown:
-        return brief.chosen(columns, shown, rows)
+        return briefgrid.chosen(columns, shown, rows)
     return grid_of(columns, rows)
 
 

@@ -5,25 +5,25 @@
 from __future__ import annotations
 
 import json
-from typing import List, Tuple
+from typing import Any, List, Tuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from volatility3.framework import renderers
 from volatility3.framework.renderers import format_hints
 
 from tests.support.only import rows_of
 from winstacks.columns import dictionary
 from winstacks.memory.decode.text import ShortText
-from winstacks.rows import brief
+from winstacks.rows import briefgrid
 from winstacks.rows.brief import (
-    cut_stack,
     cut_symbol,
     cut_text,
     name_lines,
     shares,
-    stack_lines,
     symbol_lines,
+    word_lines,
     wrapped,
     wrapped_evidence,
 )
@@ -69,35 +69,6 @@ def test_no_symbol_is_wider(symbol: str, width: int) -> None:
     assert (shown == symbol) == (len(symbol) <= width)
 
 
-@given(st.lists(SYMBOLS, min_size=1, max_size=20), WIDTHS)
-def test_first_and_last_frames_of_a_stack_stay(frames: List[str], width: int) -> None:
-    stack = "; ".join(frames)
-    shown = cut_stack(stack, width)
-    assert len(shown) <= width
-    if len(stack) <= width:
-        assert shown == stack
-        return
-    if len(f"{frames[0]}; …; {frames[-1]}") <= width and len(frames) > 2:
-        first, last = (part.split("; ") for part in shown.split("; …; "))
-        assert frames[: len(first)] == first
-        assert frames[-len(last) :] == last
-        assert len(first) - len(last) in (0, 1)
-
-
-@pytest.mark.parametrize(
-    ("width", "shown"),
-    [
-        (99, "Ntfs!NtfsCommonCreate+0x71; ntdll!A+0x1; nt!IofCallDriver+0x59; ntdll!RtlUserThreadStart+0x21"),
-        (76, "Ntfs!NtfsCommonCreate+0x71; ntdll!A+0x1; …; ntdll!RtlUserThreadStart+0x21"),
-        (60, "Ntfs!NtfsCommonCreate+0x71; …; ntdll!RtlUserThreadStart+0x21"),
-        (40, "Ntfs!Ntf…ate+0x71; …; ntdll!Rtl…art+0x21"),
-    ],
-)
-def test_a_stack(width: int, shown: str) -> None:
-    whole = "Ntfs!NtfsCommonCreate+0x71; ntdll!A+0x1; nt!IofCallDriver+0x59; ntdll!RtlUserThreadStart+0x21"
-    assert cut_stack(whole, width) == shown
-
-
 @given(st.lists(st.integers(0, 300), min_size=1, max_size=4), st.integers(-5, 400))
 def test_shares_are_fair(widths: List[int], room: int) -> None:
     parts = shares(widths, room)
@@ -121,12 +92,22 @@ def rows(*below: Tuple[object, ...]) -> List[Tuple[int, Tuple[object, ...]]]:
     return [*first, *((1, (*key, *cells)) for cells in below)]
 
 
+def populate(grid: Any, found: List[List[object]], renderer: str = "PrettyTextRenderer") -> None:
+    """Takes the rows of a grid as a renderer of Volatility does."""
+
+    def visitor(node: Any, _: object) -> None:
+        found.append(list(node.values))
+
+    visitor.__qualname__ = f"{renderer}.render.<locals>.visitor"
+    grid.populate(visitor, None)
+
+
 def test_cells_hold_all_and_show_less() -> None:
     columns = ("PID", "Process", "Database", "Symbol", "Status")
-    grid = brief.tree(COLUMNS, columns, iter(rows((LONG, "pdb", "unreadable"))))
+    grid = briefgrid.tree(COLUMNS, columns, iter(rows((LONG, "pdb", "unreadable"))))
     assert [column.name for column in grid.columns] == list(columns)
     found: List[List[object]] = []
-    grid.populate(lambda node, _: found.append(list(node.values)), None)
+    populate(grid, found)
     first, second = rows_of(2, found)
     assert json.loads(json.dumps(second)) == [4, "System", 0x1000, LONG, "unreadable"]
     assert [f"{cell}" for cell in first] == ["4", "System", "0x1000", "nt!a", ""]
@@ -136,7 +117,7 @@ def test_cells_hold_all_and_show_less() -> None:
     assert shown.startswith("ntoskrnl!ffff")
     assert shown.endswith("fff+0x1f")
     line = " | ".join(["**", "PID", "Process", "Database", shown, "unreadable"])
-    assert len(line) == brief.WIDTH
+    assert len(line) == briefgrid.WIDTH
 
 
 @given(st.lists(st.text("abc,", min_size=1, max_size=30)), st.integers(0, 60))
@@ -168,16 +149,6 @@ def test_an_address_behind_a_symbol_is_never_cut(address: int, width: int) -> No
     assert max(map(len, shown.split("\n"))) <= width
 
 
-@given(st.lists(SYMBOLS, min_size=2, max_size=9), st.integers(40, 130))
-def test_the_ends_of_a_stack_are_whole_if_each_fits_a_line(frames: List[str], width: int) -> None:
-    lines = stack_lines("; ".join(frames), width).split("\n")
-    assert max(map(len, lines)) <= width
-    if len(frames[0]) + len("; …;") <= width:
-        assert lines[0].startswith(frames[0])
-    if len(lines) > 1 and len(frames[-1]) <= width:
-        assert lines[-1] == frames[-1]
-
-
 @given(st.one_of(SYMBOLS, st.builds("{} {:#x}".format, SYMBOLS, st.integers(0, (1 << 64) - 1))), WIDTHS)
 def test_a_symbol_is_cut_only_if_a_part_of_it_fits_no_line(symbol: str, width: int) -> None:
     module, bang, rest = symbol.rpartition("!")
@@ -185,47 +156,6 @@ def test_a_symbol_is_cut_only_if_a_part_of_it_fits_no_line(symbol: str, width: i
     if max(len(module) + len(bang), len(rest)) <= width:
         assert "".join(lines).replace(" ", "") == symbol.replace(" ", "")
     assert max(map(len, lines)) <= max(width, 18)
-
-
-def test_the_caller_in_another_module_is_shown() -> None:
-    frames = [
-        "ntdll!NtWaitForSingleObject+0x14",
-        "ntdll!RtlEnterCriticalSection+0x62",
-        "spooler!count_jobs+0x1d",
-    ]
-    frames += ["spooler!rotate_log+0x38", "ntdll!RtlUserThreadStart+0x21"]
-    stack = "; ".join(frames)
-    assert stack_lines(stack, len(stack)) == stack
-    assert stack_lines(stack, 100) == f"{frames[0]}; …; {frames[2]}; …; {frames[-1]}"
-    assert stack_lines(stack, 50).split("\n") == [f"{frames[0]}; …;", f"{frames[2]}; …;", frames[-1]]
-    alone = "; ".join(
-        ["nt!KiSwapContext+0x20", "nt!KiSwapThread+0x20", *["nt!A"] * 9, "nt!KiSystemCall64+0x20"]
-    )
-    assert stack_lines(alone, 70) == cut_stack(alone, 70)
-
-
-@pytest.mark.parametrize(
-    ("width", "shown"),
-    [
-        (40, ["ntdll!RtlInitializeCriticalSectionEx", "+0x5d; …;", "ntdll!RtlUserThreadStart+0x21"]),
-        (35, ["ntdll!", "RtlInitializeCriticalSectionEx", "+0x5d; …;", "ntdll!RtlUserThreadStart+0x21"]),
-        (
-            20,
-            [
-                "ntdll!RtlInitialize",
-                "CriticalSectionEx",
-                "+0x5d; …;",
-                "ntdll!",
-                "RtlUserThreadStart",
-                "+0x21",
-            ],
-        ),
-        (12, ["…!…+0x5d; …;", "ntdll!", "RtlUser", "ThreadStart", "+0x21"]),
-    ],
-)
-def test_the_ends_of_a_stack_are_broken_between_their_parts(width: int, shown: List[str]) -> None:
-    stack = "ntdll!RtlInitializeCriticalSectionEx+0x5d; ntdll!A; ntdll!RtlUserThreadStart+0x21"
-    assert stack_lines(stack, width).split("\n") == shown
 
 
 def test_a_name_is_wrapped_between_its_parts() -> None:
@@ -242,17 +172,17 @@ def test_no_line_of_a_name_is_wider(name: str, width: int) -> None:
 
 def test_a_short_form_is_shown_and_the_whole_is_kept() -> None:
     row = (4, "System", format_hints.Hex(0), ShortText("<private>", "<private> 0x1d2b00002c4"), "none", "")
-    grid = brief.tree(COLUMNS, ("PID", "Symbol"), iter([(0, row)]))
+    grid = briefgrid.tree(COLUMNS, ("PID", "Symbol"), iter([(0, row)]))
     found: List[List[object]] = []
-    grid.populate(lambda node, _: found.append(list(node.values)), None)
+    populate(grid, found)
     assert f"{found[0][1]}" == "<private> 0x1d2b00002c4"
     assert json.dumps(found[0]) == '[4, "<private>"]'
 
 
 def test_chosen_columns_are_not_shortened() -> None:
-    grid = brief.chosen(COLUMNS, ("Status", "Symbol", "PID"), iter(rows((LONG, "pdb", "unreadable"))))
+    grid = briefgrid.chosen(COLUMNS, ("Status", "Symbol", "PID"), iter(rows((LONG, "pdb", "unreadable"))))
     found: List[List[object]] = []
-    grid.populate(lambda node, _: found.append(list(node.values)), None)
+    populate(grid, found)
     assert [column.name for column in grid.columns] == ["Status", "Symbol", "PID"]
     assert found[1] == ["unreadable", LONG, 4]
     assert f"{found[1][1]}" == LONG
@@ -260,8 +190,69 @@ def test_chosen_columns_are_not_shortened() -> None:
 
 def test_a_status_is_whole_even_if_the_line_gets_longer() -> None:
     columns = ("PID", "Symbol", "Status")
-    grid = brief.tree(COLUMNS, columns, iter(rows((LONG, "pdb", "x" * 150))))
+    grid = briefgrid.tree(COLUMNS, columns, iter(rows((LONG, "pdb", "x" * 150))))
     found: List[List[object]] = []
-    grid.populate(lambda node, _: found.append(list(node.values)), None)
+    populate(grid, found)
     assert f"{found[1][2]}" == "x" * 150
-    assert len(f"{found[1][1]}") == 12
+    assert len(f"{found[1][1]}") == 14
+
+
+def test_other_renderers_show_each_text_in_one_line() -> None:
+    columns = ("PID", "Process", "Database", "Symbol", "Status")
+    grid = briefgrid.tree(COLUMNS, columns, iter(rows((LONG, "pdb", "one, " * 40))))
+    found: List[List[object]] = []
+    populate(grid, found, "QuickTextRenderer")
+    _, second = rows_of(2, found)
+    assert [f"{cell}" for cell in second] == ["4", "System", "0x1000", LONG, "one, " * 40]
+
+
+def test_a_column_without_a_value_is_left_out_where_it_is_printed() -> None:
+    absent = renderers.NotApplicableValue()
+    row = (4, absent, absent, "nt!a", "pdb", absent)
+    for renderer, names in (
+        ("PrettyTextRenderer", ["PID", "Symbol", "Status"]),
+        ("JsonRenderer", ["PID", "Process", "Symbol", "Status"]),
+    ):
+        grid = briefgrid.tree(COLUMNS, ("PID", "Process", "Symbol", "Status"), iter([(0, row)]))
+        found: List[List[object]] = []
+        populate(grid, found, renderer)
+        assert [column.name for column in grid.columns] == names
+        assert len(found[0]) == len(names)
+
+
+def test_columns_leave_until_the_others_fit(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    columns = ("PID", "Process", "Database", "Symbol", "Status")
+    for width, names in ((80, columns), (50, ("PID", "Process", "Symbol", "Status"))):
+        monkeypatch.setenv("COLUMNS", str(width))
+        caplog.clear()
+        grid = briefgrid.tree(COLUMNS, columns, iter(rows((LONG, "pdb", "unreadable"))), "stacktracedb")
+        found: List[List[object]] = []
+        populate(grid, found)
+        assert tuple(column.name for column in grid.columns) == names
+        line = " | ".join(["**", *(f"{cell}".split("\n")[0] for cell in found[0])])
+        assert len(line) <= width
+        said = [record.getMessage() for record in caplog.records]
+        assert said == (
+            []
+            if width == 80
+            else [
+                "50 characters have no room for Database: "
+                "a wider terminal (or the variable COLUMNS) shows them"
+            ]
+        )
+
+
+@pytest.mark.parametrize(
+    ("text", "width"), [("", 120), ("0", 120), ("x", 120), ("80", 80), ("200", 200), ("9", 40)]
+)
+def test_the_width_of_a_line(text: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", text)
+    assert briefgrid.line_width() == width
+
+
+def test_a_word_is_broken_behind_its_underscores() -> None:
+    assert word_lines("wait_in_dispatcher", 10) == "wait_in_\ndispatcher"
+    assert word_lines("unbacked", 10) == "unbacked"
+    assert wrapped_evidence("VAD PAGE_EXECUTE_READWRITE; 6", 14) == "VAD\nPAGE_EXECUTE_\nREADWRITE; 6"

@@ -1,0 +1,367 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The grids of --brief and --columns: few columns, which fit the terminal in Volatility's pretty renderer.
+
+Each cell of --brief holds the whole value, and only its `format` is short. Volatility's text renderers show
+the `format` of a cell; json and jsonl show its value. Only the pretty renderer keeps the lines of a cell
+together, so the cells are cut and wrapped for this renderer alone: others show each text in one line. A value
+that has a short form (`ShortText`) shows that.
+
+Status, Evidence and Innocent are never cut: they are wrapped into several lines between their words.
+"""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import os
+import sys
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence
+
+from volatility3.framework import interfaces
+
+from ..columns.tables import BRIEF_SPARE, KEYS
+from ..memory.decode.text import ShortText
+from .brief import (
+    chunks,
+    cut_text,
+    longest_piece,
+    name_lines,
+    shares,
+    symbol_lines,
+    word_lines,
+    wrapped,
+    wrapped_evidence,
+)
+from .briefstacks import Stacks
+from .grid import Columns, Hex, Row, grid_of
+from .treegrid import RowGrid
+
+vollog = logging.getLogger(__name__)
+
+WIDTH = 120
+"""Characters of a line where there is no terminal."""
+_NARROWEST = 40
+"""Least width in characters that is taken from a terminal."""
+_PRETTY = "PrettyTextRenderer"
+"""Volatility's renderer that keeps the lines of a cell together. It passes its own function to a grid."""
+
+_BETWEEN = len(" | ")
+_LEAST = 12
+"""Least width of a column in characters. Lines are longer than the terminal if the keys leave less."""
+_LEAST_OF_SYMBOL = 14
+"""Least width of a Symbol: an address of 48 bits is never broken."""
+_LEAST_OF_STACK = _LEAST_OF_SYMBOL + len("; …")
+_TIME = "2024-03-07 12:00:00.000000 UTC"
+"""A time as Volatility's renderers show it."""
+_BESIDE_STACK = 26
+"""Width that a Stack leaves for the Status."""
+_LONGEST_WORD = 24
+"""The longest word of an Evidence that is not cut, in characters; only names in it are longer."""
+_LEAST_OF_NAME = 20
+"""Least width of a name that is wrapped."""
+_STATUS = "Status"
+_STACK = "Stack"
+_FINDING = "Finding"
+
+
+def line_width() -> int:
+    """Returns the characters of a line: COLUMNS, else the terminal's, `WIDTH` if there is no terminal."""
+    try:
+        columns = int(os.environ.get("COLUMNS", "0"))
+        columns = columns if columns > 0 else os.get_terminal_size(sys.stdout.fileno()).columns
+    except (OSError, ValueError, AttributeError):
+        columns = 0
+    return max(columns, _NARROWEST) if columns > 0 else WIDTH
+
+
+_CUT: Dict[str, Callable[[str, int], str]] = {
+    "Symbol": symbol_lines,
+    "StartSymbol": symbol_lines,
+    "Flags": cut_text,
+    "Value": cut_text,
+    _FINDING: word_lines,
+}
+"""Functions that cut the columns without a fixed width. The Stack is one of these columns."""
+_NAMES: Dict[str, Callable[[str, int], str]] = {
+    "ObjectName": name_lines,
+    "OwnerName": name_lines,
+    "TraceId": chunks,
+}
+"""Functions that wrap names. Their columns share the width that the columns of `_CUT` leave."""
+_WRAPPED: Dict[str, Callable[[str, int], str]] = {
+    "Evidence": wrapped_evidence,
+    "Innocent": wrapped_evidence,
+    _STATUS: wrapped,
+}
+"""Functions that wrap texts. Their columns share the width that all others leave."""
+_NARROW = {"Process": 15, "ImageFileName": 15, "OwnerProcess": 15}
+"""Widths of narrow columns: _EPROCESS.ImageFileName has 15 characters, and some become escapes."""
+
+
+class _Layout:
+    """How the cells of a grid are shown.
+
+    Attributes:
+        fitted: whether texts are cut and wrapped, and repeated keys left out
+    """
+
+    fitted = False
+
+
+class _Room:
+    """The width of a column; it is known after all rows are read."""
+
+    def __init__(self, layout: _Layout, cut: Callable[[str, int], str], width: int = 0) -> None:
+        self.layout = layout
+        self.cut = cut
+        self.width = width
+
+
+class CutText(str):
+    """A text that is cut only where the pretty renderer shows it.
+
+    Attributes:
+        shown: the text that is cut: the short form if the value has one
+        room: the width
+    """
+
+    shown: str
+    room: _Room
+
+    def __format__(self, form: str) -> str:
+        room = self.room
+        return format(room.cut(self.shown, room.width) if room.layout.fitted else self.shown, form)
+
+
+class HexNumber(int):
+    """A number shown as Volatility's Hex, whose renderer would not call `format`."""
+
+    def __format__(self, form: str) -> str:
+        return format(f"0x{int(self):x}", form)
+
+
+class RepeatedText(str):
+    """A text that the pretty renderer leaves empty because the row above has the same."""
+
+    layout: _Layout
+
+    def __format__(self, form: str) -> str:
+        return "" if self.layout.fitted else format(str(self), form)
+
+
+class RepeatedNumber(int):
+    """A number that the pretty renderer leaves empty because the row above has the same."""
+
+    layout: _Layout
+    hexadecimal: bool
+
+    def __format__(self, form: str) -> str:
+        if self.layout.fitted:
+            return ""
+        return format(f"0x{int(self):x}" if self.hexadecimal else f"{int(self)}", form)
+
+
+class BriefGrid(RowGrid):
+    """A grid that learns from its first visitor whether it is printed by the pretty renderer.
+
+    Then all rows are read before the first is shown, and columns are left out: those without any value, and
+    those for which the width has no room.
+
+    Args:
+        columns: name and type of each column
+        rows: the rows; their cells are made by `_cell`
+        page: what the cells have in common
+    """
+
+    def __init__(self, columns: Columns, rows: Iterator[Row], page: _Page) -> None:
+        super().__init__(list(columns), rows)
+        self._columns: List[interfaces.renderers.Column] = self._columns
+        self._generator: Iterator[Row] = self._generator
+        self._page = page
+
+    def populate(
+        self, function: Any = None, initial_accumulator: Any = None, fail_on_errors: bool = True
+    ) -> Optional[Exception]:
+        """Reads the rows as Volatility's grid does."""
+        if not self.populated and getattr(function, "__qualname__", "").startswith(f"{_PRETTY}."):
+            rows = list(self._generator)
+            kept = self._page.fit(rows, line_width())
+            # The renderer compares columns with those that it was told to hide: they stay the same objects.
+            self._columns = [self._columns[place] for place in kept]
+            self._generator = iter(
+                [(depth, tuple([cells[place] for place in kept])) for depth, cells in rows]
+            )
+        return super().populate(function, initial_accumulator, fail_on_errors)
+
+
+def tree(
+    columns: Columns, shown: Sequence[str], rows: Iterator[Row], plugin: str = ""
+) -> interfaces.renderers.TreeGrid:
+    """Returns the grid of some columns, shortened where the pretty renderer prints it.
+
+    Args:
+        columns: the columns of the rows
+        shown: names of the columns to show, from left to right
+        rows: the rows in the form that a grid takes
+        plugin: name of the plugin in TABLES; empty for none
+    """
+    types = dict(columns)
+    kinds = [(name, int if types[name] is Hex else types[name]) for name in shown]
+    page = _Page(shown, plugin)
+    return BriefGrid(kinds, page.cells([name for name, _ in columns], rows), page)
+
+
+def chosen(columns: Columns, shown: Sequence[str], rows: Iterator[Row]) -> interfaces.renderers.TreeGrid:
+    """Returns the grid of some columns, each as it is; the arguments are as in `tree`."""
+    places = [list(dict(columns)).index(name) for name in shown]
+    found = ((depth, tuple([cells[place] for place in places])) for depth, cells in rows)
+    return grid_of([columns[place] for place in places], found)
+
+
+class _Width(NamedTuple):
+    """Width that a column needs, in characters: of its longest word, and of its longest text."""
+
+    word: int
+    text: int
+
+
+class _Page:
+    """The cells of a grid of --brief, and how they share a line.
+
+    Args:
+        columns: names of the columns
+        plugin: name of the plugin in TABLES; empty for none
+    """
+
+    def __init__(self, columns: Sequence[str], plugin: str) -> None:
+        self._columns, self._plugin = columns, plugin
+        self._layout, self._stacks = _Layout(), Stacks()
+        ways = {**_CUT, _STACK: self._stacks.lines, **_NAMES, **_WRAPPED}
+        self._rooms = {name: _Room(self._layout, ways[name]) for name in columns if name in ways}
+        self._rooms.update(
+            {name: _Room(self._layout, cut_text, _NARROW[name]) for name in columns if name in _NARROW}
+        )
+
+    def cells(self, names: Sequence[str], rows: Iterator[Row]) -> Iterator[Row]:
+        """Yields rows of the chosen columns.
+
+        Args:
+            names: the columns of the rows
+            rows: the rows
+        """
+        places = [names.index(name) for name in self._columns]
+        above: Sequence[object] = ()
+        for depth, cells in rows:
+            values = [cells[place] for place in places]
+            before = above if depth else [None] * len(values)
+            above = above if depth else values
+            yield depth, tuple(map(self._cell, self._columns, values, before))
+
+    def _cell(self, name: str, value: object, above: object) -> object:
+        """Returns the cell of a value; a key that equals the one in the row above is left empty."""
+        if isinstance(value, interfaces.renderers.BaseAbsentValue):
+            return value
+        if name in KEYS and value == above:
+            if isinstance(value, str):
+                again = RepeatedText(value)
+                again.layout = self._layout
+                return again
+            number = RepeatedNumber(value)  # type: ignore[call-overload]
+            number.layout, number.hexadecimal = self._layout, isinstance(value, Hex)
+            return number
+        room = self._rooms.get(name)
+        if room is not None:
+            text = CutText(value)
+            text.shown = value.short if isinstance(value, ShortText) else str(value)
+            text.room = room
+            return text
+        return HexNumber(value) if isinstance(value, Hex) else value
+
+    def fit(self, rows: Sequence[Row], width: int) -> List[int]:
+        """Divides a line among the columns, and returns the places of those that are shown.
+
+        Args:
+            rows: all rows, with the cells that `cells` made
+            width: characters of a line
+        """
+        widths = {name: _Width(len(name), len(name)) for name in self._columns}
+        valued = set(self._columns) if not rows else {_STATUS}
+        for _, cells in rows:
+            for name, cell in zip(self._columns, cells):
+                if not isinstance(cell, interfaces.renderers.BaseAbsentValue):
+                    valued.add(name)
+                widths[name] = _wider(widths[name], name, cell)
+                if name == _STACK and isinstance(cell, CutText):
+                    self._stacks.add(cell.shown)
+        kept = [name for name in self._columns if name in valued]
+        depth = 1 + max((depth for depth, _ in rows), default=0)
+        left_out: List[str] = []
+        # What tells most stands to the left; the first column and the texts stay.
+        spare = (name for name in reversed(kept[1:]) if name not in (*_CUT, *_NAMES, *_WRAPPED, _STACK))
+        for name in (*BRIEF_SPARE.get(self._plugin, ()), *spare):
+            if self._least(kept, widths, width - depth) >= 0:
+                break
+            if name in kept:
+                kept.remove(name)
+                left_out.append(name)
+        if left_out:
+            vollog.warning(
+                f"{width} characters have no room for {', '.join(left_out)}: "
+                "a wider terminal (or the variable COLUMNS) shows them"
+            )
+        self._layout.fitted = True
+        self._divide(kept, widths, width - depth)
+        return [place for place, name in enumerate(self._columns) if name in kept]
+
+    def _needs(self, columns: Sequence[str], widths: Dict[str, _Width]) -> Dict[str, int]:
+        """Returns the least width of each column."""
+        least = {}
+        for name in columns:
+            word, text = widths[name]
+            if name == _FINDING:
+                least[name] = word
+            elif name == _STACK:
+                least[name] = min(text, _LEAST_OF_STACK)
+            elif name in _CUT:
+                least[name] = min(text, _LEAST_OF_SYMBOL if _CUT.get(name) is symbol_lines else _LEAST)
+            elif name in _NAMES:
+                least[name] = min(text, _LEAST_OF_NAME)
+            elif name in _WRAPPED:
+                least[name] = word if name == _STATUS else min(word, _LONGEST_WORD)
+                if _STACK in columns:
+                    # A stack wants more than any line has.
+                    least[name] = max(least[name], min(text, _BESIDE_STACK))
+            else:
+                least[name] = min(text, _NARROW.get(name, text))
+        return least
+
+    def _least(self, columns: Sequence[str], widths: Dict[str, _Width], room: int) -> int:
+        """Returns the characters that the least widths of columns leave of a line; negative: they lack."""
+        return room - _BETWEEN * len(columns) - sum(self._needs(columns, widths).values())
+
+    def _divide(self, columns: Sequence[str], widths: Dict[str, _Width], room: int) -> None:
+        """Divides what the least widths leave: to the columns that are cut, then to names, then to texts."""
+        least, left = self._needs(columns, widths), self._least(columns, widths, room)
+        for ways in ({*_CUT, _STACK}, _NAMES, _WRAPPED):
+            group = [name for name in columns if name in ways]
+            for name, part in zip(group, shares([widths[name].text - least[name] for name in group], left)):
+                self._rooms[name].width = least[name] + part
+                left -= part
+
+
+def _wider(width: _Width, name: str, cell: object) -> _Width:
+    """Returns what a column needs, with one cell more; uncut."""
+    if isinstance(cell, interfaces.renderers.BaseAbsentValue):
+        text = "N/A"
+    elif isinstance(cell, datetime.datetime):
+        text = _TIME
+    else:
+        text = cell.shown if isinstance(cell, CutText) else format(cell)
+    if len(text) <= width.word:
+        return width
+    if name in ("Evidence", "Innocent", _FINDING):
+        word = longest_piece(text)
+    else:
+        word = max(map(len, text.split(" ")))
+    return _Width(max(width.word, word), max(width.text, len(text)))
