@@ -18,6 +18,7 @@ from tests.forge import context, kernels, sample, samplethreads, vol
 from tests.forge.code import Routine, module_options, system_call_stub
 from tests.forge.context import Opened
 from tests.forge.kernel import Kernel
+from tests.forge.process import Process
 from tests.forge.stacks64 import Stack64
 from tests.golden import images
 from tests.support.only import only
@@ -51,7 +52,22 @@ class Written(NamedTuple):
 
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory: pytest.TempPathFactory) -> Opened:
-    return context.open_image(sample.build().image(), tmp_path_factory.mktemp("strangers"))
+    """The sample, with memory of each process in no VAD."""
+    kernel = sample.build()
+    for process in kernel.processes:
+        if process.pid in (UPDATER, LEGACY, SPOOLER):
+            outside_vads(process)
+    return context.open_image(kernel.image(), tmp_path_factory.mktemp("strangers"))
+
+
+OUTSIDE = 0x5FFD0000
+"""An address at which no process of these tests has a VAD."""
+
+
+def outside_vads(process: Process) -> None:
+    """Adds three pages in no VAD, and one that lies apart."""
+    process.region(OUTSIDE, b"outside" * 0x400, size=0x3000, vad=False)
+    process.region(OUTSIDE + 0x8000, b"apart", size=0x1000, vad=False)
 
 
 @pytest.fixture(scope="module", params=CASES, ids=lambda case: f"{case[0]}-{case[1].arch}")
@@ -123,6 +139,30 @@ def test_memory_and_modules_of_udmp_parser(written: Written) -> None:
         for module in written.dump._modules.modules()
     }
     assert modules == expected != {}
+
+
+@pytest.mark.parametrize("name", ["win10-x64", "win7-x86", "win10-x86", "xp-x86"])
+def test_memory_in_no_vad_has_a_region(name: str, tmp_path: pathlib.Path) -> None:
+    """udmp-parser rejects a dump whose memory begins where no region begins, or in a free one."""
+    known = kernels.load(name)
+    kernel = Kernel(known.table, **known.options())
+    process = kernel.process("a.exe", pid=1000, session=1)
+    ntdll = process.module("ntdll.dll", exports={"RtlUserThreadStart": 0x1100})
+    process.thread(1004, start=ntdll.at("RtlUserThreadStart"))
+    outside_vads(process)
+    opened = context.open_image(kernel.image(), tmp_path)
+    path = tmp_path / "a.dmp"
+    machine = Machine.AMD64 if name.endswith("x64") else Machine.I386
+    dump = write_dump(opened, process_of(opened, 1000), path, machine)
+    parser = udmp_parser.UserDumpParser()
+    assert parser.Parse(path)
+    assert bytes(parser.ReadMemory(OUTSIDE, 0x1C00) or ()) == b"outside" * 0x400
+    regions = {info.BaseAddress: info for info in MinidumpFile.parse(str(path)).memory_info.infos}
+    for start in dump.memory.ranges[::2]:
+        assert regions[start].State.name == "MEM_COMMIT"
+    assert regions[OUTSIDE].RegionSize == 0x3000
+    assert (regions[OUTSIDE].Type.name, regions[OUTSIDE].AllocationBase) == ("MEM_PRIVATE", OUTSIDE)
+    assert regions[OUTSIDE + 0x3000].State.name == "MEM_FREE"
 
 
 def test_every_stream_of_minidump(written: Written, theirs: Any) -> None:

@@ -271,7 +271,7 @@ class Findings:
             if checks:
                 reason = f"{list_in_words([stack for _, stack in lost])}; not examined by {', '.join(checks)}"
                 reason += f"; {len(lost)} stacks" if len(lost) > 1 else ""
-                few = f"lost: {len(lost)} of {', '.join(sorted(kinds))}"
+                few = f"{len(lost)} lost stack{'s' * (len(lost) > 1)}: {', '.join(sorted(kinds))}"
                 yield Outcome(None, None, len(lost), ShortText(reason, few), process)
 
     def found(self) -> List[Outcome]:

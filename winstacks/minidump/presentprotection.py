@@ -39,12 +39,13 @@ class PresentProtection:
         # An entry of 4 bytes has no bit that forbids execution.
         self._tables = tables if tables is not None and tables.entry_size == _WIDE else None
 
-    def runs(self, start: int, end: int, first: int) -> Iterator[Tuple[int, int, int]]:
+    def runs(self, start: int, end: int, first: Optional[int]) -> Iterator[Tuple[int, int, int]]:
         """Yields (start, end, protection) of the parts of a range with equal protection, in order.
 
         Args:
-            start, end: a range within one VAD, of whole pages
-            first: its first protection, an index into PROTECTIONS
+            start, end: a range within one VAD, or outside all, of whole pages
+            first: the first protection of the VAD, an index into PROTECTIONS; None outside all VADs. There an
+                entry without a present page, and one of 4 bytes, count as PAGE_READWRITE
         """
         position = start
         for protection, pages in itertools.groupby(self._pages(start, end, first)):
@@ -52,14 +53,14 @@ class PresentProtection:
             yield position, min(position + size, end), protection
             position += size
 
-    def _pages(self, start: int, end: int, first: int) -> Iterator[int]:
+    def _pages(self, start: int, end: int, first: Optional[int]) -> Iterator[int]:
         tables, address = self._tables, start
         while address < end:
             high = end if tables is None else min((address // tables.span + 1) * tables.span, end)
             count = (high - address + PAGE_SIZE - 1) // PAGE_SIZE
             table = None if tables is None else tables.find_table(address)
             if not table or tables is None:
-                yield from itertools.repeat(first, count)
+                yield from itertools.repeat(_READWRITE if first is None else first, count)
             else:
                 number = address % tables.span // PAGE_SIZE
                 for entry in pagetable.entries(table, _WIDE, number, count):
@@ -67,15 +68,17 @@ class PresentProtection:
             address = high
 
 
-def _now(entry: int, first: int) -> int:
+def _now(entry: int, first: Optional[int]) -> int:
     """Returns the present protection of a page, an index into PROTECTIONS.
 
     Args:
         entry: its page table entry; one that leads to no page shows nothing
-        first: the protection of the VAD
+        first: the protection of the VAD, None outside all VADs
     """
     executable: Optional[bool] = pagetable.executable(entry, _WIDE) if pagetable.leads(entry) else None
-    if executable is None or executable == (first in _EXECUTABLE):
+    if executable is None:
+        return _READWRITE if first is None else first
+    if first is not None and executable == (first in _EXECUTABLE):
         return first
     if pagetable.writable(entry):
         return _EXECUTE_READWRITE if executable else _READWRITE

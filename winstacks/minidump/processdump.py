@@ -266,7 +266,10 @@ class ProcessDump:
             yield f"From {self.memory.cut:#x} on no memory is listed: the limit is reached"
         outside = self._regions.outside()
         if outside:
-            yield f"{outside} bytes are in memory where no VAD is: MemoryInfoListStream lists them as free"
+            yield (
+                f"{outside} bytes are in memory where no VAD is: "
+                "MemoryInfoListStream lists them as private memory"
+            )
         if self.memory.from_sections:
             yield (
                 f"{self.memory.from_sections} bytes of images are pages of their sections, which the process "

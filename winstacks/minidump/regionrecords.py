@@ -12,6 +12,7 @@ Source of the constants: winnt.h (PAGE_*, MEM_*).
 
 from __future__ import annotations
 
+import itertools
 from typing import Iterator, NamedTuple, Sequence
 
 from ..process.regions import Region
@@ -80,19 +81,32 @@ class RegionRecords:
                 position = region.end
 
     def infos(self) -> Iterator[MemoryInfo]:
-        """Yields all regions from address 0 on; ranges between the VADs are free."""
+        """Yields all regions from address 0 on; what is between the VADs and not resident is free."""
         position = count = 0
         for region in self._apart():
-            if position < region.start:
-                yield MemoryInfo(position, 0, 0, region.start - position, FREE, _NO_ACCESS, 0)
-            for info in self._region(region):
+            for info in itertools.chain(self._between(position, region.start), self._region(region)):
                 count += 1
                 yield info
             position = region.end
             # Near the limit a region is yielded whole.
             self.cut = self.cut or 2 * count >= MAX_RANGES
-        if position < self._end:
-            yield MemoryInfo(position, 0, 0, self._end - position, FREE, _NO_ACCESS, 0)
+        yield from self._between(position, self._end)
+
+    def _between(self, start: int, end: int) -> Iterator[MemoryInfo]:
+        """Yields the regions of a range in which no VAD is.
+
+        Windows maps some pages there itself, such as KUSER_SHARED_DATA in old versions, and a hidden
+        allocation has no VAD either. Each range of resident memory begins a region, as in dumps of Windows.
+        """
+        position = start
+        for low, high in iter(()) if self.cut else self._memory.within(start, end):
+            if position < low:
+                yield MemoryInfo(position, 0, 0, low - position, FREE, _NO_ACCESS, 0)
+            for first, last, now in self._present.runs(low, high, None):
+                yield MemoryInfo(first, low, PAGES[now], last - first, _COMMIT, PAGES[now], _PRIVATE)
+            position = high
+        if position < end:
+            yield MemoryInfo(position, 0, 0, end - position, FREE, _NO_ACCESS, 0)
 
     def _region(self, region: Region) -> Iterator[MemoryInfo]:
         kind = TYPE_IMAGE if region.image else TYPE_MAPPED if region.control_area else _PRIVATE

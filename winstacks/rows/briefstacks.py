@@ -60,9 +60,9 @@ class Stacks:
     def lines(self, stack: str, width: int) -> str:
         """Returns a Stack in lines of at most `width` characters.
 
-        A stack that does not fit into one line has the frames that tell most: as many as one line takes, but
-        at least `_MOST_FRAMES`, which then have lines of their own. They stand in the order of the stack,
-        with an ellipsis for the frames between.
+        A stack that does not fit into one line has the frames that tell most: as many as one line takes. If
+        these are fewer than `_MOST_FRAMES`, that many have lines of their own, without those of runtimes if
+        there are others. They stand in the order of the stack, with an ellipsis for the frames between.
         """
         if len(stack) <= width:
             return stack
@@ -78,8 +78,13 @@ class Stacks:
             count = len(frames)
         if count > min(_MOST_FRAMES, len(frames) - 1):
             return line
+        first = order[:_MOST_FRAMES]
+        telling = [number for number in first if self._rank(frames[number])[0] < _RUNTIME]
+        parts = _joined(frames, telling or first)
+        if len("".join(parts)) <= width:
+            return "".join(parts)
         found: List[str] = []
-        for part in _joined(frames, order[:_MOST_FRAMES]):
+        for part in parts:
             found += _broken(part.strip(), width)
         return "\n".join(found)
 
