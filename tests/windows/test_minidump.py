@@ -79,7 +79,7 @@ def test_what_the_image_does_not_tell_is_named(opened: Opened) -> None:
         row for depth, row in rows(opened, pid=[UPDATER]) if depth == 2 and row["TID"] == "NotApplicableValue"
     ]
     assert all(row["Value"] == "UnreadableValue" for row in found)
-    assert {row["Member"]: row["Status"] for row in found}["KernelTime"] == "unknown and 0 in 3"
+    assert {row["Member"]: row["Status"] for row in found}["KernelTime"] == "0 stands for unknown in 3 of its structures"
 
 
 def test_all_processes_without_pid(opened: Opened) -> None:
@@ -134,7 +134,7 @@ def test_a_file_and_its_custody(tmp_path: pathlib.Path) -> None:
     custody = comments[11]
     for part in (f"--pid {UPDATER}", "evidence.dmp", "SHA-256", "ImageId: i", "winstacks 3.", "updater.exe"):
         assert part in custody
-    assert "Thread 4316: unknown and 0 in its CONTEXT: Rcx R8 R9 R10 R11" in comments[10]
+    assert "Thread 4316: 0 stands for unknown in its CONTEXT: Rcx R8 R9 R10 R11" in comments[10]
 
 
 @pytest.mark.cli

@@ -189,7 +189,7 @@ _COUNTED = (
 
 
 def completeness(figures: Dict[str, Any]) -> List[List[Any]]:
-    """Returns the completeness of the image: for each count its name, the missing number, and the total.
+    """Returns what the image lacks: for each count that is not 0 its name, the missing number, and the total.
 
     The numbers are from windows.traceimage: StacksKnown without StacksRead for each kind of stacks.
 
@@ -206,7 +206,7 @@ def completeness(figures: Dict[str, Any]) -> List[List[Any]]:
     return [
         [text, part, whole]
         for text, part, whole in (*by_kind, *counted)
-        if part is not None and whole is not None
+        if part and whole is not None
     ]
 
 

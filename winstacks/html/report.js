@@ -255,8 +255,9 @@ function imagePart(image) {
   const complete = make("ul", "complete");
   for (const [said, part, whole] of image.complete) {
     const text = `${count(part)} of ${count(whole)} ${said}`;
-    complete.append(make("li", part ? "lacking" : "", part ? `${text} (${share(part, whole)})` : text));
+    complete.append(make("li", "lacking", `${text} (${share(part, whole)})`));
   }
+  if (!image.complete.length) complete.append(make("li", "", "No process and no stack is known to be missing."));
   const made = make("div", "", make("h3", "", "Completeness"), complete);
   if (image.warnings.length) {
     const texts = image.warnings.slice(0, 100).map((each) => make("li", "", each));

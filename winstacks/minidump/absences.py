@@ -38,7 +38,7 @@ class UnknownMembers:
     def lines(self) -> Iterator[str]:
         """Yields a line for each member."""
         for (stream, member), count in self._counts.items():
-            yield f"{stream}: {member} is unknown and 0 in {count} of its structures"
+            yield f"{stream}: {member}: 0 stands for unknown in {count} of its structures"
 
 
 def register_lines(threads: Sequence[ThreadRecord]) -> Iterator[str]:
@@ -49,7 +49,7 @@ def register_lines(threads: Sequence[ThreadRecord]) -> Iterator[str]:
         if thread.flags is None:
             yield f"Thread {tid}: all registers are unknown"
         elif state.unknown:
-            yield f"Thread {tid}: unknown and 0 in its CONTEXT: {' '.join(state.unknown)}"
+            yield f"Thread {tid}: 0 stands for unknown in its CONTEXT: {' '.join(state.unknown)}"
         if state.unsure:
             yield f"Thread {tid}: perhaps not saved: {' '.join(state.unsure)}"
 

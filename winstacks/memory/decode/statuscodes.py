@@ -451,7 +451,7 @@ class StatusCode(Enum):
     NO_32_BIT_HALF = "no 32-bit half"
     """The process runs no 32-bit code as far as the image shows: --format wow64 has nothing to write, and
     32-bit registers in the input belong to no known code."""
-    ZERO_FOR_UNKNOWN = "unknown and 0 in {}"
+    ZERO_FOR_UNKNOWN = "0 stands for unknown in {} of its structures"
     """The image lacks the member; in N structures of the stream it is 0 or empty."""
     BYTES_ARE_ZERO = "{} unreadable bytes are 0"
     """N bytes could not be read when the dump was written, although the page tables map them."""
