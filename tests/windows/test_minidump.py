@@ -79,7 +79,9 @@ def test_what_the_image_does_not_tell_is_named(opened: Opened) -> None:
         row for depth, row in rows(opened, pid=[UPDATER]) if depth == 2 and row["TID"] == "NotApplicableValue"
     ]
     assert all(row["Value"] == "UnreadableValue" for row in found)
-    assert {row["Member"]: row["Status"] for row in found}["KernelTime"] == "0 stands for unknown in 3 of its structures"
+    assert {row["Member"]: row["Status"] for row in found}[
+        "KernelTime"
+    ] == "0 stands for unknown in 3 of its structures"
 
 
 def test_all_processes_without_pid(opened: Opened) -> None:

@@ -23,7 +23,7 @@ class WaitChains(interfaces.plugins.PluginInterface):
     def get_requirements(cls) -> List[interfaces.configuration.RequirementInterface]:
         return [
             *options.kernel(),
-            options.pid(),
+            *options.processes(),
             options.tid(),
             options.offset(),
             options.switch("chains", "Show the owners in the chain behind each thread, to its end"),

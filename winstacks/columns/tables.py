@@ -165,6 +165,7 @@ BRIEF_SPARE: Dict[str, Tuple[str, ...]] = {
     "stacktracedb": names("Arch, Database, Process"),
     "tracefindings": names("TID, Innocent, Process, Confidence"),
     "traces": names("Process, Kind"),
+    "waits": names("PID"),
     "trapframes": names("Rsp, TrapKind, FaultAddress, Process, TrapFrame, PID"),
 }
 """Columns of --brief that a narrow terminal leaves out first, in this order, until the others fit."""

@@ -55,12 +55,11 @@ class WaitChains(Command[AddressSpace, ShownWait]):
 
     @cached_property
     def _processes(self) -> List[ProcessWaits]:
-        pids, offset = self.config.get("pid"), self.config.get("offset")
-        return list(self._lister.list_waits(pids, offset))
+        return list(self._lister.list_waits(self.pids, self.config.get("offset")))
 
     @cached_property
     def _chains(self) -> Chains:
-        return Chains(self._processes, self.config.get("pid") or ())
+        return Chains(self._processes, self.pids)
 
     @cached_property
     def _rows(self) -> WaitRows:

@@ -203,11 +203,7 @@ def completeness(figures: Dict[str, Any]) -> List[List[Any]]:
         (f"stacks of kind {kind} are not in the image", whole - read.get(kind, 0), whole)
         for kind, whole in known.items()
     )
-    return [
-        [text, part, whole]
-        for text, part, whole in (*by_kind, *counted)
-        if part and whole is not None
-    ]
+    return [[text, part, whole] for text, part, whole in (*by_kind, *counted) if part and whole is not None]
 
 
 def _largest(heap: Tuple[int, int, str, Tuple[int, ...], str]) -> Tuple[int, int]:
