@@ -2,8 +2,8 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """What a run of Volatility's command line costs: processor time and the most memory it held.
 
-Things that are compared run in turns (A B A B), and the cheapest run of each counts: what else the machine
-does at the time makes a run dearer, never cheaper.
+Things that are compared run in turns (A B A B), and the cheapest run of each counts: other work of the
+machine can only add to the cost of a run.
 """
 
 from __future__ import annotations
