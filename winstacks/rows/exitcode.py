@@ -55,8 +55,8 @@ def report_lost_output() -> None:
 def keep_exit_code() -> None:
     """Makes the process end with its own exit code if messages do not reach standard error.
 
-    Python flushes standard error last of all, and if that fails the process ends with 120. Messages that
-    cannot be written cannot be told of anywhere; the rows are no worse for it.
+    Python flushes standard error last of all, and if that fails the process ends with 120. Nothing
+    can report that messages were lost; the rows are complete without them.
     """
     if isinstance(sys.stderr, io.TextIOWrapper):
         atexit.unregister(_check_messages)

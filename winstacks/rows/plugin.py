@@ -38,7 +38,7 @@ def begin(plugin: interfaces.plugins.PluginInterface) -> None:
         RenderException: standard output cannot be written
     """
     if _of_command_line(getattr(plugin, "open", None)):
-        # What is registered last runs first: it may have a message.
+        # Handlers run in reverse order at the exit: the one for the output may write a message.
         keep_exit_code()
         report_lost_output()
 
