@@ -44,7 +44,7 @@ from typing import Iterator, List, Optional
 ROOT = pathlib.Path(__file__).resolve().parent
 ENVIRONMENTS = ROOT / ".venv"
 LEAST_BRANCHES = 95
-"""Percent of the branches of the plugins and their library that the tests take."""
+"""Percent of the branches of the plugins, their library and stackfleet that the tests take."""
 
 PIP = ["-m", "pip", "--disable-pip-version-check"]
 PACKAGED = [
