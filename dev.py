@@ -1,6 +1,7 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Sets up a virtual environment beside this file and works in it. Needs Python 3.9 or newer, nothing else.
+"""Sets up a virtual environment beside this file and works in it. Needs Python 3.9 or newer, nothing else;
+what runs the tests, or checks style and types, needs 3.10.
 
 python3 dev.py demo              install the plugins and run them on a sample image built on the spot
 python3 dev.py test [ARG...]     install what the tests need and run them, in 6 to 10 minutes
@@ -44,7 +45,7 @@ from typing import Iterator, List, Optional
 ROOT = pathlib.Path(__file__).resolve().parent
 ENVIRONMENTS = ROOT / ".venv"
 LEAST_BRANCHES = 95
-"""Percent of the branches of the plugins and their library that the tests take."""
+"""Percent of the branches of the plugins, their library and stackfleet that the tests take."""
 
 PIP = ["-m", "pip", "--disable-pip-version-check"]
 PACKAGED = [
@@ -204,7 +205,18 @@ def testing() -> pathlib.Path:
 
 def of_testing() -> List[str]:
     """Returns the requirements of that environment."""
-    return requirements("fleet") + group("test") + group("lint")
+    return of_tests() + group("lint")
+
+
+def of_tests() -> List[str]:
+    """Returns the requirements of the tests; ends this program where stackfleet cannot be installed."""
+    if sys.version_info < (3, 10):
+        raise SystemExit(
+            "The tests need Python 3.10 or newer, as stackfleet does; this is Python {}.{} ({}).".format(
+                *sys.version_info[:2], sys.executable
+            )
+        )
+    return requirements("fleet") + group("test")
 
 
 def test(arguments: List[str]) -> None:
@@ -220,7 +232,7 @@ def lowest(arguments: List[str]) -> None:
 
     Pythons from 3.13 on are newer than some of these.
     """
-    python = environment("lowest", at_lowest(requirements("fleet") + group("test")))
+    python = environment("lowest", at_lowest(of_tests()))
     run(python, ["-m", "pytest", "-rs"] + (arguments or ["-n", "auto"]))
 
 
@@ -313,7 +325,7 @@ def release(arguments: List[str]) -> None:
 def upcoming(arguments: List[str]) -> None:
     """Runs the tests of the command line on the newest Volatility there is, also one that is not finished."""
     # A range that begins with a development version takes such versions, of this one package.
-    others = [line for line in requirements("fleet") + group("test") if name_of(line) != "volatility3"]
+    others = [line for line in of_tests() if name_of(line) != "volatility3"]
     python = environment("next", others)
     least = next(re.split("[=,]+", line)[1] for line in requirements() if line.startswith("volatility3>="))
     with step("Installing the newest Volatility"):

@@ -76,6 +76,15 @@ def test_an_older_python_is_told_what_is_needed(version: str) -> None:
     assert line.startswith(f"dev.py needs Python 3.9 or newer; this is Python {version}")
 
 
+@pytest.mark.parametrize("command", ["test", "lint", "lowest"])
+def test_python_3_9_is_told_what_the_tests_need(command: str) -> None:
+    """The demo needs no more than the plugins do."""
+    shown = subprocess.run([python("3.9"), str(DEV), command], stderr=subprocess.PIPE, check=False)
+    assert shown.returncode == 1
+    line = only(shown.stderr.decode().splitlines())
+    assert line.startswith("The tests need Python 3.10 or newer, as stackfleet does; this is Python 3.9")
+
+
 def test_no_ensurepip(tmp_path: pathlib.Path) -> None:
     code = "import runpy, sys; sys.modules['ensurepip'] = None; sys.argv = ['dev.py', 'demo']; "
     code += f"runpy.run_path({str(copy(tmp_path))!r}, run_name='__main__')"

@@ -101,9 +101,9 @@ def test_what_the_wheel_says_of_itself(wheel: pathlib.Path) -> None:
         name = only(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         stated = email.message_from_bytes(archive.read(name))
     assert stated["License-Expression"] == "LicenseRef-VSL-1.0"
-    assert stated.get_all("Provides-Extra") == ["fleet"]
+    assert stated.get_all("Provides-Extra") == ["names", "fleet"]
     # Without a marker for Python: where one of these cannot be had, pip says so and installs nothing.
-    needed = [line for line in stated.get_all("Requires-Dist") or () if "extra ==" in line]
+    needed = [line for line in stated.get_all("Requires-Dist") or () if 'extra == "fleet"' in line]
     assert len(needed) == 6
     assert not [line for line in needed if "python_version" in line]
 

@@ -9,7 +9,7 @@ import os
 import pathlib
 import re
 import subprocess
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Tuple
 
 import pytest
 from volatility3.framework import exceptions, interfaces
@@ -199,6 +199,19 @@ def test_a_full_disk_makes_the_command_fail(command: str, file: str, tmp_path: p
     assert not [path.name for path in out.iterdir() if path.name == file or path.suffix == ".vol3"]
 
 
+def prepare_buffered(plugin: str, renderer: str, folder: pathlib.Path) -> Tuple[List[str], Dict[str, str]]:
+    """A command about the sample, and its environment: Python buffers its output, as it does by default."""
+    image = sample.build().image()
+    line, environment = vol.prepare(
+        image.save(folder / "image.raw"),
+        plugin,
+        symbols=image.install(folder / "symbols"),
+        renderer=renderer,
+    )
+    environment["PYTHONUNBUFFERED"] = ""
+    return line, environment
+
+
 @pytest.mark.cli
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full, a disk that is full")
 @pytest.mark.parametrize("renderer", ["csv", "json", "quick"])
@@ -206,14 +219,7 @@ def test_rows_that_do_not_reach_standard_output_make_the_command_fail(
     renderer: str, tmp_path: pathlib.Path
 ) -> None:
     """Python ignores the error of its last flush: it loses a text of 5 KB, such as this JSON, in silence."""
-    image = sample.build().image()
-    line, environment = vol.prepare(
-        image.save(tmp_path / "image.raw"),
-        "windows.gflags",
-        symbols=image.install(tmp_path / "symbols"),
-        renderer=renderer,
-    )
-    environment["PYTHONUNBUFFERED"] = ""
+    line, environment = prepare_buffered("windows.gflags", renderer, tmp_path)
     with open("/dev/full", "wb") as full:
         done = subprocess.run(
             line, stdout=full, stderr=subprocess.PIPE, text=True, env=environment, check=False
@@ -224,16 +230,21 @@ def test_rows_that_do_not_reach_standard_output_make_the_command_fail(
 
 
 @pytest.mark.cli
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full, a disk that is full")
+def test_messages_that_do_not_reach_standard_error_change_nothing_else(tmp_path: pathlib.Path) -> None:
+    """Python would end with 120 after all rows were written."""
+    line, environment = prepare_buffered("windows.callstacks", "quick", tmp_path)
+    whole = subprocess.run(line, capture_output=True, env=environment, check=True)
+    assert b"WARNING" in whole.stderr
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(line, stdout=subprocess.PIPE, stderr=full, env=environment, check=False)
+    assert (done.returncode, done.stdout) == (0, whole.stdout)
+
+
+@pytest.mark.cli
 @pytest.mark.skipif(os.name == "nt", reason="pipes of POSIX")
 def test_who_reads_the_rows_may_stop(tmp_path: pathlib.Path) -> None:
-    image = sample.build().image()
-    line, environment = vol.prepare(
-        image.save(tmp_path / "image.raw"),
-        "windows.gflags",
-        symbols=image.install(tmp_path / "symbols"),
-        renderer="csv",
-    )
-    environment["PYTHONUNBUFFERED"] = ""
+    line, environment = prepare_buffered("windows.gflags", "csv", tmp_path)
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run(

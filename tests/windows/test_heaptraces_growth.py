@@ -5,7 +5,9 @@
 from __future__ import annotations
 
 import pathlib
-from typing import List, Sequence, Tuple
+from typing import List, Optional, Sequence, Tuple
+
+import pytest
 
 from tests.forge import pageheaps, segmentheaps
 from tests.support.heapimage import HEAP, HeapImage, groups
@@ -100,3 +102,16 @@ def test_traces_come_before_heaps(tmp_path: pathlib.Path) -> None:
     assert kinds[:2] == [None, None]
     assert [row["Bytes"] for row in rows[:2]] == [64, 16]
     assert "heap" in kinds[2:] and None not in kinds[2:]
+
+
+@pytest.mark.parametrize(("size", "growth"), [((1 << 63) - 1, 1 - (1 << 63)), (1 << 63, None)])
+def test_the_most_bytes_that_a_stack_can_have_lost(
+    size: int, growth: Optional[int], tmp_path: pathlib.Path
+) -> None:
+    """A column has 63 bits and a sign; a baseline may hold any number."""
+    forged = HeapImage(KERNEL)
+    heap = forged.heap(segment_creator=0)
+    heap.extended(64, forged.record(1))
+    forged.put(heap.regions(), HEAP)
+    file = baseline(forged, [(1, 64), (3, size)], tmp_path)
+    assert compared(forged, file, tmp_path) == [(1, 0, 0, ""), (0, -1, growth, "gone")]

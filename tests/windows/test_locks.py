@@ -18,7 +18,7 @@ from tests.forge.std import Std
 from tests.support import grid
 from tests.support.only import only
 from tests.support.tracedkernels import KERNELS, new_kernel, put_database, traces_of
-from winstacks.locks import resources
+from winstacks.locks import resources, sectionlists
 from winstacks.locks.decode import criticalsection as buffers
 from winstacks.memory.decode.status import status
 from winstacks.memory.decode.statuscodes import StatusCode
@@ -369,6 +369,22 @@ def test_sections_of_every_form(name: str, wow64: bool, symbols: bool, tmp_path:
         [ntdll.base + 0x1000 + n, ntdll.base + 0x1100] for n in range(3)
     ]
     assert found[0].children[0]["Symbol"].startswith("ntdll")
+
+
+@pytest.mark.parametrize("name", ["win10-x64", "win7-x86"])
+def test_words_that_are_no_pointers_do_not_end_the_search_for_the_list(
+    name: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A node is aligned: texts before the head, of which a ntdll has many, are not tried."""
+    kernel, _, sections, indices, ntdll = new_process(name, False)
+    section = sections.add(index=indices[0])
+    sections.link()
+    ntdll.space.write(ntdll.base + HEAD - 0x100, b"A text!!" * 32)
+    monkeypatch.setattr(sectionlists, "MAX_TRIES", 16)
+    opened = context.open_image(kernel.image(), tmp_path)
+    found = grid.run(opened, locks.Locks, pid=[1000])
+    assert [(node.row["Lock"], node.row["Status"]) for node in found] == [(section.address, "")]
+    assert "the search was stopped" not in caplog.text
 
 
 def test_the_index_has_32_bits_since_vista_and_16_before(tmp_path: pathlib.Path) -> None:

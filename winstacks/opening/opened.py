@@ -91,7 +91,7 @@ class Opened:
 
     @property
     def input(self) -> Input:
-        """What the file is: `kind` is a word of `words.INPUT_KINDS`; with the code of a crash."""
+        """The kind of the file: `kind` is a word of `words.INPUT_KINDS`; with the code of a crash."""
         return self.image.service(machine_facts).input()
 
     @cached_property

@@ -42,7 +42,7 @@ class InputError(Exception):
 
 
 class Settings(NamedTuple):
-    """What Volatility keeps for the whole process.
+    """Settings that Volatility keeps for the whole process.
 
     Attributes:
         symbol_dirs: folders of symbol tables (ISF), which are searched before those known already

@@ -187,7 +187,7 @@ class BriefGrid(RowGrid):
         if not self.populated and getattr(function, "__qualname__", "").startswith(f"{_PRETTY}."):
             rows = list(self._generator)
             kept = self._page.fit(rows, line_width())
-            # The renderer compares columns with those that it was told to hide: they stay the same objects.
+            # The renderer compares columns with those that it has to hide: they stay the same objects.
             self._columns = [self._columns[place] for place in kept]
             self._generator = iter(
                 [(depth, tuple([cells[place] for place in kept])) for depth, cells in rows]
@@ -297,7 +297,7 @@ class _Page:
         kept = [name for name in self._columns if name in valued]
         depth = 1 + max((depth for depth, _ in rows), default=0)
         left_out: List[str] = []
-        # What tells most stands to the left; the first column and the texts stay.
+        # Columns with the most information stand to the left; the first column and the texts stay.
         spare = (name for name in reversed(kept[1:]) if name not in (*_CUT, *_NAMES, *_WRAPPED, _STACK))
         for name in (*BRIEF_SPARE.get(self._plugin, ()), *spare):
             if self._least(kept, widths, width - depth) >= 0:

@@ -1,9 +1,9 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The column Stack of --brief: the frames that tell a stack from the others of the same list.
+"""The column Stack of --brief: the frames that distinguish a stack from the others of the same list.
 
 Most stacks of a list share their outermost frames (the roots in which threads begin) and their innermost ones
-(allocators, waits). Frames are ranked: code in no file first, then the frames of programs, then those of
+(allocators, waits). Frames are ranked: code in no file first, then frames of programs, then frames of
 Windows and of runtimes, last the frames that all stacks share. Within a rank the frame that fewest stacks
 have comes first, and of equal ones the innermost.
 """
@@ -23,8 +23,8 @@ RUNTIMES = frozenset(
         *("ucrtbase", "ucrtbased", "msvcrt", "msvcp140", "vcruntime140", "vcruntime140d", "verifier"),
     )
 )
-"""Modules, in small letters, whose frames lead into a program's code or out of it: Windows' own and those of
-the C runtime."""
+"""Modules, in small letters, whose frames lead into a program's code or out of it: Windows' own and the
+C runtime."""
 
 _MOST_FRAMES = 3
 """Frames of a stack that does not fit into one line."""
@@ -46,7 +46,7 @@ class Stacks:
             self._counts.update(frozenset(stack.split(STACK_SEPARATOR)))
 
     def order(self, frames: Sequence[str]) -> List[int]:
-        """Returns the numbers of frames, first the one that tells most."""
+        """Returns the numbers of frames, the most distinctive first."""
         return sorted(range(len(frames)), key=lambda number: (*self._rank(frames[number]), number))
 
     def _rank(self, frame: str) -> Tuple[int, int]:
@@ -60,8 +60,8 @@ class Stacks:
     def lines(self, stack: str, width: int) -> str:
         """Returns a Stack in lines of at most `width` characters.
 
-        A stack that does not fit into one line has the frames that tell most: as many as one line takes. If
-        these are fewer than `_MOST_FRAMES`, that many have lines of their own, without those of runtimes if
+        A stack that does not fit into one line has the most distinctive frames: as many as one line takes. If
+        these are fewer than `_MOST_FRAMES`, that many have lines of their own, without frames of runtimes if
         there are others. They stand in the order of the stack, with an ellipsis for the frames between.
         """
         if len(stack) <= width:

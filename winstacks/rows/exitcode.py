@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The exit code of `vol` where a file or the rows themselves could not be written.
+"""The exit code of `vol` where a file, the rows themselves or messages could not be written.
 
 Volatility ends with 0 unless an exception passes through the renderer, and an exception would cost the rows
 that a renderer prints last.
@@ -14,6 +14,7 @@ import io
 import logging
 import os
 import sys
+from typing import TextIO
 
 from volatility3.framework import exceptions
 
@@ -45,26 +46,44 @@ def report_lost_output() -> None:
         try:
             sys.stdout.reconfigure(write_through=True)
         except OSError as error:
-            _discard()
+            _discard(sys.stdout)
             raise exceptions.RenderException(_LOST.format(error.strerror)) from error
         atexit.unregister(_check_output)
         atexit.register(_check_output)
+
+
+def keep_exit_code() -> None:
+    """Makes the process end with its own exit code if messages do not reach standard error.
+
+    Python flushes standard error last of all, and if that fails the process ends with 120. Nothing
+    can report that messages were lost; the rows are complete without them.
+    """
+    if isinstance(sys.stderr, io.TextIOWrapper):
+        atexit.unregister(_check_messages)
+        atexit.register(_check_messages)
+
+
+def _check_messages() -> None:
+    try:
+        sys.stderr.flush()
+    except OSError:
+        _discard(sys.stderr)
 
 
 def _check_output() -> None:
     try:
         sys.stdout.flush()
     except OSError as error:
-        _discard()
+        _discard(sys.stdout)
         # The reader of a pipe may close it after the first lines.
         if not isinstance(error, BrokenPipeError):
             vollog.error(_LOST.format(error.strerror))
             _fail()
 
 
-def _discard() -> None:
+def _discard(stream: TextIO) -> None:
     """Lets what is left go nowhere: Python and Volatility would fail again when they flush it."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _fail() -> None:

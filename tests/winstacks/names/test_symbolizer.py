@@ -110,6 +110,15 @@ def test_kernel_addresses_in_no_module(image: OpenedSample) -> None:
     assert "none" in UNBACKED
 
 
+@pytest.mark.parametrize("offset", [0, 0xFFF, 0x1000])
+def test_a_driver_that_the_list_lacks_begins_with_its_headers(offset: int, image: OpenedSample) -> None:
+    """Whatever address is asked for first: each time by a symboliser that has found nothing before."""
+    base = image.sample.modules["unlisted"].base
+    found = Symbolizer(image.opened.image).for_space(image.space(0)).name(base + offset, False)
+    assert found.symbol.startswith("rootkit")
+    assert found.status == status(StatusCode.IN_NO_MODULE_LIST)
+
+
 def test_unloaded_drivers(image: OpenedSample) -> None:
     sample = image.sample
     name = image.names(0).name

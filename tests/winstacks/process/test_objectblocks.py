@@ -13,10 +13,12 @@ from tests.forge import context, kernels
 from tests.forge.handles import header_of, named
 from tests.forge.kernel import Kernel
 from tests.forge.obj import Obj
+from tests.forge.pool import tag_of
 from winstacks.memory.decode.status import text
 from winstacks.process.objectheaders import Objects
 
 CREATOR = (1000, 7)
+EVENT = tag_of("Event")
 OPTIONAL = [(None, None), ("Ready", None), (None, CREATOR), ("Ready", CREATOR)]
 
 
@@ -74,6 +76,24 @@ def test_distances_up_to_vista(
         status, found, has_creator = description(kernel, header, tmp_path / str(number))
         same = (found, has_creator) == (label, creator is not None)
         assert same or "contradicted" in status, hex(value)
+
+
+@pytest.mark.parametrize("part", ["_OBJECT_HEADER_HANDLE_INFO", "_OBJECT_HEADER_QUOTA_INFO"])
+@pytest.mark.parametrize("name", ["win10-x64", "win7-x64"])
+def test_a_part_that_infomask_hides_takes_room(name: str, part: str, tmp_path: pathlib.Path) -> None:
+    """Neither the name nor the creator is hidden, so only the size of the pool block tells."""
+    bit = {"_OBJECT_HEADER_HANDLE_INFO": 4, "_OBJECT_HEADER_QUOTA_INFO": 8}[part]
+    known = kernels.load(name)
+    kernel = Kernel(known.table, **known.options())
+    isf = kernel.isf
+    head = isf.size(part)
+    start = kernel.pool.allocate(head + isf.offset("_OBJECT_HEADER", "Body") + isf.size("_KEVENT"), EVENT)
+    header = Obj(kernel.space, isf, "_OBJECT_HEADER", start + head)
+    header.put(PointerCount=1, HandleCount=1, InfoMask=bit)
+    kernel.pool.set_type(header, "Event")
+    assert description(kernel, header, tmp_path / "whole") == ("", None, False)
+    header["InfoMask"] = 0
+    assert description(kernel, header, tmp_path / "hidden") == ("contradicted: InfoMask", None, False)
 
 
 def test_an_object_without_a_pool_header_is_believed(tmp_path: pathlib.Path) -> None:

@@ -12,9 +12,10 @@ from tests.forge import context, kernels
 from tests.forge.context import Opened
 from tests.forge.kernel import Kernel
 from tests.forge.paging import State
-from tests.support.only import rows_of
+from tests.support.only import only, rows_of
 from winstacks.memory.decode import links
 from winstacks.memory.decode.status import text
+from winstacks.memory.decode.statuscodes import StatusCode
 from winstacks.process.kernelstacks import MAX_SEGMENTS, KernelStacks
 from winstacks.process.processlist import PROCESS_OF_THREAD
 from winstacks.process.thread import Thread
@@ -170,6 +171,33 @@ def test_segments_that_go_in_a_circle(tmp_path: pathlib.Path) -> None:
     ]
     assert text(second.status) == "contradicted: StackLimit"
     assert list(stacks.segments(first._replace(kernel_stack=None))) == []
+
+
+@pytest.mark.parametrize("member", ["StackBase", "StackLimit", "InitialStack"])
+@pytest.mark.parametrize("name", ["win10-x64", "xp-x86"])
+def test_a_wrong_border_of_a_stack_is_restored_and_named_alone(
+    name: str, member: str, tmp_path: pathlib.Path
+) -> None:
+    known = kernels.load(name)
+    kernel = Kernel(known.table, **known.options())
+    thread = kernel.process("app.exe", pid=1000).thread(1004)
+    right = (thread.stack_base, thread.stack_limit, thread.stack_base)
+    thread.kthread[member] = thread.stack_base + (1 << 26)
+    found = only(listed(context.open_image(kernel.image(), tmp_path)))
+    assert (found.stack_base, found.stack_limit, found.initial_stack) == right
+    assert text(found.status) == f"contradicted: {member}"
+
+
+@pytest.mark.parametrize("name", ["win7-x64", "xp-x86"])
+def test_the_frame_of_a_callback_lies_below_the_end_of_its_stack(name: str, tmp_path: pathlib.Path) -> None:
+    known = kernels.load(name)
+    kernel = Kernel(known.table, **known.options())
+    thread = kernel.process("app.exe", pid=1000).thread(1004)
+    thread.kthread["CallbackStack"] = thread.stack_base
+    opened = context.open_image(kernel.image(), tmp_path)
+    found = KernelStacks(opened.image, opened.image.machine.kernel_start).find_segments(only(listed(opened)))
+    assert [(segment.base, segment.depth) for segment in found.found] == [(thread.stack_base, 1)]
+    assert (found.lost, found.lost_depth) == (StatusCode.OUTSIDE_THE_STACK, 2)
 
 
 @pytest.mark.parametrize("name", ["win10-x64", "xp-x86"])

@@ -67,6 +67,22 @@ def test_no_symbol_is_wider(symbol: str, width: int) -> None:
     shown = cut_symbol(symbol, width)
     assert len(shown) == min(len(symbol), width)
     assert (shown == symbol) == (len(symbol) <= width)
+    if 0 < width < len(symbol):
+        assert "…" in shown
+
+
+@pytest.mark.parametrize(
+    ("symbol", "width", "shown"),
+    [
+        ("<private> 0x1d2b00002c4", 15, "… 0x1d2b00002c4"),
+        # No room is left for the mark of omitted characters.
+        ("<private> 0x1d2b00002c4", 14, "<privat…0002c4"),
+        ("updater!main+0x1234567", 13, "…!…+0x1234567"),
+        ("updater!main+0x1234567", 12, "update…34567"),
+    ],
+)
+def test_a_symbol_of_which_little_more_than_the_offset_has_room(symbol: str, width: int, shown: str) -> None:
+    assert cut_symbol(symbol, width) == shown
 
 
 @given(st.lists(st.integers(0, 300), min_size=1, max_size=4), st.integers(-5, 400))

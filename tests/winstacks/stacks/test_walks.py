@@ -13,7 +13,7 @@ from tests.support.callstackimages import PID, StackImage
 from tests.support.only import only, rows_of
 from tests.support.trapsets import registers_64
 from winstacks.memory.decode.machine import Machine
-from winstacks.memory.decode.status import status
+from winstacks.memory.decode.status import has_status, status
 from winstacks.memory.decode.statuscodes import StatusCode
 from winstacks.memory.image import Image
 from winstacks.names.symbolizer import Symbolizer
@@ -84,3 +84,19 @@ def test_a_user_stack_is_walked_without_a_kernel(tmp_path: pathlib.Path) -> None
     assert found == [(frame.address, frame.sp, frame.how, frame.sure) for frame in user.frames]
     assert isinstance(walk.frames[0].registers, Registers)
     assert (walk.end, walk.gaps) == (None, ())
+
+
+@pytest.mark.parametrize(("above", "said"), [(0, False), (8, True)])
+def test_the_stack_of_a_thread_that_has_stored_nothing(
+    above: int, said: bool, tmp_path: pathlib.Path
+) -> None:
+    """Rsp of an empty stack is its upper end: it lies on no byte of the stack, but the limits are known."""
+    image = StackImage()
+    thread = image.waiting(1004)
+    place = thread.kthread["TrapFrame"] + image.kernel.isf.offset("_KTRAP_FRAME", "Rsp")
+    image.kernel.space.write_int(place, thread.user_stack_base + above, 8)
+    opened = context.open_image(image.kernel.image(), tmp_path).image
+    listed = StackLister.list_stacks(opened, Symbolizer(opened), [PID], tids=[1004])
+    user = next(stack for stack in listed if stack.part == "user")
+    assert user.frames[0].sp == thread.user_stack_base + above
+    assert has_status(user.status, StatusCode.STACK_LIMITS_UNKNOWN) == said

@@ -160,6 +160,25 @@ def test_a_hook_of_all_processes_each_with_a_relay_of_its_own(
     assert all("into guard.dll" in row["Innocent"] for row in rows)
 
 
+@pytest.mark.parametrize("room", [0x10, 0x40, 0x100])
+def test_a_relay_whose_last_bytes_call_its_product(room: int) -> None:
+    """What is read of a relay ends with the memory behind it, or after 100h bytes."""
+    forged = changed("win10-x64", 0x1800, b"\xcc", beside=3)
+    product = forged.app.module("guard.dll", exports={"Hook": 0x1100})
+    processes = [process for process in forged.kernel.processes if process.pid >= 1000]
+    for number, process in enumerate(processes[:2]):
+        if process is not forged.app:
+            process.module("guard.dll", product.base)
+        page = product.base + 0x100000 * (number + 1)
+        process.region(page, size=0x1000, protection=6)
+        at = page + 0x1000 - room
+        jump = b"\xe9" + struct.pack("<i", product.base + 0x1100 - page - 0x1000)
+        process.space.write(at, jump.rjust(room, b"\x90"))
+        hook(forged, at, process)
+    row = only(row for row in found(forged.image(), CHECK) if row["PID"] == forged.app.pid)
+    assert "into guard.dll" in row["Innocent"]
+
+
 @pytest.mark.parametrize(
     ("hooked", "lost", "severity"), [(4, 0, "low"), (2, 0, "high"), (4, 2, "low"), (4, 3, "high")]
 )

@@ -14,6 +14,7 @@ from tests.forge import heap_layouts, heaps, pageheaps
 from tests.support import heaptypes
 from tests.support.deep import rounds
 from winstacks.columns.words import LIGHT
+from winstacks.heaps.decode import pageheap
 from winstacks.heaps.decode.block import Block
 from winstacks.heaps.decode.blockstack import Traces
 from winstacks.heaps.decode.ntblocks import heap_blocks
@@ -107,6 +108,24 @@ def test_circles_and_wild_pointers(arch: str) -> None:
     )
     found = read(arch, [(HANDLE, bytes(data)), *runs[1:]])
     assert len(found) == len({node.address for node in found}) == 9
+
+
+@pytest.mark.parametrize("freed", [False, True])
+@pytest.mark.parametrize("arch", ARCHES)
+def test_the_nodes_of_all_page_heaps_have_a_limit(
+    arch: str, freed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of other page heaps count, and so does the anchor of the tree."""
+    page = pageheaps.PageHeap(HANDLE, arch, 0x10000)
+    for number in range(9):
+        page.block(0x500000 + 0x2000 * number, 5, ENTRY, freed=freed)
+    monkeypatch.setattr(pageheap, "_MAX_NODES", 6)
+    runs = page.regions()
+    assert len(read(arch, runs)) == 5
+    memory = Memory.over(Extents(runs), heaptypes.pointer_size(arch))
+    root = read_root(memory, HANDLE + pageheaps.PAGE, heaptypes.page_heap(arch))
+    assert root is not None
+    assert len(list(nodes(memory, root, {1, 2, 3}))) == 2
 
 
 @pytest.mark.parametrize("arch", ARCHES)

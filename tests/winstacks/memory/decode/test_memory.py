@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from winstacks.memory.decode import memory as memories
-from winstacks.memory.decode.memory import WINDOW, Memory, ReadWindows, join
+from winstacks.memory.decode.memory import WINDOW, Memory, ReadWindows, join, string_lengths
 from winstacks.memory.decode.pagetable import PAGE_SIZE
 from winstacks.memory.decode.ranges import Extents
 from winstacks.memory.decode.structure import Field
@@ -214,3 +214,13 @@ def test_a_unicode_string_at_an_address() -> None:
 
 def test_ranges_that_touch_or_overlap_are_one() -> None:
     assert join([(8, 9), (0, 4), (4, 6), (5, 7), (3, 3)]) == [(0, 7), (8, 9)]
+
+
+@pytest.mark.parametrize(
+    ("length", "room", "usable"),
+    [(0, 0, True), (8, 8, True), (8, 10, True), (10, 8, False), (7, 8, False), (0xFFFE, 0xFFFE, True)],
+)
+def test_lengths_of_a_string(length: int, room: int, usable: bool) -> None:
+    """A UNICODE_STRING need not end with a zero: the whole of its room may be text."""
+    data = length.to_bytes(2, "little") + room.to_bytes(2, "little")
+    assert string_lengths(data) == ((length, room) if usable else None)

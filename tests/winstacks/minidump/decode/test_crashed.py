@@ -4,31 +4,34 @@
 
 from __future__ import annotations
 
+import functools
 import types
 from typing import Any, Optional
 
 import pytest
 
-from winstacks.memory.decode.machine import Machine
 from winstacks.minidump.decode import crashed, debuggerdata
+from winstacks.minidump.decode.triage import TriageDump
 
 
 @pytest.mark.parametrize(
-    ("machine", "address", "kernel"),
+    ("wide", "address", "kernel"),
     [
-        (Machine.AMD64, None, False),
-        (Machine.AMD64, 0, False),
-        (Machine.AMD64, 0x7FFFFFFFFFFF, False),
-        (Machine.AMD64, 0x800000000000, False),
-        (Machine.AMD64, 0xFFFF7FFFFFFFFFFF, False),
-        (Machine.AMD64, 0xFFFF800000000000, True),
-        (Machine.AMD64, (1 << 64) - 1, True),
-        (Machine.I386, 0x7FFFFFFF, False),
-        (Machine.I386, 0x80000000, True),
+        (True, None, False),
+        (True, 0, False),
+        (True, 0x7FFFFFFFFFFF, False),
+        (True, 0x800000000000, False),
+        (True, 0xFFFF7FFFFFFFFFFF, False),
+        (True, 0xFFFF800000000000, True),
+        (True, (1 << 64) - 1, True),
+        (False, 0x7FFFFFFF, False),
+        (False, 0x80000000, True),
+        (False, 0x180000000, False),
     ],
 )
-def test_addresses_of_the_kernel(machine: Machine, address: Optional[int], kernel: bool) -> None:
-    dump: Any = types.SimpleNamespace(machine=machine)
+def test_addresses_of_the_kernel(wide: bool, address: Optional[int], kernel: bool) -> None:
+    dump: Any = types.SimpleNamespace(header=types.SimpleNamespace(wide=wide))
+    dump.canonical = functools.partial(TriageDump.canonical, dump)
     assert crashed._kernel_address(dump, address) == (address if kernel else None)
 
 

@@ -63,12 +63,16 @@ def test_an_export_whose_name_is_paged_out_is_called_by_its_ordinal() -> None:
 
 def test_hostile_names_are_made_printable() -> None:
     hostile = {"a\x1b[2Jb": 0x1000, "c; d!e": 0x1010, "x" * 5000: 0x1020, "y" * 3000: 0x1030}
+    hostile.update({"z" * 260: 0x1040, "z" * 261: 0x1050})
     found = read(flat(pe(exports=hostile, rdata=0x8000)))
     names = dict(found.entries)
     assert names[0x1000] == "a\\x1b[2Jb"
     assert names[0x1010] == "c\\x3b d!e"
     assert names[0x1020] == "Ordinal3"
-    assert len(names[0x1030]) == 260
+    # A name that is cut says so.
+    assert names[0x1030] == "y" * 259 + "…"
+    assert names[0x1040] == "z" * 260
+    assert names[0x1050] == "z" * 259 + "…"
 
 
 def test_counts_are_bounded() -> None:

@@ -207,6 +207,21 @@ def test_debug_registers_of_a_kernel_that_does_not_clear_them(active: Optional[i
     assert names & set(frame.unsure) == (names if shown == "unsure" else set())
 
 
+@pytest.mark.parametrize(
+    ("code", "shown"), [(0x7FFFFFFF, True), (0x80000000, True), (0xFFFFFFFF, True), (1 << 32, False)]
+)
+def test_what_may_be_an_error_code_has_32_bits(code: int, shown: bool) -> None:
+    """Bit 31 is one of a page fault's (AMD64 Architecture Programmer's Manual, volume 2, RMP violations)."""
+    address, forged = make(X64, Entry(entries.PAGE_FAULT, "kernel"), filled(b"\0"))
+    form = forms(X64)[0]
+    data, (offset, size) = bytearray(forged.data), form.members["ErrorCode"][:2]
+    data[offset : offset + size] = code.to_bytes(size, "little")
+    frame = form.decode(address, bytes(data), NO_FACTS)
+    assert frame.kind == "exception"
+    assert frame.registers.get("ErrorCode") == (code if shown else None)
+    assert ("ErrorCode" in frame.unsure) == shown
+
+
 def test_a_service_called_from_the_kernel_saves_no_ecx() -> None:
     for mode, shown in (("kernel", False), ("user", True)):
         entry = Entry(entries.INT2E, mode)
