@@ -361,6 +361,10 @@ SILENCERS: Dict[str, Silencer] = {
     "NextPos counts an event that is 0": Silencer(
         _next_position, "objecttraces", {}, "contradicted: NextPos"
     ),
+    "Peb is not on a page": Silencer(
+        _member("process", "Peb", lambda target: _updater(target).eprocess["Peb"] + 8),
+        *("locks", {}, "contradicted: Peb", False),
+    ),
     "a driver taken off the list": Silencer(
         _unlink(_driver_links), "stacktracedb", {}, "in no module list", False
     ),
