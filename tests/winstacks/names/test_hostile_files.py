@@ -103,9 +103,12 @@ def test_the_sums_of_all_files_are_limited(
     summed: List[int] = []
     content_sum = PeImage.content_sum
     monkeypatch.setattr(modulefiles, "MAX_SUMMED", 2 * len(data))
-    monkeypatch.setattr(
-        PeImage, "content_sum", lambda self: summed.append(self.file_size) or content_sum(self)
-    )
+
+    def counted(file: PeImage) -> int:
+        summed.append(file.file_size)
+        return content_sum(file)
+
+    monkeypatch.setattr(PeImage, "content_sum", counted)
     for folder in "abc":
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "library.dll").write_bytes(data)
