@@ -31,7 +31,7 @@ BOTH = "both zero"
 
 SECOND_SOURCES = (
     ("nt.RtlpStackTraceData?ase", "nt.NtGlobalFlag"),
-    ("_HANDLE_TABLE.DebugInfo", "word.process/decode/pooltable"),
+    ("_HANDLE_TABLE.DebugInfo", "nt.PoolBigPageTable"),
     ("_ETHREAD.ThreadListEntry.Flink", "word.process/*handletable*"),
     ("_EPROCESS.ActiveProcessLinks.Flink", "word.process/*handletable*"),
     ("nt.PsLoadedModuleList.Flink", "nt.MmUnloadedDrivers"),
