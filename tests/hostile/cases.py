@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import collections
+import fnmatch
 from typing import Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 from .members import VARIABLES, Member
@@ -12,6 +13,11 @@ from .target import Read, Target, Write
 
 NONSENSE = 0x4141414141414141
 KINDS = ("zero", "itself", "neighbour", "nonsense")
+STEPS = (("one more", 1), ("one less", -1), ("eight more", 8), ("eight less", -8))
+"""What is added to the value of a member: who knows a value changes it as little as possible."""
+
+NARROW = 2
+"""Bytes of the first member of a structure that is read whole, such as the Length of a UNICODE_STRING."""
 
 UNLINKED = "unlinked"
 """The neighbours of a node point past it, and its own links to itself."""
@@ -19,6 +25,24 @@ ALONE = "alone"
 """Both links of a node or head point to itself."""
 WITH_COUNT = "zero with"
 """A pointer and a count of the same structure are 0."""
+
+BOTH = "both zero"
+"""A pointer is 0, and what elsewhere tells that it should not be."""
+
+SECOND_SOURCES = (
+    ("nt.RtlpStackTraceData?ase", "nt.NtGlobalFlag"),
+    ("_HANDLE_TABLE.DebugInfo", "nt.PoolBigPageTable"),
+    ("_ETHREAD.ThreadListEntry.Flink", "word.process/*handletable*"),
+    ("_EPROCESS.ActiveProcessLinks.Flink", "word.process/*handletable*"),
+    ("nt.PsLoadedModuleList.Flink", "nt.MmUnloadedDrivers"),
+)
+"""Patterns of two names: a member, and the second source with which it is compared."""
+
+OF_STACKS = ("callstacks", "tracefindings")
+"""The plugins whose rows are made of the words of stacks."""
+
+STACK_WORD = "stacks/return"
+"""The path of a word of a stack that is the return address of a frame."""
 
 WORDS = 30
 """How many words that have no name are written to, for each plugin."""
@@ -69,6 +93,8 @@ def cases(target: Target, plugin: str, most: int) -> Cases:
         most: of each member so many structures at most, from the first to the last
     """
     read = target.read(plugin)
+    if plugin in OF_STACKS:
+        read = read._replace(members=(*read.members, *_stack_words(target)))
     groups: Dict[Tuple[str, str, int], List[Member]] = collections.defaultdict(list)
     for member in read.members:
         groups[member.structure, member.path, member.size].append(member)
@@ -80,13 +106,30 @@ def cases(target: Target, plugin: str, most: int) -> Cases:
             cases += [
                 Case(plugin, (member,), kind, writes) for kind, writes in _single(target, member, alike)
             ]
-    for pairs in (_links(target, read.members), _counts(target, read.members)):
+    pairs_of = (_links, _counts, _second_sources)
+    for pairs in (make(target, read.members) for make in pairs_of):
         by_name: Dict[Tuple[str, ...], List[Case]] = collections.defaultdict(list)
         for members, kind, writes in pairs:
             by_name[(kind, *(member.name for member in members))].append(Case(plugin, members, kind, writes))
         for alike_cases in by_name.values():
             cases += alike_cases[:: max(len(alike_cases) // most, 1)]
     return Cases(cases, read)
+
+
+def _stack_words(target: Target) -> Iterator[Member]:
+    """Yields the return addresses in the memory of stacks, in the order of the rows of windows.callstacks."""
+    clean, size = target.clean("callstacks"), target.kernel.space.pointer_size
+    processes = {process.pid: process.space for process in target.kernel.processes}
+    for pid, sp, address in zip(*map(clean.column, ("PID", "Sp", "Address"))):
+        space = processes.get(pid)
+        if space is None or not sp or not address or not space.holds(sp - size):
+            continue
+        place = space.physical(sp - size)
+        if (
+            int.from_bytes(target.data[place : place + size], "little") & (1 << 48) - 1
+            == address & (1 << 48) - 1
+        ):
+            yield Member("", STACK_WORD, f"process {pid}", sp - size, size, sp - size, place)
 
 
 CaseParts = Iterator[Tuple[Tuple[Member, ...], str, Tuple[Write, ...]]]
@@ -117,6 +160,23 @@ def _single(
         value = known.get(kind, neighbour)
         if value != before:
             yield kind, ((place, value),)
+    seen = {before, neighbour, *known.values()}
+    for kind, value in _near(before):
+        if value not in seen:
+            seen.add(value)
+            yield kind, ((place, value),)
+    if member.path.endswith("[0]") and size > NARROW:
+        for kind, value in (("zero", bytes(NARROW)), *_near(before[:NARROW])):
+            if value != before[:NARROW]:
+                yield f"first {NARROW} bytes: {kind}", ((place, value),)
+
+
+def _near(before: bytes) -> Iterator[Tuple[str, bytes]]:
+    """Yields values near that of a member: a few more or less, half of it and twice of it."""
+    number, mask = int.from_bytes(before, "little"), (1 << 8 * len(before)) - 1
+    values = [(kind, number + step) for kind, step in STEPS]
+    for kind, value in (*values, ("half", number >> 1), ("double", number << 1)):
+        yield kind, (value & mask).to_bytes(len(before), "little")
 
 
 def _links(target: Target, members: Sequence[Member]) -> CaseParts:
@@ -162,6 +222,19 @@ def _counts(target: Target, members: Sequence[Member]) -> CaseParts:
                     continue
                 zeros = tuple((block.place or 0, bytes(block.size)) for block in (pointer, count))
                 yield (pointer, count), f"{WITH_COUNT} {count.path}", zeros
+
+
+def _second_sources(target: Target, members: Sequence[Member]) -> CaseParts:
+    """Yields the writes of 0 to a member and to the second source with which it is compared."""
+    for first, second in SECOND_SOURCES:
+        others = [member for member in members if fnmatch.fnmatchcase(member.name, second)]
+        for member in members:
+            if not fnmatch.fnmatchcase(member.name, first) or not _value(target, member):
+                continue
+            for other in others:
+                if _value(target, other):
+                    zeros = tuple((part.place or 0, bytes(part.size)) for part in (member, other))
+                    yield (member, other), BOTH, zeros
 
 
 def _leads(target: Target, member: Member) -> bool:

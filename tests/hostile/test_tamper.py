@@ -14,6 +14,7 @@ from tests.forge import context, heap_layouts, kernels, sample, sampleheaps, sam
 from tests.forge.kernel import Kernel
 from tests.forge.locks import Sections
 from tests.forge.module import Module
+from tests.forge.obj import Obj
 from tests.forge.paging import State
 from tests.forge.process import Process
 from tests.forge.std import Std
@@ -208,6 +209,59 @@ def _unloaded(place: int, value: int) -> Callable[[Target], List[Write]]:
     return write
 
 
+def _moved_driver(target: Target) -> List[Write]:
+    """Returns a write of an address within a page to StartAddress of the first unloaded driver."""
+    space = target.kernel.space
+    place = space.read_int(target.kernel.symbol("MmUnloadedDrivers")) + 0x10
+    return [target.at(place, space.read_int(place) + 8)]
+
+
+def _name_of_driver(member: str, value: int) -> Callable[[Target], List[Write]]:
+    """Returns a write to a member of BaseDllName of a driver."""
+
+    def write(target: Target) -> List[Write]:
+        entry = next(module.entry for module in target.kernel.modules if module.name == "Ntfs.sys")
+        assert entry is not None
+        return [target.at(entry.at(f"BaseDllName.{member}"), value, 2)]
+
+    return write
+
+
+def _active(stored: int, value: int) -> Callable[[Target], List[Write]]:
+    """Returns a write to ActiveEntries of the first resource that has some number of them."""
+
+    def write(target: Target) -> List[Write]:
+        members = [
+            member for member in target.read("locks").members if member.name == "_ERESOURCE.ActiveEntries"
+        ]
+        places = [member.place or 0 for member in members]
+        place = next(at for at in places if int.from_bytes(target.data[at : at + 4], "little") == stored)
+        return [(place, value.to_bytes(4, "little"))]
+
+    return write
+
+
+def _depth(target: Target) -> List[Write]:
+    """Adds a frame that is 0 to a record of the heap's trace log, whose hash stays right."""
+    answer, updater = target.clean("heaptraces"), _updater(target)
+    rows = zip(*map(answer.column, ("PID", "TraceKind", "EntryAddress")))
+    records = {address for pid, kind, address in rows if (pid, kind) == (4312, "log")}
+    for record in sorted(records):
+        depth = updater.space.read_int(record + 12, 4)
+        if not updater.space.read_int(record + 16 + 8 * depth):
+            return [target.at(record + 12, depth + 1, 4, updater)]
+    raise AssertionError("no record has zeros behind its frames")
+
+
+def _next_position(target: Target) -> List[Write]:
+    """Adds one to NextPos of the first traced object, behind whose events is nothing."""
+    kernel = target.kernel
+    table = kernel.space.read_int(kernel.symbol("ObpObjectTable"))
+    first = next(filter(None, (kernel.space.read_int(table + 8 * bucket) for bucket in range(401))))
+    info = Obj(kernel.space, kernel.isf, "_OBJECT_REF_INFO", first)
+    return [target.at(info.at("NextPos"), info["NextPos"] + 1, 2)]
+
+
 def _heap_record(target: Target) -> List[Write]:
     """Changes the innermost frame of a record of the heap's trace log."""
     answer, space = target.clean("heaptraces"), _updater(target).space
@@ -284,6 +338,33 @@ SILENCERS: Dict[str, Silencer] = {
         f"a subtree of VADs, {plugin}": Silencer(_vad_of_private_code, plugin, {}, "VADs incomplete", False)
         for plugin in ("callstacks", "trapframes", "handletraces", "heaptraces", "stacktracedb")
     },
+    "StartAddress of an unloaded driver is not on a page": Silencer(
+        _moved_driver,
+        *("stacktracedb", {}, "contradicted: MmUnloadedDrivers", False),
+    ),
+    **{
+        f"BaseDllName.{member} of a driver is {value:#x}": Silencer(
+            _name_of_driver(member, value), "stacktracedb", {}, "contradicted: BaseDllName", False
+        )
+        for member, value in (("Length", 4), ("Length", 0))
+    },
+    **{
+        f"ActiveEntries of a resource is {value} instead of {stored}": Silencer(
+            _active(stored, value), "locks", {}, word, False
+        )
+        for stored, value, word in (
+            (2, 1, "contradicted: ActiveEntries"),
+            (1, 2, "1 owners missing"),
+        )
+    },
+    "a heap's trace counts a frame that is 0": Silencer(_depth, "heaptraces", {}, "hash", False),
+    "NextPos counts an event that is 0": Silencer(
+        _next_position, "objecttraces", {}, "contradicted: NextPos"
+    ),
+    "Peb is not on a page": Silencer(
+        _member("process", "Peb", lambda target: _updater(target).eprocess["Peb"] + 8),
+        *("locks", {}, "contradicted: Peb", False),
+    ),
     "a driver taken off the list": Silencer(
         _unlink(_driver_links), "stacktracedb", {}, "in no module list", False
     ),

@@ -46,10 +46,16 @@ class _BitmapLayer(crash.WindowsCrashDump32Layer):
             (run.address, run.offset, run.length, run.length) for run in found.runs
         ]
         if not self._segments:
+            vollog.warning("The bitmap of the dump names no page of the file")
             raise crash.WindowsCrashDumpFormatException(self.name, "The bitmap names no page of the file")
         self.bytes_behind_the_end = found.lost * self._page_size
         if found.lost:
             vollog.warning(f"The file ends before {found.lost} pages that its bitmap names: they are absent")
+        if found.left_out or found.cut:
+            vollog.warning(
+                f"The bitmap is larger than those of Windows: {found.left_out} pages of the file and "
+                f"{found.cut} bytes of the bitmap are left out"
+            )
         if self.dump_type in options.PARTIAL_DUMPS:
             vollog.warning(f"Dump of type {self.dump_type}: {options.PARTIAL_DUMPS[self.dump_type]}")
 

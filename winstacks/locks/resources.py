@@ -294,10 +294,10 @@ class Resources:
 
 def _count_differs(resource: Resource, owners: Tuple[LockOwner, ...]) -> Status:
     """Returns the status of a resource whose owners are not as many as ActiveEntries counts."""
-    if not resource.active and owners:
-        return status(StatusItem(StatusCode.CONTRADICTED, members=("ActiveEntries",)))
     missing = resource.active - len(owners)
-    if missing <= 0:
+    if missing < 0:
+        return status(StatusItem(StatusCode.CONTRADICTED, members=("ActiveEntries",)))
+    if not missing:
         return NOTHING
     return status(StatusItem(StatusCode.OWNERS_MISSING, missing) if owners else StatusCode.OWNERS_UNKNOWN)
 

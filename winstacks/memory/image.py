@@ -320,10 +320,10 @@ class Image:
             tables.MissingTableError: there is no such table
         """
         arch = machine.arch
-        names = tables.generations(kind, arch)
+        names = self._once(("generations", kind, arch), lambda _: tables.generations(kind, arch))
         builds = {name: tables.version(name)[2:3] for name in names}
         if len(names) > 1 and any(builds.values()) and self._build is not None:
-            names.sort(key=lambda name: builds[name] > (self._build,))
+            names = sorted(names, key=lambda name: builds[name] > (self._build,))
         return tuple(self.our_types(f"{kind}-{name}-{arch}") for name in names)
 
     @functools.cached_property

@@ -9,6 +9,7 @@ Measured in 66 crash dumps: they differ in 61. If both are the same, there is on
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import List, Mapping, Optional, Tuple
 
 from ..memory.decode.status import NOTHING, Status, StatusItem, status
@@ -18,7 +19,7 @@ from ..process.thread import SavedContext
 from ..traps.decode.context import decode_any
 from ..traps.state import context_layouts
 from .decode.dumpfile import Minidump
-from .decode.memory import memory_ranges
+from .decode.memory import MemoryRange, memory_ranges, range_at
 from .decode.threads import ExceptionStream, context, exception_stream
 
 
@@ -79,11 +80,13 @@ class ExceptionContext:
         """Returns limits of a stack without others: the memory of the dump around the stack pointer, None if
         the dump lacks it."""
         sp = (self.registers(saved.data) or {}).get("Rsp")
-        if sp is not None:
-            for start, _, length in memory_ranges(self._dump)[0]:
-                if start <= sp < start + length:
-                    return start, start + length
-        return None
+        around = None if sp is None else range_at(self._ranges, sp)
+        return None if around is None else (around.start, around.start + around.length)
+
+    @cached_property
+    def _ranges(self) -> List[MemoryRange]:
+        """The memory of the dump, sorted and disjoint."""
+        return memory_ranges(self._dump)[0]
 
 
 def _same(first: Optional[Mapping[str, int]], second: Optional[Mapping[str, int]]) -> bool:

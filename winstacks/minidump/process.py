@@ -30,7 +30,7 @@ from ..traps.decode.context import ContextLayout, decode_any
 from ..traps.decode.frame import CS_USER_32
 from ..traps.state import context_layouts, narrow_context
 from .decode.dumpfile import Minidump
-from .decode.memory import MemoryRange, memory_ranges
+from .decode.memory import memory_ranges
 from .decode.modules import module_list
 from .decode.platform import dump_machine
 from .decode.system import misc_info
@@ -53,7 +53,7 @@ from .decode.threadstates import (
     trap_frames,
 )
 from .exceptioncontext import ExceptionContext
-from .shadowstack import with_shadow
+from .shadowstack import ShadowStacks
 
 _NTDLL = "ntdll.dll"
 
@@ -267,7 +267,7 @@ class DumpProcess:
         state = self._state(thread.ThreadId, self._image.machine)
         own = _with_state(SavedContext(self._image.machine, saved), state)
         native = self._exception.contexts(thread.ThreadId, own)
-        contexts = [with_shadow(self._dump, self._ranges, registers) for registers in native]
+        contexts = [self._shadows.with_shadow(registers) for registers in native]
         if self.wow64 is not None:
             contexts += [narrow._replace(later=contexts[-1].later) for narrow in self._narrow(thread)]
         start, size = thread.StartOfMemoryRange, thread.Stack.DataSize
@@ -297,9 +297,8 @@ class DumpProcess:
         )
 
     @cached_property
-    def _ranges(self) -> List[MemoryRange]:
-        """The memory of the dump, sorted and disjoint."""
-        return memory_ranges(self._dump)[0]
+    def _shadows(self) -> ShadowStacks:
+        return ShadowStacks(self._dump, memory_ranges(self._dump)[0])
 
     def _state(self, tid: int, machine: Machine) -> Optional[ThreadState]:
         """Returns the dump's entry for the registers of a thread, None if it has none."""

@@ -9,41 +9,70 @@ processes with shadow stacks have their memory in the list of memory (measured: 
 from __future__ import annotations
 
 import struct
-from typing import Iterator, Sequence
+from typing import Iterator, Sequence, Tuple
 
 from ..memory.decode.machine import Machine
+from ..memory.decode.memo import Memo
+from ..memory.decode.status import status
+from ..memory.decode.statuscodes import StatusCode
 from ..process.thread import SavedContext
 from ..traps.decode.xstate import shadow_pointers
 from .decode.dumpfile import Minidump
-from .decode.memory import MemoryRange
+from .decode.memory import MemoryRange, range_at
 
 MAX_ENTRIES = 0x1000
 """The most entries that are read of a shadow stack."""
+
+MAX_BYTES = 1 << 24
+"""The most bytes that are read of all shadow stacks, if the file is not smaller: no two share any."""
 
 _USER_END = 1 << 47
 _LEAST_ADDRESS = 0x10000
 """Windows maps nothing below it."""
 
 
-def with_shadow(dump: Minidump, ranges: Sequence[MemoryRange], saved: SavedContext) -> SavedContext:
-    """Returns registers together with the return addresses of the shadow stack to which they lead.
+class ShadowStacks:
+    """The shadow stacks in the memory of a dump.
 
     Args:
         dump: the file
         ranges: the memory of the dump, sorted and disjoint
-        saved: an x64 CONTEXT of user mode; any other is returned as it is
     """
-    if saved.machine is not Machine.AMD64:
+
+    def __init__(self, dump: Minidump, ranges: Sequence[MemoryRange]) -> None:
+        self._dump = dump
+        self._ranges = ranges
+        self._left = min(dump.size, MAX_BYTES)
+        self._read: Memo[int, Tuple[int, ...]] = Memo(self._read_stack)
+
+    def with_shadow(self, saved: SavedContext) -> SavedContext:
+        """Returns registers together with the return addresses of the shadow stack to which they lead.
+
+        All shadow stacks together have at most the bytes of the file; the registers of a further one have the
+        status `limit`.
+
+        Args:
+            saved: an x64 CONTEXT of user mode; any other is returned as it is
+        """
+        if saved.machine is not Machine.AMD64:
+            return saved
+        for pointer in shadow_pointers(saved.data):
+            if self._left < 0 and pointer not in self._read:
+                return saved._replace(status=status(saved.status, StatusCode.LIMIT))
+            if self._read[pointer]:
+                return saved._replace(shadow=self._read[pointer])
         return saved
-    for pointer in shadow_pointers(saved.data):
-        for start, offset, length in ranges:
-            if start <= pointer < start + length:
-                size = min(start + length - pointer, 8 * MAX_ENTRIES)
-                data = dump.available(offset + pointer - start, size)
-                found = tuple(_returns(data, start, start + length))
-                if found:
-                    return saved._replace(shadow=found)
-    return saved
+
+    def _read_stack(self, pointer: int) -> Tuple[int, ...]:
+        """Returns the return addresses from a pointer on, none if the dump lacks its memory."""
+        around = range_at(self._ranges, pointer)
+        if around is None:
+            return ()
+        start, offset, length = around
+        size = min(start + length - pointer, 8 * MAX_ENTRIES)
+        data = self._dump.available(offset + pointer - start, size)
+        self._left -= len(data)
+        return tuple(_returns(data, start, start + length))
 
 
 def _returns(data: bytes, start: int, end: int) -> Iterator[int]:

@@ -30,6 +30,9 @@ MAX_FILE = 1 << 31
 MAX_BUILDS = 1 << 8
 """Maximum number of build folders of one name that are tried if the image has no time stamp."""
 
+MAX_SPELLINGS = 4
+"""Maximum number of files in a folder that are tried for one name: their names differ in case only."""
+
 _BUILD = re.compile(r"[0-9a-f]{8}[0-9a-f]{1,8}\Z")
 """The name of a build folder in lower case: TimeDateStamp and SizeOfImage."""
 _KEPT = 1 << 10
@@ -162,9 +165,13 @@ class FileFolder:
             name: file name in lower case
             builds: pairs of TimeDateStamp and SizeOfImage in whole pages; all builds if empty
         """
-        for entry in self._listings[folder].get(name, ()):
+        for number, entry in enumerate(self._listings[folder].get(name, ())):
             path = os.path.join(folder, entry.name)
-            if entry.kind == _FOLDER:
+            if number >= MAX_SPELLINGS:
+                yield Candidate(
+                    path, f"is one of more than {MAX_SPELLINGS} files whose names differ in case only"
+                )
+            elif entry.kind == _FOLDER:
                 yield from self._files_in_builds(path, name, builds)
             else:
                 yield _candidate(path, entry.kind)
@@ -190,7 +197,7 @@ class FileFolder:
                 if build.kind == _AWAY:
                     yield Candidate(path, _LINK)
                 elif build.kind == _FOLDER:
-                    for entry in self._listings[path].get(name, ()):
+                    for entry in self._listings[path].get(name, ())[:MAX_SPELLINGS]:
                         yield _candidate(os.path.join(path, entry.name), entry.kind)
 
 

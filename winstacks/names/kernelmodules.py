@@ -65,6 +65,12 @@ def mark_overlaps(modules: Iterable[Module]) -> List[Module]:
     return [_mark_overlap(module) if module.base in marked else module for module in ordered]
 
 
+def _check_name(entry: LoaderEntry) -> Status:
+    """Returns the status of the name of a driver, which is also the last component of its path."""
+    differs = entry.path_name and entry.path_name.lower() != entry.name.lower()
+    return status(StatusItem(StatusCode.CONTRADICTED, members=("BaseDllName",)) if differs else None)
+
+
 def _mark_overlap(module: Module) -> Module:
     return module._replace(status=status(module.status, StatusCode.OVERLAPS_ANOTHER_MODULE))
 
@@ -104,7 +110,7 @@ class KernelModules:
             file = text.file_name(entry.name)
             base, size, faults = self._check_entry(entry, bases)
             unlinked = None if entry.orders else StatusCode.PARTLY_UNLINKED
-            modules.append(Module(base, size, name, file, status(unlinked, faults)))
+            modules.append(Module(base, size, name, file, status(unlinked, faults, _check_name(entry))))
         if all(module.base != kernel for module in modules):
             faults = status(StatusCode.NOT_IN_THE_MODULE_LIST)
             modules.insert(0, Module(kernel, self._kernel_size(), KERNEL_PROCESS, KERNEL_PROCESS, faults))

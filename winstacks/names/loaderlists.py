@@ -34,6 +34,7 @@ class LoaderEntry(NamedTuple):
         orders: bit for each list that holds the entry: 1 for load order, 2 for memory order
         entry_point: EntryPoint, 0 if there is none
         address: address of the entry itself
+        path_name: last component of FullDllName, empty if it was not read
     """
 
     base: int
@@ -42,6 +43,7 @@ class LoaderEntry(NamedTuple):
     orders: int
     entry_point: int = 0
     address: int = 0
+    path_name: str = ""
 
 
 class LoaderDetails(NamedTuple):
@@ -136,7 +138,9 @@ class LoaderLists:
             return [], False
         layout = self._layout_for(self._image.kernel)
         _, offset = layout.orders[0]
-        return _read(self._image.memory(self._image.kernel), layout, [(head, offset)])
+        memory = self._image.memory(self._image.kernel)
+        entries, whole = _read(memory, layout, [(head, offset)])
+        return [_with_path(memory, layout, entry) for entry in entries], whole
 
     def details(self, space: AddressSpace, entry: LoaderEntry) -> LoaderDetails:
         """Returns stamp and path of an entry.
@@ -239,3 +243,13 @@ def _read_entry(memory: Memory, layout: _LoaderLayout, address: int, orders: int
     if not (base and size):
         return None
     return LoaderEntry(base, size, name or "", orders, layout.entry_point.value_in(data), address)
+
+
+def _with_path(memory: Memory, layout: _LoaderLayout, entry: LoaderEntry) -> LoaderEntry:
+    """Returns an entry with the last component of its path, if the image has its name and its path."""
+    name, path = (
+        memory.unicode_string_at(entry.address + offset) for offset in (layout.name.offset, layout.path)
+    )
+    if name is None or path is None:
+        return entry
+    return entry._replace(path_name=path.rsplit("\\", 1)[-1])

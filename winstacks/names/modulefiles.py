@@ -17,6 +17,7 @@ import logging
 from typing import Dict, NamedTuple, Optional, Sequence, Set, Tuple
 
 from ..memory.decode import text
+from ..memory.decode.memo import Memo
 from ..memory.decode.pagetable import round_to_pages
 from ..memory.image import Image
 from .decode.pe import CodeView
@@ -30,6 +31,9 @@ MAX_WARNINGS = 32
 
 MAX_FILES = 1 << 12
 """Parsed or rejected files that are kept, and messages that are logged: an image has fewer modules."""
+
+MAX_SUMMED = 1 << 32
+"""Maximum bytes of all files whose CheckSum is compared with their content: modules of an image have less."""
 
 Build = Tuple[int, int]
 """TimeDateStamp, and SizeOfImage in whole pages."""
@@ -125,6 +129,8 @@ class GivenFiles(ModuleFiles):
         self._folders = [FileFolder(path) for path in folders]
         self._files: Dict[str, PeImage] = {}
         self._wrong: Dict[str, str] = {}
+        self._changed: Memo[str, str] = Memo(self._find_change, MAX_FILES)
+        self._summed = 0
 
     def find_file(self, claims: ModuleClaims) -> Optional[PeImage]:
         if not (claims.builds or claims.code_view):
@@ -133,6 +139,7 @@ class GivenFiles(ModuleFiles):
             for candidate in folder.candidates(claims.names, claims.builds):
                 file = self._open(candidate)
                 reason = self._wrong[candidate.path] if file is None else _disagreement(file, claims)
+                reason = reason or self._changed[candidate.path]
                 if file is not None and not reason:
                     return file
                 self.refuse(candidate.path, claims, reason)
@@ -153,6 +160,21 @@ class GivenFiles(ModuleFiles):
                 self._wrong[path] = f"cannot be read: {error.strerror}"
         return self._files.get(path)
 
+    def _find_change(self, path: str) -> str:
+        """Returns why the content of a parsed file is not trusted, as the end of a sentence about it; else an
+        empty text."""
+        file = self._files[path]
+        if not file.check_sum:
+            return ""
+        if self._summed + file.file_size > MAX_SUMMED:
+            return f"is not compared with its CheckSum: the files before it have {self._summed} bytes"
+        self._summed += file.file_size
+        if file.check_sum == file.content_sum() & 0xFFFFFFFF:
+            return ""
+        return (
+            f"was changed after it was linked: CheckSum is {file.check_sum:#x}, and not that of its content"
+        )
+
 
 def _parse_file(candidate: Candidate) -> PeImage:
     """Parses a file.
@@ -164,12 +186,7 @@ def _parse_file(candidate: Candidate) -> PeImage:
     if candidate.wrong:
         raise PeFileError(candidate.wrong)
     size = candidate.open_file()
-    image = PeImage(candidate.read, size, candidate.path)
-    if image.check_sum and image.check_sum != image.content_sum() & 0xFFFFFFFF:
-        raise PeFileError(
-            f"was changed after it was linked: CheckSum is {image.check_sum:#x}, and not that of its content"
-        )
-    return image
+    return PeImage(candidate.read, size, candidate.path)
 
 
 def _disagreement(file: PeImage, claims: ModuleClaims) -> str:

@@ -11,6 +11,7 @@ from typing import Callable, Iterator, List, NamedTuple, Optional, Protocol, Tup
 from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
 from ..memory.decode.memory import Memory
+from ..memory.decode.pagetable import PAGE_SIZE
 from ..memory.decode.status import Status, StatusItem, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import Image
@@ -159,7 +160,7 @@ class RememberedModules:
                 drivers.append(None)
                 continue
             start, end, time = values(data, 0)
-            if not kernel_start <= start < end <= start + MAX_DRIVER:
+            if start % PAGE_SIZE or not kernel_start <= start < end <= start + MAX_DRIVER:
                 drivers.append(_IMPOSSIBLE)
                 continue
             label = memory.unicode_string(bytes(data[name:]), MAX_NAME)

@@ -205,8 +205,21 @@ class _Refs:
             yield ObjectEvent(described, process, status=status(faults, missing_events))
 
     def _used(self, start: int, info: RefInfo) -> int:
-        """Returns the number of events of an object: more than NextPos if plausible events lie behind it."""
+        """Returns the number of events of an object.
+
+        There are more than NextPos if plausible events lie behind it, and fewer if the last ones before it
+        have no Sequence: every event has one, and memory that no event has used yet is 0.
+        """
         size, used = self._decoder.event_size, info.next_pos
+        most = max(used - MAX_BEHIND, 0)
+        while most < used <= info.max_stacks:
+            data = self._memory.read(start + (used - 1) * size, size)
+            last = next(self._decoder.events(data or b""), None)
+            if last is None or last.sequence > 0 or last.num_traces:
+                break
+            used -= 1
+        if used < info.next_pos:
+            return used
         previous: Optional[RefEvent] = None
         if 0 < used < info.max_stacks:
             data = self._memory.read(start + (used - 1) * size, size)

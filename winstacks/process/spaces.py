@@ -15,6 +15,7 @@ from ..memory import bulk
 from ..memory.decode import links, text
 from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
+from ..memory.decode.pagetable import PAGE_SIZE
 from ..memory.decode.status import NOTHING, Status, StatusItem, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import Field
@@ -191,7 +192,9 @@ class KernelSpaces:
                 fault = status(StatusCode.PAGE_TABLES_UNREADABLE)
         wow64 = self._is_wow64(eprocess) if image.machine is Machine.AMD64 else False
         unreadable = status(unreadable, StatusCode.PROCESS_UNREADABLE if None in (raw, peb, wow64) else None)
-        remark = status(process.status, unreadable)
+        # Windows gives a PEB a page of its own.
+        moved = StatusItem(StatusCode.CONTRADICTED, members=("Peb",)) if (peb or 0) % PAGE_SIZE else None
+        remark = status(process.status, unreadable, moved)
         if layer_name:
             fault, doubt = image.service(PageTableRoots).check(address, layer_name)
             layer_name, remark = "" if fault else layer_name, status(remark, doubt)

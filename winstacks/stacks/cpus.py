@@ -32,7 +32,7 @@ from .decode.frames import (
     find_no_dispatcher,
     shared,
 )
-from .decode.functions_x86 import Functions
+from .decode.functions_x86 import FollowBudget, Functions
 from .decode.registers import Registers, Registers32
 from .decode.registers_arm64 import RegistersArm64
 from .decode.surroundings import UNKNOWN, Surroundings
@@ -61,6 +61,7 @@ class WalkContext:
         find_dispatcher: finds the dispatchers of the address space's 32-bit ntdll
         read_code: reads 32-bit code of the address space; None: `memory` reads it
         surroundings: what else is known of the address space
+        budget: number of 32-bit instructions that may be followed in the image
 
     Attributes:
         sites, arm64_sites: results of x64 and of ARM64 walks for return addresses in the address space
@@ -75,6 +76,7 @@ class WalkContext:
         find_dispatcher: FindDispatcher = find_no_dispatcher,
         read_code: Optional[Read] = None,
         surroundings: Surroundings = UNKNOWN,
+        budget: Optional[FollowBudget] = None,
     ) -> None:
         self.surroundings = surroundings
         self.find_image = find_image
@@ -85,13 +87,14 @@ class WalkContext:
         self.sites: Dict[int, Site] = {}
         self.arm64_sites: Dict[int, SiteArm64] = {}
         self._read_code = read_code or memory.read
+        self._budget = budget
         self._functions: Optional[Functions] = None
 
     @property
     def functions(self) -> Functions:
         """The 32-bit functions of the address space, as far as walks have analysed them."""
         if self._functions is None:
-            self._functions = Functions(self._read_code)
+            self._functions = Functions(self._read_code, self._budget)
         return self._functions
 
 

@@ -37,6 +37,7 @@ from .cpu_x86 import Cpu86
 from .cpus import NO_TRAPS, AnyStart, KnownTrapFrames, Range, WalkContext
 from .decode import dispatchers_x86
 from .decode.frames import MAX_FRAMES, CodeImage, StackWalk
+from .decode.functions_x86 import FollowBudget
 from .spacefacts import SpaceFacts
 
 AnyCpu = Union[Cpu64, Cpu86, CpuArm64]
@@ -78,6 +79,13 @@ class Cpus:
         if machine not in self._cpus:
             self._cpus[machine] = _CPUS[machine](self._image)
         return self._cpus[machine]
+
+
+def follow_budget(image: Image) -> FollowBudget:
+    """Makes the service `image.service(follow_budget)`, for all walks of the image."""
+    layers = image.context.layers
+    files = (layers[name] for name in layers if not layers[name].dependencies)
+    return FollowBudget(sum(int(layer.maximum_address) + 1 for layer in files))
 
 
 class StackWalkers:
@@ -168,6 +176,7 @@ class StackWalkers:
                 dispatcher,
                 code,
                 facts.surroundings,
+                self._image.service(follow_budget),
             )
             self._contexts[key] = walk_context
         return walk_context

@@ -219,7 +219,8 @@ class Traces:
     def _read(self, address: int) -> RecordedStack:
         record, log = Record(self._memory, address, self._log), self._log
         misplaced = address % log.pointer_size
-        if record.total is not None and record.total == record.hash and not misplaced:
+        right = record.total is not None and record.total == record.hash and not record.impossible
+        if right and not misplaced:
             return RecordedStack(LOG, address, 0, record.frames, NOTHING, record.depth == log.max_depth)
         unread = None in record.frames and not misplaced and not record.impossible
         statuses = UNREADABLE if unread or None in (record.hash, record.depth) else HASH

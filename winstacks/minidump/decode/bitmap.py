@@ -26,6 +26,13 @@ _SUMMARY = struct.Struct("<4s4s24xQQQ")
 _STRETCH = re.compile(rb"\xff+|[\x01-\xfe]", re.DOTALL)
 _BITS = 8
 _CHUNK = 1 << 20
+_NO_BITS = bytes(_CHUNK)
+
+MAX_BITMAP = 1 << 29
+"""Greatest number of bytes of a bitmap that are read: 16 TB of memory."""
+
+MAX_RUNS = 1 << 20
+"""Greatest number of runs of pages that are kept. A dump of a machine of 16 GB has some ten thousand."""
 
 Read = Callable[[int, int], bytes]
 """Takes an offset and a length, returns the bytes of the file from there: fewer at the end of the file."""
@@ -52,10 +59,14 @@ class Bitmap(NamedTuple):
     Attributes:
         runs: the pages of the file, by physical address
         lost: number of pages that the bitmap has beyond the end of the file
+        left_out: number of pages in the file beyond MAX_RUNS; 0 with a bitmap of usual size
+        cut: number of bytes of the bitmap beyond MAX_BITMAP
     """
 
     runs: List[PageRun]
     lost: int
+    left_out: int = 0
+    cut: int = 0
 
 
 def read_bitmap(read: Read, size: int, start: int) -> Bitmap:
@@ -78,22 +89,42 @@ def read_bitmap(read: Read, size: int, start: int) -> Bitmap:
         raise BitmapError("Behind the header there is no bitmap (_SUMMARY_DUMP has no SDMP or FDMP, DUMP)")
     if not first < header_size < size:
         raise BitmapError(f"HeaderSize of the bitmap is {header_size:#x}: no page lies there in the file")
-    room = min(-(-bits // _BITS), header_size - first)
-    present, lost, offset = (size - header_size) // PAGE_SIZE, 0, header_size
+    claimed = min(-(-bits // _BITS), header_size - first)
+    room = min(claimed, MAX_BITMAP)
+    present, offset, known = (size - header_size) // PAGE_SIZE, header_size, 0
     runs: List[PageRun] = []
     for number, count in _joined(_stretches(read, first, room)):
+        known += count
         complete = min(count, present)
-        present, lost = present - complete, lost + count - complete
+        present -= complete
         if complete:
             runs.append(PageRun(number * PAGE_SIZE, offset, complete * PAGE_SIZE))
             offset += complete * PAGE_SIZE
-    return Bitmap(runs, lost)
+        if not present or len(runs) == MAX_RUNS:
+            # Pages that no run can have are only counted.
+            kept, all_pages = known - (count - complete), _count(read, first, room)
+            left_out = min(present, all_pages - kept)
+            return Bitmap(runs, all_pages - kept - left_out, left_out, claimed - room)
+    return Bitmap(runs, 0, 0, claimed - room)
+
+
+def _count(read: Read, start: int, length: int) -> int:
+    """Returns the number of set bits of a bitmap."""
+    chunks = (data for _, data in _chunks(read, start, length))
+    return sum(bin(int.from_bytes(data, "little")).count("1") for data in chunks)
+
+
+def _chunks(read: Read, start: int, length: int) -> Iterator[Tuple[int, bytes]]:
+    """Yields the parts of a bitmap that have set bits, with their offsets; the file may be sparse."""
+    for place in range(0, length, _CHUNK):
+        data = read(start + place, min(_CHUNK, length - place))
+        if data != _NO_BITS[: len(data)]:
+            yield place, data
 
 
 def _stretches(read: Read, start: int, length: int) -> Iterator[Pages]:
     """Yields the set bits of a bitmap as runs, possibly adjacent."""
-    for place in range(0, length, _CHUNK):
-        data = read(start + place, min(_CHUNK, length - place))
+    for place, data in _chunks(read, start, length):
         for match in _STRETCH.finditer(data):
             low = (place + match.start()) * _BITS
             if data[match.start()] == 0xFF:

@@ -11,7 +11,7 @@ Source: "winnt.h" (CONTEXT, CONTEXT_EX, CONTEXT_XSTATE). Measured: 1,407 bytes o
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional, Sequence, Tuple
+from typing import Iterable, NamedTuple, Optional, Tuple
 
 _XSTATE = 0x40
 
@@ -31,6 +31,9 @@ _FORMS = (
     _Form(0x14C, 716, 0, 0x10000),
 )
 """IMAGE_FILE_MACHINE_* and its CONTEXT, the longest first."""
+
+DECISIVE_BYTES = max(form.size for form in _FORMS) + 4
+"""Number of the first bytes of a CONTEXT that `sizes_agree` reads: CONTEXT, and CONTEXT_EX.All.Offset."""
 
 _OF_A_CPU = 0x7F0000
 """The flags of the CPUs of "winnt.h" (CONTEXT_i386, CONTEXT_AMD64, CONTEXT_ARM, CONTEXT_ARM64 and others)."""
@@ -62,13 +65,13 @@ def _is_extended(form: _Form, data: bytes) -> bool:
     return len(data) > form.size and (bool(_flags(form, data) & _XSTATE) or leads_back)
 
 
-def sizes_agree(contexts: Sequence[Tuple[int, bytes]]) -> bool:
+def sizes_agree(contexts: Iterable[Tuple[int, bytes]]) -> bool:
     """Returns whether the sizes of the contexts of a dump are possible together.
 
     A context without XSTATE has the size of its CPU's CONTEXT, and these are equal.
 
     Args:
-        contexts: DataSize of each, and its bytes
+        contexts: DataSize of each, and at least its first DECISIVE_BYTES
     """
     plain = set()
     known = False

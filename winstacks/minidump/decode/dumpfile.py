@@ -29,8 +29,16 @@ VERSION = 0xA793
 MAX_STREAMS = 0x1000
 """Greatest number of streams. Windows writes fewer than 32, and a program may add some of its own."""
 
-MAX_STRING = 0x10000
-"""Greatest size of a MINIDUMP_STRING in bytes: the longest path in Windows."""
+MAX_STRING = 0xFFFE
+"""Greatest size of a MINIDUMP_STRING in bytes: a path has 32,767 characters, and a UNICODE_STRING, such
+as the name of a thread or an object, has no more."""
+
+MAX_TEXT = 1 << 26
+"""Greatest sum of the sizes of all MINIDUMP_STRINGs that are decoded of a dump, in bytes, if the file is not
+smaller: two strings share no byte of the file."""
+
+MAX_PARTS = 1 << 28
+"""The same for the parts of a dump that are kept (`Minidump.part`)."""
 
 _ASKED_FOR = {0x2: 9, 0x4: 12, 0x800: 16, 0x1000: 17, 0x40000: 19}
 """Stream types by the flag of MINIDUMP_TYPE that requests them (MiniDumpWithFullMemory, WithHandleData,
@@ -139,6 +147,11 @@ class Minidump:
     def __init__(self, read: Read, size: int) -> None:
         self._read = read
         self.size = size
+        self._texts: Dict[int, Optional[str]] = {}
+        self._text_left = min(size, MAX_TEXT)
+        self._texts_left_out = False
+        self._parts: Dict[Tuple[int, int], bytes] = {}
+        self._part_left = min(size, MAX_PARTS) + MAX_STRING
         data = self.read(0, HEADER.size)
         if data is None or data[:4] != SIGNATURE:
             raise NotAMinidumpError("The file does not begin with the signature of a minidump (MDMP)")
@@ -218,13 +231,44 @@ class Minidump:
         return data if len(data) == size else None
 
     def string(self, rva: int) -> Optional[str]:
-        """Returns a MINIDUMP_STRING, None if there is none (RVA 0) or the file does not have all of it."""
-        length = self.read(rva, 4) if rva else None
+        """Returns a MINIDUMP_STRING, which is decoded once.
+
+        Returns:
+            None if there is none (RVA 0), if the file does not have all of it, or if the strings before it
+            used up the bytes that strings may have: `text_status` then tells it
+        """
+        if rva and rva not in self._texts:
+            self._texts[rva] = self._string(rva)
+        return self._texts.get(rva)
+
+    def _string(self, rva: int) -> Optional[str]:
+        length = self.read(rva, 4)
         size = None if length is None else int.from_bytes(length, "little")
         if size is None or size % 2 or size > MAX_STRING:
             return None
+        if size > self._text_left:
+            self._texts_left_out = True
+            return None
+        self._text_left -= size
         data = self.read(rva + 4, size)
         return None if data is None else data.decode("utf-16-le", "replace")
+
+    def part(self, rva: int, size: int) -> Optional[bytes]:
+        """Returns the bytes of a part that belongs to one thread, such as its CONTEXT: read once, and kept.
+
+        Returns:
+            As many bytes as the file has; None if the parts before it used up the bytes that all may have.
+        """
+        kept = self._parts.get((rva, size))
+        if kept is None and self._part_left >= 0:
+            kept = self._parts[rva, size] = self.available(rva, size)
+            self._part_left -= len(kept)
+        return kept
+
+    @property
+    def text_status(self) -> Status:
+        """The status of the strings read so far: LIMIT if the dump names more of them than it can have."""
+        return status(StatusCode.LIMIT) if self._texts_left_out else NOTHING
 
 
 class FixedStruct:

@@ -77,10 +77,11 @@ def handle_data(dump: Minidump) -> Tuple[List[HandleDescriptor], Status]:
     found, faults = read_headed_list(
         dump, _HANDLE_DATA, HANDLE_HEADER, HANDLE, MAX_HANDLES, "NumberOfDescriptors"
     )
-    return [
+    handles = [
         HandleDescriptor(handle, dump.string(type_rva), dump.string(name_rva), *rest[:4])
         for handle, type_rva, name_rva, *rest in found
-    ], faults
+    ]
+    return handles, status(faults, dump.text_status)
 
 
 def handle_operation_list(dump: Minidump) -> Tuple[List[HandleOperation], Status]:

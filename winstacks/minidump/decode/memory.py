@@ -8,7 +8,7 @@ Source: "minidumpapiset.h" (MINIDUMP_MEMORY_DESCRIPTOR, MINIDUMP_MEMORY_DESCRIPT
 from __future__ import annotations
 
 import bisect
-from typing import Iterable, List, NamedTuple, Sequence, Tuple
+from typing import Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 from ...memory.decode.ranges import flatten
 from ...memory.decode.status import Status, StatusItem, status
@@ -95,6 +95,13 @@ def memory_ranges(dump: Minidump, stacks: Iterable[MemoryRange] = ()) -> Tuple[L
         StatusItem(StatusCode.HEADER, None, ("DataSize",)) if outside else None,
         StatusItem(StatusCode.CONTRADICTED, None, ("Stack",)) if 0 < unlisted < len(stacks) else None,
     )
+
+
+def range_at(ranges: Sequence[MemoryRange], address: int) -> Optional[MemoryRange]:
+    """Returns the range that holds an address, of ranges that are sorted and disjoint; None without one."""
+    place = bisect.bisect_right(ranges, (address, MAX_ADDRESS, MAX_ADDRESS)) - 1
+    around = ranges[place] if place >= 0 else None
+    return around if around is not None and address < around.start + around.length else None
 
 
 def with_ranges(dump: Minidump, known: List[MemoryRange], more: Iterable[MemoryRange]) -> List[MemoryRange]:

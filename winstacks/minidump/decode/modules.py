@@ -70,6 +70,7 @@ def module_list(dump: Minidump) -> Tuple[List[MinidumpModule], Status]:
     )
     return modules, status(
         faults,
+        dump.text_status,
         StatusItem(StatusCode.HEADER, None, ("ModuleNameRva",)) if unnamed else None,
         StatusItem(StatusCode.CONTRADICTED, None, ("BaseOfImage", "SizeOfImage")) if shared else None,
     )
@@ -80,7 +81,8 @@ def unloaded_module_list(dump: Minidump) -> Tuple[List[MinidumpUnloadedModule], 
     found, faults = read_headed_list(
         dump, _UNLOADED_MODULE_LIST, UNLOADED_HEADER, UNLOADED, MAX_MODULES, "NumberOfEntries"
     )
-    return [MinidumpUnloadedModule._make((*row, dump.string(rva))) for *row, rva in found], faults
+    modules = [MinidumpUnloadedModule._make((*row, dump.string(rva))) for *row, rva in found]
+    return modules, status(faults, dump.text_status)
 
 
 def _module(dump: Minidump, row: Tuple) -> MinidumpModule:

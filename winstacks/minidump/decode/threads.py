@@ -14,7 +14,7 @@ from typing import Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ...memory.decode.status import Status, StatusItem, status
 from ...memory.decode.statuscodes import StatusCode
-from .contexts import sizes_agree
+from .contexts import DECISIVE_BYTES, sizes_agree
 from .dumpfile import FixedStruct, Location, Minidump, overlapping, read_counted_list, read_headed_list
 
 _THREAD_LIST, _EXCEPTION, _THREAD_INFO_LIST, _THREAD_NAMES = 3, 6, 17, 24
@@ -153,7 +153,7 @@ def _contradicted(dump: Minidump, listed: Sequence[MinidumpThread]) -> Iterator[
     shared = len(set(places)) < len(places)
     places += [] if exception is None else [exception.ThreadContext]
     contexts = {(place.Rva, place.Rva + place.DataSize) for place in places if place.DataSize}
-    sized = [(place.DataSize, context(dump, place)[0]) for place in places if place.DataSize]
+    sized = ((size, dump.available(rva, min(size, DECISIVE_BYTES))) for size, rva in set(places) if size)
     if shared or overlapping(sorted(contexts)) or not sizes_agree(sized):
         yield "ThreadContext"
 
@@ -169,7 +169,8 @@ def thread_info_list(dump: Minidump) -> Tuple[List[ThreadInfo], Status]:
 def thread_names(dump: Minidump) -> Tuple[List[ThreadName], Status]:
     """Returns the names of ThreadNamesStream, and the status of the stream."""
     found, faults = read_counted_list(dump, _THREAD_NAMES, THREAD_NAME, MAX_THREADS, "NumberOfThreadNames")
-    return [ThreadName(thread_id, dump.string(rva)) for thread_id, rva in found], faults
+    names = [ThreadName(thread_id, dump.string(rva)) for thread_id, rva in found]
+    return names, status(faults, dump.text_status)
 
 
 def exception_stream(dump: Minidump) -> Optional[ExceptionStream]:
@@ -202,5 +203,8 @@ def context(dump: Minidump, location: Location) -> Tuple[bytes, Status]:
     if not location.DataSize:
         return b"", status(StatusCode.NO_SAVED_REGISTERS)
     beyond = dump.beyond(*reversed(location))
-    data = dump.available(location.Rva, min(location.DataSize, MAX_CONTEXT))
-    return data, status(StatusItem(StatusCode.BEYOND_THE_FILE, beyond) if beyond else None)
+    data = dump.part(location.Rva, min(location.DataSize, MAX_CONTEXT))
+    return data or b"", status(
+        StatusItem(StatusCode.BEYOND_THE_FILE, beyond) if beyond else None,
+        StatusCode.LIMIT if data is None else None,
+    )

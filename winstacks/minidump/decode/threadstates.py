@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from ...memory.decode.status import NOTHING, Status
+from ...memory.decode.status import NOTHING, Status, status
 from .dumpfile import (
     MAPPED_FILES,
     THREAD_STATES,
@@ -138,7 +138,9 @@ def thread_states(dump: Minidump) -> Optional[ThreadStates]:
             ),
         )
     flags, name, _, unread, peb, peb32 = members[3:]
-    return ThreadStates(flags, dump.string(name), unread, peb, peb32, threads, faults)
+    image_name = dump.string(name)
+    faults = status(faults, dump.text_status)
+    return ThreadStates(flags, image_name, unread, peb, peb32, threads, faults)
 
 
 def mapped_files(dump: Minidump) -> Tuple[Dict[int, Optional[str]], Status]:
@@ -148,7 +150,8 @@ def mapped_files(dump: Minidump) -> Tuple[Dict[int, Optional[str]], Status]:
     found, faults = read_headed_list(
         dump, MAPPED_FILES, FILES_HEADER, MAPPED_FILE, MAX_RANGES, "NumberOfEntries"
     )
-    return {base: dump.string(rva) for base, rva, _ in reversed(found)}, faults
+    files = {base: dump.string(rva) for base, rva, _ in reversed(found)}
+    return files, status(faults, dump.text_status)
 
 
 class KeptTrapFrame(NamedTuple):

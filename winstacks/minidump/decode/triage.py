@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import bisect
 import struct
-from typing import Callable, Dict, Iterable, List, NamedTuple, Optional, Tuple
+from typing import Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 from ...memory.decode.machine import Machine
 from ...memory.decode.status import NOTHING, Status, StatusItem, status
@@ -339,7 +339,8 @@ def memory_ranges(dump: TriageDump, more: Iterable[MemoryRange] = ()) -> Tuple[L
         [*blocks, *(candidate for candidate in more if candidate.length > 0)], by_file=True
     )
     found, _ = disjoint(apart, by_file=False)
-    lost = sum(not _covered(found, candidate) for candidate in blocks) if shared else 0
+    ends = _joined_ends(found) if shared else []
+    lost = sum(not _covered(found, ends, candidate) for candidate in blocks) if shared else 0
     return found, status(
         faults,
         StatusItem(StatusCode.BEYOND_THE_FILE, beyond) if beyond else None,
@@ -347,12 +348,19 @@ def memory_ranges(dump: TriageDump, more: Iterable[MemoryRange] = ()) -> Tuple[L
     )
 
 
-def _covered(found: List[MemoryRange], memory_range: MemoryRange) -> bool:
-    """Returns whether sorted, disjoint ranges cover another range."""
-    at, end = memory_range.start, memory_range.start + memory_range.length
-    place = bisect.bisect_right(found, (at, MAX_ADDRESS, MAX_ADDRESS)) - 1
-    for covering in found[max(place, 0) :]:
-        if covering.start > at or at >= end:
-            break
-        at = max(at, covering.start + covering.length)
-    return at >= end
+def _joined_ends(ranges: Sequence[MemoryRange]) -> List[int]:
+    """Returns for each of some sorted, disjoint ranges the end of the memory that goes on from it without a
+    gap."""
+    ends: List[int] = []
+    behind = MemoryRange(-1, 0, 0)
+    for memory_range in reversed(ranges):
+        end = memory_range.start + memory_range.length
+        ends.append(ends[-1] if end == behind.start else end)
+        behind = memory_range
+    return ends[::-1]
+
+
+def _covered(found: List[MemoryRange], ends: List[int], memory_range: MemoryRange) -> bool:
+    """Returns whether sorted, disjoint ranges cover another range; `ends` are their `_joined_ends`."""
+    place = bisect.bisect_right(found, (memory_range.start, MAX_ADDRESS, MAX_ADDRESS)) - 1
+    return place >= 0 and ends[place] >= memory_range.start + memory_range.length

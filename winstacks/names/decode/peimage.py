@@ -101,6 +101,7 @@ class PeImage:
         code_view: RSDS record, None if there is none
         image_base: preferred address of the image (ImageBase)
         check_sum: CheckSum, 0 if the linker stored none
+        file_size: bytes of the file
 
     Raises:
         PeFileError: the file is not a PE file, is truncated, or contradicts itself
@@ -109,7 +110,7 @@ class PeImage:
     def __init__(self, read: ReadOffset, size: int, path: str = "") -> None:
         self.path = path
         self._read = read
-        self._size = size
+        self.file_size = size
         try:
             self.headers: Headers = read_headers(self._at_offset)
         except HeaderError:
@@ -153,7 +154,7 @@ class PeImage:
         Source: the CheckSum of files linked by Microsoft and GNU ld, as `pefile` computes it, too.
         """
         total = 0
-        for offset in range(0, self._size, _CHUNK):
+        for offset in range(0, self.file_size, _CHUNK):
             chunk = bytearray(self._read(offset, _CHUNK))
             for position in range(self._sum_at, self._sum_at + 4):
                 if offset <= position < offset + len(chunk):
@@ -161,7 +162,7 @@ class PeImage:
             # The sum of 16-bit words with folded carries is the remainder by 0xFFFF, but never folds to 0.
             total += int.from_bytes(chunk, "little")
             total = total and (total - 1) % 0xFFFF + 1
-        return total + self._size
+        return total + self.file_size
 
     def _parse_optional(self) -> None:
         """Reads the values that `Headers` does not have.
@@ -208,9 +209,9 @@ class PeImage:
                 continue
             offset = rva if self._flat else pointer & -_SECTION_SECTOR
             length = 0 if not (pointer and raw) else min(raw, round_to_pages(size))
-            if offset + length > self._size:
+            if offset + length > self.file_size:
                 raise PeFileError(
-                    f"is truncated: a section ends at {offset + length:#x}, the file at {self._size:#x}"
+                    f"is truncated: a section ends at {offset + length:#x}, the file at {self.file_size:#x}"
                 )
             if characteristics & (MEM_WRITE | _MEM_DISCARDABLE):
                 self._unlike.append((rva, rva + size))
@@ -218,7 +219,7 @@ class PeImage:
         parts.sort()
         if self._flat:
             # Such an image is mapped in one piece, which may end before its last page does.
-            size = min(end, self._size)
+            size = min(end, self.file_size)
             return [_Part(0, round_to_pages(size), size, 0, size)]
         if any(one.end > other.start or other.start % PAGE_SIZE for one, other in zip(parts, parts[1:])):
             raise PeFileError("has sections that overlap")
@@ -237,7 +238,8 @@ class PeImage:
                 return by_page
             page_blocks = by_page.setdefault(block.page - block.page % PAGE_SIZE, [])
             page_blocks.append(block)
-            if len(page_blocks) > _MOST_BLOCKS:
+            entries = sum(page_block.length for page_block in page_blocks)
+            if len(page_blocks) > _MOST_BLOCKS or entries > relocations.LONGEST:
                 break
         raise PeFileError("has relocations that cannot be read")
 
@@ -265,6 +267,7 @@ class PeImage:
             data: bytes of the page, changed in place
         """
         delta = base - self.image_base
+        content = bytes(data)
         if not rva:
             data[self._base_at : self._base_at + self._base_size] = (
                 base % (1 << 8 * self._base_size)
@@ -274,8 +277,10 @@ class PeImage:
         for block in (block for page in pages for block in self._blocks.get(page, ())):
             for offset, size in relocations.slots(self.read_rva, block) or ():
                 low = block.page + offset - rva
-                overlaps = -size < low < PAGE_SIZE
-                number = self.read_rva(block.page + offset, size) if overlaps else None
+                if not -size < low < PAGE_SIZE:
+                    continue
+                within = low >= 0 and low + size <= PAGE_SIZE
+                number = content[low : low + size] if within else self.read_rva(block.page + offset, size)
                 if number is None:
                     continue
                 moved = (int.from_bytes(number, "little") + delta) % (1 << 8 * size)
@@ -297,7 +302,7 @@ class PeImage:
     def _at_offset(self, offset: int, length: int) -> Optional[bytes]:
         """Returns bytes of the headers by their offset in the file, None if they are not complete or too
         many."""
-        if length > MAX_HEADERS or offset + length > self._size:
+        if length > MAX_HEADERS or offset + length > self.file_size:
             return None
         data = self._read(offset, length)
         return data if len(data) == length else None

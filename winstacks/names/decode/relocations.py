@@ -27,8 +27,11 @@ _BLOCK = struct.Struct("<II")
 _SLOTS = {3: 4, 10: 8}
 """Bytes of the address that a relocation adjusts, by its type (IMAGE_REL_BASED_HIGHLOW,
 IMAGE_REL_BASED_DIR64)."""
-_LONGEST = 4 * PAGE_SIZE
-"""Maximum bytes of a block: no page needs more."""
+LONGEST = PAGE_SIZE
+"""Maximum bytes of the blocks of a page: it has room for 1,024 addresses, with an entry of two bytes each."""
+
+MAX_BYTES = 1 << 24
+"""Maximum bytes of all blocks of an image. Those of a DLL of 200 MB have some 2 MB."""
 
 Slot = Tuple[int, int]
 """Offset of an address in its page, and bytes of the address."""
@@ -72,14 +75,14 @@ def blocks(read: ReadRva, rva: int, size: int) -> Iterator[RelocationBlock]:
         read: reads the image by RVA
         rva, size: the directory of relocations; the size is 0 if there are none
     """
-    end = rva + size
+    end = rva + min(size, MAX_BYTES)
     for _ in range(MAX_BLOCKS):
-        if rva + _BLOCK.size > end:
+        if rva + _BLOCK.size > end and size <= MAX_BYTES:
             yield RelocationBlock(END, rva, 0)
             return
         head = read(rva, _BLOCK.size)
         page, length = (0, 0) if head is None else _BLOCK.unpack(head)
-        if not _BLOCK.size <= length <= min(end - rva, _LONGEST):
+        if not _BLOCK.size <= length <= min(end - rva, LONGEST):
             return
         yield RelocationBlock(page, rva + _BLOCK.size, (length - _BLOCK.size) // 2 * 2)
         rva += length

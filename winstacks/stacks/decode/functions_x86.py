@@ -18,7 +18,10 @@ from .instructions_x86 import instruction
 from .registers import Registers32
 
 MAX_FOLLOWED = 5_000_000
-"""Instructions that are followed in one address space, in total."""
+"""Maximum number of instructions that are followed in one image, in total."""
+
+LEAST_FOLLOWED, FOLLOWED_PER_KILOBYTE = 200_000, 100
+"""Instructions that are followed in any image, and further ones for each 1,024 bytes of its file."""
 
 MAX_KEPT = 1 << 16
 """Number of answers that are kept: many threads wait in the same places."""
@@ -71,14 +74,26 @@ class OwnFunction(NamedTuple):
     place: StackPlace
 
 
+class FollowBudget:
+    """The number of instructions that may still be followed, in all address spaces of an image.
+
+    Args:
+        file_size: bytes of the image's file
+    """
+
+    def __init__(self, file_size: int) -> None:
+        self.left = min(LEAST_FOLLOWED + FOLLOWED_PER_KILOBYTE * (file_size >> 10), MAX_FOLLOWED)
+
+
 class Functions:
     """Finds the changes that functions have made to the stack.
 
     Args:
         read: reads memory
+        budget: of the image; without one, the functions have a budget of their own
     """
 
-    def __init__(self, read: Read) -> None:
+    def __init__(self, read: Read, budget: Optional[FollowBudget] = None) -> None:
         self._code = CodePages(read)
         self._flows: Dict[int, Flow] = {}
         self._places = 0
@@ -87,7 +102,7 @@ class Functions:
         self._set_up: Dict[int, Optional[int]] = {}
         self._taken_down: Dict[int, bool] = {}
         self._room: Dict[int, bool] = {}
-        self._left = MAX_FOLLOWED
+        self._budget = budget or FollowBudget(MAX_FOLLOWED << 10)
 
     def place(self, start: int, ip: int) -> Optional[StackPlace]:
         """Returns the stack state at an instruction of the function that starts at an address.
@@ -118,8 +133,8 @@ class Functions:
         return None
 
     def flow(self, start: int) -> Flow:
-        """Returns the function that starts at an address, followed; it is empty after MAX_FOLLOWED
-        instructions."""
+        """Returns the function that starts at an address, followed; it is empty when the budget is
+        used up."""
         flow = self._flows.get(start)
         if flow is None:
             if self._places >= MAX_PLACES:
@@ -289,8 +304,8 @@ class Functions:
 
     def _follow(self, start: int, pops: Callable[[int], Optional[int]], evens_out: bool = True) -> Flow:
         helpers = self._sets_up, self._takes_down, self._makes_room
-        flow = Flow(self._code, start, pops, *helpers, self._left, evens_out)
-        self._left -= flow.count
+        flow = Flow(self._code, start, pops, *helpers, self._budget.left, evens_out)
+        self._budget.left -= flow.count
         return flow
 
     def _sets_up(self, target: int) -> Optional[int]:

@@ -230,8 +230,10 @@ class Record:
 
     @property
     def impossible(self) -> bool:
-        """Whether Depth is present and outside the range that Windows records, 1 to `max_depth`."""
-        return self.depth is not None and not 0 < self.depth <= self._layout.max_depth
+        """Whether Depth is present and outside the range that Windows records, 1 to `max_depth`, or counts a
+        frame that is 0: the hash is a sum, to which such a frame adds nothing."""
+        outside = self.depth is not None and not 0 < self.depth <= self._layout.max_depth
+        return outside or 0 in self.frames
 
     def plausible(self, bucket: int) -> bool:
         """Returns whether this may be a record of a bucket: its stored or computed hash belongs there, or its

@@ -5,12 +5,13 @@
 from __future__ import annotations
 
 import struct
-from typing import Dict, Set
+from typing import Any, Dict, Iterator, List, Set, Tuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from winstacks.minidump.decode import bitmap
 from winstacks.minidump.decode.bitmap import Bitmap, BitmapError, PageRun, read_bitmap
 
 PAGE = 0x1000
@@ -77,3 +78,40 @@ def test_no_bitmap_claims_more_than_there_is(bits: bytes, header_size: int, coun
         return
     assert sum(run.length for run in found.runs) <= len(data)
     assert all(run.offset + run.length <= len(data) for run in found.runs)
+
+
+def test_bits_beyond_the_file_are_counted_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: List[Tuple[int, int]] = []
+    stretches = bitmap._stretches
+
+    def counted(*args: Any) -> Iterator[Tuple[int, int]]:
+        for stretch in stretches(*args):
+            seen.append(stretch)
+            yield stretch
+
+    monkeypatch.setattr(bitmap, "_stretches", counted)
+    assert read(dump(b"\x55" * 0xF00, 3)) == Bitmap(
+        [PageRun(2 * number * PAGE, (3 + number) * PAGE, PAGE) for number in range(3)], 4 * 0xF00 - 3
+    )
+    assert len(seen) < 10
+
+
+def test_runs_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bitmap, "MAX_RUNS", 2)
+    found = read(dump(b"\x55\x55", 6))
+    assert (len(found.runs), found.left_out, found.lost) == (2, 4, 2)
+
+
+def test_the_bitmap_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bitmap, "MAX_BITMAP", 3)
+    found = read(dump(b"\xff\0\0\xff\xff", 24))
+    assert (found.runs, found.cut) == ([PageRun(0, 3 * PAGE, 8 * PAGE)], 2)
+
+
+def test_a_bitmap_without_bits_has_no_pages() -> None:
+    assert read(dump(bytes(0xF00), 1)) == Bitmap([], 0)
+
+
+def test_a_file_without_pages_has_no_runs() -> None:
+    data = bytes(2 * PAGE) + summary(b"\xff", 2 * PAGE + 64).ljust(100, b"\0")
+    assert read(data) == Bitmap([], 8)
