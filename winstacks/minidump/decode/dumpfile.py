@@ -235,7 +235,7 @@ class Minidump:
 
         Returns:
             None if there is none (RVA 0), if the file does not have all of it, or if the strings before it
-            used up the bytes that strings may have: `text_status` then tells it
+            used up the bytes that strings may have: `text_status` then shows it
         """
         if rva and rva not in self._texts:
             self._texts[rva] = self._string(rva)
