@@ -197,7 +197,7 @@ def test_without_a_system_info(tmp_path: pathlib.Path) -> None:
         assert innermost(found) == before
         rows = [row for depth, row in found.rows(gflags.GFlags) if not depth]
         assert {row["Arch"] for row in rows} == {expected}
-        assert all("no SystemInfoStream, CPU by ThreadContext" in row["Status"] for row in rows)
+        assert all("no SystemInfoStream (CPU by ThreadContext)" in row["Status"] for row in rows)
         _, row = only(found.rows(traceimage.TraceImage))
         assert "KernelBuild" in row
 

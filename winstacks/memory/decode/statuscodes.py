@@ -426,7 +426,7 @@ class StatusCode(Enum):
     # Dumps of a process.
     PEB_NOT_IN_THE_DUMP = "PEB not in the dump"
     """The dump lacks the memory that leads to heaps, locks and databases: a dump with full memory has it."""
-    NO_SYSTEM_INFO = "no SystemInfoStream, CPU by {members}"
+    NO_SYSTEM_INFO = "no SystemInfoStream (CPU by {members})"
     """The dump does not say which CPU it is of: the named member shows it. The Windows version is unknown."""
     NO_THREAD_LIST = "no thread list"
     """The dump has no ThreadListStream: the threads of the process are unknown."""
