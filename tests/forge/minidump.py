@@ -10,7 +10,9 @@ data = writer.bytes()
 The decoder is written from the same declarations: what reads real dumps as two other parsers do is proof, and
 this is not. `test_minidump.py` compares each layout with a real file. `Writer(seed=N)` chooses among the
 layouts that the declaration allows: gaps between parts, larger headers and entries than today's, unused
-entries and another order in the directory, which may stand behind all streams, spare bytes at the ends.
+entries and another order in the directory, which may stand behind all streams, spare bytes at the ends. Parts
+may share bytes: an entry of the directory stands there twice, a stream of a user holds bytes of other streams
+or of the memory, and memory is listed twice or lies in the data of another stream.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ from typing import List, NamedTuple, Optional, Sequence, Tuple
 HEADER, DIRECTORY = 32, 12
 ALL_MISC = 0x3F7
 STAMP = 0x65000000
+LAST_RESERVED = 0xFFFF
+"""The last type of a stream that is not a user's."""
 
 
 class Module(NamedTuple):
@@ -66,6 +70,7 @@ class Writer:
         self._room = room
         self._tail: List[bytes] = []
         self._base_rva: Optional[int] = None
+        self._later: List[Tuple[int, int]] = []
 
     def put(self, data: bytes) -> int:
         """Adds bytes, and returns where they are."""
@@ -155,9 +160,40 @@ class Writer:
         ]
         self.stream(14, self._headed("<III", rows))
 
-    def memory(self, ranges: Sequence[Tuple[int, bytes]]) -> None:
-        rows = b"".join(struct.pack("<QII", start, len(data), self.put(data)) for start, data in ranges)
-        self.stream(5, struct.pack("<I", len(ranges)) + rows)
+    def memory(
+        self, ranges: Sequence[Tuple[int, bytes]], within: Sequence[Tuple[int, int, int]] = ()
+    ) -> None:
+        """Adds memory; of `within` (start, size, offset) the bytes are those of full memory at an offset."""
+        rows = []
+        for start, data in ranges:
+            at = self._lent(data)
+            rows.append((start, len(data), at))
+            rows += self._again(start, data, at)
+        if self._random is not None:
+            self._random.shuffle(rows)
+        rows += [(start, size, 0) for start, size, _ in within]
+        at = self.stream(
+            5, struct.pack("<I", len(rows)) + b"".join(struct.pack("<QII", *row) for row in rows)
+        )
+        first = at + 4 + 16 * (len(rows) - len(within)) + 12
+        self._later += [(first + 16 * place, offset) for place, (_, _, offset) in enumerate(within)]
+
+    def _lent(self, data: bytes) -> int:
+        """Adds bytes, which may lie in a stream of a user."""
+        if self._random is None or self._random.random() < 0.5:
+            return self.put(data)
+        before, after = self._garbage(16), self._garbage(16)
+        return self.stream(LAST_RESERVED + 1, before + data + after) + len(before)
+
+    def _again(self, start: int, data: bytes, at: int) -> List[Tuple[int, int, int]]:
+        """Returns further rows (start, size, RVA) of memory that has a row: none without a seed."""
+        if self._random is None:
+            return []
+        low = self._random.randrange(len(data))
+        size = self._random.randrange(len(data) - low) + 1
+        copied = self.put(data[low : low + size])
+        several = [(start, len(data), at), (start + low, size, at + low), (start + low, size, copied)]
+        return self._random.sample(several, self._random.randrange(len(several) + 1))
 
     def memory64(
         self, ranges: Sequence[Tuple[int, bytes]], unwritten: Sequence[Tuple[int, int]] = ()
@@ -258,21 +294,38 @@ class Writer:
     def bytes(self) -> bytes:
         """Returns the file."""
         rows = list(self.streams)
-        directory = HEADER
+        directory, within = HEADER, []
         if self._random is not None:
             rows += [(0, 0, 0)] * self._random.randrange(3)
+            rows += self._shared()
+            within = [b"".join(self._tail)[:8]] * (bool(self._tail) and self._random.randrange(2))
             self._random.shuffle(rows)
             if self._random.random() < 0.5:
-                directory = self.put(bytes(DIRECTORY * len(rows)))
+                directory = self.put(bytes(DIRECTORY * (len(rows) + len(within))))
+        rows += [(LAST_RESERVED + 2, len(data), len(self._data)) for data in within]
         assert len(rows) <= self._room
         if self._base_rva is not None:
             struct.pack_into("<Q", self._data, self._base_rva, len(self._data))
+        for place, offset in self._later:
+            struct.pack_into("<I", self._data, place, len(self._data) + offset)
         struct.pack_into(
             "<4sIIIIIQ", self._data, 0, b"MDMP", 0xA793, len(rows), directory, 0, STAMP, self.flags
         )
         for place, (kind, size, at) in enumerate(rows):
             struct.pack_into("<III", self._data, directory + DIRECTORY * place, kind, size, at)
         return bytes(self._data) + b"".join(self._tail)
+
+    def _shared(self) -> List[Tuple[int, int, int]]:
+        """Returns entries of the directory for bytes that have an entry: none without a seed."""
+        if self._random is None or not self.streams:
+            return []
+        found = []
+        for _ in range(self._random.randrange(3)):
+            kind, size, at = self._random.choice(self.streams)
+            low = self._random.randrange(size)
+            part = LAST_RESERVED + 3, self._random.randrange(size - low) + 1, at + low
+            found.append(self._random.choice([(kind, size, at), (LAST_RESERVED + 3, size, at), part]))
+        return found
 
 
 def _wide(text: str) -> bytes:

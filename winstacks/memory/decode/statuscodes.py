@@ -446,7 +446,8 @@ class StatusCode(Enum):
     TWICE = "given before"
     """Another item of the same kind comes before it, and is used."""
     RANGES_OVERLAP = "{} memory ranges overlap"
-    """N ranges share addresses, or bytes of the file, with earlier ranges, which are used."""
+    """N ranges share addresses, or bytes of the file, with earlier ranges, which are used; memory
+    listed twice alike does not count."""
     # Dumps that are written.
     NO_32_BIT_HALF = "no 32-bit half"
     """The process runs no 32-bit code as far as the image shows: --format wow64 has nothing to write, and

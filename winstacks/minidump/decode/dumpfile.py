@@ -111,8 +111,8 @@ class Stream(NamedTuple):
     Attributes:
         StreamType: number of the type
         Location: range of its bytes in the file
-        status: faults of the stream: it is beyond the end of the file, it overlaps another, it is one of
-            several of its type (the first counts), or Windows has no such type
+        status: faults of the stream: it is beyond the end of the file, it overlaps another of a type that is
+            known, it is one of several of its type (the first counts), or Windows has no such type
     """
 
     StreamType: int
@@ -165,7 +165,7 @@ class Minidump:
         rows, faults = self._rows(rva, count)
         used = [row for row in rows if row != (_UNUSED, 0, 0)]
         taken = (0, HEADER.size), (rva, rva + len(rows) * DIRECTORY.size)
-        shared = overlapping([*taken, *((at, at + length) for _, length, at in used)])
+        shared = overlapping([*taken, *_claimed(used)])
         missing = self._missing({row[0] for row in used})
         self.status = status(
             faults,
@@ -402,6 +402,19 @@ def read_headed_list(
         return [], status(stream, StatusItem(StatusCode.HEADER, None, ("SizeOfHeader",)))
     found, faults = elements(dump, rva + header_size, end, count, entry_size, form, limit, member)
     return found, status(stream, faults)
+
+
+def _claimed(used: Sequence[Tuple[int, int, int]]) -> Iterator[Tuple[int, int]]:
+    """Yields the range (start, end) of the file that each entry of the directory has for itself.
+
+    The range is empty for an entry that may share its bytes: nothing is read of a stream of a user, and an
+    entry that is listed twice has the same bytes.
+    """
+    seen = set()
+    for kind, size, rva in used:
+        alone = kind in STREAMS and (kind, size, rva) not in seen
+        seen.add((kind, size, rva))
+        yield rva, rva + size if alone else rva
 
 
 def overlapping(ranges: Sequence[Tuple[int, int]]) -> Dict[int, int]:

@@ -14,6 +14,7 @@ from ...memory.decode.ranges import flatten
 from ...memory.decode.status import Status, StatusItem, status
 from ...memory.decode.statuscodes import StatusCode
 from .dumpfile import (
+    STREAMS,
     FixedStruct,
     Minidump,
     elements,
@@ -34,6 +35,8 @@ _STEP = 64
 """Bytes that count for a comparison of fewer bytes."""
 MAX_COMPARED = 1 << 26
 """Greatest number of bytes that are compared of ranges that share addresses; of further ones no bytes are."""
+MAX_STEPS = 4 * MAX_RANGES
+"""Greatest number of comparisons of ranges that share bytes of the file; further ones count as faults."""
 
 _RANGE = FixedStruct("QII")
 RANGE64_HEADER = FixedStruct("QQ")
@@ -67,7 +70,8 @@ def memory_ranges(dump: Minidump, stacks: Iterable[MemoryRange] = ()) -> Tuple[L
 
     If ranges share addresses, the first counts, with Memory64ListStream before MemoryListStream. The same
     rule holds for ranges that share bytes of the file, which a small file could use to claim to be a large
-    process. Bytes beyond the end of the file are left out and counted.
+    process. Ranges that give shared bytes the same addresses are listed twice, and that is no fault. Bytes
+    beyond the end of the file are left out and counted.
 
     Args:
         dump: the file
@@ -78,6 +82,8 @@ def memory_ranges(dump: Minidump, stacks: Iterable[MemoryRange] = ()) -> Tuple[L
     found, said_small = _memory_list(dump)
     listed, beyond, outside = _cut(dump, [*listed, *found])
     apart, by_file = disjoint(listed, by_file=True)
+    if by_file:
+        by_file = _with_two_addresses(listed, apart)
     found, by_address = disjoint(apart, by_file=False)
     if by_address:
         by_address = _contradictions(dump, apart, found)
@@ -149,6 +155,30 @@ def _contradictions(dump: Minidump, ranges: Sequence[MemoryRange], known: Sequen
     return count
 
 
+def _with_two_addresses(ranges: Sequence[MemoryRange], known: Iterable[MemoryRange]) -> int:
+    """Returns the number of ranges whose bytes of the file have other addresses in `known`.
+
+    Args:
+        ranges: ranges that may share bytes of the file
+        known: the same bytes, disjoint by file offset
+    """
+    pieces = sorted(known, key=lambda piece: piece.offset)
+    offsets = [piece.offset for piece in pieces]
+    steps, count = MAX_STEPS, 0
+    for given in ranges:
+        place, end = max(bisect.bisect_right(offsets, given.offset) - 1, 0), given.offset + given.length
+        differs = False
+        while place < len(pieces) and offsets[place] < end and not differs:
+            piece = pieces[place]
+            shares = piece.offset + piece.length > given.offset
+            differs = shares and piece.start - piece.offset != given.start - given.offset
+            steps -= 1
+            differs = differs or steps < 0
+            place += 1
+        count += differs
+    return count
+
+
 def _unlisted(stacks: List[MemoryRange], listed: List[MemoryRange], known: List[MemoryRange]) -> int:
     """Returns the number of stacks in no range: a writer lists the stacks of all threads, or of none."""
     exact, starts = set(listed), [known_range.start for known_range in known]
@@ -205,10 +235,13 @@ def _memory64_list(dump: Minidump) -> Tuple[List[MemoryRange], Status]:
     for start, length in found:
         ranges.append(MemoryRange(start, offset, length))
         offset += length
-    # "Sequential at the end of the dump": nothing follows the last range, and the streams come first.
+    # "Sequential at the end of the dump": nothing follows the last range, and the streams come first. A
+    # stream of a user may be a part of the memory.
     ends = not found or offset >= dump.size
     apart = all(
-        other.Location.Rva + other.Location.DataSize <= ranges[0].offset for other in dump.streams if ranges
+        other.Location.Rva + other.Location.DataSize <= ranges[0].offset
+        for other in dump.streams
+        if ranges and other.StreamType in STREAMS
     )
     return ranges, status(
         stream,

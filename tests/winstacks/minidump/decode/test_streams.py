@@ -260,7 +260,7 @@ def test_streams_that_overlap_and_repeat() -> None:
     statuses = [stream.status for stream in dump_of(writer.bytes()).streams]
     assert statuses == [
         NOTHING,
-        status(StatusCode.OVERLAP, StatusCode.TWICE),
+        status(StatusCode.TWICE),
         status(StatusCode.OVERLAP),
         status(StatusItem(StatusCode.BEYOND_THE_FILE, 8)),
     ]
