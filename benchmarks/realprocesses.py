@@ -71,7 +71,7 @@ def compare(path: pathlib.Path, folder: pathlib.Path) -> Compared:
     stacks = vol(dump, "minidump.callstacks", renderer="jsonl", keep=True)
     checked = vol(dump, "minidump.tracefindings", renderer="jsonl", keep=True)
     walked: Dict[int, List[Row]] = {}
-    for row in _rows(stacks.output):
+    for row in rows_of(stacks.output):
         if row["Part"] == "user" and row["Frame"] is not None and row["Address"]:
             walked.setdefault(row["TID"], []).append(row)
     counts = dict.fromkeys(("idle", "idle_equal", "busy", "busy_equal", "sure", "wrong"), 0)
@@ -88,7 +88,7 @@ def compare(path: pathlib.Path, folder: pathlib.Path) -> Compared:
         kind = "idle" if found and _waits(found[0]) else "busy"
         counts[kind] += 1
         counts[f"{kind}_equal"] += [row["Address"] for row in found] == expected
-    alarms = sum(row["Severity"] not in (None, LOW) for row in _rows(checked.output))
+    alarms = sum(row["Severity"] not in (None, LOW) for row in rows_of(checked.output))
     return Compared(path.stem, **counts, alarms=alarms, stacks=stacks.cost, findings=checked.cost)
 
 
@@ -97,7 +97,7 @@ def _made(folder: pathlib.Path) -> pathlib.Path:
     return folder
 
 
-def _rows(output: str) -> Iterator[Row]:
+def rows_of(output: str) -> Iterator[Row]:
     """Yields the rows of the renderer `jsonl`, with the rows below them."""
     for line in output.splitlines():
         if line.startswith("{"):
