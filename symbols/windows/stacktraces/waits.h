@@ -4,6 +4,7 @@ build 6.1 x64 = "measured: 7 SP1 and 7 RTM put them there";
 build 6.1 x86 = "inferred from the x64 layout of the same build";
 build 6.3 x64 = "measured: 8.1 and nine builds of 10 and 11, up to 22000, put them there";
 build 6.3 x86 = "measured: 10 1709, native, and 10 1607 and 2004 under WoW64 put them there";
+build 10.0.16299 arm64 = "inferred: as x64";
 
 // A thread that waits for an SRW lock or on a condition variable. Back leads to the thread that came before.
 struct _RTLP_SRWLOCK_WAIT_BLOCK {
