@@ -75,7 +75,7 @@ def test_reasons_speak_of_the_processes_that_are_selected(opened: Opened) -> Non
 @pytest.mark.parametrize("pids", [[999], [999, 998]])
 def test_an_id_that_no_process_has_is_the_reason_of_every_check(pids: List[int], opened: Opened) -> None:
     assert reasons(opened, pid=pids) == dict.fromkeys(
-        CHECKS, f"no process has the ID {' or '.join(map(str, pids))}"
+        CHECKS, f"no process has the ID {' or '.join(map(str, sorted(pids)))}"
     )
 
 

@@ -162,13 +162,17 @@ def test_a_recorded_caller_in_an_unloaded_driver(name: str, is_mapped: bool, sev
 
 
 @pytest.mark.parametrize("name", X64)
-def test_a_thread_that_returns_to_an_unloaded_driver(name: str) -> None:
+@pytest.mark.parametrize(("is_mapped", "severity"), [(False, "low"), (True, "high")])
+def test_a_thread_that_returns_to_an_unloaded_driver(name: str, is_mapped: bool, severity: str) -> None:
+    """Memory that is gone proves no caller."""
     forged = FindingImage(name)
     base = forged.kernel.base + AWAY
     forged.kernel.unloaded("gone.sys", base, base + 0x4000)
+    if is_mapped:
+        forged.kernel.space.map(base, 0x1000)
     forged.kernel_returns_to(base + 0x105)
     row = only(found(forged.image(), UNLOADED))
-    assert (row["Severity"], row["How"]) == ("high", "unwind")
+    assert (row["Severity"], row["How"]) == (severity, "unwind")
 
 
 def processes(name: str) -> Kernel:
