@@ -218,7 +218,7 @@ def test_the_demo_opens_with_what_matters_on_one_screen(image: Dict[str, pathlib
     assert max(map(len, shown)) <= 120
     # A screen of 50 lines: Confidence and Innocent make the rows higher.
     assert len(shown) <= 48
-    assert shown[2].split("|")[2].split() == ["unbacked"]
+    assert shown[2].split("|")[3].split() == ["unbacked"]
 
 
 @pytest.mark.cli

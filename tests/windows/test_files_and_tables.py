@@ -71,7 +71,7 @@ def test_every_table_is_looked_for(tmp_path: pathlib.Path, monkeypatch: pytest.M
     own = tables._BESIDE[0]
     files = sorted(own.glob("*.json"))
     kinds = {re.sub(r"-[0-9.]+-", "-", file.stem) for file in files}
-    assert kinds == {f"{kind}-{arch}" for kind in tables.KINDS for arch in ("x64", "x86")}
+    assert kinds == {f"{kind}-{arch}" for kind in tables.KINDS for arch in ("x64", "x86", "arm64")}
     for kind in kinds:
         folder = tmp_path / kind
         folder.mkdir()
@@ -82,7 +82,7 @@ def test_every_table_is_looked_for(tmp_path: pathlib.Path, monkeypatch: pytest.M
         arch = kind.rsplit("-", 1)[-1]
         with pytest.raises(tables.MissingTableError, match="copy the 'symbols' folder"):
             tables.check(arch)
-        tables.check({"x64": "x86", "x86": "x64"}[arch])
+        tables.check({"x64": "x86", "x86": "x64", "arm64": "x64"}[arch])
 
 
 @pytest.mark.parametrize("plugin", ["windows.stacktracedb", "windows.locks", "windows.heaptraces"])

@@ -53,9 +53,11 @@ def test_a_stack_is_one_row(name: str, opened: Opened) -> None:
 
 @pytest.mark.parametrize("name", STACKS)
 def test_no_row_is_empty(name: str, opened: Opened) -> None:
+    """A row of `waits` has the Symbol of its first frame that says something."""
     rows: List[Any] = [node.row for node in grid.run(opened, CLASSES[name], fold=True)]
+    frame = [column for column in FRAME if (name, column) != ("waits", "Symbol")]
     for row in rows:
-        assert all(row[column] is None for column in FRAME if column in row)
+        assert all(row[column] is None for column in frame if column in row)
         assert any(row[column] is not None for column in row if column != "Status")
 
 

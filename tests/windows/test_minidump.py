@@ -134,7 +134,7 @@ def test_a_file_and_its_custody(tmp_path: pathlib.Path) -> None:
     assert (sum(piece.length for piece in ranges), faults) == (int(row["Value"]), ())
     comments = {kind: text for kind, text, _ in system.comments(dump)}
     custody = comments[11]
-    for part in (f"--pid {UPDATER}", "evidence.dmp", "SHA-256", "ImageId: i", "winstacks 3.", "updater.exe"):
+    for part in (f"--pid {UPDATER}", "evidence.dmp", "SHA-256", "ImageId: i", "winstacks 4.", "updater.exe"):
         assert part in custody
     assert "Thread 4316: 0 stands for unknown in its CONTEXT: Rcx R8 R9 R10 R11" in comments[10]
 

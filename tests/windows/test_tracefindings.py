@@ -52,7 +52,8 @@ def test_vol_shows_the_implant_and_the_driver_at_the_top(name: str, tmp_path: pa
     brief = vol.run(file, "windows.tracefindings", "--brief", symbols=symbols, renderer="pretty")
     lines = brief.stdout.splitlines()
     assert max(map(len, lines)) <= 120
-    assert len(lines) <= 40
+    # A screen of 50 lines: Confidence and Innocent make the rows higher.
+    assert len(lines) <= 48
 
 
 def reasons(opened: Opened, **options: Any) -> Dict[str, Any]:

@@ -194,7 +194,7 @@ def check(arch: str) -> None:
     """Looks for all tables of a bitness; the content of an image decides which of them are used.
 
     Args:
-        arch: `x64` or `x86`
+        arch: `x64`, `x86` or `arm64`
 
     Raises:
         MissingTableError: one of them is not found
@@ -211,7 +211,7 @@ def generations(kind: str, arch: str) -> List[str]:
 
     Args:
         kind: such as `std`
-        arch: `x64` or `x86`
+        arch: `x64`, `x86` or `arm64`
 
     Raises:
         MissingTableError: there is no such file
