@@ -39,9 +39,10 @@ def blocks(language: str) -> List[Block]:
 
 def watch(runner: Runner, dumps: str, rows: str, rounds: int = 2) -> Dict[str, Dict[str, Any]]:
     """Runs the program of the page; returns what the files of rows hold, by the name of the dump."""
-    (program,) = blocks("python")
+    programs = blocks("python")
+    assert len(programs) == 1
     # A test need not wait between rounds.
-    (runner.folder / "watch.py").write_text(program.text.replace("sleep(5 ", "sleep(0 "))
+    (runner.folder / "watch.py").write_text(programs[0].text.replace("sleep(5 ", "sleep(0 "))
     done = runner.run([sys.executable, "watch.py", dumps, rows, str(rounds)])
     assert (done.returncode, done.stderr) == (0, "")
     found = [json.loads(path.read_text()) for path in (runner.folder / rows).glob("*.json")]

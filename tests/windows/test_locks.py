@@ -158,7 +158,7 @@ def test_owners_of_a_table_that_several_resources_name_are_told_once(tmp_path: p
     kernel = new_kernel("win10-x64")
     kernel_resources = Resources(kernel)
     thread = kernel.system.thread(100).ethread.address
-    first = kernel_resources.add(active=1, table=[(thread, 1)] * 300)
+    first = kernel_resources.add(active=300, table=[(thread, 1)] * 300)
     for shift in range(20):
         kernel_resources.add(active=1)["OwnerTable"] = first["OwnerTable"] + 16 * shift
     before = kernel_resources.add(active=1)
@@ -179,7 +179,7 @@ def test_the_owners_of_an_image_are_limited(tmp_path: pathlib.Path, monkeypatch:
     kernel_resources = Resources(kernel)
     thread = kernel.system.thread(100).ethread.address
     for _ in range(4):
-        kernel_resources.add(active=1, embedded=[(thread, 1)], table=[(thread, 1)] * 9)
+        kernel_resources.add(active=10, embedded=[(thread, 1)], table=[(thread, 1)] * 9)
     kernel_resources.link()
     monkeypatch.setattr(resources, "MAX_ENTRIES", 25)
     opened = context.open_image(kernel.image(), tmp_path)

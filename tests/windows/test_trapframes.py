@@ -45,7 +45,10 @@ def test_columns() -> None:
         " SegCs SegSs SegDs SegEs SegFs SegGs GsSwap PreviousMode PreviousIrql"
         " Dr0 Dr1 Dr2 Dr3 Dr6 Dr7 MxCsr State Processor Member Value"
     )
-    assert [name for name, _ in traps.GRID.columns] == names.split()
+    columns = [name for name, _ in traps.GRID.columns]
+    of_both, of_arm64 = columns[: len(names.split())], columns[len(names.split()) :]
+    assert of_both == names.split()
+    assert (of_arm64[0], len(of_arm64)) == ("Pc", 34)
 
 
 @pytest.mark.parametrize("name", OWN)
