@@ -114,10 +114,7 @@ class StackWalkers:
             stacks: limits of the stacks, empty if unknown
             traps: trap frames that lie on the stacks (see `KnownTrapFrames`)
         """
-        most_frames = min(MAX_FRAMES, FEW_FRAMES + self._deep)
-        walk = start.walk(self._walk_context(space), stacks, traps, most_frames)
-        self._deep -= max(len(walk.frames) - FEW_FRAMES, 0)
-        return walk
+        return self._counted(start.walk(self._walk_context(space), stacks, traps, self._most_frames))
 
     def find_stack(self, space: AddressSpace, sp: int) -> Optional[Range]:
         """Returns the limits of the private memory that holds a stack pointer, None if it may be no stack."""
@@ -141,7 +138,18 @@ class StackWalkers:
             traps: trap frames that lie on the stacks (see `KnownTrapFrames`)
         """
         cpu = self.cpus.for_machine(space.machine)
-        return cpu.walker(self._walk_context(space), traps).search(sp, reason, stacks)
+        walker = cpu.walker(self._walk_context(space), traps)
+        walker.most_frames = self._most_frames
+        return self._counted(walker.search(sp, reason, stacks))
+
+    @property
+    def _most_frames(self) -> int:
+        """Frames that the next walk may have."""
+        return min(MAX_FRAMES, FEW_FRAMES + self._deep)
+
+    def _counted(self, walk: StackWalk) -> StackWalk:
+        self._deep -= max(len(walk.frames) - FEW_FRAMES, 0)
+        return walk
 
     def callback_return(
         self, space: AddressSpace, segments: Sequence[KernelStackSegment], callee: int

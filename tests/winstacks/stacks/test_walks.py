@@ -19,6 +19,7 @@ from winstacks.memory.image import Image
 from winstacks.names.symbolizer import Symbolizer
 from winstacks.process.spaces import AddressSpaces
 from winstacks.process.threads import Threads
+from winstacks.stacks import walkers
 from winstacks.stacks.cpu_x64 import Cpu64
 from winstacks.stacks.cpus import WalkStart
 from winstacks.stacks.decode.registers import Registers
@@ -57,13 +58,13 @@ def test_the_last_few_address_spaces_are_kept(tmp_path: pathlib.Path) -> None:
     image.kernel.process("other.exe", pid=PID + 4)
     opened = context.open_image(image.kernel.image(), tmp_path).image
     first, second = rows_of(2, AddressSpaces.list_spaces(opened, [PID, PID + 4]))
-    walkers = StackWalkers(opened, Symbolizer(opened))
-    before = walkers.memory(first)
-    assert walkers.memory(second) is not before
-    assert walkers.memory(first) is before
+    stack_walkers = StackWalkers(opened, Symbolizer(opened))
+    before = stack_walkers.memory(first)
+    assert stack_walkers.memory(second) is not before
+    assert stack_walkers.memory(first) is before
     place = image.modules["app"].base
     assert before.read(place, 2) == b"MZ"
-    assert walkers.memory(second).read(place, 2) is None
+    assert stack_walkers.memory(second).read(place, 2) is None
 
 
 def test_a_user_stack_is_walked_without_a_kernel(tmp_path: pathlib.Path) -> None:
@@ -77,13 +78,35 @@ def test_a_user_stack_is_walked_without_a_kernel(tmp_path: pathlib.Path) -> None
     assert isinstance(top.registers, Registers)
     bare = Image.of_layer(opened.context, space.layer_name, Machine.AMD64)
     process = space._replace(eprocess=0)
-    walkers = StackWalkers(bare, Symbolizer(bare))
+    stack_walkers = StackWalkers(bare, Symbolizer(bare))
     start = WalkStart(Cpu64(bare), top.registers, True)
-    walk = walkers.walk(process, start, [])
+    walk = stack_walkers.walk(process, start, [])
     found = [(frame.address, frame.sp, frame.how, frame.sure) for frame in walk.frames]
     assert found == [(frame.address, frame.sp, frame.how, frame.sure) for frame in user.frames]
     assert isinstance(walk.frames[0].registers, Registers)
     assert (walk.end, walk.gaps) == (None, ())
+
+
+def test_walks_of_both_kinds_have_the_frames_of_an_image_together(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A scan that begins a walk takes from the frames that all walks may have, as a register state does."""
+    image = StackImage()
+    image.waiting(1004)
+    opened = context.open_image(image.kernel.image(), tmp_path).image
+    space = only(AddressSpaces.list_spaces(opened, [PID]))
+    listed = StackLister.list_stacks(opened, Symbolizer(opened), [PID], tids=[1004])
+    user = next(stack for stack in listed if stack.part == "user")
+    top = user.frames[0]
+    assert isinstance(top.registers, Registers) and len(user.frames) > 2
+    monkeypatch.setattr(walkers, "FEW_FRAMES", 1)
+    monkeypatch.setattr(walkers, "MAX_DEEP", 2)
+    stack_walkers = StackWalkers(opened, Symbolizer(opened))
+    searched = stack_walkers.search(space, top.sp, StatusCode.NO_SAVED_REGISTERS, [])
+    assert len(searched.frames) > 1
+    left = 3 - (len(searched.frames) - 1)
+    walked = stack_walkers.walk(space, WalkStart(Cpu64(opened), top.registers, True), [])
+    assert (len(walked.frames), walked.end) == (left, StatusCode.TOO_MANY_FRAMES)
 
 
 @pytest.mark.parametrize(("above", "said"), [(0, False), (8, True)])

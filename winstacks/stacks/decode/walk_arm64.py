@@ -35,7 +35,6 @@ from ...names.decode.unwindinfo import Bytes, UnwindDataError
 from . import code_arm64
 from .code_arm64 import strip
 from .frames import (
-    MAX_FRAMES,
     CodeImage,
     FindImage,
     Frame,
@@ -155,7 +154,7 @@ class WalkerArm64(Walker[RegistersArm64]):
         ip, sp, limit = registers.ip, registers.sp, self._stacks.reach(registers.sp)
         effect = (sites.get(ip) or self._site(ip)).effect
         low, page = self._page(sp)
-        while effect is not None and len(frames) < MAX_FRAMES:
+        while effect is not None and len(frames) < self.most_frames:
             base = values[effect.base]
             if base is None:
                 break

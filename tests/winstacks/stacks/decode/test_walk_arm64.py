@@ -209,6 +209,18 @@ def test_chain_that_leads_back_ends() -> None:
     assert len(program.walk(start(program)).frames) == 2
 
 
+def test_a_walk_ends_after_the_frames_that_its_walker_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fast path counts them, too."""
+    program = Program(*[CHAINED] * 9)
+    for number in range(1, 9):
+        place = SP + 32 * (number - 1)
+        program.pair(place, place + 32, program.at(number))
+    assert len(program.walk(start(program)).frames) == 9
+    monkeypatch.setattr(WalkerArm64, "most_frames", 4)
+    walk = program.walk(start(program))
+    assert (len(walk.frames), walk.end) == (4, StatusCode.TOO_MANY_FRAMES)
+
+
 def kernel_frames(program: Program, code: int) -> None:
     """Makes the first function one whose frame the kernel made."""
     program.entries[0] = (0x1000, program.record(0x6000, bytes([code, 0xE4])))
