@@ -11,6 +11,7 @@ from typing import Collection, Dict, Generic, List, Optional, Tuple, TypeVar, Un
 from ...columns.words import LEAF, TRAP, UNWIND
 from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.decode.statuscodes import StatusCode
+from ...names.decode.unwindinfo import Bytes
 from .frames import (
     LONGEST_CALL,
     MAX_FRAMES,
@@ -26,7 +27,7 @@ from .frames import (
     UserTransition,
     is_call,
 )
-from .registers import Registers, Registers32
+from .registers import MASK, Registers, Registers32
 from .registers_arm64 import RegistersArm64
 from .scan import Scan
 from .surroundings import UNKNOWN, Surroundings
@@ -145,6 +146,12 @@ class Walker(abc.ABC, Generic[R]):
         """Reads one slot of a stack."""
         data = self._read(address, self.slot_size)
         return None if data is None else int.from_bytes(data, "little")
+
+    def read_page(self, address: int) -> Tuple[int, Bytes]:
+        """Returns start and bytes of the page that holds an address; no bytes unless the whole page is
+        present."""
+        low = address & MASK & -PAGE_SIZE
+        return low, self._read(low, PAGE_SIZE) or b""
 
     def is_return(self, address: int) -> Optional[bool]:
         """Returns whether a value on a stack can be a return address: code behind a call.

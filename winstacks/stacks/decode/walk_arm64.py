@@ -17,7 +17,6 @@ import struct
 from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from ...columns.words import FRAME_POINTER, LEAF, SCAN, TRAP, UNWIND
-from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.decode.statuscodes import StatusCode
 from ...memory.decode.structure import Structures
 from ...names.decode.functiontable_arm64 import FunctionTableArm64
@@ -31,7 +30,7 @@ from ...names.decode.unwind_arm64 import (
     ISLAND,
     MACHINE_FRAME,
 )
-from ...names.decode.unwindinfo import Bytes, UnwindDataError
+from ...names.decode.unwindinfo import UnwindDataError
 from . import code_arm64
 from .code_arm64 import strip
 from .frames import (
@@ -153,14 +152,14 @@ class WalkerArm64(Walker[RegistersArm64]):
         make, sites, values = tuple.__new__, self._sites, registers.values
         ip, sp, limit = registers.ip, registers.sp, self._stacks.reach(registers.sp)
         effect = (sites.get(ip) or self._site(ip)).effect
-        low, page = self._page(sp)
+        low, page = self.read_page(sp)
         while effect is not None and len(frames) < self.most_frames:
             base = values[effect.base]
             if base is None:
                 break
             place = base + effect.start - low
             if not 0 <= place <= len(page) - effect.size:
-                low, page = self._page(base + effect.start)
+                low, page = self.read_page(base + effect.start)
                 place = base + effect.start - low
                 if not 0 <= place <= len(page) - effect.size:
                     break
@@ -185,12 +184,6 @@ class WalkerArm64(Walker[RegistersArm64]):
             return False
         code = read(address - INSTRUCTION, INSTRUCTION) if address >= INSTRUCTION else None
         return None if code is None else code_arm64.is_call(code)
-
-    def _page(self, address: int) -> Tuple[int, Bytes]:
-        """Returns start and bytes of the page that holds an address; no bytes unless the whole page is
-        present."""
-        low = address & MASK & -PAGE_SIZE
-        return low, self._read(low, PAGE_SIZE) or b""
 
     def _site(self, address: int) -> SiteArm64:
         """Returns the analysis of a return address, made once per address space."""

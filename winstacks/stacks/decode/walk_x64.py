@@ -4,15 +4,14 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Mapping, Optional, Tuple
+from typing import Dict, List, Mapping, Optional
 
 from ...columns.words import LEAF, SCAN, TRAP, UNWIND
 from ...memory.decode.machine import Machine
-from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.decode.statuscodes import StatusCode
 from ...names.decode.functiontable_arm64 import FunctionTableArm64
 from ...names.decode.hybrid import ARM64, ARM64EC
-from ...names.decode.unwindinfo import Bytes, UnwindDataError
+from ...names.decode.unwindinfo import UnwindDataError
 from .calls_x64 import MOST, CodePlace, Site, effect_at, rule_at
 from .frames import (
     CodeImage,
@@ -27,7 +26,7 @@ from .frames import (
     shared,
 )
 from .leaf_x64 import call_target, code_at, jump_target, may_have_called
-from .registers import MASK, NON_VOLATILE_XMM, NOTHING, Registers
+from .registers import NON_VOLATILE_XMM, NOTHING, Registers
 from .rule_x64 import RETURN
 from .step_x64 import LEAF as LEAF_FUNCTION
 from .step_x64 import Step, Unwinder, carry_out
@@ -173,7 +172,7 @@ class Walker64(Walker[Registers]):
         make, sites, general, xmm = tuple.__new__, self._sites, registers.general, registers.xmm
         ip, sp, limit = registers.ip, registers.sp, self._stacks.reach(registers.sp)
         effect = (sites.get(ip) or self._site(ip))[0]
-        low, page = self._page(sp)
+        low, page = self.read_page(sp)
         if xmm != NOTHING:
             xmm = tuple(value if number in NON_VOLATILE_XMM else None for number, value in enumerate(xmm))
         while effect is not None and len(frames) < self.most_frames:
@@ -182,7 +181,7 @@ class Walker64(Walker[Registers]):
                 break
             place = base + effect.start - low
             if not 0 <= place <= len(page) - effect.size:
-                low, page = self._page(base + effect.start)
+                low, page = self.read_page(base + effect.start)
                 place = base + effect.start - low
                 if not 0 <= place <= len(page) - effect.size:
                     break
@@ -202,12 +201,6 @@ class Walker64(Walker[Registers]):
             registers = make(Registers, (ip, general, xmm))
             frames.append(make(Frame, (ip, sp, UNWIND, True, sure, registers, 0)))
         return registers
-
-    def _page(self, address: int) -> Tuple[int, Bytes]:
-        """Returns start and bytes of the page that holds an address; no bytes unless the whole page is
-        present."""
-        low = address & MASK & -PAGE_SIZE
-        return low, self._read(low, PAGE_SIZE) or b""
 
     def _unwind(self, registers: Registers, interrupted: bool) -> Step:
         image = self._find_image(registers.ip if interrupted else registers.ip - 1)
