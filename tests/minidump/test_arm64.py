@@ -15,10 +15,12 @@ import pytest
 from volatility3.framework import exceptions, renderers
 from volatility3.plugins.minidump import callstacks, tracefindings, traceframes, traces, trapframes
 
+import winstacks
 from tests.conftest import SHARED
 from tests.forge.smalldump import Driver, SmallDump
-from tests.support.armdumps import FULL, STACKS, context, emulated_dump, process_dump, small_dump
+from tests.support.armdumps import FULL, STACKS, TID, context, emulated_dump, process_dump, small_dump
 from tests.support.armtruth import Point, Truth
+from tests.support.changeddumps import EXCEPTION, ChangedDump
 from tests.support.deep import rounds
 from tests.support.only import only
 from tests.support.processdumps import OpenedDump
@@ -64,6 +66,23 @@ def test_process_dump_has_the_stack_of_its_thread(
         assert [(frame["Address"], frame["Sp"]) for frame in frames] == wanted
         assert {frame["Arch"] for frame in frames} == {"arm64"}
         assert not any("unsure" in frame["Status"] for frame in frames)
+
+
+@pytest.mark.parametrize("path", FILES[:1], ids=lambda path: path.name.split(".")[0])
+def test_a_thread_that_only_the_exception_names_has_its_stack(
+    path: pathlib.Path, shared_dir: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    """Its limits are those of the memory around the stack pointer."""
+    truth = Truth(shared_dir, path)
+    point = next(spread(truth))
+    dump = ChangedDump(process_dump(truth, point, FULL))
+    dump.replace(EXCEPTION, struct.pack("<I", TID + 4) + dump.stream(EXCEPTION)[4:])
+    (tmp_path / "app.dmp").write_bytes(dump.bytes())
+    with winstacks.open(tmp_path / "app.dmp") as opened:
+        stacks = {thread.tid: thread.user_stack for thread in opened.threads()}
+    limits = point.registers.sp & ~0xFFF, truth.high
+    # The row without an ID says that the list of threads is damaged.
+    assert stacks == {None: None, TID: limits, TID + 4: limits}
 
 
 def test_process_dump_shows_the_registers_by_their_names(

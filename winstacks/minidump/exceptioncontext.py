@@ -79,7 +79,7 @@ class ExceptionContext:
     def stack(self, saved: SavedContext) -> Optional[Tuple[int, int]]:
         """Returns limits of a stack without others: the memory of the dump around the stack pointer, None if
         the dump lacks it."""
-        sp = (self.registers(saved.data) or {}).get("Rsp")
+        sp = (self.registers(saved.data) or {}).get(self._image.machine.sp_register)
         around = None if sp is None else range_at(self._ranges, sp)
         return None if around is None else (around.start, around.start + around.length)
 
