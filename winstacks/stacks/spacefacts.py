@@ -5,12 +5,13 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Dict, List, Optional, Tuple
+from typing import List, Optional, Tuple
 
 from volatility3.framework.layers import intel
 
 from ..columns.words import PDB
 from ..memory import bulk, pagetables
+from ..memory.decode.memo import Memo
 from ..memory.image import AddressSpace, Image
 from ..names.decode.grounds import is_first
 from ..names.symbolizer import AddressNamer
@@ -39,7 +40,7 @@ class SpaceFacts:
         self._space = space
         self._names = names
         self._layer = image.layer_of(space)
-        self._firsts: Dict[int, bool] = {}
+        self._firsts = Memo(self._is_first, _MAX_KEPT)
 
     @property
     def surroundings(self) -> Surroundings:
@@ -48,12 +49,7 @@ class SpaceFacts:
 
     def is_first(self, address: int) -> bool:
         """Returns whether code is of a function in which threads begin."""
-        first = self._firsts.get(address)
-        if first is None:
-            if len(self._firsts) >= _MAX_KEPT:
-                self._firsts.clear()
-            first = self._firsts[address] = self._is_first(address)
-        return first
+        return self._firsts[address]
 
     def _is_first(self, address: int) -> bool:
         known_module = self._names.module_at(address)
