@@ -27,6 +27,7 @@ from volatility3.plugins.minidump import (
 )
 
 from tests.conftest import SHARED
+from tests.support.changeddumps import ChangedDump
 from tests.support.only import only
 from tests.support.processdumps import OpenedDump
 
@@ -53,9 +54,7 @@ class Met(NamedTuple):
 
 def stream_at(data: Union[bytes, bytearray], kind: int) -> int:
     """The offset in a file of the first stream of a kind."""
-    count, directory = struct.unpack_from("<II", data, 8)
-    entries = (struct.unpack_from("<III", data, directory + 12 * number) for number in range(count))
-    return next(rva for stream, _, rva in entries if stream == kind)
+    return ChangedDump(bytes(data)).place(kind)
 
 
 def met(path: pathlib.Path) -> Optional[Met]:
