@@ -188,7 +188,12 @@ class Lake:
             LakeError: the lake cannot be read
         """
         snapshot = self._snapshot()
-        return [] if snapshot is None else list(self._manifests(snapshot, {}, paths))
+        if snapshot is None:
+            return []
+        if paths is None:
+            return list(self._manifests(snapshot, {}))
+        has_copies = pc.list_value_length(pc.field("Copies")) > 0
+        return list(self._manifests(snapshot, {}, _is_in("Path", paths) | has_copies))
 
     def manifest(self, image_id: str) -> Optional[Manifest]:
         """Returns the manifest of an image; None if the lake has none that is valid.
@@ -196,14 +201,9 @@ class Lake:
         Raises:
             LakeError: the lake cannot be read
         """
-        if not self._store.exists() or self._number([image_id])[image_id] == 0:
-            return None
-        snapshot = self._snapshot()
-        assert snapshot is not None
-        rows = snapshot.datasets(MANIFESTS).to_table(
-            columns=MANIFEST_SCHEMA.names, filter=pc.field("ImageId") == image_id
-        )
-        return next(_parsed(rows, {}), None)
+        # The log says without a look at the files whether the lake has the image.
+        committed = self._number([image_id])[image_id]
+        return next(self._of_images([image_id]), None) if committed else None
 
     def add(self, image: NewImage) -> None:
         """Adds an image, or replaces it; it is on the disk when this returns.
@@ -315,46 +315,46 @@ class Lake:
 
     def _number(self, image_ids: Iterable[str]) -> dict[str, int]:
         """Returns how often each image was committed."""
-        if not self._store.exists():
-            return dict.fromkeys(image_ids, 0)
-        number = self._store.application(())
-        return {image_id: number(image_id) or 0 for image_id in image_ids}
+        try:
+            return self._store.commits_of(image_ids)
+        except StoreError as error:
+            raise LakeError(f"{self.uri} cannot be read: {error}") from error
 
     def _commit(self, images: Sequence[NewImage]) -> None:
         by_id = {image.manifest["image_id"]: image for image in images}
         # An image that could not be opened before has an ImageId now; it was named after its path then.
         placeholders = {unopened(item.manifest["path"]) for item in images if item.folder is not None}
         numbers = self._number([*by_id, *placeholders])
-        replaced = []
-        for image_id in (*by_id, *placeholders):
-            there = self.manifest(image_id) if numbers[image_id] else None
-            if image_id in by_id and by_id[image_id].folder is not None:
-                attempt = None if there is None or there["status"] != DONE else there["attempt"]
-                if attempt is not None and attempt != by_id[image_id].before:
-                    raise LakeError(
-                        f"{self.uri}: another run has added this image, from {there['path'] if there else ''}"
-                    )
-            if numbers[image_id]:
-                replaced.append(image_id)
-        versions = {name: numbers[name] for name in numbers if name in by_id or name in replaced}
+        replaced = [name for name, number in numbers.items() if number]
+        for there in self._of_images(replaced):
+            image = by_id.get(there["image_id"])
+            if image is None or image.folder is None or there["status"] != DONE:
+                continue
+            if there["attempt"] not in (None, image.before):
+                raise LakeError(f"{self.uri}: another run has added this image, from {there['path']}")
+        versions = {name: number for name, number in numbers.items() if name in by_id or number}
         # Delta demands that new rows fit the condition for the rows that they replace.
         condition = one_of('"ImageId"', versions) if replaced else ""
         self._store.commit(_rows(by_id.values()), versions, condition)
 
+    def _of_images(self, image_ids: Collection[str]) -> Iterator[Manifest]:
+        """Yields the valid manifests of images."""
+        snapshot = self._snapshot() if image_ids else None
+        if snapshot is not None:
+            yield from self._manifests(snapshot, {}, _is_in("ImageId", image_ids))
+
     def _manifests(
-        self, snapshot: Snapshot, wrong: dict[str, str], paths: Optional[Collection[str]] = None
+        self, snapshot: Snapshot, wrong: dict[str, str], condition: Optional[pc.Expression] = None
     ) -> Iterator[Manifest]:
-        """Yields the valid manifests; puts the reason why another is not into `wrong`, by ImageId."""
-        dataset = snapshot.datasets(MANIFESTS)
+        """Yields the valid manifests; puts the reason why another is not into `wrong`, by ImageId.
+
+        Args:
+            snapshot: the version
+            wrong: receives the reasons
+            condition: condition for the rows that are read; None for all
+        """
         try:
-            if paths is None:
-                rows = dataset.to_table(columns=MANIFEST_SCHEMA.names)
-            else:
-                wanted = pc.is_in(pc.field("Path"), pa.array(sorted(paths), pa.string()))
-                rows = dataset.to_table(
-                    columns=MANIFEST_SCHEMA.names,
-                    filter=wanted | (pc.list_value_length(pc.field("Copies")) > 0),
-                )
+            rows = snapshot.datasets(MANIFESTS).to_table(columns=MANIFEST_SCHEMA.names, filter=condition)
         except (pa.ArrowException, OSError) as error:
             raise LakeError(
                 f"{self.uri}: its manifests cannot be read: {str(error).splitlines()[0]}"
@@ -430,6 +430,11 @@ def other_id(image_id: str, digests: Sequence[str]) -> str:
         digests: SHA-256 of all its files
     """
     return "i" + hashlib.sha256("\n".join([image_id, *digests]).encode()).hexdigest()[:32]
+
+
+def _is_in(column: str, values: Collection[str]) -> pc.Expression:
+    """Returns the condition that a column has one of some texts."""
+    return pc.is_in(pc.field(column), pa.array(sorted(values), pa.string()))
 
 
 def _table(path: str) -> str:

@@ -13,7 +13,7 @@ import contextlib
 import os
 import pathlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Callable, NamedTuple, Optional
 
 import pyarrow as pa
@@ -147,14 +147,16 @@ class Store:
                 files.append(File(path, match[1], size, rows))
         return Snapshot(opened.version(), files, faults, self._datasets(opened))
 
-    def application(self, names: Sequence[str]) -> Callable[[str], Optional[int]]:
-        """Returns a function of an ImageId: the number of its commits at this moment, None if there is none.
+    def commits_of(self, names: Iterable[str]) -> dict[str, int]:
+        """Returns how often each image was committed, by ImageId; 0 for an image that is not in the table.
 
         Raises:
             StoreError: the table cannot be read
         """
+        if not self.exists():
+            return dict.fromkeys(names, 0)
         opened = self._opened()
-        return lambda name: opened.transaction_version(name)
+        return {name: opened.transaction_version(name) or 0 for name in names}
 
     def commit(self, batches: Iterator[Any], versions: Mapping[str, int], replaced: str = "") -> None:
         """Adds rows in one step, which is on the disk when this returns.
@@ -170,8 +172,6 @@ class Store:
         """
         from deltalake import CommitProperties, Transaction, write_deltalake
 
-        form = _writer_properties()
-
         opened = self._writable()
         reader = pa.RecordBatchReader.from_batches(self.schema, batches)
         properties = CommitProperties(
@@ -183,27 +183,16 @@ class Store:
             for name, number in versions.items():
                 if (opened.transaction_version(name) or 0) != number:
                     raise ConflictError(f"another run has written {name}")
-            if replaced:
-                write_deltalake(
-                    opened,
-                    reader,
-                    mode="overwrite",
-                    predicate=replaced,
-                    commit_properties=properties,
-                    writer_properties=form,
-                )
-            else:
-                write_deltalake(
-                    opened,
-                    reader,
-                    mode="append",
-                    schema_mode="merge",
-                    commit_properties=properties,
-                    writer_properties=form,
-                )
-        if self.folder is not None:
-            with _explained():
-                lakefolder.sync_commits(self.folder, before, DATA_FILE)
+            adding: dict[str, Any] = {"mode": "append", "schema_mode": "merge"}
+            replacing = {"mode": "overwrite", "predicate": replaced}
+            write_deltalake(
+                opened,
+                reader,
+                commit_properties=properties,
+                writer_properties=_writer_properties(),
+                **(replacing if replaced else adding),
+            )
+        self._sync(before)
 
     def purge(self) -> None:
         """Removes the files that the newest version does not have; readers of older versions lose them.
@@ -234,6 +223,10 @@ class Store:
             )
             opened.create_checkpoint()
             opened.cleanup_metadata()
+        self._sync(before)
+
+    def _sync(self, before: int) -> None:
+        """Returns when the commits after a version are on the disk; an object store answers when they are."""
         if self.folder is not None:
             with _explained():
                 lakefolder.sync_commits(self.folder, before, DATA_FILE)

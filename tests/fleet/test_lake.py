@@ -24,6 +24,7 @@ from deltalake import DeltaTable
 
 from stackfleet.lake import Depth, Lake, LakeError, NewImage
 from stackfleet.layout import TABLES
+from stackfleet.store import Snapshot, Store
 from tests.support import fleetlakes
 from tests.support.fleetrun import called, wait
 from tests.support.only import only
@@ -236,6 +237,32 @@ def test_what_is_forgotten_leaves_the_files(lake: str) -> None:
         assert "i1" not in ids
     add(lake, "i1")
     assert counted(lake)["i1"] == STACKS
+
+
+def test_a_log_that_cannot_be_read_is_a_lake_error_of_each_method(lake: str) -> None:
+    opened = Lake(lake)
+    for path in pathlib.Path(lake).glob("_delta_log/*.json"):
+        path.write_text("{", encoding="utf-8")
+    for use in (opened.manifests, lambda: opened.manifest("i0"), lambda: opened.forget(["i0"])):
+        with pytest.raises(LakeError, match="cannot be read"):
+            use()
+
+
+def test_images_that_are_replaced_together_are_looked_up_once(
+    lake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened, snapshot = Lake(lake), Store.snapshot
+    images = [NewImage(item) for item in opened.manifests()]
+    seen: List[int] = []
+
+    def counting(store: Store) -> Snapshot:
+        seen.append(1)
+        return snapshot(store)
+
+    monkeypatch.setattr(Store, "snapshot", counting)
+    opened.add_together(images)
+    assert len(images) == 3 and len(seen) == 1
+    assert counted(lake) == {}
 
 
 def test_other_readers_take_it_as_it_is(lake: str) -> None:
