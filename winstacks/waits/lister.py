@@ -84,6 +84,24 @@ class ProcessWaits(NamedTuple):
     status: Status = NOTHING
 
 
+class _Seen(NamedTuple):
+    """A thread that may wait, and what is known of it before the kernel is asked.
+
+    Attributes:
+        thread: the thread
+        stacks: its stacks
+        sides: user mode of the halves of its process
+        answers: what user mode says it waits for
+        half: the half whose locks these are; None without answers
+    """
+
+    thread: Thread
+    stacks: List[CallStack]
+    sides: Dict[AddressSpace, UserSide]
+    answers: List[Answer]
+    half: Optional[AddressSpace]
+
+
 class WaitLister:
     """Lists the waiting threads.
 
@@ -187,15 +205,14 @@ class WaitLister:
         """Returns what a thread waits for; None if it does not wait, or if that is unknown."""
         if thread.unusable or thread.tid is None or has_status(thread.status, StatusCode.TERMINATED):
             return None
-        kernel = thread.state is not None and self._objects is not None
         if thread.state == TERMINATED:
             return None
-        answers, half = self._answers(thread, sides)
+        seen = _Seen(thread, stacks, sides, *self._answers(thread, sides))
         if thread.state is not None and thread.state not in (WAITING, GATE_WAIT):
-            return self._not_waiting(thread, answers, half, sides, stacks)
-        if not kernel:
-            return self._of_user(thread, answers, half, sides, stacks)
-        return self._of_kernel(thread, answers, half, sides, stacks)
+            return self._not_waiting(seen)
+        if thread.state is None or self._objects is None or self._locks is None:
+            return self._of_user(seen)
+        return self._of_kernel(seen, self._objects, self._locks)
 
     def _answers(
         self, thread: Thread, sides: Dict[AddressSpace, UserSide]
@@ -208,30 +225,21 @@ class WaitLister:
                 return answers, half
         return [], None
 
-    def _not_waiting(
-        self,
-        thread: Thread,
-        answers: List[Answer],
-        half: Optional[AddressSpace],
-        sides: Dict[AddressSpace, UserSide],
-        stacks: List[CallStack],
-    ) -> Optional[ThreadWait]:
+    def _not_waiting(self, seen: _Seen) -> Optional[ThreadWait]:
         """Returns a row for a thread that a lock has as a waiter, although the kernel says it does not wait.
 
         A woken thread that did not run yet leaves the tables and chains at once, but not its registers.
         """
-        sure = [answer for answer in answers if answer.known in (words.BY_TABLE, words.BY_CHAIN)]
-        if not sure or half is None or thread.running:
+        sure = [answer for answer in seen.answers if answer.known in (words.BY_TABLE, words.BY_CHAIN)]
+        if not sure or seen.half is None or seen.thread.running:
             return None
-        awaited = self._of_answers(thread, sure, half, sides)
+        awaited = self._of_answers(seen, seen.half, sure)
         wrong = status(StatusItem(StatusCode.CONTRADICTED, members=("KTHREAD.State",)))
-        return ThreadWait(thread, awaited, _stack_of(stacks, half), None, wrong)
+        return ThreadWait(seen.thread, awaited, _stack_of(seen.stacks, seen.half), None, wrong)
 
-    def _of_answers(
-        self, thread: Thread, answers: List[Answer], half: AddressSpace, sides: Dict[AddressSpace, UserSide]
-    ) -> Tuple[Awaited, ...]:
-        side = sides[half]
-        return tuple(self._of_answer(thread, answer, half, side, len(answers)) for answer in answers)
+    def _of_answers(self, seen: _Seen, half: AddressSpace, answers: List[Answer]) -> Tuple[Awaited, ...]:
+        side, count = seen.sides[half], len(answers)
+        return tuple(self._of_answer(seen.thread, answer, half, side, count) for answer in answers)
 
     def _of_answer(
         self, thread: Thread, answer: Answer, half: AddressSpace, side: UserSide, count: int
@@ -265,23 +273,17 @@ class WaitLister:
 
     # A dump, which has user mode only.
 
-    def _of_user(
-        self,
-        thread: Thread,
-        answers: List[Answer],
-        half: Optional[AddressSpace],
-        sides: Dict[AddressSpace, UserSide],
-        stacks: List[CallStack],
-    ) -> Optional[ThreadWait]:
-        if half is not None:
-            awaited = self._of_answers(thread, answers, half, sides)
-            return ThreadWait(thread, awaited, _stack_of(stacks, half))
-        called = self._called(thread, stacks)
+    def _of_user(self, seen: _Seen) -> Optional[ThreadWait]:
+        thread = seen.thread
+        if seen.half is not None:
+            awaited = self._of_answers(seen, seen.half, seen.answers)
+            return ThreadWait(thread, awaited, _stack_of(seen.stacks, seen.half))
+        called = self._called(thread, seen.stacks)
         if called is None:
             return None
         kind, stack, name = called
         inferred = self._inference.section(thread, stack) if kind in _OF_LOCKS else None
-        return ThreadWait(thread, (inferred or self._of_call(thread, kind, name, stack, sides),), stack)
+        return ThreadWait(thread, (inferred or self._of_call(thread, kind, name, stack, seen.sides),), stack)
 
     def _called(self, thread: Thread, stacks: List[CallStack]) -> Optional[Tuple[str, CallStack, str]]:
         """Returns what the system call of a thread waits for, the stack that shows it, and its name."""
@@ -325,26 +327,19 @@ class WaitLister:
 
     # An image, which has the kernel, too.
 
-    def _of_kernel(
-        self,
-        thread: Thread,
-        answers: List[Answer],
-        half: Optional[AddressSpace],
-        sides: Dict[AddressSpace, UserSide],
-        stacks: List[CallStack],
-    ) -> ThreadWait:
-        assert self._objects is not None and self._locks is not None
+    def _of_kernel(self, seen: _Seen, kernel_objects: KernelObjects, locks: KernelLocks) -> ThreadWait:
+        thread, stacks, half = seen.thread, seen.stacks, seen.half
         since = self._clock.since(thread)
-        blocks = self._objects.blocks(thread)
+        blocks = kernel_objects.blocks(thread)
         lost = status(None if blocks.whole else StatusCode.PARTLY_UNREADABLE)
-        lock = self._locks.awaited(thread, blocks)
+        lock = locks.awaited(thread, blocks)
         kernel_stack = _stack_of(stacks, None)
         if lock is not None:
             return ThreadWait(thread, (lock,), kernel_stack, since, lost)
         if half is not None and thread.wait_reason in _USER_REASONS:
-            awaited = self._of_answers(thread, answers, half, sides)
+            awaited = self._of_answers(seen, half, seen.answers)
             return ThreadWait(thread, awaited, _stack_of(stacks, half), since, lost)
-        objects = self._objects.awaited(thread, blocks)
+        objects = kernel_objects.awaited(thread, blocks)
         wrong = "KTHREAD.WaitReason" if half is not None else ""
         doubt = status(lost, StatusItem(StatusCode.CONTRADICTED, members=(wrong,)) if wrong else None)
         called = self._called(thread, stacks)

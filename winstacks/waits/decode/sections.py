@@ -52,6 +52,16 @@ class WaitedSection(NamedTuple):
     waiters: int
     woken: bool
 
+    @property
+    def state(self) -> str:
+        """The members that show who holds the section, in words."""
+        return f"LockCount {self.members.lock_count}, OwningThread {self.members.owning_thread}"
+
+    def answer(self, tid: int, known: str, evidence: str, block: int = 0) -> Answer:
+        """Returns the answer that a thread waits for the section; see `Answer`."""
+        kind, mode, owner = words.CRITICAL_SECTION, words.FOR_EXCLUSIVE, self.members.owning_thread
+        return Answer(tid, kind, self.address, mode, known, evidence, block, owner)
+
 
 class WaitedResource(NamedTuple):
     """An RTL_RESOURCE whose members agree, and the handles of its two semaphores."""
@@ -203,20 +213,10 @@ class SectionWaits:
         if not known and not (unknown and kept):
             return []
         known = known or words.BY_REGISTER
-        evidence = f"LockCount {section.members.lock_count}, OwningThread {section.members.owning_thread}"
+        evidence = section.state
         if known == words.BY_HANDLE:
             evidence += f", LockSemaphore {event:#x} is the handle"
-        return [
-            Answer(
-                thread.tid,
-                words.CRITICAL_SECTION,
-                section.address,
-                words.FOR_EXCLUSIVE,
-                known,
-                evidence,
-                owner=section.members.owning_thread,
-            )
-        ]
+        return [section.answer(thread.tid, known, evidence)]
 
     def _of_resource(
         self, thread: ThreadView, resource: WaitedResource, kept: bool, handle: Optional[int]

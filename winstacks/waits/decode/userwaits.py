@@ -100,16 +100,5 @@ class UserWaits:
         section = self._reader.section(address - self._reader.lock_count)
         evidence = f"wait block {block.at:#x} has address {address:#x} and the thread"
         if section is not None and section.members.lock_semaphore == self._reader.none:
-            members = section.members
-            evidence += f"; LockCount {members.lock_count}, OwningThread {members.owning_thread}"
-            return Answer(
-                thread.tid,
-                words.CRITICAL_SECTION,
-                section.address,
-                words.FOR_EXCLUSIVE,
-                known,
-                evidence,
-                block.at,
-                members.owning_thread,
-            )
+            return section.answer(thread.tid, known, f"{evidence}; {section.state}", block.at)
         return Answer(thread.tid, words.ON_ADDRESS, address, "", known, evidence, block.at)
