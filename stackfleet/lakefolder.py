@@ -14,6 +14,7 @@ import os
 import pathlib
 import re
 import stat
+from collections.abc import Iterator
 
 LOG = "_delta_log"
 MOST_FILES = 1 << 20
@@ -85,9 +86,8 @@ def sizes(folder: pathlib.Path, partition: str) -> dict[str, int]:
         OSError: a folder cannot be read
     """
     found: dict[str, int] = {}
-    for part in os.scandir(folder):
-        info = part.stat(follow_symlinks=False)
-        if not part.name.startswith(f"{partition}=") or not stat.S_ISDIR(info.st_mode) or leads_away(info):
+    for part, is_own in _parts(folder, partition):
+        if not is_own:
             continue
         for entry in os.scandir(part.path):
             info = entry.stat(follow_symlinks=False)
@@ -96,6 +96,30 @@ def sizes(folder: pathlib.Path, partition: str) -> dict[str, int]:
                 if len(found) > 2 * MOST_FILES:
                     raise StoreError(f"it has more than {MOST_FILES:,} files")
     return found
+
+
+def refuse_links(folder: pathlib.Path, partition: str) -> None:
+    """Checks that what is written into the folders of tables stays in the lake.
+
+    Args:
+        folder: the lake
+        partition: name of the column by which the table is partitioned
+
+    Raises:
+        StoreError: the folder of a table is a link
+        OSError: the lake cannot be read
+    """
+    for part, is_own in _parts(folder, partition):
+        if not is_own:
+            raise StoreError(f"{part.name} is a link, not a folder")
+
+
+def _parts(folder: pathlib.Path, partition: str) -> Iterator[tuple[os.DirEntry[str], bool]]:
+    """Yields the folders of tables, and whether each is a folder of this lake, no link and no file."""
+    for part in os.scandir(folder):
+        if part.name.startswith(f"{partition}="):
+            info = part.stat(follow_symlinks=False)
+            yield part, stat.S_ISDIR(info.st_mode) and not leads_away(info)
 
 
 def sync_commits(folder: pathlib.Path, before: int, data_file: re.Pattern[str]) -> None:

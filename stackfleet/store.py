@@ -242,6 +242,9 @@ class Store:
                 DeltaTable.create(
                     self.uri, self.schema, mode="ignore", partition_by=[_PARTITION], configuration=_SETTINGS
                 )
+        if self.folder is not None:
+            with _explained():
+                lakefolder.refuse_links(self.folder, _PARTITION)
         opened = self._opened()
         if self.torn and self.folder is not None:
             with _explained():
