@@ -4,11 +4,14 @@
 
 from __future__ import annotations
 
-import hashlib
+import collections
 import json
 
+from deltalake import DeltaTable
+
+from stackfleet.lake import Depth, Lake
 from tests.support.fleetnight import IMAGES, Night
-from tests.support.fleetrun import children, fleet, manifests
+from tests.support.fleetrun import children, fleet, manifests, runs
 from tests.support.only import only
 
 
@@ -27,29 +30,36 @@ def test_every_image_ends_in_a_manifest(night: Night) -> None:
     assert not children()
 
 
-def test_a_manifest_names_its_files(night: Night) -> None:
+def test_a_manifest_describes_its_rows(night: Night) -> None:
+    requests = {record["image_id"]: record for record in runs(night.lake)}
+    there = DeltaTable(str(night.lake)).to_pyarrow_table(columns=["Table", "ImageId"]).to_pylist()
+    counts = collections.Counter((row["Table"], row["ImageId"]) for row in there)
     for manifest in manifests(night.lake).values():
         assert (manifest["case"], manifest["note"]) == ("night", "a test")
-        requests = json.loads((night.lake / "runs" / f"{manifest['run']}.json").read_text(encoding="utf-8"))
-        assert "--case" in requests["command"]
+        assert "--case" in requests[manifest["run"]]["command"]
         assert {"stackfleet", "volatility3", "plugins", "pyarrow"} <= manifest["versions"].keys()
         assert manifest["started"] < manifest["ended"]
         assert manifest["memory"] > 0
         if manifest["status"] == "done":
             assert manifest["exit"] == "0"
-            for table in manifest["tables"].values():
-                content = (night.lake / table["file"]).read_bytes()
-                assert hashlib.sha256(content).hexdigest() == table["sha256"]
+            for name, table in manifest["tables"].items():
+                assert counts[name, manifest["image_id"]] == table["rows"]
         else:
             assert manifest["tables"] == {}
+    assert not Lake(str(night.lake)).contents(Depth.CONTENT).damaged
 
 
 def test_nothing_else_is_in_the_lake(night: Night) -> None:
-    named = {
-        table["file"] for manifest in manifests(night.lake).values() for table in manifest["tables"].values()
-    }
-    there = {path.relative_to(night.lake).as_posix() for path in night.lake.rglob("*.parquet")}
-    assert {text for text in there if not text.startswith("tables/manifests/")} == named
+    named = {manifest["image_id"] for manifest in manifests(night.lake).values()}
+    table = DeltaTable(str(night.lake))
+    images = table.to_pyarrow_table(filters=[("Table", "!=", "runs")], columns=["ImageId"])
+    assert set(images.column(0).to_pylist()) == named
+    added = set()
+    for path in night.lake.glob("_delta_log/*.json"):
+        actions = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+        added |= {action["add"]["path"] for action in actions if "add" in action}
+    there = {path.relative_to(night.lake).as_posix() for path in night.lake.glob("Table=*/*")}
+    assert there and there <= added
 
 
 def test_the_plant_is_among_the_first_ten_of_what_is_rare(night: Night) -> None:

@@ -8,18 +8,17 @@ import json
 import os
 import pathlib
 import shutil
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Dict, Optional, Tuple
 from unittest import mock
 
 import pytest
-from deltalake import DeltaTable
 from distributed.comm import CommClosedError
 
 from stackfleet import engine
 from stackfleet.job import Reading
 from stackfleet.lake import Lake
 from tests.support.fleetimages import Fleet
-from tests.support.fleetrun import COMMAND, fleet, manifests, rows
+from tests.support.fleetrun import COMMAND, fleet, manifests, rows, runs
 from tests.support.only import only
 
 NOT_UTF8 = os.fsdecode(b"caf\xe9.dmp")
@@ -38,12 +37,6 @@ def _without_roots_rights() -> Optional[Tuple[str, ...]]:
 
 
 READ_ONLY = _without_roots_rights()
-
-
-def runs(lake: pathlib.Path) -> List[Dict[str, Any]]:
-    """The records of runs, as any reader of Delta sees them."""
-    found = DeltaTable(str(lake)).to_pyarrow_table(filters=[("Table", "=", "runs")], columns=["Manifest"])
-    return list(map(json.loads, found.column(0).to_pylist()))
 
 
 @pytest.fixture

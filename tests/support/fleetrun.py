@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import io
+import json
 import os
 import pathlib
 import signal
@@ -16,6 +17,7 @@ import time
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import psutil
+from deltalake import DeltaTable
 
 from stackfleet import cli
 from stackfleet.child_process import PROGRAM
@@ -153,6 +155,12 @@ def manifests(lake: pathlib.Path) -> Dict[str, Dict[str, Any]]:
     """The manifests of a lake by the name of the file of the image."""
     found = Lake(str(lake)).manifests()
     return {pathlib.Path(manifest["path"]).name: manifest for manifest in found}
+
+
+def runs(lake: pathlib.Path) -> List[Dict[str, Any]]:
+    """The records of runs, as any reader of Delta sees them."""
+    found = DeltaTable(str(lake)).to_pyarrow_table(filters=[("Table", "=", "runs")], columns=["Manifest"])
+    return list(map(json.loads, found.column(0).to_pylist()))
 
 
 def rows(lake: pathlib.Path, table: str) -> List[Tuple[Any, ...]]:
