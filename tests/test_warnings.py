@@ -66,5 +66,8 @@ def test_no_command_warns(tmp_path: pathlib.Path) -> None:
             check=False,
         )
         assert done.returncode == 0, done.stderr
-        assert "Warning" not in done.stderr
+        # Some versions of Volatility leave the image's file to Python, which closes it and warns.
+        assert not [
+            line for line in done.stderr.splitlines() if "Warning" in line and str(file) not in line
+        ]
         assert "PID\t" in done.stdout or "File output" in done.stdout
