@@ -67,7 +67,5 @@ def test_no_command_warns(tmp_path: pathlib.Path) -> None:
         )
         assert done.returncode == 0, done.stderr
         # Some versions of Volatility leave the image's file to Python, which closes it and warns.
-        assert not [
-            line for line in done.stderr.splitlines() if "Warning" in line and str(file) not in line
-        ]
+        assert not [line for line in done.stderr.splitlines() if "Warning" in line and str(file) not in line]
         assert "PID\t" in done.stdout or "File output" in done.stdout

@@ -323,6 +323,7 @@ CONTRADICTS: Dict[str, Tuple[str, ...]] = {
     "TraceCount": HEAPLOG,
     "TypeIndex": ("word.process/objectheaders",),
     "VadRoot": VADS,
+    "WaitOnAddressHashTable": ("_RTLP_ADDRESS_WAIT_BLOCK.*",),
     "WoW64Process": (
         *("_EPROCESS.Wow64Process", "_EWOW64PROCESS.Peb"),
         *("_TEB*.ProcessEnvironmentBlock", "_TEB*.NtTib.ExceptionList"),

@@ -25,17 +25,24 @@ from ..names.symbolizer import Symbolizer
 from ..waits.userside import UserSides
 from .frames import NamedFrames
 from .stack import StackFilter, StackRecord
-from .waits import LockKey, Wait, Waits, lock_key
+from .waits import EXCLUDED, ON_STACK, LockKey, Wait, Waits, lock_key
 
 _PROCESSES = 16
 """The most processes whose waiting threads are stored."""
 
 
 class _Found(NamedTuple):
-    """The waits of a process by their lock, and the joined statuses of the stacks that were lost."""
+    """The waits of a process by their lock, and why others may be missing.
+
+    Attributes:
+        waits: the waits
+        lost: the joined statuses of the stacks that were lost
+        doubts: contradictions of tables in which waiting threads may be missing
+    """
 
     waits: Dict[LockKey, List[Wait]]
     lost: Status
+    doubts: Status
 
 
 class LockWaiters:
@@ -68,7 +75,8 @@ class LockWaiters:
         return self._found[lock.space].waits.get(lock_key(lock), [])
 
     def lost_statuses(self, lock: Lock, found: Sequence[Wait]) -> Status:
-        """Returns why threads that wait for a lock are missing: the statuses of the stacks that were lost.
+        """Returns why threads that wait for a lock are missing, or only inferred: the statuses of the stacks
+        that were lost, and contradictions of the table of wait blocks.
 
         A lock of the kernel may have waiters in any process, and few stacks show for which lock they wait:
         no status of a stack explains why one is missing.
@@ -77,19 +85,23 @@ class LockWaiters:
             lock: the lock
             found: the waiting threads that `of_lock` returned
         """
-        if lock.address is None or lock.space.kernel or (lock.waiters or 0) <= len(found):
+        if lock.address is None or lock.space.kernel:
             return NOTHING
-        return self._found[lock.space].lost
+        missing = (lock.waiters or 0) > len(found)
+        inferred = any(wait.how in (ON_STACK, EXCLUDED) for wait in found)
+        here = self._found[lock.space]
+        return status(here.lost if missing else None, here.doubts if missing or inferred else None)
 
     def _of_space(self, space: AddressSpace) -> _Found:
         found: Dict[LockKey, List[Wait]] = {}
         lost: List[Status] = []
-        for wait in self._symbolizer.image.possible(self._waits(space, lost)):
+        doubts: List[Status] = []
+        for wait in self._symbolizer.image.possible(self._waits(space, lost, doubts)):
             if wait.waiting is not None and wait.lock is not None:
                 found.setdefault(wait.lock, []).append(wait)
-        return _Found(found, status(*lost))
+        return _Found(found, status(*lost), status(*doubts))
 
-    def _waits(self, space: AddressSpace, lost: List[Status]) -> Iterator[Wait]:
+    def _waits(self, space: AddressSpace, lost: List[Status], doubts: List[Status]) -> Iterator[Wait]:
         sides = UserSides(self._symbolizer.image, self._symbolizer, self._lister.ntdlls)
         waits = Waits(self._symbolizer.image, sides)
         pids = () if space.kernel or space.pid is None else (space.pid,)
@@ -98,4 +110,6 @@ class LockWaiters:
             if stack.is_lost:
                 lost.append(stack.status)
             waits.add_stack(stack)
-        yield from waits.graph(self._lister, () if space.pid is None else (space.pid,)).waits
+        graph = waits.graph(self._lister, () if space.pid is None else (space.pid,))
+        doubts += graph.doubts
+        yield from graph.waits

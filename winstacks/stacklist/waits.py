@@ -43,7 +43,7 @@ from ..columns.words import (
 from ..locks.lister import LockLister
 from ..locks.lock import Lock, LockGap
 from ..memory.decode.ranges import flatten
-from ..memory.decode.status import has_status
+from ..memory.decode.status import Status, has_status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image
 from ..process.spaces import AddressSpaces
@@ -171,6 +171,7 @@ class WaitGraph(NamedTuple):
         cycles: threads that wait for each other in a circle: deadlocks
         names: process name of each thread
         gaps: number of gaps: places where locks may be missing
+        doubts: contradictions of tables in which waiting threads may be missing
         cut: whether there are more than MAX_LOCKS locks or MAX_WAITING threads
     """
 
@@ -180,6 +181,7 @@ class WaitGraph(NamedTuple):
     cycles: List[Cycle]
     names: Dict[ThreadKey, str]
     gaps: int
+    doubts: List[Status]
     cut: bool
 
 
@@ -243,7 +245,7 @@ class Waits:
             lister: lists the locks
             pids: PIDs to list, 0 for the kernel; all when empty
         """
-        graph = WaitGraph({}, {}, [], [], {}, 0, self._cut)
+        graph = WaitGraph({}, {}, [], [], {}, 0, [], self._cut)
         gaps, cut = 0, self._cut
         for space in AddressSpaces.list_spaces(self._image, pids):
             space_locks: Dict[int, Lock] = {}
@@ -277,6 +279,8 @@ class Waits:
         waiting_here = any(_is_in(waiting, space) for waiting in self._waiting)
         places = self._places.get(space, {}) if waiting_here else {}
         side = self._sides.of_half(space, list(places.values())) if self._sides and places else None
+        if side is not None:
+            graph.doubts.append(side.waits.status)
         listed = set()
         for address, lock in space_locks.items():
             key = place, address

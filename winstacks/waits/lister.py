@@ -211,8 +211,10 @@ class WaitLister:
         if thread.state is not None and thread.state not in (WAITING, GATE_WAIT):
             return self._not_waiting(seen)
         if thread.state is None or self._objects is None or self._locks is None:
-            return self._of_user(seen)
-        return self._of_kernel(seen, self._objects, self._locks)
+            wait = self._of_user(seen)
+        else:
+            wait = self._of_kernel(seen, self._objects, self._locks)
+        return None if wait is None else wait._replace(status=status(wait.status, _table_status(seen, wait)))
 
     def _answers(
         self, thread: Thread, sides: Dict[AddressSpace, UserSide]
@@ -253,8 +255,6 @@ class WaitLister:
             owners = [WaitOwner(half.pid, half.known_name, answer.owner, half.eprocess)]
             if answer.owner == thread.tid:
                 wrong.append("OwningThread")
-        if side.waits.table.wrong and answer.known == words.BY_TABLE:
-            wrong.append("WaitOnAddressHashTable")
         evidence = answer.evidence
         if answer.lock and answer.lock != answer.address:
             evidence += f", takes SRW lock {answer.lock:#x} again"
@@ -268,7 +268,10 @@ class WaitLister:
             evidence,
             ownership,
             tuple(owners),
-            status(StatusItem(StatusCode.CONTRADICTED, members=tuple(wrong)) if wrong else None),
+            status(
+                StatusItem(StatusCode.CONTRADICTED, members=tuple(wrong)) if wrong else None,
+                side.waits.status if answer.known == words.BY_TABLE else None,
+            ),
         )
 
     # A dump, which has user mode only.
@@ -385,6 +388,14 @@ def _owners_of(kind: str, found: HandleObject, space: AddressSpace) -> Tuple[str
     if not tid:
         return words.NOBODY, ()
     return words.BY_THREAD, (WaitOwner(pid, space.known_name if pid == space.pid else None, tid),)
+
+
+def _table_status(seen: _Seen, wait: ThreadWait) -> Status:
+    """Returns the contradiction of a table of wait blocks that may have lost the lock of a thread."""
+    lock = wait.awaited[0].kind in (*_OF_LOCKS, words.CRITICAL_SECTION)
+    halves = (seen.thread.wow64, seen.thread.space) if lock and not seen.answers else ()
+    sides = [seen.sides[half] for half in halves if half in seen.sides]
+    return status(*(side.waits.status for side in sides))
 
 
 def _ownership(kind: str) -> str:

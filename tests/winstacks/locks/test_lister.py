@@ -57,7 +57,7 @@ def test_an_unknown_number_of_waiters_is_not_0() -> None:
 
 def test_the_report_has_no_number_for_unknown_waiters() -> None:
     held = Lock(bare.image(8).kernel, 0x1000, RESOURCE, held=True)
-    graph = WaitGraph({(0, 0x1000): held}, {(0, 0x1000): ()}, [], [], {}, 0, False)
+    graph = WaitGraph({(0, 0x1000): held}, {(0, 0x1000): ()}, [], [], {}, 0, [], False)
     assert [lock["waiters"] for lock in locks_part(graph)["locks"]] == ["unknown"]
 
 

@@ -12,6 +12,8 @@ from functools import cached_property
 from typing import Callable, Iterable, List, Sequence, Set
 
 from ...columns import words
+from ...memory.decode.status import Status, StatusItem, status
+from ...memory.decode.statuscodes import StatusCode
 from ...memory.decode.structure import Structures
 from .addresswaits import AddressBlock, AddressTable, AddressWaits, led_to
 from .answer import Answer
@@ -64,6 +66,12 @@ class UserWaits:
             moved = self._addresses.find_table(self._peb, self._on_stacks)
             table = self._addresses.table(moved) if moved else table
         return table
+
+    @property
+    def status(self) -> Status:
+        """The contradiction of a table whose blocks or buckets are wrong."""
+        wrong = StatusItem(StatusCode.CONTRADICTED, members=("WaitOnAddressHashTable",))
+        return status(wrong if self.table.wrong else None)
 
     @cached_property
     def _on_stacks(self) -> List[AddressBlock]:
