@@ -25,7 +25,7 @@ from . import NAME, ROOT, ReleaseError
 PLUGIN_FOLDERS = ("volatility3_plugins", "winstacks", "symbols/windows/stacktraces")
 """Folders that `vol -p` needs, as paths in the tree."""
 PLUGIN_SUFFIXES = (".py", ".pyi", ".json", ".typed", ".js", ".css")
-"""Suffixes of files that run or tell types; the texts of symbol tables and their README stay in the tree."""
+"""Suffixes of files that run, and their types; texts of symbol tables and their README stay in the tree."""
 
 README = """\
 # Stack traces in Windows memory images, for Volatility 3
