@@ -11,7 +11,19 @@ x64, XP SP3 and 2003 SP2 x86; published listings of 14393 x64 agree.
 from __future__ import annotations
 
 import abc
-from typing import Dict, Generic, Iterator, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union
+from typing import (
+    Dict,
+    FrozenSet,
+    Generic,
+    Iterator,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+    TypeVar,
+    Union,
+)
 
 from ..memory.decode.machine import Machine
 from ..memory.decode.memory import Memory
@@ -62,6 +74,7 @@ class WalkContext:
         read_code: reads 32-bit code of the address space; None: `memory` reads it
         surroundings: what else is known of the address space
         budget: number of 32-bit instructions that may be followed in the image
+        refused: addresses at which the processor refused to execute
 
     Attributes:
         sites, arm64_sites: results of x64 and of ARM64 walks for return addresses in the address space
@@ -77,8 +90,10 @@ class WalkContext:
         read_code: Optional[Read] = None,
         surroundings: Surroundings = UNKNOWN,
         budget: Optional[FollowBudget] = None,
+        refused: FrozenSet[int] = frozenset(),
     ) -> None:
         self.surroundings = surroundings
+        self.refused = refused
         self.find_image = find_image
         self.memory = memory
         self.may_execute = may_execute
@@ -117,7 +132,7 @@ class WalkStart(Generic[R]):
     ) -> StackWalk:
         """Walks from this state, at most a number of frames; see `StackWalkers.walk`."""
         walker = self.cpu.walker(walk_context, traps)
-        walker.most_frames = most_frames
+        walker.most_frames, walker.refused = most_frames, walk_context.refused
         return walker.walk(self.registers, self.interrupted, stacks)
 
     def keeping(self, border: UserTransition) -> WalkStart[R]:
