@@ -29,7 +29,7 @@ from .frames import (
 )
 from .registers import MASK, Registers, Registers32
 from .registers_arm64 import RegistersArm64
-from .scan import Scan
+from .scan import MAX_CANDIDATES, Scan
 from .surroundings import UNKNOWN, Surroundings
 from .walkstep import WalkStep
 
@@ -285,6 +285,7 @@ class _Walk(Generic[R]):
         self._scannable = MAX_SCANNED
         self._weighed: Optional[Scan[R]] = Scan(walker, stacks) if walker.weighs else None
         self._lost = False
+        self._absent: Dict[int, ReturnCandidate] = {}
 
     def run(self, registers: R, interrupted: bool) -> StackWalk:
         """Walks until something ends the walk."""
@@ -357,10 +358,14 @@ class _Walk(Generic[R]):
         return Frame(ip, sp, taken.how, not taken.interrupted, sure, registers, taken.trap)
 
     def _end(self, reason: Optional[StatusCode], border: Optional[UserTransition] = None) -> StackWalk:
-        candidates: Tuple[ReturnCandidate, ...] = ()
+        candidates = tuple(self._absent.values())
         if self._weighed is not None:
             candidates = self._weighed.candidates()
         return StackWalk(tuple(self._frames), reason, tuple(dict.fromkeys(self._gaps)), border, candidates)
+
+    def _may_be_caller(self, slot: int, value: int) -> bool:
+        """Returns whether a value that a scan passed over may be a return address into absent code."""
+        return self._walker.calls_push and self._walker.is_absent(slot, value)
 
     def _scan(self, sp: int, reason: StatusCode) -> Union[WalkStep[R], StatusCode]:
         """Scans up the stack for the next step; returns the reason if there is none."""
@@ -379,6 +384,8 @@ class _Walk(Generic[R]):
             step = self._walker.take_slot(slot, value)
             if step is not None:
                 return step
+            if len(self._absent) < MAX_CANDIDATES and self._may_be_caller(slot, value):
+                self._absent[slot] = ReturnCandidate(value, slot, True)
             slot += size
             self._scannable -= size
         return reason

@@ -406,3 +406,14 @@ def test_a_place_that_the_processor_refused_to_execute_is_no_code(refused: bool)
     program.refused = frozenset([ip] if refused else [])
     walk = program.walk(Registers32(ip, SP, None), interrupted=True)
     assert ((at(2), "leaf", False) in frames_of(walk)) == refused
+
+
+def test_values_that_lead_to_absent_code_are_candidates() -> None:
+    """The chain of frame pointers is broken: no frame is made up, and what may be a caller is counted."""
+    program = Program().put(SP, at(2), 0x1234, BASE + 0x3080, SP, at(5))
+    program.absent = True
+    walk = program.walk(Registers32(BASE + 0x1480, SP, 1), interrupted=True)
+    assert len(walk.frames) == 1
+    assert walk.candidates == ((at(2), SP, True), (at(5), SP + 16, True))
+    program.absent = False
+    assert program.walk(Registers32(BASE + 0x1480, SP, 1), interrupted=True).candidates == ()
