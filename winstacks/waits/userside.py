@@ -46,7 +46,7 @@ _LONGEST_STUB = 0x20
 _TABLE = "WaitOnAddressHashTable"
 
 _KEPT = ("Rbx", "Rsi", "Rdi", "Rbp", *(f"X{number}" for number in range(19, 29)))
-"""The registers that a system call keeps, of x86 and of ARM64 (calling conventions, described by Microsoft)."""
+"""The registers that a system call keeps, of x86 and of ARM64 (described: calling conventions)."""
 
 
 SymbolOf = Callable[[AddressSpace, int, bool], str]
