@@ -291,7 +291,7 @@ class WaitLister:
         if called is None:
             return None
         kind, stack, name = called
-        inferred = self._inference.section(thread, stack) if kind in _OF_LOCKS else None
+        inferred = self._inference.section(thread, stack, seen.sides) if kind in _OF_LOCKS else None
         return ThreadWait(thread, (inferred or self._of_call(thread, kind, name, stack, seen.sides),), stack)
 
     def _called(self, thread: Thread, stacks: List[CallStack]) -> Optional[Tuple[str, CallStack, str]]:
@@ -354,7 +354,9 @@ class WaitLister:
         called = self._called(thread, stacks)
         kind = self._kind(thread, called, objects)
         shown = called[1] if called is not None else _user_stack(stacks) or kernel_stack
-        inferred = self._inference.section(thread, _user_stack(stacks)) if kind in _OF_LOCKS else None
+        inferred = (
+            self._inference.section(thread, _user_stack(stacks), seen.sides) if kind in _OF_LOCKS else None
+        )
         if inferred is not None and thread.wait_reason in _USER_REASONS:
             return ThreadWait(thread, (inferred,), shown, since, doubt)
         if kind in (words.OTHER_WAIT, words.OBJECTS) and objects:

@@ -25,6 +25,7 @@ from ..stacks.decode.registers import GENERAL, NON_VOLATILE, Registers
 from ..traps.state import TrapState
 from .decode.answer import Answer
 from .decode.processview import ProcessView, ThreadView
+from .decode.sections import WaitedSection
 from .decode.userwaits import UserWaits
 
 MAX_DATA = 1 << 22
@@ -94,6 +95,11 @@ class UserSide:
         """Returns what a thread waits for: none or one answer, or several that contradict each other."""
         thread = None if tid is None else self.view.by_tid.get(tid)
         return [] if thread is None or thread.sp is None else self.waits.find(thread)
+
+    def held_on_stack(self, tid: Optional[int]) -> List[WaitedSection]:
+        """Returns the sections on a thread's stack that another thread holds and for which threads wait."""
+        thread = None if tid is None else self.view.by_tid.get(tid)
+        return [] if thread is None else self.waits.held_on_stack(thread)
 
     def name(self, address: int) -> str:
         """Returns the name of a critical section that Windows itself made; empty for others."""

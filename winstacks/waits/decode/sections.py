@@ -90,18 +90,34 @@ class SectionReader:
 
     def section(self, address: int) -> Optional[WaitedSection]:
         """Returns the section at an address if its members agree and a thread waits for it."""
+        members = self._members(address)
+        agree = members is not None and self._agree(address, members)
+        return self._waited(address, members) if members is not None and agree else None
+
+    def held(self, address: int) -> Optional[WaitedSection]:
+        """Returns the section at an address for which threads wait and that a thread of the process holds.
+
+        Only the members that every implementation of ntdll has are asked: Wine keeps other values than
+        Windows in DebugInfo and LockSemaphore.
+        """
+        members = self._members(address)
+        if members is None or members.owning_thread not in self._view.by_tid:
+            return None
+        sound = 0 < members.recursion_count <= MAX_COUNT
+        return self._waited(address, members) if sound else None
+
+    def _members(self, address: int) -> Optional[CriticalSection]:
         view, layout = self._view, self._layout
         data = None if address % view.pointer_size else view.read(address, layout.section_size)
-        if data is None:
-            return None
-        members = layout.section(data)
-        if not self._agree(address, members):
-            return None
+        return None if data is None else layout.section(data)
+
+    def _waited(self, address: int, members: CriticalSection) -> Optional[WaitedSection]:
+        """Returns a section if its LockCount says that threads wait for it."""
         count, recursion = members.lock_count, members.recursion_count
         old = count >= 0
         waiters = count + 1 - recursion if old else ~count >> 2
         woken = not old and not count & WOKEN
-        most = len(view.threads) + MORE_THREADS
+        most = len(self._view.threads) + MORE_THREADS
         return WaitedSection(address, members, waiters, woken) if 0 < waiters + woken <= most else None
 
     def _agree(self, address: int, members: CriticalSection) -> bool:
@@ -167,6 +183,11 @@ class SectionWaits:
             hinted = self._with(thread, *call.hints[:2])
             found = hinted if _is_exact(hinted) else found
         return list({answer.address: answer for answer in reversed(found)}.values())[::-1]
+
+    def held(self, thread: ThreadView) -> List[WaitedSection]:
+        """Returns the sections on a thread's stack for which threads wait and that another thread holds."""
+        found = (self._reader.held(address) for _, address in self._candidates(thread))
+        return [each for each in found if each is not None and each.members.owning_thread != thread.tid]
 
     def _with(
         self, thread: ThreadView, handle: Optional[int] = None, key: Optional[int] = None
