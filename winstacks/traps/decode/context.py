@@ -212,15 +212,17 @@ class ExceptionFrame(NamedTuple):
 
     Attributes:
         address: canonical address of the exception frame
-        registers: the nonvolatile registers, by x64 names
+        registers: the nonvolatile registers, by the names of columns
         validity: SAVED, or UNSURE if the frame may be older than the trap frame
-        exception_code: ExceptionCode of the record beside it
+        exception_code: ExceptionCode of the record beside it; None if none is known to lie there
+        note: why the registers are unsure; else empty
     """
 
     address: int
     registers: Mapping[str, int]
     validity: str
-    exception_code: int
+    exception_code: Optional[int]
+    note: str = ""
 
 
 class ExceptionFrames:
@@ -260,13 +262,13 @@ class ExceptionFrames:
         return self.position(trap_frame) - 8
 
     def find_frame(
-        self, trap_frame: int, rip: int, memory: Extents, dispatcher: str = ""
+        self, trap_frame: int, ip: int, memory: Extents, dispatcher: str = ""
     ) -> Optional[ExceptionFrame]:
         """Returns the exception frame below a trap frame if one was built for it.
 
         Args:
             trap_frame: address of the trap frame
-            rip: Rip of the trap frame
+            ip: Rip of the trap frame
             memory: memory of the stack around it
             dispatcher: name of the function that the return address just below the exception frame is in,
                 empty if unknown
@@ -283,9 +285,11 @@ class ExceptionFrames:
         code, flags, nested, faulting, count = self._unpack(record, 0)
         if not code or flags >= _MAX_FLAGS or nested or count > MAX_PARAMETERS:
             return None
-        if not rip or abs(faulting - rip) > _MAX_RIP_SHIFT:
+        if not ip or abs(faulting - ip) > _MAX_RIP_SHIFT:
             return None
         if dispatcher and not dispatcher.startswith(_DISPATCHER):
             return None
         registers = dict(zip(NONVOLATILE, self._registers(data, 0)))
-        return ExceptionFrame(address, registers, SAVED if dispatcher else UNSURE, code)
+        if dispatcher:
+            return ExceptionFrame(address, registers, SAVED, code)
+        return ExceptionFrame(address, registers, UNSURE, code, NOT_DISPATCHED)
