@@ -9,7 +9,7 @@ import lzma
 import pathlib
 import random
 import struct
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
 import pytest
 from volatility3.framework import exceptions, renderers
@@ -18,12 +18,25 @@ from volatility3.plugins.minidump import callstacks, tracefindings, traceframes,
 import winstacks
 from tests.conftest import SHARED
 from tests.forge.smalldump import Driver, SmallDump
-from tests.support.armdumps import FULL, STACKS, TID, context, emulated_dump, process_dump, small_dump
+from tests.support.armdumps import (
+    EXECUTE_READWRITE,
+    FULL,
+    READWRITE,
+    STACKS,
+    TID,
+    context,
+    emulated_dump,
+    injected_dump,
+    process_dump,
+    small_dump,
+)
 from tests.support.armtruth import Point, Truth
 from tests.support.changeddumps import EXCEPTION, ChangedDump
 from tests.support.deep import rounds
 from tests.support.only import only
 from tests.support.processdumps import OpenedDump
+from winstacks.findings.registry import check_named
+from winstacks.options import CHECKS
 
 ALL = sorted((SHARED / "arm64" / "truth").glob("dev-deep-*.jsonl.xz"))
 FILES = [path for path in ALL if "kernel" not in path.name]
@@ -114,6 +127,27 @@ def test_flat_tables_and_findings_say_arm64(shared_dir: pathlib.Path, tmp_path: 
         assert {row["Arch"] for _, row in dump.rows(plugin)} == {"arm64"}
     rows = [row for _, row in dump.rows(tracefindings.TraceFindings)]
     assert [row["Finding"] for row in rows if isinstance(row["Severity"], str)] == []
+
+
+@pytest.mark.parametrize(
+    ("protection", "expected"),
+    [
+        (EXECUTE_READWRITE, {"unbacked", "start_mismatch"}),
+        (READWRITE, {"start_mismatch", "not_executable"}),
+    ],
+    ids=["executable", "data"],
+)
+def test_findings_that_read_no_code_work(
+    protection: int, expected: Set[str], shared_dir: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    """Those that read code or registers of Intel processors are `not checked`, by name."""
+    truth = Truth(shared_dir, FILES[0])
+    (tmp_path / "app.dmp").write_bytes(injected_dump(truth, next(spread(truth)), protection))
+    rows = [row for _, row in OpenedDump(tmp_path / "app.dmp").rows(tracefindings.TraceFindings)]
+    assert {row["Finding"] for row in rows if isinstance(row["Severity"], str)} == expected
+    intel = {row["Finding"] for row in rows if "Intel processors" in str(row["Evidence"])}
+    assert intel == {name for name in CHECKS if check_named(name).intel}
+    assert not [row for row in rows if "32-bit process" in str(row["Evidence"])]
 
 
 @pytest.mark.parametrize("seed", [None, 1])

@@ -15,12 +15,16 @@ from typing import List, Optional, Tuple
 from tests.forge.minidump import Module, Writer, WrittenThread
 from tests.forge.smalldump import Driver, SmallDump
 from tests.support.armtruth import Point, Truth
-from winstacks.stacks.decode.registers_arm64 import PLACES
+from winstacks.stacks.decode.registers_arm64 import PLACES, RegistersArm64
 
 FULL, STACKS = "full", "stacks"
 TID, TEB, PEB = 0x1234, 0xC5D4600000, 0xC5D4500000
 _ARM64, _AMD64, _BUILD = 12, 9, 22631
 _FLAGS, _EXTENDED = 0x400007, 0x400020
+PRIVATE = 0x1F0000000
+READWRITE, EXECUTE_READWRITE = 4, 0x40
+_EXECUTE_READ, _EXECUTE_COPY = 0x20, 0x80
+_COMMIT, _OF_PROCESS, _OF_IMAGE = 0x1000, 0x20000, 0x1000000
 
 
 def context(point: Point, flags: int = _FLAGS) -> bytes:
@@ -119,4 +123,43 @@ def process_dump(truth: Truth, point: Point, layout: str) -> bytes:
         writer.memory64([(low, stack), *ranges])
     else:
         writer.memory([(low, stack), *ranges])
+    return writer.bytes()
+
+
+def injected_dump(truth: Truth, point: Point, protection: int) -> bytes:
+    """A dump of a process whose only thread began in private memory, and stands there.
+
+    Args:
+        truth: the module
+        point: a point with callers: its innermost caller called the private memory
+        protection: PAGE_* of the private memory
+    """
+    caller = truth.caller(point.frames[0])
+    values = list(caller.values)
+    values[PLACES[30]] = caller.ip
+    stood = point._replace(pc=PRIVATE + 0x100, registers=RegistersArm64(PRIVATE + 0x100, tuple(values)))
+    low = caller.sp & ~0xFFF
+    stack = point.stack[low - truth.low :]
+    ranges = [(image.base, bytes(image.read_rva(0, image.size) or b"")) for image in truth.images]
+    writer = Writer()
+    writer.system_info(_ARM64, _BUILD)
+    writer.threads([WrittenThread(TID, TEB, (low, stack), context(stood))])
+    writer.thread_infos([(TID, 0, 0, 259, 1, 0, 0, 0, PRIVATE, 1)])
+    writer.modules(
+        [
+            Module(image.base, image.size, 0, rf"C:\x\{name}", None, (1, 0, 0, 0))
+            for image, name in zip(truth.images, (truth.name, "app.exe"))
+        ]
+    )
+    regions = [(low, low, READWRITE, len(stack), READWRITE, _OF_PROCESS)]
+    regions += [(base, base, _EXECUTE_COPY, len(data), _EXECUTE_READ, _OF_IMAGE) for base, data in ranges]
+    regions.append((PRIVATE, PRIVATE, protection, 0x1000, protection, _OF_PROCESS))
+    writer.memory_infos(
+        [
+            (start, base, was, size, _COMMIT, now, kind)
+            for start, base, was, size, now, kind in sorted(regions)
+        ]
+    )
+    code = struct.pack("<I", 0xD503201F) * 0x400
+    writer.memory64([(low, stack), *ranges, (PRIVATE, code)])
     return writer.bytes()

@@ -315,8 +315,9 @@ class TrapReader:
         owner = space if layout.is_user(data) else self.kernel.image.kernel
         if not size or owner is None or not owner.layer_name:
             return b""
-        rip = layout.number(data, layout.only_names.get("Rip", "Rip"))
-        return self.kernel.code_before(rip, size, owner)
+        register = self.kernel.image.machine.ip_register
+        ip = layout.number(data, layout.only_names.get(register, register))
+        return self.kernel.code_before(ip, size, owner)
 
     def _pointer_at(self, memory: Extents, address: int) -> int:
         """Returns the pointer at an address, 0 if it is not in the memory."""
