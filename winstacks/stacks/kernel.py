@@ -283,7 +283,7 @@ class KernelWalks:
     def _of_context(self, thread: Thread, stacks: List[Range], traps: KnownTrapFrames) -> KernelWalk:
         """Walks from the registers in the input; the thread's first context is the innermost.
 
-        If the input's registers are unusable, a thread that does not run has those of its last switch.
+        If these are unusable, a thread that does not run has the registers of its last switch.
         """
         state = self._contexts.saved(thread, thread.space, thread.contexts[0])
         start: Optional[AnyStart] = self._cpu.start(state)
