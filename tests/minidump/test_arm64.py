@@ -24,6 +24,8 @@ from tests.support.armdumps import (
     READWRITE,
     STACKS,
     TID,
+    X64_RETURN,
+    X64_STOOD,
     context,
     emulated_dump,
     injected_dump,
@@ -241,6 +243,21 @@ def test_x64_process_on_arm64_is_told_apart(shared_dir: pathlib.Path, tmp_path: 
         assert (first["Arch"], [frame["Address"] for frame in frames]) == ("x64", [point.pc])
         assert "emulated on ARM64" in first["Status"]
         assert "other architecture" in first["Status"]
+
+
+def test_x64_frames_of_an_emulated_process_walk_as_x64(
+    shared_dir: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    """The walk ends at code of ARM64EC, and does not guess beyond it."""
+    truth = Truth(shared_dir, next(path for path in FILES if "vcruntime140" in path.name))
+    point = next(point for point in truth.points() if len(point.frames) > 1)
+    returned = point._replace(pc=point.frames[0][1])
+    (tmp_path / "x64.dmp").write_bytes(emulated_dump(truth, returned, called=True))
+    first, *frames = [row for _, row in OpenedDump(tmp_path / "x64.dmp").rows(callstacks.CallStacks)]
+    assert [frame["Address"] for frame in frames] == [X64_STOOD, X64_RETURN, returned.pc]
+    assert [frame["How"] for frame in frames] == ["trap", "unwind", "unwind"]
+    assert ["unsure" in frame["Status"] for frame in frames[:2]] == [False, False]
+    assert {"emulated on ARM64", "other architecture"} <= set(first["Status"].split(", "))
 
 
 @pytest.fixture
