@@ -107,8 +107,19 @@ def context_layouts(image: Image, machine: Machine) -> Tuple[ContextLayout, ...]
     Raises:
         tables.MissingTableError: our table is missing
     """
-    generations = image.our_generations("context", machine)
-    return tuple(ContextLayout(types["_CONTEXT"], machine) for types in generations)
+    return image.service(_ContextLayouts).of_machine[machine]
+
+
+class _ContextLayouts:
+    """The layouts of CONTEXTs of an image, made once for each bitness."""
+
+    def __init__(self, image: Image) -> None:
+        self.of_machine: Memo[Machine, Tuple[ContextLayout, ...]] = Memo(functools.partial(self._made, image))
+
+    @staticmethod
+    def _made(image: Image, machine: Machine) -> Tuple[ContextLayout, ...]:
+        generations = image.our_generations("context", machine)
+        return tuple(ContextLayout(types["_CONTEXT"], machine) for types in generations)
 
 
 def narrow_context(image: Image, memory: Memory, slots: int) -> Optional[int]:

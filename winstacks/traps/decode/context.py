@@ -52,6 +52,7 @@ _PARTS: Dict[Machine, Tuple[Tuple[int, str], ...]] = {
 }
 """Registers in each part of a CONTEXT, by machine: (bit of ContextFlags, names of columns)."""
 
+_SELECTORS = frozenset(("SegCs", "SegSs", "SegDs", "SegEs", "SegFs", "SegGs"))
 _SELECTOR_MASK = 0xFFFF
 _EXCEPTION_LEVEL = 0xC
 """Bits of Cpsr: 0 in user mode."""
@@ -93,9 +94,14 @@ class ContextLayout:
         self._architecture = _ARCHITECTURE[machine]
         self._parts = tuple((part, tuple(names.split())) for part, names in _PARTS[machine])
         self.fields: Dict[str, Field] = {"ContextFlags": structure.field("ContextFlags")}
-        for _, names in self._parts:
+        self._readers = []
+        for part, names in self._parts:
+            members = []
             for name in names:
-                self.fields[name] = structure.field(name, "E" + name[1:], "ExtendedRegisters." + name)
+                paths = name, "E" + name[1:], "ExtendedRegisters." + name
+                self.fields[name] = structure.field(*paths)
+                members.append(next(path for path in paths if structure.has(path)))
+            self._readers.append((part, names, structure.reader(*members)))
 
     def decode(self, data: Buffer) -> Optional[CpuContext]:
         """Decodes a CONTEXT.
@@ -112,12 +118,12 @@ class ContextLayout:
         parts = flags & 0xFF
         if not flags & self._architecture or not parts or flags & ~(self._architecture | _KNOWN_FLAGS):
             return None
-        registers = {}
-        for part, names in self._parts:
+        registers: Dict[str, int] = {}
+        for part, names, read in self._readers:
             if parts & part:
-                for name in names:
-                    value = self.fields[name].value_in(data)
-                    registers[name] = value & _SELECTOR_MASK if name.startswith("Seg") else value
+                registers.update(zip(names, read(data, 0)))
+        for name in registers.keys() & _SELECTORS:
+            registers[name] &= _SELECTOR_MASK
         return CpuContext(flags, _is_user(registers), registers)
 
     def encode(self, registers: Mapping[str, int]) -> Tuple[bytes, Tuple[str, ...]]:
