@@ -304,7 +304,7 @@ CHAIN_ENDS: Words = {
     NOBODY: "nobody owns what the last thread waits for",
     NO_OWNER_KEPT: "Windows keeps no owner of what the last thread waits for",
     ENDS_ABSENT: "the last thread, or a part of it, is not in the image",
-    ENDS_LEFT_OUT: "--pid leaves out the process of the owner",
+    ENDS_LEFT_OUT: "--pid or --tid leaves out the owner",
     ENDS_UNKNOWN: "it is unknown what the last thread waits for",
     ENDS_IDLE: "the last thread waits for work: no hang",
 }

@@ -39,7 +39,11 @@ from ..names.usermodules import vad_at
 from ..process.dynamictables import dynamic_tables
 from ..process.regions import Region, of_windows
 from ..process.spaces import AddressSpaces
+from ..process.thread import Thread
 from ..process.vads import regions
+from ..tracedb.finder import Databases
+from ..waits.lister import WaitLister
+from ..waits.records import ThreadWait
 from .code.codelists import CodeLists
 from .code.copies import SectionCopies
 from .loststacks import LostStacks
@@ -137,6 +141,7 @@ class CheckFacts:
         self._entries: Tuple[object, Dict[int, str]] = (None, {})
         self._left_out: Dict[str, Dict[str, Dict[str, None]]] = {}
         self._kept: Dict[str, Tuple[str, Dict[int, Any]]] = {}
+        self._waits: Memo[AddressSpace, Dict[int, ThreadWait]] = Memo(self._waiting, _PROCESSES)
 
     @property
     def selects_kernel(self) -> bool:
@@ -320,6 +325,16 @@ class CheckFacts:
         if known_module is None or known_module.open_reader is None or known_module.image.file is None:
             return None
         return known_module.open_reader()
+
+    def wait_of(self, thread: Thread) -> Optional[ThreadWait]:
+        """Returns what a thread waits for, as windows.waits shows it; None if it is unknown."""
+        return None if thread.tid is None else self._waits[thread.space].get(thread.tid)
+
+    def _waiting(self, space: AddressSpace) -> Dict[int, ThreadWait]:
+        ntdlls = Databases(self.image, self._symbolizer.indexes).ntdlls
+        processes = WaitLister(self.image, self._symbolizer, ntdlls).list_waits(None, space.eprocess or None)
+        found = (wait for process in self.image.possible(processes) for wait in process.waits)
+        return {wait.thread.tid or 0: wait for wait in found}
 
     def find_once(self, check: str, space: AddressSpace, address: int, make: Callable[[], Made]) -> Made:
         """Returns a check's result for an address of a process, cached until another process follows."""
