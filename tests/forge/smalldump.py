@@ -198,6 +198,11 @@ class SmallDump:
         for name, data in parts.items():
             self.put(f"{name}Offset", bytes(data))
 
+    def amend(self, part: str, offset: int, data: bytes) -> None:
+        """Writes into a part that `thread` has added: `Prcb`, `Process` or `Thread`."""
+        start = self.members[f"{part}Offset"] + offset
+        self._data[start : start + len(data)] = data
+
     def identify(self, places: Tuple[int, int, int], pid: int, name: bytes, tid: int, owner: int = 0) -> None:
         """Writes IDs and name into ETHREAD and EPROCESS.
 

@@ -171,7 +171,7 @@ class CheckFacts:
         """
         layer = self.image.layer_of(space)
         if not isinstance(layer, intel.Intel):
-            return space.machine is Machine.AMD64 and not self.image.table_name
+            return space.machine is not Machine.I386 and not self.image.table_name
         return PageTables(self.image.context, layer).entry_size == 8
 
     def vad(self, space: AddressSpace, address: int) -> Optional[Region]:
