@@ -27,10 +27,11 @@ _OWN = "a program or DLL outside Windows' folder, which may switch stacks for co
 
 def check_stack(stack: StackRecord, facts: CheckFacts) -> Iterator[Finding]:
     """Yields the innermost frame of a stack that lies in other memory than the TEB says."""
-    thread, place = stack.thread, find_place(stack, 0)
-    if thread is None or place is None or thread.state == TERMINATED or not stack.walked:
+    thread = stack.thread
+    if thread is None or not has_status(stack.status, StatusCode.STACK_LIMITS_UNKNOWN):
         return
-    if not has_status(stack.status, StatusCode.STACK_LIMITS_UNKNOWN) or not thread.space.layer_name:
+    place = find_place(stack, 0)
+    if place is None or thread.state == TERMINATED or not stack.walked or not thread.space.layer_name:
         return
     sp = stack.walked[0].sp
     limits = facts.image.service(UserStacks).native(thread)
