@@ -26,7 +26,7 @@ from ...names.symbolizer import KnownModule
 from ...process.regions import Region
 from ...stacklist.stack import StackRecord
 from ..facts import PROGRAMS, CheckFacts, runtime_named
-from ..finding import FramePlace, find_place
+from ..finding import FramePlace, find_place, unbacked_frames
 from ..ground import ends_in_ground
 from .codelists import CLR
 
@@ -55,12 +55,14 @@ _UNKNOWN = (
 _LOST_EXPORTS = (
     *(StatusCode.HEADERS_UNREADABLE, StatusCode.EXPORTS_UNREADABLE, StatusCode.EXPORTS_INCOMPLETE),
 )
+_GOEXIT, _SYMTAB = "runtime.goexit", ".symtab"
+"""The base of Go's routines, and the section that Go's linker adds."""
 _SCANNED = (
     *(StatusCode.FRAME_REGISTER_UNKNOWN, StatusCode.UNWIND_DATA_UNREADABLE),
     *(StatusCode.CODE_UNREADABLE, StatusCode.NO_FUNCTION_TABLE),
 )
 """Reasons for a scan above a function that are no fault of the stack."""
-_NOT_ITS_FILE = (StatusCode.VAD_OF_ANOTHER_FILE, StatusCode.VAD_WITHOUT_FILE, StatusCode.NO_VAD)
+NOT_ITS_FILE = (StatusCode.VAD_OF_ANOTHER_FILE, StatusCode.VAD_WITHOUT_FILE, StatusCode.NO_VAD)
 
 
 class RuntimeNeighbour(NamedTuple):
@@ -79,9 +81,14 @@ class RuntimeNeighbour(NamedTuple):
     where: str
 
     @property
+    def is_known(self) -> bool:
+        """Whether the frame is a runtime's, and not only in a module that may contain one."""
+        return self.where != _UNKNOWN
+
+    @property
     def describe(self) -> str:
         """The text for Innocent."""
-        if self.where == _UNKNOWN:
+        if not self.is_known:
             return f"{self.place.name.symbol} {self.where}"
         return f"code that a runtime made: {self.place.name.symbol} {self.where}"
 
@@ -91,16 +98,16 @@ def runtime_neighbour(stack: StackRecord, place: FramePlace, facts: CheckFacts) 
 
     More frames in such memory may lie between the two.
     """
-    inner = next(_neighbours(stack, range(place.number - 1, -1, -1)), None)
-    outer = next(_neighbours(stack, range(place.number + 1, len(stack.frames))), None)
+    inner = next(neighbour_frames(stack, range(place.number - 1, -1, -1)), None)
+    outer = next(neighbour_frames(stack, range(place.number + 1, len(stack.frames))), None)
     inside = inner is not None and is_runtime(stack, inner, facts)
     certain = inside and not place.guessed
     if outer is not None and is_runtime(stack, outer, facts):
         if certain:
             return RuntimeNeighbour(outer, True, _ON_BOTH_SIDES)
-        interrupted = _was_interrupted(stack, place, outer, facts)
+        interrupted = was_interrupted(stack, place, outer, facts)
         return RuntimeNeighbour(outer, interrupted, _INTERRUPTED if interrupted else _NEXT)
-    called_back = _beyond_windows(stack, place, facts)
+    called_back = beyond_windows(stack, place, facts)
     called_back = called_back if called_back and is_runtime(stack, called_back, facts) else None
     if inside and inner is not None:
         if certain and called_back is not None:
@@ -115,7 +122,7 @@ def runtime_neighbour(stack: StackRecord, place: FramePlace, facts: CheckFacts) 
     return RuntimeNeighbour(outer, False, _UNKNOWN) if outer and _may_contain(stack, outer, facts) else None
 
 
-def _was_interrupted(stack: StackRecord, place: FramePlace, outer: FramePlace, facts: CheckFacts) -> bool:
+def was_interrupted(stack: StackRecord, place: FramePlace, outer: FramePlace, facts: CheckFacts) -> bool:
     """Returns whether a thread was interrupted in code that a runtime's function called.
 
     From that function on the walk must lead to where threads begin, through no other memory that no file
@@ -158,9 +165,9 @@ def _is_leaf(stack: StackRecord, place: FramePlace) -> bool:
     return walked[1].sp == walked[0].sp + stack.space.machine.pointer_size
 
 
-def _beyond_windows(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> Optional[FramePlace]:
+def beyond_windows(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> Optional[FramePlace]:
     """Returns the next outer frame that is neither in private memory nor in a DLL of Windows, or None."""
-    for outer in _neighbours(stack, range(place.number + 1, len(stack.frames))):
+    for outer in neighbour_frames(stack, range(place.number + 1, len(stack.frames))):
         if outer.name.backing != IMAGE or not facts.of_windows_dll(stack.space, outer.at):
             return outer
         if facts.runtimes(stack.space) and is_runtime(stack, outer, facts):
@@ -168,7 +175,7 @@ def _beyond_windows(stack: StackRecord, place: FramePlace, facts: CheckFacts) ->
     return None
 
 
-def _neighbours(stack: StackRecord, numbers: range) -> Iterator[FramePlace]:
+def neighbour_frames(stack: StackRecord, numbers: range) -> Iterator[FramePlace]:
     """Yields the frames with some numbers that are not in private memory."""
     for number in numbers:
         place = find_place(stack, number)
@@ -178,7 +185,7 @@ def _neighbours(stack: StackRecord, numbers: range) -> Iterator[FramePlace]:
 
 def is_runtime(stack: StackRecord, place: FramePlace, facts: CheckFacts) -> bool:
     """Returns whether a frame is in the image of a runtime, or in an image into which a runtime is linked."""
-    if place.name.backing != IMAGE or has_status(place.name.status, *_NOT_ITS_FILE):
+    if place.name.backing != IMAGE or has_status(place.name.status, *NOT_ITS_FILE):
         return False
     return facts.find_once(
         __name__, stack.space, place.at, functools.partial(_of_module, stack, place, facts)
@@ -215,3 +222,15 @@ def _contains_runtime(known_module: KnownModule) -> bool:
     """Returns whether a runtime is linked into a module, by the names of its exports or of its functions."""
     labels = known_module.image.names.labels_with_prefix("")
     return any(label.startswith(_LINKED) or _OF_V8 in label for _, label in labels)
+
+
+def is_go(stack: StackRecord, facts: CheckFacts) -> bool:
+    """Returns whether a stack has a frame of a Go program: its section, or the base of its routines."""
+    for place in unbacked_frames(stack, IMAGE):
+        if place.frame.details.function == _GOEXIT:
+            return True
+        known_module = facts.namer(stack.space).module_at(place.at)
+        headers = None if known_module is None else known_module.image.headers
+        if headers is not None and any(section.name == _SYMTAB for section in headers.sections):
+            return True
+    return False
