@@ -61,7 +61,6 @@ class Opened:
     An argument that selects (`pids`, `tids`, `kinds`, `checks`) selects all if it is empty.
 
     Args:
-        image: the image
         fetch_symbols: whether Volatility may download symbols of modules
 
     Attributes:

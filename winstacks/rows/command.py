@@ -61,7 +61,6 @@ class Command(Generic[Step, Item]):
         plugin: the plugin that runs; the loop needs its `config` and `_progress_callback` only
 
     Attributes:
-        grid: the columns
         things: what the command lists, in plural
         nothing: warning for an empty result; may be empty
         to_enable: warning for an empty result that explains how to make Windows record what the command
@@ -69,9 +68,6 @@ class Command(Generic[Step, Item]):
         kernel: whether PID 0 selects the kernel
         recorded: whether the command lists what Windows recorded, which a small kernel dump lacks
         grouped: whether consecutive steps with one text are one step of the progress
-        config: the values of the plugin's options
-        requested: the IDs that the options name
-        selection: the filter of --find and --unbacked
         found: whether there is anything to show, before the options filter it
         matched: whether anything passes the options
         unread: whether something could not be read
@@ -185,7 +181,6 @@ class Command(Generic[Step, Item]):
 
         Args:
             item: an item that is no gap, or a gap that is shown
-            frames: the frames of the item
         """
         return iter(())
 

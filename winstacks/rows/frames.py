@@ -32,9 +32,6 @@ class FramePrinter(Memo[NamedFrame, FrameCells]):
 
     Args:
         machine: machine whose form of addresses the column Address shows
-
-    Attributes:
-        mask: bits of an address that the column shows
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -61,8 +58,6 @@ class StackRows:
     """Makes the row of a stack, and the rows of its frames one level below.
 
     Args:
-        grid: the columns
-        printer: makes the cells of frames
         key: columns that every row of a stack has, in order
         columns: further columns of the row of a stack; Unbacked and Stack follow them
         fold: whether the row of a stack holds its frames in the column Stack instead of frame rows
@@ -82,9 +77,6 @@ class StackRows:
         """Returns the rows of a stack, innermost frame first.
 
         Args:
-            key: cells that every row has
-            cells: cells of the further columns
-            frames: frames of the stack
             between: rows between the row of the stack and the rows of its frames
         """
         stack = self._row(*key, *cells, unbacked(frames), folded(frames, self._fold, self._printer.mask))
@@ -98,13 +90,7 @@ def unbacked(frames: Collection[NamedFrame]) -> object:
 
 
 def folded(frames: Collection[NamedFrame], fold: bool = True, mask: int = -1) -> object:
-    """Returns the cell Stack: with --fold the frames as one text, innermost first.
-
-    Args:
-        frames: the frames
-        fold: whether there is --fold
-        mask: bits of an address that are shown
-    """
+    """Returns the cell Stack: with --fold the frames as one text, innermost first."""
     return stack_cell(stack_text(frames, mask)) if fold and frames else NOT_APPLICABLE
 
 

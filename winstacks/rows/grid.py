@@ -60,12 +60,7 @@ def typed(columns: Iterable[Column]) -> List[Tuple[str, type]]:
 
 
 def grid_of(columns: Columns, rows: Iterator[Row]) -> interfaces.renderers.TreeGrid:
-    """Returns the grid of rows.
-
-    Args:
-        columns: name and type of each column
-        rows: rows in the form that a grid takes
-    """
+    """Returns the grid of rows."""
     return RowGrid(list(columns), rows)
 
 
@@ -75,10 +70,6 @@ class Grid:
     Args:
         names: names of the dictionary of columns, from left to right
         plugin: name of the plugin in TABLES; empty for none
-
-    Attributes:
-        names, plugin: the arguments
-        columns: name and type of each column
     """
 
     def __init__(self, *names: str, plugin: str = "") -> None:

@@ -22,11 +22,7 @@ _SPACE, _OBJECT = ("PID", "Process", "Arch"), ("Object", "ObjectType", "ObjectNa
 
 
 class HandleRows:
-    """Makes the rows of handle events.
-
-    Args:
-        command: the command that shows them
-    """
+    """Makes the rows of handle events."""
 
     def __init__(self, command: Command[Any, HandleEvent]) -> None:
         self._image = command.image
@@ -49,11 +45,7 @@ class HandleRows:
 
 
 class ObjectRows:
-    """Makes the rows of the events of traced objects.
-
-    Args:
-        command: the command that shows them
-    """
+    """Makes the rows of the events of traced objects."""
 
     def __init__(self, command: Command[Any, ObjectEvent]) -> None:
         self._image = command.image

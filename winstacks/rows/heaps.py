@@ -28,11 +28,7 @@ _MOST = (1 << 63) - 1
 
 
 class HeapRows:
-    """Makes the rows of heaps.
-
-    Args:
-        command: the command that shows them
-    """
+    """Makes the rows of heaps."""
 
     def __init__(self, command: Command[Any, Any]) -> None:
         self._machine = command.image.machine
@@ -61,9 +57,6 @@ class HeapRows:
         """Returns the rows of a trace and of its frames.
 
         Args:
-            space: one half of a process
-            group: the blocks of the trace
-            frames: frames of the trace
             change: growth of the trace's stack since the baseline; None if it does not apply to this row
         """
         heap = self._hex(group.heaps[0]) if len(group.heaps) == 1 else NOT_APPLICABLE

@@ -29,11 +29,7 @@ _COUNTS = ("EntryCount", "RecursionCount", "NumberOfWaitingShared", "NumberOfWai
 
 
 class LockRows:
-    """Makes the rows of locks.
-
-    Args:
-        command: the command that shows them
-    """
+    """Makes the rows of locks."""
 
     def __init__(self, command: Command[Any, Any]) -> None:
         self._machine = command.image.machine
@@ -62,9 +58,6 @@ class LockRows:
         """Returns the rows of a lock, of its owners, of the threads that wait, and of its creator's frames.
 
         Args:
-            lock: the lock
-            frames: frames of its creator
-            file_output: the cell File output
             waits: the waiting threads whose stacks show it
         """
         absent = NOT_APPLICABLE if lock.owning_thread == 0 else UNREADABLE

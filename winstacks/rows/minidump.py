@@ -33,8 +33,6 @@ def process(dump: ProcessDump, space: AddressSpace, file_output: str) -> Iterato
 
     Args:
         dump: the dump; all of its memory was read if a file was written
-        space: the half of the process that the dump holds
-        file_output: the cell for `File output`
     """
     failed = StatusCode.NOT_WRITTEN if file_output == FAILED else None
     row_status = text(status(dump.status, failed))

@@ -41,17 +41,7 @@ def unread(space: AddressSpace) -> Cells:
 
 
 class TraceRows:
-    """Makes the rows of one database in `windows.stacktracedb`.
-
-    Args:
-        image: the image
-        database: the database
-        names: namer of the frames of its address space
-        printer: maker of their cells
-
-    Attributes:
-        names: namer of the frames, as passed
-    """
+    """Makes the rows of one database in `windows.stacktracedb`."""
 
     def __init__(self, image: Image, database: Database, names: SpaceFrames, printer: FramePrinter) -> None:
         space = database.space
@@ -122,11 +112,7 @@ class TraceRows:
 
 
 class FlagRows:
-    """Makes the rows of `windows.gflags`.
-
-    Args:
-        image: the image
-    """
+    """Makes the rows of `windows.gflags`."""
 
     def __init__(self, image: Image) -> None:
         self._image = image
@@ -139,7 +125,6 @@ class FlagRows:
         """Returns the row of an address space.
 
         Args:
-            space: the kernel or one half of a process
             flags: NtGlobalFlag, None if it cannot be read
             missing: reason why no database is found although the flags ask for one
             silent: whether the heaps trace no block although the flags ask for traces
@@ -163,7 +148,6 @@ class FlagRows:
         """Returns the row of a database.
 
         Args:
-            database: the database
             opened: content of the database, None if it cannot be opened
         """
         figures: Cells = (UNPARSABLE,) * len(_FIGURES)
@@ -195,7 +179,6 @@ def missing(space: AddressSpace, flags: Optional[int], row_status: Status) -> st
     """Returns the warning that no database is found although the flags of a space ask for one, or ''.
 
     Args:
-        space: the kernel or one half of a process
         flags: NtGlobalFlag, None if it cannot be read
         row_status: reason why no database is found
     """

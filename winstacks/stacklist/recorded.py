@@ -44,13 +44,7 @@ _MOST = (1 << 63) - 1
 
 
 class DatabaseStacks:
-    """Lists the traces of stack trace databases and of the heaps' trace logs.
-
-    Args:
-        image: the image
-        frames: looks up frames
-        databases: finds the databases
-    """
+    """Lists the traces of stack trace databases and of the heaps' trace logs."""
 
     def __init__(self, image: Image, frames: NamedFrames, databases: Databases) -> None:
         self._image = image
@@ -67,10 +61,7 @@ class DatabaseStacks:
         """Yields the traces of an address space, and rows for those that cannot be read.
 
         Args:
-            space: the kernel or one half of a process
-            kinds: kinds of databases
             carve: whether to add freed and orphan entries, and databases to which no pointer leads
-            totals: counts the databases
         """
         distinct, totals = Distinct(), totals or Totals()
         search_result = self._databases.search(space, carve)
@@ -151,12 +142,7 @@ def _is_unread(opened: Opened) -> bool:
 
 
 class HeapStacks:
-    """Lists the stacks that allocated heap blocks, and that created heaps and their segments.
-
-    Args:
-        frames: looks up frames
-        heaps: reads the heaps
-    """
+    """Lists the stacks that allocated heap blocks, and that created heaps and their segments."""
 
     def __init__(self, frames: NamedFrames, heaps: Heaps) -> None:
         self._frames = frames
@@ -220,12 +206,7 @@ class HeapStacks:
 
 
 class LockStacks:
-    """Lists the stacks that created locks.
-
-    Args:
-        frames: looks up frames
-        locks: lists the locks
-    """
+    """Lists the stacks that created locks."""
 
     def __init__(self, frames: NamedFrames, locks: LockLister) -> None:
         self._frames = frames
@@ -280,13 +261,7 @@ def _owned(lock: Lock, tids: Tuple[int, ...]) -> Status:
 
 
 class HandleStacks:
-    """Lists the stacks that opened, closed and created handles.
-
-    Args:
-        image: the image
-        frames: looks up frames
-        handles: lists the events
-    """
+    """Lists the stacks that opened, closed and created handles."""
 
     def __init__(self, image: Image, frames: NamedFrames, handles: HandleEvents) -> None:
         self._frames = frames
@@ -336,13 +311,7 @@ class HandleStacks:
 
 
 class ObjectStacks:
-    """Lists the stacks that added and dropped references to traced objects.
-
-    Args:
-        image: the image
-        frames: looks up frames
-        objects: lists the events
-    """
+    """Lists the stacks that added and dropped references to traced objects."""
 
     def __init__(self, image: Image, frames: NamedFrames, objects: ObjectTraceLister) -> None:
         self._kernel = image.kernel

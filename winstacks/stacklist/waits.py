@@ -122,13 +122,11 @@ class Waiting(NamedTuple):
     Attributes:
         space: address space of the lock: the kernel, or a half of the thread's process
         process: name of the thread's process
-        key: PID and TID
         function: the function that takes the lock, as module!function
         low, high: stack range of that function and its callees; `high` is exclusive
         sure: whether the walk reached the function without a guess
         trace_id: TraceId of the stack
         how: kind of the lock before the search: UNKNOWN, SRW_LOCK or CONDITION_VARIABLE
-        stack: the stack
     """
 
     space: AddressSpace
@@ -167,7 +165,6 @@ class WaitGraph(NamedTuple):
     Attributes:
         locks: locks that are held, or for which a thread waits
         holders: the threads that hold each lock
-        waits: the waiting threads
         cycles: threads that wait for each other in a circle: deadlocks
         names: process name of each thread
         gaps: number of gaps: places where locks may be missing
@@ -189,7 +186,6 @@ class Waits:
     """Finds the lock of each waiting thread.
 
     Args:
-        image: the image
         sides: reads the waits of processes from their memory; None: only stacks are used
     """
 
@@ -242,7 +238,6 @@ class Waits:
         """Returns the locks, their holders and the waiting threads.
 
         Args:
-            lister: lists the locks
             pids: PIDs to list, 0 for the kernel; all when empty
         """
         graph = WaitGraph({}, {}, [], [], {}, 0, [], self._cut)
