@@ -25,19 +25,8 @@ TRACES = Grid.for_plugin("stacktracedb")
 FLAGS = Grid.for_plugin("gflags")
 
 _SPACE = ("PID", "Process", "Arch")
-_UNREAD = TRACES.maker(*_SPACE, "Status")
 _FIGURES = ("Indexed", "Chained", "Freed", "Unindexed", "Mismatched", "UnreadableBytes", "Orphans")
 """The columns with the counts of a database's self-check."""
-
-
-def unread(space: AddressSpace) -> Cells:
-    """Returns the row of an address space whose databases are unknown, wholly or in part."""
-    return _UNREAD(
-        or_unreadable(space.pid),
-        or_unreadable(space.known_name),
-        space.arch,
-        text(status(space.remark, space.status)),
-    )
 
 
 class TraceRows:

@@ -13,7 +13,7 @@ from ..heaps.decode.block import TraceGroup
 from ..heaps.decode.contents import HeapOwner
 from ..heaps.lister import Heaps
 from ..locks.lister import LockLister
-from ..locks.lock import Lock, LockGap
+from ..locks.lock import Lock
 from ..memory.decode.status import Status, StatusItem, status, text
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image
@@ -25,6 +25,7 @@ from ..tracedb.decode.anomalies import Trace
 from ..tracedb.decode.heaplog import HeapLog
 from ..tracedb.decode.recorded import NO_STACK
 from ..tracedb.finder import Databases, Opened
+from ..tracedb.gap import Gap
 from ..tracedb.model import Database
 from .decode import keys
 from .frames import NamedFrames
@@ -219,7 +220,7 @@ class LockStacks:
         """
         distinct = Distinct()
         for lock in self._locks.list_created(space):
-            if isinstance(lock, LockGap):
+            if isinstance(lock, Gap):
                 yield gap(LOCK, distinct.gap(LOCK, space, lock.status), space, lock.status)
             elif lock.back_trace_index != 0 or lock.creator_address:
                 yield self._lock(space, lock, distinct)
@@ -281,12 +282,12 @@ class HandleStacks:
                 continue
             distinct, newer = Distinct(), 0
             for event in self._handles.list_events(space):
-                if event.event or event.handle is not None:
-                    newer = event.sequence or newer
-                    yield self._flat(event, distinct)
-                else:
+                if isinstance(event, Gap):
                     key = distinct.gap(HANDLE, space, event.status, 0, newer)
                     yield gap(HANDLE, key, space, event.status)
+                else:
+                    newer = event.sequence or newer
+                    yield self._flat(event, distinct)
 
     def _flat(self, event: HandleEvent, distinct: Distinct) -> StackRecord:
         acting = self._acting.space_of(event)
@@ -324,12 +325,16 @@ class ObjectStacks:
         of_none = distinct = Distinct()
         last = 0
         for event in self._objects.list_events():
-            body = 0 if event.object is None else event.object.body
+            body = 0 if isinstance(event, Gap) or event.object is None else event.object.body
             if body != last:
                 # There may be millions of events: only the keys of one object's are stored at a time.
                 last, times[body] = body, times.get(body, 0) + 1
                 distinct = Distinct(times[body]) if body else of_none
-            yield self._flat(event, body, distinct)
+            if isinstance(event, Gap):
+                key = distinct.gap(OBJECT, self._kernel, event.status)
+                yield gap(OBJECT, key, self._kernel, event.status)
+            else:
+                yield self._flat(event, body, distinct)
 
     def _flat(self, event: ObjectEvent, body: int, distinct: Distinct) -> StackRecord:
         if event.event:

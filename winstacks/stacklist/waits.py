@@ -41,13 +41,14 @@ from ..columns.words import (
     WOW64,
 )
 from ..locks.lister import LockLister
-from ..locks.lock import Lock, LockGap
+from ..locks.lock import Lock
 from ..memory.decode.ranges import flatten
 from ..memory.decode.status import Status, has_status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image
 from ..process.spaces import AddressSpaces
 from ..process.threadids import ThreadOwner
+from ..tracedb.gap import Gap
 from ..waits.decode.waitgraph import Cycle, cycles
 from ..waits.userside import UserSide, UserSides, UserStack
 from .stack import StackRecord
@@ -245,7 +246,7 @@ class Waits:
         for space in AddressSpaces.list_spaces(self._image, pids):
             space_locks: Dict[int, Lock] = {}
             for lock in self._image.possible(lister.list_locks(space)):
-                if isinstance(lock, LockGap):
+                if isinstance(lock, Gap):
                     gaps += 1
                 elif lock.address is not None and (lock.held or lock.waiters):
                     if len(graph.locks) + len(space_locks) < MAX_LOCKS:
