@@ -72,10 +72,11 @@ class HandleTraces(Command[AddressSpace, HandleEvent]):
 
     def entry(self, item: HandleEvent) -> ShownEntry:
         cells = {
+            **object_cells(item.object),
             "Handle": item.handle,
             "Event": item.event or None,
             "Sequence": item.sequence,
             "ByPID": item.by_pid,
             "ByTID": item.by_tid,
         }
-        return ShownEntry(item.space, item.status, {**cells, **object_cells(item.object)})
+        return ShownEntry(item.space, item.status, cells)

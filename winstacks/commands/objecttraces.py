@@ -43,10 +43,11 @@ class ObjectTraces(Command[AddressSpace, ObjectEvent]):
 
     def entry(self, item: ObjectEvent) -> ShownEntry:
         cells = {
+            **object_cells(item.object),
             "ImageFileName": item.process,
             "Event": item.event or None,
             "Sequence": item.sequence,
             "Count": item.num_traces,
             "Tag": item.tag,
         }
-        return ShownEntry(self.image.kernel, item.status, {**cells, **object_cells(item.object)})
+        return ShownEntry(self.image.kernel, item.status, cells)

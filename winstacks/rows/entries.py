@@ -73,23 +73,26 @@ class EntryRows:
         self._grid, self._printer = grid, printer
         self._unreadable, self._fold = unreadable, fold
         self._makers: Memo[Tuple[str, ...], Callable[..., Cells]] = Memo(self._maker)
+        # The cells of the space of the last entry: most entries have the space of the one before.
+        self._space: Optional[AddressSpace] = None
+        self._shown: Cells = ()
+        self._stacks = tuple(name for name in ("Unbacked", "Stack") if name in grid.names)
         key = (*SPACE, *key)
         self.key_of: Callable[[Cells], Any] = operator.itemgetter(*map(grid.names.index, key))
-        self._frames = grid.frames_maker(*key)
+        self._frames = grid.frames_maker(*key) if self._stacks else _no_frames
 
     def cells(
         self, entry: ShownEntry, frames: Collection[NamedFrame] = (), stack: object = NOT_APPLICABLE
     ) -> Cells:
         """Returns the row of an entry alone; `stack` is its column Stack."""
         space = entry.space
+        if space is not self._space:
+            self._space, self._shown = space, (space.pid, space.known_name, space.arch)
         return self._makers[tuple(entry.cells)](
-            space.pid,
-            space.known_name,
-            space.arch,
+            *self._shown,
             *entry.cells.values(),
             text(entry.status),
-            unbacked(frames),
-            stack,
+            *((unbacked(frames), stack) if self._stacks else ()),
         )
 
     def rows(self, entry: ShownEntry, frames: Sequence[NamedFrame] = ()) -> Iterator[Row]:
@@ -99,11 +102,17 @@ class EntryRows:
         return itertools.chain(((0, row),), entry.below, self._frames(*self.key_of(row), below))
 
     def _maker(self, columns: Tuple[str, ...]) -> Callable[..., Cells]:
-        names = (*SPACE, *columns, "Status", "Unbacked", "Stack")
+        names = (*SPACE, *columns, "Status", *self._stacks)
         return self._grid.value_maker(names, self._unreadable, self._printer.mask)
 
 
 def object_cells(thing: Optional[ObjectInfo]) -> Dict[str, object]:
     """Returns the cells of an object, by the columns of OBJECT; None: there is none."""
-    values = (None,) * 3 if thing is None else (thing.body or NOT_AVAILABLE, thing.type, thing.name)
-    return dict(zip(OBJECT, values))
+    if thing is None:
+        return dict.fromkeys(OBJECT)
+    return {"Object": thing.body or NOT_AVAILABLE, "ObjectType": thing.type, "ObjectName": thing.name}
+
+
+def _no_frames(*cells: object) -> Iterator[Row]:
+    """Returns the rows of frames in a table without frames."""
+    return iter(())
