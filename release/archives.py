@@ -22,6 +22,8 @@ from typing import Dict, Iterator, List, Tuple
 
 from . import NAME, ROOT, ReleaseError
 
+PLUGIN_MARKS = ("def run(self)", ".plugin_of_dumps(")
+"""Texts that only files of plugins hold."""
 PLUGIN_FOLDERS = ("volatility3_plugins", "winstacks", "symbols/windows/stacktraces")
 """Folders that `vol -p` needs, as paths in the tree."""
 PLUGIN_SUFFIXES = (".py", ".pyi", ".json", ".typed", ".js", ".css")
@@ -126,7 +128,7 @@ def plugin_files(tree: pathlib.Path, version: str, volatility: str) -> Dict[str,
     names = sorted(
         f"{path.parent.name}.{path.stem}"
         for path in (tree / "volatility3_plugins").glob("*/*.py")
-        if "def run(self)" in path.read_text(encoding="utf-8")
+        if any(mark in path.read_text(encoding="utf-8") for mark in PLUGIN_MARKS)
     )
     text = README.format(
         version=version,

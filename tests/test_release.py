@@ -22,6 +22,7 @@ from release import NAME, archives, contents
 from tests.conftest import ROOT
 from tests.forge import sample, vol
 from tests.support.only import only
+from winstacks.columns.commands import OF_DUMPS
 
 EPOCH = 1_700_000_000
 
@@ -81,7 +82,8 @@ def test_the_readme_of_the_folder_names_each_plugin(archive: pathlib.Path, tmp_p
     folder = archives.unpack(archive, tmp_path / "unpacked")
     text = (folder / "README.md").read_text(encoding="utf-8")
     plugins = {path.stem for path in (folder / "volatility3_plugins" / "windows").glob("*.py")}
-    missing = {name for name in plugins - {"winstacks_library"} if f"`windows.{name}`" not in text}
+    names = {*(f"windows.{name}" for name in plugins), *(f"minidump.{name}" for name in OF_DUMPS)}
+    missing = {name for name in names - {"windows.winstacks_library"} if f"`{name}`" not in text}
     assert not missing and "winstacks_library" not in text
     assert {path.name for path in folder.iterdir()} == {
         *("README.md", "LICENSE", "volatility3_plugins", "winstacks", "symbols")

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import argparse
 import io
-from typing import Callable, Dict, List, Optional, Sequence
+from typing import Callable, Dict, List, Optional, Sequence, Type
 
 from volatility3.framework import exceptions, interfaces
 from volatility3.framework.configuration import requirements
@@ -151,11 +151,10 @@ def begins_as_a_dump(context: interfaces.context.ContextInterface) -> str:
 
 
 def is_small_dump(read: Callable[[int, int], bytes], size: int) -> bool:
-    """Returns whether a file is a small kernel dump, or only the header of a kernel's crash dump.
+    """Returns whether a file of `size` bytes is a small kernel dump, or only the header of a crash dump.
 
     Args:
         read: reads the file: takes an offset and a length
-        size: size of the file in bytes
     """
     place, header = SMALL_DUMPS.get(read(0, len(next(iter(SMALL_DUMPS)))), (0, 0))
     return bool(header) and (size <= header or read(place, len(SMALL_DUMP_TYPE)) == SMALL_DUMP_TYPE)
@@ -172,11 +171,7 @@ def _instead(
 def dump(
     of_an_image: List[interfaces.configuration.RequirementInterface],
 ) -> List[interfaces.configuration.RequirementInterface]:
-    """Returns the requirements of a plugin that reads a dump of one process, or a small kernel dump.
-
-    Args:
-        of_an_image: options of the plugin that shows the same for an image
-    """
+    """Returns the requirements of a plugin that reads a dump, from the requirements for images."""
     inherited = (
         requirement
         for requirement in of_an_image
@@ -199,6 +194,32 @@ def dump(
             optional=True,
         ),
     ]
+
+
+def plugin_of_dumps(
+    module: str, of_images: Type[interfaces.plugins.PluginInterface], summary: str
+) -> Type[interfaces.plugins.PluginInterface]:
+    """Makes the plugin that shows of a dump what another plugin shows of an image.
+
+    Args:
+        module: `__name__` of the module that holds the plugin: Volatility lists the plugin by it
+        summary: first sentence of the help
+    """
+    of_an_image = of_images.__module__.rpartition("plugins.")[2]
+
+    class OfDumps(interfaces.plugins.PluginInterface):
+        __doc__ = f"{summary}\n\n    Rows and columns are the same as for {of_an_image}.\n    "
+        __module__ = module
+        _required_framework_version = of_images._required_framework_version
+        _version = of_images._version
+        run = of_images.run
+
+        @classmethod
+        def get_requirements(cls) -> List[interfaces.configuration.RequirementInterface]:
+            return dump(of_images.get_requirements())
+
+    OfDumps.__name__ = OfDumps.__qualname__ = of_images.__name__
+    return OfDumps
 
 
 DUMP_LISTS = {
@@ -261,8 +282,6 @@ def numbers(name: str, description: str, instead: str = "") -> interfaces.config
     """Returns an option that takes a list of numbers.
 
     Args:
-        name: name of the option
-        description: its help
         instead: what takes other texts than numbers; empty for nothing
     """
     kind = checked(checkedoptions.no_number(instead), int)
@@ -320,11 +339,7 @@ def switch(name: str, description: str) -> interfaces.configuration.RequirementI
 
 
 def selecting(things: str) -> List[interfaces.configuration.RequirementInterface]:
-    """Returns the options --find and --unbacked.
-
-    Args:
-        things: the plural of the listed things, such as `events`
-    """
+    """Returns the options --find and --unbacked of a plugin that lists `things`, a plural."""
     return [
         CheckedRequirement(
             checked(checkedoptions.no_glob),
@@ -398,11 +413,7 @@ class ColumnsRequirement(requirements.ListRequirement):
 
 
 def shown(table: str) -> List[interfaces.configuration.RequirementInterface]:
-    """Returns the options --brief and --columns, which choose the columns that are shown.
-
-    Args:
-        table: name of the plugin in TABLES
-    """
+    """Returns the options --brief and --columns, which choose the columns of a table of TABLES."""
     return [
         switch(
             "brief",
@@ -417,7 +428,6 @@ def stack_list(things: str, table: str = "") -> List[interfaces.configuration.Re
     """Returns the options of a plugin that lists every stack of an image.
 
     Args:
-        things: the plural of the listed things
         table: name of the plugin in TABLES if it shows them; empty if it writes files
     """
     return [

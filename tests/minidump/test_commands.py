@@ -5,18 +5,21 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import pathlib
 import re
 from typing import Dict
 
 import pytest
+from volatility3 import framework
 from volatility3.cli import CommandLine, text_renderer
 from volatility3.plugins.minidump import tracefindings, tracereport
 
 from tests.conftest import ROOT
 from tests.forge import context
 from tests.support.findingimages import PRIVATE, FindingImage
+from tests.support.only import only
 from tests.support.processdumps import OpenedDump, dump_of
 from winstacks.columns.commands import OF_DUMPS, for_input
 from winstacks.columns.words import MEMORY_IMAGE, PROCESS_DUMP
@@ -29,6 +32,22 @@ LAYERS = {"layer", "bitmaplayer"}
 def test_the_plugins_for_dumps_are_known() -> None:
     folder = ROOT / "volatility3_plugins" / "minidump"
     assert {path.stem for path in folder.glob("*.py")} - LAYERS == set(OF_DUMPS)
+
+
+@pytest.mark.parametrize("name", [name for name in OF_DUMPS if name != "info"])
+def test_volatility_lists_a_plugin_for_dumps_as_it_does_any_other(name: str) -> None:
+    importlib.import_module(f"volatility3.plugins.minidump.{name}")
+    listed = framework.list_plugins()
+    of_dumps, of_images = (
+        only(plugin for path, plugin in listed.items() if path.startswith(f"{folder}.{name}."))
+        for folder in ("minidump", "windows")
+    )
+    assert of_dumps.__name__ == of_images.__name__
+    assert of_dumps._version == of_images._version
+    assert of_dumps.__doc__ and of_dumps.__doc__.count(f"windows.{name}.") == 1
+    required = {requirement.name: requirement for requirement in of_dumps.get_requirements()}
+    assert "primary" in required and "kernel" not in required
+    assert all(requirement.description for requirement in required.values())
 
 
 @pytest.mark.parametrize("name", CHECKS)

@@ -1,28 +1,8 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 
-from typing import List
-
-from volatility3.framework import interfaces
 from volatility3.plugins.windows import callstacks, winstacks_library
 
-options = winstacks_library.options(__file__)
-
-
-class CallStacks(interfaces.plugins.PluginInterface):
-    """Lists the call stacks of every thread of a process dump.
-
-    Rows and columns are the same as for windows.callstacks.
-    """
-
-    _required_framework_version = (2, 26, 0)
-    _version = (1, 0, 0)
-
-    @classmethod
-    def get_requirements(cls) -> List[interfaces.configuration.RequirementInterface]:
-        return list(options.dump(callstacks.CallStacks.get_requirements()))
-
-    def run(self) -> interfaces.renderers.TreeGrid:
-        from winstacks.commands import callstacks
-
-        return callstacks.CallStacks(self).run()
+CallStacks = winstacks_library.options(__file__).plugin_of_dumps(
+    __name__, callstacks.CallStacks, "Lists the call stacks of every thread of a process dump."
+)

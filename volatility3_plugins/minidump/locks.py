@@ -1,28 +1,8 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 
-from typing import List
-
-from volatility3.framework import interfaces
 from volatility3.plugins.windows import locks, winstacks_library
 
-options = winstacks_library.options(__file__)
-
-
-class Locks(interfaces.plugins.PluginInterface):
-    """Lists the critical sections of a process dump.
-
-    Rows and columns are the same as for windows.locks.
-    """
-
-    _required_framework_version = (2, 26, 0)
-    _version = (1, 0, 0)
-
-    @classmethod
-    def get_requirements(cls) -> List[interfaces.configuration.RequirementInterface]:
-        return list(options.dump(locks.Locks.get_requirements()))
-
-    def run(self) -> interfaces.renderers.TreeGrid:
-        from winstacks.commands import locks
-
-        return locks.Locks(self).run()
+Locks = winstacks_library.options(__file__).plugin_of_dumps(
+    __name__, locks.Locks, "Lists the critical sections of a process dump."
+)

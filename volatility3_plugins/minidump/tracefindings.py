@@ -1,28 +1,8 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 
-from typing import List
-
-from volatility3.framework import interfaces
 from volatility3.plugins.windows import tracefindings, winstacks_library
 
-options = winstacks_library.options(__file__)
-
-
-class TraceFindings(interfaces.plugins.PluginInterface):
-    """Lists the suspicious stacks of a process dump, with the reasons.
-
-    Rows and columns are the same as for windows.tracefindings.
-    """
-
-    _required_framework_version = (2, 26, 0)
-    _version = (1, 0, 0)
-
-    @classmethod
-    def get_requirements(cls) -> List[interfaces.configuration.RequirementInterface]:
-        return list(options.dump(tracefindings.TraceFindings.get_requirements()))
-
-    def run(self) -> interfaces.renderers.TreeGrid:
-        from winstacks.commands import tracefindings
-
-        return tracefindings.TraceFindings(self).run()
+TraceFindings = winstacks_library.options(__file__).plugin_of_dumps(
+    __name__, tracefindings.TraceFindings, "Lists the suspicious stacks of a process dump, with the reasons."
+)

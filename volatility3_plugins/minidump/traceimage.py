@@ -1,28 +1,8 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 
-from typing import List
-
-from volatility3.framework import interfaces
 from volatility3.plugins.windows import traceimage, winstacks_library
 
-options = winstacks_library.options(__file__)
-
-
-class TraceImage(interfaces.plugins.PluginInterface):
-    """Describes a process dump in one row.
-
-    Rows and columns are the same as for windows.traceimage.
-    """
-
-    _required_framework_version = (2, 26, 0)
-    _version = (1, 0, 0)
-
-    @classmethod
-    def get_requirements(cls) -> List[interfaces.configuration.RequirementInterface]:
-        return list(options.dump(traceimage.TraceImage.get_requirements()))
-
-    def run(self) -> interfaces.renderers.TreeGrid:
-        from winstacks.commands import traceimage
-
-        return traceimage.TraceImage(self).run()
+TraceImage = winstacks_library.options(__file__).plugin_of_dumps(
+    __name__, traceimage.TraceImage, "Describes a process dump in one row."
+)

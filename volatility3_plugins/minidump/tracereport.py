@@ -1,28 +1,10 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 
-from typing import List
-
-from volatility3.framework import interfaces
 from volatility3.plugins.windows import tracereport, winstacks_library
 
-options = winstacks_library.options(__file__)
-
-
-class TraceReport(interfaces.plugins.PluginInterface):
-    """Writes a one-page report on a process dump: findings, flame graph, threads, locks and heaps.
-
-    Rows and columns are the same as for windows.tracereport.
-    """
-
-    _required_framework_version = (2, 26, 0)
-    _version = (1, 0, 0)
-
-    @classmethod
-    def get_requirements(cls) -> List[interfaces.configuration.RequirementInterface]:
-        return list(options.dump(tracereport.TraceReport.get_requirements()))
-
-    def run(self) -> interfaces.renderers.TreeGrid:
-        from winstacks.commands import tracereport
-
-        return tracereport.TraceReport(self).run()
+TraceReport = winstacks_library.options(__file__).plugin_of_dumps(
+    __name__,
+    tracereport.TraceReport,
+    "Writes a one-page report on a process dump: findings, flame graph, threads, locks and heaps.",
+)

@@ -5,23 +5,24 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Iterable, Iterator, List, Sequence
+from typing import Iterable, List, Sequence
 
 from ..handles.lister import ActingSpaces, HandleEvents, handle_events
-from ..handles.rings import HandleEvent
+from ..handles.rings import HandleEvent, Listed
 from ..memory.decode.status import has_status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace
 from ..rows.command import Command
-from ..rows.grid import Row
-from ..rows.handles import HANDLES, HandleRows
+from ..rows.entries import OBJECT, ShownEntry, object_cells
+from ..rows.grid import Grid
 from ..stacklist.frames import NamedFrame
 
 
 class HandleTraces(Command[AddressSpace, HandleEvent]):
     """The work of `windows.handletraces`."""
 
-    grid = HANDLES
+    grid = Grid.for_plugin("handletraces")
+    key = ("Handle", "Event", "Sequence", *OBJECT)
     recorded = True
     things = "events"
     to_enable = (
@@ -43,27 +44,21 @@ class HandleTraces(Command[AddressSpace, HandleEvent]):
     def _acting(self) -> ActingSpaces:
         return ActingSpaces(self.image, self._natives)
 
-    @cached_property
-    def _rows(self) -> HandleRows:
-        return HandleRows(self)
-
     def steps(self) -> List[AddressSpace]:
         return self._natives
 
     def describe(self, step: AddressSpace) -> str:
         return f"Reading the handle traces of process {step.pid_text}"
 
-    def items(self, step: AddressSpace) -> Iterable[HandleEvent]:
+    def items(self, step: AddressSpace) -> Iterable[Listed]:
         pids = set(self.pids)
         if pids and step.pid not in pids:
             self._lister.pass_over(step)
             return
         for event in self._lister.list_events(step):
-            self.requested.mark_seen("handle", event.handle)
+            if isinstance(event, HandleEvent):
+                self.requested.mark_seen("handle", event.handle)
             yield event
-
-    def is_gap(self, item: HandleEvent) -> bool:
-        return not item.event and item.handle is None
 
     def selects(self, item: HandleEvent) -> bool:
         """Returns whether an event passes --handle and --leaks."""
@@ -75,5 +70,13 @@ class HandleTraces(Command[AddressSpace, HandleEvent]):
     def frames(self, item: HandleEvent) -> Sequence[NamedFrame]:
         return self.frames_of(self._acting.space_of(item)).name_recorded(item.stack)
 
-    def rows(self, item: HandleEvent, frames: Sequence[NamedFrame]) -> Iterator[Row]:
-        return self._rows.event(item, frames)
+    def entry(self, item: HandleEvent) -> ShownEntry:
+        cells = {
+            **object_cells(item.object),
+            "Handle": item.handle,
+            "Event": item.event or None,
+            "Sequence": item.sequence,
+            "ByPID": item.by_pid,
+            "ByTID": item.by_tid,
+        }
+        return ShownEntry(item.space, item.status, cells)

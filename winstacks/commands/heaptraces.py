@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from functools import cached_property
 from typing import Dict, Iterator, NamedTuple, Optional, Sequence, Tuple, Union
@@ -12,24 +13,30 @@ from volatility3.framework import exceptions, interfaces
 
 from ..heaps.decode import umdh
 from ..heaps.decode.around import around
-from ..heaps.decode.block import TraceGroup
+from ..heaps.decode.block import UNKNOWN_SIZE, Block, TraceGroup
 from ..heaps.decode.contents import HeapContents, HeapOwner
 from ..heaps.decode.totals import ProcessTotal
-from ..heaps.decode.umdh import Change, Growth, Total
+from ..heaps.decode.umdh import UNKNOWN, Change, Growth, Total
 from ..heaps.lister import Heaps
 from ..heaps.umdh_log import loaded_modules, log_of
-from ..memory.decode.status import Status
+from ..memory.decode.status import status
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace
 from ..names.usermodules import vad_at
 from ..process.vads import regions
 from ..rows import plugin
 from ..rows.command import Command
-from ..rows.grid import Row
-from ..rows.heaps import GRID, HeapRows
+from ..rows.entries import ShownEntry
+from ..rows.grid import NOT_AVAILABLE, UNPARSABLE, Grid, Row
 from ..stacklist.frames import NamedFrame
-from ..tracedb.decode.recorded import NO_STACK
+from ..tracedb.decode.recorded import NO_STACK, RecordedStack
+from ..tracedb.gap import Gap
 
 vollog = logging.getLogger(__name__)
+
+_TRACE = ("Heap", "Index", "EntryAddress")
+_SUMS = ("Count", "Bytes", "CountGrowth", "BytesGrowth")
+_MOST = (1 << 63) - 1
 
 _NOTHING = (
     "No readable heap records allocation stacks: a process's heaps do if its "
@@ -39,13 +46,6 @@ _NOTHING = (
 
 
 _NO_BLOCK = "No block of a heap that records stacks holds {:#x}, or lies in the memory region of this address"
-
-
-class HeapOwnerItem(NamedTuple):
-    """A heap or segment, and the name of the file to which its address space's blocks were written."""
-
-    owner: HeapOwner
-    file_output: str
 
 
 class Allocated(NamedTuple):
@@ -62,17 +62,14 @@ class FreedGroup(NamedTuple):
     before: Total
 
 
-class HeapItem(NamedTuple):
-    """An item of the heaps of an address space; a Status stands for data that cannot be read."""
-
-    space: AddressSpace
-    content: Union[Status, HeapOwnerItem, Allocated, FreedGroup]
+Listed = Union[HeapOwner, Allocated, FreedGroup]
 
 
-class HeapTraces(Command[AddressSpace, HeapItem]):
+class HeapTraces(Command[AddressSpace, Listed]):
     """The work of `windows.heaptraces`."""
 
-    grid = GRID
+    grid = Grid.for_plugin("heaptraces")
+    key = (*_TRACE, "Block")
     recorded = True
     things = "traces"
     to_enable = _NOTHING
@@ -81,14 +78,12 @@ class HeapTraces(Command[AddressSpace, HeapItem]):
     def __init__(self, plugin: interfaces.plugins.PluginInterface) -> None:
         super().__init__(plugin)
         self._totals: Dict[AddressSpace, ProcessTotal] = {}
+        self._space: AddressSpace
+        self._file_output = ""
 
     @cached_property
     def _heaps(self) -> Heaps:
         return Heaps(self.image, self.databases)
-
-    @cached_property
-    def _rows(self) -> HeapRows:
-        return HeapRows(self)
 
     @cached_property
     def _baseline(self) -> Optional[umdh.UmdhLog]:
@@ -109,20 +104,20 @@ class HeapTraces(Command[AddressSpace, HeapItem]):
     def describe(self, step: AddressSpace) -> str:
         return f"Reading the heaps of process {step.pid_text}"
 
-    def items(self, step: AddressSpace) -> Iterator[HeapItem]:
+    def items(self, step: AddressSpace) -> Iterator[Union[Listed, Gap]]:
         keep = self.option("blocks") or self.option("dump") or self._address is not None
         contents = self._heaps.read(step, keep=keep)
         if contents is None:
             return
+        # All rows of a step are made before the next step begins.
+        self._space = step
         if contents.status:
-            yield HeapItem(step, contents.status)
+            yield Gap(step, contents.status)
         if self._address is not None:
             for group in around(contents.groups, self._address, self._region(step, self._address)):
-                yield HeapItem(step, Allocated(group, None))
-            return
-        if contents.owners or contents.groups:
-            for entry in self._list_entries(step, contents):
-                yield HeapItem(step, entry)
+                yield Allocated(group, None)
+        elif contents.owners or contents.groups:
+            yield from self._list_entries(step, contents)
 
     @cached_property
     def _address(self) -> Optional[int]:
@@ -141,20 +136,15 @@ class HeapTraces(Command[AddressSpace, HeapItem]):
             return found.start, found.end
         return (address, address) if whole else None
 
-    def _list_entries(
-        self, space: AddressSpace, contents: HeapContents
-    ) -> Iterator[Union[HeapOwnerItem, Allocated, FreedGroup]]:
+    def _list_entries(self, space: AddressSpace, contents: HeapContents) -> Iterator[Listed]:
         modules: Tuple[umdh.UmdhModule, ...] = ()
         if self._baseline is not None or self.option("dump"):
             modules = loaded_modules(self.image, space)
-        file_output = self._dump(space, contents, modules)
+        self._file_output = self._dump(space, contents, modules)
         yield from self._groups(contents, modules)
-        for owner in contents.owners:
-            yield HeapOwnerItem(owner, file_output)
+        yield from contents.owners
 
-    def _groups(
-        self, contents: HeapContents, modules: Tuple[umdh.UmdhModule, ...]
-    ) -> Iterator[Union[Allocated, FreedGroup]]:
+    def _groups(self, contents: HeapContents, modules: Tuple[umdh.UmdhModule, ...]) -> Iterator[Listed]:
         """Yields the traces of an address space, the one with most bytes, or most growth, first."""
         if self._baseline is None:
             for group in contents.groups:
@@ -166,44 +156,76 @@ class HeapTraces(Command[AddressSpace, HeapItem]):
         for stack, total in growth.left():
             yield FreedGroup(stack, total)
 
-    def is_gap(self, item: HeapItem) -> bool:
-        return not isinstance(item.content, (HeapOwnerItem, Allocated, FreedGroup))
-
-    def frames(self, item: HeapItem) -> Sequence[NamedFrame]:
-        named, content = self.frames_of(item.space), item.content
-        if isinstance(content, FreedGroup):
-            return named.stack(content.frames)
-        assert isinstance(content, (HeapOwnerItem, Allocated))
-        trace = content.owner.trace if isinstance(content, HeapOwnerItem) else content.group.trace
+    def frames(self, item: Listed) -> Sequence[NamedFrame]:
+        named = self.frames_of(self._space)
+        if isinstance(item, FreedGroup):
+            return named.stack(item.frames)
+        trace = item.trace if isinstance(item, HeapOwner) else item.group.trace
         return named.name_recorded(trace or NO_STACK)
 
-    def rows(self, item: HeapItem, frames: Sequence[NamedFrame]) -> Iterator[Row]:
-        space, content, rows = item.space, item.content, self._rows
-        if self.option("summary") and isinstance(content, (HeapOwnerItem, Allocated, FreedGroup)):
-            self._add(space, content)
-        elif isinstance(content, HeapOwnerItem):
-            yield from rows.owner(space, content.owner, frames, content.file_output)
-        elif isinstance(content, Allocated):
-            yield from rows.group(space, content.group, frames, content.change)
-            if self.option("blocks") or self._address is not None:
-                for block in content.group.blocks:
-                    yield 1, rows.block(space, block)
-        elif isinstance(content, FreedGroup):
-            yield from rows.freed_group(space, content.before, frames)
-        else:
-            yield 0, rows.unread(space, content)
+    def rows(self, item: Listed, frames: Sequence[NamedFrame]) -> Iterator[Row]:
+        if self.option("summary"):
+            self._add(item)
+            return iter(())
+        rows = super().rows(item, frames)
+        if isinstance(item, Allocated) and (self.option("blocks") or self._address is not None):
+            blocks = map(self.entries.cells, map(self._block, item.group.blocks))
+            return itertools.chain(rows, zip(itertools.repeat(1), blocks))
+        return rows
 
-    def _add(self, space: AddressSpace, content: Union[HeapOwnerItem, Allocated, FreedGroup]) -> None:
+    def entry(self, item: Listed) -> ShownEntry:
+        if isinstance(item, FreedGroup):
+            growth = -item.before.allocations, _number(-item.before.size)
+            return ShownEntry(self._space, status(StatusCode.GONE), dict(zip(_SUMS, (0, 0, *growth))))
+        if isinstance(item, HeapOwner):
+            cells = {
+                **_trace(item.trace, item.heap),
+                "Block": item.address,
+                "Size": item.size or NOT_AVAILABLE,
+                "BlockKind": item.kind,
+                "File output": self._file_output,
+            }
+            return ShownEntry(self._space, item.joined_status, cells)
+        group, change = item
+        size = NOT_AVAILABLE if group.unsized == group.allocations else _number(group.size)
+        cells = {
+            **_trace(group.trace, group.heaps[0] if len(group.heaps) == 1 else None),
+            **dict(zip(_SUMS, (group.allocations, size, *_growth(change)))),
+            "TraceKind": group.trace.kind if group.trace else None,
+        }
+        unknown = StatusCode.GROWTH_UNKNOWN if change == UNKNOWN else None
+        return ShownEntry(self._space, group.joined_status + status(unknown), cells)
+
+    def _block(self, block: Block) -> ShownEntry:
+        """Returns the entry of a block; its Index is the index of a second trace in the database, if any."""
+        trace = _trace(block.trace, block.heap)
+        cells = {
+            **trace,
+            "Index": block.std_index or trace["Index"],
+            "Block": block.user or NOT_AVAILABLE,
+            "Size": NOT_AVAILABLE if block.size == UNKNOWN_SIZE else _number(block.size),
+            "BlockKind": block.form,
+        }
+        freed = status(StatusCode.FREED if block.freed else None)
+        return ShownEntry(self._space, freed + block.status, cells)
+
+    def _add(self, item: Listed) -> None:
         """Adds an item to the sums of its address space."""
-        total = self._totals.setdefault(space, ProcessTotal())
-        if isinstance(content, Allocated):
-            total.add(content.group, content.change)
-        elif isinstance(content, FreedGroup):
-            total.add_gone(content.before)
+        total = self._totals.setdefault(self._space, ProcessTotal())
+        if isinstance(item, Allocated):
+            total.add(item.group, item.change)
+        elif isinstance(item, FreedGroup):
+            total.add_gone(item.before)
 
     def finish(self) -> Iterator[Row]:
         for space, total in sorted(self._totals.items(), key=lambda item: -item[1].size):
-            yield 0, self._rows.total(space, total)
+            size = NOT_AVAILABLE if total.unsized == total.count else _number(total.size)
+            growth: Tuple[object, object] = (None, None)
+            if total.growth is not None:
+                growth = (total.growth.allocations, _number(total.growth.size))
+            unknown = StatusCode.GROWTH_UNKNOWN if total.growth_unknown else None
+            cells = dict(zip(_SUMS, (total.count, size, *growth)))
+            yield 0, self.entries.cells(ShownEntry(space, status(total.status, unknown), cells))
 
     def _dump(self, space: AddressSpace, contents: HeapContents, modules: Tuple[umdh.UmdhModule, ...]) -> str:
         """Writes a UMDH log if one is requested; returns the name of the file."""
@@ -225,3 +247,22 @@ class HeapTraces(Command[AddressSpace, HeapItem]):
         if given is not None:
             self.nothing, self.to_enable = _NO_BLOCK.format(given), ""
         return super().run()
+
+
+def _trace(trace: Optional[RecordedStack], heap: Optional[int]) -> Dict[str, object]:
+    """Returns the cells of _TRACE."""
+    numbers = (None, None) if trace is None else (trace.trace_index or None, trace.address or None)
+    return dict(zip(_TRACE, (heap, *numbers)))
+
+
+def _growth(change: Optional[Change]) -> Tuple[object, object]:
+    if change is None:
+        return None, None
+    if change.allocations is None or change.size is None:
+        return NOT_AVAILABLE, NOT_AVAILABLE
+    return change.allocations, _number(change.size)
+
+
+def _number(value: int) -> object:
+    """Returns a number as a column takes it; no number of a heap is too long."""
+    return value if -_MOST <= value <= _MOST else UNPARSABLE

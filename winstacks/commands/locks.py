@@ -4,21 +4,35 @@
 
 from __future__ import annotations
 
+import itertools
 from functools import cached_property
-from typing import Iterator, List, NamedTuple, Sequence
+from typing import Dict, Iterator, List, Optional, Sequence
 
 from volatility3.framework import interfaces
 
+from ..columns.words import CRITICAL_SECTION, WAITING
 from ..locks.lister import LockLister
-from ..locks.lock import Listed, Lock, LockGap
+from ..locks.lock import Listed, Lock, LockOwner
 from ..memory.decode.status import status
+from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace
+from ..process.threadids import ThreadOwner
 from ..rows.command import Command
-from ..rows.grid import Row
-from ..rows.locks import GRID, LockRows
+from ..rows.entries import SPACE, ShownEntry
+from ..rows.frames import folded
+from ..rows.grid import NOT_APPLICABLE, UNREADABLE, Grid, Row, or_not_applicable, or_unreadable
 from ..rows.plugin import DISABLED, write_file
 from ..stacklist.frames import NamedFrame
 from ..stacklist.lockwaiters import LockWaiters
+from ..stacklist.waits import Wait
+
+GRID = Grid.for_plugin("locks")
+
+_LOCK = ("Lock", "LockType", "Index")
+_THREAD = ("OwnerPID", "OwnerProcess", "OwnerTID")
+_FRAME = ("Address", "Symbol", "Source", "Backing")
+_COUNTS = ("EntryCount", "RecursionCount", "NumberOfWaitingShared", "NumberOfWaitingExclusive", "Waiters")
+_WAITER_FRAME = GRID.maker(*SPACE, *_LOCK, "OwnerPID", "OwnerTID", "Frame", *_FRAME, "Status")
 
 _NOTHING = "No lock is known in the selected address spaces"
 _NO_TRACES = (
@@ -27,23 +41,28 @@ _NO_TRACES = (
 )
 
 
-class ListedLock(NamedTuple):
-    """A lock or a gap, and the name of the file to which its address space's locks were written."""
-
-    lock: Listed
-    file_output: str
-
-
-class Locks(Command[AddressSpace, ListedLock]):
+class Locks(Command[AddressSpace, Lock]):
     """The work of `windows.locks`."""
 
     grid = GRID
+    key = _LOCK
+    unreadable = (
+        "PID",
+        "Process",
+        *_LOCK,
+        *_THREAD,
+        "OwningThread",
+        "LockCount",
+        "ContentionCount",
+        *_COUNTS,
+    )
     recorded = True
     things = "locks"
 
     def __init__(self, plugin: interfaces.plugins.PluginInterface) -> None:
         super().__init__(plugin)
         self.nothing = _NOTHING if self.selection.everything else _NO_TRACES
+        self._file_output = DISABLED
 
     @cached_property
     def _lister(self) -> LockLister:
@@ -53,43 +72,54 @@ class Locks(Command[AddressSpace, ListedLock]):
     def _waiters(self) -> LockWaiters:
         return LockWaiters(self.symbolizer, self.named, self._lister)
 
-    @cached_property
-    def _rows(self) -> LockRows:
-        return LockRows(self)
-
     def describe(self, step: AddressSpace) -> str:
         return f"Reading the locks of process {step.pid_text}"
 
-    def items(self, step: AddressSpace) -> List[ListedLock]:
+    def items(self, step: AddressSpace) -> List[Listed]:
         locks = self._lister.list_created(step)
-        file_output = self._dump(step, locks) if locks else DISABLED
-        return [ListedLock(lock, file_output) for lock in locks]
+        self._file_output = self._dump(step, locks) if locks else DISABLED
+        return locks
 
-    def is_gap(self, item: ListedLock) -> bool:
-        return isinstance(item.lock, LockGap)
-
-    def selects(self, item: ListedLock) -> bool:
+    def selects(self, item: Lock) -> bool:
         """Returns whether a lock passes --held and --contended; an unreadable lock passes both."""
-        assert isinstance(item.lock, Lock)
-        not_held = self.option("held") and item.lock.held is False
-        not_contended = self.option("contended") and item.lock.contended is False
+        not_held = self.option("held") and item.held is False
+        not_contended = self.option("contended") and item.contended is False
         return not (not_held or not_contended)
 
-    def frames(self, item: ListedLock) -> Sequence[NamedFrame]:
-        assert isinstance(item.lock, Lock)
-        return self.frames_of(item.lock.space).name_recorded(item.lock.stack)
+    def frames(self, item: Lock) -> Sequence[NamedFrame]:
+        return self.frames_of(item.space).name_recorded(item.stack)
 
-    def rows(self, item: ListedLock, frames: Sequence[NamedFrame]) -> Iterator[Row]:
-        if isinstance(item.lock, LockGap):
-            return iter([(0, self._rows.gap(item.lock))])
-        lock = item.lock
-        if not lock.waiters:
-            return self._rows.lock(lock, frames, item.file_output)
-        waits = self._waiters.of_lock(lock)
-        lost = self._waiters.lost_statuses(lock, waits)
-        if lost:
-            lock = lock._replace(status=status(lock.status, lost))
-        return self._rows.lock(lock, frames, item.file_output, waits)
+    def entry(self, item: Lock) -> ShownEntry:
+        waits = self._waiters.of_lock(item) if item.waiters else []
+        lost = self._waiters.lost_statuses(item, waits) if item.waiters else ()
+        lock = item._replace(status=status(item.status, lost)) if lost else item
+        key = _key(lock)
+        cells = {
+            **key,
+            "OwningThread": lock.owning_thread,
+            **_owner(lock.owner, NOT_APPLICABLE if lock.owning_thread == 0 else UNREADABLE),
+            "LockCount": lock.lock_count,
+            "ContentionCount": lock.contention_count,
+            **_counts(lock),
+            "File output": self._file_output,
+        }
+        owners = ((1, self.entries.cells(_owned(lock, key, owner))) for owner in lock.owners)
+        waiting = itertools.chain.from_iterable(self._waiting(lock, key, wait) for wait in waits)
+        return ShownEntry(lock.space, lock.joined_status, cells, itertools.chain(owners, waiting))
+
+    def _waiting(self, lock: Lock, key: Dict[str, object], wait: Wait) -> Iterator[Row]:
+        """Yields the row of a waiting thread, and below it the rows of its stack, innermost frame first."""
+        assert wait.waiting is not None
+        stack, (pid, tid), fold = wait.waiting.stack, wait.key, self.option("fold")
+        thread = dict(zip(_THREAD, (pid, wait.waiting.process or None, tid)))
+        unsure = status(None if wait.sure else StatusCode.UNSURE)
+        entry = ShownEntry(lock.space, unsure, {**key, **thread, "OwnerRole": WAITING})
+        row = self.entries.cells(entry, stack=folded(stack.frames, fold, self.printer.mask))
+        yield 1, row
+        for number, frame in enumerate(() if fold else stack.frames):
+            guessed = bool(stack.walked) and not stack.walked[number].sure
+            cells = self.printer.guess(frame) if guessed else self.printer[frame]
+            yield 2, _WAITER_FRAME(*self.entries.key_of(row), or_unreadable(pid), tid, number, *cells)
 
     def _dump(self, space: AddressSpace, locks: List[Listed]) -> str:
         """Writes RTL_PROCESS_LOCKS if they are requested; returns the name of the file."""
@@ -97,3 +127,44 @@ class Locks(Command[AddressSpace, ListedLock]):
             return DISABLED
         name = f"locks.{space.file_part}.{space.arch}.bin"
         return write_file(self.plugin, name, [self._lister.buffer(space, locks)])
+
+
+def _key(lock: Lock) -> Dict[str, object]:
+    """Returns the cells of _LOCK."""
+    index: object = lock.back_trace_index
+    if index is None and lock.creator_address:
+        index = NOT_APPLICABLE
+    return dict(zip(_LOCK, (lock.debug_info if lock.address is None else lock.address, lock.type, index)))
+
+
+def _owner(owner: Optional[ThreadOwner], absent: object) -> Dict[str, object]:
+    """Returns the cells of _THREAD for an owner."""
+    values = (absent,) * 3 if owner is None else (owner.pid, owner.process, owner.tid)
+    return dict(zip(_THREAD, values))
+
+
+def _owned(lock: Lock, key: Dict[str, object], owner: LockOwner) -> ShownEntry:
+    """Returns the entry of one of the owners of a resource."""
+    cells = {
+        **key,
+        "OwningThread": owner.thread,
+        **_owner(owner.owner, UNREADABLE),
+        "OwnerRole": owner.kind,
+        "RecursionCount": or_not_applicable(owner.owner_count),
+    }
+    return ShownEntry(lock.space, owner.status, cells)
+
+
+def _counts(lock: Lock) -> Dict[str, object]:
+    """Returns the cells of _COUNTS.
+
+    The first two do not exist for kernel resources, the third does not exist for critical sections.
+    """
+    entry: object = lock.entry_count
+    recursion: object = lock.recursion_count
+    shared: object = lock.waiting_shared
+    if lock.space.kernel:
+        entry = recursion = NOT_APPLICABLE
+    elif lock.type == CRITICAL_SECTION:
+        shared = NOT_APPLICABLE
+    return dict(zip(_COUNTS, (entry, recursion, shared, lock.waiting_exclusive, lock.waiters)))

@@ -14,7 +14,7 @@ from volatility3.framework import constants, interfaces
 
 from .. import VERSION
 from ..memory.decode.machine import Machine
-from ..memory.decode.status import Part
+from ..memory.decode.status import Part, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.text import moment, printable
 from ..memory.image import AddressSpace
@@ -24,7 +24,8 @@ from ..process.processlist import ProcessList
 from ..process.threads import Process, processes
 from ..rows import graph, minidump
 from ..rows.command import Command
-from ..rows.grid import Row
+from ..rows.entries import ShownEntry
+from ..rows.grid import Cells, Grid, Row
 from ..rows.plugin import DISABLED, FAILED, OutputFile
 from ..stacklist.frames import NamedFrame
 from ..stacklist.imagefacts import identity
@@ -37,7 +38,8 @@ MAX_LINE = 0x1000
 class MiniDump(Command[Process, Process]):
     """The work of `windows.minidump`."""
 
-    grid = minidump.GRID
+    grid = Grid.for_plugin("minidump")
+    unreadable = ("PID", "Process", "TID", "Value")
     things = "processes"
     kernel = False
 
@@ -73,7 +75,7 @@ class MiniDump(Command[Process, Process]):
     def rows(self, item: Process, frames: Sequence[NamedFrame]) -> Iterator[Row]:
         obstacle = self._obstacle(item)
         if obstacle is not None:
-            yield minidump.gap(item.space, obstacle)
+            yield 0, self._not_dumped(item.space, obstacle)
             return
         narrow = self._format == DUMP_FORMATS[1] and item.wow64 is not None
         half = item.wow64 if narrow and item.wow64 is not None else item.space
@@ -81,7 +83,12 @@ class MiniDump(Command[Process, Process]):
         offset = self.config.get("offset")
         dump = ProcessDump(self.image, self.symbolizer, item, machine, self._custody(item), offset)
         written = self._write(dump, half) if self.option("dump") else DISABLED
-        yield from minidump.process(dump, half, written)
+        for depth, entry in minidump.process(dump, half, written):
+            yield depth, self.entries.cells(entry)
+
+    def _not_dumped(self, space: AddressSpace, why: Part) -> Cells:
+        """Returns the row of a process that cannot be dumped."""
+        return self.entries.cells(ShownEntry(space, status(space.status, why)))
 
     def _write(self, dump: ProcessDump, half: AddressSpace) -> str:
         """Writes a dump; returns the cell for `File output`. An interrupted dump leaves no file."""
@@ -124,7 +131,7 @@ class MiniDump(Command[Process, Process]):
         """Returns all rows, first the row for processes that a damaged process list may have lost."""
         some = self.pids or self.config.get("offset") is not None
         damaged = () if some else self.image.service(ProcessList).status
-        first = [minidump.gap(self.image.kernel, damaged)] if damaged else []
+        first = [(0, self._not_dumped(self.image.kernel, damaged))] if damaged else []
         return itertools.chain(first, super().generate())
 
     def run(self) -> interfaces.renderers.TreeGrid:

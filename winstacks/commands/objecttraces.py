@@ -4,21 +4,21 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-from typing import Iterable, Iterator, List, Sequence
+from typing import Iterable, List, Sequence
 
 from ..memory.image import AddressSpace
-from ..objects.lister import ObjectEvent, ObjectTraceLister
+from ..objects.lister import Listed, ObjectEvent, ObjectTraceLister
 from ..rows.command import Command
-from ..rows.grid import Row
-from ..rows.handles import OBJECTS, ObjectRows
+from ..rows.entries import OBJECT, ShownEntry, object_cells
+from ..rows.grid import Grid
 from ..stacklist.frames import NamedFrame
 
 
 class ObjectTraces(Command[AddressSpace, ObjectEvent]):
     """The work of `windows.objecttraces`."""
 
-    grid = OBJECTS
+    grid = Grid.for_plugin("objecttraces")
+    key = (*OBJECT, "ImageFileName", "Event", "Sequence")
     recorded = True
     things = "events"
     nothing = (
@@ -26,17 +26,13 @@ class ObjectTraces(Command[AddressSpace, ObjectEvent]):
         "(gflags /ro, or ObTracePoolTags and ObTraceProcessName in the registry)"
     )
 
-    @cached_property
-    def _rows(self) -> ObjectRows:
-        return ObjectRows(self)
-
     def steps(self) -> List[AddressSpace]:
         return [self.image.kernel]
 
     def describe(self, step: AddressSpace) -> str:
         return "Reading the traces of objects"
 
-    def items(self, step: AddressSpace) -> Iterable[ObjectEvent]:
+    def items(self, step: AddressSpace) -> Iterable[Listed]:
         return self.with_progress(ObjectTraceLister(self.image).list_events(), self.describe(step))
 
     def is_gap(self, item: ObjectEvent) -> bool:
@@ -45,5 +41,13 @@ class ObjectTraces(Command[AddressSpace, ObjectEvent]):
     def frames(self, item: ObjectEvent) -> Sequence[NamedFrame]:
         return self.frames_of(self.image.kernel).name_recorded(item.stack)
 
-    def rows(self, item: ObjectEvent, frames: Sequence[NamedFrame]) -> Iterator[Row]:
-        return self._rows.event(item, frames)
+    def entry(self, item: ObjectEvent) -> ShownEntry:
+        cells = {
+            **object_cells(item.object),
+            "ImageFileName": item.process,
+            "Event": item.event or None,
+            "Sequence": item.sequence,
+            "Count": item.num_traces,
+            "Tag": item.tag,
+        }
+        return ShownEntry(self.image.kernel, item.status, cells)

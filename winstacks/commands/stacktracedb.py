@@ -13,18 +13,19 @@ from ..process import globalflag
 from ..rows.command import Command
 from ..rows.grid import Row
 from ..rows.plugin import DISABLED, FAILED, write_file
-from ..rows.traces import TRACES, TraceRows, missing, unread
+from ..rows.traces import TRACES, TraceRows, missing
 from ..stacklist.frames import NamedFrame
 from ..stacklist.machine import machine_facts
 from ..tracedb.decode import backtraces
 from ..tracedb.decode.anomalies import Trace
 from ..tracedb.decode.database import StdDatabase
 from ..tracedb.decode.heaplog import HeapLog
+from ..tracedb.gap import Gap, gap
 from ..tracedb.model import Database
 
 
-class StackTraceDb(Command[AddressSpace, Union[AddressSpace, Database]]):
-    """The work of `windows.stacktracedb`. An address space among the items is not wholly readable."""
+class StackTraceDb(Command[AddressSpace, Database]):
+    """The work of `windows.stacktracedb`."""
 
     grid = TRACES
     recorded = True
@@ -42,7 +43,7 @@ class StackTraceDb(Command[AddressSpace, Union[AddressSpace, Database]]):
     def describe(self, step: AddressSpace) -> str:
         return f"Reading the databases of process {step.pid_text}"
 
-    def items(self, step: AddressSpace) -> Iterator[Union[AddressSpace, Database]]:
+    def items(self, step: AddressSpace) -> Iterator[Union[Database, Gap]]:
         found = self.databases.search(step, self.option("carve"))
         flags = globalflag.read(self.image, step)
         absent = self.databases.missing(step, found, flags)
@@ -51,28 +52,22 @@ class StackTraceDb(Command[AddressSpace, Union[AddressSpace, Database]]):
             self._objections += 1
             self.log.warning(objection)
         if step.status or step.remark or absent:
-            yield step._replace(status=status(step.status, absent))
+            yield gap(step, step.remark, step.status, absent)
         yield from found.databases
         # If any space can be read, advice on how to enable databases is the better answer.
         self.unread = self._objections == len(self._spaces)
 
-    def is_gap(self, item: Union[AddressSpace, Database]) -> bool:
-        return isinstance(item, AddressSpace)
-
-    def rows(self, item: Union[AddressSpace, Database], frames: Sequence[NamedFrame]) -> Iterator[Row]:
-        return iter(((0, unread(item)),)) if isinstance(item, AddressSpace) else self._database(item)
-
-    def _database(self, database: Database) -> Iterator[Row]:
-        rows = TraceRows(self.image, database, self.frames_of(database.space), self.printer)
-        row_status, dump, carve = database.status, self.option("dump"), self.option("carve")
+    def rows(self, item: Database, frames: Sequence[NamedFrame]) -> Iterator[Row]:
+        rows = TraceRows(self.image, item, self.frames_of(item.space), self.printer)
+        row_status, dump, carve = item.status, self.option("dump"), self.option("carve")
         self.matched = self.matched or dump
         indices = self.requested.requested_ids("index")
-        picked = self.databases.look_up_traces(database, indices) if indices and not (dump or carve) else None
+        picked = self.databases.look_up_traces(item, indices) if indices and not (dump or carve) else None
         if picked is not None:
-            yield 0, rows.database(database.header, row_status, DISABLED)
+            yield 0, rows.database(item.header, row_status, DISABLED)
             yield from self._traces(rows, picked)
             return
-        opened = self.databases.open_database(database)
+        opened = self.databases.open_database(item)
         if opened is None:
             yield 0, rows.database(None, row_status, FAILED if dump else DISABLED)
             return
@@ -84,10 +79,10 @@ class StackTraceDb(Command[AddressSpace, Union[AddressSpace, Database]]):
             unreadable = opened.unreadable
             yield (
                 0,
-                rows.database(opened.header, row_status, self._dump(database, opened) if dump else DISABLED),
+                rows.database(opened.header, row_status, self._dump(item, opened) if dump else DISABLED),
             )
-        space = database.space
-        where = f"Process {space.pid_text} ({space.arch}), {database.kind} at {database.address:#x}"
+        space = item.space
+        where = f"Process {space.pid_text} ({space.arch}), {item.kind} at {item.address:#x}"
         if unreadable:
             self.log.warning(f"{where}: {unreadable} bytes of the used parts are not in the image")
         if isinstance(opened, StdDatabase) and opened.unlisted:

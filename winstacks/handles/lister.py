@@ -22,7 +22,8 @@ from ..process.spaces import AddressSpaces
 from ..tracedb.creators import CreatorTraces, no_such_index
 from ..tracedb.decode.recorded import RecordedStack
 from ..tracedb.finder import Databases
-from .rings import HandleEvent, gap_event, rings
+from ..tracedb.gap import Gap, gap
+from .rings import HandleEvent, Listed, rings
 
 _KEPT = globalflags.FLG_KERNEL_STACK_TRACE_DB | globalflags.FLG_MAINTAIN_OBJECT_TYPELIST
 """An object's header has its creator's trace only if both flags are set."""
@@ -46,7 +47,7 @@ class HandleEvents(Protocol):
     def list_spaces(self) -> List[AddressSpace]:
         """Returns the native spaces of all processes; see `HandleLister.list_spaces`."""
 
-    def list_events(self, space: AddressSpace) -> Iterator[HandleEvent]:
+    def list_events(self, space: AddressSpace) -> Iterator[Listed]:
         """Yields the events of a process; see `HandleLister.list_events`."""
 
     def pass_over(self, space: AddressSpace) -> None:
@@ -131,7 +132,7 @@ class HandleLister:
         known = {space.pid for space in found} | {KERNEL_PID}
         return found + [unknown_process(self._image, pid) for pid in loose if pid not in known]
 
-    def list_events(self, space: AddressSpace) -> Iterator[HandleEvent]:
+    def list_events(self, space: AddressSpace) -> Iterator[Listed]:
         """Yields the events of a process: the events of its ring, newest first, then creations.
 
         An event with a status stands for each unreadable part of the handle table. The creation of an object
@@ -146,7 +147,7 @@ class HandleLister:
         """
         if space.remark or space.status:
             # The ring is in kernel memory and can be read: only the names of user frames are lost.
-            yield gap_event(space, space.remark, space.status)
+            yield gap(space, space.remark, space.status)
         holes, table = self._listed(space)
         yield from holes
         if table is not None:
@@ -154,7 +155,7 @@ class HandleLister:
                 yield from self._image.possible(self._rings.list_events(space, table))
             yield from self._creations(space, table) if table.address else ()
         if space.kernel and self._rings is not None and self._rings.truncated:
-            yield gap_event(space, StatusCode.EVENT_LIMIT)
+            yield gap(space, StatusCode.EVENT_LIMIT)
 
     def pass_over(self, space: AddressSpace) -> None:
         """Marks the objects of a skipped process as seen, so that --pid does not change which process lists
@@ -169,14 +170,14 @@ class HandleLister:
                 entry.object_header for entry in self._tables.entries(table) if entry is not None
             )
 
-    def _listed(self, space: AddressSpace) -> Tuple[List[HandleEvent], Optional[HandleTable]]:
+    def _listed(self, space: AddressSpace) -> Tuple[List[Gap], Optional[HandleTable]]:
         """Returns the faults of the handle table of a process, and the table whose events are listed."""
         table, table_status = self._table(space.eprocess) if space.eprocess else (_NO_TABLE, NOTHING)
-        holes = [gap_event(space, table_status)] if table_status else []
+        holes = [gap(space, table_status)] if table_status else []
         if table is None:
-            holes.append(gap_event(space, StatusCode.HANDLE_TABLE_UNREADABLE))
+            holes.append(gap(space, StatusCode.HANDLE_TABLE_UNREADABLE))
         elif table.address and self._is_shared(space, table):
-            holes.append(gap_event(space, StatusCode.HANDLE_TABLE_SHARED))
+            holes.append(gap(space, StatusCode.HANDLE_TABLE_SHARED))
             table = None
         return holes, table
 
@@ -215,7 +216,7 @@ class HandleLister:
         """The stacks of all possible indices: the kernel's database is decoded once, not for each process."""
         return CreatorTraces(self._databases).resolve(self._image.kernel, _INDICES, stored_in_16_bits=True)
 
-    def _creations(self, space: AddressSpace, table: HandleTable) -> Iterator[HandleEvent]:
+    def _creations(self, space: AddressSpace, table: HandleTable) -> Iterator[Listed]:
         if not self._tables.has_creators and not self._objects_have_creators:
             return
         creations: List[_Creation] = []
@@ -240,7 +241,7 @@ class HandleLister:
             (unreadable, StatusCode.OBJECT_HEADERS_UNREADABLE),
         ):
             if count:
-                yield gap_event(space, StatusItem(word, count))
+                yield gap(space, StatusItem(word, count))
 
     def _creation(
         self,

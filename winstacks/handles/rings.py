@@ -21,6 +21,7 @@ from ..process.handletables import HandleTable, HandleTables
 from ..process.objectheaders import ObjectInfo, Objects
 from ..process.processlist import ProcessList
 from ..tracedb.decode.recorded import NO_STACK, RING, RecordedStack
+from ..tracedb.gap import Gap, gap
 from .decode import handle_ring
 from .decode.handle_ring import HandleTrace, RingDecoder
 
@@ -39,12 +40,12 @@ _EVENTS = {
 
 
 class HandleEvent(NamedTuple):
-    """An event, or a gap between events.
+    """An event.
 
     Attributes:
         space: process that has the handle
-        handle: handle as recorded; None for the creation of an object, and for a gap
-        event: a word of `words.EVENTS`; empty for a gap and for an unknown type
+        handle: handle as recorded; None for the creation of an object
+        event: a word of `words.EVENTS`; empty for an unknown type
         by_pid, by_tid: IDs of the acting process and thread; None if not recorded
         sequence: number of the event in its ring, counted from 1; None for an event that is in no ring
         object: the object that the handle names now; None if it names none
@@ -65,9 +66,8 @@ class HandleEvent(NamedTuple):
     stack: RecordedStack = NO_STACK
 
 
-def gap_event(space: AddressSpace, *parts: Union[StatusCode, StatusItem, Status]) -> HandleEvent:
-    """Returns the event that stands for events that cannot be read."""
-    return HandleEvent(space, status=status(*parts))
+Listed = Union[HandleEvent, Gap]
+"""An event, or a gap between events."""
 
 
 def rings(image: Image, tables: HandleTables) -> Optional[HandleRings]:
@@ -101,7 +101,7 @@ class HandleRings:
         self._objects = image.service(Objects)
         self._decoder = RingDecoder(image.types, image.pointer_size)
 
-    def list_events(self, space: AddressSpace, table: HandleTable) -> Iterator[HandleEvent]:
+    def list_events(self, space: AddressSpace, table: HandleTable) -> Iterator[Listed]:
         """Yields the events of a process, newest first, and the gaps between them.
 
         A ring to which no table leads belongs to the process that made most of its last events, or to the
@@ -114,7 +114,7 @@ class HandleRings:
         if table.debug_info:
             yield from self._list_ring(space, table, table.debug_info)
         for ring in self.orphan_rings.pop(space.pid, ()) if space.pid is not None else ():
-            yield gap_event(space, StatusItem(StatusCode.CONTRADICTED, members=("DebugInfo",)))
+            yield gap(space, StatusItem(StatusCode.CONTRADICTED, members=("DebugInfo",)))
             yield from self._list_ring(space, table, ring)
 
     @functools.cached_property
@@ -196,33 +196,33 @@ class HandleRings:
         pids = collections.Counter(trace.unique_process for trace in traces[:LAST_EVENTS])
         return pids.most_common(1)[0][0] if pids else KERNEL_PID
 
-    def _list_ring(self, space: AddressSpace, table: HandleTable, ring: int) -> Iterator[HandleEvent]:
+    def _list_ring(self, space: AddressSpace, table: HandleTable, ring: int) -> Iterator[Listed]:
         """Yields the events of a ring, newest first, and the gaps between them."""
         decoder = self._decoder
         head = self._memory.read(ring, decoder.trace_db)
         if head is None:
-            yield gap_event(space, StatusCode.RING_UNREADABLE)
+            yield gap(space, StatusCode.RING_UNREADABLE)
             return
         current, size, ring_status = decoder.header(head)
         start = ring + decoder.trace_db
         stated, size = size, decoder.true_size(self._memory, start, current, size)
         if ring_status or size != stated:
-            yield gap_event(space, ring_status or StatusCode.TABLE_SIZE)
+            yield gap(space, ring_status or StatusCode.TABLE_SIZE)
         data = self._memory.load(start, size * decoder.entry_size)
         if decoder.is_ahead(data, start, current, size):
-            yield gap_event(space, StatusItem(StatusCode.CONTRADICTED, members=("CurrentStackIndex",)))
+            yield gap(space, StatusItem(StatusCode.CONTRADICTED, members=("CurrentStackIndex",)))
         yield from self._events_of_handles(space, table, decoder.events(data, start, current, size))
 
     def _events_of_handles(
         self, space: AddressSpace, table: HandleTable, events: Iterator[Union[HandleTrace, int]]
-    ) -> Iterator[HandleEvent]:
+    ) -> Iterator[Listed]:
         """Goes back in time: the first open event of a handle opened the present handle."""
         settled: Set[int] = set()
         decoder, lost = self._decoder, False
         for event in events:
             if isinstance(event, int):
                 lost = True
-                yield gap_event(space, StatusItem(StatusCode.EVENTS_UNREADABLE, event))
+                yield gap(space, StatusItem(StatusCode.EVENTS_UNREADABLE, event))
                 continue
             ring_status = NOTHING
             found: Optional[ObjectInfo] = None

@@ -50,7 +50,6 @@ class Drawing:
         most: greatest number of names that the tree keeps
 
     Attributes:
-        tree: the prefix tree
         kinds: totals of the drawn stacks, by kind
     """
 

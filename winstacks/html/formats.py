@@ -92,7 +92,6 @@ def speedscope(tree: PrefixTree, title: str, weight: str) -> Iterator[str]:
     """Yields the pieces of a file for speedscope.
 
     Args:
-        tree: the stacks
         title: name of the file in speedscope
         weight: unit of the weights: `count`, `bytes` or `threads`
     """

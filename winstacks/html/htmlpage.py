@@ -55,8 +55,6 @@ def page_title(about: str, paths: Sequence[str], computer: str = "") -> str:
     """Returns the title of a page, which begins with the name of the file that was read.
 
     Args:
-        about: what the page shows
-        paths: paths of the files that were read
         computer: the computer's name, empty if unknown
     """
     names = [path.replace("\\", "/").rpartition("/")[2] for path in paths]
@@ -69,7 +67,6 @@ def page(title: str, data: Mapping[str, Any]) -> Iterator[str]:
     """Yields the pieces of a page.
 
     Args:
-        title: title of the page, any text
         data: parts of the page by name, each in the form that `flame.js` or `report.js` describes
     """
     style = _read(STYLE)
@@ -85,7 +82,6 @@ def flame_data(tree: PrefixTree, unit: str) -> Dict[str, Any]:
     """Returns the data that `flame.js` draws.
 
     Args:
-        tree: the stacks
         unit: plural of the unit of the weights
     """
     notes = [f"Some stacks were cut: the boxes … stand for {tree.cut} {unit}."] if tree.cut else []

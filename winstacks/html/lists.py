@@ -110,10 +110,6 @@ class PageLists:
 
         Args:
             size: bytes of the blocks
-            blocks: number of blocks
-            process: process in words
-            frames: frames of the trace
-            status: faults of the trace
         """
         self._heaps.append((size, blocks, process, frames, status))
         if len(self._heaps) > 2 * MAX_HEAPS:

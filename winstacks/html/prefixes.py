@@ -47,7 +47,6 @@ class Box(NamedTuple):
     """A name as a box shows it.
 
     Attributes:
-        text: the text
         module: module or file that decides the colour, empty without one
         style: one of the looks, with or without GUESSED
     """
@@ -66,7 +65,6 @@ class PrefixTree:
 
     Attributes:
         boxes: the names, by number
-        total: the sum of all weights
         cut: the weight of stacks that were cut
         capped: the weight that was left out because the sum would be larger than MAX_SUM
     """
@@ -146,10 +144,7 @@ class PrefixTree:
         """Adds a stack below its kind and its process; see `add`.
 
         Args:
-            kind: kind of the stack
-            process: text for the process
             frames: numbers of the names of its frames, outermost first; empty for a stack without frames
-            weight: weight of the stack
         """
         levels = [self.name(kind, look=LEVEL), self.name(process, look=LEVEL)]
         return self.add([*levels, *(frames or [self._none])], weight)

@@ -37,12 +37,7 @@ MAX_SHOWN_LOCKS = 1 << 13
 
 
 class Report:
-    """Collects the stacks of an image, and makes the data of its page.
-
-    Attributes:
-        drawn: the flame graph
-        lists: threads, heaps and findings
-    """
+    """Collects the stacks of an image, and makes the data of its page."""
 
     def __init__(self) -> None:
         self.drawn = Drawing()
@@ -60,13 +55,7 @@ class Report:
             self.lists.heap(stack.size, stack.counted or 0, process, self._frames(stack), text(stack.status))
 
     def data(self, facts: ImageFacts, found: Sequence[Outcome], graph: WaitGraph) -> Dict[str, Any]:
-        """Returns the parts of the page.
-
-        Args:
-            facts: facts of the image
-            found: findings, and reasons why checks could not run
-            graph: the threads that wait for locks, and the owners of the locks
-        """
+        """Returns the parts of the page."""
         self._add_findings(found, facts.input_kind)
         return {
             "image": image_part(image_values(facts)),

@@ -14,10 +14,11 @@ from ..memory.image import AddressSpace, Image
 from ..names.ntdll import Ntdll, Ntdlls
 from ..process import threadids as ids
 from ..process.threadids import ThreadOwner
+from ..tracedb.gap import gap
 from . import lock
 from .decode import criticalsection
 from .decode.criticalsection import RESOURCE_TYPE
-from .lock import Listed, Lock, LockGap
+from .lock import Listed, Lock
 from .sectionlists import SectionList, SectionLists, SectionMemory, SectionPair, WideIndices, unknown_width
 
 
@@ -36,7 +37,7 @@ class CriticalSections:
         self._lists = SectionLists(image, ntdlls, wide_indices)
 
     def list_sections(self, space: AddressSpace) -> Iterator[Listed]:
-        """Yields the critical sections in the list's order, and a LockGap for sections that cannot be read.
+        """Yields the critical sections in the list's order, and a Gap for sections that cannot be read.
 
         Args:
             space: one half of a process
@@ -48,7 +49,7 @@ class CriticalSections:
         if not lists and (
             self._lists.expected(space, memory) or self._lists.may_be_absent(space, ntdll, memory)
         ):
-            yield LockGap(space, status(StatusCode.LIST_NOT_FOUND))
+            yield gap(space, StatusCode.LIST_NOT_FOUND)
         real_known = any(section_list.is_real for section_list in lists)
         for section_list in lists:
             list_status = NOTHING
@@ -71,9 +72,9 @@ class CriticalSections:
         walk = links.walk(section_list.link, memory.links)
         altered = walk.altered.link if walk.altered else None
         if not section_list.is_head:
-            yield LockGap(space, status(StatusCode.LIST_HEAD_UNREADABLE))
+            yield gap(space, StatusCode.LIST_HEAD_UNREADABLE)
         elif altered == section_list.link:
-            yield LockGap(space, status(StatusCode.LIST_DAMAGED))
+            yield gap(space, StatusCode.LIST_DAMAGED)
         for link in walk.before if section_list.is_head else (section_list.link, *walk.before):
             yield from self._node(space, link, section_list, ntdll, memory, altered)
         if walk.gap is not None:
@@ -81,7 +82,7 @@ class CriticalSections:
             for link in sound:
                 yield _unreadable_section(space, link, memory)
             if not (walk.gap.exact and sound):
-                yield LockGap(space, status(StatusCode.LIST_BROKEN))
+                yield gap(space, StatusCode.LIST_BROKEN)
         for link in walk.after:
             yield from self._node(space, link, section_list, ntdll, memory, altered)
 
@@ -102,7 +103,7 @@ class CriticalSections:
         elif pair.proven or section_list.is_head or not in_ntdll:
             lock_row = _section(space, pair, memory)
         elif link == altered:
-            yield LockGap(space, status(StatusCode.LIST_DAMAGED))
+            yield gap(space, StatusCode.LIST_DAMAGED)
             return
         else:
             return

@@ -8,17 +8,18 @@ import logging
 from typing import Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from ..columns import words
-from ..memory.decode.status import has_status, status
+from ..memory.decode.status import has_status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import MissingMemberError
 from ..memory.image import AddressSpace, Image
 from ..tracedb.creators import MAX_DATABASES, CreatorTraces
 from ..tracedb.decode.recorded import NO_STACK, RecordedStack
 from ..tracedb.finder import Databases
+from ..tracedb.gap import Gap, gap
 from .criticalsections import CriticalSections
 from .decode import criticalsection
 from .decode.criticalsection import LockRecord
-from .lock import Listed, Lock, LockGap
+from .lock import Listed, Lock
 from .resources import Resources
 
 vollog = logging.getLogger(__name__)
@@ -83,7 +84,7 @@ class LockLister:
         self._kernel_reports_index = ring is not None and ring.has("TableSize")
 
     def list_locks(self, space: AddressSpace) -> Iterator[Listed]:
-        """Yields the locks of the kernel or of one half of a process, and a LockGap for unreadable ones.
+        """Yields the locks of the kernel or of one half of a process, and a Gap for unreadable ones.
 
         The locks of a space are listed once for all listers of an image.
         """
@@ -91,15 +92,15 @@ class LockLister:
 
     def _list(self, space: AddressSpace) -> Iterator[Listed]:
         if space.remark:
-            yield LockGap(space, space.remark)
+            yield Gap(space, space.remark)
         if space.status:
-            yield LockGap(space, space.status)
+            yield Gap(space, space.status)
         elif not space.kernel:
             yield from self._sections.list_sections(space)
         elif self._resources is not None:
             yield from self._resources.list_resources(space)
         else:
-            yield LockGap(space, status(StatusCode.LIST_NOT_FOUND))
+            yield gap(space, StatusCode.LIST_NOT_FOUND)
 
     def list_created(self, space: AddressSpace) -> List[Listed]:
         """Returns the same locks as `list_locks`, each with the stack of its creator.
@@ -120,7 +121,7 @@ class LockLister:
         doubts = {doubt for stack in resolved[0].values() for doubt in stack.status}
         for doubt in doubts:
             if doubt.code is StatusCode.ONE_OF_DATABASES and (doubt.number or 0) > MAX_DATABASES:
-                created.append(LockGap(space, status(doubt)))
+                created.append(gap(space, doubt))
         return created
 
     def buffer(self, space: AddressSpace, listed: Iterable[Listed]) -> bytes:

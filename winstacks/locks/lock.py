@@ -12,6 +12,7 @@ from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace
 from ..process.threadids import ThreadOwner
 from ..tracedb.decode.recorded import NO_STACK, RecordedStack
+from ..tracedb.gap import Gap
 
 
 class LockOwner(NamedTuple):
@@ -96,17 +97,8 @@ class Lock(NamedTuple):
         )
 
 
-class LockGap(NamedTuple):
-    """A place where locks may be missing, because a list or a part of it cannot be found or read.
-
-    `status` is never empty.
-    """
-
-    space: AddressSpace
-    status: Status
-
-
-Listed = Union[Lock, LockGap]
+Listed = Union[Lock, Gap]
+"""A lock, or a gap where a list or a part of it cannot be found or read."""
 
 
 def damaged(item: Listed) -> Listed:

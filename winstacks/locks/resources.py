@@ -19,10 +19,11 @@ from ..memory.decode.status import NOTHING, Status, StatusItem, has_status, stat
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image
 from ..process.threadids import ThreadIds, ThreadOwner
+from ..tracedb.gap import Gap, gap
 from . import lock
 from .decode import eresource
 from .decode.eresource import Owner, OwnerLayout, Resource, ResourceLayout
-from .lock import Listed, Lock, LockGap, LockOwner
+from .lock import Listed, Lock, LockOwner
 
 _CHUNK = 1 << 22
 MAX_HITS = 1 << 12
@@ -125,7 +126,7 @@ class Resources:
         self._entries_left = MAX_ENTRIES
 
     def list_resources(self, space: AddressSpace) -> Iterator[Listed]:
-        """Yields the resources in the list's order, and a LockGap for those that cannot be read.
+        """Yields the resources in the list's order, and a Gap for those that cannot be read.
 
         Args:
             space: the kernel's address space
@@ -133,7 +134,7 @@ class Resources:
         self._forget()
         head = self._image.require_symbol(LIST_SYMBOL)
         if head is None:
-            yield LockGap(space, status(StatusCode.LIST_NOT_FOUND))
+            yield gap(space, StatusCode.LIST_NOT_FOUND)
             return
         walk = links.walk(head, self._memory.links)
         if walk == links.ListWalk((), (), None):
@@ -142,37 +143,37 @@ class Resources:
             return
         altered = walk.altered.link if walk.altered else None
         if altered == head:
-            yield LockGap(space, status(StatusCode.LIST_DAMAGED))
+            yield gap(space, StatusCode.LIST_DAMAGED)
         yield from self._nodes(space, walk.before, altered)
         yield from self._gap(space, walk.gap)
         yield from self._nodes(space, walk.after, altered)
         yield from self._left_out(space)
 
-    def _left_out(self, space: AddressSpace) -> Iterator[LockGap]:
+    def _left_out(self, space: AddressSpace) -> Iterator[Gap]:
         """Yields the row for the resources that overlap others and have no row."""
         more = self._overlaps - MAX_OVERLAPS
         if more > 0:
-            yield LockGap(space, status(StatusItem(StatusCode.RESOURCES_OVERLAP, more)))
+            yield gap(space, StatusItem(StatusCode.RESOURCES_OVERLAP, more))
 
     def _orphans(self, space: AddressSpace, head: int) -> Iterator[Listed]:
         """Yields the resources that still point to the head of an empty list: Windows always has some."""
         nodes = orphans(self._image, head, links.MAX_NODES)
         if nodes:
-            yield LockGap(space, status(StatusCode.LIST_BROKEN))
+            yield gap(space, StatusCode.LIST_BROKEN)
         yield from self._nodes(space, nodes, None)
 
-    def _gap(self, space: AddressSpace, gap: Optional[links.ListGap]) -> Iterator[Listed]:
-        if gap is None:
+    def _gap(self, space: AddressSpace, hole: Optional[links.ListGap]) -> Iterator[Listed]:
+        if hole is None:
             return
-        if gap.forward.reason == links.HEAD:
-            yield LockGap(space, status(StatusCode.LIST_HEAD_UNREADABLE))
+        if hole.forward.reason == links.HEAD:
+            yield gap(space, StatusCode.LIST_HEAD_UNREADABLE)
             return
-        canonical = [self._image.machine.is_canonical(link) for link in gap.lost]
-        for link, sound in zip(gap.lost, canonical):
+        canonical = [self._image.machine.is_canonical(link) for link in hole.lost]
+        for link, sound in zip(hole.lost, canonical):
             lock_status = status(StatusCode.UNREADABLE, None if sound else StatusCode.NOT_CANONICAL)
             yield Lock(space, link - self._layout.links, words.RESOURCE, status=lock_status)
-        if not (gap.exact and all(canonical)):
-            yield LockGap(space, status(StatusCode.LIST_BROKEN))
+        if not (hole.exact and all(canonical)):
+            yield gap(space, StatusCode.LIST_BROKEN)
 
     def _nodes(self, space: AddressSpace, nodes: Iterable[int], altered: Optional[int]) -> Iterator[Listed]:
         """Yields the resources of a part of the list, at most MAX_OVERLAPS that overlap others."""

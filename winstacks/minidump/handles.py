@@ -11,12 +11,13 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Dict, Iterator, List, Optional
 
-from ..handles.rings import HandleEvent, gap_event
+from ..handles.rings import HandleEvent, Listed
 from ..memory.decode.status import status
 from ..memory.image import AddressSpace, Image
 from ..process.objectheaders import ObjectInfo
 from ..process.spaces import AddressSpaces
 from ..tracedb.decode.recorded import RING, RecordedStack
+from ..tracedb.gap import gap
 from ..waits.handlenames import HandleObject
 from .decode.dumpfile import Minidump
 from .decode.handleobjects import mutant_owners
@@ -63,12 +64,12 @@ class DumpHandles:
     def pass_over(self, space: AddressSpace) -> None:
         """Does nothing: a dump has one process."""
 
-    def list_events(self, space: AddressSpace) -> Iterator[HandleEvent]:
+    def list_events(self, space: AddressSpace) -> Iterator[Listed]:
         """Yields the events in the order of the dump, and a gap for events that cannot be read."""
         operations, faults = handle_operation_list(self._dump)
         handles, handle_faults = handle_data(self._dump)
         if faults or handle_faults:
-            yield gap_event(space, faults, handle_faults)
+            yield gap(space, faults, handle_faults)
         opened = {handle.Handle: handle for handle in handles}
         closed = {
             operation.Handle for operation in operations if _EVENTS.get(operation.OperationType) == "close"

@@ -20,6 +20,7 @@ from ..process.handletables import HandleTables
 from ..process.objectheaders import ObjectInfo, Objects
 from ..process.processlist import CidTable, ProcessList
 from ..tracedb.decode.recorded import NO_STACK, OBJECTS, RecordedStack
+from ..tracedb.gap import Gap, gap
 from .decode import objecttrace
 from .decode.objecttrace import RefDecoder, RefEvent, RefInfo, StackTableDecoder
 
@@ -36,7 +37,7 @@ _LATER = "_RTL_STACKDB_CONTEXT"
 
 
 class ObjectEvent(NamedTuple):
-    """An event of a traced object, or a gap that stands for unreadable events.
+    """An event of a traced object, or the object itself where its events cannot be read, or there are none.
 
     Attributes:
         object: address of the object; None if unknown
@@ -59,6 +60,10 @@ class ObjectEvent(NamedTuple):
     status: Status = NOTHING
 
 
+Listed = Union[ObjectEvent, Gap]
+"""An event, or a gap that stands for events that cannot be read."""
+
+
 class ObjectTraceLister:
     """Lists the reference traces of objects.
 
@@ -70,7 +75,7 @@ class ObjectTraceLister:
         super().__init__()
         self._image = image
 
-    def list_events(self) -> Iterator[ObjectEvent]:
+    def list_events(self) -> Iterator[Listed]:
         """Yields the events object by object, the events of an object in the order in which they happened.
 
         Only the form of Vista SP1 to build 26100 is read. For another form there is one row whose status
@@ -83,18 +88,18 @@ class ObjectTraceLister:
             image.lacks(name)
         symbol = image.require_symbol(_OBJECTS)
         if symbol is None:
-            yield _nothing(StatusCode.NO_SYMBOL if complete_types else self._other_form())
+            yield gap(image.kernel, StatusCode.NO_SYMBOL if complete_types else self._other_form())
             return
         memory = image.memory(image.kernel)
         table, stacks_symbol = memory.pointer(symbol), image.require_symbol(_STACKS)
         stacks = None if stacks_symbol is None else memory.pointer(stacks_symbol)
         if table is None:
-            yield _nothing(StatusCode.UNREADABLE)
+            yield gap(image.kernel, StatusCode.UNREADABLE)
         elif (table or stacks) and (not complete_types or stacks_symbol is None):
-            yield _nothing(self._other_form())
+            yield gap(image.kernel, self._other_form())
         elif table or stacks:
             if not table:
-                yield _nothing(StatusItem(StatusCode.CONTRADICTED, members=(_OBJECTS,)))
+                yield gap(image.kernel, StatusItem(StatusCode.CONTRADICTED, members=(_OBJECTS,)))
             yield from _Refs(image, stacks).events(table)
 
     def _other_form(self) -> StatusCode:
@@ -117,12 +122,12 @@ class _Refs:
         self._objects = image.service(Objects)
         self._stacks = _Stacks(self._memory, stacks, StackTableDecoder(image.types, image.pointer_size))
         self._seen: Set[int] = set()
-        self._image = image
+        self._image, self._kernel = image, image.kernel
         self._headers: Set[int] = set()
         self._claims = bulk.PhysicalClaims(image.layer)
         self._events_left = MAX_EVENTS
 
-    def events(self, table: int) -> Iterator[ObjectEvent]:
+    def events(self, table: int) -> Iterator[Listed]:
         """Yields the events of all objects, and a row for events that cannot be read or exceed the limit.
 
         Args:
@@ -138,12 +143,12 @@ class _Refs:
             else:
                 yield from self._chain(bucket, int.from_bytes(head, "little"))
         if unreadable:
-            yield _nothing(StatusItem(StatusCode.BUCKETS_UNREADABLE, unreadable))
+            yield gap(self._kernel, StatusItem(StatusCode.BUCKETS_UNREADABLE, unreadable))
         yield from self._strangers()
         if not self._events_left:
-            yield _nothing(StatusCode.EVENT_LIMIT)
+            yield gap(self._kernel, StatusCode.EVENT_LIMIT)
 
-    def _strangers(self) -> Iterator[ObjectEvent]:
+    def _strangers(self) -> Iterator[Listed]:
         """Yields a row for each object that is traced according to its header and is in no chain.
 
         The objects are all processes and threads, and the objects behind the handles of the processes. A row
@@ -151,20 +156,20 @@ class _Refs:
         """
         listed = self._image.service(ProcessList).status
         if listed:
-            yield ObjectEvent(status=listed)
+            yield gap(self._kernel, listed)
         for header in dict.fromkeys(_objects(self._image, self._objects)):
             if header not in self._headers and self._objects.traced(header):
                 yield ObjectEvent(self._objects.describe(header), status=status(StatusCode.IN_NO_CHAIN))
 
-    def _chain(self, bucket: int, address: int) -> Iterator[ObjectEvent]:
+    def _chain(self, bucket: int, address: int) -> Iterator[Listed]:
         while address and self._events_left:
             if address in self._seen or len(self._seen) >= MAX_OBJECTS:
-                yield _nothing(StatusCode.CHAIN_LEADS_BACK)
+                yield gap(self._kernel, StatusCode.CHAIN_LEADS_BACK)
                 return
             self._seen.add(address)
             data = self._memory.read(address, self._decoder.stack_info)
             if data is None:
-                yield _nothing(StatusItem(StatusCode.BUCKET_UNREADABLE, bucket))
+                yield gap(self._kernel, StatusItem(StatusCode.BUCKET_UNREADABLE, bucket))
                 return
             info = self._decoder.info(data)
             yield from self._object(bucket, address, info)
@@ -305,8 +310,3 @@ def _objects(image: Image, objects: Objects) -> Iterator[int]:
         for entry in tables.entries(table) if table is not None and table.address else ():
             if entry is not None:
                 yield entry.object_header
-
-
-def _nothing(*parts: Union[StatusCode, StatusItem]) -> ObjectEvent:
-    """Returns the gap that stands for unreadable events."""
-    return ObjectEvent(status=status(*parts))

@@ -61,7 +61,6 @@ class Opened:
     An argument that selects (`pids`, `tids`, `kinds`, `checks`) selects all if it is empty.
 
     Args:
-        image: the image
         fetch_symbols: whether Volatility may download symbols of modules
 
     Attributes:
@@ -130,7 +129,7 @@ class Opened:
         return StackCollector(self.symbolizer, self._frames).list_stacks(chosen)
 
     def locks(self, pids: Collection[int] = ()) -> Iterator[Listed]:
-        """Yields locks, and a LockGap where locks may be missing. `recorded` names the creator's stack.
+        """Yields locks, and a Gap where locks may be missing. `recorded` names the creator's stack.
 
         Raises:
             InputError: the input is a small kernel dump, which has no locks

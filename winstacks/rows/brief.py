@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import re
-from typing import List, Sequence
+from typing import Iterable, List, Sequence
 
 ELLIPSIS = "…"
 """Mark of omitted characters."""
@@ -58,28 +58,26 @@ def symbol_lines(symbol: str, width: int) -> str:
     assert found is not None
     *named, address = found.groups("")
     parts = [piece for part in named for piece in _words(part, width)]
-    if len(parts) > _MOST_LINES or max(map(len, parts)) > width:
+    if len(parts) > _MOST_LINES or max(map(len, parts), default=0) > width:
         parts = [cut_symbol("".join(named), width)]
+    return "\n".join(filter(None, _filled((*parts, address), width)))
+
+
+def _filled(pieces: Iterable[str], width: int) -> List[str]:
+    """Returns pieces in lines of at most `width` characters; a wider piece has a line of its own."""
     lines = [""]
-    for part in (*parts, address):
-        if len(lines[-1]) + len(part) <= width:
-            lines[-1] += part
-        else:
-            lines.append(part.lstrip())
-    return "\n".join(filter(None, lines))
+    for piece in pieces:
+        if lines[-1] and len(lines[-1]) + len(piece) > width:
+            lines.append("")
+        lines[-1] += piece if lines[-1] or len(lines) == 1 else piece.lstrip()
+    return lines
 
 
 def _words(name: str, width: int) -> List[str]:
     """Returns a part of a Symbol, in pieces that begin with a word if it is wider than `width` characters."""
     if len(name) <= width:
         return [name] if name else []
-    pieces = [""]
-    for word in re.findall(_WORD, name):
-        if len(pieces[-1]) + len(word) <= width:
-            pieces[-1] += word
-        else:
-            pieces.append(word)
-    return pieces
+    return _filled(re.findall(_WORD, name), width)
 
 
 def name_lines(name: str, width: int) -> str:
@@ -99,13 +97,7 @@ def wrapped(text: str, width: int) -> str:
 
     A word that is wider has a line of its own, which is longer.
     """
-    lines = [""]
-    for word in text.split(" "):
-        if lines[-1] and len(lines[-1]) + 1 + len(word) > width:
-            lines.append(word)
-        else:
-            lines[-1] += (" " if lines[-1] else "") + word
-    return "\n".join(lines)
+    return "\n".join(_filled(re.split("(?= )", text.lstrip(" ")), width))
 
 
 def wrapped_evidence(text: str, width: int) -> str:

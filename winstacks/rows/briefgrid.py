@@ -123,7 +123,6 @@ class CutText(str):
 
     Attributes:
         shown: the text that is cut: the short form if the value has one
-        room: the width
     """
 
     shown: str
@@ -167,11 +166,6 @@ class BriefGrid(RowGrid):
 
     Then all rows are read before the first is shown, and columns are left out: those without any value, and
     those for which the width has no room.
-
-    Args:
-        columns: name and type of each column
-        rows: the rows; their cells are made by `_cell`
-        page: what the cells have in common
     """
 
     def __init__(self, columns: Columns, rows: Iterator[Row], page: _Page) -> None:
@@ -201,9 +195,7 @@ def tree(
     """Returns the grid of some columns, shortened where the pretty renderer prints it.
 
     Args:
-        columns: the columns of the rows
         shown: names of the columns to show, from left to right
-        rows: the rows in the form that a grid takes
         plugin: name of the plugin in TABLES; empty for none
     """
     types = dict(columns)
@@ -230,7 +222,6 @@ class _Page:
     """The cells of a grid of --brief, and how they share a line.
 
     Args:
-        columns: names of the columns
         plugin: name of the plugin in TABLES; empty for none
     """
 
@@ -244,12 +235,7 @@ class _Page:
         )
 
     def cells(self, names: Sequence[str], rows: Iterator[Row]) -> Iterator[Row]:
-        """Yields rows of the chosen columns.
-
-        Args:
-            names: the columns of the rows
-            rows: the rows
-        """
+        """Yields rows of the chosen columns."""
         places = [names.index(name) for name in self._columns]
         above: Sequence[object] = ()
         for depth, cells in rows:
@@ -282,7 +268,6 @@ class _Page:
         """Divides a line among the columns, and returns the places of those that are shown.
 
         Args:
-            rows: all rows, with the cells that `cells` made
             width: characters of a line
         """
         widths = {name: _Width(len(name), len(name)) for name in self._columns}

@@ -19,7 +19,7 @@ from __future__ import annotations
 import itertools
 import logging
 from functools import cached_property
-from typing import Any, Generic, Iterable, Iterator, List, Optional, Sequence, Tuple, TypeVar
+from typing import Any, Generic, Iterable, Iterator, List, Optional, Sequence, Tuple, TypeVar, Union
 
 from volatility3.framework import exceptions, interfaces
 
@@ -33,9 +33,11 @@ from ..stacklist.container import file_length
 from ..stacklist.frames import NamedFrame, NamedFrames, SpaceFrames
 from ..stacklist.selection import Selection
 from ..tracedb.finder import Databases
+from ..tracedb.gap import Gap
 from . import plugin as plugins
 from . import requested
-from .frames import FramePrinter, StackRows
+from .entries import EntryRows, ShownEntry
+from .frames import FramePrinter
 from .grid import Grid, Row
 from .requested import UNREAD, RequestedIds, sentences
 
@@ -61,7 +63,7 @@ class Command(Generic[Step, Item]):
         plugin: the plugin that runs; the loop needs its `config` and `_progress_callback` only
 
     Attributes:
-        grid: the columns
+        key, unreadable: columns of entries, see EntryRows
         things: what the command lists, in plural
         nothing: warning for an empty result; may be empty
         to_enable: warning for an empty result that explains how to make Windows record what the command
@@ -69,15 +71,14 @@ class Command(Generic[Step, Item]):
         kernel: whether PID 0 selects the kernel
         recorded: whether the command lists what Windows recorded, which a small kernel dump lacks
         grouped: whether consecutive steps with one text are one step of the progress
-        config: the values of the plugin's options
-        requested: the IDs that the options name
-        selection: the filter of --find and --unbacked
         found: whether there is anything to show, before the options filter it
         matched: whether anything passes the options
         unread: whether something could not be read
     """
 
     grid: Grid
+    key: Tuple[str, ...] = ()
+    unreadable: Tuple[str, ...] = ("PID", "Process")
     things = nothing = to_enable = ""
     kernel = True
     grouped = recorded = False
@@ -137,9 +138,10 @@ class Command(Generic[Step, Item]):
         """Returns the namer of the frames of an address space."""
         return self.named.for_space(space)
 
-    def stack_rows(self, key: Sequence[str], columns: Sequence[str]) -> StackRows:
-        """Returns the maker of the rows of stacks, see StackRows."""
-        return StackRows(self.grid, self.printer, key, columns, self.option("fold"))
+    @cached_property
+    def entries(self) -> EntryRows:
+        """Makes the rows of entries."""
+        return EntryRows(self.grid, self.printer, self.key, self.unreadable, self.option("fold"))
 
     def option(self, name: str) -> bool:
         """Returns whether a switch is given."""
@@ -164,12 +166,12 @@ class Command(Generic[Step, Item]):
         """Returns the text that the progress shows for a step."""
         raise NotImplementedError
 
-    def items(self, step: Step) -> Iterable[Item]:
-        """Yields the items of a step."""
+    def items(self, step: Step) -> Iterable[Union[Item, Gap]]:
+        """Yields the items of a step, and gaps where items may be missing."""
         return ()
 
     def is_gap(self, item: Item) -> bool:
-        """Returns whether an item stands for stacks that cannot be read."""
+        """Returns whether an item stands for stacks that cannot be read; a Gap is not asked about."""
         return False
 
     def selects(self, item: Item) -> bool:
@@ -185,9 +187,12 @@ class Command(Generic[Step, Item]):
 
         Args:
             item: an item that is no gap, or a gap that is shown
-            frames: the frames of the item
         """
-        return iter(())
+        return self.entries.rows(self.entry(item), frames)
+
+    def entry(self, item: Item) -> ShownEntry:
+        """Returns the entry of an item; a command that shows entries needs no `rows`."""
+        raise NotImplementedError
 
     def finish(self) -> Iterator[Row]:
         """Yields the rows that follow all steps and the warnings."""
@@ -225,11 +230,15 @@ class Command(Generic[Step, Item]):
     def _group(self, step: Step) -> object:
         return self.space(step).eprocess
 
-    def _shown(self, item: Item) -> Iterator[Row]:
+    def _shown(self, item: Union[Item, Gap]) -> Iterator[Row]:
         """Returns the rows of an item, and records that it was found."""
-        if self.is_gap(item):
+        if isinstance(item, Gap) or self.is_gap(item):
             self.unread = True
-            return self.rows(item, ()) if self.selection.takes_gap() else iter(())
+            if not self.selection.takes_gap():
+                return iter(())
+            if isinstance(item, Gap):
+                return self.entries.rows(ShownEntry(item.space, item.status))
+            return self.rows(item, ())
         frames: Optional[Sequence[NamedFrame]] = None
         if self.selects(item):
             frames = self.frames(item)

@@ -38,9 +38,7 @@ class DumpEntry(NamedTuple):
     Attributes:
         level: 1 for an entry of the stream's list, 2 for a member of an entry
         name, value: cells of Member and Value
-        status: faults of the entry
         address: address of what the entry describes, None if it has none
-        tid: thread to which it belongs
     """
 
     level: int
@@ -184,7 +182,6 @@ class Listing(NamedTuple):
 
     Attributes:
         option: option of `minidump.info` that shows them; empty if they are always shown
-        entries: yields the rows
     """
 
     option: str

@@ -74,7 +74,6 @@ class DumpRows:
     """Makes the rows of a dump.
 
     Args:
-        dump: the file
         pid: ID of the process, None if it is unknown
         process: name of the process, None if it is unknown
         options: the options of the lists that are shown (`dumplists.LISTINGS`)

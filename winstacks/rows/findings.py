@@ -38,7 +38,6 @@ def summary(image: Image, found: Iterable[Outcome], severity: Collection[str] = 
     """Yields a row for each process with findings, the worst first.
 
     Args:
-        image: the image
         found: the outcomes, in the order of their rows
         severity: the severities to count; empty for all
     """
@@ -76,7 +75,6 @@ def rows(
     """Yields a row for each finding, and for each check that could not run.
 
     Args:
-        image: the image
         found: the outcomes, in the order of their rows
         severity: the severities to show; empty for all. Checks that could not run are always shown
         in_short: give each reason why something was not checked one row, with a count
@@ -175,9 +173,7 @@ def chosen(
     """Returns the words that the user gave to an option.
 
     Args:
-        plugin: the plugin that runs
         option: name of an option that takes a list of words
-        choices: the words that exist
 
     Raises:
         RenderException: a word does not exist
@@ -213,7 +209,6 @@ def explained(name: str, plugin: interfaces.plugins.PluginInterface) -> interfac
     """Returns the grid that explains a check.
 
     Args:
-        name: name of the check
         plugin: the plugin that explains it: one for images, or one for dumps. No input is read
 
     Raises:

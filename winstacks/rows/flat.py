@@ -40,7 +40,6 @@ def stack_filter(plugin: interfaces.plugins.PluginInterface, pids: Sequence[int]
     """Returns the filter of stacks that the options of a plugin describe.
 
     Args:
-        plugin: the plugin that runs
         pids: IDs of the processes that the options select; empty for all
 
     Raises:
@@ -69,7 +68,6 @@ class FlatCommand(Command[StackRecord, StackRecord]):
     Attributes:
         table: name of the flat table whose rows the plugin shows
         totals: counts of all stacks, including those that --find and --unbacked leave out
-        warnings: warnings logged while the stacks were read
     """
 
     table = ""
@@ -205,11 +203,7 @@ class FlatCells:
 
 
 class FrameTable(FlatCells):
-    """Makes the rows of frames. The cells of an address are made once and shared by its rows.
-
-    Args:
-        tables: maker of the values
-    """
+    """Makes the rows of frames. The cells of an address are made once and shared by its rows."""
 
     def __init__(self, tables: FlatTables) -> None:
         super().__init__("traceframes")
@@ -241,12 +235,7 @@ def files(rows: Iterator[Row]) -> interfaces.renderers.TreeGrid:
 
 
 class FlatDump:
-    """Writes the tables as JSON Lines files while the stacks are walked; it keeps no stack.
-
-    Args:
-        plugin: the plugin that runs
-        tables: maker of the rows
-    """
+    """Writes the tables as JSON Lines files while the stacks are walked; it keeps no stack."""
 
     def __init__(self, plugin: interfaces.plugins.PluginInterface, tables: FlatTables) -> None:
         self._tables = tables

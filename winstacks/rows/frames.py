@@ -4,8 +4,7 @@
 
 from __future__ import annotations
 
-import itertools
-from typing import Collection, Iterable, Iterator, Optional, Sequence, Tuple
+from typing import Collection, Optional, Tuple
 
 from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
@@ -13,7 +12,7 @@ from ..memory.decode.status import status, text
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.text import ShortText
 from ..stacklist.frames import LINKED_OVER, MAX_FRAMES, NamedFrame, stack_text
-from .grid import NOT_APPLICABLE, UNPARSABLE, UNREADABLE, Cells, Grid, Hex, Row
+from .grid import NOT_APPLICABLE, UNPARSABLE, UNREADABLE, Hex
 
 
 class StackCell(ShortText):
@@ -32,9 +31,6 @@ class FramePrinter(Memo[NamedFrame, FrameCells]):
 
     Args:
         machine: machine whose form of addresses the column Address shows
-
-    Attributes:
-        mask: bits of an address that the column shows
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -57,54 +53,13 @@ class FramePrinter(Memo[NamedFrame, FrameCells]):
         return (*cells[:-1], text(status(frame.name.status, *(words or (StatusCode.UNSURE,)))))
 
 
-class StackRows:
-    """Makes the row of a stack, and the rows of its frames one level below.
-
-    Args:
-        grid: the columns
-        printer: makes the cells of frames
-        key: columns that every row of a stack has, in order
-        columns: further columns of the row of a stack; Unbacked and Stack follow them
-        fold: whether the row of a stack holds its frames in the column Stack instead of frame rows
-    """
-
-    def __init__(
-        self, grid: Grid, printer: FramePrinter, key: Sequence[str], columns: Sequence[str], fold: bool
-    ) -> None:
-        self._printer = printer
-        self._fold = fold
-        self._row = grid.maker(*key, *columns, "Unbacked", "Stack")
-        self._frames = grid.frames_maker(*key)
-
-    def rows(
-        self, key: Cells, cells: Cells, frames: Sequence[NamedFrame], between: Iterable[Row] = ()
-    ) -> Iterator[Row]:
-        """Returns the rows of a stack, innermost frame first.
-
-        Args:
-            key: cells that every row has
-            cells: cells of the further columns
-            frames: frames of the stack
-            between: rows between the row of the stack and the rows of its frames
-        """
-        stack = self._row(*key, *cells, unbacked(frames), folded(frames, self._fold, self._printer.mask))
-        below = () if self._fold else map(self._printer.__getitem__, frames)
-        return itertools.chain(((0, stack),), between, self._frames(*key, below))
-
-
 def unbacked(frames: Collection[NamedFrame]) -> object:
     """Returns the cell Unbacked of a stack."""
     return sum([frame.unbacked for frame in frames]) if frames else NOT_APPLICABLE
 
 
 def folded(frames: Collection[NamedFrame], fold: bool = True, mask: int = -1) -> object:
-    """Returns the cell Stack: with --fold the frames as one text, innermost first.
-
-    Args:
-        frames: the frames
-        fold: whether there is --fold
-        mask: bits of an address that are shown
-    """
+    """Returns the cell Stack: with --fold the frames as one text, innermost first."""
     return stack_cell(stack_text(frames, mask)) if fold and frames else NOT_APPLICABLE
 
 

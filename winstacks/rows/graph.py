@@ -50,8 +50,6 @@ def row(file_output: str, kind: str, figures: Tuple[int, int, int], *remarks: Pa
 
     Args:
         file_output: what `write` returned
-        kind: the kind of stacks
-        figures: numbers of stacks and frames, and the weight
         remarks: parts of the Status of the file
     """
     failed = StatusCode.NOT_WRITTEN if file_output == FAILED else None

@@ -60,12 +60,7 @@ def typed(columns: Iterable[Column]) -> List[Tuple[str, type]]:
 
 
 def grid_of(columns: Columns, rows: Iterator[Row]) -> interfaces.renderers.TreeGrid:
-    """Returns the grid of rows.
-
-    Args:
-        columns: name and type of each column
-        rows: rows in the form that a grid takes
-    """
+    """Returns the grid of rows."""
     return RowGrid(list(columns), rows)
 
 
@@ -75,10 +70,6 @@ class Grid:
     Args:
         names: names of the dictionary of columns, from left to right
         plugin: name of the plugin in TABLES; empty for none
-
-    Attributes:
-        names, plugin: the arguments
-        columns: name and type of each column
     """
 
     def __init__(self, *names: str, plugin: str = "") -> None:
@@ -102,6 +93,26 @@ class Grid:
             ValueError: a column does not exist or is named twice
         """
         return self._compiled(tuple(self._places(names).values()), f"return {self._code(names)}")
+
+    def value_maker(
+        self, names: Sequence[str], unreadable: Collection[str], mask: int
+    ) -> Callable[..., Cells]:
+        """Returns a function like `maker` that takes values: the types of columns give the cells their form.
+
+        Args:
+            names: columns, each once
+            unreadable: columns in which None is a value that cannot be read; elsewhere it does not exist
+            mask: bits of an address that the columns show
+        """
+        places = self._places(names)
+        body = []
+        for name, place in places.items():
+            absent = "unreadable" if name in unreadable else "absent"
+            form = {dictionary.HEX: f"Hex({place})", dictionary.ADDRESS: f"Hex({place} & {mask:#x})"}
+            body.append(f"if {place} is None: {place} = {absent}")
+            if COLUMNS[name].type in form:
+                body.append(f"elif type({place}) is int: {place} = {form[COLUMNS[name].type]}")
+        return self._compiled(tuple(places.values()), *body, f"return {self._code(names)}")
 
     def frames_maker(self, *names: str) -> Callable[..., Iterator[Row]]:
         """Returns a function that makes the rows of a stack's frames, one level below the row of the stack.
@@ -152,7 +163,7 @@ class Grid:
         """
         code = "\n    ".join((f"def make({', '.join(arguments)}):", *body))
         if code not in self._makers:
-            space: Dict[str, Any] = {"absent": NOT_APPLICABLE}
+            space: Dict[str, Any] = {"absent": NOT_APPLICABLE, "unreadable": UNREADABLE, "Hex": Hex}
             exec(code, space)
             self._makers[code] = space["make"]
         return self._makers[code]

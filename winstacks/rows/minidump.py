@@ -4,73 +4,48 @@
 
 from __future__ import annotations
 
-from typing import Iterator, Optional
+from typing import Iterator, Optional, Tuple
 
-from ..memory.decode.status import Part, StatusItem, status, text
+from ..memory.decode.status import StatusItem, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace
 from ..minidump.processdump import ProcessDump
 from ..minidump.threadrecords import ThreadRecord
 from ..process.thread import Thread
-from .grid import NOT_APPLICABLE, UNREADABLE, Cells, Grid, Row, or_unreadable
+from .entries import ShownEntry
 from .plugin import FAILED
 
-GRID = Grid.for_plugin("minidump")
 
-_process = GRID.maker("PID", "Process", "Arch", "Member", "Value", "Status", "File output")
-_gap = GRID.maker("PID", "Process", "Arch", "Status")
-_stream = GRID.maker("PID", "Process", "Arch", "Member", "Value", "Status")
-_thread = GRID.maker("PID", "Process", "Arch", "TID", "Member", "Value", "Unsure", "NotSaved", "Status")
-
-
-def gap(space: AddressSpace, *remarks: Part) -> Row:
-    """Returns the row of a process that cannot be dumped."""
-    return 0, _gap(*_key(space), text(status(space.status, *remarks)))
-
-
-def process(dump: ProcessDump, space: AddressSpace, file_output: str) -> Iterator[Row]:
-    """Yields the rows of a dump.
+def process(dump: ProcessDump, space: AddressSpace, file_output: str) -> Iterator[Tuple[int, ShownEntry]]:
+    """Yields the entries of a dump, each with its depth.
 
     Args:
         dump: the dump; all of its memory was read if a file was written
-        space: the half of the process that the dump holds
-        file_output: the cell for `File output`
     """
     failed = StatusCode.NOT_WRITTEN if file_output == FAILED else None
-    row_status = text(status(dump.status, failed))
-    key = _key(space)
-    yield 0, _process(*key, "bytes of memory", str(dump.memory.size), row_status, file_output)
+    cells = {"Member": "bytes of memory", "Value": str(dump.memory.size), "File output": file_output}
+    yield 0, ShownEntry(space, status(dump.status, failed), cells)
     for stream in dump.streams:
-        yield 1, _stream(*key, stream.name, str(stream.entries), text(stream.status))
+        yield 1, ShownEntry(space, stream.status, {"Member": stream.name, "Value": str(stream.entries)})
         if stream.name == "ThreadListStream":
             for thread, record in dump.threads:
                 yield 2, _of_thread(space, thread, record)
         for member, count in dump.lost.names_of(stream.name):
-            yield (
-                2,
-                _stream(*key, member, UNREADABLE, text((StatusItem(StatusCode.ZERO_FOR_UNKNOWN, count),))),
-            )
+            zero = status(StatusItem(StatusCode.ZERO_FOR_UNKNOWN, count))
+            yield 2, ShownEntry(space, zero, {"Member": member, "Value": None})
 
 
-def _key(space: AddressSpace) -> Cells:
-    """Returns the cells of PID, Process and Arch."""
-    return or_unreadable(space.pid), or_unreadable(space.known_name), space.arch
-
-
-def _of_thread(space: AddressSpace, thread: Thread, record: Optional[ThreadRecord]) -> Cells:
-    """Returns the row of a thread."""
-    key = *_key(space), or_unreadable(thread.tid)
+def _of_thread(space: AddressSpace, thread: Thread, record: Optional[ThreadRecord]) -> ShownEntry:
+    """Returns the entry of a thread."""
     if record is None:
-        return _thread(
-            *key, "MINIDUMP_THREAD", UNREADABLE, NOT_APPLICABLE, NOT_APPLICABLE, text(thread.status)
-        )
+        cells = {"TID": thread.tid, "Member": "MINIDUMP_THREAD", "Value": None}
+        return ShownEntry(space, thread.status, cells)
     state = record.states[0]
-    value = UNREADABLE if record.flags is None else f"{record.flags:#x}"
-    return _thread(
-        *key,
-        "ContextFlags",
-        value,
-        " ".join(state.unsure),
-        " ".join(state.unknown),
-        text(record.status),
-    )
+    cells = {
+        "TID": thread.tid,
+        "Member": "ContextFlags",
+        "Value": None if record.flags is None else f"{record.flags:#x}",
+        "Unsure": " ".join(state.unsure),
+        "NotSaved": " ".join(state.unknown),
+    }
+    return ShownEntry(space, record.status, cells)

@@ -54,9 +54,6 @@ def tree(
     """Returns the grid that a plugin's `run` returns: all columns, or the columns of --columns or --brief.
 
     Args:
-        plugin: the plugin that runs
-        grid: its columns
-        rows: its rows
         tables: whether the rows need this project's symbol tables
 
     Raises:
@@ -76,7 +73,6 @@ def shown_columns(plugin: interfaces.plugins.PluginInterface, table: str) -> Seq
     """Returns the columns that --columns names, or else the columns of --brief; empty for all.
 
     Args:
-        plugin: the plugin that runs
         table: its name in TABLES
 
     Raises:
@@ -104,10 +100,7 @@ def columns_tree(
     """Returns the grid of some columns.
 
     Args:
-        plugin: the plugin that runs
-        columns: the columns of the rows
         shown: names of the columns to show; empty for all
-        rows: the rows
         table: name of the plugin in TABLES; empty for none
     """
     if plugin.config.get("brief", False):
@@ -128,7 +121,6 @@ class OutputFile:
     1 after the last row. No part of it remains either if the file is never closed.
 
     Args:
-        plugin: the plugin that runs
         name: preferred name; Volatility adds a number if the name is taken
     """
 

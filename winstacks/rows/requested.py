@@ -131,7 +131,6 @@ class RequestedIds:
     """The IDs that the options of a plugin name, and which of them exist.
 
     Args:
-        config: the plugin's configuration
         kernel: whether PID 0 stands for the kernel
     """
 
@@ -186,11 +185,7 @@ class RequestedIds:
             self._seen[option].add(value)
 
     def missing(self, image: Callable[[], Image]) -> Dict[str, List[int]]:
-        """Returns the IDs that do not exist, by option; processes and threads are looked up in the image.
-
-        Args:
-            image: opens the image
-        """
+        """Returns the IDs that do not exist, by option; processes and threads are looked up in the image."""
         lost = {name: self.requested_ids(name) - self._seen[name] for name in _MISSING}
         offset = self._config.get("offset")
         if lost["pid"]:
@@ -214,9 +209,7 @@ class RequestedIds:
         """Returns the sentence that the options leave out everything; empty if none of these options is used.
 
         Args:
-            things: what the plugin lists, in plural
             wider: the second glob that was tried for --find, empty for none
-            nearest: the names that are nearest to --find
         """
         used = []
         for name in _SELECTING:

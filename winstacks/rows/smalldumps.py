@@ -46,8 +46,6 @@ class SmallDumpRows:
     """Makes the rows.
 
     Args:
-        image: the image of the dump
-        dump: its file
         space: the process that crashed
         crash: the crash and its stack, None without a bug check
     """

@@ -32,9 +32,7 @@ class ShownStack(NamedTuple):
     """A stack as it is shown.
 
     Attributes:
-        stack: the stack
         numbers: numbers of the shown frames within the stack
-        named: the shown frames
         captured: the result that RtlCaptureStackBackTrace would have returned
         status: status of the stack, and whether `captured` is a guess
     """
@@ -95,12 +93,7 @@ class CallStackRows:
         return ShownStack(stack, numbers, named, captured, status(stack.status, cut, unsure))
 
     def stack(self, shown: ShownStack, count: int = 1) -> Iterator[Row]:
-        """Yields the rows of a stack and of its frames, innermost first.
-
-        Args:
-            shown: the stack
-            count: number of equal stacks
-        """
+        """Yields the rows of a stack and of its frames, innermost first."""
         thread = shown.stack.thread
         start = thread.win32_start_address or thread.start_address
         # A dump of a process lacks these members of the kernel.

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The rows of `windows.stacktracedb` and `windows.gflags`: databases and their traces."""
+"""The rows of `windows.stacktracedb`: databases and their traces."""
 
 from __future__ import annotations
 
@@ -8,50 +8,24 @@ import itertools
 from typing import Iterator, List, Optional
 
 from ..columns.words import HEAPLOG
-from ..memory.decode.status import Status, has_status, status, text
-from ..memory.decode.statuscodes import StatusCode
+from ..memory.decode.status import Status, status, text
 from ..memory.image import AddressSpace, Image
 from ..process.decode import globalflags
 from ..stacklist.frames import NamedFrame, SpaceFrames
 from ..tracedb.decode import status as tracestatus
 from ..tracedb.decode.anomalies import Trace
 from ..tracedb.decode.header import Header
-from ..tracedb.finder import Opened
 from ..tracedb.model import Database
 from .frames import FramePrinter, folded, unbacked
 from .grid import NOT_APPLICABLE, UNPARSABLE, UNREADABLE, Cells, Grid, Hex, Row, or_unreadable
 
 TRACES = Grid.for_plugin("stacktracedb")
-FLAGS = Grid.for_plugin("gflags")
 
 _SPACE = ("PID", "Process", "Arch")
-_UNREAD = TRACES.maker(*_SPACE, "Status")
-_FIGURES = ("Indexed", "Chained", "Freed", "Unindexed", "Mismatched", "UnreadableBytes", "Orphans")
-"""The columns with the counts of a database's self-check."""
-
-
-def unread(space: AddressSpace) -> Cells:
-    """Returns the row of an address space whose databases are unknown, wholly or in part."""
-    return _UNREAD(
-        or_unreadable(space.pid),
-        or_unreadable(space.known_name),
-        space.arch,
-        text(status(space.remark, space.status)),
-    )
 
 
 class TraceRows:
-    """Makes the rows of one database in `windows.stacktracedb`.
-
-    Args:
-        image: the image
-        database: the database
-        names: namer of the frames of its address space
-        printer: maker of their cells
-
-    Attributes:
-        names: namer of the frames, as passed
-    """
+    """Makes the rows of one database in `windows.stacktracedb`."""
 
     def __init__(self, image: Image, database: Database, names: SpaceFrames, printer: FramePrinter) -> None:
         space = database.space
@@ -121,81 +95,10 @@ class TraceRows:
         return Hex(address & self._mask)
 
 
-class FlagRows:
-    """Makes the rows of `windows.gflags`.
-
-    Args:
-        image: the image
-    """
-
-    def __init__(self, image: Image) -> None:
-        self._image = image
-        self._space = FLAGS.maker(*_SPACE, "NtGlobalFlag", "Flags", "Status")
-        self._database = FLAGS.maker(*_SPACE, "Kind", "Database", "LocatedBy", "Layout", "Status", *_FIGURES)
-
-    def space(
-        self, space: AddressSpace, flags: Optional[int], missing: Status, silent: bool = False
-    ) -> Cells:
-        """Returns the row of an address space.
-
-        Args:
-            space: the kernel or one half of a process
-            flags: NtGlobalFlag, None if it cannot be read
-            missing: reason why no database is found although the flags ask for one
-            silent: whether the heaps trace no block although the flags ask for traces
-        """
-        row_status = status(space.remark, space.status or missing)
-        if silent:
-            row_status = status(row_status, StatusCode.UST_WITHOUT_HPC)
-        if flags is None and not (space.status or missing):
-            unread = space.peb or space.kernel or has_status(space.remark, StatusCode.PEB_NOT_IN_THE_DUMP)
-            row_status = status(space.remark, StatusCode.FLAGS_UNREADABLE if unread else StatusCode.NO_PEB)
-        return self._space(
-            or_unreadable(space.pid),
-            or_unreadable(space.known_name),
-            space.arch,
-            UNREADABLE if flags is None else Hex(flags),
-            UNREADABLE if flags is None else globalflags.abbreviate(flags),
-            text(row_status),
-        )
-
-    def database(self, database: Database, opened: Optional[Opened]) -> Cells:
-        """Returns the row of a database.
-
-        Args:
-            database: the database
-            opened: content of the database, None if it cannot be opened
-        """
-        figures: Cells = (UNPARSABLE,) * len(_FIGURES)
-        if opened is not None:
-            counted = opened.figures()
-            figures = (
-                counted.indexed,
-                counted.chained,
-                counted.freed,
-                counted.unindexed,
-                counted.mismatched,
-                counted.unreadable,
-                counted.orphans,
-            )
-        return self._database(
-            or_unreadable(database.space.pid),
-            or_unreadable(database.space.known_name),
-            database.space.arch,
-            database.kind,
-            Hex(self._image.machine.masked(database.address)),
-            database.located_by,
-            database.layout or UNPARSABLE,
-            text(status(database.status, None if opened is None else opened.status)),
-            *figures,
-        )
-
-
 def missing(space: AddressSpace, flags: Optional[int], row_status: Status) -> str:
     """Returns the warning that no database is found although the flags of a space ask for one, or ''.
 
     Args:
-        space: the kernel or one half of a process
         flags: NtGlobalFlag, None if it cannot be read
         row_status: reason why no database is found
     """

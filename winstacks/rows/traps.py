@@ -97,11 +97,7 @@ _STATE = ("PID", "Process", "TID", "Arch", "Origin", "TrapFrame")
 
 
 class TrapRows:
-    """Makes the rows.
-
-    Args:
-        named: namer of interrupted addresses
-    """
+    """Makes the rows."""
 
     def __init__(self, named: NamedFrames) -> None:
         self._machine = named.image.machine

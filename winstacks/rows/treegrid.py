@@ -20,9 +20,7 @@ class RowNode(renderers.TreeNode):
     """A row of a grid.
 
     Attributes:
-        values: cells of the row
         path_depth: 1 for a top-level row
-        below: rows below this row
     """
 
     # Attributes instead of Volatility's properties, so that each row can have its own.

@@ -38,12 +38,7 @@ _FRAME = ("Frame", "Address", "Symbol", "Source", "Backing", "Status")
 
 
 class WaitRows:
-    """Makes the rows of waits.
-
-    Args:
-        command: the command that shows them
-        chains: the chains behind the waits
-    """
+    """Makes the rows of waits."""
 
     def __init__(self, command: Command[Any, Any], chains: Chains) -> None:
         self._command = command

@@ -36,8 +36,6 @@ class WhatHappened:
     """Makes the rows.
 
     Args:
-        image: the image of the dump
-        space: its process
         crash: the crash, None if the dump is of none
         lacks: what the file lacks, in words
         blamed: the driver that the kernel itself blames, empty without one

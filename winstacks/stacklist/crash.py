@@ -26,8 +26,6 @@ class BlamedDriver(NamedTuple):
 
     Attributes:
         number: number of its innermost frame
-        frame: that frame
-        walked: the frame as the walk found it
     """
 
     number: int
@@ -48,7 +46,6 @@ class Crash(NamedTuple):
     Attributes:
         bug_check: whether Windows stopped; False: a process raised an exception
         code: code of the bug check or of the exception
-        parameters: its parameters
         stack: the stack that begins at the crash, None if the input has no registers of it
     """
 
@@ -97,7 +94,6 @@ def crash_of(facts: Input, stack: Optional[StackRecord]) -> Optional[Crash]:
     """Returns the crash of an input, None if the input is of no crash.
 
     Args:
-        facts: the kind of input, with its exception or bug check
         stack: the stack that begins at the crash, None without one
     """
     if facts.bug_check is not None:

@@ -72,7 +72,6 @@ class FrameDetails(NamedTuple):
         stamp: TimeDateStamp of the module
         size: SizeOfImage of the module
         rva: the address relative to the module's base
-        function: the function in Symbol
         displacement: bytes from the function's start
     """
 
@@ -115,11 +114,7 @@ class NamedFrame:
         self._details: Optional[FrameDetails] = None
 
     def symbol(self, mask: int = -1) -> str:
-        """Returns the column Symbol of a frame with a name; see `with_address` for its short form.
-
-        Args:
-            mask: bits of the address that are shown
-        """
+        """Returns the column Symbol of a frame with a name; see `with_address` for its short form."""
         return with_address(self.shown, None if self.address is None else self.address & mask)
 
     @property
@@ -131,12 +126,7 @@ class NamedFrame:
 
 
 def stack_text(frames: Collection[NamedFrame], mask: int = -1) -> str:
-    """Returns the column Stack of frames, innermost first; its short form has the short forms of Symbols.
-
-    Args:
-        frames: the frames
-        mask: bits of the addresses that are shown
-    """
+    """Returns the column Stack of frames, innermost first; its short form has the short forms of Symbols."""
     whole = STACK_SEPARATOR.join(map(_shown, frames))
     if "<" not in whole:
         return whole
@@ -157,12 +147,6 @@ class NamedFrames:
 
     The frames of an address space are stored while the symbolizer stores its names. At most MAX_FRAMES frames
     are stored; the frames of the space used last are dropped last.
-
-    Args:
-        symbolizer: names addresses
-
-    Attributes:
-        image: the image
     """
 
     def __init__(self, symbolizer: Symbolizer) -> None:
@@ -201,8 +185,6 @@ class SpaceFrames:
     """Looks up the frames of one address space.
 
     Args:
-        names: names of the address space
-        modules: modules of the address space
         grow: function that is called before a frame is stored
 
     Attributes:
@@ -233,7 +215,6 @@ class SpaceFrames:
         Args:
             addresses: return addresses; None stands for an address overwritten in a freed trace, else for one
                 not in the image
-            freed: whether the trace is freed
         """
         frames = list(map(self._returns.__getitem__, addresses))
         return [LINKED_OVER if frame is NOT_THERE else frame for frame in frames] if freed else frames
@@ -268,12 +249,7 @@ class SpaceFrames:
 
 
 class _Details:
-    """Finds the details of frames.
-
-    Args:
-        names: the names of an address space
-        modules: modules of the address space
-    """
+    """Finds the details of frames."""
 
     def __init__(self, names: AddressNamer, modules: SpaceModules) -> None:
         self._names = names

@@ -145,7 +145,6 @@ class Totals:
         """Counts a stack of any kind that the image holds, or the stacks that are missing.
 
         Args:
-            kind: kind of the stack
             here: whether the image holds the stack
             missing: number of missing stacks for which the row stands
         """
@@ -156,10 +155,6 @@ class Totals:
         """Counts status words for data that is not in the image, each word once for a structure.
 
         At most MAX_ABSENT pairs are counted; a warning reports the limit.
-
-        Args:
-            what: identity of the process, thread, list or stack
-            lack: status of that process, thread, list or stack
         """
         for item in lack:
             if item.code in ABSENT and (what, item.code) not in self._counted_absences:
@@ -182,7 +177,6 @@ class Warnings(logging.Handler):
     """Counts the warnings of Volatility and of this library while used as `with Warnings() as warnings`.
 
     Attributes:
-        count: number of warnings
         texts: texts of the warnings, each once, safe to print; at most MAX_WARNINGS
     """
 
@@ -220,9 +214,6 @@ class Identity(NamedTuple):
     """The identity of an image.
 
     Attributes:
-        image_id: ImageId
-        files: files that make up the image
-        clock: clock of the kernel
         status: which parts of the files could not be read
     """
 
@@ -342,9 +333,6 @@ def gather(image: Image, totals: Totals, warnings: Warnings, hashes: bool = Fals
     """Returns the facts about an image, and the counts of a walk over it. Call this after the walk.
 
     Args:
-        image: the image
-        totals: counts of the walk
-        warnings: warnings that were logged during the walk
         hashes: whether to read all files for their SHA-256
     """
     length = image.service(file_length)

@@ -30,7 +30,6 @@ class ImageFile(NamedTuple):
     """A file, or another lowest layer.
 
     Attributes:
-        layer_name: name of the layer that reads the file
         location: URL that Volatility opened; empty if the layer is no file
         path: path of a local file; else the location, else the layer's name
         size: bytes of the local file as stored; for other files and devices the bytes of the layer

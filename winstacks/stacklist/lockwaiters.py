@@ -35,7 +35,6 @@ class _Found(NamedTuple):
     """The waits of a process by their lock, and why others may be missing.
 
     Attributes:
-        waits: the waits
         lost: the joined statuses of the stacks that were lost
         doubts: contradictions of tables in which waiting threads may be missing
     """
@@ -46,13 +45,7 @@ class _Found(NamedTuple):
 
 
 class LockWaiters:
-    """Finds the waiting threads.
-
-    Args:
-        symbolizer: names addresses
-        frames: the named frames
-        lister: lists the locks
-    """
+    """Finds the waiting threads."""
 
     def __init__(self, symbolizer: Symbolizer, frames: NamedFrames, lister: LockLister) -> None:
         self._symbolizer = symbolizer
@@ -82,7 +75,6 @@ class LockWaiters:
         no status of a stack explains why one is missing.
 
         Args:
-            lock: the lock
             found: the waiting threads that `of_lock` returned
         """
         if lock.address is None or lock.space.kernel:

@@ -156,11 +156,7 @@ def machine_facts(image: Image) -> MachineFacts:
 
 
 class KernelFacts:
-    """The machine facts that a kernel in memory provides: the kernel's provider of `machine_facts`.
-
-    Args:
-        image: the image
-    """
+    """The machine facts that a kernel in memory provides: the kernel's provider of `machine_facts`."""
 
     def __init__(self, image: Image) -> None:
         self._image = image
@@ -239,12 +235,7 @@ def kernel(image: Image) -> Kernel:
 
 
 def computer_name(image: Image, spaces: Iterable[AddressSpace]) -> ComputerName:
-    """Returns the computer's name, from the environment of the system processes of session 0.
-
-    Args:
-        image: the image
-        spaces: address spaces of the image
-    """
+    """Returns the computer's name, from the environment of the system processes of session 0."""
     names: Counter[str] = collections.Counter()
     for space in spaces:
         if space.process.lower() in SYSTEM_PROCESSES and space.layer_name and space.peb and not space.wow64:
@@ -259,7 +250,6 @@ class _SharedData:
     """KUSER_SHARED_DATA, the page that the kernel shares with every process.
 
     Attributes:
-        unreadable: whether the page could not be read
         torn: names of the times that were being written during the acquisition
     """
 

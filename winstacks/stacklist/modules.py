@@ -61,14 +61,7 @@ _Build = Tuple[int, int]
 
 
 class ModuleIdentities:
-    """Identifies the modules of an image.
-
-    Args:
-        image: the image
-
-    Attributes:
-        lists: lists of the loader
-    """
+    """Identifies the modules of an image."""
 
     def __init__(self, image: Image) -> None:
         self._image = image
@@ -154,12 +147,7 @@ def _image_at(vads: List[Region], base: int) -> Optional[Region]:
 
 
 class SpaceModules:
-    """The modules of one address space.
-
-    Args:
-        identities: identities of the image's modules
-        names: names of the address space
-    """
+    """The modules of one address space."""
 
     def __init__(self, identities: ModuleIdentities, names: AddressNamer) -> None:
         self._identities = identities
@@ -213,8 +201,6 @@ class SpaceModules:
         """Returns stamp and size from sources other than the module's entry (None if unknown), and a status.
 
         Args:
-            known: the module
-            vad: VAD of its image
             stamped: whether the entry has a stamp: the entries of other processes are then not read
             claimed: the entry's size, None without one
         """

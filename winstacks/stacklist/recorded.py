@@ -13,7 +13,7 @@ from ..heaps.decode.block import TraceGroup
 from ..heaps.decode.contents import HeapOwner
 from ..heaps.lister import Heaps
 from ..locks.lister import LockLister
-from ..locks.lock import Lock, LockGap
+from ..locks.lock import Lock
 from ..memory.decode.status import Status, StatusItem, status, text
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image
@@ -25,6 +25,7 @@ from ..tracedb.decode.anomalies import Trace
 from ..tracedb.decode.heaplog import HeapLog
 from ..tracedb.decode.recorded import NO_STACK
 from ..tracedb.finder import Databases, Opened
+from ..tracedb.gap import Gap
 from ..tracedb.model import Database
 from .decode import keys
 from .frames import NamedFrames
@@ -44,13 +45,7 @@ _MOST = (1 << 63) - 1
 
 
 class DatabaseStacks:
-    """Lists the traces of stack trace databases and of the heaps' trace logs.
-
-    Args:
-        image: the image
-        frames: looks up frames
-        databases: finds the databases
-    """
+    """Lists the traces of stack trace databases and of the heaps' trace logs."""
 
     def __init__(self, image: Image, frames: NamedFrames, databases: Databases) -> None:
         self._image = image
@@ -67,10 +62,7 @@ class DatabaseStacks:
         """Yields the traces of an address space, and rows for those that cannot be read.
 
         Args:
-            space: the kernel or one half of a process
-            kinds: kinds of databases
             carve: whether to add freed and orphan entries, and databases to which no pointer leads
-            totals: counts the databases
         """
         distinct, totals = Distinct(), totals or Totals()
         search_result = self._databases.search(space, carve)
@@ -151,12 +143,7 @@ def _is_unread(opened: Opened) -> bool:
 
 
 class HeapStacks:
-    """Lists the stacks that allocated heap blocks, and that created heaps and their segments.
-
-    Args:
-        frames: looks up frames
-        heaps: reads the heaps
-    """
+    """Lists the stacks that allocated heap blocks, and that created heaps and their segments."""
 
     def __init__(self, frames: NamedFrames, heaps: Heaps) -> None:
         self._frames = frames
@@ -220,12 +207,7 @@ class HeapStacks:
 
 
 class LockStacks:
-    """Lists the stacks that created locks.
-
-    Args:
-        frames: looks up frames
-        locks: lists the locks
-    """
+    """Lists the stacks that created locks."""
 
     def __init__(self, frames: NamedFrames, locks: LockLister) -> None:
         self._frames = frames
@@ -238,7 +220,7 @@ class LockStacks:
         """
         distinct = Distinct()
         for lock in self._locks.list_created(space):
-            if isinstance(lock, LockGap):
+            if isinstance(lock, Gap):
                 yield gap(LOCK, distinct.gap(LOCK, space, lock.status), space, lock.status)
             elif lock.back_trace_index != 0 or lock.creator_address:
                 yield self._lock(space, lock, distinct)
@@ -280,13 +262,7 @@ def _owned(lock: Lock, tids: Tuple[int, ...]) -> Status:
 
 
 class HandleStacks:
-    """Lists the stacks that opened, closed and created handles.
-
-    Args:
-        image: the image
-        frames: looks up frames
-        handles: lists the events
-    """
+    """Lists the stacks that opened, closed and created handles."""
 
     def __init__(self, image: Image, frames: NamedFrames, handles: HandleEvents) -> None:
         self._frames = frames
@@ -306,12 +282,12 @@ class HandleStacks:
                 continue
             distinct, newer = Distinct(), 0
             for event in self._handles.list_events(space):
-                if event.event or event.handle is not None:
-                    newer = event.sequence or newer
-                    yield self._flat(event, distinct)
-                else:
+                if isinstance(event, Gap):
                     key = distinct.gap(HANDLE, space, event.status, 0, newer)
                     yield gap(HANDLE, key, space, event.status)
+                else:
+                    newer = event.sequence or newer
+                    yield self._flat(event, distinct)
 
     def _flat(self, event: HandleEvent, distinct: Distinct) -> StackRecord:
         acting = self._acting.space_of(event)
@@ -336,13 +312,7 @@ class HandleStacks:
 
 
 class ObjectStacks:
-    """Lists the stacks that added and dropped references to traced objects.
-
-    Args:
-        image: the image
-        frames: looks up frames
-        objects: lists the events
-    """
+    """Lists the stacks that added and dropped references to traced objects."""
 
     def __init__(self, image: Image, frames: NamedFrames, objects: ObjectTraceLister) -> None:
         self._kernel = image.kernel
@@ -355,12 +325,16 @@ class ObjectStacks:
         of_none = distinct = Distinct()
         last = 0
         for event in self._objects.list_events():
-            body = 0 if event.object is None else event.object.body
+            body = 0 if isinstance(event, Gap) or event.object is None else event.object.body
             if body != last:
                 # There may be millions of events: only the keys of one object's are stored at a time.
                 last, times[body] = body, times.get(body, 0) + 1
                 distinct = Distinct(times[body]) if body else of_none
-            yield self._flat(event, body, distinct)
+            if isinstance(event, Gap):
+                key = distinct.gap(OBJECT, self._kernel, event.status)
+                yield gap(OBJECT, key, self._kernel, event.status)
+            else:
+                yield self._flat(event, body, distinct)
 
     def _flat(self, event: ObjectEvent, body: int, distinct: Distinct) -> StackRecord:
         if event.event:

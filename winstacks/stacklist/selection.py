@@ -86,11 +86,7 @@ class Selection:
     def by_addresses(
         self, look_up: Callable[[Optional[int]], NamedFrame]
     ) -> Callable[[Iterable[Optional[int]]], bool]:
-        """Returns a function like `takes` for the addresses of a stack, which builds no list of frames.
-
-        Args:
-            look_up: function that returns the frame of an address
-        """
+        """Returns a function like `takes` for the addresses of a stack, which builds no list of frames."""
         verdicts: Memo[Optional[int], Tuple[Optional[bool], ...]]
         verdicts = Memo(lambda address: self._verdicts[look_up(address)], MAX_FRAMES)
         return lambda addresses: self._takes(set(map(verdicts.__getitem__, addresses)))

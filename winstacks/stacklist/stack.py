@@ -104,7 +104,6 @@ class StackFrame(NamedTuple):
 
     Attributes:
         number: number of the frame, 0 for the innermost one
-        named: the address and its name
         walked: the frame as the walk found it; None in a stack that Windows recorded
     """
 
@@ -143,15 +142,12 @@ class StackRecord(NamedTuple):
 
     Attributes:
         kind: source of the stack, a word of `words.KINDS`
-        trace_id: key of the stack in the image
         space: address space to which the stack belongs; the addresses may be of another one (see `acting`)
         owner: address of the thread, database, heap, lock or object, or the handle; None if there is no
             owner, or several
         owner_name: name or kind of the owner, for `OwnerName`
         frames: named addresses, innermost first
-        status: status of the stack
         walked: frames as the walk found them, in the same order; empty for recorded addresses
-        thread: the thread whose stack it is
         tid: TID of the thread, of the lock's owner, or of the thread that caused the event
         event: operation on a handle or an object
         counted: number of occurrences; None for a row without a stack
@@ -354,10 +350,6 @@ def gap(
     """Returns a row for stacks that cannot be listed: it has no Count.
 
     Args:
-        kind: kind of the stacks
-        key: TraceId of the row
-        space: address space of the stacks
-        gap_status: reason why they cannot be read
         owner: address of their owner, None if unknown
     """
     return StackRecord(kind, key, space, owner, None, (), gap_status)

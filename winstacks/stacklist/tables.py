@@ -40,11 +40,7 @@ _Time = Optional[datetime.datetime]
 
 
 class FlatTables:
-    """Converts stacks and their frames to rows.
-
-    Args:
-        image: the image
-    """
+    """Converts stacks and their frames to rows."""
 
     def __init__(self, image: Image) -> None:
         self._image = image
@@ -104,7 +100,6 @@ class FlatTables:
         """Returns the columns after Frame.
 
         Args:
-            frame: the named address
             walked: how the walk found the frame; None for a recorded stack
         """
         name, details = frame.name, frame.details

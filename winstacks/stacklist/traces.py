@@ -57,7 +57,6 @@ class StackCollector:
     """Lists the stacks of an image.
 
     Args:
-        symbolizer: names addresses, and has the modules of every address space
         frames: its named frames, if there are any already
         watch: called for each thread, after its stacks were yielded
     """
@@ -78,10 +77,6 @@ class StackCollector:
         self, stack_filter: StackFilter = EVERYTHING, totals: Optional[Totals] = None
     ) -> Iterator[StackRecord]:
         """Yields the requested stacks, and a row for those that cannot be read.
-
-        Args:
-            stack_filter: filter of the stacks
-            totals: counts threads, their stacks, and databases
 
         Raises:
             tables.MissingTableError: if a symbol table of this library is missing
@@ -199,9 +194,6 @@ class ThreadStacks:
     """Walks the stacks of threads.
 
     Args:
-        symbolizer: names addresses, and has the modules of every address space
-        frames: looks up the frames of the stacks
-        lister: walks the stacks of a thread
         watch: called for each thread, after its stacks were yielded
     """
 
@@ -234,7 +226,6 @@ class ThreadStacks:
         """Yields the stacks of a thread.
 
         Args:
-            thread: the thread
             scan: whether to add the stacks from trap frames found only by a scan of the kernel stacks
         """
         walked: List[Tuple[CallStack, str]] = []
@@ -278,8 +269,6 @@ class ThreadStacks:
         """Converts a walked stack.
 
         Args:
-            stack: the walked stack
-            distinct: makes the TraceIds of the thread's stacks
             piece: part of the thread's stack, as in the TraceId
             place: start of the stack: stack pointer of the innermost frame, or address of the trap frame
         """
@@ -335,7 +324,6 @@ def started(
     """Yields the starts of processes and threads, a thread once for each of its stacks.
 
     Args:
-        symbolizer: names the addresses at which threads were started
         pids: PIDs to list; all when None or empty
         offset: address of an _EPROCESS that no list holds: only this process and its threads are listed
         tids: TIDs to list, without any process; all when None or empty

@@ -41,13 +41,14 @@ from ..columns.words import (
     WOW64,
 )
 from ..locks.lister import LockLister
-from ..locks.lock import Lock, LockGap
+from ..locks.lock import Lock
 from ..memory.decode.ranges import flatten
 from ..memory.decode.status import Status, has_status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image
 from ..process.spaces import AddressSpaces
 from ..process.threadids import ThreadOwner
+from ..tracedb.gap import Gap
 from ..waits.decode.waitgraph import Cycle, cycles
 from ..waits.userside import UserSide, UserSides, UserStack
 from .stack import StackRecord
@@ -122,13 +123,11 @@ class Waiting(NamedTuple):
     Attributes:
         space: address space of the lock: the kernel, or a half of the thread's process
         process: name of the thread's process
-        key: PID and TID
         function: the function that takes the lock, as module!function
         low, high: stack range of that function and its callees; `high` is exclusive
         sure: whether the walk reached the function without a guess
         trace_id: TraceId of the stack
         how: kind of the lock before the search: UNKNOWN, SRW_LOCK or CONDITION_VARIABLE
-        stack: the stack
     """
 
     space: AddressSpace
@@ -167,7 +166,6 @@ class WaitGraph(NamedTuple):
     Attributes:
         locks: locks that are held, or for which a thread waits
         holders: the threads that hold each lock
-        waits: the waiting threads
         cycles: threads that wait for each other in a circle: deadlocks
         names: process name of each thread
         gaps: number of gaps: places where locks may be missing
@@ -189,7 +187,6 @@ class Waits:
     """Finds the lock of each waiting thread.
 
     Args:
-        image: the image
         sides: reads the waits of processes from their memory; None: only stacks are used
     """
 
@@ -242,7 +239,6 @@ class Waits:
         """Returns the locks, their holders and the waiting threads.
 
         Args:
-            lister: lists the locks
             pids: PIDs to list, 0 for the kernel; all when empty
         """
         graph = WaitGraph({}, {}, [], [], {}, 0, [], self._cut)
@@ -250,7 +246,7 @@ class Waits:
         for space in AddressSpaces.list_spaces(self._image, pids):
             space_locks: Dict[int, Lock] = {}
             for lock in self._image.possible(lister.list_locks(space)):
-                if isinstance(lock, LockGap):
+                if isinstance(lock, Gap):
                     gaps += 1
                 elif lock.address is not None and (lock.held or lock.waiters):
                     if len(graph.locks) + len(space_locks) < MAX_LOCKS:

@@ -11,7 +11,7 @@ from winstacks.columns.words import CRITICAL_SECTION, RESOURCE
 from winstacks.html.report import locks_part
 from winstacks.locks.decode import criticalsection
 from winstacks.locks.lister import MAX_KEPT, KnownLocks, LockLister
-from winstacks.locks.lock import Lock, LockGap, damaged
+from winstacks.locks.lock import Lock, damaged
 from winstacks.memory.decode.status import status, text
 from winstacks.memory.decode.statuscodes import StatusCode
 from winstacks.memory.image import AddressSpace
@@ -19,6 +19,7 @@ from winstacks.names.moduleindex import ModuleIndexes
 from winstacks.names.pdbsymbols import PdbSymbols
 from winstacks.stacklist.waits import WaitGraph
 from winstacks.tracedb.finder import Databases
+from winstacks.tracedb.gap import Gap
 
 
 def lister() -> LockLister:
@@ -28,18 +29,18 @@ def lister() -> LockLister:
 
 def test_without_a_kernel_its_resources_are_a_gap() -> None:
     kernel = bare.image(8).kernel
-    assert lister().list_created(kernel) == [LockGap(kernel, status(StatusCode.LIST_NOT_FOUND))]
+    assert lister().list_created(kernel) == [Gap(kernel, status(StatusCode.LIST_NOT_FOUND))]
 
 
 def test_a_space_that_cannot_be_read_is_a_gap() -> None:
     row_status = status(StatusCode.PAGE_TABLES_UNREADABLE)
     space = bare.image(8).kernel._replace(kernel=False, pid=4, layer_name="", status=row_status)
-    assert lister().list_created(space) == [LockGap(space, row_status)]
+    assert lister().list_created(space) == [Gap(space, row_status)]
 
 
 def test_a_gap_has_no_record() -> None:
     space = bare.image(8).kernel
-    gap = LockGap(space, status(StatusCode.LIST_BROKEN))
+    gap = Gap(space, status(StatusCode.LIST_BROKEN))
     known = Lock(space, 0x1000, CRITICAL_SECTION)
     records = criticalsection.decode(lister().buffer(space, [gap, known, gap]), 8)
     assert [record.address for record in records] == [0x1000]
@@ -79,4 +80,4 @@ def test_a_wrong_link_is_said_after_the_rest() -> None:
     space = bare.image(8).kernel
     lock = Lock(space, 0x1000, CRITICAL_SECTION, status=status(StatusCode.UNREADABLE))
     assert text(damaged(lock).status) == "unreadable, list damaged"
-    assert text(damaged(LockGap(space, status(StatusCode.LIST_DAMAGED))).status) == "list damaged"
+    assert text(damaged(Gap(space, status(StatusCode.LIST_DAMAGED))).status) == "list damaged"

@@ -174,6 +174,10 @@ def test_a_symbol_is_cut_only_if_a_part_of_it_fits_no_line(symbol: str, width: i
     assert max(map(len, lines)) <= max(width, 18)
 
 
+def test_a_symbol_may_be_an_address_only() -> None:
+    assert symbol_lines(" 0x7ffe", 3).strip() == "0x7ffe"
+
+
 def test_a_name_is_wrapped_between_its_parts() -> None:
     path = r"\Device\HarddiskVolume3\Users\ann\store.db"
     assert name_lines(path, 20) == "\\Device\n\\HarddiskVolume3\n\\Users\\ann\\store.db"

@@ -9,20 +9,12 @@ from typing import List, Tuple
 
 import pytest
 
-from winstacks.rows import grid, handles, heaps, locks, stacks, traces, traps
+from winstacks.columns.tables import TABLES
+from winstacks.rows import grid
 from winstacks.rows.frames import FrameCells
 from winstacks.rows.grid import NOT_APPLICABLE, Grid
 
-GRIDS = (
-    stacks.GRID,
-    traces.FLAGS,
-    traces.TRACES,
-    handles.HANDLES,
-    handles.OBJECTS,
-    heaps.GRID,
-    locks.GRID,
-    traps.GRID,
-)
+GRIDS = [Grid.for_plugin(plugin) for plugin in TABLES]
 
 SMALL = Grid("PID", "Address", "Source", "Status", "Symbol", "Frame", "Backing")
 OTHER = Grid("Frame", "Lock", "Symbol", "Source", "File output")

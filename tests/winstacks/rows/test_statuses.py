@@ -5,12 +5,13 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any, Dict, Optional, Sequence
+from typing import Any, Dict, Optional
 
 import pytest
 
 from tests.support.only import only
 from winstacks.columns.words import THREAD
+from winstacks.commands.handletraces import HandleTraces
 from winstacks.handles.lister import ActingSpaces
 from winstacks.handles.rings import HandleEvent
 from winstacks.memory.decode.machine import Machine
@@ -18,8 +19,9 @@ from winstacks.memory.decode.status import NOTHING, Status, StatusItem, status
 from winstacks.memory.decode.statuscodes import StatusCode
 from winstacks.memory.image import AddressSpace
 from winstacks.names.symbolizer import Name
-from winstacks.rows import handles, traps
-from winstacks.rows.frames import FramePrinter, StackRows, folded
+from winstacks.rows import traps
+from winstacks.rows.entries import EntryRows
+from winstacks.rows.frames import FramePrinter, folded
 from winstacks.rows.grid import NOT_APPLICABLE, NOT_AVAILABLE, UNPARSABLE, UNREADABLE, Grid
 from winstacks.stacklist.frames import SpaceFrames
 from winstacks.traps.state import TrapState
@@ -121,11 +123,9 @@ def test_an_event_of_a_process_that_is_unknown_has_the_names_of_the_kernel() -> 
 
 
 def test_the_words_of_an_event_are_those_of_its_row() -> None:
-    command = _standing(SimpleNamespace(image=Image(), stack_rows=_stack_rows))
     event = HandleEvent(SPACE, 4, status=status(StatusItem(StatusCode.UNKNOWN_TYPE, 7), StatusCode.FREED))
-    row = only(handles.HandleRows(command).event(event, ()))
-    assert cells(handles.HANDLES, row[1])["Status"] == "unknown type 7, freed"
-
-
-def _stack_rows(key: Sequence[str], columns: Sequence[str]) -> StackRows:
-    return StackRows(handles.HANDLES, FramePrinter(Machine.AMD64), key, columns, False)
+    grid = Grid.for_plugin("handletraces")
+    printed = EntryRows(grid, FramePrinter(Machine.AMD64), HandleTraces.key, HandleTraces.unreadable, False)
+    entry = HandleTraces.entry(_standing(SimpleNamespace()), event)
+    row = only(printed.rows(entry))
+    assert cells(grid, row[1])["Status"] == "unknown type 7, freed"

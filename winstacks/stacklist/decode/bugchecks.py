@@ -109,7 +109,6 @@ class BugCheck(NamedTuple):
     """A bug check: its code, name and parameters.
 
     Attributes:
-        code: the code
         name: Microsoft's name; empty for a code without one
         parameters: meaning of each parameter; empty if it is unknown, or depends on the first parameter
     """

@@ -51,7 +51,6 @@ class ContentIdentity(NamedTuple):
 
     Attributes:
         image_id: the letter i and 32 hexadecimal digits
-        unread: number of parts of the files that could not be read
     """
 
     image_id: str
