@@ -42,7 +42,6 @@ class HandleEvent(NamedTuple):
     """An event, or a gap between events.
 
     Attributes:
-        space: process that has the handle
         handle: handle as recorded; None for the creation of an object, and for a gap
         event: a word of `words.EVENTS`; empty for a gap and for an unknown type
         by_pid, by_tid: IDs of the acting process and thread; None if not recorded
@@ -82,10 +81,6 @@ def rings(image: Image, tables: HandleTables) -> Optional[HandleRings]:
 class HandleRings:
     """Reads the rings of an image.
 
-    Args:
-        image: the image
-        tables: reads handle tables
-
     Attributes:
         truncated: whether there are more events than MAX_LOOSE in rings to which no table leads
 
@@ -106,10 +101,6 @@ class HandleRings:
 
         A ring to which no table leads belongs to the process that made most of its last events, or to the
         kernel if that process is unknown.
-
-        Args:
-            space: the process
-            table: its handle table
         """
         if table.debug_info:
             yield from self._list_ring(space, table, table.debug_info)

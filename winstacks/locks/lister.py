@@ -38,12 +38,7 @@ class KnownLocks:
     def of_space(
         self, space: AddressSpace, make: Callable[[AddressSpace], Iterable[Listed]]
     ) -> Tuple[Listed, ...]:
-        """Returns the locks of an address space.
-
-        Args:
-            space: the address space
-            make: lists its locks, if they are not known yet
-        """
+        """Returns the locks of an address space."""
         if space not in self._lists:
             listed = tuple(make(space))
             if len(listed) > self._room:
@@ -55,15 +50,7 @@ class KnownLocks:
 
 
 class LockLister:
-    """Lists ERESOURCEs and critical sections.
-
-    Args:
-        image: the image
-        databases: finds ntdll and the databases of the image
-
-    Attributes:
-        ntdlls: finds the ntdll of a space
-    """
+    """Lists ERESOURCEs and critical sections."""
 
     def __init__(self, image: Image, databases: Databases) -> None:
         super().__init__()

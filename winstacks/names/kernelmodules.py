@@ -28,8 +28,6 @@ class Module(NamedTuple):
     """A module in memory.
 
     Attributes:
-        base: canonical address
-        size: bytes
         name: name before the `!` of symbols, such as `nt`
         file: name of its file in the loader's list
         status: faults of its entry in that list; empty for none
@@ -92,9 +90,6 @@ class KernelModules:
 
         An image without a kernel has no modules. A small kernel dump whose kernel is unknown has them, and
         does not list them.
-
-        Args:
-            kernel_start: the first kernel address; modules below it are rejected
         """
         kernel = self._image.base
         if not kernel:
@@ -120,7 +115,6 @@ class KernelModules:
         """Compares an entry of the list with itself and with the headers at its address.
 
         Args:
-            entry: the entry
             taken: base addresses of all entries, at which no other module can be
 
         Returns:

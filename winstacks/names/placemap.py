@@ -63,13 +63,7 @@ _LACKING = (
 
 
 class Halves(NamedTuple):
-    """The two halves of an address space, by canonical address.
-
-    Attributes:
-        user_end: end of the user's half
-        kernel_start: start of the kernel's half
-        top: end of the kernel's half
-    """
+    """The two halves of an address space, by canonical address."""
 
     user_end: int
     kernel_start: int
@@ -81,12 +75,7 @@ NARROW_END = 1 << Machine.I386.address_bits
 
 
 class PlaceMap:
-    """Finds the places of address spaces.
-
-    Args:
-        image: the image
-        indexes: makes and keeps the indexes of modules
-    """
+    """Finds the places of address spaces."""
 
     def __init__(self, image: Image, indexes: ModuleIndexes) -> None:
         self._image = image
@@ -156,7 +145,6 @@ class PlaceMap:
         places.
 
         Args:
-            spans: disjoint spans, ascending
             space: the address space; user addresses in the kernel's own space have the place USER, as their
                 process is unknown
         """
@@ -191,9 +179,6 @@ class PlaceMap:
     def _witness_maker(self, read: Callable[[], ImageReader]) -> Optional[Witness]:
         """Returns a function that makes the check of a module's addresses by its file, None without
         --binaries.
-
-        Args:
-            read: opens the module's image
         """
         if not self._witnesses.files.given:
             return None
@@ -276,7 +261,6 @@ def _with_unloaded(current: List[Span], unloaded: Sequence[Unloaded]) -> List[Sp
     Where both have a range, the present place counts, and its names get a status.
 
     Args:
-        current: places of the address space; disjoint, ascending
         unloaded: unloaded modules, the latest first
     """
     unloaded_spans = ranges.flatten([(module.start, module.end, module) for module in unloaded])

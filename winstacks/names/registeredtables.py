@@ -92,11 +92,7 @@ class RegisteredTable(NamedTuple):
     """An element of the list of function tables. Addresses are canonical.
 
     Attributes:
-        element: address of the element
-        start, end: the range of the table's code
         base: the address to which the RVAs in the entries are relative
-        entries: address of the RUNTIME_FUNCTIONs
-        entry_count: their number; 0 in a table with a callback
         callback: address of the function that returns the entry of an address, 0 if the table has entries
     """
 
@@ -168,10 +164,6 @@ def registered(
     """Returns the function tables that a process registered.
 
     Args:
-        memory: memory of the process
-        image: the image
-        names: names of the process
-        vads: VADs of the process, ascending
         listed: the tables that the input lists: the writer of a dump asked Windows for all of them
         original: function that returns a reader of the section of the image mapped at an address
 

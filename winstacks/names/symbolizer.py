@@ -47,7 +47,6 @@ class KnownModule(NamedTuple):
     """A module of an address space.
 
     Attributes:
-        module: the module
         image: index of its names and tables, by RVA
         open_reader: opens the image as the process has it; None for a module of the kernel
     """
@@ -61,12 +60,9 @@ class Symbolizer:
     """Names the addresses of an image.
 
     Args:
-        image: the image
         fetch_symbols: whether Volatility may download PDBs that it lacks; otherwise the log names them
-        progress_callback: receives the progress of downloads
 
     Attributes:
-        image: the image
         indexes: the module indexes, which also have the symbols and sections of modules
         halves: the end of the user's half and the start of the kernel's half
     """
@@ -166,7 +162,6 @@ class AddressNamer:
         (`stacklist.frames`).
 
         Args:
-            address: canonical address
             return_address: whether it is a return address; False for the address of an interrupted
                 instruction
         """

@@ -60,11 +60,7 @@ class ObjectEvent(NamedTuple):
 
 
 class ObjectTraceLister:
-    """Lists the reference traces of objects.
-
-    Args:
-        image: the image
-    """
+    """Lists the reference traces of objects."""
 
     def __init__(self, image: Image) -> None:
         super().__init__()
@@ -105,7 +101,6 @@ class _Refs:
     """The table of traced objects.
 
     Args:
-        image: the image
         stacks: address of the table of traces; 0 or None if there is none
     """
 
@@ -256,9 +251,7 @@ class _Stacks:
     """Reads traces by number, each once.
 
     Args:
-        memory: the kernel's memory
         address: address of the table; 0 or None if there is none
-        decoder: decodes the table and its traces
     """
 
     def __init__(self, memory: Memory, address: Optional[int], decoder: StackTableDecoder) -> None:

@@ -15,10 +15,6 @@ _SIZE = 4
 def read(image: Image, space: AddressSpace) -> Optional[int]:
     """Returns the NtGlobalFlag of an address space: the kernel's variable, or the member of a PEB.
 
-    Args:
-        image: the image
-        space: the kernel or one half of a process
-
     Returns:
         The flags; None if they cannot be read or the process has no PEB.
 
@@ -36,10 +32,6 @@ def read(image: Image, space: AddressSpace) -> Optional[int]:
 
 def is_lost(image: Image, space: AddressSpace) -> bool:
     """Returns whether an address space has an NtGlobalFlag that is not in the image.
-
-    Args:
-        image: the image
-        space: the kernel or one half of a process
 
     Raises:
         tables.MissingTableError: one of our symbol tables is missing

@@ -33,9 +33,6 @@ class HandleTable(NamedTuple):
 class HandleTables:
     """Reads handle tables. All addresses are canonical. Made as `image.service(HandleTables)`.
 
-    Attributes:
-        has_creators: whether entries hold the trace indices of creators
-
     Raises:
         MissingMemberError: the kernel's symbols do not describe the tables
     """
@@ -65,22 +62,14 @@ class HandleTables:
         self.has_creators = self._decoder.has_creators
 
     def table_of(self, eprocess: int) -> Optional[HandleTable]:
-        """Returns the table of a process, None if it cannot be read.
-
-        Args:
-            eprocess: address of the _EPROCESS
-        """
+        """Returns the table of a process, None if it cannot be read."""
         address = self._memory.pointer(eprocess + self._object_table)
         if not address:
             return None if address is None else HandleTable(0, 0, 0)
         return self.table_at(address)
 
     def listed_table(self, eprocess: int) -> Optional[HandleTable]:
-        """Returns the table that the kernel's list of all tables has for a process; None if there is none.
-
-        Args:
-            eprocess: address of the _EPROCESS
-        """
+        """Returns the table that the kernel's list of all tables has for a process; None if there is none."""
         if self._by_process is None:
             self._by_process = {owner: table for table, owner in self.owners()}
         address = self._by_process.get(eprocess)
@@ -116,7 +105,6 @@ class HandleTables:
         """Looks a handle up.
 
         Args:
-            table: the process's table
             handle: the handle as the process uses it; the bit that marks a kernel handle may be missing
 
         Returns:

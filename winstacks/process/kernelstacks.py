@@ -82,12 +82,7 @@ _NONE = _Older()
 
 
 class KernelStacks:
-    """Finds the segments of kernel stacks.
-
-    Args:
-        image: the image
-        kernel_start: the first address of the kernel's half
-    """
+    """Finds the segments of kernel stacks."""
 
     def __init__(self, image: Image, kernel_start: int) -> None:
         self._start = kernel_start
@@ -156,7 +151,6 @@ class KernelStacks:
         """Returns the step by the control block of a segment.
 
         Args:
-            segment: the segment
             expansion: whether the previous segment was left by an expansion, if the block does not say
         """
         control = self._control

@@ -45,11 +45,7 @@ _TAG = 0x7FFFFFFF
 
 
 class ObjectBlocks:
-    """Compares headers of objects with their pool blocks.
-
-    Args:
-        image: the image
-    """
+    """Compares headers of objects with their pool blocks."""
 
     def __init__(self, image: Image) -> None:
         types: Structures = image.types
@@ -74,7 +70,6 @@ class ObjectBlocks:
         """Returns the members of an object's header that its pool block contradicts.
 
         Args:
-            header: canonical address of the header
             data: its bytes, up to the object
             key: Key of the object's type, 0 if unknown
         """

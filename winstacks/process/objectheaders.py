@@ -40,7 +40,6 @@ class ObjectNames:
     """Reads the names of objects. Objects of a type have no names if the symbols lack a needed member.
 
     Args:
-        image: the image
         block_doubt: takes the address of a header; returns the members that its pool block contradicts
     """
 
@@ -57,8 +56,6 @@ class ObjectNames:
         """Returns the name of an object, and why it is missing.
 
         Args:
-            kind: name of the object's type
-            body: canonical address of the object
             info_mask: the header's InfoMask, None to read it
         """
         try:

@@ -61,7 +61,6 @@ def create_time(image: Image, eprocess: int) -> Optional[int]:
     """Returns the creation time of a process as a FILETIME; None if it cannot be read.
 
     Args:
-        image: the image
         eprocess: canonical address of its _EPROCESS, 0 if none is known
     """
     return process_member(image, eprocess, "CreateTime.QuadPart")
@@ -71,7 +70,6 @@ def process_member(image: Image, eprocess: int, *paths: str) -> Optional[int]:
     """Returns a member of an _EPROCESS; None if it cannot be read, or the kernel's symbols lack it.
 
     Args:
-        image: the image
         eprocess: canonical address of the _EPROCESS, 0 if none is known
         paths: the member, by its names in different versions
     """
@@ -108,7 +106,6 @@ class ListedProcess(NamedTuple):
     """A process.
 
     Attributes:
-        eprocess: canonical address of its _EPROCESS
         status: the witness that found it, if it is not in the process list; and contradictions in its
             structure
     """
@@ -180,7 +177,6 @@ class ProcessList:
     """The processes of an image. Made as `image.service(ProcessList)`.
 
     Attributes:
-        status: `process list damaged`, or empty
         interrupted: whether a node of the list is not in the image: processes missing in the list need
             not be hidden
     """

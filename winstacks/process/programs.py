@@ -60,11 +60,7 @@ def control_area_of(image: Image, eprocess: int) -> Optional[int]:
 
 
 class ProgramNames:
-    """Compares the names of processes. Made as `image.service(ProgramNames)`.
-
-    Args:
-        image: the image
-    """
+    """Compares the names of processes. Made as `image.service(ProgramNames)`."""
 
     def __init__(self, image: Image) -> None:
         process = image.types.first_structure("_EPROCESS")
@@ -74,11 +70,7 @@ class ProgramNames:
         self._doubts: Memo[int, Status] = Memo(self._compare, MAX_NAMES)
 
     def doubt(self, eprocess: int) -> Status:
-        """Returns `contradicted: ImageFileName` for a process whose program has another name, else nothing.
-
-        Args:
-            eprocess: canonical address of the _EPROCESS
-        """
+        """Returns `contradicted: ImageFileName` if the process's program has another name, else nothing."""
         return self._doubts[eprocess]
 
     def _compare(self, eprocess: int) -> Status:

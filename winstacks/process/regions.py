@@ -35,7 +35,6 @@ class PageRange(NamedTuple):
 
     Attributes:
         start, end: the range, `end` exclusive
-        protection: as in `Region`
     """
 
     start: int

@@ -76,7 +76,6 @@ class AddressSpaces:
         """Yields the kernel, then each process; a WoW64 process is followed by its 32-bit half.
 
         Args:
-            image: the image
             pids: process IDs to list, 0 for the kernel; all if None or empty
             offset: virtual or physical address of an _EPROCESS that no list holds; then only this process is
                 yielded
@@ -90,11 +89,7 @@ class AddressSpaces:
 
 
 class KernelSpaces:
-    """Lists the address spaces of a kernel's image: the kernel's provider of `spaces`.
-
-    Args:
-        image: the image
-    """
+    """Lists the address spaces of a kernel's image: the kernel's provider of `spaces`."""
 
     def __init__(self, image: Image) -> None:
         self._image = image
@@ -319,10 +314,6 @@ class PageTableRoots:
 
         Both are statuses. The first is empty unless proven: then the memory in these tables belongs to
         another process. Both are empty for a process without a user half.
-
-        Args:
-            eprocess: canonical address of the process's _EPROCESS
-            layer_name: the layer of its page tables
         """
         return self._results[eprocess, layer_name]
 
@@ -399,8 +390,6 @@ class PageTableRoots:
         32-bit TEB holds its own address and the IDs of process and thread.
 
         Args:
-            eprocess: canonical address of the process's _EPROCESS
-            layer_name: the layer of its page tables
             pid: process ID, None if unknown
             wow64: whether the kernel marks the process as WoW64: then more than one thread is read
         """

@@ -28,11 +28,7 @@ Values = Dict[str, Optional[int]]
 
 
 class StackLimits:
-    """Checks and restores the borders of kernel stacks.
-
-    Args:
-        image: the image
-    """
+    """Checks and restores the borders of kernel stacks."""
 
     def __init__(self, image: Image) -> None:
         self._image = image
@@ -42,9 +38,6 @@ class StackLimits:
 
     def restore(self, values: Values) -> List[str]:
         """Replaces the borders that contradict the others.
-
-        Args:
-            values: the members; changed in place
 
         Returns:
             The wrong members, by their names in `_KTHREAD`. Empty if all agree, if one is not in the image,

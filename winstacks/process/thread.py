@@ -56,7 +56,6 @@ class SavedContext(NamedTuple):
 
     Attributes:
         machine: machine of the CONTEXT: a WoW64 thread may have one of each machine
-        data: bytes of the CONTEXT
         address: canonical address of the CONTEXT, 0 if it is not in memory
         unknown: registers, by x64 names, whose value is unknown, though ContextFlags name their part
         unsure: registers for which it is unknown whether their value was saved
@@ -84,7 +83,6 @@ class Thread(NamedTuple):
     Attributes:
         ethread: address of the _ETHREAD; 0 if only a scan of physical memory found the thread, in a row that
             stands for a damaged list, and without a kernel
-        space: native address space of the thread's process
         wow64: 32-bit half of the process, None if it has none
         processor: number of the processor that is executing the thread
         system_call_number, first_argument: number and first argument of the thread's last system call from
@@ -191,14 +189,9 @@ def user_thread(
     """Returns a thread from an input without a kernel: members that only a kernel knows are None.
 
     Args:
-        space: native address space of the thread's process
-        tid: thread ID
-        teb: canonical address of the TEB
         contexts: registers of the thread, of each machine the earliest first
-        wow64: 32-bit half of the process
         user_stack: limits of the native stack, if the TEB may lack them
         create_time: a FILETIME
-        status: faults of the thread
     """
     return Thread(
         ethread=0,

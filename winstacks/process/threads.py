@@ -129,7 +129,6 @@ class Threads:
         """Yields threads, process by process.
 
         Args:
-            image: the image
             pids: process IDs to list; all if None or empty
             offset: address of an _EPROCESS that no list holds; then only its threads are listed
             tids: thread IDs to list; all if None or empty
@@ -148,9 +147,6 @@ class Threads:
 
 class KernelThreads:
     """Lists the threads of a kernel: the kernel's provider of `threads`.
-
-    Args:
-        image: the image
 
     Raises:
         MissingMemberError: the kernel's symbols do not describe threads

@@ -31,10 +31,6 @@ def scan(image: Image, known: Collection[int]) -> Iterator[Found]:
 
     Before Windows 10 this scan reads physical memory, and a structure that crosses a page's end is cut. So
     the thread's virtual address is looked for first: an empty list within the thread holds it.
-
-    Args:
-        image: the image
-        known: canonical addresses of the threads to leave out
     """
     layer = image.layer
     found_lists = map(image.types["_ETHREAD"].first_member, _OWN_LISTS)

@@ -24,11 +24,7 @@ _DOUBTS = (StatusCode.ONE_OF_DATABASES, StatusCode.NO_POINTER)
 
 
 class CreatorTraces:
-    """Resolves trace indices.
-
-    Args:
-        databases: finds and opens the databases of the image
-    """
+    """Resolves trace indices."""
 
     def __init__(self, databases: Databases) -> None:
         self._databases = databases
@@ -50,8 +46,6 @@ class CreatorTraces:
         `no database`.
 
         Args:
-            space: the address space whose database has the traces
-            indices: indices as the lock or handle stores them
             stored_in_16_bits: whether the structure stores an index in 16 bits
         """
         requested = set(indices) - {0}
@@ -90,12 +84,7 @@ class CreatorTraces:
 
 
 def no_such_index(index: int, doubt: Status = NOTHING) -> RecordedStack:
-    """Returns the placeholder for the stack of an index that no trace has.
-
-    Args:
-        index: the index
-        doubt: reasons to doubt the database
-    """
+    """Returns the placeholder for the stack of an index that no trace has."""
     return RecordedStack(STD, 0, index, (), status(StatusCode.NO_SUCH_INDEX, doubt))
 
 

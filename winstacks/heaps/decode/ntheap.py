@@ -72,7 +72,6 @@ class Heap(NamedTuple):
         interceptor: index of the routine that extends each block, 0 for none
         creator: index of the creator's trace, 0 for none
         virtual_blocks: addresses of the _HEAP_VIRTUAL_ALLOC_ENTRY structures
-        damaged: whether one of the lists is broken
     """
 
     address: int
@@ -99,8 +98,6 @@ def read_heap(
     """Reads the heap at an address; None if there is none.
 
     Args:
-        memory: memory of the process
-        address: address of the _HEAP
         generations: layouts that may apply. The heap gets the first layout that its signatures confirm and
             with which its lists and segments agree; without such a layout, the first that its signatures
             confirm
@@ -137,13 +134,6 @@ def lost_heap(
     """Returns a heap whose _HEAP is not present, with the segments that name it.
 
     Its block headers cannot be decoded: its blocks are those that records of the log prove.
-
-    Args:
-        memory: memory of the process
-        address: address of the heap
-        end: end of the memory range that the heap began
-        layout: structures of a heap of this bitness
-        candidates: addresses that may be segments of the heap
     """
     first = HeapSegment(address, address, 0, address + layout.unit, end, 0, (), frozenset(), True)
     named = [candidate for candidate in candidates if names_heap(memory, candidate, address, layout)]

@@ -43,12 +43,7 @@ class TruncatedError(ValueError):
 
 
 def encode(records: Sequence[LockRecord], pointer_size: int) -> bytes:
-    """Returns the buffer for locks. A value too large for its member is truncated, as Windows does.
-
-    Args:
-        records: the locks
-        pointer_size: 4 or 8
-    """
+    """Returns the buffer for locks. A value too large for its member is truncated, as Windows does."""
     width = 8 * pointer_size
     parts = [_HEADER[pointer_size].pack(len(records))]
     for record in records:
@@ -149,7 +144,6 @@ class SectionLayout:
 
     Attributes:
         links: offset of ProcessLocksList in the debug information
-        debug_size, section_size: bytes of the structures
         resource_size: bytes of an RTL_RESOURCE up to the last of its members that are read
     """
 

@@ -52,14 +52,8 @@ class FastOwnerLayout:
 class ResourceLayout:
     """Layout of `_ERESOURCE`, and of the owner list in fast resources (17763 and later).
 
-    Args:
-        types: the kernel's structures
-        pointer_size: 4 or 8
-
     Attributes:
         pointer_size: size of a pointer, 4 or 8
-        size: bytes of the structure
-        links: offset of SystemResourcesList
         active: ActiveCount (a SHORT) up to 2003, ActiveEntries (a ULONG) since Vista
         owners: offset of the first owner's entry
         owner_count: number of owner entries in the structure: two up to 2003 (`OwnerThreads`, the first is
@@ -138,10 +132,6 @@ class Resource(NamedTuple):
 
 def decode_resource(data: Buffer, layout: ResourceLayout) -> Resource:
     """Decodes an `_ERESOURCE`.
-
-    Args:
-        data: `layout.size` bytes
-        layout: the layout of the structure
 
     Raises:
         ValueError: if data is too short

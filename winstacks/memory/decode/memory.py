@@ -33,12 +33,7 @@ _NO_RUN: _Run = (0, b"")
 
 
 class ReadWindows:
-    """Keeps the bytes read from a layer, in windows of one size. No other class here caches memory.
-
-    Args:
-        reader: reads the present parts of a range
-        size: bytes of a window, a power of two
-    """
+    """Keeps the bytes read from a layer, in windows of one size. No other class here caches memory."""
 
     def __init__(self, reader: Reader, size: int = PAGE_SIZE) -> None:
         self.reader = reader
@@ -138,7 +133,6 @@ class Memory:
         """Returns the text of the UNICODE_STRING at an address; None if the structure or text is not present.
 
         Args:
-            address: address of the structure
             limit: maximum bytes of text to read
         """
         data = self.read(address, 2 * self.pointer_size)

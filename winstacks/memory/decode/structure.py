@@ -58,8 +58,6 @@ def integers(data: Buffer, size: int, start: int = 0, count: Optional[int] = Non
 
     Args:
         data: little-endian bytes that hold the array
-        size: bytes of an integer
-        start: offset of the first integer in data
         count: how many integers; None: as many as lie between `start` and the end of the data
 
     Raises:
@@ -79,8 +77,6 @@ class Structure:
 
     Args:
         name: name in the symbols, such as `_HEAP_ENTRY`
-        size: in bytes
-        lookup: finds a member; called once for each path
         names: the structure's own members in the order of the table
     """
 
@@ -170,9 +166,7 @@ class StructureView:
     """A structure in bytes: its members by name.
 
     Args:
-        structure: the structure
         data: little-endian bytes that hold it
-        start: offset in data at which the structure begins
     """
 
     def __init__(self, structure: Structure, data: Buffer, start: int = 0) -> None:

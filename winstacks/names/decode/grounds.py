@@ -48,8 +48,6 @@ def is_first(module: str, function: str, kernel: bool) -> bool:
 
     Args:
         module: name of the module, in any case
-        function: name of the function
-        kernel: whether the stack is in the kernel
     """
     plain = undecorated(function)
     if module.lower() not in (KERNEL_MODULES if kernel else GROUND_MODULES):

@@ -83,7 +83,6 @@ def changed(code: bytes, found: Instruction, place: StackPlace) -> StackPlace:
     Args:
         code: bytes that hold the instruction, and the code before it if available
         found: the instruction, with positions in `code`
-        place: state before the instruction
     """
     byte = code[found.modrm] if found.modrm < found.operand else None
     after = _stack_changed(code, found, place)
