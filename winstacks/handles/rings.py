@@ -18,6 +18,7 @@ from ..memory.decode.structure import MissingMemberError
 from ..memory.image import KERNEL_PID, AddressSpace, Image
 from ..process import threadids as ids
 from ..process.handletables import HandleTable, HandleTables
+from ..process.kernelobjects import process_type
 from ..process.objectheaders import ObjectInfo, Objects
 from ..process.processlist import ProcessList
 from ..tracedb.decode.recorded import NO_STACK, RING, RecordedStack
@@ -141,7 +142,7 @@ class HandleRings:
     def _pids(self) -> Set[Optional[int]]:
         """The IDs of the processes."""
         listed = self._image.service(ProcessList)
-        pid = self._image.types["_EPROCESS"].field("UniqueProcessId")
+        pid = process_type(self._image).field("UniqueProcessId")
         pids = {process: self._memory.member(process, pid) for process in self._processes}
         return {listed.id_of(item) if known is None else known for item, known in pids.items()}
 

@@ -66,8 +66,7 @@ class LockLister:
         self._creators = CreatorTraces(databases)
         # The kernels of 3.50 to 5.2 before SP1 report no index (Geoff Chappell). No symbol distinguishes
         # these kernels exactly; the nearest sign is TableSize in the ring of handle traces, since 2003.
-        ring = image.types.first_structure("_HANDLE_TRACE_DEBUG_INFO")
-        self._kernel_reports_index = ring is not None and ring.has("TableSize")
+        self._kernel_reports_index = image.types.find("_HANDLE_TRACE_DEBUG_INFO").has("TableSize")
 
     def list_locks(self, space: AddressSpace) -> Iterator[Listed]:
         """Yields the locks of the kernel or of one half of a process, and a LockGap for unreadable ones.

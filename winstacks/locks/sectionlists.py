@@ -22,7 +22,8 @@ from ..names.loaderlists import module_lists
 from ..names.ntdll import Ntdll, Ntdlls
 from ..process import globalflag
 from ..process.decode.globalflags import FLG_USER_STACK_TRACE_DB
-from ..process.processlist import WOW64_PROCESS, process_member
+from ..process.kernelobjects import WOW64_PROCESS
+from ..process.processlist import process_member
 from ..process.spaces import AddressSpaces
 from ..process.usertypes import user_types
 from .decode.criticalsection import CriticalSection, DebugInfo, SectionLayout, is_pair

@@ -28,6 +28,7 @@ from .decode.pagetable import PAGE_SIZE
 from .decode.status import NOTHING, Status, has_status
 from .decode.statuscodes import StatusCode
 from .decode.structure import Field, MissingMemberError, Structure, Structures
+from .decode.view import View
 
 vollog = logging.getLogger(__name__)
 
@@ -237,11 +238,14 @@ class Image:
         Args:
             paths: members; every kernel's structure has one of them
         """
-        try:
-            return self.types[name].field(*paths)
-        except MissingMemberError as error:
-            self.lacks(error)
-            return None
+        structure = self.types.find(name)
+        if structure.lack(*paths):
+            self.lacks(structure.lack(*paths))
+        return structure.first_member(*paths)
+
+    def at(self, name: str, address: Optional[int]) -> View:
+        """Returns a structure of the kernel at an address: None or 0 if there is none."""
+        return View(self.memory(self.kernel), self.types.find(name), address, self.lacks)
 
     def lacks(self, what: object) -> None:
         """Warns, once, that the kernel's symbols lack something that is needed.
@@ -308,8 +312,7 @@ class Image:
     @functools.cached_property
     def _build(self) -> Optional[int]:
         """NtBuildNumber of the kernel without its highest bits; None if unknown."""
-        address = self.symbol("NtBuildNumber")
-        number = None if address is None else self.memory(self.kernel).number(address, 4)
+        number = self.memory(self.kernel).number(self.symbol("NtBuildNumber"), 4)
         return None if number is None else number & 0xFFFF
 
     def process_types(self, machine: Machine) -> Structures:

@@ -14,6 +14,7 @@ from ..memory.decode.pagetable import PAGE_SIZE
 from ..memory.decode.status import NOTHING, Status, StatusItem, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import KERNEL_PROCESS, Image
+from ..process.kernelobjects import PROCESS
 from ..process.spaces import AddressSpaces
 from .decode.pe import MAX_IMAGE, HeaderError, read_headers
 from .imagereader import ImageReader
@@ -172,7 +173,7 @@ class KernelModules:
             if not space.eprocess or space.wow64 or not space.layer_name:
                 continue
             try:
-                session = self._image.object_at("_EPROCESS", space.eprocess).get_session_id()
+                session = self._image.object_at(PROCESS, space.eprocess).get_session_id()
             except exceptions.InvalidAddressException:
                 continue
             if isinstance(session, int):

@@ -149,12 +149,10 @@ class LoaderLists:
             entry: an entry from `process_modules` or `kernel_modules`
         """
         layout, memory = self._layout_for(space), self._image.memory(space)
-        stamp = layout.stamp
-        if space.kernel:
-            kernel_entry = self._image.types.first_structure("_KLDR_DATA_TABLE_ENTRY")
-            stamp = None if kernel_entry is None else kernel_entry.first_member("TimeDateStamp")
+        kernel_entry = self._image.types.find("_KLDR_DATA_TABLE_ENTRY")
+        stamp = kernel_entry.first_member("TimeDateStamp") if space.kernel else layout.stamp
         path = memory.unicode_string_at(entry.address + layout.path)
-        return LoaderDetails(None if stamp is None else memory.member(entry.address, stamp), path)
+        return LoaderDetails(memory.member(entry.address, stamp), path)
 
 
 class _LoaderLayout:

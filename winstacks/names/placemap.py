@@ -249,8 +249,7 @@ def _find_halves(image: Image) -> Halves:
         # The size of the kernel's part of the 4 GB is unknown, so all of it counts as the process's half.
         return Halves(NARROW_END, NARROW_END, NARROW_END)
     # Started with /3GB, an x86 kernel has only the last quarter of the 4 GB.
-    symbol = image.require_symbol("MmSystemRangeStart")
-    start = None if symbol is None else image.memory(image.kernel).pointer(symbol)
+    start = image.memory(image.kernel).pointer(image.require_symbol("MmSystemRangeStart"))
     start = start or Machine.I386.kernel_start
     return Halves(start, start, NARROW_END)
 

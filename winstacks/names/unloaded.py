@@ -99,13 +99,12 @@ class RememberedModules:
         image = self._image
         symbol = image.require_symbol("MmUnloadedDrivers")
         memory = image.memory(image.kernel)
-        array = None if symbol is None else memory.pointer(symbol)
+        array = memory.pointer(symbol)
         impossible = array is not None and not (array >= kernel_start and image.machine.is_canonical(array))
         ring: List[_Element] = DRIVERS * [_IMPOSSIBLE if impossible else None]
         if array and not impossible:
             ring = self._elements(array, kernel_start)
-        last = image.symbol("MmLastUnloadedDriver")
-        used = 0 if last is None else min(memory.number(last, 4) or 0, DRIVERS)
+        used = min(memory.number(image.symbol("MmLastUnloadedDriver"), 4) or 0, DRIVERS)
         wrong, absent = (ring[:used].count(item) for item in (_IMPOSSIBLE, None))
         if wrong:
             vollog.warning(

@@ -83,7 +83,7 @@ class ObjectTraceLister:
             return
         memory = image.memory(image.kernel)
         table, stacks_symbol = memory.pointer(symbol), image.require_symbol(_STACKS)
-        stacks = None if stacks_symbol is None else memory.pointer(stacks_symbol)
+        stacks = memory.pointer(stacks_symbol)
         if table is None:
             yield _nothing(StatusCode.UNREADABLE)
         elif (table or stacks) and (not complete_types or stacks_symbol is None):

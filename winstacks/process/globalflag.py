@@ -22,8 +22,7 @@ def read(image: Image, space: AddressSpace) -> Optional[int]:
         tables.MissingTableError: one of our symbol tables is missing
     """
     if space.kernel:
-        address = image.require_symbol("NtGlobalFlag")
-        return None if address is None else image.memory(space).number(address, _SIZE)
+        return image.memory(space).number(image.require_symbol("NtGlobalFlag"), _SIZE)
     if not (space.peb and space.layer_name):
         return None
     offset = user_types(image, space)["_PEB"].offset("NtGlobalFlag")

@@ -14,6 +14,7 @@ from ..memory.image import Image
 from . import globalflag
 from .decode import globalflags, handletable
 from .decode.handletable import Entry, EntryDecoder
+from .kernelobjects import process_type
 
 MAX_TABLES = 1 << 16
 
@@ -41,15 +42,14 @@ class HandleTables:
         types = image.types
         table = types["_HANDLE_TABLE"]
         self._memory = image.memory(image.kernel)
-        self._object_table = types["_EPROCESS"].offset("ObjectTable")
+        self._object_table = process_type(image).offset("ObjectTable")
         self._code = table.field("TableCode")
         self._debug_info = table.offset("DebugInfo")
         self._pid = table.first_member("UniqueProcessId")
         # Before Vista entries have 16-bit trace indices, and with +kst the granted access is an index, too.
         # This holds for 32-bit kernels only: entries of 5.2 x64 hold the whole access (measured on 3790 with
         # +kst).
-        debug = types.first_structure("_RTL_CRITICAL_SECTION_DEBUG")
-        wide = debug is not None and debug.has("CreatorBackTraceIndexHigh")
+        wide = types.find("_RTL_CRITICAL_SECTION_DEBUG").has("CreatorBackTraceIndexHigh")
         flags = globalflag.read(image, image.kernel) or 0
         index_kept = image.machine is Machine.I386 and not wide
         creators = index_kept and bool(flags & globalflags.FLG_KERNEL_STACK_TRACE_DB)
@@ -98,8 +98,7 @@ class HandleTables:
         debug_info = self._memory.pointer(address + self._debug_info)
         if code is None or debug_info is None:
             return None
-        pid = None if self._pid is None else self._memory.member(address, self._pid)
-        return HandleTable(address, code, debug_info, pid)
+        return HandleTable(address, code, debug_info, self._memory.member(address, self._pid))
 
     def lookup(self, table: HandleTable, handle: int) -> Tuple[Optional[Entry], bool]:
         """Looks a handle up.

@@ -23,38 +23,29 @@ from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import Field, MissingMemberError
 from ..memory.image import Image
 from .handletables import HandleTables
+from .kernelobjects import (
+    PROCESS_OBJECT,
+    PROCESS_OF_THREAD,
+    THREAD_OBJECT,
+    is_type,
+    process_at,
+    process_type,
+    thread_at,
+    thread_type,
+)
+from .processors import PROCESSORS, processors_of
 
 vollog = logging.getLogger(__name__)
-
-PROCESS_OBJECT, THREAD_OBJECT = 3, 6
-"""ProcessObject and ThreadObject of the public enumeration _KOBJECTS."""
-
-LOCK_BIT = 0x80
-"""Since 8 this bit of _DISPATCHER_HEADER.Type is the dispatcher's lock."""
 
 SYSTEM_PID = 4
 MAX_PROCESSES = 1 << 16
 MAX_IDS = 1 << 18
 """Maximum number of entries of PspCidTable that are read."""
 
-MAX_PROCESSORS = 2048
-"""Windows 11 and Server 2022 run on at most 2048 logical processors."""
-
 LIST_SYMBOL = "PsActiveProcessHead"
 CID_TABLE = "PspCidTable"
-PROCESSORS = "KiProcessorBlock"
 HANDLE_TABLES = "HandleTableListHead"
 POOL_SCAN = "pool scan"
-
-PROCESS_OF_THREAD = ("Tcb.Process", "ThreadsProcess", "Tcb.ApcState.Process")
-"""Members of an _ETHREAD that point to its process; the first existing one is used."""
-
-VAD_ROOT = ("VadRoot.Root", "VadRoot.BalancedRoot.RightChild", "VadRoot.BalancedRoot", "VadRoot")
-"""Members of an _EPROCESS that hold the root of its VADs; the first existing one is used."""
-
-
-WOW64_PROCESS = ("WoW64Process", "Wow64Process")
-"""Members of a 64-bit kernel's _EPROCESS that lead to its 32-bit half."""
 
 
 def create_time(image: Image, eprocess: int) -> Optional[int]:
@@ -73,9 +64,7 @@ def process_member(image: Image, eprocess: int, *paths: str) -> Optional[int]:
         eprocess: canonical address of the _EPROCESS, 0 if none is known
         paths: the member, by its names in different versions
     """
-    process = image.types.first_structure("_EPROCESS")
-    field = None if process is None else process.first_member(*paths)
-    return image.memory(image.kernel).member(eprocess, field) if eprocess and field is not None else None
+    return process_at(image, eprocess).first(*paths)
 
 
 def is_isolated(image: Image, eprocess: int) -> bool:
@@ -130,13 +119,13 @@ class CidTable:
         self.threads_of: Dict[int, List[int]] = {}
         self.process_of: Dict[int, int] = {}
         self.unread: Dict[int, int] = {}
-        symbol, memory = image.require_symbol(CID_TABLE), image.memory(image.kernel)
-        address = None if symbol is None else memory.pointer(symbol)
+        memory = image.memory(image.kernel)
+        address = memory.pointer(image.require_symbol(CID_TABLE))
         if not address:
             return
         try:
             tables = image.service(HandleTables)
-            thread = image.types["_ETHREAD"]
+            thread = thread_type(image)
             kind, pid = thread.field("Tcb.Header.Type"), thread.field("Cid.UniqueProcess")
         except MissingMemberError as error:
             image.lacks(error)
@@ -147,19 +136,18 @@ class CidTable:
             if number >= MAX_IDS:
                 vollog.warning(f"{CID_TABLE} has more than {MAX_IDS} entries: the others are not read")
                 break
-            object_type = memory.member(entry.object_header, kind) if entry is not None else None
-            if entry is None or object_type is None:
-                if entry is not None:
-                    self.unread[entry.object_header] = entry.handle
+            if entry is None:
                 continue
             # The entries point to the objects themselves, not to their headers.
-            if object_type & ~LOCK_BIT == PROCESS_OBJECT:
-                self.processes[entry.object_header] = entry.handle
-            elif object_type & ~LOCK_BIT == THREAD_OBJECT:
-                ethread = entry.object_header
-                self.threads[ethread] = entry.handle
-                process = None if owner is None else memory.member(ethread, owner)
-                assignments.append((ethread, process, memory.member(ethread, pid)))
+            body = entry.object_header
+            object_type = memory.member(body, kind)
+            if object_type is None:
+                self.unread[body] = entry.handle
+            elif is_type(object_type, PROCESS_OBJECT):
+                self.processes[body] = entry.handle
+            elif is_type(object_type, THREAD_OBJECT):
+                self.threads[body] = entry.handle
+                assignments.append((body, memory.member(body, owner), memory.member(body, pid)))
         self._assign(assignments)
 
     def _assign(self, assignments: Iterable[Tuple[int, Optional[int], Optional[int]]]) -> None:
@@ -191,7 +179,7 @@ class ProcessList:
             return
         self._kind: Optional[Field] = None
         try:
-            process = image.types["_EPROCESS"]
+            process = process_type(image)
             self._links = process.offset("ActiveProcessLinks")
             self._pid = process.field("UniqueProcessId")
             self._kind = process.field("Pcb.Header.Type")
@@ -293,20 +281,8 @@ class ProcessList:
 
     def _running(self) -> Iterator[int]:
         """Yields the processes of the threads that processors were executing."""
-        types, memory = self._image.types, self._memory
-        block, count = (
-            self._image.require_symbol(PROCESSORS),
-            self._image.require_symbol("KeNumberProcessors"),
-        )
-        kprcb, thread = types.first_structure("_KPRCB"), types.first_structure("_ETHREAD")
-        current = None if kprcb is None else kprcb.first_member("CurrentThread")
-        owner = None if thread is None else thread.first_member(*PROCESS_OF_THREAD)
-        if block is None or count is None or current is None or owner is None:
-            return
-        for number in range(min(memory.number(count, 4) or 0, MAX_PROCESSORS)):
-            address = memory.pointer(block + number * memory.pointer_size)
-            running = memory.member(address, current) if address else None
-            eprocess = memory.member(running, owner) if running else None
+        for processor in self._image.service(processors_of):
+            eprocess = thread_at(self._image, processor.current_thread).first(*PROCESS_OF_THREAD)
             if eprocess:
                 yield eprocess
 
@@ -333,8 +309,7 @@ class ProcessList:
         self._found[eprocess] = remark
 
     def _is_process(self, eprocess: int) -> bool:
-        kind = None if self._kind is None else self._memory.member(eprocess, self._kind)
-        return kind is not None and kind & ~LOCK_BIT == PROCESS_OBJECT
+        return is_type(self._memory.member(eprocess, self._kind), PROCESS_OBJECT)
 
     def _may_be_absent(self, eprocess: int) -> bool:
         """Returns whether a pointer may lead to a process that is not in the image."""
@@ -407,7 +382,7 @@ def _virtual(image: Image, process: interfaces.objects.ObjectInterface) -> Optio
         return image.machine.canonical(int(process.vol.offset))
     try:
         head = image.machine.canonical(int(process.ThreadListHead.Flink))
-        eprocess = head - image.types["_EPROCESS"].offset("ThreadListHead")
+        eprocess = head - process_type(image).offset("ThreadListHead")
         if bulk.physical(layer, eprocess) == process.vol.offset:
             return eprocess
         virtual = psscan.PsScan.virtual_process_from_physical(

@@ -108,9 +108,8 @@ def _locks(memory: Memory, peb: int, types: Structures) -> int:
     section, debug = types["_RTL_CRITICAL_SECTION"], types["_RTL_CRITICAL_SECTION_DEBUG"]
     count = 0
     for name in _LOCKS:
-        field = types["_PEB"].first_member(name)
-        lock = memory.member(peb, field) if field is not None else None
-        information = memory.member(lock, section.field("DebugInfo")) if lock else None
-        named = memory.member(information, debug.field("CriticalSection")) if information else None
+        lock = memory.member(peb, types["_PEB"].first_member(name))
+        information = memory.member(lock, section.field("DebugInfo"))
+        named = memory.member(information, debug.field("CriticalSection"))
         count += bool(named) and named == lock
     return count

@@ -138,12 +138,8 @@ class TrapKernel:
 
     def _system_call_return(self) -> int:
         """Returns KUSER_SHARED_DATA.SystemCallReturn, the return address of sysenter's frames."""
-        shared = self.image.types.first_structure("_KUSER_SHARED_DATA")
-        field = None if shared is None else shared.first_member("SystemCallReturn")
-        if field is None or not self.layout.shared_data:
-            return 0
-        memory = self.image.memory(self.image.kernel)
-        return memory.number(self.layout.shared_data + field.offset, 4) or 0
+        place = self.image.at("_KUSER_SHARED_DATA", self.layout.shared_data).place("SystemCallReturn")
+        return self.image.memory(self.image.kernel).number(place, 4) or 0 if place else 0
 
 
 class TrapReading(NamedTuple):

@@ -129,8 +129,7 @@ class TrapContexts:
     def __init__(self, image: Image, members: bool) -> None:
         self._image = image
         self._members = members
-        teb = image.types.first_structure("_TEB")
-        self._slots = None if teb is None else teb.first_member("TlsSlots")
+        self._slots = image.types.find("_TEB").first_member("TlsSlots")
         self._layouts: Memo[Machine, Tuple[ContextLayout, ...]] = Memo(
             functools.partial(context_layouts, image)
         )

@@ -14,7 +14,6 @@ from typing import FrozenSet, Iterable, Iterator, List, NamedTuple, Optional, Se
 from ...memory.decode.links import walk
 from ...memory.decode.memory import Memory
 from ...memory.decode.pagetable import PAGE_SIZE
-from ...memory.decode.structure import Field
 from .layout import HeapLayout
 
 HEAP_SIGNATURE = 0xEEFFEEFF
@@ -233,7 +232,7 @@ def _heap(memory: Memory, address: int, layout: HeapLayout, candidates: Sequence
         layout=layout,
         flags=memory.member(address, layout.flags) or 0,
         key=_key(memory, address, layout),
-        interceptor=_member(memory, address, layout.interceptor),
+        interceptor=memory.member(address, layout.interceptor) or 0,
         creator=memory.member(address, layout.creator) or 0,
         segments=tuple(segment for segment in segments if segment is not None),
         virtual_blocks=tuple(link - layout.virtual_links for link in virtual.nodes),
@@ -281,10 +280,6 @@ def _chain(memory: Memory, first: Optional[int], link: int) -> Tuple[List[int], 
 
 
 def _key(memory: Memory, heap: int, layout: HeapLayout) -> int:
-    if not _member(memory, heap, layout.encode_mask) or layout.encoding is None:
+    if not memory.member(heap, layout.encode_mask) or layout.encoding is None:
         return 0
     return memory.number(heap + layout.encoding.offset + layout.code, layout.unit - layout.code) or 0
-
-
-def _member(memory: Memory, address: int, field: Optional[Field]) -> int:
-    return 0 if field is None else memory.member(address, field) or 0

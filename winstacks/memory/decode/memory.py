@@ -93,17 +93,21 @@ class Memory:
             return self._data[offset : offset + length]
         return self._read(address, length)
 
-    def number(self, address: int, size: int) -> Optional[int]:
-        """Returns an unsigned little-endian number of `size` bytes, or None if it is not present."""
-        data = self.read(address, size)
+    def number(self, address: Optional[int], size: int) -> Optional[int]:
+        """Returns an unsigned little-endian number of `size` bytes; None if it is not present, or if the
+        address is None, as of a symbol that the kernel lacks."""
+        data = None if address is None else self.read(address, size)
         return None if data is None else int.from_bytes(data, "little")
 
-    def pointer(self, address: int) -> Optional[int]:
-        """Returns the pointer stored at an address, or None if it is not present."""
+    def pointer(self, address: Optional[int]) -> Optional[int]:
+        """Returns the pointer stored at an address; None as for `number`."""
         return self.number(address, self.pointer_size)
 
-    def member(self, address: int, field: Field) -> Optional[int]:
-        """Returns a member of the structure at an address, or None if it is not present."""
+    def member(self, address: Optional[int], field: Optional[Field]) -> Optional[int]:
+        """Returns a member of the structure at an address; None if the member is not present, if the symbols
+        lack it (`field` is None), or if there is no structure (the address is None or 0)."""
+        if not address or field is None:
+            return None
         data = self.read(address + field.offset, field.size)
         if data is None:
             return None

@@ -78,12 +78,16 @@ class Structure:
     Args:
         name: name in the symbols, such as `_HEAP_ENTRY`
         names: the structure's own members in the order of the table
+        known: False for a structure that the tables lack: it has no members
     """
 
-    def __init__(self, name: str, size: int, lookup: Lookup, names: Sequence[str] = ()) -> None:
+    def __init__(
+        self, name: str, size: int, lookup: Lookup, names: Sequence[str] = (), known: bool = True
+    ) -> None:
         self.name = name
         self.size = size
         self.names = tuple(names)
+        self.known = known
         self._lookup = lookup
         self._fields: Dict[str, Optional[Field]] = {}
 
@@ -105,8 +109,15 @@ class Structure:
         """
         field = self.first_member(*paths)
         if field is None:
-            raise MissingMemberError(f"{self.name} has no member {' or '.join(paths)}")
+            raise MissingMemberError(self.lack(*paths))
         return field
+
+    def lack(self, *paths: str) -> str:
+        """Returns what the tables lack if the structure has none of several members, in words, else ""."""
+        if self.first_member(*paths) is not None:
+            return ""
+        missing = f"{self.name} has no member {' or '.join(paths)}"
+        return missing if self.known else f"the symbol tables have no {self.name}"
 
     def offset(self, *paths: str) -> int:
         """Returns the offset of the first of several members that the structure has.
@@ -193,6 +204,10 @@ class StructureView:
         return None if field is None else field.value_in(self._data, self._start)
 
 
+def _nothing(_path: str) -> None:
+    """Looks members up in a structure that has none."""
+
+
 class Structures:
     """The structures of one or several symbol tables. Each is made at its first use, and kept.
 
@@ -232,6 +247,11 @@ class Structures:
         if structure is None:
             raise MissingMemberError(f"the symbol tables have no {' or '.join(names)}")
         return structure
+
+    def find(self, *names: str) -> Structure:
+        """Returns the first of several structures that the tables have, else one that has no members."""
+        structure = self.first_structure(*names)
+        return Structure(" or ".join(names), 0, _nothing, known=False) if structure is None else structure
 
     def has(self, name: str) -> bool:
         """Returns whether the tables have a structure."""
