@@ -26,7 +26,8 @@ from .decode.machine import Machine
 from .decode.memory import WINDOW, Memory, Range, Reader, ReadWindows
 from .decode.pagetable import PAGE_SIZE
 from .decode.status import NOTHING, Status, has_status
-from .decode.statuscodes import StatusCode
+from .decode.statuscodes import words_that
+from .decode.statusmeanings import Means
 from .decode.structure import Field, MissingMemberError, Structure, Structures
 from .decode.view import View
 
@@ -36,7 +37,7 @@ KERNEL_PID = 0
 KERNEL_PROCESS = "nt"
 
 
-_NAMELESS = (StatusCode.PROCESS_UNREADABLE, StatusCode.NOT_IN_THE_DUMP, StatusCode.OFFSET_UNKNOWN)
+_NAMELESS = words_that(Means.NAMELESS_PROCESS)
 """Status words of a process whose name, if it has none, is unknown."""
 
 

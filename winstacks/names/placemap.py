@@ -11,7 +11,8 @@ from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, 
 from ..memory.decode import ranges
 from ..memory.decode.machine import Machine
 from ..memory.decode.status import has_status, status
-from ..memory.decode.statuscodes import StatusCode
+from ..memory.decode.statuscodes import StatusCode, words_that
+from ..memory.decode.statusmeanings import Means
 from ..memory.image import AddressSpace, Image
 from . import moduleindex
 from .decode.pe import CodeView
@@ -55,10 +56,7 @@ END = 1 << 64
 Span = Tuple[int, int, AnyPlace]
 """Start and end of a range of canonical addresses, and its place."""
 
-_LACKING = (
-    *(StatusCode.HEADERS_UNREADABLE, StatusCode.EXPORTS_UNREADABLE, StatusCode.EXPORTS_INCOMPLETE),
-    *(StatusCode.FUNCTION_TABLE_UNREADABLE, StatusCode.FUNCTION_TABLE_INCOMPLETE),
-)
+_LACKING = words_that(Means.FILE_WOULD_HELP)
 """Status words of a module index that would be better with the module's file."""
 
 

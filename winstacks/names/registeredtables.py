@@ -21,7 +21,8 @@ from ..memory.decode.machine import Machine
 from ..memory.decode.memory import Memory
 from ..memory.decode.pagetable import PAGE_SIZE
 from ..memory.decode.status import has_status
-from ..memory.decode.statuscodes import StatusCode
+from ..memory.decode.statuscodes import StatusCode, words_that
+from ..memory.decode.statusmeanings import Means
 from ..memory.decode.structure import Field, Structure, integers
 from ..memory.image import AddressSpace, Image
 from ..process.dynamictables import DynamicTable, dynamic_tables
@@ -56,7 +57,7 @@ _HANDLERS = 3
 _POINTER = 8
 _LONGEST = 1 << 32
 """RVAs have 32 bits."""
-_UNREAD = (StatusCode.HEADERS_UNREADABLE, StatusCode.EXPORTS_UNREADABLE, StatusCode.EXPORTS_INCOMPLETE)
+_UNREAD = words_that(Means.EXPORTS_LOST)
 
 
 class CodeRange(NamedTuple):

@@ -13,7 +13,8 @@ from typing import Collection, Iterator, NamedTuple, Optional, Protocol, Tuple
 
 from ..memory.decode.machine import Machine
 from ..memory.decode.status import NOTHING, Status, has_status, status
-from ..memory.decode.statuscodes import StatusCode
+from ..memory.decode.statuscodes import StatusCode, words_that
+from ..memory.decode.statusmeanings import Means
 from ..memory.image import AddressSpace
 
 RUNNING = 2
@@ -45,10 +46,7 @@ def wait_reason_name(reason: int) -> str:
     return _REASONS[reason] if 0 <= reason < len(_REASONS) else str(reason)
 
 
-_NO_THREAD = (
-    *(StatusCode.UNREADABLE, StatusCode.NOT_A_THREAD, StatusCode.NO_THREAD_LIST),
-    *(StatusCode.THREAD_LIST_DAMAGED, StatusCode.THREAD_COUNT, StatusCode.PROCESS_LIST_DAMAGED),
-)
+_NO_THREAD = words_that(Means.NO_THREAD)
 
 
 class SavedContext(NamedTuple):

@@ -8,7 +8,8 @@ from typing import Collection, Dict, List, Optional, Set
 
 from ..columns.words import STD
 from ..memory.decode.status import NOTHING, Status, status
-from ..memory.decode.statuscodes import StatusCode
+from ..memory.decode.statuscodes import StatusCode, words_that
+from ..memory.decode.statusmeanings import Means
 from ..memory.image import AddressSpace
 from .decode.header import Header
 from .decode.recorded import RecordedStack, recorded_stack
@@ -19,7 +20,7 @@ MAX_DATABASES = 8
 """The most databases of a space in which an index is looked up; a space has one, unless it forged others."""
 
 _MAX_16_BITS = 0xFFFF
-_DOUBTS = (StatusCode.ONE_OF_DATABASES, StatusCode.NO_POINTER)
+_DOUBTS = words_that(Means.DATABASE_DOUBTFUL)
 """Status words of a database that may not be the one that the indices refer to."""
 
 

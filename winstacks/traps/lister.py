@@ -15,7 +15,8 @@ from typing import Callable, Collection, Dict, Iterable, Iterator, List, Optiona
 from ..columns.words import STACK, THREAD, TOP, USER
 from ..memory.decode.pagetable import PAGE_SIZE
 from ..memory.decode.status import NOTHING, Status, has_status, status
-from ..memory.decode.statuscodes import StatusCode
+from ..memory.decode.statuscodes import StatusCode, words_that
+from ..memory.decode.statusmeanings import Means
 from ..memory.image import KERNEL_PID, Image
 from ..names.symbolizer import Symbolizer
 from ..process import processors
@@ -33,7 +34,7 @@ vollog = logging.getLogger(__name__)
 
 MAX_CHAIN = 64
 """The most frames of a thread that are followed from KTHREAD.TrapFrame to older ones."""
-_EXPLAINS_NO_REGISTERS = (StatusCode.UNREADABLE, StatusCode.TERMINATED)
+_EXPLAINS_NO_REGISTERS = words_that(Means.NO_REGISTERS)
 """Status words that already explain why a thread has no user-mode registers."""
 
 Complete = Callable[[Thread, Iterable[TrapState]], Iterator[TrapState]]
