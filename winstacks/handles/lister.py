@@ -84,8 +84,8 @@ class ActingSpaces:
 
 def unknown_process(image: Image, pid: Optional[int]) -> AddressSpace:
     """Returns what stands for a process that may be among those that the image lacks."""
-    table_status = status(StatusCode.PROCESS_UNREADABLE)
-    return AddressSpace(pid, "", image.machine, "", status=table_status, remark=table_status)
+    unreadable = status(StatusCode.PROCESS_UNREADABLE)
+    return AddressSpace(pid, "", image.machine, "", status=unreadable, remark=unreadable)
 
 
 class HandleLister:
@@ -96,7 +96,6 @@ class HandleLister:
     """
 
     def __init__(self, image: Image, databases: Databases) -> None:
-        super().__init__()
         self._image = image
         self._databases = databases
         self._tables = image.service(HandleTables)

@@ -216,7 +216,7 @@ class HandleRings:
                 lost = True
                 yield gap_event(space, StatusItem(StatusCode.EVENTS_UNREADABLE, event))
                 continue
-            ring_status = NOTHING
+            event_status = NOTHING
             found: Optional[ObjectInfo] = None
             leak = False
             if event.type == handle_ring.OPEN and event.handle not in settled:
@@ -224,9 +224,9 @@ class HandleRings:
                 leak = entry is not None or not known
                 if entry is not None:
                     found = self._objects.describe(entry.object_header)
-                    ring_status = status(found.status, StatusCode.EVENTS_LOST if lost else None)
+                    event_status = status(found.status, StatusCode.EVENTS_LOST if lost else None)
                 else:
-                    ring_status = status(
+                    event_status = status(
                         StatusCode.NO_LONGER_OPEN if known else StatusCode.HANDLE_TABLE_UNREADABLE
                     )
             if event.type in (handle_ring.OPEN, handle_ring.CLOSE):
@@ -242,7 +242,7 @@ class HandleRings:
                 found,
                 leak,
                 status(
-                    ring_status,
+                    event_status,
                     None if event.type in _EVENTS else StatusItem(StatusCode.UNKNOWN_TYPE, event.type),
                     StatusCode.BEYOND_THE_RINGS_COUNTER if event.sequence <= 0 else None,
                     StatusCode.CLIENT_ID_ABOVE_32_BITS if wide else None,

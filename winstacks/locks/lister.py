@@ -53,7 +53,6 @@ class LockLister:
     """Lists ERESOURCEs and critical sections."""
 
     def __init__(self, image: Image, databases: Databases) -> None:
-        super().__init__()
         self._known = image.service(KnownLocks)
         self.ntdlls = databases.ntdlls
         self._resources: Optional[Resources] = None

@@ -26,7 +26,7 @@ _CHUNK = 0x100000
 Mapping = Callable[
     [interfaces.context.ContextInterface, linear.LinearlyMappedLayer, int, int], Iterator[pagetables.Piece]
 ]
-"""The type of `html.mapping`: returns the present pieces of a range of a layer."""
+"""The type of `pagetables.mapping`: returns the present pieces of a range of a layer."""
 
 MAX_COPIES = 256
 """If a range maps one physical page more often than this, only the first mappings count as present, unless
@@ -168,7 +168,7 @@ def of_pieces(context: interfaces.context.ContextInterface, pieces: Iterable[pag
     """Reads pieces of a range whose addresses in the layer below are known.
 
     Args:
-        pieces: as `html.mapping` yields them, in order
+        pieces: as `pagetables.mapping` yields them, in order
     """
     return Extents(_joined(_of_pieces(context, pieces)))
 

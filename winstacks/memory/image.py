@@ -297,8 +297,7 @@ class Image:
         """Returns the structures of all our tables of a kind and bitness, the newest Windows first.
 
         The content of the image decides which of them it has. If the content fits two tables equally, the
-        first is
-        taken: so tables of a newer build than the kernel's own come last.
+        first is taken: so tables of a newer build than the kernel's own come last.
 
         Raises:
             tables.MissingTableError: there is no such table

@@ -73,7 +73,6 @@ class Symbolizer:
         fetch_symbols: bool = False,
         progress_callback: constants.ProgressCallback = None,
     ) -> None:
-        super().__init__()
         pdbs = PdbSymbols(image, fetch_symbols, progress_callback, advise=True)
         self.image = image
         self.indexes = ModuleIndexes(image, pdbs)
@@ -119,7 +118,7 @@ class Symbolizer:
         """
         spans, process = self._map.kernel(), None
         if not space.kernel:
-            user_spans, process = self._map.process(self._halves(space))
+            user_spans, process = self._map.process(self._native_and_narrow(space))
             spans = user_spans + spans
         return (*self._map.fill(spans, space), process)
 
@@ -127,7 +126,7 @@ class Symbolizer:
         """Returns the number of kept exports of modules whose index no other process shares."""
         return sum(self.indexes.exports_held(layer_name) for layer_name, _ in self._names)
 
-    def _halves(self, space: AddressSpace) -> List[AddressSpace]:
+    def _native_and_narrow(self, space: AddressSpace) -> List[AddressSpace]:
         """Returns both halves of a WoW64 process, or the only address space of another process."""
         if space.eprocess:
             return list(AddressSpaces.list_spaces(self.image, None, space.eprocess)) or [space]

@@ -63,7 +63,6 @@ class ObjectTraceLister:
     """Lists the reference traces of objects."""
 
     def __init__(self, image: Image) -> None:
-        super().__init__()
         self._image = image
 
     def list_events(self) -> Iterator[ObjectEvent]:

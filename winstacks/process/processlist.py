@@ -11,7 +11,7 @@ threads; the threads that processors were executing; and the processes for which
 from __future__ import annotations
 
 import logging
-from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Protocol, Set, Tuple
 
 from volatility3.framework import exceptions, interfaces
 from volatility3.plugins.windows import psscan
@@ -161,16 +161,43 @@ class CidTable:
                 self.threads_of.setdefault(eprocess, []).append(ethread)
 
 
-class ProcessList:
-    """The processes of an image. Made as `image.service(ProcessList)`.
+class Processes(Protocol):
+    """The processes of an input. A dump, which names its processes and has no list of them, inherits.
 
     Attributes:
+        status: `process list damaged`, or empty
         interrupted: whether a node of the list is not in the image: processes missing in the list need
             not be hidden
     """
 
+    @property
+    def status(self) -> Status: ...
+
+    @property
+    def interrupted(self) -> bool:
+        return False
+
+    def processes(self) -> List[ListedProcess]:
+        """Returns the listed processes in list order, then the processes that only a witness knows."""
+
+    def scan(self) -> None:
+        """Adds the processes that Volatility's pool scan finds; none in an input that has no pool."""
+        return
+
+    def has(self, eprocess: int) -> bool:
+        """Returns whether one of the processes is at a canonical address."""
+        return any(process.eprocess == eprocess for process in self.processes())
+
+    def id_of(self, _eprocess: int) -> Optional[int]:
+        """Returns the ID of a process whose own structure lacks it, None if it is unknown."""
+        return None
+
+
+class KernelProcesses:
+    """The processes of a kernel's image: the kernel's provider of `ProcessList`."""
+
     def __init__(self, image: Image) -> None:
-        self.status = NOTHING
+        self.status: Status = NOTHING
         self.interrupted = False
         self._image = image
         self._memory = image.memory(image.kernel)
@@ -336,6 +363,10 @@ class ProcessList:
     def _id_differs(self, eprocess: int) -> Status:
         """Returns the status of a process whose own ID is not the one by which Windows finds it."""
         return id_differs(self._ids.processes.get(eprocess), self._memory.member(eprocess, self._pid))
+
+
+ProcessList: Callable[[Image], Processes] = KernelProcesses
+"""The service that lists processes: `image.service(ProcessList)`."""
 
 
 def id_differs(known: Optional[int], own: Optional[int]) -> Status:

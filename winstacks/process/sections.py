@@ -140,9 +140,9 @@ class ImageSections:
 
 
 class PageTable(NamedTuple):
-    """A page table of a process; `data` and `present` are the result of `html.PageTables.entries`.
+    """A page table of a process; `data` and `present` are the result of `PageTables.entries`.
 
-    `html` is the number of its entries, each of `entry_size` bytes.
+    `pages` is the number of its entries, each of `entry_size` bytes.
     """
 
     data: Optional[bytes]

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import collections
 import logging
-from typing import Collection, Counter, Dict, Iterator, List, Optional, Protocol, Set, Tuple
+from typing import Collection, Counter, Dict, Iterator, List, Optional, Protocol, Sequence, Set, Tuple
 
 from volatility3.framework import constants, exceptions, interfaces
 from volatility3.plugins.windows import psscan
@@ -34,7 +34,7 @@ __all__ = ["KERNEL_PID", "AddressSpace", "AddressSpaces"]
 vollog = logging.getLogger(__name__)
 
 
-MAX_THREADS = 8
+TEB_WITNESSES = 8
 """Threads of a process whose TEBs are read as witnesses: for the owner of page tables, and for a 32-bit
 half."""
 
@@ -314,9 +314,7 @@ class PageTableRoots:
         pid, root, alive = self._read(eprocess)
         if not alive:
             users = self._owners.get(root, ()) if pid == SYSTEM_PID and root != self._kernel else ()
-            return NOTHING, status(
-                *(StatusItem(StatusCode.PAGE_TABLES_OF_PROCESS, self._pids[user]) for user in users[:1])
-            )
+            return NOTHING, self._page_tables_of(users)
         if not self._maps_kernel(eprocess, layer_name):
             return status(StatusCode.PAGE_TABLES_UNREADABLE), NOTHING
         if root in (self._system, self._kernel) and self._pid_in_tebs(eprocess, layer_name) != pid:
@@ -329,11 +327,13 @@ class PageTableRoots:
         others = [user for user in self._owners.get(root, ()) if user != eprocess]
         if not others:
             return NOTHING, doubt
-        shared = status(
-            *(StatusItem(StatusCode.PAGE_TABLES_OF_PROCESS, self._pids[user]) for user in others[:1])
-        )
+        shared = self._page_tables_of(others)
         teb_pid = self._pid_in_tebs(eprocess, layer_name)
         return (NOTHING, status(shared, doubt)) if teb_pid in (None, pid) else (shared, doubt)
+
+    def _page_tables_of(self, users: Sequence[int]) -> Status:
+        """Returns the status of page tables that the first of several processes has; empty without one."""
+        return status(StatusItem(StatusCode.PAGE_TABLES_OF_PROCESS, self._pids[users[0]]) if users else None)
 
     def _peb(self, eprocess: int) -> int:
         """Returns the address of a process's PEB, 0 if it cannot be read."""
@@ -402,7 +402,7 @@ class PageTableRoots:
         """Yields the TEBs of the first threads of a process."""
         if self._entry is None or self._threads is None:
             return
-        for link in links.nodes(eprocess + self._threads.offset, self._memory.links, MAX_THREADS):
+        for link in links.nodes(eprocess + self._threads.offset, self._memory.links, TEB_WITNESSES):
             teb = self._memory.member(link - self._entry.offset, self._teb)
             if teb:
                 yield teb

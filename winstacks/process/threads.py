@@ -32,7 +32,7 @@ from .thread import RUNNING, TERMINATED, Thread, ThreadLists
 
 vollog = logging.getLogger(__name__)
 
-MAX_THREADS = 1 << 16
+MAX_THREADS_OF_PROCESS = 1 << 16
 """Maximum number of threads that are read of one process."""
 
 _MEMBERS = {
@@ -58,9 +58,9 @@ _MEMBERS = {
     "create_time": ("CreateTime.QuadPart",),
 }
 _IN_EVERY_KERNEL = (
-    *("type", "pid", "tid", "process", "stack_base", "stack_limit", "initial_stack", "kernel_stack", "teb"),
-    *("state", "wait_reason", "start_address", "win32_start_address"),
-)
+    "type", "pid", "tid", "process", "stack_base", "stack_limit", "initial_stack", "kernel_stack", "teb",
+    "state", "wait_reason", "start_address", "win32_start_address",
+)  # fmt: skip
 _FLAGS_OF_TIME = ("NestedFaultCount", "ApcNeeded")
 """In XP and 2003 these bit fields are the lowest bits of CreateTime; the time is in the bits above (public
 symbols of XP)."""
@@ -202,7 +202,7 @@ class KernelThreads:
     def _listed_threads(self, process: Process) -> Iterator[Thread]:
         """Yields the threads on a process's list, which is walked from both ends if it is damaged."""
         head = process.space.eprocess + self._head
-        walk = links.walk(head, self._memory.links, MAX_THREADS)
+        walk = links.walk(head, self._memory.links, MAX_THREADS_OF_PROCESS)
         unreadable = walk.gap.lost if walk.gap is not None else ()
         seen: Set[int] = set()
         ended = 0
@@ -258,7 +258,7 @@ class KernelThreads:
                 candidates.setdefault(other, []).append((ethread, eprocess))
         found: Set[Tuple[int, int]] = set()
         for other, pairs in candidates.items():
-            nodes = set(links.walk(other + self._head, self._memory.links, MAX_THREADS).nodes)
+            nodes = set(links.walk(other + self._head, self._memory.links, MAX_THREADS_OF_PROCESS).nodes)
             found.update(pair for pair in pairs if pair[0] + self._entry in nodes)
         return found
 

@@ -178,9 +178,9 @@ class _Tree:
         self.start_high = node.first_member("Core.StartingVpnHigh", "StartingVpnHigh")
         self.end_high = node.first_member("Core.EndingVpnHigh", "EndingVpnHigh")
         self.kind = node.first_member(
-            *("Core.u.VadFlags.VadType", "u.VadFlags.VadType"),
-            *("Core.u.VadFlags.ImageMap", "u.VadFlags.ImageMap"),
-        )
+            "Core.u.VadFlags.VadType", "u.VadFlags.VadType",
+            "Core.u.VadFlags.ImageMap", "u.VadFlags.ImageMap",
+        )  # fmt: skip
         flags = ("Core.u.VadFlags.Protection", "u.VadFlags.Protection")
         self.protection = image.require_member(_SHORT, *flags)
         process = process_type(image)

@@ -196,7 +196,7 @@ class StackRecord(NamedTuple):
     def doubts(self) -> Status:
         """Status words that make the name of a frame uncertain: lists of modules or VADs are incomplete."""
         named = (frame.name.status for frame in self.frames if frame.name is not None)
-        return status(*(gap_status for name in named for gap_status in name if gap_status in UNCERTAIN))
+        return status(*(item for statuses in named for item in statuses if item in UNCERTAIN))
 
     @property
     def crashed(self) -> bool:

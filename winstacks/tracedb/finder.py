@@ -44,7 +44,6 @@ class Databases:
     """Finds and opens the databases of an image."""
 
     def __init__(self, image: Image, indexes: ModuleIndexes) -> None:
-        super().__init__()
         self._image = image
         self._vads = image.service(regions)
         self.ntdlls = Ntdlls(image, indexes)

@@ -44,8 +44,8 @@ LOG_PLACES = 0x100
 """A heap's trace log is searched in this many bytes at the start of each private memory range."""
 
 LOG_ALIGNMENT = {8: 16, 4: 4}
-"""Alignment of a log, by pointer size. It is at 70h of private memory on x64
-(measured: 7601.24384, 19044.1766) and at 2Ch on x86 (16299.15, 14393 WoW64)."""
+"""Alignment of a log, by pointer size. It is at 70h of private memory on x64 (measured: 7601.24384,
+19044.1766) and at 2Ch on x86 (16299.15, 14393 WoW64)."""
 
 MAX_RECORDS = 1 << 24
 """More records than any log that fits into a process."""

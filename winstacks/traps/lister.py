@@ -213,7 +213,6 @@ class TrapStates:
     """
 
     def __init__(self, image: Image, symbolizer: Symbolizer, members: bool = False) -> None:
-        super().__init__()
         self._processors = image.service(processors.processors_of)
         self._user_stacks = image.service(UserStacks)
         self._image = image

@@ -156,15 +156,15 @@ class SectionLayout:
         self.resource_size = owner.offset + owner.size
         self._high = debug.field("CreatorBackTraceIndexHigh") if has_high else None
         self._debug = debug.reader(
-            *("Type", "CreatorBackTraceIndex", "CriticalSection"),
-            *("ProcessLocksList.Flink", "ProcessLocksList.Blink", "EntryCount", "ContentionCount"),
-        )
+            "Type", "CreatorBackTraceIndex", "CriticalSection",
+            "ProcessLocksList.Flink", "ProcessLocksList.Blink", "EntryCount", "ContentionCount",
+        )  # fmt: skip
         self._section = section.reader(
-            *("DebugInfo", "LockCount", "RecursionCount", "OwningThread", "LockSemaphore", "SpinCount")
-        )
+            "DebugInfo", "LockCount", "RecursionCount", "OwningThread", "LockSemaphore", "SpinCount",
+        )  # fmt: skip
         self._resource = resource.reader(
-            *("NumberOfWaitingShared", "NumberOfWaitingExclusive", "NumberOfActive", "ExclusiveOwnerThread")
-        )
+            "NumberOfWaitingShared", "NumberOfWaitingExclusive", "NumberOfActive", "ExclusiveOwnerThread",
+        )  # fmt: skip
 
     def debug(self, data: Buffer) -> DebugInfo:
         """Decodes `debug_size` bytes of a `_RTL_CRITICAL_SECTION_DEBUG`."""

@@ -21,9 +21,9 @@ MAX_OWNERS = 4096
 lock, and the kernel copies the table whenever it grows."""
 
 _ALWAYS = (
-    *("OwnerTable", "Flag", "ContentionCount", "NumberOfSharedWaiters", "NumberOfExclusiveWaiters"),
+    "OwnerTable", "Flag", "ContentionCount", "NumberOfSharedWaiters", "NumberOfExclusiveWaiters",
     "CreatorBackTraceIndex",
-)
+)  # fmt: skip
 _OWNER = ("OwnerThread", "OwnerCount", "TableSize")
 _FAST_OWNER = ("ListEntry", "ThreadAddress", "CallerExclusive", "IsWaiting")
 

@@ -9,15 +9,9 @@ from typing import Optional
 from .rules import undecorated
 
 GROUND = (
-    *("RtlUserThreadStart", "LdrInitializeThunk", "RtlUserFiberStart"),
-    *(
-        "BaseThreadStart",
-        "BaseProcessStart",
-        "BaseFiberStart",
-        "BaseThreadStartThunk",
-        "BaseProcessStartThunk",
-    ),
-)
+    "RtlUserThreadStart", "LdrInitializeThunk", "RtlUserFiberStart",
+    "BaseThreadStart", "BaseProcessStart", "BaseFiberStart", "BaseThreadStartThunk", "BaseProcessStartThunk",
+)  # fmt: skip
 """Functions in which user-mode stacks end: in ntdll since Vista, in kernel32 before."""
 
 ENTRIES = ("Ki", "Kx")

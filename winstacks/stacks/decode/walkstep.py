@@ -26,9 +26,9 @@ class WalkStep(Generic[R]):
     """
 
     __slots__ = (
-        *("border", "doubt", "how", "in_register", "interrupted", "lasting", "registers", "remark"),
+        "border", "doubt", "how", "in_register", "interrupted", "lasting", "registers", "remark",
         "trap",
-    )
+    )  # fmt: skip
 
     def __init__(
         self,

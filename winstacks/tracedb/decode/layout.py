@@ -21,12 +21,12 @@ _INDEX_BITS = 16
 _HEADS = ("_RTL_STD_LIST_HEAD", "_RTL_STD_LIST_HEAD_KERNEL")
 _READ = frozenset(
     (
-        *("CommitBase", "NumberOfBuckets", "LowerMemoryStart", "PreCommitted", "DumpInProgress"),
-        *("NextFreeLowerMemory", "NextFreeUpperMemory", "EntryIndexArray", "CurrentUpperCommitLimit"),
-        *("NumberOfEntriesLookedUp", "NumberOfEntriesAdded"),
-        *("AcquireLockRoutine", "ReleaseLockRoutine", "OkayToLockRoutine"),
+        "CommitBase", "NumberOfBuckets", "LowerMemoryStart", "PreCommitted", "DumpInProgress",
+        "NextFreeLowerMemory", "NextFreeUpperMemory", "EntryIndexArray", "CurrentUpperCommitLimit",
+        "NumberOfEntriesLookedUp", "NumberOfEntriesAdded",
+        "AcquireLockRoutine", "ReleaseLockRoutine", "OkayToLockRoutine",
     )
-)
+)  # fmt: skip
 """The members of a database that prove it, bound it, or are shown."""
 
 
