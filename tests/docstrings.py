@@ -1,6 +1,7 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Finds arguments and attributes that a docstring describes and the code does not have: most were renamed.
+"""Finds arguments and attributes that a docstring describes and the code does not have, and descriptions that
+repeat a name.
 
 python -m tests.docstrings     prints FILE:LINE: name; ends with 1 if there are any
 """
@@ -16,8 +17,26 @@ from tests.prose import ROOT
 
 FOLDERS = ("winstacks", "stackfleet", "volatility3_plugins", "symbols", "release", "benchmarks", "tests")
 
+ROOMS = (
+    "memory",
+    "process",
+    "names",
+    "tracedb",
+    "traps",
+    "heaps",
+    "stacks",
+    "locks",
+    "handles",
+    "objects",
+    "columns",
+)
+TERSE = tuple(f"winstacks/{room}" for room in ROOMS)
+"""Folders in whose docstrings no description repeats the name."""
+
 _SECTION = re.compile(r"(Args|Attributes|Returns|Yields|Raises):\s*$")
 _NAMES = re.compile(r" {4}(\*{0,2}\w+(?:, \*{0,2}\w+)*): ")
+_ENTRY = re.compile(r" {4}(\w+): (.*)")
+_ARTICLES = {"the", "a", "an", "its", "their", "of", "this"}
 
 Function = Union[ast.FunctionDef, ast.AsyncFunctionDef]
 
@@ -36,6 +55,17 @@ def described(docstring: str, section: str) -> List[str]:
         if entry and now == section:
             names += [name.lstrip("*") for name in entry.group(1).split(", ")]
     return names
+
+
+def repeated(docstring: str) -> Iterator[str]:
+    """Yields the arguments and attributes of which a docstring says no word that is not in the name."""
+    lines = docstring.splitlines()
+    for line, after in zip(lines, [*lines[1:], ""]):
+        entry = _ENTRY.fullmatch(line)
+        if entry and not after.startswith(" " * 8):
+            words = set(re.findall(r"\w+", entry.group(2).lower())) - _ARTICLES
+            if words <= set(entry.group(1).lower().split("_")):
+                yield entry.group(1)
 
 
 def parameters(function: Function) -> Set[str]:
@@ -97,12 +127,22 @@ def strangers(source: str) -> Iterator[Tuple[int, str]]:
                 )
 
 
+def repetitions(source: str) -> Iterator[Tuple[int, str]]:
+    """Yields (line of the definition, name) of each description that repeats the name."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield from ((node.lineno, name) for name in repeated(ast.get_docstring(node) or ""))
+
+
 def faults() -> Iterator[str]:
     """Yields FILE:LINE: name for the whole tree."""
     for folder in FOLDERS:
         for path in sorted((ROOT / folder).rglob("*.py")):
-            for line, name in strangers(path.read_text(encoding="utf-8")):
-                yield f"{path.relative_to(ROOT).as_posix()}:{line}: {name}"
+            source, place = path.read_text(encoding="utf-8"), path.relative_to(ROOT).as_posix()
+            found = list(strangers(source))
+            if place.startswith(TERSE):
+                found += repetitions(source)
+            yield from (f"{place}:{line}: {name}" for line, name in found)
 
 
 if __name__ == "__main__":

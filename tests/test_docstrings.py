@@ -11,7 +11,7 @@ from tests import docstrings
 HEAD = '    """Something.\n\n    {}:\n        {}: an entry\n            that goes on: here\n    """\n'
 
 
-def test_every_name_that_is_described_exists() -> None:
+def test_every_name_that_is_described_exists_and_is_explained() -> None:
     assert list(docstrings.faults()) == []
 
 
@@ -38,3 +38,18 @@ def test_every_name_that_is_described_exists() -> None:
 )
 def test_what_is_described_is_looked_for(source: str, names: list[str]) -> None:
     assert [name for _, name in docstrings.strangers(source)] == names
+
+
+@pytest.mark.parametrize(
+    ("entry", "repeats"),
+    [
+        ("image: the image", True),
+        ("config_path: the config path", True),
+        ("size: in bytes", False),
+        ("image: the image, None if unknown", False),
+        ("end: the end\n            of the last page", False),
+    ],
+)
+def test_a_description_that_repeats_the_name_is_found(entry: str, repeats: bool) -> None:
+    source = f'def f():\n    """Something.\n\n    Args:\n        {entry}\n    """\n'
+    assert bool(list(docstrings.repetitions(source))) == repeats

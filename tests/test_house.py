@@ -87,6 +87,7 @@ SAME_LETTERS = {
     f"{LIBRARY}/stacklist/traces.py": "a part of TraceId",
     f"{LIBRARY}/memory/tables.py": "names of symbol tables",
     f"{LIBRARY}/rows/requested.py": "names of options",
+    f"{LIBRARY}/process/threads.py": "names of the values that are read of a thread",
     f"{LIBRARY}/stacks/decode/step_x64.py": "where in a function the code is",
     f"{LIBRARY}/traps/decode/frame.py": "what the value of a member is worth",
     f"{LIBRARY}/traps/decode/trapframe_x86.py": "kinds of entries that are told from the bytes of a frame",

@@ -114,8 +114,8 @@ def words() -> Dict[str, WordMeaning]:
     found: Dict[str, WordMeaning] = {}
     last = ""
     for node in body:
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
-            last = ast.literal_eval(node.value)
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple):
+            last = ast.literal_eval(node.value.elts[0])
             found[last] = WordMeaning(last, _group(lines, node.lineno), "")
         elif isinstance(node, ast.Expr) and last:
             meaning = " ".join(str(ast.literal_eval(node.value)).split())

@@ -13,10 +13,10 @@ import re
 from .words import MEMORY_IMAGE
 
 OF_DUMPS = (
-    *("callstacks", "gflags", "handletraces", "heaptraces", "info", "locks", "stacktracedb"),
-    *("tracefindings", "traceframes", "tracegraph", "traceimage", "tracereport", "traces", "trapframes"),
-    *("tracewaits", "waits"),
-)
+    "callstacks", "gflags", "handletraces", "heaptraces", "info", "locks", "stacktracedb",
+    "tracefindings", "traceframes", "tracegraph", "traceimage", "tracereport", "traces", "trapframes",
+    "tracewaits", "waits",
+)  # fmt: skip
 """The plugins of the folder `minidump`."""
 
 _OURS = re.compile(rf"\bwindows\.({'|'.join(OF_DUMPS)})\b")

@@ -206,12 +206,7 @@ BRIEF_WITH: Dict[str, Dict[str, Tuple[str, ...]]] = {
 
 
 def brief_columns(plugin: str, options: Container[str]) -> Tuple[str, ...]:
-    """Returns the columns that --brief shows.
-
-    Args:
-        plugin: name of the plugin in TABLES
-        options: names of the options that are given
-    """
+    """Returns the columns that --brief shows."""
     ways = BRIEF_WITH.get(plugin, {})
     columns = next((ways[option] for option in ways if option in options), BRIEF.get(plugin, ()))
     return tuple("Stack" if name == "Symbol" and "fold" in options else name for name in columns)

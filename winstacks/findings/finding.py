@@ -12,7 +12,8 @@ from typing import Callable, Hashable, Iterator, NamedTuple, Optional, Tuple
 
 from ..columns.words import HEAP, HEAPLOG, LOCK, LOW, POSSIBLE, RECORDED, SCAN, STD, USER, WOW64
 from ..memory.decode.status import NOTHING, Status, status, text
-from ..memory.decode.statuscodes import StatusCode
+from ..memory.decode.statuscodes import words_that
+from ..memory.decode.statusmeanings import Means
 from ..memory.decode.text import ShortText
 from ..memory.image import AddressSpace
 from ..names.places import Name
@@ -24,10 +25,7 @@ from .facts import CheckFacts
 NONE_KNOWN = "nothing known in this process"
 """The text of Innocent if nothing else in the process explains a finding."""
 
-_DOUBTS = (
-    *(StatusCode.CONTRADICTED, StatusCode.ID_IN_CID_TABLE, StatusCode.BEYOND_THE_RINGS_COUNTER),
-    *(StatusCode.ONE_OF_DATABASES, StatusCode.HASH, StatusCode.DAMAGED),
-)
+_DOUBTS = words_that(Means.DISAGREES)
 """Words of a stack's Status that a finding has, too: two structures disagree."""
 
 

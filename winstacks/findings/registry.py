@@ -29,7 +29,8 @@ from typing import (
 from ..columns.words import CONFIDENCES, HIGH, LOW, MEDIUM, POSSIBLE, SHADOW
 from ..memory.decode.machine import Machine
 from ..memory.decode.status import NOTHING, Status, has_status, status
-from ..memory.decode.statuscodes import StatusCode
+from ..memory.decode.statuscodes import StatusCode, words_that
+from ..memory.decode.statusmeanings import Means
 from ..memory.decode.text import ShortText
 from ..memory.image import Image
 from ..names.symbolizer import Symbolizer
@@ -48,10 +49,7 @@ MAX_FINDINGS = 1 << 16
 _NO_KERNEL = "a dump of one process has no kernel data"
 _SMALL_DUMP = "a small kernel dump has one kernel stack, and lacks the data that this check reads"
 _ARM64 = "the check knows only the code and registers of Intel processors, and the input is of ARM64"
-_NOT_WHOLE = (
-    *(StatusCode.VADS_INCOMPLETE, StatusCode.MODULE_LIST_INCOMPLETE, StatusCode.FILE_NAME_UNREADABLE),
-    StatusCode.PROTECTION_UNKNOWN,
-)
+_NOT_WHOLE = words_that(Means.LOWERS_CONFIDENCE)
 _MAY_BE_THERE = "the lists that cover the address are incomplete: Status"
 
 _SELECTED = "in the selected processes, "

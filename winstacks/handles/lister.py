@@ -63,12 +63,7 @@ def handle_events(image: Image) -> Callable[[Databases], HandleEvents]:
 
 
 class ActingSpaces:
-    """The address space in which the frames of an event are named: the space of the acting process.
-
-    Args:
-        image: the image
-        natives: the native spaces of all processes
-    """
+    """The address space in which the frames of an event are named: the space of the acting process."""
 
     def __init__(self, image: Image, natives: Iterable[AddressSpace]) -> None:
         self._image = image
@@ -90,23 +85,18 @@ class ActingSpaces:
 
 def unknown_process(image: Image, pid: Optional[int]) -> AddressSpace:
     """Returns what stands for a process that may be among those that the image lacks."""
-    table_status = status(StatusCode.PROCESS_UNREADABLE)
-    return AddressSpace(pid, "", image.machine, "", status=table_status, remark=table_status)
+    unreadable = status(StatusCode.PROCESS_UNREADABLE)
+    return AddressSpace(pid, "", image.machine, "", status=unreadable, remark=unreadable)
 
 
 class HandleLister:
     """Lists the events of handles.
-
-    Args:
-        image: the image
-        databases: finds the kernel's database
 
     Raises:
         MissingMemberError: the kernel's symbols do not describe handle tables
     """
 
     def __init__(self, image: Image, databases: Databases) -> None:
-        super().__init__()
         self._image = image
         self._databases = databases
         self._tables = image.service(HandleTables)
@@ -139,9 +129,6 @@ class HandleLister:
         is listed once, in the first process with a handle to it: call `pass_over` for each process that is
         skipped.
 
-        Args:
-            space: the native space of a process
-
         Raises:
             tables.MissingTableError: when one of our symbol tables is missing
         """
@@ -160,9 +147,6 @@ class HandleLister:
     def pass_over(self, space: AddressSpace) -> None:
         """Marks the objects of a skipped process as seen, so that --pid does not change which process lists
         an object.
-
-        Args:
-            space: the native space of a process
         """
         _, table = self._listed(space)
         if table is not None and table.address and self._objects_have_creators:

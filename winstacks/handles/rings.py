@@ -18,6 +18,7 @@ from ..memory.decode.structure import MissingMemberError
 from ..memory.image import KERNEL_PID, AddressSpace, Image
 from ..process import threadids as ids
 from ..process.handletables import HandleTable, HandleTables
+from ..process.kernelobjects import process_type
 from ..process.objectheaders import ObjectInfo, Objects
 from ..process.processlist import ProcessList
 from ..tracedb.decode.recorded import NO_STACK, RING, RecordedStack
@@ -43,7 +44,6 @@ class HandleEvent(NamedTuple):
     """An event.
 
     Attributes:
-        space: process that has the handle
         handle: handle as recorded; None for the creation of an object
         event: a word of `words.EVENTS`; empty for an unknown type
         by_pid, by_tid: IDs of the acting process and thread; None if not recorded
@@ -82,10 +82,6 @@ def rings(image: Image, tables: HandleTables) -> Optional[HandleRings]:
 class HandleRings:
     """Reads the rings of an image.
 
-    Args:
-        image: the image
-        tables: reads handle tables
-
     Attributes:
         truncated: whether there are more events than MAX_LOOSE in rings to which no table leads
 
@@ -106,10 +102,6 @@ class HandleRings:
 
         A ring to which no table leads belongs to the process that made most of its last events, or to the
         kernel if that process is unknown.
-
-        Args:
-            space: the process
-            table: its handle table
         """
         if table.debug_info:
             yield from self._list_ring(space, table, table.debug_info)
@@ -150,7 +142,7 @@ class HandleRings:
     def _pids(self) -> Set[Optional[int]]:
         """The IDs of the processes."""
         listed = self._image.service(ProcessList)
-        pid = self._image.types["_EPROCESS"].field("UniqueProcessId")
+        pid = process_type(self._image).field("UniqueProcessId")
         pids = {process: self._memory.member(process, pid) for process in self._processes}
         return {listed.id_of(item) if known is None else known for item, known in pids.items()}
 
@@ -224,7 +216,7 @@ class HandleRings:
                 lost = True
                 yield gap(space, StatusItem(StatusCode.EVENTS_UNREADABLE, event))
                 continue
-            ring_status = NOTHING
+            event_status = NOTHING
             found: Optional[ObjectInfo] = None
             leak = False
             if event.type == handle_ring.OPEN and event.handle not in settled:
@@ -232,9 +224,9 @@ class HandleRings:
                 leak = entry is not None or not known
                 if entry is not None:
                     found = self._objects.describe(entry.object_header)
-                    ring_status = status(found.status, StatusCode.EVENTS_LOST if lost else None)
+                    event_status = status(found.status, StatusCode.EVENTS_LOST if lost else None)
                 else:
-                    ring_status = status(
+                    event_status = status(
                         StatusCode.NO_LONGER_OPEN if known else StatusCode.HANDLE_TABLE_UNREADABLE
                     )
             if event.type in (handle_ring.OPEN, handle_ring.CLOSE):
@@ -250,7 +242,7 @@ class HandleRings:
                 found,
                 leak,
                 status(
-                    ring_status,
+                    event_status,
                     None if event.type in _EVENTS else StatusItem(StatusCode.UNKNOWN_TYPE, event.type),
                     StatusCode.BEYOND_THE_RINGS_COUNTER if event.sequence <= 0 else None,
                     StatusCode.CLIENT_ID_ABOVE_32_BITS if wide else None,

@@ -65,10 +65,6 @@ class HeapSpace(NamedTuple):
 def load_layouts(image: Image, machine: Machine) -> HeapLayouts:
     """Returns the heap structures for a machine: the kernel's if it has that machine, then ours.
 
-    Args:
-        image: the image
-        machine: machine of the process, or of its 32-bit half
-
     Raises:
         tables.MissingTableError: when one of our symbol tables is missing
     """
@@ -151,12 +147,7 @@ vollog = logging.getLogger(__name__)
 
 
 class Heaps:
-    """Reads the heaps of processes.
-
-    Args:
-        image: the image
-        databases: finds and opens the databases of the image
-    """
+    """Reads the heaps of processes."""
 
     def __init__(self, image: Image, databases: Databases) -> None:
         self._image = image
@@ -168,7 +159,6 @@ class Heaps:
 
         Args:
             space: the half of a process; the kernel has no such heaps
-            keep: whether to keep each block beside the counts
 
         Returns:
             The contents of the heaps; None if no heap records who allocates. If this is unknown, the contents
@@ -262,8 +252,6 @@ class Heaps:
         """Returns the traces of one half of a process.
 
         Args:
-            space: the half of a process
-            memory: memory of the process
             paged: whether the process has page heap, whose blocks name entries of the database
         """
         known_layouts = self._databases.layouts(space)

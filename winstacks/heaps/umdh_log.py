@@ -30,10 +30,6 @@ def loaded_modules(image: Image, space: AddressSpace) -> Tuple[UmdhModule, ...]:
 def log_of(groups: Iterable[TraceGroup], modules: Sequence[UmdhModule]) -> Tuple[UmdhLog, int]:
     """Returns a log of the blocks that are in use, name a trace and have a known size.
 
-    Args:
-        groups: groups that keep their blocks
-        modules: the loaded modules
-
     Returns:
         The log, and the number of blocks in use that are not in it.
     """

@@ -26,8 +26,6 @@ class CriticalSections:
     """Lists the critical sections of processes.
 
     Args:
-        image: the image
-        ntdlls: finds the ntdll of a space
         wide_indices: as in `SectionMemory`
     """
 
@@ -37,11 +35,7 @@ class CriticalSections:
         self._lists = SectionLists(image, ntdlls, wide_indices)
 
     def list_sections(self, space: AddressSpace) -> Iterator[Listed]:
-        """Yields the critical sections in the list's order, and a Gap for sections that cannot be read.
-
-        Args:
-            space: one half of a process
-        """
+        """Yields the critical sections in the list's order, and a Gap for sections that cannot be read."""
         if not space.layer_name:
             return
         memory, ntdll = self._lists.memory(space), self._ntdlls.find_ntdll(space)

@@ -39,12 +39,7 @@ class KnownLocks:
     def of_space(
         self, space: AddressSpace, make: Callable[[AddressSpace], Iterable[Listed]]
     ) -> Tuple[Listed, ...]:
-        """Returns the locks of an address space.
-
-        Args:
-            space: the address space
-            make: lists its locks, if they are not known yet
-        """
+        """Returns the locks of an address space."""
         if space not in self._lists:
             listed = tuple(make(space))
             if len(listed) > self._room:
@@ -56,18 +51,9 @@ class KnownLocks:
 
 
 class LockLister:
-    """Lists ERESOURCEs and critical sections.
-
-    Args:
-        image: the image
-        databases: finds ntdll and the databases of the image
-
-    Attributes:
-        ntdlls: finds the ntdll of a space
-    """
+    """Lists ERESOURCEs and critical sections."""
 
     def __init__(self, image: Image, databases: Databases) -> None:
-        super().__init__()
         self._known = image.service(KnownLocks)
         self.ntdlls = databases.ntdlls
         self._resources: Optional[Resources] = None
@@ -80,8 +66,7 @@ class LockLister:
         self._creators = CreatorTraces(databases)
         # The kernels of 3.50 to 5.2 before SP1 report no index (Geoff Chappell). No symbol distinguishes
         # these kernels exactly; the nearest sign is TableSize in the ring of handle traces, since 2003.
-        ring = image.types.first_structure("_HANDLE_TRACE_DEBUG_INFO")
-        self._kernel_reports_index = ring is not None and ring.has("TableSize")
+        self._kernel_reports_index = image.types.find("_HANDLE_TRACE_DEBUG_INFO").has("TableSize")
 
     def list_locks(self, space: AddressSpace) -> Iterator[Listed]:
         """Yields the locks of the kernel or of one half of a process, and a Gap for unreadable ones.

@@ -33,11 +33,6 @@ MAX_HITS = 1 << 12
 def orphans(image: Image, head: int, limit: int) -> List[int]:
     """Returns the nodes of a list, found without its head, in the order of the list.
 
-    Args:
-        image: the image
-        head: canonical address of the head
-        limit: the most nodes that are returned
-
     Returns:
         The addresses of their links; empty if no two nodes in the image lead to the head and to each other.
     """
@@ -102,9 +97,6 @@ _Owners = Tuple[Tuple[LockOwner, ...], Status]
 class Resources:
     """Lists the resources of an image.
 
-    Args:
-        image: the image
-
     Raises:
         MissingMemberError: if the kernel's symbols do not describe its resources
     """
@@ -126,11 +118,7 @@ class Resources:
         self._entries_left = MAX_ENTRIES
 
     def list_resources(self, space: AddressSpace) -> Iterator[Listed]:
-        """Yields the resources in the list's order, and a Gap for those that cannot be read.
-
-        Args:
-            space: the kernel's address space
-        """
+        """Yields the resources in the list's order, and a Gap for those that cannot be read."""
         self._forget()
         head = self._image.require_symbol(LIST_SYMBOL)
         if head is None:

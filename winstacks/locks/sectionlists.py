@@ -22,7 +22,8 @@ from ..names.loaderlists import module_lists
 from ..names.ntdll import Ntdll, Ntdlls
 from ..process import globalflag
 from ..process.decode.globalflags import FLG_USER_STACK_TRACE_DB
-from ..process.processlist import WOW64_PROCESS, process_member
+from ..process.kernelobjects import WOW64_PROCESS
+from ..process.processlist import process_member
 from ..process.spaces import AddressSpaces
 from ..process.usertypes import user_types
 from .decode.criticalsection import CriticalSection, DebugInfo, SectionLayout, is_pair
@@ -88,15 +89,8 @@ class SectionMemory:
     """Reads critical sections of an address space.
 
     Args:
-        image: the image
-        space: one half of a process
         wide_indices: function that returns whether the traces of a space have indices of more than 16 bits,
             None if unknown: then the high part is not read
-
-    Attributes:
-        layout: the layout of the structures
-        read, links, pointer: methods of the space's memory
-        peb_locks: addresses of the PEB's pointers to critical sections
     """
 
     def __init__(self, image: Image, space: AddressSpace, wide_indices: WideIndices = unknown_width) -> None:
@@ -132,13 +126,7 @@ class SectionMemory:
 
 
 class SectionLists:
-    """Finds the lists of critical sections in address spaces.
-
-    Args:
-        image: the image
-        ntdlls: finds the ntdll of a space
-        wide_indices: as in `SectionMemory`
-    """
+    """Finds the lists of critical sections in address spaces."""
 
     def __init__(self, image: Image, ntdlls: Ntdlls, wide_indices: WideIndices = unknown_width) -> None:
         self._image = image
@@ -160,9 +148,7 @@ class SectionLists:
         its lists are asked for, too, where other processes may have lost theirs.
 
         Args:
-            space: one half of the process
             ntdll: its ntdll, None if unknown
-            memory: reader of its critical sections
         """
         if space not in self._found:
             if len(self._found) >= MAX_FOUND:
@@ -256,8 +242,6 @@ class SectionLists:
         """Yields the LIST_ENTRYs in ntdll's writable data that are linked with the LIST_ENTRY of a lock.
 
         Args:
-            ntdll: the module
-            memory: reader of critical sections
             both: whether both links must look like links to a node; a damaged head may have only one
         """
         for tries, link in enumerate(self._pairs(ntdll, both)):

@@ -26,7 +26,7 @@ _CHUNK = 0x100000
 Mapping = Callable[
     [interfaces.context.ContextInterface, linear.LinearlyMappedLayer, int, int], Iterator[pagetables.Piece]
 ]
-"""The type of `html.mapping`: returns the present pieces of a range of a layer."""
+"""The type of `pagetables.mapping`: returns the present pieces of a range of a layer."""
 
 MAX_COPIES = 256
 """If a range maps one physical page more often than this, only the first mappings count as present, unless
@@ -56,12 +56,7 @@ class CrashDump(NamedTuple):
 def crash_dump(
     context: interfaces.context.ContextInterface, layer: interfaces.layers.DataLayerInterface
 ) -> Optional[CrashDump]:
-    """Returns the header of the crash dump on which a layer rests, None if it rests on none.
-
-    Args:
-        context: the context that holds the layers
-        layer: a layer, such as the kernel's
-    """
+    """Returns the header of the crash dump on which a layer rests, None if it rests on none."""
     layers = [layer]
     while layers:
         current = layers.pop()
@@ -92,11 +87,7 @@ def physical(layer: interfaces.layers.DataLayerInterface, address: int) -> int:
 
 
 class PhysicalClaims:
-    """Claims ranges of virtual addresses by their physical memory: page tables may map a page many times.
-
-    Args:
-        layer: a virtual layer
-    """
+    """Claims ranges of virtual addresses by their physical memory: page tables may map a page many times."""
 
     def __init__(self, layer: interfaces.layers.DataLayerInterface) -> None:
         self._pages: Memo[int, int] = Memo(lambda page: physical(layer, page * PAGE_SIZE))
@@ -133,12 +124,8 @@ def read_extents(
     Pages that are not in the image raise no error. The read does not fill Volatility's read cache.
 
     Args:
-        context: the context that holds the layer
-        layer_name: a virtual (or physical) layer
         start: first address, canonical or masked
         length: bytes; the part beyond the layer's end is not present
-        mapping: returns the present pieces of a range of the layer
-        tables: the layer's page tables, if they are kept
 
     Returns:
         The bytes present, at canonical addresses.
@@ -181,8 +168,7 @@ def of_pieces(context: interfaces.context.ContextInterface, pieces: Iterable[pag
     """Reads pieces of a range whose addresses in the layer below are known.
 
     Args:
-        context: the context that holds the layers
-        pieces: as `html.mapping` yields them, in order
+        pieces: as `pagetables.mapping` yields them, in order
     """
     return Extents(_joined(_of_pieces(context, pieces)))
 

@@ -53,7 +53,6 @@ def paused_by_group(items: Iterable[Item], group: Callable[[Item], object]) -> I
     """Yields items unchanged. The collector runs only between groups of adjacent items with one key.
 
     Args:
-        items: the items
         group: returns the key of the group to which an item belongs
     """
     for _, members in itertools.groupby(items, group):

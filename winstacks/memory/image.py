@@ -26,8 +26,10 @@ from .decode.machine import Machine
 from .decode.memory import WINDOW, Memory, Range, Reader, ReadWindows
 from .decode.pagetable import PAGE_SIZE
 from .decode.status import NOTHING, Status, has_status
-from .decode.statuscodes import StatusCode
+from .decode.statuscodes import words_that
+from .decode.statusmeanings import Means
 from .decode.structure import Field, MissingMemberError, Structure, Structures
+from .decode.view import View
 
 vollog = logging.getLogger(__name__)
 
@@ -35,7 +37,7 @@ KERNEL_PID = 0
 KERNEL_PROCESS = "nt"
 
 
-_NAMELESS = (StatusCode.PROCESS_UNREADABLE, StatusCode.NOT_IN_THE_DUMP, StatusCode.OFFSET_UNKNOWN)
+_NAMELESS = words_that(Means.NAMELESS_PROCESS)
 """Status words of a process whose name, if it has none, is unknown."""
 
 
@@ -47,10 +49,8 @@ class AddressSpace(NamedTuple):
     Attributes:
         pid: 0 for the kernel, None if unknown
         process: image name of the process, empty if unknown
-        machine: machine whose code runs in the space
         layer_name: name of the layer through which the space is read; empty if its page tables cannot be read
         wow64: whether this is the 32-bit half of a 64-bit process
-        kernel: whether this is the kernel's own space
         eprocess: canonical address of the process's _EPROCESS, 0 if none is known
         peb: canonical address of the PEB of this half, 0 if it has none
         status: reason why the space cannot be read; empty if it can
@@ -114,22 +114,12 @@ MAX_LAYERS = 4
 class Image:
     """A memory image.
 
-    Args:
-        context: the context that holds the image's layers
-        kernel_module_name: the name of the kernel's module in the context
-        config_path: configuration path for our symbol tables
-
     Attributes:
-        context: the context
-        config_path: configuration path for our symbol tables
-        layer: the layer through which the kernel is read
         machine: the machine; the space of a process of another bitness has its own
         pointer_size: bytes of a pointer of the machine: 4 or 8
         arch: the machine as in the column Arch
         table_name: name of the kernel's symbol table, empty if no kernel can be walked
         base: canonical address of the kernel, 0 without a kernel
-        types: the structures of the kernel's symbol table
-        kernel: the kernel's address space
         threads_only: whether the input has stacks of threads only, without the records of Windows: databases,
             locks, heaps and handles
         lacking: symbols and members that were needed and that the kernel's symbols lack, in the order of the
@@ -162,10 +152,7 @@ class Image:
         """Returns an image without a kernel that can be walked.
 
         Args:
-            context: the context that holds the layer
-            layer_name: a layer with the addresses of a process
             machine: the machine of the process; for a WoW64 process the machine of its 64-bit half
-            config_path: configuration path for our symbol tables
         """
         image = cls.__new__(cls)
         image._kernel_module_name = ""
@@ -250,14 +237,16 @@ class Image:
         Returns None, with a warning, if the structure has none of them.
 
         Args:
-            name: name of the structure
             paths: members; every kernel's structure has one of them
         """
-        try:
-            return self.types[name].field(*paths)
-        except MissingMemberError as error:
-            self.lacks(error)
-            return None
+        structure = self.types.find(name)
+        if structure.lack(*paths):
+            self.lacks(structure.lack(*paths))
+        return structure.first_member(*paths)
+
+    def at(self, name: str, address: Optional[int]) -> View:
+        """Returns a structure of the kernel at an address: None or 0 if there is none."""
+        return View(self.memory(self.kernel), self.types.find(name), address, self.lacks)
 
     def lacks(self, what: object) -> None:
         """Warns, once, that the kernel's symbols lack something that is needed.
@@ -291,7 +280,6 @@ class Image:
         """Returns a kernel structure as an object of Volatility, for uses that need such an object.
 
         Args:
-            type_name: the structure, such as `_EPROCESS`
             address: canonical or masked
         """
         full_name = self.table_name + constants.BANG + type_name
@@ -309,12 +297,7 @@ class Image:
         """Returns the structures of all our tables of a kind and bitness, the newest Windows first.
 
         The content of the image decides which of them it has. If the content fits two tables equally, the
-        first is
-        taken: so tables of a newer build than the kernel's own come last.
-
-        Args:
-            kind: one of `tables.KINDS`
-            machine: the machine whose bitness the structures have
+        first is taken: so tables of a newer build than the kernel's own come last.
 
         Raises:
             tables.MissingTableError: there is no such table
@@ -329,8 +312,7 @@ class Image:
     @functools.cached_property
     def _build(self) -> Optional[int]:
         """NtBuildNumber of the kernel without its highest bits; None if unknown."""
-        address = self.symbol("NtBuildNumber")
-        number = None if address is None else self.memory(self.kernel).number(address, 4)
+        number = self.memory(self.kernel).number(self.symbol("NtBuildNumber"), 4)
         return None if number is None else number & 0xFFFF
 
     def process_types(self, machine: Machine) -> Structures:
@@ -373,7 +355,6 @@ class Image:
         """Returns the memory of a layer, the same object each time while it is kept.
 
         Args:
-            layer_name: the layer
             pointer_size: bytes of a pointer in the structures that will be read: 4 or 8
         """
         windows = self._windows.pop(layer_name, None)

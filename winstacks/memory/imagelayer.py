@@ -23,6 +23,5 @@ class ImageLayer(Protocol):
         """Returns the image.
 
         Args:
-            config_path: configuration path below which our symbol tables are configured
             kernel_symbols: the file of the kernel's symbol table, None if none was named
         """

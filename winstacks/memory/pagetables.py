@@ -44,10 +44,7 @@ def mapping(
     """Returns the present pieces of a range of a layer, in order.
 
     Args:
-        context: the context that holds the layer
-        layer: the layer
         start: first address in the layer's own form
-        length: bytes
     """
     if length <= _FEW or not isinstance(layer, intel.Intel):
         return _with_gaps(layer, start, length)
@@ -96,8 +93,6 @@ def may_execute(
     tables from user mode disables execution there for all of user mode.
 
     Args:
-        context: the context that holds the layer
-        layer: the layer
         address: an address in the layer's own form
     """
     if not isinstance(layer, intel.Intel):
@@ -145,8 +140,6 @@ def mapped(
     address, and forged tables map the same few pages over and over.
 
     Args:
-        context: the context that holds the layer
-        layer: the layer
         ranges: (start, end), disjoint and ascending, in the layer's own form
 
     Returns:
@@ -171,14 +164,10 @@ class PageTables:
     """The page tables of a layer.
 
     Args:
-        context: the context that holds the layer
-        layer: the layer
         kept: tables that were read before, by (layer, physical address, bits): address spaces share the
             tables of the kernel's half. None: no tables are kept
 
     Attributes:
-        below: the layer below
-        entry_size: bytes of an entry
         span: bytes that one page table maps
         repeated: how often `leaves` met a table or a large page at a second address
     """

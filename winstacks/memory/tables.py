@@ -29,8 +29,6 @@ def of_table(
     """Returns the structures of a symbol table; none if the table's name is empty.
 
     Args:
-        context: the context whose symbol space holds the table
-        table_name: the symbol table
         report: called with the name of each requested member that the table lacks, although it has other
             members of the same Windows (`together.TOGETHER`)
     """
@@ -149,8 +147,6 @@ def load(context: interfaces.context.ContextInterface, config_path: str, name: s
     copy.
 
     Args:
-        context: the context whose symbol space takes the table
-        config_path: configuration path of the table
         name: the file's name without extension
 
     Returns:

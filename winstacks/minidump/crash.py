@@ -18,7 +18,7 @@ from ..memory.decode.machine import Machine
 from ..memory.decode.status import NOTHING, Status, StatusItem, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import AddressSpace, Image
-from ..process.processlist import ListedProcess
+from ..process.processlist import ListedProcess, Processes
 from ..process.processors import Processor
 from ..process.thread import RUNNING, SavedContext, Thread, user_thread
 from ..stacklist.decode.bugchecks import context_parameter
@@ -45,7 +45,7 @@ class StackRange(NamedTuple):
     status: Status
 
 
-class CrashedProcess:
+class CrashedProcess(Processes):
     """Lists the process and the thread that crashed: the provider of spaces, threads and the process list.
 
     Args:

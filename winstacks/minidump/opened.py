@@ -21,7 +21,7 @@ from ..memory.image import Image
 from ..names.loaderlists import ModuleLists, module_lists
 from ..names.unloaded import UnloadedModules, unloaded_modules
 from ..process.dynamictables import DynamicTables, dynamic_tables
-from ..process.processlist import ProcessList
+from ..process.processlist import Processes, ProcessList
 from ..process.refusedplaces import refused_places
 from ..process.regions import Regions
 from ..process.spaces import Spaces, spaces
@@ -155,7 +155,7 @@ def image_of(context: interfaces.context.ContextInterface, layer_name: str, conf
     services = spaces, threads, module_lists, unloaded_modules, regions, machine_facts, handle_events
     for make, service in zip(services, listers):
         image.provide(make, service)
-    known: object = process
+    known: Processes = process
     image.provide(ProcessList, known)
     functions: DynamicTables = DumpFunctions(image, dump)
     image.provide(dynamic_tables, functions)

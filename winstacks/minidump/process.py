@@ -22,7 +22,7 @@ from ..memory.image import AddressSpace, Image
 from ..names.decode.hybrid import read_code_map
 from ..names.decode.pe import HeaderError, read_headers
 from ..names.loaderlists import LoaderLists
-from ..process.processlist import ListedProcess
+from ..process.processlist import ListedProcess, Processes
 from ..process.thread import SavedContext, Thread, user_thread
 from ..process.userstacks import narrow_teb
 from ..process.usertypes import with_teb
@@ -58,7 +58,7 @@ from .shadowstack import ShadowStacks
 _NTDLL = "ntdll.dll"
 
 
-class DumpProcess:
+class DumpProcess(Processes):
     """The process of a dump: the provider of address spaces, threads and the list of processes.
 
     Args:

@@ -26,7 +26,7 @@ from ..names.loaderlists import ModuleLists, module_lists
 from ..names.unloaded import UnloadedModules, unloaded_modules
 from ..process import processors
 from ..process.functionstarts import function_starts
-from ..process.processlist import ProcessList
+from ..process.processlist import Processes, ProcessList
 from ..process.regions import Regions
 from ..process.spaces import Spaces, spaces
 from ..process.thread import ThreadLists
@@ -158,7 +158,7 @@ def image_of(
     services = spaces, threads, module_lists, unloaded_modules, regions, machine_facts
     for make, service in zip(services, listers):
         image.provide(make, service)
-    known: object = process
+    known: Processes = process
     image.provide(ProcessList, known)
     image.provide(handle_events, handles)
     image.provide(processors.processors_of, process.processors())

@@ -50,7 +50,6 @@ class Candidate:
     """A file that may belong to a module.
 
     Args:
-        path: path of the file
         wrong: reason why the file cannot be opened, as the end of a sentence about it; empty if it can be
     """
 
@@ -161,7 +160,6 @@ class FileFolder:
         """Yields the files with a name in a folder, or in build folders below it.
 
         Args:
-            folder: path of the folder
             name: file name in lower case
             builds: pairs of TimeDateStamp and SizeOfImage in whole pages; all builds if empty
         """
@@ -180,7 +178,6 @@ class FileFolder:
         """Yields the files with a name in the build folders of a symbol server's folder.
 
         Args:
-            folder: path of the folder whose name is the file name
             name: file name in lower case
             builds: pairs of TimeDateStamp and SizeOfImage in whole pages; all builds if empty
         """

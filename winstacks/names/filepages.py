@@ -15,12 +15,7 @@ Load = Callable[[int, int], Extents]
 
 
 class FilePages(NamedTuple):
-    """The pages of a module's file, relocated to the module's address in memory.
-
-    Attributes:
-        file: the module's file
-        base: canonical address of the module
-    """
+    """The pages of a module's file, relocated to the module's address in memory."""
 
     file: PeImage
     base: int
@@ -30,8 +25,6 @@ class FilePages(NamedTuple):
 
         Args:
             found: the present parts of the range, by RVA
-            rva: start of the range
-            length: bytes
         """
         gaps = list(_gaps(found, rva, rva + length))
         if not gaps:
@@ -44,7 +37,6 @@ class FilePages(NamedTuple):
 
         Args:
             load: reads memory, without the file's bytes
-            rva: RVA of the page
         """
         page = self.file.page(rva, self.base)
         if page is None:

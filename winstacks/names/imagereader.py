@@ -45,9 +45,7 @@ class ImageReader:
     """Reads the image of a module, as one process has it or as the section has it.
 
     Args:
-        image: the memory image
         layer_name: name of the virtual layer of the process; empty if it has none
-        base: canonical address of the module
         size: bytes of the module; memory beyond is not read
         view: the module's section; if it is None, only the layer's own pages are read
         pristine: whether to read only the section, and not the pages of the process
@@ -200,9 +198,6 @@ def _split_at_pages(pieces: Iterable[pagetables.Piece]) -> Iterator[Tuple[int, i
 class ImageParts:
     """Reads parts of an image and records which: a result that was derived from these parts is also true for
     another process in which they are the same.
-
-    Args:
-        reader: reads the image
     """
 
     def __init__(self, reader: ImageReader) -> None:
@@ -218,8 +213,6 @@ class ImageParts:
 
         Args:
             part: status word for a process that has other content there, None for no word
-            rva: start of the range
-            length: bytes
         """
         self._ranges.setdefault((rva, length), part)
         return self._reader.load(rva, length)
@@ -233,7 +226,6 @@ class ImageParts:
         """Adds records that are read later, one by one.
 
         Args:
-            part: status word for a process that has other records
             rvas: RVAs of the records; bit 0 of each is ignored
             length: takes one of these RVAs; returns the bytes of the record there
         """
@@ -243,9 +235,6 @@ class ImageParts:
         """Returns None if a process has the same parts, else a status with the words of parts that differ.
 
         The status is empty if no bytes differ, but some are missing in the process or in the section only.
-
-        Args:
-            reader: reads the same image as the process has it
         """
         if self._runs is None:
             self._runs = list(self._page_runs())

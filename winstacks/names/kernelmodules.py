@@ -14,6 +14,7 @@ from ..memory.decode.pagetable import PAGE_SIZE
 from ..memory.decode.status import NOTHING, Status, StatusItem, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import KERNEL_PROCESS, Image
+from ..process.kernelobjects import PROCESS
 from ..process.spaces import AddressSpaces
 from .decode.pe import MAX_IMAGE, HeaderError, read_headers
 from .imagereader import ImageReader
@@ -28,8 +29,6 @@ class Module(NamedTuple):
     """A module in memory.
 
     Attributes:
-        base: canonical address
-        size: bytes
         name: name before the `!` of symbols, such as `nt`
         file: name of its file in the loader's list
         status: faults of its entry in that list; empty for none
@@ -92,9 +91,6 @@ class KernelModules:
 
         An image without a kernel has no modules. A small kernel dump whose kernel is unknown has them, and
         does not list them.
-
-        Args:
-            kernel_start: the first kernel address; modules below it are rejected
         """
         kernel = self._image.base
         if not kernel:
@@ -120,7 +116,6 @@ class KernelModules:
         """Compares an entry of the list with itself and with the headers at its address.
 
         Args:
-            entry: the entry
             taken: base addresses of all entries, at which no other module can be
 
         Returns:
@@ -178,7 +173,7 @@ class KernelModules:
             if not space.eprocess or space.wow64 or not space.layer_name:
                 continue
             try:
-                session = self._image.object_at("_EPROCESS", space.eprocess).get_session_id()
+                session = self._image.object_at(PROCESS, space.eprocess).get_session_id()
             except exceptions.InvalidAddressException:
                 continue
             if isinstance(session, int):

@@ -33,7 +33,6 @@ class LoaderEntry(NamedTuple):
         name: BaseDllName, empty if unreadable
         orders: bit for each list that holds the entry: 1 for load order, 2 for memory order
         entry_point: EntryPoint, 0 if there is none
-        address: address of the entry itself
         path_name: last component of FullDllName, empty if it was not read
     """
 
@@ -150,23 +149,19 @@ class LoaderLists:
             entry: an entry from `process_modules` or `kernel_modules`
         """
         layout, memory = self._layout_for(space), self._image.memory(space)
-        stamp = layout.stamp
-        if space.kernel:
-            kernel_entry = self._image.types.first_structure("_KLDR_DATA_TABLE_ENTRY")
-            stamp = None if kernel_entry is None else kernel_entry.first_member("TimeDateStamp")
+        kernel_entry = self._image.types.find("_KLDR_DATA_TABLE_ENTRY")
+        stamp = kernel_entry.first_member("TimeDateStamp") if space.kernel else layout.stamp
         path = memory.unicode_string_at(entry.address + layout.path)
-        return LoaderDetails(None if stamp is None else memory.member(entry.address, stamp), path)
+        return LoaderDetails(memory.member(entry.address, stamp), path)
 
 
 class _LoaderLayout:
     """Offsets of the members of loader lists.
 
     Attributes:
-        ldr: offset of Ldr in a PEB
         orders: for each list the offsets of its head in _PEB_LDR_DATA and of its links in an entry
         base, entry_point, size, name: the members DllBase, EntryPoint, SizeOfImage, BaseDllName of an entry
         length: bytes of an entry up to the end of the last of these members
-        path: offset of FullDllName in an entry
         stamp: the member TimeDateStamp of a process's entry, None if the symbols lack it
     """
 
@@ -192,8 +187,6 @@ def _read(memory: Memory, layout: _LoaderLayout, lists: List[Tuple[int, int]]) -
     """Reads several lists of the same entries.
 
     Args:
-        memory: memory of the address space
-        layout: layout of the entries
         lists: for each list the address of its head, and the offset of its links in an entry
     """
     orders: Dict[int, int] = {}
@@ -221,11 +214,6 @@ def _read(memory: Memory, layout: _LoaderLayout, lists: List[Tuple[int, int]]) -
 def _follow_links(memory: Memory, head: int, direction: int) -> Tuple[List[int], bool]:
     """Returns the nodes to which the links of one direction lead, and whether they lead back to the head. The
     opposite links are not checked.
-
-    Args:
-        memory: memory of the address space
-        head: address of the list's head
-        direction: 0 for Flink, 1 for Blink
     """
     nodes, end = links.take_nodes(links.steps(head, memory.links, direction, MAX_MODULES, known=set()))
     if end.reason == links.UNREADABLE:

@@ -69,10 +69,6 @@ class ModuleFiles:
 
     Args:
         advise: whether to warn that a file would help, as for dumps without code
-
-    Attributes:
-        given: whether the examiner gave folders
-        advise: the argument
     """
 
     given = False
@@ -90,7 +86,6 @@ class ModuleFiles:
         """Logs that a file is not used.
 
         Args:
-            path: path of the file
             claims: the module whose name the file has; it must have a name
             reason: reason, as the end of a sentence about the file
         """
@@ -116,11 +111,7 @@ def module_files(image: Image) -> ModuleFiles:
 
 
 class GivenFiles(ModuleFiles):
-    """The files in the folders of --binaries.
-
-    Args:
-        folders: paths of the folders
-    """
+    """The files in the folders of --binaries."""
 
     given = True
 

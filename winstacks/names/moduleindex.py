@@ -80,9 +80,6 @@ class ModuleIndex(NamedTuple):
 class _Room:
     """A budget of exports for the modules of one process. A module that is read again gets the same limit.
 
-    Args:
-        most: the budget
-
     Attributes:
         used: exports that have been read
     """
@@ -105,13 +102,7 @@ class _Room:
 
 
 class _BuiltIndex(NamedTuple):
-    """A new index.
-
-    Attributes:
-        module: the index
-        parts: parts of the image from which it was made
-        exports: number of exports in it
-    """
+    """A new index."""
 
     module: ModuleIndex
     parts: ImageParts
@@ -124,12 +115,7 @@ class _BuiltIndex(NamedTuple):
 
 
 class ModuleIndexes:
-    """Makes the indexes of modules, and keeps the shared indexes and the indexes of the latest process.
-
-    Args:
-        image: the memory image
-        pdbs: finds the symbols of PDBs
-    """
+    """Makes the indexes of modules, and keeps the shared indexes and the indexes of the latest process."""
 
     def __init__(self, image: Image, pdbs: PdbSymbols) -> None:
         self._image = image
@@ -152,9 +138,6 @@ class ModuleIndexes:
         """Returns the index of the module at an address.
 
         Args:
-            layer_name: a virtual layer that maps the module
-            base: canonical address of the module
-            size: bytes of the module according to the loader
             view: the module's section, None if it has none
             table: the module's symbols, if the caller has loaded them (the kernel's)
             file: the module's file, which has the pages that memory lacks; None if there is none
@@ -248,13 +231,7 @@ class ModuleIndexes:
         table: Optional[interfaces.symbols.SymbolTableInterface],
         limit: int,
     ) -> _BuiltIndex:
-        """Makes the index of an image.
-
-        Args:
-            reader: the image
-            table: the module's symbols, if they are loaded
-            limit: maximum number of exports to read
-        """
+        """Makes the index of an image."""
         parts = ImageParts(reader)
         try:
             headers = pe.read_headers(parts.read)

@@ -31,10 +31,6 @@ class Ntdll(NamedTuple):
     """An ntdll in an address space.
 
     Attributes:
-        space: one half of a process
-        base: canonical address
-        size: bytes
-        image: module index
         view: section of the image, None if there is none
     """
 
@@ -53,12 +49,7 @@ class Ntdll(NamedTuple):
 
 
 class Ntdlls:
-    """Finds the ntdll of address spaces: in the loader's lists of the process, or else in its VADs.
-
-    Args:
-        image: the image
-        indexes: the module indexes, shared with the symboliser
-    """
+    """Finds the ntdll of address spaces: in the loader's lists of the process, or else in its VADs."""
 
     def __init__(self, image: Image, indexes: ModuleIndexes) -> None:
         self._image = image
@@ -147,7 +138,6 @@ def _writable(headers: Optional[pe.Headers], size: int) -> List[Tuple[int, int]]
 
     Args:
         headers: headers of the image, None if unknown
-        size: bytes of the image that are mapped
     """
     if headers is None or not headers.sections:
         return [(0, size)]

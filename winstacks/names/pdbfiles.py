@@ -38,11 +38,7 @@ def pdb_files(image: Image) -> PdbFiles:
 
 
 class GivenPdbs(PdbFiles):
-    """The PDBs in the folders of --symbols-from: plain, or laid out as a symbol server's.
-
-    Args:
-        folders: paths of the folders
-    """
+    """The PDBs in the folders of --symbols-from: plain, or laid out as a symbol server's."""
 
     def __init__(self, folders: Sequence[str]) -> None:
         self._folders = [FileFolder(path) for path in folders]

@@ -116,9 +116,6 @@ class PdbSymbols:
     """Finds the symbols of PDBs. Each PDB is searched once.
 
     Args:
-        image: the memory image, for Volatility's downloader
-        fetch_symbols: whether Volatility may download missing tables
-        progress_callback: receives the progress of downloads
         advise: whether to log the first missing PDB as a warning, for plugins that name addresses and have
             --fetch-symbols
     """

@@ -11,7 +11,8 @@ from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, 
 from ..memory.decode import ranges
 from ..memory.decode.machine import Machine
 from ..memory.decode.status import has_status, status
-from ..memory.decode.statuscodes import StatusCode
+from ..memory.decode.statuscodes import StatusCode, words_that
+from ..memory.decode.statusmeanings import Means
 from ..memory.image import AddressSpace, Image
 from . import moduleindex
 from .decode.pe import CodeView
@@ -55,21 +56,12 @@ END = 1 << 64
 Span = Tuple[int, int, AnyPlace]
 """Start and end of a range of canonical addresses, and its place."""
 
-_LACKING = (
-    *(StatusCode.HEADERS_UNREADABLE, StatusCode.EXPORTS_UNREADABLE, StatusCode.EXPORTS_INCOMPLETE),
-    *(StatusCode.FUNCTION_TABLE_UNREADABLE, StatusCode.FUNCTION_TABLE_INCOMPLETE),
-)
+_LACKING = words_that(Means.FILE_WOULD_HELP)
 """Status words of a module index that would be better with the module's file."""
 
 
 class Halves(NamedTuple):
-    """The two halves of an address space, by canonical address.
-
-    Attributes:
-        user_end: end of the user's half
-        kernel_start: start of the kernel's half
-        top: end of the kernel's half
-    """
+    """The two halves of an address space, by canonical address."""
 
     user_end: int
     kernel_start: int
@@ -81,12 +73,7 @@ NARROW_END = 1 << Machine.I386.address_bits
 
 
 class PlaceMap:
-    """Finds the places of address spaces.
-
-    Args:
-        image: the image
-        indexes: makes and keeps the indexes of modules
-    """
+    """Finds the places of address spaces."""
 
     def __init__(self, image: Image, indexes: ModuleIndexes) -> None:
         self._image = image
@@ -156,7 +143,6 @@ class PlaceMap:
         places.
 
         Args:
-            spans: disjoint spans, ascending
             space: the address space; user addresses in the kernel's own space have the place USER, as their
                 process is unknown
         """
@@ -191,9 +177,6 @@ class PlaceMap:
     def _witness_maker(self, read: Callable[[], ImageReader]) -> Optional[Witness]:
         """Returns a function that makes the check of a module's addresses by its file, None without
         --binaries.
-
-        Args:
-            read: opens the module's image
         """
         if not self._witnesses.files.given:
             return None
@@ -264,8 +247,7 @@ def _find_halves(image: Image) -> Halves:
         # The size of the kernel's part of the 4 GB is unknown, so all of it counts as the process's half.
         return Halves(NARROW_END, NARROW_END, NARROW_END)
     # Started with /3GB, an x86 kernel has only the last quarter of the 4 GB.
-    symbol = image.require_symbol("MmSystemRangeStart")
-    start = None if symbol is None else image.memory(image.kernel).pointer(symbol)
+    start = image.memory(image.kernel).pointer(image.require_symbol("MmSystemRangeStart"))
     start = start or Machine.I386.kernel_start
     return Halves(start, start, NARROW_END)
 
@@ -276,7 +258,6 @@ def _with_unloaded(current: List[Span], unloaded: Sequence[Unloaded]) -> List[Sp
     Where both have a range, the present place counts, and its names get a status.
 
     Args:
-        current: places of the address space; disjoint, ascending
         unloaded: unloaded modules, the latest first
     """
     unloaded_spans = ranges.flatten([(module.start, module.end, module) for module in unloaded])

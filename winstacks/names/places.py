@@ -22,9 +22,7 @@ class Name(NamedTuple):
     """The name of an address.
 
     Attributes:
-        symbol: value of the column `Symbol`
         source: value of the column `Source`, a word of `words.SOURCES`
-        status: faults of the module or the address
         backing: value of the column `Backing`, a word of `words.BACKINGS`: the content of the address
             according to the VADs and headers, not to the loader lists. Empty for a value that is not an
             address
@@ -85,7 +83,6 @@ class Place:
         """Returns the name of an address.
 
         Args:
-            address: the address to write
             lookup: the address to look up: the same, or one byte lower for a return address
         """
         return self._name
@@ -119,7 +116,6 @@ class KernelGap(Place):
 
     Args:
         name: name of all addresses that are neither in a ROM nor in an unlisted driver
-        is_rom: returns whether an address is mapped to a ROM
         unlisted: returns the unlisted driver whose headers cover an address, None if there is none
     """
 
@@ -169,7 +165,6 @@ class MappedPlace:
     """A mapping that is in no loader list. Its file is looked up when one of its addresses is first named.
 
     Args:
-        start: canonical address of the mapping
         read: returns the name of the mapped file; "" if there is none, None if unreadable
     """
 
@@ -194,15 +189,12 @@ class ModulePlace:
     """A module; its index is made when one of its addresses is first named.
 
     Args:
-        module: the module
-        load: makes the index
         check: returns the status word for a contradiction between module and VAD, None if there is none
         reader: opens the image as the process has it; None for a module of the kernel, which is the same
             everywhere
         witness: makes the check of RVAs by the module's file; None without --binaries
 
     Attributes:
-        module, reader: the arguments
         index: the index; None until `prepare` or `name` makes it
     """
 

@@ -21,7 +21,8 @@ from ..memory.decode.machine import Machine
 from ..memory.decode.memory import Memory
 from ..memory.decode.pagetable import PAGE_SIZE
 from ..memory.decode.status import has_status
-from ..memory.decode.statuscodes import StatusCode
+from ..memory.decode.statuscodes import StatusCode, words_that
+from ..memory.decode.statusmeanings import Means
 from ..memory.decode.structure import Field, Structure, integers
 from ..memory.image import AddressSpace, Image
 from ..process.dynamictables import DynamicTable, dynamic_tables
@@ -56,7 +57,7 @@ _HANDLERS = 3
 _POINTER = 8
 _LONGEST = 1 << 32
 """RVAs have 32 bits."""
-_UNREAD = (StatusCode.HEADERS_UNREADABLE, StatusCode.EXPORTS_UNREADABLE, StatusCode.EXPORTS_INCOMPLETE)
+_UNREAD = words_that(Means.EXPORTS_LOST)
 
 
 class CodeRange(NamedTuple):
@@ -92,11 +93,7 @@ class RegisteredTable(NamedTuple):
     """An element of the list of function tables. Addresses are canonical.
 
     Attributes:
-        element: address of the element
-        start, end: the range of the table's code
         base: the address to which the RVAs in the entries are relative
-        entries: address of the RUNTIME_FUNCTIONs
-        entry_count: their number; 0 in a table with a callback
         callback: address of the function that returns the entry of an address, 0 if the table has entries
     """
 
@@ -168,10 +165,6 @@ def registered(
     """Returns the function tables that a process registered.
 
     Args:
-        memory: memory of the process
-        image: the image
-        names: names of the process
-        vads: VADs of the process, ascending
         listed: the tables that the input lists: the writer of a dump asked Windows for all of them
         original: function that returns a reader of the section of the image mapped at an address
 

@@ -25,11 +25,7 @@ _MAX_KEPT = 1 << 12
 
 
 class RomArea:
-    """Finds the kernel addresses that are mapped to the area.
-
-    Args:
-        image: the image
-    """
+    """Finds the kernel addresses that are mapped to the area."""
 
     def __init__(self, image: Image) -> None:
         layer = image.layer_of(image.kernel)

@@ -47,7 +47,6 @@ class KnownModule(NamedTuple):
     """A module of an address space.
 
     Attributes:
-        module: the module
         image: index of its names and tables, by RVA
         open_reader: opens the image as the process has it; None for a module of the kernel
     """
@@ -61,12 +60,9 @@ class Symbolizer:
     """Names the addresses of an image.
 
     Args:
-        image: the image
         fetch_symbols: whether Volatility may download PDBs that it lacks; otherwise the log names them
-        progress_callback: receives the progress of downloads
 
     Attributes:
-        image: the image
         indexes: the module indexes, which also have the symbols and sections of modules
         halves: the end of the user's half and the start of the kernel's half
     """
@@ -77,7 +73,6 @@ class Symbolizer:
         fetch_symbols: bool = False,
         progress_callback: constants.ProgressCallback = None,
     ) -> None:
-        super().__init__()
         pdbs = PdbSymbols(image, fetch_symbols, progress_callback, advise=True)
         self.image = image
         self.indexes = ModuleIndexes(image, pdbs)
@@ -123,7 +118,7 @@ class Symbolizer:
         """
         spans, process = self._map.kernel(), None
         if not space.kernel:
-            user_spans, process = self._map.process(self._halves(space))
+            user_spans, process = self._map.process(self._native_and_narrow(space))
             spans = user_spans + spans
         return (*self._map.fill(spans, space), process)
 
@@ -131,7 +126,7 @@ class Symbolizer:
         """Returns the number of kept exports of modules whose index no other process shares."""
         return sum(self.indexes.exports_held(layer_name) for layer_name, _ in self._names)
 
-    def _halves(self, space: AddressSpace) -> List[AddressSpace]:
+    def _native_and_narrow(self, space: AddressSpace) -> List[AddressSpace]:
         """Returns both halves of a WoW64 process, or the only address space of another process."""
         if space.eprocess:
             return list(AddressSpaces.list_spaces(self.image, None, space.eprocess)) or [space]
@@ -166,7 +161,6 @@ class AddressNamer:
         (`stacklist.frames`).
 
         Args:
-            address: canonical address
             return_address: whether it is a return address; False for the address of an interrupted
                 instruction
         """

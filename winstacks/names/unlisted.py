@@ -37,12 +37,7 @@ _KEPT = 1 << 12
 
 
 class UnlistedDrivers:
-    """Finds drivers that are missing in the kernel's list, by their headers.
-
-    Args:
-        image: the image
-        index: makes the index of a module
-    """
+    """Finds drivers that are missing in the kernel's list, by their headers."""
 
     def __init__(self, image: Image, index: Callable[[Module], ModuleIndex]) -> None:
         self._memory = image.memory(image.kernel)
@@ -104,11 +99,7 @@ class UnlistedDrivers:
 
 
 class Residents:
-    """Decides by the page tables whether user addresses are in memory.
-
-    Args:
-        layer: layer of the process
-    """
+    """Decides by the page tables whether user addresses are in memory."""
 
     def __init__(self, layer: interfaces.layers.DataLayerInterface) -> None:
         self._layer = layer

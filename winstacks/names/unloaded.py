@@ -41,8 +41,6 @@ class Unloaded(NamedTuple):
     """A module that was unloaded.
 
     Attributes:
-        start: canonical address at which it was
-        end: address behind it
         name: file name, empty if unreadable
     """
 
@@ -63,23 +61,12 @@ class UnloadedModules(Protocol):
     """Lists the modules that were unloaded, the latest first."""
 
     def drivers(self, kernel_start: int) -> Tuple[List[Unloaded], Status]:
-        """Returns the unloaded drivers, and why some of them may be missing; the status is empty if none is.
-
-        Args:
-            kernel_start: the first kernel address; ranges below it are rejected
-        """
+        """Returns the unloaded drivers, and why some may be missing; the status is empty if none is."""
 
     def dlls(
         self, reader: ImageReader, machine: Machine, index: ModuleIndex, user_end: int
     ) -> List[Unloaded]:
-        """Returns the DLLs that a process unloaded.
-
-        Args:
-            reader: an ntdll of the process
-            machine: the machine of this ntdll
-            index: the module index of this ntdll
-            user_end: the first address above the user's half
-        """
+        """Returns the DLLs that a process unloaded."""
 
 
 def unloaded_modules(image: Image) -> UnloadedModules:
@@ -92,9 +79,6 @@ class RememberedModules:
 
     The kernel has MmUnloadedDrivers; ntdll has a ring of unload events, which is found by its symbol or,
     without symbols, by its content.
-
-    Args:
-        image: the image
     """
 
     def __init__(self, image: Image) -> None:
@@ -109,22 +93,18 @@ class RememberedModules:
         A used element with a value that no driver can have contradicts it; a page that is not in the image
         does not.
 
-        Args:
-            kernel_start: the first kernel address; ranges below it are rejected
-
         Raises:
             tables.MissingTableError: our symbol table is missing
         """
         image = self._image
         symbol = image.require_symbol("MmUnloadedDrivers")
         memory = image.memory(image.kernel)
-        array = None if symbol is None else memory.pointer(symbol)
+        array = memory.pointer(symbol)
         impossible = array is not None and not (array >= kernel_start and image.machine.is_canonical(array))
         ring: List[_Element] = DRIVERS * [_IMPOSSIBLE if impossible else None]
         if array and not impossible:
             ring = self._elements(array, kernel_start)
-        last = image.symbol("MmLastUnloadedDriver")
-        used = 0 if last is None else min(memory.number(last, 4) or 0, DRIVERS)
+        used = min(memory.number(image.symbol("MmLastUnloadedDriver"), 4) or 0, DRIVERS)
         wrong, absent = (ring[:used].count(item) for item in (_IMPOSSIBLE, None))
         if wrong:
             vollog.warning(
@@ -137,12 +117,7 @@ class RememberedModules:
         return _latest_first(ring), status(StatusCode.MODULE_LIST_INCOMPLETE if absent else None)
 
     def ring_of_drivers(self, array: int, kernel_start: int) -> List[Unloaded]:
-        """Returns the drivers in the ring of _UNLOADED_DRIVERS at an address, the latest first.
-
-        Args:
-            array: canonical address of the ring
-            kernel_start: the first kernel address; ranges below it are rejected
-        """
+        """Returns the drivers in the ring of _UNLOADED_DRIVERS at an address, the latest first."""
         return _latest_first(self._elements(array, kernel_start))
 
     def _elements(self, array: int, kernel_start: int) -> List[_Element]:
@@ -172,12 +147,6 @@ class RememberedModules:
     ) -> List[Unloaded]:
         """Returns the DLLs that a process recorded as unloaded, the latest first.
 
-        Args:
-            reader: an ntdll of the process
-            machine: the machine of this ntdll
-            index: the module index of this ntdll
-            user_end: the first address above the user's half
-
         Raises:
             tables.MissingTableError: our symbol tables are missing
         """
@@ -188,14 +157,7 @@ class RememberedModules:
     def events(
         self, reader: ImageReader, machine: Machine, index: ModuleIndex, user_end: int
     ) -> List[UnloadEvent]:
-        """Returns the unload events of both rings, the latest first. The same event may be in both.
-
-        Args:
-            reader: an ntdll of the process
-            machine: the machine of this ntdll
-            index: the module index of this ntdll
-            user_end: the first address above the user's half
-        """
+        """Returns the unload events of both rings, the latest first. The same event may be in both."""
         layouts = self._layouts[machine]
         memory = self._image.memory_of(reader.layer_name, machine.pointer_size)
         events = self._read_ring(reader, layouts, index, user_end)
@@ -273,8 +235,6 @@ def _salvage_ring(
     Args:
         read: takes a number of bytes; returns these bytes of the ring, None if they are not in the image
         layouts: at least one layout; of equally good ones the first counts
-        count: number of elements of the ring
-        user_end: the first address above the user's half
     """
     rings = []
     for layout in layouts:

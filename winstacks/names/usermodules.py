@@ -33,10 +33,6 @@ class ProcessModules(NamedTuple):
     """The modules of a process and its VADs, by address.
 
     Attributes:
-        modules: the modules, by address
-        vads: the VADs, by address
-        vads_whole: whether the whole VAD tree could be read
-        ntdlls: the ntdll of each machine
         entries: the half whose lists hold a module's entry, and the entry, by base address of the module
     """
 
@@ -62,10 +58,6 @@ class UserModules:
         process may write any size into its lists. If a list could not be read to its end, or has an
         impossible entry, it may have lost entries: images that only the VADs show count as modules then, with
         a word in their status.
-
-        Args:
-            halves: native space of the process and, for a WoW64 process, its 32-bit half
-            user_end: the first address above the user's half
 
         Raises:
             tables.MissingTableError: our symbol table of user mode is missing
@@ -138,12 +130,7 @@ class UserModules:
 
 
 def vad_at(vads: Sequence[Region], address: int) -> Optional[Region]:
-    """Returns the VAD that holds an address, None if there is none.
-
-    Args:
-        vads: VADs, sorted by address
-        address: canonical user address
-    """
+    """Returns the VAD that holds an address, None if there is none."""
     index = bisect.bisect_right(vads, (address, 1 << 64)) - 1
     return vads[index] if index >= 0 and address < vads[index].end else None
 
@@ -160,7 +147,6 @@ def fits_mapping(size: int, room: int) -> bool:
 
     Args:
         size: SizeOfImage in bytes
-        room: size of the mapping from the image's beginning
     """
     return 0 <= room - round_to_pages(size) < GRANULARITY
 
@@ -184,7 +170,6 @@ def _entry_status(entry: LoaderEntry, lists_whole: bool, vads: Optional[Sequence
     """Returns the faults of a loader's entry.
 
     Args:
-        entry: the entry
         lists_whole: whether the lists are complete; otherwise an entry may be in one list only without fault
         vads: the VADs of the process, None if some are missing
     """

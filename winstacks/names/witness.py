@@ -46,11 +46,7 @@ Entry = Tuple[AddressSpace, LoaderEntry]
 
 
 class FileWitnesses:
-    """Finds the files of modules. Obtained by `image.service(FileWitnesses)`.
-
-    Attributes:
-        files: the files that the examiner gave
-    """
+    """Finds the files of modules. Obtained by `image.service(FileWitnesses)`."""
 
     def __init__(self, image: Image) -> None:
         self._lists = image.service(module_lists)
@@ -61,7 +57,6 @@ class FileWitnesses:
         """Returns the file of a module; None if the examiner gave none, or none agrees with memory.
 
         Args:
-            reader: the module in memory
             name: name of the module's file; text of the image
             entry: loader's entry of the module, None if it is in no list
         """

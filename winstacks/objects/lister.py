@@ -65,14 +65,9 @@ Listed = Union[ObjectEvent, Gap]
 
 
 class ObjectTraceLister:
-    """Lists the reference traces of objects.
-
-    Args:
-        image: the image
-    """
+    """Lists the reference traces of objects."""
 
     def __init__(self, image: Image) -> None:
-        super().__init__()
         self._image = image
 
     def list_events(self) -> Iterator[Listed]:
@@ -92,7 +87,7 @@ class ObjectTraceLister:
             return
         memory = image.memory(image.kernel)
         table, stacks_symbol = memory.pointer(symbol), image.require_symbol(_STACKS)
-        stacks = None if stacks_symbol is None else memory.pointer(stacks_symbol)
+        stacks = memory.pointer(stacks_symbol)
         if table is None:
             yield gap(image.kernel, StatusCode.UNREADABLE)
         elif (table or stacks) and (not complete_types or stacks_symbol is None):
@@ -110,7 +105,6 @@ class _Refs:
     """The table of traced objects.
 
     Args:
-        image: the image
         stacks: address of the table of traces; 0 or None if there is none
     """
 
@@ -261,9 +255,7 @@ class _Stacks:
     """Reads traces by number, each once.
 
     Args:
-        memory: the kernel's memory
         address: address of the table; 0 or None if there is none
-        decoder: decodes the table and its traces
     """
 
     def __init__(self, memory: Memory, address: Optional[int], decoder: StackTableDecoder) -> None:

@@ -15,10 +15,6 @@ _SIZE = 4
 def read(image: Image, space: AddressSpace) -> Optional[int]:
     """Returns the NtGlobalFlag of an address space: the kernel's variable, or the member of a PEB.
 
-    Args:
-        image: the image
-        space: the kernel or one half of a process
-
     Returns:
         The flags; None if they cannot be read or the process has no PEB.
 
@@ -26,8 +22,7 @@ def read(image: Image, space: AddressSpace) -> Optional[int]:
         tables.MissingTableError: one of our symbol tables is missing
     """
     if space.kernel:
-        address = image.require_symbol("NtGlobalFlag")
-        return None if address is None else image.memory(space).number(address, _SIZE)
+        return image.memory(space).number(image.require_symbol("NtGlobalFlag"), _SIZE)
     if not (space.peb and space.layer_name):
         return None
     offset = user_types(image, space)["_PEB"].offset("NtGlobalFlag")
@@ -36,10 +31,6 @@ def read(image: Image, space: AddressSpace) -> Optional[int]:
 
 def is_lost(image: Image, space: AddressSpace) -> bool:
     """Returns whether an address space has an NtGlobalFlag that is not in the image.
-
-    Args:
-        image: the image
-        space: the kernel or one half of a process
 
     Raises:
         tables.MissingTableError: one of our symbol tables is missing

@@ -14,6 +14,7 @@ from ..memory.image import Image
 from . import globalflag
 from .decode import globalflags, handletable
 from .decode.handletable import Entry, EntryDecoder
+from .kernelobjects import process_type
 
 MAX_TABLES = 1 << 16
 
@@ -33,9 +34,6 @@ class HandleTable(NamedTuple):
 class HandleTables:
     """Reads handle tables. All addresses are canonical. Made as `image.service(HandleTables)`.
 
-    Attributes:
-        has_creators: whether entries hold the trace indices of creators
-
     Raises:
         MissingMemberError: the kernel's symbols do not describe the tables
     """
@@ -44,15 +42,14 @@ class HandleTables:
         types = image.types
         table = types["_HANDLE_TABLE"]
         self._memory = image.memory(image.kernel)
-        self._object_table = types["_EPROCESS"].offset("ObjectTable")
+        self._object_table = process_type(image).offset("ObjectTable")
         self._code = table.field("TableCode")
         self._debug_info = table.offset("DebugInfo")
         self._pid = table.first_member("UniqueProcessId")
         # Before Vista entries have 16-bit trace indices, and with +kst the granted access is an index, too.
         # This holds for 32-bit kernels only: entries of 5.2 x64 hold the whole access (measured on 3790 with
         # +kst).
-        debug = types.first_structure("_RTL_CRITICAL_SECTION_DEBUG")
-        wide = debug is not None and debug.has("CreatorBackTraceIndexHigh")
+        wide = types.find("_RTL_CRITICAL_SECTION_DEBUG").has("CreatorBackTraceIndexHigh")
         flags = globalflag.read(image, image.kernel) or 0
         index_kept = image.machine is Machine.I386 and not wide
         creators = index_kept and bool(flags & globalflags.FLG_KERNEL_STACK_TRACE_DB)
@@ -65,22 +62,14 @@ class HandleTables:
         self.has_creators = self._decoder.has_creators
 
     def table_of(self, eprocess: int) -> Optional[HandleTable]:
-        """Returns the table of a process, None if it cannot be read.
-
-        Args:
-            eprocess: address of the _EPROCESS
-        """
+        """Returns the table of a process, None if it cannot be read."""
         address = self._memory.pointer(eprocess + self._object_table)
         if not address:
             return None if address is None else HandleTable(0, 0, 0)
         return self.table_at(address)
 
     def listed_table(self, eprocess: int) -> Optional[HandleTable]:
-        """Returns the table that the kernel's list of all tables has for a process; None if there is none.
-
-        Args:
-            eprocess: address of the _EPROCESS
-        """
+        """Returns the table that the kernel's list of all tables has for a process; None if there is none."""
         if self._by_process is None:
             self._by_process = {owner: table for table, owner in self.owners()}
         address = self._by_process.get(eprocess)
@@ -109,14 +98,12 @@ class HandleTables:
         debug_info = self._memory.pointer(address + self._debug_info)
         if code is None or debug_info is None:
             return None
-        pid = None if self._pid is None else self._memory.member(address, self._pid)
-        return HandleTable(address, code, debug_info, pid)
+        return HandleTable(address, code, debug_info, self._memory.member(address, self._pid))
 
     def lookup(self, table: HandleTable, handle: int) -> Tuple[Optional[Entry], bool]:
         """Looks a handle up.
 
         Args:
-            table: the process's table
             handle: the handle as the process uses it; the bit that marks a kernel handle may be missing
 
         Returns:

@@ -18,7 +18,6 @@ from __future__ import annotations
 from typing import Iterator, List, NamedTuple, Optional, Tuple
 
 from ..memory.decode.statuscodes import StatusCode
-from ..memory.decode.structure import Structure
 from ..memory.image import Image
 from .stacklimits import MAX_STACK
 from .thread import Thread
@@ -82,23 +81,16 @@ _NONE = _Older()
 
 
 class KernelStacks:
-    """Finds the segments of kernel stacks.
-
-    Args:
-        image: the image
-        kernel_start: the first address of the kernel's half
-    """
+    """Finds the segments of kernel stacks."""
 
     def __init__(self, image: Image, kernel_start: int) -> None:
         self._start = kernel_start
         self._memory = image.memory(image.kernel)
-        blocks = (image.types.first_structure(name) for name in _CONTROLS)
-        self._control = next((block for block in blocks if block and all(map(block.has, _BLOCK))), None)
-        thread = image.types.first_structure("_KTHREAD")
-        self._chained = thread is not None and thread.has("CallbackStack")
-        frame = image.types.first_structure("_KEXCEPTION_FRAME")
-        ours = image.our_generations("context", image.machine)[0].first_structure("_KCALLOUT_FRAME")
-        self._frame: Optional[Structure] = frame or ours
+        blocks = map(image.types.find, _CONTROLS)
+        self._control = next((block for block in blocks if all(map(block.has, _BLOCK))), None)
+        self._chained = image.types.find("_KTHREAD").has("CallbackStack")
+        ours = image.our_generations("context", image.machine)[0]
+        self._frame = image.types.first_structure("_KEXCEPTION_FRAME") or ours.find("_KCALLOUT_FRAME")
 
     def segments(self, thread: Thread) -> Iterator[KernelStackSegment]:
         """Yields the segments of a thread's kernel stack, the current one first."""
@@ -156,7 +148,6 @@ class KernelStacks:
         """Returns the step by the control block of a segment.
 
         Args:
-            segment: the segment
             expansion: whether the previous segment was left by an expansion, if the block does not say
         """
         control = self._control
@@ -202,8 +193,7 @@ class KernelStacks:
 
     def _callout(self, address: int, *names: str) -> List[Optional[int]]:
         """Returns members of a callback's frame."""
-        fields = [None if self._frame is None else self._frame.first_member(name) for name in names]
-        return [None if field is None else self._memory.member(address, field) for field in fields]
+        return [self._memory.member(address, self._frame.first_member(name)) for name in names]
 
 
 def _leads_back(older: KernelStackSegment, segments: List[KernelStackSegment]) -> bool:

@@ -45,36 +45,28 @@ _TAG = 0x7FFFFFFF
 
 
 class ObjectBlocks:
-    """Compares headers of objects with their pool blocks.
-
-    Args:
-        image: the image
-    """
+    """Compares headers of objects with their pool blocks."""
 
     def __init__(self, image: Image) -> None:
         types: Structures = image.types
-        header, pool = types[_HEADER], types.first_structure("_POOL_HEADER")
+        header, pool = types[_HEADER], types.find("_POOL_HEADER")
         self._memory = image.memory(image.kernel)
         self._unit = 2 * image.pointer_size
         self._mask = header.first_member("InfoMask")
         self._flags = header.first_member("Flags")
         self._offsets = [header.first_member(name) for name in _OFFSETS]
-        self._tag = None if pool is None else pool.first_member("PoolTag")
-        self._pool_size = 0 if pool is None else pool.size
+        self._tag, self._pool_size = pool.first_member("PoolTag"), pool.size
         structures = [(bit, [types.first_structure(name) for name in names]) for bit, names in _PARTS]
         known = [(bit, [item.size for item in found if item is not None]) for bit, found in structures]
         self._sizes = {bit: sizes[0] for bit, sizes in known if sizes}
-        name, creator = types.first_structure(_NAME), types.first_structure(_CREATOR)
-        self._name_size = 0 if name is None else name.size
-        self._name = None if name is None else name.first_member("Name.Length")
-        self._creator_size = 0 if creator is None else creator.size
-        self._links = None if creator is None else creator.first_member("TypeList")
+        name, creator = types.find(_NAME), types.find(_CREATOR)
+        self._name_size, self._name = name.size, name.first_member("Name.Length")
+        self._creator_size, self._links = creator.size, creator.first_member("TypeList")
 
     def wrong(self, header: int, data: bytes, key: int) -> Tuple[str, ...]:
         """Returns the members of an object's header that its pool block contradicts.
 
         Args:
-            header: canonical address of the header
             data: its bytes, up to the object
             key: Key of the object's type, 0 if unknown
         """

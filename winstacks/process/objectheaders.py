@@ -16,8 +16,9 @@ from ..memory.decode.memo import Memo
 from ..memory.decode.memory import string_lengths
 from ..memory.decode.status import NOTHING, Status, StatusItem, status
 from ..memory.decode.statuscodes import StatusCode
-from ..memory.decode.structure import Field, MissingMemberError
+from ..memory.decode.structure import MissingMemberError
 from ..memory.image import Image
+from .kernelobjects import IMAGE_FILE_NAME, process_at, thread_at
 from .objectblocks import CREATOR_FLAG, CREATOR_MASK, NAME_MASK, ObjectBlocks
 from .processlist import CidTable, ProcessList, id_differs
 from .programs import ProgramNames
@@ -40,7 +41,6 @@ class ObjectNames:
     """Reads the names of objects. Objects of a type have no names if the symbols lack a needed member.
 
     Args:
-        image: the image
         block_doubt: takes the address of a header; returns the members that its pool block contradicts
     """
 
@@ -57,8 +57,6 @@ class ObjectNames:
         """Returns the name of an object, and why it is missing.
 
         Args:
-            kind: name of the object's type
-            body: canonical address of the object
             info_mask: the header's InfoMask, None to read it
         """
         try:
@@ -78,10 +76,10 @@ class ObjectNames:
         return text.cell(name, MAX_NAME) if name else None, why
 
     def _process(self, body: int) -> _Named:
-        eprocess = self._types["_EPROCESS"]
-        image_name = eprocess.field("ImageFileName")
-        name = self._memory.read(body + image_name.offset, image_name.size)
-        own_id = self._integer(body, eprocess.field("UniqueProcessId"))
+        process = process_at(self._image, body)
+        if process.lacks(IMAGE_FILE_NAME) or process.lacks("UniqueProcessId"):
+            return None, NOTHING
+        name, own_id = process.data(IMAGE_FILE_NAME), process["UniqueProcessId"]
         if name is None or own_id is None:
             return None, _UNREADABLE
         known = self._image.service(CidTable).processes.get(body)
@@ -94,15 +92,17 @@ class ObjectNames:
         owner = self._image.service(ThreadIds).owner(body)
         if owner is not None and owner.pid is not None:
             return f"Tid {owner.tid} Pid {owner.pid}", owner.status
-        ethread = self._types["_ETHREAD"]
-        tid = self._integer(body, ethread.field("Cid.UniqueThread"))
-        pid = self._integer(body, ethread.field("Cid.UniqueProcess"))
+        thread = thread_at(self._image, body)
+        if thread.lacks("Cid.UniqueThread") or thread.lacks("Cid.UniqueProcess"):
+            return None, NOTHING
+        tid, pid = thread["Cid.UniqueThread"], thread["Cid.UniqueProcess"]
         return (None, _UNREADABLE) if tid is None or pid is None else (f"Tid {tid} Pid {pid}", NOTHING)
 
     def _file(self, body: int) -> _Named:
-        file = self._types["_FILE_OBJECT"]
-        path = self._memory.unicode_string_at(body + file.offset("FileName.Length"), MAX_NAME)
-        device = self._integer(body, file.field("DeviceObject"))
+        file = self._image.at("_FILE_OBJECT", body)
+        if file.lacks("FileName.Length") or file.lacks("DeviceObject"):
+            return None, NOTHING
+        path, device = file.text("FileName.Length", MAX_NAME), file["DeviceObject"]
         on, why = self._named(device, None) if device else (None, NOTHING)
         why = status(why, self._block_doubt(device - self._body) if device else None)
         unread = path is None or device is None
@@ -126,9 +126,9 @@ class ObjectNames:
         """
         header = body - self._body
         if self._name_offset is not None:
-            distance = self._integer(header, self._name_offset)
+            distance = self._memory.member(header, self._name_offset)
         else:
-            mask = self._integer(header, self._info_mask) if info_mask is None else info_mask
+            mask = self._memory.member(header, self._info_mask) if info_mask is None else info_mask
             distance = None if mask is None else self._distance(mask)
         if not distance:
             return None, _UNREADABLE if distance is None else NOTHING
@@ -149,9 +149,6 @@ class ObjectNames:
             return 0
         creator = self._types[_CREATOR].size if info_mask & CREATOR_MASK else 0
         return self._types[_NAME].size + creator
-
-    def _integer(self, base: int, field: Optional[Field]) -> Optional[int]:
-        return None if field is None else self._memory.member(base, field)
 
 
 _TYPE_OF_TYPES = "Type"
@@ -197,9 +194,8 @@ class Objects:
         self._info_mask = header.first_member("InfoMask")
         self._flags = header.first_member("Flags")
         self._trace_flags = header.first_member("TraceFlags")
-        self._type_name = image.require_member("_OBJECT_TYPE", "Name.Length")
-        object_type = image.types.first_structure("_OBJECT_TYPE")
-        self._key = None if object_type is None else object_type.first_member("Key")
+        image.require_member("_OBJECT_TYPE", "Name.Length")
+        self._key = image.types.find("_OBJECT_TYPE").first_member("Key")
         self._blocks = ObjectBlocks(image)
         if self._info_mask is None and self._flags is None:
             image.lacks(MissingMemberError(f"{_HEADER} has no member InfoMask or Flags"))
@@ -244,9 +240,8 @@ class Objects:
 
     def references(self, header: int) -> Tuple[Optional[int], Optional[int]]:
         """Returns HandleCount and PointerCount of an object, None where they cannot be read."""
-        fields = (self._image.types[_HEADER].first_member(name) for name in ("HandleCount", "PointerCount"))
-        handles, pointers = (field and self._memory.member(header, field) for field in fields)
-        return handles, pointers
+        view = self._image.at(_HEADER, header)
+        return view["HandleCount"], view["PointerCount"]
 
     def header_of(self, body: int) -> int:
         """Returns the address of an object's header, from the address of the object."""
@@ -285,8 +280,8 @@ class Objects:
     def _contradicted_members(self, header: int, data: bytes) -> Status:
         """Returns what `_block_doubt` returns, from the bytes of the header."""
         address = self._type_address(header, data)
-        key = self._memory.member(address, self._key) if address and self._key is not None else None
-        wrong = self._blocks.wrong(header, data, key or 0)
+        key = self._memory.member(address, self._key) or 0
+        wrong = self._blocks.wrong(header, data, key)
         return status(StatusItem(StatusCode.CONTRADICTED, members=wrong)) if wrong else NOTHING
 
     def _known_type(self, body: int) -> Optional[str]:
@@ -332,15 +327,11 @@ class Objects:
 
     def _type_at(self, address: int) -> Optional[str]:
         if address not in self._type_names:
-            address_field = None if self._type_name is None else address + self._type_name.offset
-            data = (
-                None
-                if address_field is None
-                else self._memory.read(address_field, 2 * self._memory.pointer_size)
-            )
-            whole = data is not None and self._memory.ends_text(data)
+            start = self._image.at("_OBJECT_TYPE", address).place("Name.Length")
+            data = self._memory.read(start, 2 * self._memory.pointer_size) if start else None
+            whole = bool(data) and self._memory.ends_text(data or b"")
             name = self._memory.unicode_string(data, _MAX_TYPE_NAME) if data and whole else None
-            sound = bool(name) and (name or "").isprintable() and self._has_key(address, name or "")
+            sound = name and name.isprintable() and self._has_key(address, name)
             self._type_names[address] = text.cell(name) if name and sound else None
         return self._type_names[address]
 
@@ -350,6 +341,6 @@ class Objects:
         It has the first four characters of the name, filled with blanks; the type of types has another one
         (ReactOS, ObCreateObjectType). A kernel that is not in the image leaves it at 0.
         """
-        key = self._memory.member(address, self._key) if self._key is not None else None
+        key = self._memory.member(address, self._key)
         first = int.from_bytes(name[:4].ljust(4).encode("latin-1", "replace"), "little")
         return not key or name == _TYPE_OF_TYPES or not (key ^ first) & 0x7FFFFFFF

@@ -11,7 +11,7 @@ threads; the threads that processors were executing; and the processes for which
 from __future__ import annotations
 
 import logging
-from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Protocol, Set, Tuple
 
 from volatility3.framework import exceptions, interfaces
 from volatility3.plugins.windows import psscan
@@ -23,45 +23,35 @@ from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.structure import Field, MissingMemberError
 from ..memory.image import Image
 from .handletables import HandleTables
+from .kernelobjects import (
+    PROCESS_OBJECT,
+    PROCESS_OF_THREAD,
+    THREAD_OBJECT,
+    is_type,
+    process_at,
+    process_type,
+    thread_at,
+    thread_type,
+)
+from .processors import PROCESSORS, processors_of
 
 vollog = logging.getLogger(__name__)
-
-PROCESS_OBJECT, THREAD_OBJECT = 3, 6
-"""ProcessObject and ThreadObject of the public enumeration _KOBJECTS."""
-
-LOCK_BIT = 0x80
-"""Since 8 this bit of _DISPATCHER_HEADER.Type is the dispatcher's lock."""
 
 SYSTEM_PID = 4
 MAX_PROCESSES = 1 << 16
 MAX_IDS = 1 << 18
 """Maximum number of entries of PspCidTable that are read."""
 
-MAX_PROCESSORS = 2048
-"""Windows 11 and Server 2022 run on at most 2048 logical processors."""
-
 LIST_SYMBOL = "PsActiveProcessHead"
 CID_TABLE = "PspCidTable"
-PROCESSORS = "KiProcessorBlock"
 HANDLE_TABLES = "HandleTableListHead"
 POOL_SCAN = "pool scan"
-
-PROCESS_OF_THREAD = ("Tcb.Process", "ThreadsProcess", "Tcb.ApcState.Process")
-"""Members of an _ETHREAD that point to its process; the first existing one is used."""
-
-VAD_ROOT = ("VadRoot.Root", "VadRoot.BalancedRoot.RightChild", "VadRoot.BalancedRoot", "VadRoot")
-"""Members of an _EPROCESS that hold the root of its VADs; the first existing one is used."""
-
-
-WOW64_PROCESS = ("WoW64Process", "Wow64Process")
-"""Members of a 64-bit kernel's _EPROCESS that lead to its 32-bit half."""
 
 
 def create_time(image: Image, eprocess: int) -> Optional[int]:
     """Returns the creation time of a process as a FILETIME; None if it cannot be read.
 
     Args:
-        image: the image
         eprocess: canonical address of its _EPROCESS, 0 if none is known
     """
     return process_member(image, eprocess, "CreateTime.QuadPart")
@@ -71,13 +61,10 @@ def process_member(image: Image, eprocess: int, *paths: str) -> Optional[int]:
     """Returns a member of an _EPROCESS; None if it cannot be read, or the kernel's symbols lack it.
 
     Args:
-        image: the image
         eprocess: canonical address of the _EPROCESS, 0 if none is known
         paths: the member, by its names in different versions
     """
-    process = image.types.first_structure("_EPROCESS")
-    field = None if process is None else process.first_member(*paths)
-    return image.memory(image.kernel).member(eprocess, field) if eprocess and field is not None else None
+    return process_at(image, eprocess).first(*paths)
 
 
 def is_isolated(image: Image, eprocess: int) -> bool:
@@ -108,7 +95,6 @@ class ListedProcess(NamedTuple):
     """A process.
 
     Attributes:
-        eprocess: canonical address of its _EPROCESS
         status: the witness that found it, if it is not in the process list; and contradictions in its
             structure
     """
@@ -133,13 +119,13 @@ class CidTable:
         self.threads_of: Dict[int, List[int]] = {}
         self.process_of: Dict[int, int] = {}
         self.unread: Dict[int, int] = {}
-        symbol, memory = image.require_symbol(CID_TABLE), image.memory(image.kernel)
-        address = None if symbol is None else memory.pointer(symbol)
+        memory = image.memory(image.kernel)
+        address = memory.pointer(image.require_symbol(CID_TABLE))
         if not address:
             return
         try:
             tables = image.service(HandleTables)
-            thread = image.types["_ETHREAD"]
+            thread = thread_type(image)
             kind, pid = thread.field("Tcb.Header.Type"), thread.field("Cid.UniqueProcess")
         except MissingMemberError as error:
             image.lacks(error)
@@ -150,19 +136,18 @@ class CidTable:
             if number >= MAX_IDS:
                 vollog.warning(f"{CID_TABLE} has more than {MAX_IDS} entries: the others are not read")
                 break
-            object_type = memory.member(entry.object_header, kind) if entry is not None else None
-            if entry is None or object_type is None:
-                if entry is not None:
-                    self.unread[entry.object_header] = entry.handle
+            if entry is None:
                 continue
             # The entries point to the objects themselves, not to their headers.
-            if object_type & ~LOCK_BIT == PROCESS_OBJECT:
-                self.processes[entry.object_header] = entry.handle
-            elif object_type & ~LOCK_BIT == THREAD_OBJECT:
-                ethread = entry.object_header
-                self.threads[ethread] = entry.handle
-                process = None if owner is None else memory.member(ethread, owner)
-                assignments.append((ethread, process, memory.member(ethread, pid)))
+            body = entry.object_header
+            object_type = memory.member(body, kind)
+            if object_type is None:
+                self.unread[body] = entry.handle
+            elif is_type(object_type, PROCESS_OBJECT):
+                self.processes[body] = entry.handle
+            elif is_type(object_type, THREAD_OBJECT):
+                self.threads[body] = entry.handle
+                assignments.append((body, memory.member(body, owner), memory.member(body, pid)))
         self._assign(assignments)
 
     def _assign(self, assignments: Iterable[Tuple[int, Optional[int], Optional[int]]]) -> None:
@@ -176,8 +161,8 @@ class CidTable:
                 self.threads_of.setdefault(eprocess, []).append(ethread)
 
 
-class ProcessList:
-    """The processes of an image. Made as `image.service(ProcessList)`.
+class Processes(Protocol):
+    """The processes of an input. A dump, which names its processes and has no list of them, inherits.
 
     Attributes:
         status: `process list damaged`, or empty
@@ -185,8 +170,34 @@ class ProcessList:
             not be hidden
     """
 
+    @property
+    def status(self) -> Status: ...
+
+    @property
+    def interrupted(self) -> bool:
+        return False
+
+    def processes(self) -> List[ListedProcess]:
+        """Returns the listed processes in list order, then the processes that only a witness knows."""
+
+    def scan(self) -> None:
+        """Adds the processes that Volatility's pool scan finds; none in an input that has no pool."""
+        return
+
+    def has(self, eprocess: int) -> bool:
+        """Returns whether one of the processes is at a canonical address."""
+        return any(process.eprocess == eprocess for process in self.processes())
+
+    def id_of(self, _eprocess: int) -> Optional[int]:
+        """Returns the ID of a process whose own structure lacks it, None if it is unknown."""
+        return None
+
+
+class KernelProcesses:
+    """The processes of a kernel's image: the kernel's provider of `ProcessList`."""
+
     def __init__(self, image: Image) -> None:
-        self.status = NOTHING
+        self.status: Status = NOTHING
         self.interrupted = False
         self._image = image
         self._memory = image.memory(image.kernel)
@@ -195,7 +206,7 @@ class ProcessList:
             return
         self._kind: Optional[Field] = None
         try:
-            process = image.types["_EPROCESS"]
+            process = process_type(image)
             self._links = process.offset("ActiveProcessLinks")
             self._pid = process.field("UniqueProcessId")
             self._kind = process.field("Pcb.Header.Type")
@@ -297,20 +308,8 @@ class ProcessList:
 
     def _running(self) -> Iterator[int]:
         """Yields the processes of the threads that processors were executing."""
-        types, memory = self._image.types, self._memory
-        block, count = (
-            self._image.require_symbol(PROCESSORS),
-            self._image.require_symbol("KeNumberProcessors"),
-        )
-        kprcb, thread = types.first_structure("_KPRCB"), types.first_structure("_ETHREAD")
-        current = None if kprcb is None else kprcb.first_member("CurrentThread")
-        owner = None if thread is None else thread.first_member(*PROCESS_OF_THREAD)
-        if block is None or count is None or current is None or owner is None:
-            return
-        for number in range(min(memory.number(count, 4) or 0, MAX_PROCESSORS)):
-            address = memory.pointer(block + number * memory.pointer_size)
-            running = memory.member(address, current) if address else None
-            eprocess = memory.member(running, owner) if running else None
+        for processor in self._image.service(processors_of):
+            eprocess = thread_at(self._image, processor.current_thread).first(*PROCESS_OF_THREAD)
             if eprocess:
                 yield eprocess
 
@@ -337,8 +336,7 @@ class ProcessList:
         self._found[eprocess] = remark
 
     def _is_process(self, eprocess: int) -> bool:
-        kind = None if self._kind is None else self._memory.member(eprocess, self._kind)
-        return kind is not None and kind & ~LOCK_BIT == PROCESS_OBJECT
+        return is_type(self._memory.member(eprocess, self._kind), PROCESS_OBJECT)
 
     def _may_be_absent(self, eprocess: int) -> bool:
         """Returns whether a pointer may lead to a process that is not in the image."""
@@ -365,6 +363,10 @@ class ProcessList:
     def _id_differs(self, eprocess: int) -> Status:
         """Returns the status of a process whose own ID is not the one by which Windows finds it."""
         return id_differs(self._ids.processes.get(eprocess), self._memory.member(eprocess, self._pid))
+
+
+ProcessList: Callable[[Image], Processes] = KernelProcesses
+"""The service that lists processes: `image.service(ProcessList)`."""
 
 
 def id_differs(known: Optional[int], own: Optional[int]) -> Status:
@@ -411,7 +413,7 @@ def _virtual(image: Image, process: interfaces.objects.ObjectInterface) -> Optio
         return image.machine.canonical(int(process.vol.offset))
     try:
         head = image.machine.canonical(int(process.ThreadListHead.Flink))
-        eprocess = head - image.types["_EPROCESS"].offset("ThreadListHead")
+        eprocess = head - process_type(image).offset("ThreadListHead")
         if bulk.physical(layer, eprocess) == process.vol.offset:
             return eprocess
         virtual = psscan.PsScan.virtual_process_from_physical(

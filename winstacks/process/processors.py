@@ -5,14 +5,17 @@
 from __future__ import annotations
 
 import logging
-from typing import Iterator, NamedTuple, Optional, Set, Tuple
+from typing import Iterator, NamedTuple, Set, Tuple
 
-from ..memory.decode.structure import Field
+from ..memory.decode.view import View
 from ..memory.image import Image
-from .processlist import MAX_PROCESSORS, PROCESSORS
 
 vollog = logging.getLogger(__name__)
 
+MAX_PROCESSORS = 2048
+"""Windows 11 and Server 2022 run on at most 2048 logical processors."""
+
+PROCESSORS = "KiProcessorBlock"
 
 DPC = "dpc"
 ISR = "isr"
@@ -52,7 +55,6 @@ class Processors:
     """Lists the processors of an image."""
 
     def __init__(self, image: Image) -> None:
-        super().__init__()
         self._image = image
         self._memory = image.memory(image.kernel)
 
@@ -62,8 +64,9 @@ class Processors:
         finder = cls(image)
         seen: Set[int] = set()
         repeated = 0
-        for number in range(finder._count()):
-            kprcb = finder._global(PROCESSORS, number)
+        memory, block = finder._memory, image.require_symbol(PROCESSORS)
+        for number in range(0 if block is None else finder._count()):
+            kprcb = memory.pointer((block or 0) + number * memory.pointer_size) or 0
             repeated += kprcb in seen
             if kprcb and kprcb not in seen:
                 seen.add(kprcb)
@@ -73,48 +76,33 @@ class Processors:
 
     def _count(self) -> int:
         """Returns KeNumberProcessors, limited to what Windows supports."""
-        address = self._image.require_symbol("KeNumberProcessors")
-        count = None if address is None else self._memory.number(address, 4)
+        count = self._memory.number(self._image.require_symbol("KeNumberProcessors"), 4)
         return min(max(count or 0, 1), MAX_PROCESSORS)
 
-    def _global(self, name: str, index: int = 0) -> int:
-        address = self._image.require_symbol(name)
-        if address is None:
-            return 0
-        return self._memory.pointer(address + index * self._memory.pointer_size) or 0
-
-    def _field(self, type_name: str, *paths: str) -> Optional[Field]:
-        structure = self._image.types.first_structure(type_name)
-        return None if structure is None else structure.first_member(*paths)
-
-    def _pointer(self, address: int, type_name: str, *paths: str) -> int:
-        """Returns a pointer member of the structure at an address; 0 if it is missing."""
-        field = self._field(type_name, *paths)
-        return 0 if field is None else self._memory.pointer(address + field.offset) or 0
-
     def _processor(self, number: int, kprcb: int) -> Processor:
-        context = self._field("_KPRCB", "ProcessorState.ContextFrame")
+        block = self._image.at("_KPRCB", kprcb)
         return Processor(
             number,
             kprcb,
-            self._pointer(kprcb, "_KPRCB", "CurrentThread"),
-            self._pointer(kprcb, "_KPRCB", "IdleThread"),
-            kprcb + context.offset if context is not None else 0,
-            tuple(self._stacks(kprcb)),
+            block["CurrentThread"] or 0,
+            block["IdleThread"] or 0,
+            block.place("ProcessorState.ContextFrame") or 0,
+            tuple(self._stacks(block)),
         )
 
-    def _stacks(self, kprcb: int) -> Iterator[ProcessorStack]:
+    def _stacks(self, kprcb: View) -> Iterator[ProcessorStack]:
         width = self._memory.pointer_size
         size = _STACK_SIZES[width]
         for kind, member in ((DPC, "DpcStack"), (ISR, "IsrStack")):
-            base = self._pointer(kprcb, "_KPRCB", member)
+            base = kprcb[member]
             if base:
                 yield ProcessorStack(kind, base, base - size)
         # A 32-bit kernel has task gates and no table of interrupt stacks.
-        prcb, table = self._field("_KPCR", "Prcb"), self._field("_KTSS64", "Ist")
-        if prcb is None or table is None:
+        types = self._image.types
+        prcb, table = types.find("_KPCR").first_member("Prcb"), types.find("_KTSS64").first_member("Ist")
+        if prcb is None or table is None or not kprcb.address:
             return
-        tss = self._pointer(kprcb - prcb.offset, "_KPCR", "TssBase")
+        tss = self._image.at("_KPCR", kprcb.address - prcb.offset)["TssBase"]
         if not tss:
             return
         # Ist[0] is reserved.

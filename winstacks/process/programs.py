@@ -21,7 +21,8 @@ from ..memory.decode.status import NOTHING, Status, StatusItem, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.text import file_name
 from ..memory.image import Image
-from .processlist import SYSTEM_PID, process_member
+from .kernelobjects import IMAGE_FILE_NAME, process_at
+from .processlist import SYSTEM_PID
 from .vads import regions
 
 _FLAGS = 7
@@ -36,66 +37,46 @@ MAX_NAMES = 1 << 16
 
 def started_as(image: Image, eprocess: int) -> Optional[str]:
     """Returns the file name under which the kernel started a process; None if it cannot be read."""
-    name = process_member(image, eprocess, "SeAuditProcessCreationInfo.ImageFileName")
+    name = process_at(image, eprocess)["SeAuditProcessCreationInfo.ImageFileName"]
     path = image.memory(image.kernel).unicode_string_at(name) if name else None
     return file_name(path) if path else None
 
 
 def control_area_of(image: Image, eprocess: int) -> Optional[int]:
     """Returns the address of the _CONTROL_AREA of a process's program; None if it cannot be read."""
-    section = process_member(image, eprocess, "SectionObject")
-    if not section:
-        return None
-    memory, types = image.memory(image.kernel), image.types
-    kind = types.first_structure("_SECTION")
-    field = None if kind is None else kind.first_member("u1.ControlArea")
-    if field is not None:
-        value = memory.member(section, field)
-        return value & ~_FLAGS if value else None
-    older, segment = types.first_structure("_SECTION_OBJECT"), types.first_structure("_SEGMENT")
-    to_segment = None if older is None else older.first_member("Segment")
-    to_area = None if segment is None else segment.first_member("ControlArea")
-    place = None if to_segment is None else memory.member(section, to_segment)
-    return memory.member(place, to_area) if place and to_area is not None else None
+    address = process_at(image, eprocess)["SectionObject"]
+    section = image.at("_SECTION", address)
+    if section.lack("u1.ControlArea"):
+        return image.at("_SEGMENT", image.at("_SECTION_OBJECT", address)["Segment"])["ControlArea"]
+    area = section["u1.ControlArea"]
+    return area & ~_FLAGS if area else None
 
 
 class ProgramNames:
-    """Compares the names of processes. Made as `image.service(ProgramNames)`.
-
-    Args:
-        image: the image
-    """
+    """Compares the names of processes. Made as `image.service(ProgramNames)`."""
 
     def __init__(self, image: Image) -> None:
-        process = image.types.first_structure("_EPROCESS")
         self._image = image
-        self._memory = image.memory(image.kernel)
-        self._name = None if process is None else process.first_member("ImageFileName")
         self._doubts: Memo[int, Status] = Memo(self._compare, MAX_NAMES)
 
     def doubt(self, eprocess: int) -> Status:
-        """Returns `contradicted: ImageFileName` for a process whose program has another name, else nothing.
-
-        Args:
-            eprocess: canonical address of the _EPROCESS
-        """
+        """Returns `contradicted: ImageFileName` if the process's program has another name, else nothing."""
         return self._doubts[eprocess]
 
     def _compare(self, eprocess: int) -> Status:
-        if self._name is None:
-            return NOTHING
-        raw = self._memory.read(eprocess + self._name.offset, self._name.size)
+        process = process_at(self._image, eprocess)
+        raw = process.data(IMAGE_FILE_NAME)
         if raw is None:
             return NOTHING
         name, started = raw.split(bytes(1))[0], started_as(self._image, eprocess)
-        if not started and process_member(self._image, eprocess, "UniqueProcessId") == SYSTEM_PID:
+        if not started and process["UniqueProcessId"] == SYSTEM_PID:
             started = _SYSTEM
         # A minimal process has no program; a pico process has the name that its provider gave it.
-        if not started or process_member(self._image, eprocess, "PicoContext"):
+        if not started or process["PicoContext"]:
             return NOTHING
         if _is_name_of(name, started) or _is_name_of(name, self._file_of(eprocess)):
             return NOTHING
-        return status(StatusItem(StatusCode.CONTRADICTED, members=("ImageFileName",)))
+        return status(StatusItem(StatusCode.CONTRADICTED, members=(IMAGE_FILE_NAME,)))
 
     def _file_of(self, eprocess: int) -> str:
         """Returns the name of the file behind a process's section, empty if unknown."""

@@ -16,9 +16,9 @@ from typing import List, NamedTuple, Optional, Protocol, Tuple
 from ..memory.image import AddressSpace
 
 PROTECTIONS = (
-    *("PAGE_NOACCESS", "PAGE_READONLY", "PAGE_EXECUTE", "PAGE_EXECUTE_READ"),
-    *("PAGE_READWRITE", "PAGE_WRITECOPY", "PAGE_EXECUTE_READWRITE", "PAGE_EXECUTE_WRITECOPY"),
-)
+    "PAGE_NOACCESS", "PAGE_READONLY", "PAGE_EXECUTE", "PAGE_EXECUTE_READ",
+    "PAGE_READWRITE", "PAGE_WRITECOPY", "PAGE_EXECUTE_READWRITE", "PAGE_EXECUTE_WRITECOPY",
+)  # fmt: skip
 """The names of the lower 3 bits of VadFlags.Protection (described: MmProtectToValue in ReactOS)."""
 _MODIFIERS = ("", "PAGE_NOCACHE", "PAGE_GUARD", "PAGE_WRITECOMBINE")
 """The names of the upper 2 bits of VadFlags.Protection. With PAGE_NOACCESS they have no further meaning."""
@@ -35,7 +35,6 @@ class PageRange(NamedTuple):
 
     Attributes:
         start, end: the range, `end` exclusive
-        protection: as in `Region`
     """
 
     start: int

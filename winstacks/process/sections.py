@@ -140,9 +140,9 @@ class ImageSections:
 
 
 class PageTable(NamedTuple):
-    """A page table of a process; `data` and `present` are the result of `html.PageTables.entries`.
+    """A page table of a process; `data` and `present` are the result of `PageTables.entries`.
 
-    `html` is the number of its entries, each of `entry_size` bytes.
+    `pages` is the number of its entries, each of `entry_size` bytes.
     """
 
     data: Optional[bytes]
@@ -155,11 +155,7 @@ class SectionView:
     """A section as a process maps it.
 
     Args:
-        sections: finds the pages of the section
-        start: canonical address at which the process maps the section
         prototypes: canonical address of the prototype PTE of the first page
-        count: number of pages
-        entry_size: bytes of a prototype PTE
     """
 
     __slots__ = ("_sections", "count", "entry_size", "prototypes", "start")
@@ -217,10 +213,7 @@ class SectionView:
         gaps.
 
         Args:
-            context: the context that holds the layer
-            layer: the process's layer
             start: first address
-            length: bytes
         """
         end = start
         for piece in pagetables.mapping(context, layer, start, length):
@@ -258,10 +251,6 @@ class SectionView:
 
         Then each entry leads to the section's page, or to no page, so that the section's page is used. False:
         this does not hold for some page, or its entry is not enough to decide.
-
-        Args:
-            layer: the process's layer
-            start, end: the range of addresses
         """
         low, last = start // PAGE_SIZE, -(-end // PAGE_SIZE)
         if not isinstance(layer, intel.Intel) or start < self.start or end > self.end:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import collections
 import logging
-from typing import Collection, Counter, Dict, Iterator, List, Optional, Protocol, Set, Tuple
+from typing import Collection, Counter, Dict, Iterator, List, Optional, Protocol, Sequence, Set, Tuple
 
 from volatility3.framework import constants, exceptions, interfaces
 from volatility3.plugins.windows import psscan
@@ -18,11 +18,10 @@ from ..memory.decode.memo import Memo
 from ..memory.decode.pagetable import PAGE_SIZE
 from ..memory.decode.status import NOTHING, Status, StatusItem, status
 from ..memory.decode.statuscodes import StatusCode
-from ..memory.decode.structure import Field
 from ..memory.image import KERNEL_PID, AddressSpace, Image
+from .kernelobjects import IMAGE_FILE_NAME, PROCESS, VAD_ROOT, process_at, process_type, thread_type
 from .processlist import (
     SYSTEM_PID,
-    VAD_ROOT,
     ListedProcess,
     ProcessList,
     page_tables,
@@ -35,7 +34,7 @@ __all__ = ["KERNEL_PID", "AddressSpace", "AddressSpaces"]
 vollog = logging.getLogger(__name__)
 
 
-MAX_THREADS = 8
+TEB_WITNESSES = 8
 """Threads of a process whose TEBs are read as witnesses: for the owner of page tables, and for a 32-bit
 half."""
 
@@ -76,7 +75,6 @@ class AddressSpaces:
         """Yields the kernel, then each process; a WoW64 process is followed by its 32-bit half.
 
         Args:
-            image: the image
             pids: process IDs to list, 0 for the kernel; all if None or empty
             offset: virtual or physical address of an _EPROCESS that no list holds; then only this process is
                 yielded
@@ -90,11 +88,7 @@ class AddressSpaces:
 
 
 class KernelSpaces:
-    """Lists the address spaces of a kernel's image: the kernel's provider of `spaces`.
-
-    Args:
-        image: the image
-    """
+    """Lists the address spaces of a kernel's image: the kernel's provider of `spaces`."""
 
     def __init__(self, image: Image) -> None:
         self._image = image
@@ -124,7 +118,7 @@ class KernelSpaces:
         offset: Optional[int],
     ) -> Iterator[AddressSpace]:
         """Yields the address spaces of processes."""
-        if image.require_member("_EPROCESS", "UniqueProcessId") is None:
+        if image.require_member(PROCESS, "UniqueProcessId") is None:
             return
         for process in self._list_processes(image, offset):
             pid, remark = self._id(process.eprocess)
@@ -149,7 +143,7 @@ class KernelSpaces:
         """Returns the canonical address of the _EPROCESS at a virtual or physical offset, None if there is
         none."""
         layer = image.layer
-        size = image.types["_EPROCESS"].size
+        size = process_type(image).size
         if image.service(ProcessList).has(offset):
             return offset
         if layer.is_valid(bulk.masked(layer, offset), size):
@@ -158,7 +152,7 @@ class KernelSpaces:
         if not image.context.layers[below].is_valid(offset, size):
             vollog.warning(f"There is no _EPROCESS at {offset:#x}, virtual or physical")
             return None
-        type_name = image.table_name + constants.BANG + "_EPROCESS"
+        type_name = image.table_name + constants.BANG + PROCESS
         physical = image.context.object(type_name, below, offset, native_layer_name=layer.name)
         try:
             process = psscan.PsScan.virtual_process_from_physical(
@@ -175,15 +169,12 @@ class KernelSpaces:
         self, image: Image, process: ListedProcess, pid: Optional[int], unreadable: Status
     ) -> Iterator[AddressSpace]:
         """Yields the native space of a process and, if it is a WoW64 process, its 32-bit half."""
-        memory, address = image.memory(image.kernel), process.eprocess
-        eprocess = image.object_at("_EPROCESS", address)
-        name = image.require_member("_EPROCESS", "ImageFileName")
-        raw = b"" if name is None else memory.read(address + name.offset, name.size)
-        member = image.require_member("_EPROCESS", "Peb")
-        peb = 0 if member is None else memory.member(address, member)
+        address = process.eprocess
+        eprocess, view = image.object_at(PROCESS, address), process_at(image, address)
+        raw = b"" if view.lacks(IMAGE_FILE_NAME) else view.data(IMAGE_FILE_NAME)
+        peb = 0 if view.lacks("Peb") else view["Peb"]
         fault, layer_name = NOTHING, ""
-        root = image.require_member("_EPROCESS", "Pcb.DirectoryTableBase")
-        if root is None or memory.member(address, root) is None:
+        if view.lacks("Pcb.DirectoryTableBase") or view["Pcb.DirectoryTableBase"] is None:
             fault = status(StatusCode.PAGE_TABLES_UNREADABLE)
         else:
             try:
@@ -262,7 +253,7 @@ class KernelSpaces:
                     return 0
                 return int(image.object_at(type_name, wow64).member(member))
         # Windows 10 and later spell the member so, and their tables have the structure (public symbols).
-        if image.types["_EPROCESS"].has("WoW64Process"):
+        if process_type(image).has("WoW64Process"):
             image.lacks("_EWOW64PROCESS")
             return 0
         return wow64
@@ -276,33 +267,29 @@ class PageTableRoots:
     """
 
     def __init__(self, image: Image) -> None:
-        process, thread, teb = (
-            image.types.first_structure(name) for name in ("_EPROCESS", "_ETHREAD", "_TEB")
-        )
-        if teb is None:
+        process, thread, teb = process_type(image), thread_type(image), image.types.find("_TEB")
+        if not teb.known:
             image.lacks("_TEB")
         self._image = image
         self._memory = image.memory(image.kernel)
         self._results: Memo[Tuple[int, str], Tuple[Status, Status]] = Memo(self._check)
         self._owners: Dict[int, List[int]] = {}
         self._pids: Dict[int, int] = {}
-        highest = image.require_symbol("MmHighestUserAddress")
-        self._highest = None if highest is None else self._memory.pointer(highest)
+        self._highest = self._memory.pointer(image.require_symbol("MmHighestUserAddress"))
         self._trees: Counter[Optional[int]] = collections.Counter()
         self._system: Optional[int] = None
         self._kernel = page_tables(image, int(image.layer.config.get("page_map_offset") or 0))
-        if process is None:
+        if not process.known:
             return
         self._fields = [
-            image.require_member("_EPROCESS", path)
+            image.require_member(PROCESS, path)
             for path in ("UniqueProcessId", "Pcb.DirectoryTableBase", "Peb", "ExitTime.QuadPart")
         ]
         self._vads = process.first_member(*VAD_ROOT)
-        self._threads = image.require_member("_EPROCESS", "ThreadListHead")
-        self._entry = None if thread is None else thread.first_member("ThreadListEntry")
-        self._teb = None if thread is None else thread.first_member("Tcb.Teb")
-        self._client = None if teb is None else teb.first_member("ClientId.UniqueProcess")
-        self._first = None if teb is None else teb.first_member("NtTib.ExceptionList")
+        self._threads = image.require_member(PROCESS, "ThreadListHead")
+        self._entry, self._teb = thread.first_member("ThreadListEntry"), thread.first_member("Tcb.Teb")
+        self._client = teb.first_member("ClientId.UniqueProcess")
+        self._first = teb.first_member("NtTib.ExceptionList")
         for listed in image.service(ProcessList).processes():
             pid, root, alive = self._read(listed.eprocess)
             if alive:
@@ -319,10 +306,6 @@ class PageTableRoots:
 
         Both are statuses. The first is empty unless proven: then the memory in these tables belongs to
         another process. Both are empty for a process without a user half.
-
-        Args:
-            eprocess: canonical address of the process's _EPROCESS
-            layer_name: the layer of its page tables
         """
         return self._results[eprocess, layer_name]
 
@@ -331,9 +314,7 @@ class PageTableRoots:
         pid, root, alive = self._read(eprocess)
         if not alive:
             users = self._owners.get(root, ()) if pid == SYSTEM_PID and root != self._kernel else ()
-            return NOTHING, status(
-                *(StatusItem(StatusCode.PAGE_TABLES_OF_PROCESS, self._pids[user]) for user in users[:1])
-            )
+            return NOTHING, self._page_tables_of(users)
         if not self._maps_kernel(eprocess, layer_name):
             return status(StatusCode.PAGE_TABLES_UNREADABLE), NOTHING
         if root in (self._system, self._kernel) and self._pid_in_tebs(eprocess, layer_name) != pid:
@@ -346,26 +327,25 @@ class PageTableRoots:
         others = [user for user in self._owners.get(root, ()) if user != eprocess]
         if not others:
             return NOTHING, doubt
-        shared = status(
-            *(StatusItem(StatusCode.PAGE_TABLES_OF_PROCESS, self._pids[user]) for user in others[:1])
-        )
+        shared = self._page_tables_of(others)
         teb_pid = self._pid_in_tebs(eprocess, layer_name)
         return (NOTHING, status(shared, doubt)) if teb_pid in (None, pid) else (shared, doubt)
 
+    def _page_tables_of(self, users: Sequence[int]) -> Status:
+        """Returns the status of page tables that the first of several processes has; empty without one."""
+        return status(StatusItem(StatusCode.PAGE_TABLES_OF_PROCESS, self._pids[users[0]]) if users else None)
+
     def _peb(self, eprocess: int) -> int:
         """Returns the address of a process's PEB, 0 if it cannot be read."""
-        return self._member(eprocess, self._fields[2]) or 0
-
-    def _member(self, eprocess: int, field: Optional[Field]) -> Optional[int]:
-        return None if field is None else self._memory.member(eprocess, field)
+        return self._memory.member(eprocess, self._fields[2]) or 0
 
     def _tree(self, eprocess: int) -> Optional[int]:
         """Returns the root of a process's VADs, None if it cannot be read: no two processes share a root."""
-        return self._member(eprocess, self._vads)
+        return self._memory.member(eprocess, self._vads)
 
     def _read(self, eprocess: int) -> Tuple[int, int, bool]:
         """Returns the ID of a process, the page of its tables, and whether it has a user half."""
-        values = [self._member(eprocess, field) for field in self._fields]
+        values = [self._memory.member(eprocess, field) for field in self._fields]
         pid, root, peb, exited = (value or 0 for value in values)
         return pid, page_tables(self._image, root), bool(peb) and not exited and pid != SYSTEM_PID
 
@@ -380,14 +360,9 @@ class PageTableRoots:
 
     def _pid_in_tebs(self, eprocess: int, layer_name: str) -> Optional[int]:
         """Returns the process ID in the first readable TEB of a process, None if no TEB can be read."""
-        client, user = self._client, self._image.memory_of(layer_name, self._image.pointer_size)
-        if client is None:
-            return None
-        for teb in self._tebs(eprocess):
-            pid = user.member(teb, client)
-            if pid is not None:
-                return pid
-        return None
+        user = self._image.memory_of(layer_name, self._image.pointer_size)
+        pids = (user.member(teb, self._client) for teb in self._tebs(eprocess))
+        return next((pid for pid in pids if pid is not None), None)
 
     def peb32(self, eprocess: int, layer_name: str, pid: Optional[int], wow64: bool) -> Optional[int]:
         """Returns the address of the PEB32 to which the TEBs of a process lead, None if unknown.
@@ -399,8 +374,6 @@ class PageTableRoots:
         32-bit TEB holds its own address and the IDs of process and thread.
 
         Args:
-            eprocess: canonical address of the process's _EPROCESS
-            layer_name: the layer of its page tables
             pid: process ID, None if unknown
             wow64: whether the kernel marks the process as WoW64: then more than one thread is read
         """
@@ -408,7 +381,7 @@ class PageTableRoots:
         if first is None:
             return None
         if not self._peb(eprocess):
-            return None if self._member(eprocess, self._fields[3]) else 0
+            return None if self._memory.member(eprocess, self._fields[3]) else 0
         values: Set[Optional[int]] = set()
         for teb in self._tebs(eprocess):
             teb32 = user.member(teb, first)
@@ -427,9 +400,9 @@ class PageTableRoots:
 
     def _tebs(self, eprocess: int) -> Iterator[int]:
         """Yields the TEBs of the first threads of a process."""
-        if self._entry is None or self._teb is None or self._threads is None:
+        if self._entry is None or self._threads is None:
             return
-        for link in links.nodes(eprocess + self._threads.offset, self._memory.links, MAX_THREADS):
+        for link in links.nodes(eprocess + self._threads.offset, self._memory.links, TEB_WITNESSES):
             teb = self._memory.member(link - self._entry.offset, self._teb)
             if teb:
                 yield teb

@@ -13,6 +13,7 @@ from typing import Dict, List, Optional
 from ..memory import bulk
 from ..memory.decode.pagetable import PAGE_SIZE
 from ..memory.image import Image
+from .kernelobjects import thread_type
 from .processlist import CidTable
 
 MAX_STACK = 1 << 18
@@ -28,11 +29,7 @@ Values = Dict[str, Optional[int]]
 
 
 class StackLimits:
-    """Checks and restores the borders of kernel stacks.
-
-    Args:
-        image: the image
-    """
+    """Checks and restores the borders of kernel stacks."""
 
     def __init__(self, image: Image) -> None:
         self._image = image
@@ -42,9 +39,6 @@ class StackLimits:
 
     def restore(self, values: Values) -> List[str]:
         """Replaces the borders that contradict the others.
-
-        Args:
-            values: the members; changed in place
 
         Returns:
             The wrong members, by their names in `_KTHREAD`. Empty if all agree, if one is not in the image,
@@ -79,12 +73,12 @@ class StackLimits:
 
     def _control(self) -> int:
         """Returns the most frequent number of bytes between StackBase and InitialStack."""
-        thread = self._image.types["_ETHREAD"]
+        thread = thread_type(self._image)
         fields = [thread.first_member(f"Tcb.{name}") for name in ("StackBase", "InitialStack")]
         memory = self._image.memory(self._image.kernel)
         counts: Dict[int, int] = {0: 0}
         for ethread in list(self._image.service(CidTable).threads)[:FEW_THREADS]:
-            base, initial = (memory.member(ethread, field) if field else None for field in fields)
+            base, initial = (memory.member(ethread, field) for field in fields)
             if base and initial and 0 <= base - initial < PAGE_SIZE:
                 counts[base - initial] = counts.get(base - initial, 0) + 1
         return max(counts, key=lambda distance: counts[distance])

@@ -13,7 +13,8 @@ from typing import Collection, Iterator, NamedTuple, Optional, Protocol, Tuple
 
 from ..memory.decode.machine import Machine
 from ..memory.decode.status import NOTHING, Status, has_status, status
-from ..memory.decode.statuscodes import StatusCode
+from ..memory.decode.statuscodes import StatusCode, words_that
+from ..memory.decode.statusmeanings import Means
 from ..memory.image import AddressSpace
 
 RUNNING = 2
@@ -21,18 +22,18 @@ TERMINATED = 4
 WAITING = 5
 
 _STATES = (
-    *("Initialized", "Ready", "Running", "Standby", "Terminated", "Waiting", "Transition"),
-    *("DeferredReady", "GateWait", "WaitingForProcessInSwap"),
-)
+    "Initialized", "Ready", "Running", "Standby", "Terminated", "Waiting", "Transition",
+    "DeferredReady", "GateWait", "WaitingForProcessInSwap",
+)  # fmt: skip
 _REASONS = (
-    *("Executive", "FreePage", "PageIn", "PoolAllocation", "DelayExecution", "Suspended", "UserRequest"),
-    *("WrExecutive", "WrFreePage", "WrPageIn", "WrPoolAllocation", "WrDelayExecution", "WrSuspended"),
-    *("WrUserRequest", "WrEventPair", "WrQueue", "WrLpcReceive", "WrLpcReply", "WrVirtualMemory"),
-    *("WrPageOut", "WrRendezvous", "WrKeyedEvent", "WrTerminated", "WrProcessInSwap", "WrCpuRateControl"),
-    *("WrCalloutStack", "WrKernel", "WrResource", "WrPushLock", "WrMutex", "WrQuantumEnd"),
-    *("WrDispatchInt", "WrPreempted", "WrYieldExecution", "WrFastMutex", "WrGuardedMutex", "WrRundown"),
-    *("WrAlertByThreadId", "WrDeferredPreempt", "WrPhysicalFault", "WrIoRing", "WrMdlCache", "WrRcu"),
-)
+    "Executive", "FreePage", "PageIn", "PoolAllocation", "DelayExecution", "Suspended", "UserRequest",
+    "WrExecutive", "WrFreePage", "WrPageIn", "WrPoolAllocation", "WrDelayExecution", "WrSuspended",
+    "WrUserRequest", "WrEventPair", "WrQueue", "WrLpcReceive", "WrLpcReply", "WrVirtualMemory",
+    "WrPageOut", "WrRendezvous", "WrKeyedEvent", "WrTerminated", "WrProcessInSwap", "WrCpuRateControl",
+    "WrCalloutStack", "WrKernel", "WrResource", "WrPushLock", "WrMutex", "WrQuantumEnd",
+    "WrDispatchInt", "WrPreempted", "WrYieldExecution", "WrFastMutex", "WrGuardedMutex", "WrRundown",
+    "WrAlertByThreadId", "WrDeferredPreempt", "WrPhysicalFault", "WrIoRing", "WrMdlCache", "WrRcu",
+)  # fmt: skip
 
 
 def state_name(state: int) -> str:
@@ -45,10 +46,7 @@ def wait_reason_name(reason: int) -> str:
     return _REASONS[reason] if 0 <= reason < len(_REASONS) else str(reason)
 
 
-_NO_THREAD = (
-    *(StatusCode.UNREADABLE, StatusCode.NOT_A_THREAD, StatusCode.NO_THREAD_LIST),
-    *(StatusCode.THREAD_LIST_DAMAGED, StatusCode.THREAD_COUNT, StatusCode.PROCESS_LIST_DAMAGED),
-)
+_NO_THREAD = words_that(Means.NO_THREAD)
 
 
 class SavedContext(NamedTuple):
@@ -56,7 +54,6 @@ class SavedContext(NamedTuple):
 
     Attributes:
         machine: machine of the CONTEXT: a WoW64 thread may have one of each machine
-        data: bytes of the CONTEXT
         address: canonical address of the CONTEXT, 0 if it is not in memory
         unknown: registers, by x64 names, whose value is unknown, though ContextFlags name their part
         unsure: registers for which it is unknown whether their value was saved
@@ -84,7 +81,6 @@ class Thread(NamedTuple):
     Attributes:
         ethread: address of the _ETHREAD; 0 if only a scan of physical memory found the thread, in a row that
             stands for a damaged list, and without a kernel
-        space: native address space of the thread's process
         wow64: 32-bit half of the process, None if it has none
         processor: number of the processor that is executing the thread
         system_call_number, first_argument: number and first argument of the thread's last system call from
@@ -191,14 +187,9 @@ def user_thread(
     """Returns a thread from an input without a kernel: members that only a kernel knows are None.
 
     Args:
-        space: native address space of the thread's process
-        tid: thread ID
-        teb: canonical address of the TEB
         contexts: registers of the thread, of each machine the earliest first
-        wow64: 32-bit half of the process
         user_stack: limits of the native stack, if the TEB may lack them
         create_time: a FILETIME
-        status: faults of the thread
     """
     return Thread(
         ethread=0,

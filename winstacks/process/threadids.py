@@ -10,7 +10,17 @@ from ..memory.decode import text
 from ..memory.decode.status import NOTHING, Status, StatusItem, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.image import Image
-from .processlist import LOCK_BIT, PROCESS_OF_THREAD, THREAD_OBJECT, CidTable
+from .kernelobjects import (
+    IMAGE_FILE_NAME,
+    PROCESS_OF_THREAD,
+    THREAD,
+    THREAD_OBJECT,
+    is_type,
+    process_at,
+    process_type,
+    thread_type,
+)
+from .processlist import CidTable
 from .programs import ProgramNames
 
 MAX_ID = 0xFFFFFFFF
@@ -49,16 +59,16 @@ class ThreadIds:
     """Looks up threads, each once. Made as `image.service(ThreadIds)`."""
 
     def __init__(self, image: Image) -> None:
-        thread, process = image.types.first_structure("_ETHREAD"), image.types.first_structure("_EPROCESS")
+        thread, process = thread_type(image), process_type(image)
+        self._image = image
         self._machine = image.machine
         self._memory = image.memory(image.kernel)
-        self._type = None if thread is None else thread.first_member("Tcb.Header.Type")
-        self._tid = None if thread is None else image.require_member("_ETHREAD", "Cid.UniqueThread")
-        self._pid = None if thread is None else image.require_member("_ETHREAD", "Cid.UniqueProcess")
-        self._process = None if thread is None else thread.first_member(*PROCESS_OF_THREAD)
-        self._pointer = next((name for name in PROCESS_OF_THREAD if thread and thread.has(name)), "")
-        self._name = None if process is None else process.first_member("ImageFileName")
-        self._own = None if process is None else process.first_member("UniqueProcessId")
+        self._type = thread.first_member("Tcb.Header.Type")
+        self._tid = image.require_member(THREAD, "Cid.UniqueThread")
+        self._pid = image.require_member(THREAD, "Cid.UniqueProcess")
+        self._process = thread.first_member(*PROCESS_OF_THREAD)
+        self._pointer = next(filter(thread.has, PROCESS_OF_THREAD), "")
+        self._own = process.first_member("UniqueProcessId")
         self._ids = image.service(CidTable)
         self._programs = image.service(ProgramNames)
         self._known: Dict[int, Optional[ThreadOwner]] = {}
@@ -70,10 +80,7 @@ class ThreadIds:
         return self._known[ethread]
 
     def _read(self, ethread: int) -> Optional[ThreadOwner]:
-        if self._type is None or self._tid is None:
-            return None
-        kind = self._memory.member(ethread, self._type)
-        if kind is None or kind & ~LOCK_BIT != THREAD_OBJECT:
+        if self._tid is None or not is_type(self._memory.member(ethread, self._type), THREAD_OBJECT):
             return None
         own_id = identifier(self._memory.member(ethread, self._tid))
         tid = self._ids.threads.get(ethread, own_id)
@@ -88,8 +95,8 @@ class ThreadIds:
 
     def _process_of(self, ethread: int) -> Tuple[Optional[int], int, Status]:
         """Returns ID and _EPROCESS of a thread's process, 0 if unknown, and what contradicts the thread."""
-        stored = None if self._pid is None else self._memory.member(ethread, self._pid)
-        process = None if self._process is None else self._memory.member(ethread, self._process)
+        stored = self._memory.member(ethread, self._pid)
+        process = self._memory.member(ethread, self._process)
         pid, eprocess = identifier(stored), self._machine.canonical(process) if process else 0
         process_id = self._process_id(eprocess) if eprocess else None
         if process_id is not None:
@@ -101,12 +108,9 @@ class ThreadIds:
 
     def _process_id(self, eprocess: int) -> Optional[int]:
         """Returns the ID by which Windows finds a process, or else the ID in the process's own structure."""
-        own_id = None if self._own is None else identifier(self._memory.member(eprocess, self._own))
+        own_id = identifier(self._memory.member(eprocess, self._own))
         return self._ids.processes.get(eprocess, own_id)
 
     def _process_name(self, eprocess: int) -> Optional[str]:
-        if self._name is None:
-            return None
-        start = eprocess + self._name.offset
-        name = self._memory.read(start, self._name.size)
+        name = process_at(self._image, eprocess).data(IMAGE_FILE_NAME)
         return None if name is None else text.cell(text.image_file_name(name))

@@ -24,23 +24,15 @@ from ..memory.image import AddressSpace, Image
 from . import processors, stacklimits
 from . import threadids as ids
 from . import threadscan as threadscan
-from .processlist import (
-    CID_TABLE,
-    LOCK_BIT,
-    PROCESS_OF_THREAD,
-    PROCESSORS,
-    THREAD_OBJECT,
-    CidTable,
-    ProcessList,
-    found_by,
-    id_differs,
-)
+from .kernelobjects import PROCESS_OF_THREAD, THREAD_OBJECT, is_type, process_type, thread_type
+from .processlist import CID_TABLE, CidTable, ProcessList, found_by, id_differs
+from .processors import PROCESSORS
 from .spaces import AddressSpaces
 from .thread import RUNNING, TERMINATED, Thread, ThreadLists
 
 vollog = logging.getLogger(__name__)
 
-MAX_THREADS = 1 << 16
+MAX_THREADS_OF_PROCESS = 1 << 16
 """Maximum number of threads that are read of one process."""
 
 _MEMBERS = {
@@ -66,9 +58,9 @@ _MEMBERS = {
     "create_time": ("CreateTime.QuadPart",),
 }
 _IN_EVERY_KERNEL = (
-    *("type", "pid", "tid", "process", "stack_base", "stack_limit", "initial_stack", "kernel_stack", "teb"),
-    *("state", "wait_reason", "start_address", "win32_start_address"),
-)
+    "type", "pid", "tid", "process", "stack_base", "stack_limit", "initial_stack", "kernel_stack", "teb",
+    "state", "wait_reason", "start_address", "win32_start_address",
+)  # fmt: skip
 _FLAGS_OF_TIME = ("NestedFaultCount", "ApcNeeded")
 """In XP and 2003 these bit fields are the lowest bits of CreateTime; the time is in the bits above (public
 symbols of XP)."""
@@ -129,7 +121,6 @@ class Threads:
         """Yields threads, process by process.
 
         Args:
-            image: the image
             pids: process IDs to list; all if None or empty
             offset: address of an _EPROCESS that no list holds; then only its threads are listed
             tids: thread IDs to list; all if None or empty
@@ -149,15 +140,12 @@ class Threads:
 class KernelThreads:
     """Lists the threads of a kernel: the kernel's provider of `threads`.
 
-    Args:
-        image: the image
-
     Raises:
         MissingMemberError: the kernel's symbols do not describe threads
     """
 
     def __init__(self, image: Image) -> None:
-        thread = image.types["_ETHREAD"]
+        thread, process = thread_type(image), process_type(image)
         self._image = image
         self._memory = image.memory(image.kernel)
         self._size = thread.size
@@ -165,15 +153,15 @@ class KernelThreads:
         self._fields = {name: field for name, field in members.items() if field is not None}
         for name in _IN_EVERY_KERNEL:
             if name not in self._fields:
-                image.lacks(f"_ETHREAD has no member {' or '.join(_MEMBERS[name])}")
+                image.lacks(thread.lack(*_MEMBERS[name]))
         time, flags = self._fields.get("create_time"), [thread.first_member(name) for name in _FLAGS_OF_TIME]
         over = [flag for flag in flags if flag and time and flag.offset == time.offset]
         self._time_shift = max((flag.shift + flag.mask.bit_length() for flag in over), default=0)
         # The last of these members names the process to which the thread is attached, which may be another.
         self._owner_path = [path for path in PROCESS_OF_THREAD[:-1] if thread.has(path)][:1]
         self._entry = thread.offset("ThreadListEntry")
-        self._head = image.types["_EPROCESS"].offset("ThreadListHead")
-        self._count = image.types["_EPROCESS"].first_member("ActiveThreads")
+        self._head = process.offset("ThreadListHead")
+        self._count = process.first_member("ActiveThreads")
         listed = image.service(processors.processors_of)
         self._running = {cpu.current_thread: cpu.number for cpu in listed if cpu.current_thread}
         self._all_known = bool(listed) and all(cpu.current_thread for cpu in listed)
@@ -214,7 +202,7 @@ class KernelThreads:
     def _listed_threads(self, process: Process) -> Iterator[Thread]:
         """Yields the threads on a process's list, which is walked from both ends if it is damaged."""
         head = process.space.eprocess + self._head
-        walk = links.walk(head, self._memory.links, MAX_THREADS)
+        walk = links.walk(head, self._memory.links, MAX_THREADS_OF_PROCESS)
         unreadable = walk.gap.lost if walk.gap is not None else ()
         seen: Set[int] = set()
         ended = 0
@@ -234,7 +222,7 @@ class KernelThreads:
         if head_altered or (walk.gap is not None and not walk.gap.exact):
             vollog.warning(f"The thread list of process {process.space.pid_text} is damaged")
             yield self._nothing(process, status(StatusCode.THREAD_LIST_DAMAGED))
-        count = None if self._count is None else self._memory.member(process.space.eprocess, self._count)
+        count = self._memory.member(process.space.eprocess, self._count)
         if walk.gap is None and count is not None and not listed - ended <= count <= listed:
             yield self._nothing(process, status(StatusItem(StatusCode.THREAD_COUNT, count)))
 
@@ -264,13 +252,13 @@ class KernelThreads:
         """
         candidates: Dict[int, List[Tuple[int, int]]] = {}
         for ethread, eprocess in self._pointing():
-            pid = None if "pid" not in self._fields else self._memory.member(ethread, self._fields["pid"])
+            pid = self._memory.member(ethread, self._fields.get("pid"))
             other = eprocess if pid is None else self._ids.process_of.get(pid, eprocess)
             if other != eprocess:
                 candidates.setdefault(other, []).append((ethread, eprocess))
         found: Set[Tuple[int, int]] = set()
         for other, pairs in candidates.items():
-            nodes = set(links.walk(other + self._head, self._memory.links, MAX_THREADS).nodes)
+            nodes = set(links.walk(other + self._head, self._memory.links, MAX_THREADS_OF_PROCESS).nodes)
             found.update(pair for pair in pairs if pair[0] + self._entry in nodes)
         return found
 
@@ -288,8 +276,7 @@ class KernelThreads:
     def _is_thread(self, start: int, extents: Extents) -> bool:
         """Returns whether memory holds a thread: False if the kernel's table lacks the member for the
         type."""
-        kind = self._part("type", start, extents)
-        return kind is not None and kind & ~LOCK_BIT == THREAD_OBJECT
+        return is_type(self._part("type", start, extents), THREAD_OBJECT)
 
     def _part(self, name: str, start: int, extents: Extents) -> Optional[int]:
         """Returns one of the members of an _ETHREAD at `start`, None if the table or the image lacks it."""
@@ -318,7 +305,7 @@ class KernelThreads:
         partly = None in (values[name] for name in self._fields)
         faults = status(StatusCode.PARTLY_UNREADABLE) if partly else NOTHING
         absent = partly and extents.missing(start, start + self._size) == self._size
-        if values["type"] is not None and values["type"] & ~LOCK_BIT != THREAD_OBJECT:
+        if values["type"] is not None and not is_type(values["type"], THREAD_OBJECT):
             faults = status(StatusCode.NOT_A_THREAD)
         elif absent:
             faults = status(StatusCode.UNREADABLE)

@@ -13,6 +13,7 @@ from volatility3.plugins.windows import thrdscan
 from ..memory import bulk
 from ..memory.decode.structure import Field
 from ..memory.image import Image
+from .kernelobjects import thread_type
 from .processlist import SCAN_ERRORS
 
 vollog = logging.getLogger(__name__)
@@ -31,13 +32,9 @@ def scan(image: Image, known: Collection[int]) -> Iterator[Found]:
 
     Before Windows 10 this scan reads physical memory, and a structure that crosses a page's end is cut. So
     the thread's virtual address is looked for first: an empty list within the thread holds it.
-
-    Args:
-        image: the image
-        known: canonical addresses of the threads to leave out
     """
     layer = image.layer
-    found_lists = map(image.types["_ETHREAD"].first_member, _OWN_LISTS)
+    found_lists = map(thread_type(image).first_member, _OWN_LISTS)
     lists = [field for field in found_lists if field is not None]
     places = {_translated(layer, address) for address in known}
     for found in _found(image):

@@ -16,11 +16,7 @@ from .usertypes import with_teb
 
 
 class UserStacks:
-    """Finds the limits of user stacks.
-
-    Args:
-        image: the image
-    """
+    """Finds the limits of user stacks."""
 
     def __init__(self, image: Image) -> None:
         self._image = image
@@ -59,8 +55,6 @@ def narrow_teb(image: Image, space: AddressSpace, teb: int) -> int:
     Wine sets ExceptionList in the first thread only. A TEB32 in memory holds its own address.
 
     Args:
-        image: the image
-        space: the native half of the process
         teb: canonical address of the TEB, 0 if it is unknown
     """
     if not teb or not space.layer_name:

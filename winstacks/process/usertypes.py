@@ -28,7 +28,6 @@ def user_types(image: Image, space: AddressSpace) -> Structures:
     """Returns the structures of user mode of one half of a process.
 
     Args:
-        image: the image
         space: a half of a process; the kernel gets the structures of its bitness
 
     Raises:
@@ -39,11 +38,6 @@ def user_types(image: Image, space: AddressSpace) -> Structures:
 
 def with_teb(image: Image, space: AddressSpace, teb: int) -> Structures:
     """Returns the structures of user mode that fit a TEB: with them it holds its own address.
-
-    Args:
-        image: the image
-        space: a half of a process
-        teb: canonical address of a TEB of that half
 
     Raises:
         tables.MissingTableError: our symbol table is not found
@@ -57,11 +51,7 @@ def with_teb(image: Image, space: AddressSpace, teb: int) -> Structures:
 
 
 class UserTypes:
-    """Finds the structures of processes, for `image.service(UserTypes)`.
-
-    Args:
-        image: the image
-    """
+    """Finds the structures of processes, for `image.service(UserTypes)`."""
 
     def __init__(self, image: Image) -> None:
         self._image = image
@@ -84,13 +74,7 @@ class UserTypes:
 
 
 def likeliest(memory: Memory, peb: int, known: Sequence[Structures]) -> Structures:
-    """Returns the structures with which most values below a PEB agree; if equal, the first ones.
-
-    Args:
-        memory: memory of the half of the process
-        peb: canonical address of its PEB
-        known: the structures of each table
-    """
+    """Returns the structures with which most values below a PEB agree; if equal, the first ones."""
     return max(known, key=lambda types: _agreeing(memory, peb, types))
 
 
@@ -124,9 +108,8 @@ def _locks(memory: Memory, peb: int, types: Structures) -> int:
     section, debug = types["_RTL_CRITICAL_SECTION"], types["_RTL_CRITICAL_SECTION_DEBUG"]
     count = 0
     for name in _LOCKS:
-        field = types["_PEB"].first_member(name)
-        lock = memory.member(peb, field) if field is not None else None
-        information = memory.member(lock, section.field("DebugInfo")) if lock else None
-        named = memory.member(information, debug.field("CriticalSection")) if information else None
+        lock = memory.member(peb, types["_PEB"].first_member(name))
+        information = memory.member(lock, section.field("DebugInfo"))
+        named = memory.member(information, debug.field("CriticalSection"))
         count += bool(named) and named == lock
     return count

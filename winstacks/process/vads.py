@@ -15,7 +15,8 @@ from ..memory.decode.memo import Memo
 from ..memory.decode.pagetable import PAGE_SHIFT
 from ..memory.decode.structure import MissingMemberError
 from ..memory.image import AddressSpace, Image
-from .processlist import VAD_ROOT, ProcessList
+from .kernelobjects import VAD_ROOT, process_type
+from .processlist import ProcessList
 from .regions import Region, Regions
 
 vollog = logging.getLogger(__name__)
@@ -81,8 +82,6 @@ class Vads:
 
     def _counted(self, tree: _Tree, space: AddressSpace) -> int:
         """Returns the kernel's count of the VADs of a process; 0 if unknown."""
-        if tree.count is None:
-            return 0
         return self._memory.member(space.eprocess, tree.count) or 0
 
     def _walk(self, tree: _Tree, root: int) -> Tuple[List[Region], bool]:
@@ -179,12 +178,12 @@ class _Tree:
         self.start_high = node.first_member("Core.StartingVpnHigh", "StartingVpnHigh")
         self.end_high = node.first_member("Core.EndingVpnHigh", "EndingVpnHigh")
         self.kind = node.first_member(
-            *("Core.u.VadFlags.VadType", "u.VadFlags.VadType"),
-            *("Core.u.VadFlags.ImageMap", "u.VadFlags.ImageMap"),
-        )
+            "Core.u.VadFlags.VadType", "u.VadFlags.VadType",
+            "Core.u.VadFlags.ImageMap", "u.VadFlags.ImageMap",
+        )  # fmt: skip
         flags = ("Core.u.VadFlags.Protection", "u.VadFlags.Protection")
         self.protection = image.require_member(_SHORT, *flags)
-        process = image.types["_EPROCESS"]
+        process = process_type(image)
         self.root = process.field(*VAD_ROOT)
         # The count is in the process since 8.1, in the tree from Vista to 8; before Vista there is none
         # (public symbols).

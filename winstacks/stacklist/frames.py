@@ -18,7 +18,8 @@ from ..columns.dictionary import STACK_SEPARATOR
 from ..columns.words import IMAGE, UNBACKED
 from ..memory.decode.memo import Memo
 from ..memory.decode.status import Status, StatusItem, status
-from ..memory.decode.statuscodes import StatusCode
+from ..memory.decode.statuscodes import StatusCode, words_that
+from ..memory.decode.statusmeanings import Means
 from ..memory.decode.text import ShortText, short_of, with_address
 from ..memory.image import AddressSpace
 from ..names.places import FUZZY
@@ -44,16 +45,7 @@ _DOUBTS = (
 
 UNCERTAIN = frozenset(
     (
-        *map(
-            StatusItem,
-            (
-                StatusCode.MODULE_LIST_INCOMPLETE,
-                StatusCode.VADS_INCOMPLETE,
-                StatusCode.PROTECTION_UNKNOWN,
-                StatusCode.PAGE_TABLES_UNREADABLE,
-            ),
-        ),
-        *map(StatusItem, (StatusCode.FILE_NAME_UNREADABLE, StatusCode.IN_NO_MODULE_LIST)),
+        *map(StatusItem, words_that(Means.LIST_INCOMPLETE)),
         StatusItem(StatusCode.CONTRADICTED, members=("MmUnloadedDrivers",)),
     )
 )

@@ -22,7 +22,8 @@ from volatility3.framework import constants
 from .. import VERSION
 from ..columns.dictionary import SCHEMA, WARNING_SEPARATOR
 from ..memory.decode.status import NOTHING, Status, StatusItem, has_status, status
-from ..memory.decode.statuscodes import StatusCode
+from ..memory.decode.statuscodes import StatusCode, words_that
+from ..memory.decode.statusmeanings import Means
 from ..memory.decode.text import printable
 from ..memory.image import Image
 from ..process.processlist import ProcessList
@@ -50,66 +51,7 @@ vollog = logging.getLogger(__name__)
 MAX_ABSENT = 1 << 16
 """The most pairs of a structure and a status word that are counted."""
 
-ABSENT = frozenset(
-    (
-        *(
-            StatusCode.PROCESS_UNREADABLE,
-            StatusCode.PAGE_TABLES_UNREADABLE,
-            StatusCode.WOW64_PROCESS_STRUCTURE_UNREADABLE,
-        ),
-        *(
-            StatusCode.PROCESS_LIST_DAMAGED,
-            StatusCode.THREAD_LIST_DAMAGED,
-            StatusCode.NO_THREAD_LIST,
-            StatusCode.VADS_INCOMPLETE,
-            StatusCode.UNREADABLE,
-        ),
-        *(
-            StatusCode.PARTLY_UNREADABLE,
-            StatusCode.STACK_UNREADABLE,
-            StatusCode.CODE_UNREADABLE,
-            StatusCode.NO_SWITCH_FRAME,
-        ),
-        *(
-            StatusCode.UNWIND_DATA_UNREADABLE,
-            StatusCode.FLAGS_UNREADABLE,
-            StatusCode.NTDLL_DATA_INCOMPLETE,
-            StatusCode.NO_NTDLL,
-        ),
-        *(
-            StatusCode.DATABASE_UNREADABLE,
-            StatusCode.DATABASE_POINTER_UNREADABLE,
-            StatusCode.TRACES_UNREADABLE,
-        ),
-        *(
-            StatusCode.LIST_BROKEN,
-            StatusCode.LIST_NOT_FOUND,
-            StatusCode.LIST_HEAD_UNREADABLE,
-            StatusCode.RING_UNREADABLE,
-        ),
-        *(
-            StatusCode.DEBUG_INFORMATION_UNREADABLE,
-            StatusCode.HANDLE_TABLE_UNREADABLE,
-            StatusCode.EVENTS_UNREADABLE,
-        ),
-        *(
-            StatusCode.PAGES_OF_THE_HANDLE_TABLE_UNREADABLE,
-            StatusCode.OBJECT_HEADERS_UNREADABLE,
-            StatusCode.OBJECT_UNREADABLE,
-        ),
-        *(
-            StatusCode.BUCKET_UNREADABLE,
-            StatusCode.BUCKETS_UNREADABLE,
-            StatusCode.TRACE_UNREADABLE,
-            StatusCode.NO_STACK_TABLE,
-        ),
-        *(
-            StatusCode.MODULE_LIST_INCOMPLETE,
-            StatusCode.FILE_NAME_UNREADABLE,
-            StatusCode.SHARED_DATA_UNREADABLE,
-        ),
-    )
-)
+ABSENT = words_that(Means.ABSENT)
 """Status words of a structure that was looked for and is not in the image."""
 
 

@@ -29,7 +29,7 @@ from ..memory.decode.status import NOTHING, Status, StatusItem, status
 from ..memory.decode.statuscodes import StatusCode
 from ..memory.decode.text import cell, is_time, printable
 from ..memory.image import AddressSpace, Image
-from ..process.processlist import MAX_PROCESSORS
+from ..process.processors import MAX_PROCESSORS
 
 _TIMES = {"InterruptTime": 0x08, "SystemTime": 0x14, "TimeZoneBias": 0x20}
 """Offsets of these KSYSTEM_TIMEs in KUSER_SHARED_DATA, equal in every version and bitness (ntddk.h). ImageId

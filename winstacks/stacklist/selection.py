@@ -12,19 +12,11 @@ from typing import Callable, Iterable, List, Optional, Pattern, Set, Tuple
 from ..columns.words import MODULE, NONE
 from ..memory.decode.memo import Memo
 from ..memory.decode.status import has_status
-from ..memory.decode.statuscodes import StatusCode
+from ..memory.decode.statuscodes import words_that
+from ..memory.decode.statusmeanings import Means
 from .frames import MAX_FRAMES, NamedFrame
 
-_NAMELESS = (
-    *(
-        StatusCode.HEADERS_UNREADABLE,
-        StatusCode.EXPORTS_UNREADABLE,
-        StatusCode.EXPORTS_INCOMPLETE,
-        StatusCode.PAGE_TABLES_UNREADABLE,
-    ),
-    *(StatusCode.VADS_INCOMPLETE, StatusCode.MODULE_LIST_INCOMPLETE, StatusCode.FILE_NAME_UNREADABLE),
-    StatusCode.PROTECTION_UNKNOWN,
-)
+_NAMELESS = words_that(Means.NAME_INCOMPLETE)
 """Status of an address whose name might differ if more of the image could be read."""
 
 _MAX_NAMES = 1 << 16

@@ -10,7 +10,8 @@ from typing import Collection, Dict, Iterator, NamedTuple, Optional, Sequence, T
 
 from ..columns.words import RECORDED, SCAN, TRAP
 from ..memory.decode.status import Status, has_status, status
-from ..memory.decode.statuscodes import StatusCode
+from ..memory.decode.statuscodes import StatusCode, words_that
+from ..memory.decode.statusmeanings import Means
 from ..memory.image import AddressSpace
 from ..process.thread import Thread
 from ..stacks.decode.frames import Frame
@@ -20,78 +21,19 @@ from .decode.keys import StackKeys
 from .frames import UNCERTAIN, NamedFrame
 from .shown import shown_numbers
 
-_NOTHING_THERE = (StatusCode.IN_USER_MODE, StatusCode.IN_32_BIT_CODE, StatusCode.UNTRACED)
+_NOTHING_THERE = words_that(Means.NO_STACK_HERE)
 """Status words of a thread or half of a process that has no stack of this kind."""
 
-_FRAMES_MISSING = (
-    *(
-        StatusCode.UNREADABLE,
-        StatusCode.RUNNING,
-        StatusCode.NO_SWITCH_FRAME,
-        StatusCode.NO_SAVED_REGISTERS,
-        StatusCode.CODE_UNREADABLE,
-    ),
-    *(
-        StatusCode.CODE_IN_NO_MODULE,
-        StatusCode.CODE_AND_UNWIND_DATA_DIFFER,
-        StatusCode.NOT_BEHIND_A_CALL,
-        StatusCode.NO_FUNCTION_TABLE,
-    ),
-    *(
-        StatusCode.NO_UNWIND_DATA,
-        StatusCode.UNWIND_DATA_UNREADABLE,
-        StatusCode.UNWIND_DATA_INVALID,
-        StatusCode.STACK_UNREADABLE,
-    ),
-    *(
-        StatusCode.FRAME_REGISTER_UNKNOWN,
-        StatusCode.FRAME_POINTER_UNKNOWN,
-        StatusCode.FRAME_POINTER_IMPLAUSIBLE,
-    ),
-    *(
-        StatusCode.FRAME_POINTER_UNSURE,
-        StatusCode.DISPATCHER,
-        StatusCode.CYCLE,
-        StatusCode.TOO_MANY_FRAMES,
-        StatusCode.DEPTH,
-        StatusCode.ADDRESS,
-    ),
-)
+_FRAMES_MISSING = words_that(Means.FRAMES_MISSING)
 """Status words for frames that are missing, or may be."""
 
-_LOST = (
-    *(
-        StatusCode.UNREADABLE,
-        StatusCode.PARTLY_UNREADABLE,
-        StatusCode.STACK_UNREADABLE,
-        StatusCode.CODE_UNREADABLE,
-    ),
-    *(
-        StatusCode.UNWIND_DATA_UNREADABLE,
-        StatusCode.NO_SWITCH_FRAME,
-        StatusCode.NO_SAVED_REGISTERS,
-        StatusCode.OUTSIDE_THE_STACK,
-    ),
-    *(
-        StatusCode.NOT_A_THREAD,
-        StatusCode.NOT_A_TRAP_FRAME,
-        StatusCode.NOT_A_CONTEXT,
-        StatusCode.STACK_LIMITS_UNUSABLE,
-    ),
-    *(
-        StatusCode.PAGE_TABLES_UNREADABLE,
-        StatusCode.CYCLE,
-        StatusCode.DEPTH,
-        StatusCode.NO_DATABASE,
-        StatusCode.NO_SUCH_INDEX,
-    ),
-)
+_LOST = words_that(Means.FRAMES_LOST)
 """Status words for frames that existed, and are not in the image or cannot be decoded."""
 
-_NUMBERS = (StatusCode.EVENTS_UNREADABLE, StatusCode.OBJECT_HEADERS_UNREADABLE, StatusCode.TRACES_UNREADABLE)
+_NUMBERS = words_that(Means.COUNTS_STACKS)
 """Status words whose number counts stacks."""
 
-_AS_EXPECTED = (StatusCode.TERMINATED, StatusCode.NOT_READ_YET, StatusCode.NO_POINTER)
+_AS_EXPECTED = words_that(Means.NONE_LOST)
 """Status words of a row without a stack for which no stack was lost."""
 
 _LETTERS = re.compile(r"\w+")
@@ -250,7 +192,7 @@ class StackRecord(NamedTuple):
     def doubts(self) -> Status:
         """Status words that make the name of a frame uncertain: lists of modules or VADs are incomplete."""
         named = (frame.name.status for frame in self.frames if frame.name is not None)
-        return status(*(gap_status for name in named for gap_status in name if gap_status in UNCERTAIN))
+        return status(*(item for statuses in named for item in statuses if item in UNCERTAIN))
 
     @property
     def crashed(self) -> bool:

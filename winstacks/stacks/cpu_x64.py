@@ -26,8 +26,7 @@ class Cpu64(IntelCpu[Registers]):
     def __init__(self, image: Image) -> None:
         super().__init__(image)
         self._exception = image.types.first_structure("_KEXCEPTION_FRAME")
-        trap_frame = image.types.first_structure("_KTRAP_FRAME")
-        self._trap_size = 0 if trap_frame is None else trap_frame.size
+        self._trap_size = image.types.find("_KTRAP_FRAME").size
 
     def walker(self, walk_context: WalkContext, traps: KnownTrapFrames) -> Walker64:
         """Returns the walker for stacks in an address space."""

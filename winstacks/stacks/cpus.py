@@ -66,13 +66,9 @@ class WalkContext:
     """One address space, as the walks in it see it.
 
     Args:
-        find_image: finds the module that holds an address
-        memory: memory of the address space
         may_execute: returns whether an address outside all modules may be code
         own_copy: returns whether the process has changed the module code at an address
-        find_dispatcher: finds the dispatchers of the address space's 32-bit ntdll
         read_code: reads 32-bit code of the address space; None: `memory` reads it
-        surroundings: what else is known of the address space
         budget: number of 32-bit instructions that may be followed in the image
         refused: addresses at which the processor refused to execute
 
@@ -117,8 +113,6 @@ class WalkStart(Generic[R]):
     """A register state to walk from.
 
     Args:
-        cpu: processor of the state
-        registers: registers of the innermost frame
         interrupted: whether execution stopped at `ip`; False: `ip` is a return address
     """
 
@@ -144,11 +138,7 @@ AnyStart = Union[WalkStart[Registers], WalkStart[Registers32], WalkStart[Registe
 
 
 class Cpu(abc.ABC, Generic[R]):
-    """A processor, or one of its modes.
-
-    Args:
-        image: the image
-    """
+    """A processor, or one of its modes."""
 
     machine: Machine
 
@@ -179,7 +169,6 @@ class Cpu(abc.ABC, Generic[R]):
         the kernel's code.
 
         Args:
-            memory: memory of the kernel's half
             kernel_stack: KTHREAD.KernelStack
             ethread: address of the _ETHREAD, which has the switch frame on ARM64
         """
@@ -191,7 +180,6 @@ class Cpu(abc.ABC, Generic[R]):
         """Returns the kernel state to which a callback to user mode will return.
 
         Args:
-            walk_context: address space of the kernel
             segments: stack segments that the thread left; KernelStack of the first leads to the callback's
                 frame
             callee: address of KiCallUserMode, 0 if unknown

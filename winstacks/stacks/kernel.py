@@ -45,7 +45,6 @@ class KernelWalk(NamedTuple):
             returned
         entry: registers with which the thread left user mode to come to this depth, None if there are none.
             Set on the last piece of a depth
-        last: whether this is the last piece of the depth
     """
 
     walk: StackWalk
@@ -56,16 +55,7 @@ class KernelWalk(NamedTuple):
 
 
 class KernelWalks:
-    """Walks the kernel stacks of threads.
-
-    Args:
-        image: the image
-        symbolizer: names of code addresses, in every address space
-        walkers: walkers of the image's stacks
-
-    Attributes:
-        tells_registers: whether `registers` can find any
-    """
+    """Walks the kernel stacks of threads."""
 
     def __init__(self, image: Image, symbolizer: Symbolizer, walkers: StackWalkers) -> None:
         self._image, self._symbolizer = image, symbolizer
@@ -115,7 +105,6 @@ class KernelWalks:
         cannot be found, a piece without frames has the reason in its status.
 
         Args:
-            thread: the thread
             states: trap frames of the thread, as far as they are known
         """
         kernel_stacks = self._stacks.find_segments(thread)
@@ -370,12 +359,7 @@ def _place(depth_segments: Sequence[KernelStackSegment], frame: Frame) -> int:
 
 
 class TrapUnwind:
-    """Adds to trap frames the registers that a walk of the kernel stack recovers without guessing.
-
-    Args:
-        image: the image
-        symbolizer: names of code addresses, in every address space
-    """
+    """Adds to trap frames the registers that a walk of the kernel stack recovers without guessing."""
 
     def __init__(self, image: Image, symbolizer: Symbolizer) -> None:
         self._image = image

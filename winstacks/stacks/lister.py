@@ -36,12 +36,9 @@ class CallStack(NamedTuple):
     """One stack of a thread. Addresses are canonical.
 
     Attributes:
-        thread: the thread
         part: kernel, user or wow64; with a number (`kernel 2`) for a part that the thread left by callbacks
             to user mode: the newest callback left number 2
-        space: address space that names the frames
         frames: frames, innermost first
-        status: why the stack is missing, incomplete or doubtful
         entry: user-mode registers with which the stack begins, None for a kernel stack
         candidates: further values on the stack that may be return addresses
     """
@@ -63,12 +60,7 @@ class CallStack(NamedTuple):
 
 
 class StackLister:
-    """Walks the stacks of threads.
-
-    Args:
-        image: the image
-        symbolizer: names of code addresses, in every address space
-    """
+    """Walks the stacks of threads."""
 
     def __init__(self, image: Image, symbolizer: Symbolizer) -> None:
         self._walkers = StackWalkers(image, symbolizer)
@@ -96,8 +88,6 @@ class StackLister:
         an expanded stack comes before the part from which the kernel expanded it.
 
         Args:
-            image: the image
-            symbolizer: names of code addresses, in every address space
             pids: process ids; all processes if None or empty
             offset: offset of an _EPROCESS that no list holds: only the threads of that process
             tids: thread ids; all threads if None or empty
@@ -164,9 +154,6 @@ class StackLister:
         """Yields the stacks from the trap frames that only a search of the thread's kernel stacks finds.
 
         Such stacks are usually of past events: a walk passes every trap frame that is still in use.
-
-        Args:
-            thread: the thread
 
         Yields:
             The address of the trap frame, and the stack of the code that it interrupted.
@@ -240,14 +227,11 @@ class StackLister:
         """Walks a stack of user mode.
 
         Args:
-            thread: thread of the stack
             part: user or wow64, with the number of an older part
             space: address space of the code that runs on the stack
-            state: registers at which the stack begins
             stacks: (limit, base) of the stacks that the thread may be on
             border: the user-mode state at which the walk up the kernel stack ended
             traps: trap frames that callbacks have kept; they do not lie on this stack
-            shadow: return addresses of the thread's shadow stack
         """
         older = state is not None and has_status(state.status, StatusCode.CONTEXT_MAY_BE_OLDER)
         if state is not None and older:

@@ -27,13 +27,7 @@ _RESERVED = "MEM_RESERVE"
 
 
 class SpaceFacts:
-    """Answers about the addresses of an address space.
-
-    Args:
-        image: the image
-        space: the address space
-        names: names of the addresses in it
-    """
+    """Answers about the addresses of an address space."""
 
     def __init__(self, image: Image, space: AddressSpace, names: AddressNamer) -> None:
         self._image = image

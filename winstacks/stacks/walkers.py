@@ -90,12 +90,7 @@ def follow_budget(image: Image) -> FollowBudget:
 
 
 class StackWalkers:
-    """Walks stacks in any address space; no kernel is needed.
-
-    Args:
-        image: the image
-        symbolizer: names of code addresses, in every address space
-    """
+    """Walks stacks in any address space; no kernel is needed."""
 
     def __init__(self, image: Image, symbolizer: Symbolizer) -> None:
         self._image = image
@@ -110,10 +105,7 @@ class StackWalkers:
         """Walks from a register state.
 
         Args:
-            space: address space of the stack
-            start: registers of the innermost frame
             stacks: limits of the stacks, empty if unknown
-            traps: trap frames that lie on the stacks (see `KnownTrapFrames`)
         """
         return self._counted(start.walk(self._walk_context(space), stacks, traps, self._most_frames))
 
@@ -132,11 +124,7 @@ class StackWalkers:
         """Walks a stack from the first return address that a scan finds.
 
         Args:
-            space: address space of the stack
-            sp: address at which the scan begins
-            reason: why the walk has to begin with a scan
             stacks: limits of the stacks, empty if unknown
-            traps: trap frames that lie on the stacks (see `KnownTrapFrames`)
         """
         cpu = self.cpus.for_machine(space.machine)
         walker = cpu.walker(self._walk_context(space), traps)
@@ -200,13 +188,7 @@ _MAX_COMPARED = 1 << 14
 
 
 class _Modules:
-    """The modules of an address space, as walkers need them: code, function tables, unwind data.
-
-    Args:
-        image: the image
-        space: the address space
-        names: names of the addresses in it
-    """
+    """The modules of an address space, as walkers need them: code, function tables, unwind data."""
 
     def __init__(self, image: Image, space: AddressSpace, names: AddressNamer) -> None:
         self._image = image

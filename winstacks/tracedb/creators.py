@@ -8,7 +8,8 @@ from typing import Collection, Dict, List, Optional, Set
 
 from ..columns.words import STD
 from ..memory.decode.status import NOTHING, Status, status
-from ..memory.decode.statuscodes import StatusCode
+from ..memory.decode.statuscodes import StatusCode, words_that
+from ..memory.decode.statusmeanings import Means
 from ..memory.image import AddressSpace
 from .decode.header import Header
 from .decode.recorded import RecordedStack, recorded_stack
@@ -19,16 +20,12 @@ MAX_DATABASES = 8
 """The most databases of a space in which an index is looked up; a space has one, unless it forged others."""
 
 _MAX_16_BITS = 0xFFFF
-_DOUBTS = (StatusCode.ONE_OF_DATABASES, StatusCode.NO_POINTER)
+_DOUBTS = words_that(Means.DATABASE_DOUBTFUL)
 """Status words of a database that may not be the one that the indices refer to."""
 
 
 class CreatorTraces:
-    """Resolves trace indices.
-
-    Args:
-        databases: finds and opens the databases of the image
-    """
+    """Resolves trace indices."""
 
     def __init__(self, databases: Databases) -> None:
         self._databases = databases
@@ -50,8 +47,6 @@ class CreatorTraces:
         `no database`.
 
         Args:
-            space: the address space whose database has the traces
-            indices: indices as the lock or handle stores them
             stored_in_16_bits: whether the structure stores an index in 16 bits
         """
         requested = set(indices) - {0}
@@ -90,12 +85,7 @@ class CreatorTraces:
 
 
 def no_such_index(index: int, doubt: Status = NOTHING) -> RecordedStack:
-    """Returns the placeholder for the stack of an index that no trace has.
-
-    Args:
-        index: the index
-        doubt: reasons to doubt the database
-    """
+    """Returns the placeholder for the stack of an index that no trace has."""
     return RecordedStack(STD, 0, index, (), status(StatusCode.NO_SUCH_INDEX, doubt))
 
 

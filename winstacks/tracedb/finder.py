@@ -41,18 +41,9 @@ Opened = Union[stdwalk.StdDatabase, heaplog.HeapLog]
 
 
 class Databases:
-    """Finds and opens the databases of an image.
-
-    Args:
-        image: the image
-        indexes: the module indexes, which a symboliser may share
-
-    Attributes:
-        ntdlls: finds the ntdll of a process
-    """
+    """Finds and opens the databases of an image."""
 
     def __init__(self, image: Image, indexes: ModuleIndexes) -> None:
-        super().__init__()
         self._image = image
         self._vads = image.service(regions)
         self.ntdlls = Ntdlls(image, indexes)
@@ -81,7 +72,6 @@ class Databases:
         """Returns the databases of an address space, and the reasons why others may be missing.
 
         Args:
-            space: the kernel or one half of a process
             carve: also search private memory for databases to which no global variable points, such as those
                 of Application Verifier
         """
@@ -100,11 +90,6 @@ class Databases:
         does, or if the flags ask for none.
 
         The status names the obstacle even if a search of private memory has found the database.
-
-        Args:
-            space: the address space
-            found: the result of `search` for that space
-            flags: NtGlobalFlag of that space, None if unknown
         """
         required = globalflags.FLG_KERNEL_STACK_TRACE_DB if space.kernel else globalflags.MAKES_USER_DATABASE
         databases = [database for database in found.databases if database.kind == STD]
@@ -123,8 +108,6 @@ class Databases:
 
         Args:
             space: the address space; the kernel has no such log
-            found: the result of `search` for that space
-            flags: NtGlobalFlag of that space, None if unknown
         """
         if space.kernel or any(database.kind == HEAPLOG for database in found.databases):
             return NOTHING
@@ -170,10 +153,6 @@ class Databases:
     def look_up_traces(self, found: Database, indices: Collection[int]) -> Optional[List[anomalies.Trace]]:
         """Returns some traces of a database without reading all of it; None if only the whole database shows
         them (see `IndexLookup.traces`).
-
-        Args:
-            found: a database that `search` found
-            indices: the indices of the traces
         """
         if found.header is None:
             return None
@@ -210,9 +189,7 @@ class Databases:
         address; without the symbol, a search of ntdll's data does.
 
         Args:
-            ntdll: the ntdll of one half of a process
             kind: `std` or `heaplog`
-            names: possible names of the variable's symbol
             requested: whether the process's flags ask for a database, or are unknown
         """
         space = ntdll.space
@@ -258,9 +235,6 @@ class Databases:
         """Returns the database at a canonical address, with the faults of its header.
 
         Args:
-            space: the address space
-            kind: `std` or `heaplog`
-            address: canonical address
             located_by: a word of `words.LOCATIONS`
             proof: proof of an `std`, None if it has not been made yet
         """
@@ -290,12 +264,7 @@ class Databases:
                 yield database._replace(status=status(StatusCode.NO_POINTER, database.status))
 
     def _carve_logs(self, space: AddressSpace, statuses: Status) -> SearchResult:
-        """Returns the heap's trace logs at the starts of private memory ranges.
-
-        Args:
-            space: one half of a process
-            statuses: reasons why no pointer was found
-        """
+        """Returns the heap's trace logs at the starts of private memory ranges."""
         addresses, incomplete = databasesearch.find_logs(
             self._private_starts(space), self.reader(space), self.layouts(space)
         )

@@ -18,9 +18,7 @@ class Database(NamedTuple):
     """A database, and the way it was found.
 
     Attributes:
-        space: address space of the database
         kind: `std`, or `heaplog` for the heap's trace log
-        address: canonical address
         located_by: a word of `words.LOCATIONS`
         layout: name of the layout; empty if the header fits no layout
         header: header of an `std`; None if it is too damaged, and for a `heaplog`
@@ -42,7 +40,6 @@ class SearchResult(NamedTuple):
     """The databases of an address space.
 
     Attributes:
-        databases: the databases and heap trace logs that were found
         status: reasons why others may have been missed; empty for none
         log_status: reasons why the heap's trace log may have been missed; empty for none
     """

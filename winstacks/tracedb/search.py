@@ -44,8 +44,8 @@ LOG_PLACES = 0x100
 """A heap's trace log is searched in this many bytes at the start of each private memory range."""
 
 LOG_ALIGNMENT = {8: 16, 4: 4}
-"""Alignment of a log, by pointer size. It is at 70h of private memory on x64
-(measured: 7601.24384, 19044.1766) and at 2Ch on x86 (16299.15, 14393 WoW64)."""
+"""Alignment of a log, by pointer size. It is at 70h of private memory on x64 (measured: 7601.24384,
+19044.1766) and at 2Ch on x86 (16299.15, 14393 WoW64)."""
 
 MAX_RECORDS = 1 << 24
 """More records than any log that fits into a process."""
@@ -88,11 +88,7 @@ class Search:
         Words at RVAs that were right in another process come first.
 
         Args:
-            space: one half of a process
             kind: `std` or `heaplog`
-            base: address of its ntdll
-            size: bytes of its ntdll
-            data: the present parts of ntdll's writable data
         """
         unit = ALLOCATION_GRANULARITY if kind == STD else LOG_ALIGNMENT[space.pointer_size]
         image, end = range(base, base + size), USER_END[space.pointer_size]
@@ -156,9 +152,6 @@ class Search:
 
         Args:
             words: RVA and value of the words that may point to one
-            known: addresses of databases that need no second look
-            reader: reads the process
-            layouts: layouts for its bitness
         """
         tried = set(known)
         for rva, value in words:
@@ -173,11 +166,6 @@ class Search:
 def find_logs(starts: Iterable[int], reader: Reader, layouts: Layouts) -> Tuple[List[int], Status]:
     """Returns the canonical addresses of the heap's trace logs that prove themselves in private memory, and
     the status of the search.
-
-    Args:
-        starts: addresses at which private memory ranges start
-        reader: reads the process
-        layouts: layouts for its bitness
     """
     log_layouts = layouts.heaplogs
     width = log_layouts[0].pointer_size

@@ -15,7 +15,8 @@ from typing import Callable, Collection, Dict, Iterable, Iterator, List, Optiona
 from ..columns.words import STACK, THREAD, TOP, USER
 from ..memory.decode.pagetable import PAGE_SIZE
 from ..memory.decode.status import NOTHING, Status, has_status, status
-from ..memory.decode.statuscodes import StatusCode
+from ..memory.decode.statuscodes import StatusCode, words_that
+from ..memory.decode.statusmeanings import Means
 from ..memory.image import KERNEL_PID, Image
 from ..names.symbolizer import Symbolizer
 from ..process import processors
@@ -33,7 +34,7 @@ vollog = logging.getLogger(__name__)
 
 MAX_CHAIN = 64
 """The most frames of a thread that are followed from KTHREAD.TrapFrame to older ones."""
-_EXPLAINS_NO_REGISTERS = (StatusCode.UNREADABLE, StatusCode.TERMINATED)
+_EXPLAINS_NO_REGISTERS = words_that(Means.NO_REGISTERS)
 """Status words that already explain why a thread has no user-mode registers."""
 
 Complete = Callable[[Thread, Iterable[TrapState]], Iterator[TrapState]]
@@ -43,11 +44,6 @@ Complete = Callable[[Thread, Iterable[TrapState]], Iterator[TrapState]]
 class ThreadFrames:
     """Lists the register states of a thread: frames to which it points, frames at fixed places at the top of
     its kernel stack, frames that a scan of the stack finds, and the WoW64 CPU area.
-
-    Args:
-        image: the image
-        reader: reads the frames
-        contexts: reads WoW64 CPU areas
 
     Attributes:
         unread: number of bytes of scanned stacks that are not in the image
@@ -67,10 +63,6 @@ class ThreadFrames:
     def thread_states(self, thread: Thread, scan: bool = False) -> Iterator[TrapState]:
         """Yields the register states of one thread: the chain of frames from KTHREAD.TrapFrame, frames at the
         top of the stack, scanned frames, the WoW64 context.
-
-        Args:
-            thread: the thread
-            scan: whether to scan the kernel stack for further frames
         """
         if thread.unusable:
             yield state_without_registers(thread, THREAD)
@@ -104,10 +96,6 @@ class ThreadFrames:
 
         Each thread with a TEB came from user mode. Of such threads, a thread that has ended has no stack any
         more, and a thread in VTL 1 has no registers in an image.
-
-        Args:
-            thread: the thread
-            found: states from its chain and from the top of its stack
         """
         if not thread.teb or has_status(thread.status, *_EXPLAINS_NO_REGISTERS):
             return False
@@ -123,9 +111,7 @@ class ThreadFrames:
         A chain that leads back, or has more than MAX_CHAIN frames, ends with a state that has no registers.
 
         Args:
-            thread: the thread
             segments: segments of its kernel stack; empty if unknown
-            frames: receives the addresses of the frames
         """
         address = thread.trap_frame or 0
         while address:
@@ -154,8 +140,6 @@ class ThreadFrames:
         A segment none of whose places can be read has one state without registers.
 
         Args:
-            thread: the thread
-            segments: segments of its kernel stack
             frames: known frames, which are left out; receives the addresses of the others
         """
         facts, space = _thread_facts(thread), thread.space
@@ -201,10 +185,7 @@ class ThreadFrames:
         """Returns the state at an address, with the faults of the frame and of its place in the stack.
 
         Args:
-            thread: the thread
             origin: a word of `words.ORIGINS`
-            address: canonical address of the frame
-            reading: result of reading it
             segment: segment of the kernel stack that holds it, None if the stack's limits are unknown
         """
         fault = None
@@ -228,13 +209,10 @@ class TrapStates:
     """Lists the register states of an image.
 
     Args:
-        image: the image
         symbolizer: names the return addresses below frames, which identify the handlers of the frames
-        members: whether to fill `TrapState.members`
     """
 
     def __init__(self, image: Image, symbolizer: Symbolizer, members: bool = False) -> None:
-        super().__init__()
         self._processors = image.service(processors.processors_of)
         self._user_stacks = image.service(UserStacks)
         self._image = image
@@ -270,15 +248,10 @@ class TrapStates:
         If the input itself has a thread's registers (a dump has them as a CONTEXT), they come first.
 
         Args:
-            image: the image
-            symbolizer: names the return addresses below frames, which identify the handlers of the frames
-            pids: process ids, 0 for the stacks of processors; all processes if None or empty
+            pids, tids: processes (0 for the stacks of processors) and threads to list; all if None or empty
             offset: offset of an _EPROCESS that no list holds, for the threads of that process only
-            tids: thread ids; all threads if None or empty
             scan_stacks: whether to scan the kernel stacks of threads and processors for further frames
-            processors: whether to add the contexts that stopped processors saved
             scan_threads: whether to add the threads that only a pool scan finds
-            members: whether to fill `TrapState.members`
             complete: adds to a thread's states the registers that walking the kernel stack recovers
         """
         lister = cls(image, symbolizer, members)
@@ -347,8 +320,6 @@ class TrapStates:
         """Returns (limit, base) of the stacks that a processor may be on; None if unknown.
 
         Args:
-            state: context that the processor saved
-            processor: the processor
             thread: thread that the processor runs, None if unknown
         """
         if thread is None:
@@ -391,7 +362,6 @@ def _thread_facts(thread: Thread, chained: bool = False, newest: bool = False) -
     """Returns the facts that a thread supplies about one of its frames.
 
     Args:
-        thread: the thread
         chained: whether KTHREAD.TrapFrame points to the frame, directly or through newer frames
         newest: whether KTHREAD.TrapFrame itself points to the frame: then the thread's system call number and
             first argument belong to the frame
@@ -402,11 +372,5 @@ def _thread_facts(thread: Thread, chained: bool = False, newest: bool = False) -
 
 
 def _segment_of(segments: List[KernelStackSegment], address: int, size: int) -> Optional[KernelStackSegment]:
-    """Returns the segment that holds the whole of a frame, None if none does.
-
-    Args:
-        segments: segments of a kernel stack
-        address: canonical address of the frame
-        size: bytes of the frame
-    """
+    """Returns the segment that holds the whole of a frame, None if none does."""
     return next((segment for segment in segments if segment.limit <= address <= segment.base - size), None)

@@ -51,17 +51,9 @@ below."""
 class TrapKernel:
     """Facts about an image's kernel that decoding its trap frames requires.
 
-    Args:
-        image: the image
-        symbolizer: names for return addresses into the kernel's entry code
-
     Attributes:
-        image: the image
-        layout: layout of its trap frames
         tops: possible distances of frames from user mode below the top of a kernel stack, in bytes
         exceptions: possible layouts of its exception frames; empty if this kernel makes none
-        bounds: address ranges for the acceptance tests
-        facts: facts that hold for all its frames
     """
 
     def __init__(self, image: Image, symbolizer: Symbolizer) -> None:
@@ -144,11 +136,6 @@ class TrapKernel:
         """Returns the code before an address of a process, empty if the process may have changed the code.
 
         A frame is a record of a past moment: code that the process can write may have been different then.
-
-        Args:
-            address: canonical address behind the code
-            size: bytes of code
-            space: address space of the process
         """
         module = self._symbolizer.for_space(space).module_at(address - size) if address >= size else None
         if module is None or module.open_reader is None:
@@ -157,12 +144,8 @@ class TrapKernel:
 
     def _system_call_return(self) -> int:
         """Returns KUSER_SHARED_DATA.SystemCallReturn, the return address of sysenter's frames."""
-        shared = self.image.types.first_structure("_KUSER_SHARED_DATA")
-        field = None if shared is None else shared.first_member("SystemCallReturn")
-        if field is None or not self.layout.shared_data:
-            return 0
-        memory = self.image.memory(self.image.kernel)
-        return memory.number(self.layout.shared_data + field.offset, 4) or 0
+        place = self.image.at("_KUSER_SHARED_DATA", self.layout.shared_data).place("SystemCallReturn")
+        return self.image.memory(self.image.kernel).number(place, 4) or 0 if place else 0
 
 
 class TrapReading(NamedTuple):
@@ -182,12 +165,7 @@ class TrapReading(NamedTuple):
 
 
 class TrapReader:
-    """Reads trap frames.
-
-    Args:
-        kernel: facts about the kernel's frames
-        members: whether to list all members of each frame
-    """
+    """Reads trap frames."""
 
     def __init__(self, kernel: TrapKernel, members: bool) -> None:
         self.kernel = kernel
@@ -220,8 +198,6 @@ class TrapReader:
         """Reads the frame at an address.
 
         Args:
-            address: expected address of the frame (canonical)
-            memory: memory around it
             strict: whether the bytes must pass all tests (`accepts`); False if a pointer leads to the frame,
                 so that a weaker test is enough (`plausible`)
             entry_facts: facts about this frame from the thread (debug_active, chained, system_call)
@@ -258,9 +234,6 @@ class TrapReader:
         """Yields the addresses of the frames in a range that share no bytes with known frames.
 
         Args:
-            memory: memory of the range
-            start: first address of the range
-            end: address behind the range
             taken: addresses of known frames; receives the addresses that are yielded
         """
         layout = self.kernel.layout
@@ -285,13 +258,9 @@ class TrapReader:
         """Returns the register state for the result of reading an address.
 
         Args:
-            space: address space of the addresses
             tid: thread id, None if unknown or without a thread
             origin: a word of `words.ORIGINS`
-            address: canonical address
-            reading: result of `read`
             thread_state: scheduling state of the thread, empty if unknown
-            frame_status: reasons to doubt the state
         """
         frame = reading.frame
         return TrapState(

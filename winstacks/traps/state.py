@@ -47,7 +47,6 @@ class TrapState(NamedTuple):
             missing
         unsure: names in `registers` that may not have been saved
         thread_state: scheduling state of the thread; empty if unknown
-        status: reasons to doubt the state
         members: members of the structure; empty unless requested
         processor: name of the processor that wrote the state, or that owns the stack (`CPU 0 dpc`); empty for
             a state on a thread's stack
@@ -125,11 +124,6 @@ class _ContextLayouts:
 def narrow_context(image: Image, memory: Memory, slots: int) -> Optional[int]:
     """Returns the canonical address of the 32-bit CONTEXT in the CPU area of a WoW64 thread.
 
-    Args:
-        image: the image
-        memory: memory of the process's 64-bit half
-        slots: address of TlsSlots in the thread's 64-bit TEB
-
     Returns:
         The address; 0 if the thread has no such area, None if it cannot be read.
     """
@@ -142,18 +136,12 @@ _MXCSR = 0x2FFFF
 
 
 class TrapContexts:
-    """Reads the CONTEXT records of processors, of threads in dumps, and of WoW64 threads.
-
-    Args:
-        image: the image
-        members: whether to list all members of each record
-    """
+    """Reads the CONTEXT records of processors, of threads in dumps, and of WoW64 threads."""
 
     def __init__(self, image: Image, members: bool) -> None:
         self._image = image
         self._members = members
-        teb = image.types.first_structure("_TEB")
-        self._slots = None if teb is None else teb.first_member("TlsSlots")
+        self._slots = image.types.find("_TEB").first_member("TlsSlots")
         self._layouts: Memo[Machine, Tuple[ContextLayout, ...]] = Memo(
             functools.partial(context_layouts, image)
         )
@@ -166,8 +154,6 @@ class TrapContexts:
         """Returns the context of a processor, None if the processor has not saved one (it was not stopped).
 
         Args:
-            processor: the processor
-            space: address space in which the processor was
             tid: id of the thread that it ran, None if unknown
         """
         if not processor.context:
@@ -200,7 +186,6 @@ class TrapContexts:
         the context is out of date. Measured on ReactOS with a kernel debugger.
 
         Args:
-            state: result of `processor`
             stacks: (limit, base) of all stacks on which the processor may have been in this mode; None if
                 some may be unknown
         """
@@ -216,13 +201,7 @@ class TrapContexts:
         return state._replace(unsure=tuple(state.registers), status=statuses)
 
     def saved(self, thread: Thread, space: AddressSpace, context: SavedContext) -> TrapState:
-        """Returns the registers of a thread that the input itself contains.
-
-        Args:
-            thread: the thread
-            space: the half of the process in which these registers were used
-            context: CONTEXT of the thread from the input
-        """
+        """Returns the registers of a thread that the input itself contains."""
         layout, decoded, _ = decode_any(self._layouts[context.machine], lambda size: context.data)
         fault = None if decoded is not None or context.status is not None else StatusCode.NOT_A_CONTEXT
         later = StatusCode.AFTER_THE_EXCEPTION if context.later else None
@@ -282,7 +261,6 @@ class TrapContexts:
         """Returns the 32-bit context of a thread, None if the thread is not a WoW64 thread.
 
         Args:
-            thread: the thread
             user_cs: SegCs of the thread's trap frame from user mode, None if there is none. If it is the
                 selector of 32-bit code, that frame has the newest registers and the CPU area is stale
         """

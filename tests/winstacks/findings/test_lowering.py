@@ -18,6 +18,7 @@ from tests.forge.paging import State
 from tests.forge.phys import PAGE
 from tests.forge.vad import EXECUTE_READWRITE
 from tests.machines.implants import memory
+from tests.support.callstackimages import STUB
 from tests.support.callstackimages import WAIT_EX as WAITS
 from tests.support.clean import codelists, libraries
 from tests.support.clean.host64 import JITTED, Host64, Private, Program
@@ -29,7 +30,7 @@ from winstacks.options import SEVERITIES
 
 from .checks.test_context_on_stack import PreparedContext
 from .checks.test_kernel import AWAY, process_of, processes, recorded, unlink
-from .checks.test_modified_code import RELAYS, changed, hook, relay
+from .checks.test_modified_code import OTHER_CODE, RELAYS, changed, hook, relay
 from .checks.test_module_mismatch import unlisted
 from .checks.test_syscall_outside import COPY, Calling
 from .checks.test_truncated import cut
@@ -229,6 +230,15 @@ def jump_into_an_image(write: bool) -> Image:
     return forged.image()
 
 
+def loader_list(write: bool) -> Image:
+    forged = changed(KERNEL, STUB.rva, OTHER_CODE)
+    image = forged.image()
+    if write:
+        assert forged.app.peb is not None
+        forged.app.peb["Ldr"] = 0
+    return image
+
+
 def no_call(write: bool) -> Image:
     forged = FindingImage(KERNEL)
     module = library(forged, ELSEWHERE, b"", None, VENDOR if write else None)
@@ -338,6 +348,7 @@ ATTACKS: Dict[str, Tuple[str, Callable[[bool], Image]]] = {
     "a sandbox's copy of a stub": ("syscall_outside", sandbox),
     "a write barrier of CLR": ("modified_code", write_barrier),
     "an entry that jumps into an image": ("modified_code", jump_into_an_image),
+    "a loader list that leads nowhere": ("modified_code", loader_list),
     "no call outside Windows' DLLs": ("no_call", no_call),
     "a start that jumps as a closure does": ("start_mismatch", closure),
     "a breakpoint on data of an export table": ("debug_registers", export_guard),

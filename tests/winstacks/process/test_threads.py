@@ -16,8 +16,8 @@ from tests.support.only import only, rows_of
 from winstacks.memory.decode import links
 from winstacks.memory.decode.status import text
 from winstacks.memory.decode.statuscodes import StatusCode
+from winstacks.process.kernelobjects import PROCESS_OF_THREAD
 from winstacks.process.kernelstacks import MAX_SEGMENTS, KernelStacks
-from winstacks.process.processlist import PROCESS_OF_THREAD
 from winstacks.process.thread import Thread
 from winstacks.process.threads import Threads
 

@@ -16,8 +16,8 @@ from ...memory.decode.statuscodes import StatusCode
 from ...memory.decode.structure import MissingMemberError
 from ...memory.decode.text import ShortText
 from ...process.handletables import HandleTables
+from ...process.kernelobjects import PROCESS_OF_THREAD
 from ...process.objectheaders import Objects
-from ...process.processlist import PROCESS_OF_THREAD
 from ...process.regions import WINDOWS, is_beneath
 from ...stacklist.stack import StackRecord
 from ..code.explanations import explained, untold

@@ -10,7 +10,8 @@ from typing import Iterator, NamedTuple, Optional, Tuple
 from ...columns.words import IMAGE, LEAF, UNWIND
 from ...memory.decode.machine import Machine
 from ...memory.decode.status import has_status
-from ...memory.decode.statuscodes import StatusCode
+from ...memory.decode.statuscodes import words_that
+from ...memory.decode.statusmeanings import Means
 from ...memory.image import AddressSpace
 from ...names.decode.rules import undecorated
 from ...stacklist.stack import StackRecord
@@ -24,7 +25,7 @@ NOT_BY_A_CALL = ("goexit", "runtime.goexit", "KiServiceLinkage")
 """Functions to which only a fabricated stack returns: the base of Go's routines, and of Zw calls."""
 
 _DISPATCHERS = "KiUser"
-_DOUBTS = (StatusCode.CODE_UNREADABLE, StatusCode.CODE_AND_UNWIND_DATA_DIFFER)
+_DOUBTS = words_that(Means.CODE_UNSURE)
 _JUMP_LENGTH = 7
 _SHORTEST_JUMP = 3
 """Bytes needed to recognise a jump: REX, FF, and the first byte of the operand."""

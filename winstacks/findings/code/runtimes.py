@@ -21,7 +21,8 @@ from typing import Iterator, NamedTuple, Optional
 
 from ...columns.words import IMAGE, PRIVATE, SCAN, TRAP, UNMAPPED
 from ...memory.decode.status import has_status
-from ...memory.decode.statuscodes import StatusCode
+from ...memory.decode.statuscodes import words_that
+from ...memory.decode.statusmeanings import Means
 from ...names.symbolizer import KnownModule
 from ...process.regions import Region
 from ...stacklist.stack import StackRecord
@@ -52,17 +53,12 @@ _LEAF = "called it; the thread was interrupted there, before the code used the s
 _UNKNOWN = (
     "is next to it on the stack; the exports of its module, which would show a runtime, are not in the image"
 )
-_LOST_EXPORTS = (
-    *(StatusCode.HEADERS_UNREADABLE, StatusCode.EXPORTS_UNREADABLE, StatusCode.EXPORTS_INCOMPLETE),
-)
+_LOST_EXPORTS = words_that(Means.EXPORTS_LOST)
 _GOEXIT, _SYMTAB = "runtime.goexit", ".symtab"
 """The base of Go's routines, and the section that Go's linker adds."""
-_SCANNED = (
-    *(StatusCode.FRAME_REGISTER_UNKNOWN, StatusCode.UNWIND_DATA_UNREADABLE),
-    *(StatusCode.CODE_UNREADABLE, StatusCode.NO_FUNCTION_TABLE),
-)
+_SCANNED = words_that(Means.SCANNED)
 """Reasons for a scan above a function that are no fault of the stack."""
-NOT_ITS_FILE = (StatusCode.VAD_OF_ANOTHER_FILE, StatusCode.VAD_WITHOUT_FILE, StatusCode.NO_VAD)
+NOT_ITS_FILE = words_that(Means.NOT_ITS_FILE)
 
 
 class RuntimeNeighbour(NamedTuple):

@@ -49,13 +49,8 @@ class RingDecoder:
     XP has no TableSize: its TraceDb is declared with all the entries of the ring, 4096. Since 2003 TraceDb is
     declared with one entry.
 
-    Args:
-        types: the kernel's structures
-        pointer_size: 4 or 8
-
     Attributes:
         trace_db: offset of the first event; the counters lie before it
-        entry_size: bytes of an event
         max_depth: frames of an event (16)
 
     Raises:
@@ -102,9 +97,7 @@ class RingDecoder:
         A ring that has not wrapped around has no events from CurrentStackIndex on.
 
         Args:
-            memory: the kernel's memory
             start: address of TraceDb[0]
-            current: CurrentStackIndex
             size: TableSize, limited
         """
         if self._table_size is None:
@@ -126,14 +119,7 @@ class RingDecoder:
         return ids and kind in (OPEN, CLOSE, BAD_REFERENCE) and bool(inner >> 8 * self._pointer_size - 1)
 
     def is_ahead(self, memory: Extents, start: int, current: int, size: int) -> bool:
-        """Returns whether CurrentStackIndex counts more events than there were: a slot was never used.
-
-        Args:
-            memory: the present parts of the ring
-            start: address of TraceDb[0]
-            current: CurrentStackIndex
-            size: slots of the ring
-        """
+        """Returns whether CurrentStackIndex counts more events than there were: a slot was never used."""
         slots = range(size if current >= size else 0)
         slots_data = (memory.read(start + slot * self.entry_size, self.entry_size) for slot in slots)
         return any(data is not None and not any(data) for data in slots_data)
@@ -160,12 +146,6 @@ class RingDecoder:
         self, memory: Extents, start: int, current: int, size: int
     ) -> Iterator[Union[HandleTrace, int]]:
         """Yields the events of a ring from the newest to the oldest, and the gaps between them.
-
-        Args:
-            memory: the present parts of the ring
-            start: address of TraceDb[0]
-            current: CurrentStackIndex
-            size: slots of the ring
 
         Yields:
             An event, or for a gap the number of its slots. A gap is a run of used slots that cannot be read.

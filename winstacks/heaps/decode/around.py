@@ -30,7 +30,6 @@ def around(groups: Iterable[TraceGroup], address: int, region: Optional[Tuple[in
 
     Args:
         groups: the blocks of an address space, which the groups keep
-        address: canonical address
         region: (start, end) of the memory region of the address, whose blocks count; all count if it is None
 
     Returns:

@@ -23,7 +23,6 @@ class Block(NamedTuple):
     """A block of a heap.
 
     Attributes:
-        heap: address of its heap
         user: address of the caller's bytes
         size: bytes that the caller asked for, UNKNOWN_SIZE if neither header nor extension has them
         overhead: bytes of the heap that the block takes beyond these
@@ -62,10 +61,8 @@ class TraceGroup(NamedTuple):
 
     Attributes:
         trace: None for blocks that name none
-        allocations: number of blocks
         size: bytes that the callers asked for, in the blocks whose size is known
         unsized: number of blocks whose size is unknown
-        heaps: addresses of the heaps that hold the blocks
         blocks: the blocks, sorted by address; empty if `TraceGroups` does not keep blocks
     """
 
@@ -104,11 +101,7 @@ class TraceGroup(NamedTuple):
 
 
 class TraceGroups:
-    """Collects blocks.
-
-    Args:
-        keep: whether to keep the blocks themselves
-    """
+    """Collects blocks."""
 
     def __init__(self, keep: bool = False) -> None:
         self._keep = keep

@@ -74,9 +74,7 @@ class Traces:
     """Reads the traces of blocks, each record of the log once.
 
     Args:
-        memory: memory of the process
         log: layout of the heap's log, and of a trace within a block, for the process's bitness
-        entry: layout of the database entries that page heap names
         database: returns the traces of the process's stack trace database; called at the first look-up of an
             index or entry
     """
@@ -110,11 +108,6 @@ class Traces:
 
         If the second header is not in the image or is invalid, the pointer behind the first header still
         names a record of the log; the record is the trace if its hash confirms it.
-
-        Args:
-            header: address of the real _HEAP_ENTRY
-            offset: its EntryOffset
-            layout: structures of the heap's generation
         """
         extension = self._extension(header, offset, layout)
         if extension is not None:
@@ -131,8 +124,6 @@ class Traces:
         Each is proved by the record that it names, or by the trace that it holds.
 
         Args:
-            start: the lowest address at which a block may begin
-            end: the highest address at which a block may end
             layout: structures of the heap's generation; 5.x has no such blocks
         """
         memory, unit, second_header = self._memory, layout.unit, layout.extended
@@ -157,13 +148,7 @@ class Traces:
         return self.record(record) if record else None
 
     def inline(self, address: int, end: int, depth: int) -> RecordedStack:
-        """Returns the trace that a block holds.
-
-        Args:
-            address: start of the trace
-            end: the end of the block's room for it
-            depth: capacity in frames that the block states
-        """
+        """Returns the trace that a block holds."""
         room = (end - address - self._prefix_head) // self._log.pointer_size
         if not 0 < depth <= min(room, self._log.max_depth):
             return RecordedStack(INLINE, address, 0, (), HASH)

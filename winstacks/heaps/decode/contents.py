@@ -73,9 +73,6 @@ def find_heaps(
     """Finds the heaps of a process.
 
     Args:
-        memory: memory of the process
-        layouts: heap structures of its bitness
-        listed: addresses of heaps in the PEB's list
         ranges: (start, end) of private memory, at whose beginning further heaps and segments may lie
     """
     addresses = list(dict.fromkeys([*listed, *(start for start, _ in ranges)]))
@@ -225,12 +222,7 @@ def read_contents(
     """Reads the heaps of a process.
 
     Args:
-        memory: memory of the process
-        found: its heaps
-        layouts: their structures
-        traces: reader of the traces
         listed: addresses of heaps in the PEB's list, None if the list is unknown
-        keep: whether to keep the blocks of the groups
     """
     # Light page heap has the layout of the full page heaps beside it.
     page = list(dict.fromkeys(root.layout for root in found.page)) or layouts.page

@@ -42,11 +42,9 @@ class FrontEnd(NamedTuple):
 
     Attributes:
         signature: offset of Signature
-        subsegment: SubSegment
         header: the lowest offset at which a block may begin: after the header, or after its BitmapData
         bitmap: whether the header ends in a bitmap of busy blocks (8 and later): the first block then lies at
             an unknown distance behind the header
-        user_blocks, block_size, block_count: members of the subsegment
     """
 
     signature: int
@@ -209,7 +207,6 @@ class SegmentHeapLayout:
 
     Attributes:
         minimum: Min of the tree of large blocks; its lowest bit is set if the tree's links are encoded
-        context_count, context_size: number and size of the elements of SegContexts
         extra_units: offset of ExtraSizeInUnits in `_SEGMENT_HEAP_EXTRA`
         extra_size: size of that structure; the record's pointer lies behind it
 
@@ -271,7 +268,6 @@ def nt_layouts(
     Args:
         kernel: the kernel's symbols, None if the heaps have another bitness
         ours: our tables for the bitness, the newest first
-        pointer_size: 4 or 8
 
     Raises:
         MissingMemberError: one of our tables lacks a member
@@ -291,7 +287,6 @@ def segment_heap_layouts(
     Args:
         kernel: the kernel's symbols, None if their bitness differs
         ours: our tables for the bitness, with the structures that the kernel's symbols lack
-        pointer_size: 4 or 8
     """
     layouts: List[SegmentHeapLayout] = []
     for our_types in ours:

@@ -23,10 +23,8 @@ def read_user_blocks(memory: Memory, address: int, end: int, layout: HeapLayout)
     """Returns the blocks that the low-fragmentation heap put into a block of the heap, None if it put none.
 
     Args:
-        memory: memory of the process
         address: start of the block's contents, perhaps a _HEAP_USERDATA_HEADER: the subsegment that it names
             must point back
-        end: end of the block
         layout: structures of the heap's generation; 5.x has no such front end
 
     Returns:
@@ -56,11 +54,6 @@ def hides_blocks(memory: Memory, address: int, layout: HeapLayout) -> bool:
     """Returns whether one of the heap's own blocks may hide blocks of the low-fragmentation heap.
 
     The header or subsegment that would describe them is not present.
-
-    Args:
-        memory: memory of the process
-        address: start of the block's contents
-        layout: structures of the heap's generation
     """
     front = layout.front
     if front is None:

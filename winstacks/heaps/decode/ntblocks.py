@@ -37,7 +37,6 @@ class BlockHeader(NamedTuple):
     """A block's header, decoded. Sizes are bytes and count the header.
 
     Attributes:
-        previous: size of the block before it
         segment: SegmentOffset (5.x: SegmentIndex), which a virtual-alloc block uses as EntryOffset
         unused: UnusedBytes, with its flags
     """
@@ -69,9 +68,6 @@ def heap_blocks(
     form CONTAINER comes before the blocks in it.
 
     Args:
-        memory: memory of the process
-        heap: one of the process's heaps
-        traces: reader of the traces
         page: layouts of page heap, for the data that light page heap puts into blocks; the first layout whose
             stamps are there is used
     """
@@ -82,8 +78,6 @@ class BlockHeaders:
     """The headers of an NT heap's blocks.
 
     Args:
-        memory: memory of the process
-        layout: structures of the heap
         key: XOR key of a header from its member Size on; 0 if headers are plain and have no checksum
     """
 
@@ -111,12 +105,7 @@ class BlockHeaders:
             yield from self._walk_range(start, end)
 
     def _decode(self, address: int, code: Buffer) -> Optional[BlockHeader]:
-        """Returns a header, None if its checksum fails or its size is 0.
-
-        Args:
-            address: address of the header
-            code: bytes of the header from its member Size on
-        """
+        """Returns a header, None if its checksum fails or its size is 0."""
         plain = (int.from_bytes(code, "little") ^ self._key).to_bytes(self._length, "little")
         if self._key and plain[0] ^ plain[1] ^ plain[2] != plain[self._tag]:
             return None
@@ -273,12 +262,7 @@ class _Walker:
         return self._light(block, entry.size)
 
     def _light(self, block: Block, room: int) -> Block:
-        """Returns a block with the size and trace that light page heap stored in it.
-
-        Args:
-            block: the block
-            room: bytes of the block and its overhead
-        """
+        """Returns a block with the size and trace that light page heap stored in it."""
         read = (read_information(self._memory, block.user, layout) for layout in self._page)
         information = next((candidate for candidate in read if candidate is not None), None)
         if information is None or information.full or information.size > room:

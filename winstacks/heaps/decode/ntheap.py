@@ -14,7 +14,6 @@ from typing import FrozenSet, Iterable, Iterator, List, NamedTuple, Optional, Se
 from ...memory.decode.links import walk
 from ...memory.decode.memory import Memory
 from ...memory.decode.pagetable import PAGE_SIZE
-from ...memory.decode.structure import Field
 from .layout import HeapLayout
 
 HEAP_SIGNATURE = 0xEEFFEEFF
@@ -72,7 +71,6 @@ class Heap(NamedTuple):
         interceptor: index of the routine that extends each block, 0 for none
         creator: index of the creator's trace, 0 for none
         virtual_blocks: addresses of the _HEAP_VIRTUAL_ALLOC_ENTRY structures
-        damaged: whether one of the lists is broken
     """
 
     address: int
@@ -99,8 +97,6 @@ def read_heap(
     """Reads the heap at an address; None if there is none.
 
     Args:
-        memory: memory of the process
-        address: address of the _HEAP
         generations: layouts that may apply. The heap gets the first layout that its signatures confirm and
             with which its lists and segments agree; without such a layout, the first that its signatures
             confirm
@@ -137,13 +133,6 @@ def lost_heap(
     """Returns a heap whose _HEAP is not present, with the segments that name it.
 
     Its block headers cannot be decoded: its blocks are those that records of the log prove.
-
-    Args:
-        memory: memory of the process
-        address: address of the heap
-        end: end of the memory range that the heap began
-        layout: structures of a heap of this bitness
-        candidates: addresses that may be segments of the heap
     """
     first = HeapSegment(address, address, 0, address + layout.unit, end, 0, (), frozenset(), True)
     named = [candidate for candidate in candidates if names_heap(memory, candidate, address, layout)]
@@ -243,7 +232,7 @@ def _heap(memory: Memory, address: int, layout: HeapLayout, candidates: Sequence
         layout=layout,
         flags=memory.member(address, layout.flags) or 0,
         key=_key(memory, address, layout),
-        interceptor=_member(memory, address, layout.interceptor),
+        interceptor=memory.member(address, layout.interceptor) or 0,
         creator=memory.member(address, layout.creator) or 0,
         segments=tuple(segment for segment in segments if segment is not None),
         virtual_blocks=tuple(link - layout.virtual_links for link in virtual.nodes),
@@ -291,10 +280,6 @@ def _chain(memory: Memory, first: Optional[int], link: int) -> Tuple[List[int], 
 
 
 def _key(memory: Memory, heap: int, layout: HeapLayout) -> int:
-    if not _member(memory, heap, layout.encode_mask) or layout.encoding is None:
+    if not memory.member(heap, layout.encode_mask) or layout.encoding is None:
         return 0
     return memory.number(heap + layout.encoding.offset + layout.code, layout.unit - layout.code) or 0
-
-
-def _member(memory: Memory, address: int, field: Optional[Field]) -> int:
-    return 0 if field is None else memory.member(address, field) or 0

@@ -37,11 +37,9 @@ class PageHeapRoot(NamedTuple):
     """A page heap.
 
     Attributes:
-        address: address of the _DPH_HEAP_ROOT
         normal_heap: handle of the NT heap or segment heap behind it, which holds light blocks
         creator: address of the creator's database entry, 0 for none, None if it is not present
         busy, freed: numbers of busy and freed nodes that the root states, None if they are not present
-        layout: structures of the page heap
     """
 
     address: int
@@ -61,7 +59,6 @@ class PageHeapNode(NamedTuple):
     """A block of full page heap.
 
     Attributes:
-        address: address of the _DPH_HEAP_BLOCK
         user: address of the caller's bytes
         size: bytes that the caller asked for
         actual: bytes that page heap reserved for them
@@ -94,7 +91,6 @@ class BlockInformation(NamedTuple):
 
     Attributes:
         user: address of the caller's bytes
-        heap: the page heap that the block belongs to
         size: bytes that the caller asked for
         actual: bytes including all that page heap adds
         trace: address of a database entry, 0 for none
@@ -138,8 +134,6 @@ def nodes(memory: Memory, root: PageHeapRoot, seen: Set[int]) -> Iterator[Union[
     """Yields a page heap's blocks: the busy ones of its tree, then the freed ones of its list.
 
     Args:
-        memory: memory of the process
-        root: root of the page heap
         seen: addresses of the nodes of other page heaps; the nodes of this one are added
 
     Yields:

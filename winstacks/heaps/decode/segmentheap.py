@@ -41,12 +41,9 @@ class SegmentHeap(NamedTuple):
 
     Attributes:
         address: address of the _SEGMENT_HEAP, which is the heap's handle
-        flags: GlobalFlags
-        interceptor: index of the routine that extends each block, 0 for none
         segments: (start, end) of the segments
         damaged: whether its lists of segments cannot be followed, or the links of its tree of large blocks
             are encoded or unreadable
-        layout: structures of the heap
     """
 
     address: int
@@ -142,12 +139,7 @@ def _large(memory: Memory, heap: SegmentHeap, data: int, traces: Traces) -> Bloc
 
 
 def _extras(end: int, heap: SegmentHeap) -> Iterator[int]:
-    """Yields the possible addresses of a block's extra: on x86 it may be aligned as blocks are, to 8 bytes.
-
-    Args:
-        end: end of the caller's bytes
-        heap: the heap
-    """
+    """Yields the candidates for a block's extra: on x86 it may be aligned to 8 bytes, as blocks are."""
     for unit in dict.fromkeys((_UNIT, 2 * heap.layout.pointer_size)):
         after = end + (unit if heap.flags & TAIL_CHECKED else 0)
         yield after + -after % unit

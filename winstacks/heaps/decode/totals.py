@@ -19,7 +19,6 @@ class ProcessTotal:
         unsized: number of blocks whose size is unknown
         growth: sum of the known growth of stacks; None if no growth is known
         growth_unknown: whether the growth of some stacks is not known
-        status: joined statuses of the blocks and their traces
     """
 
     def __init__(self) -> None:

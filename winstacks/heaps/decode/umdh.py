@@ -110,9 +110,6 @@ def write(log: UmdhLog) -> Iterator[str]:
 def parse(lines: Iterable[str]) -> UmdhLog:
     """Reads a raw log.
 
-    Args:
-        lines: lines of the text, with or without line ends
-
     Raises:
         UmdhError: the text has no data of a heap, or a line among a heap's blocks is not a block
     """
@@ -203,11 +200,7 @@ UNKNOWN = Change(None, None)
 
 
 class Places:
-    """Maps addresses to modules and offsets, so that a stack is equal to itself after a restart.
-
-    Args:
-        modules: the loaded modules
-    """
+    """Maps addresses to modules and offsets, so that a stack is equal to itself after a restart."""
 
     def __init__(self, modules: Iterable[UmdhModule]) -> None:
         self._modules = sorted(modules)
@@ -253,8 +246,6 @@ class Growth:
     """Compares the blocks of a process with an earlier log, stack by stack, over all heaps and statuses.
 
     Args:
-        baseline: the earlier log
-        modules: the modules that are loaded now
         groups: the present blocks
     """
 

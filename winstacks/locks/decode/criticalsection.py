@@ -43,12 +43,7 @@ class TruncatedError(ValueError):
 
 
 def encode(records: Sequence[LockRecord], pointer_size: int) -> bytes:
-    """Returns the buffer for locks. A value too large for its member is truncated, as Windows does.
-
-    Args:
-        records: the locks
-        pointer_size: 4 or 8
-    """
+    """Returns the buffer for locks. A value too large for its member is truncated, as Windows does."""
     width = 8 * pointer_size
     parts = [_HEADER[pointer_size].pack(len(records))]
     for record in records:
@@ -149,7 +144,6 @@ class SectionLayout:
 
     Attributes:
         links: offset of ProcessLocksList in the debug information
-        debug_size, section_size: bytes of the structures
         resource_size: bytes of an RTL_RESOURCE up to the last of its members that are read
     """
 
@@ -162,15 +156,15 @@ class SectionLayout:
         self.resource_size = owner.offset + owner.size
         self._high = debug.field("CreatorBackTraceIndexHigh") if has_high else None
         self._debug = debug.reader(
-            *("Type", "CreatorBackTraceIndex", "CriticalSection"),
-            *("ProcessLocksList.Flink", "ProcessLocksList.Blink", "EntryCount", "ContentionCount"),
-        )
+            "Type", "CreatorBackTraceIndex", "CriticalSection",
+            "ProcessLocksList.Flink", "ProcessLocksList.Blink", "EntryCount", "ContentionCount",
+        )  # fmt: skip
         self._section = section.reader(
-            *("DebugInfo", "LockCount", "RecursionCount", "OwningThread", "LockSemaphore", "SpinCount")
-        )
+            "DebugInfo", "LockCount", "RecursionCount", "OwningThread", "LockSemaphore", "SpinCount",
+        )  # fmt: skip
         self._resource = resource.reader(
-            *("NumberOfWaitingShared", "NumberOfWaitingExclusive", "NumberOfActive", "ExclusiveOwnerThread")
-        )
+            "NumberOfWaitingShared", "NumberOfWaitingExclusive", "NumberOfActive", "ExclusiveOwnerThread",
+        )  # fmt: skip
 
     def debug(self, data: Buffer) -> DebugInfo:
         """Decodes `debug_size` bytes of a `_RTL_CRITICAL_SECTION_DEBUG`."""

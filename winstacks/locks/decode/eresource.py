@@ -21,9 +21,9 @@ MAX_OWNERS = 4096
 lock, and the kernel copies the table whenever it grows."""
 
 _ALWAYS = (
-    *("OwnerTable", "Flag", "ContentionCount", "NumberOfSharedWaiters", "NumberOfExclusiveWaiters"),
+    "OwnerTable", "Flag", "ContentionCount", "NumberOfSharedWaiters", "NumberOfExclusiveWaiters",
     "CreatorBackTraceIndex",
-)
+)  # fmt: skip
 _OWNER = ("OwnerThread", "OwnerCount", "TableSize")
 _FAST_OWNER = ("ListEntry", "ThreadAddress", "CallerExclusive", "IsWaiting")
 
@@ -52,14 +52,8 @@ class FastOwnerLayout:
 class ResourceLayout:
     """Layout of `_ERESOURCE`, and of the owner list in fast resources (17763 and later).
 
-    Args:
-        types: the kernel's structures
-        pointer_size: 4 or 8
-
     Attributes:
         pointer_size: size of a pointer, 4 or 8
-        size: bytes of the structure
-        links: offset of SystemResourcesList
         active: ActiveCount (a SHORT) up to 2003, ActiveEntries (a ULONG) since Vista
         owners: offset of the first owner's entry
         owner_count: number of owner entries in the structure: two up to 2003 (`OwnerThreads`, the first is
@@ -84,26 +78,22 @@ class ResourceLayout:
         self.lacking = tuple(
             f"{resource.name} has no member {name}" for name in _ALWAYS if not resource.has(name)
         )
-        owners, entry = (
-            resource.first_member("OwnerEntry", "OwnerThreads"),
-            types.first_structure("_OWNER_ENTRY"),
-        )
-        self.owner = OwnerLayout(entry) if owners is not None and entry and _has(entry, _OWNER) else None
+        owners, entry = resource.first_member("OwnerEntry", "OwnerThreads"), types.find("_OWNER_ENTRY")
+        self.owner = OwnerLayout(entry) if owners is not None and _has(entry, _OWNER) else None
         self.owners = self.owner_count = 0
         if owners is not None and self.owner is not None:
             self.owners, self.owner_count = owners.offset, owners.size // self.owner.size
         else:
-            what = [f"_OWNER_ENTRY.{name}" for name in _OWNER if entry is None or not entry.has(name)]
+            what = [f"_OWNER_ENTRY.{name}" for name in _OWNER if not entry.has(name)]
             self.lacking += (", ".join(what) or f"{resource.name} has no member OwnerEntry or OwnerThreads",)
         self.contention_count = resource.first_member("ContentionCount")
         self.shared_waiters = resource.first_member("NumberOfSharedWaiters")
         self.exclusive_waiters = resource.first_member("NumberOfExclusiveWaiters")
         self.creator_back_trace_index = resource.first_member("CreatorBackTraceIndex")
-        fast = types.first_structure("_FAST_ERESOURCE_INTERNAL")
-        head = fast.first_member("OwnerEntryListHead") if fast is not None else None
+        head = types.find("_FAST_ERESOURCE_INTERNAL").first_member("OwnerEntryListHead")
         self.fast_owners = None if head is None else head.offset
-        entry = types.first_structure("_FAST_OWNER_ENTRY_INTERNAL")
-        self.fast_owner = FastOwnerLayout(entry) if entry and _has(entry, _FAST_OWNER) else None
+        entry = types.find("_FAST_OWNER_ENTRY_INTERNAL")
+        self.fast_owner = FastOwnerLayout(entry) if _has(entry, _FAST_OWNER) else None
 
 
 def _has(structure: Structure, members: Sequence[str]) -> bool:
@@ -138,10 +128,6 @@ class Resource(NamedTuple):
 
 def decode_resource(data: Buffer, layout: ResourceLayout) -> Resource:
     """Decodes an `_ERESOURCE`.
-
-    Args:
-        data: `layout.size` bytes
-        layout: the layout of the structure
 
     Raises:
         ValueError: if data is too short

@@ -96,7 +96,6 @@ def steps(
         head: address of the LIST_ENTRY to start from; it is not in the result
         read_links: reads a LIST_ENTRY; its addresses have the same form as `head`
         direction: 0 forward, 1 backward
-        limit: maximum number of nodes
         first: the node to start with, if the head's own link does not lead to it
         known: a set of visited nodes, for a damaged list: opposite links are not checked, and the walk ends
             at a node in this set. The walk adds its nodes to the set
@@ -158,7 +157,6 @@ def walk(head: int, read_links: ReadLinks, limit: int = MAX_NODES) -> ListWalk:
 
     Args:
         head: address of the LIST_ENTRY to start from; it is not in the result
-        read_links: reads a LIST_ENTRY; its addresses have the same form as `head`
         limit: maximum number of nodes that both walks together visit
     """
     before, forward = take_nodes(steps(head, read_links, 0, limit))

@@ -33,12 +33,7 @@ _NO_RUN: _Run = (0, b"")
 
 
 class ReadWindows:
-    """Keeps the bytes read from a layer, in windows of one size. No other class here caches memory.
-
-    Args:
-        reader: reads the present parts of a range
-        size: bytes of a window, a power of two
-    """
+    """Keeps the bytes read from a layer, in windows of one size. No other class here caches memory."""
 
     def __init__(self, reader: Reader, size: int = PAGE_SIZE) -> None:
         self.reader = reader
@@ -98,17 +93,21 @@ class Memory:
             return self._data[offset : offset + length]
         return self._read(address, length)
 
-    def number(self, address: int, size: int) -> Optional[int]:
-        """Returns an unsigned little-endian number of `size` bytes, or None if it is not present."""
-        data = self.read(address, size)
+    def number(self, address: Optional[int], size: int) -> Optional[int]:
+        """Returns an unsigned little-endian number of `size` bytes; None if it is not present, or if the
+        address is None, as of a symbol that the kernel lacks."""
+        data = None if address is None else self.read(address, size)
         return None if data is None else int.from_bytes(data, "little")
 
-    def pointer(self, address: int) -> Optional[int]:
-        """Returns the pointer stored at an address, or None if it is not present."""
+    def pointer(self, address: Optional[int]) -> Optional[int]:
+        """Returns the pointer stored at an address; None as for `number`."""
         return self.number(address, self.pointer_size)
 
-    def member(self, address: int, field: Field) -> Optional[int]:
-        """Returns a member of the structure at an address, or None if it is not present."""
+    def member(self, address: Optional[int], field: Optional[Field]) -> Optional[int]:
+        """Returns a member of the structure at an address; None if the member is not present, if the symbols
+        lack it (`field` is None), or if there is no structure (the address is None or 0)."""
+        if not address or field is None:
+            return None
         data = self.read(address + field.offset, field.size)
         if data is None:
             return None
@@ -138,7 +137,6 @@ class Memory:
         """Returns the text of the UNICODE_STRING at an address; None if the structure or text is not present.
 
         Args:
-            address: address of the structure
             limit: maximum bytes of text to read
         """
         data = self.read(address, 2 * self.pointer_size)

@@ -44,7 +44,6 @@ def target(entry: int, size: int) -> int:
     """Returns the physical address to which an entry of a table leads.
 
     Args:
-        entry: an entry that is present
         size: bytes of an entry: 8, or 4 on x86 without PAE
     """
     return entry & _FRAMES[size]
@@ -81,12 +80,6 @@ def leads_to_section(entry: int, size: int, pointer_size: int, prototype: int) -
 
     This is so if the process never touched the page, or if the page was removed from its working set. An
     entry that leads to the page file, or to a page combined with equal ones, is a page of the process's own.
-
-    Args:
-        entry: entry of the process's page table
-        size: bytes of the entry
-        pointer_size: 4 or 8
-        prototype: address of the prototype PTE to which the VAD leads
     """
     if not entry or entry & PRESENT or not entry & PROTOTYPE:
         return not entry
@@ -101,7 +94,6 @@ def executable(entry: int, size: int) -> bool:
     """Returns whether the entry of a page allows execution.
 
     Args:
-        entry: an entry of a page table
         size: bytes of the entry: an entry of 4 bytes has no bit that forbids execution
     """
     if entry & PRESENT:
@@ -122,12 +114,6 @@ def writable(entry: int) -> bool:
 
 def runs(table: bytes, size: int, first: int, count: int) -> Iterator[Tuple[int, Optional[int]]]:
     """Yields the pages of a table, grouped into runs whose pages are adjacent in physical memory.
-
-    Args:
-        table: a page table
-        size: bytes of an entry
-        first: number of the first page of interest
-        count: number of pages of interest
 
     Yields:
         (number of pages, physical address of the first one, or None for pages that are not present)

@@ -151,10 +151,6 @@ class Claims:
     def claim(self, start: int, end: int) -> int:
         """Claims a range up to the start of the next claimed range.
 
-        Args:
-            start: first address
-            end: address behind the last byte
-
         Returns:
             The end of the part that is now claimed; `start` if the first byte was claimed before.
         """

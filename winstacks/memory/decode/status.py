@@ -18,7 +18,6 @@ class StatusItem(NamedTuple):
     """One item of a status.
 
     Attributes:
-        code: the code
         number: number for the `{}` in the code's text; None for a code without one
         members: names for the `{members}` in the code's text, mostly members of a structure
     """

@@ -58,8 +58,6 @@ def integers(data: Buffer, size: int, start: int = 0, count: Optional[int] = Non
 
     Args:
         data: little-endian bytes that hold the array
-        size: bytes of an integer
-        start: offset of the first integer in data
         count: how many integers; None: as many as lie between `start` and the end of the data
 
     Raises:
@@ -79,15 +77,17 @@ class Structure:
 
     Args:
         name: name in the symbols, such as `_HEAP_ENTRY`
-        size: in bytes
-        lookup: finds a member; called once for each path
         names: the structure's own members in the order of the table
+        known: False for a structure that the tables lack: it has no members
     """
 
-    def __init__(self, name: str, size: int, lookup: Lookup, names: Sequence[str] = ()) -> None:
+    def __init__(
+        self, name: str, size: int, lookup: Lookup, names: Sequence[str] = (), known: bool = True
+    ) -> None:
         self.name = name
         self.size = size
         self.names = tuple(names)
+        self.known = known
         self._lookup = lookup
         self._fields: Dict[str, Optional[Field]] = {}
 
@@ -109,8 +109,15 @@ class Structure:
         """
         field = self.first_member(*paths)
         if field is None:
-            raise MissingMemberError(f"{self.name} has no member {' or '.join(paths)}")
+            raise MissingMemberError(self.lack(*paths))
         return field
+
+    def lack(self, *paths: str) -> str:
+        """Returns what the tables lack if the structure has none of several members, in words, else ""."""
+        if self.first_member(*paths) is not None:
+            return ""
+        missing = f"{self.name} has no member {' or '.join(paths)}"
+        return missing if self.known else f"the symbol tables have no {self.name}"
 
     def offset(self, *paths: str) -> int:
         """Returns the offset of the first of several members that the structure has.
@@ -170,9 +177,7 @@ class StructureView:
     """A structure in bytes: its members by name.
 
     Args:
-        structure: the structure
         data: little-endian bytes that hold it
-        start: offset in data at which the structure begins
     """
 
     def __init__(self, structure: Structure, data: Buffer, start: int = 0) -> None:
@@ -197,6 +202,10 @@ class StructureView:
         """
         field = self.structure.first_member(*paths)
         return None if field is None else field.value_in(self._data, self._start)
+
+
+def _nothing(_path: str) -> None:
+    """Looks members up in a structure that has none."""
 
 
 class Structures:
@@ -238,6 +247,11 @@ class Structures:
         if structure is None:
             raise MissingMemberError(f"the symbol tables have no {' or '.join(names)}")
         return structure
+
+    def find(self, *names: str) -> Structure:
+        """Returns the first of several structures that the tables have, else one that has no members."""
+        structure = self.first_structure(*names)
+        return Structure(" or ".join(names), 0, _nothing, known=False) if structure is None else structure
 
     def has(self, name: str) -> bool:
         """Returns whether the tables have a structure."""

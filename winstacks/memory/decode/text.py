@@ -92,7 +92,6 @@ class ShortText(str):
     """A text with a short form, which --brief and pages show.
 
     Args:
-        text: the text
         short: the same in few words; never empty unless the text is
     """
 
@@ -113,7 +112,6 @@ def with_address(symbol: str, address: Optional[int]) -> str:
     """Returns a Symbol; one of NAMELESS gets a short form with the address, as `<private> 0x1d2b00002c4`.
 
     Args:
-        symbol: the value of the column
         address: the address in the form that is shown; None if it is unknown
     """
     if address is None or symbol not in NAMELESS:

@@ -60,8 +60,6 @@ def read_exports(load: LoadRva, headers: Headers, limit: int = MAX_EXPORTS) -> E
     """Reads the export table as far as it is present.
 
     Args:
-        load: returns the present parts of a range of the image
-        headers: the module's headers
         limit: maximum number of exports to read; of a longer table the rest is missing, as the status says
 
     Returns:
@@ -111,12 +109,6 @@ def _add_export(
 
     Args:
         function: RVA of the export, None if missing
-        name: name of the export
-        start: RVA of the export directory
-        size: bytes of the export directory
-        image: reads the target of a forwarder
-        entries: receives exports
-        forwarders: receives forwarders
     """
     if not function or function >= image.size:
         return
@@ -128,12 +120,6 @@ def _add_export(
 
 class _Image:
     """Reads arrays and strings of an image.
-
-    Args:
-        load: returns the present parts of a range of the image
-        size: bytes of the image
-        directory: the present parts of the export directory
-        directory_rva: RVA of the export directory
 
     Attributes:
         missing: whether a part of an array or a string was missing
@@ -152,8 +138,6 @@ class _Image:
 
         Args:
             code: code of the integers in the module `struct`
-            rva: RVA of the array
-            count: number of integers
         """
         width = struct.calcsize(code)
         values: List[Optional[int]] = [None] * count

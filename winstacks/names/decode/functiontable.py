@@ -63,10 +63,8 @@ class FunctionTable:
     Args:
         words: BeginAddress, EndAddress and UnwindData of all entries, one after the other
         gaps: ranges (low, high) of RVAs for which entries may be missing
-        read_rva: reads the image
 
     Attributes:
-        read_rva: reads the image
         derived: values that stack walks derived from unwind data, by (RVA of the unwind data, offset in the
             function); kept as long as the table
     """
@@ -110,8 +108,6 @@ class FunctionTable:
 
         Args:
             runs: (offset in the directory, bytes) of its readable parts, ascending
-            size: size of the directory in bytes
-            read_rva: reads the image
         """
         words = array(_WORD)
         gaps: List[Tuple[int, int]] = []
@@ -153,11 +149,7 @@ class FunctionTable:
         return RuntimeFunction(self._begins[position], self._ends[position], self._unwinds[position])
 
     def may_be_moved(self, position: int) -> bool:
-        """Returns whether an entry may be a piece of another entry's function. A cheap test: True if unknown.
-
-        Args:
-            position: position of the entry in `ranges`
-        """
+        """Returns whether an entry may be a piece of another's function. A cheap test: True if unknown."""
         unwind = self._unwinds[position]
         head = None if unwind & INDIRECT else self.read_rva(unwind, 1)
         return head is None or bool(head[0] >> 3 & CHAININFO)

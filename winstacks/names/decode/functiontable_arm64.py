@@ -38,8 +38,6 @@ class _Ends(Sequence[int]):
 
     Args:
         begins: BeginAddress of all entries, ascending
-        unwinds: UnwindData of all entries
-        read_rva: reads the image
     """
 
     def __init__(self, begins: Sequence[int], unwinds: Sequence[int], read_rva: ReadRva) -> None:

@@ -9,15 +9,9 @@ from typing import Optional
 from .rules import undecorated
 
 GROUND = (
-    *("RtlUserThreadStart", "LdrInitializeThunk", "RtlUserFiberStart"),
-    *(
-        "BaseThreadStart",
-        "BaseProcessStart",
-        "BaseFiberStart",
-        "BaseThreadStartThunk",
-        "BaseProcessStartThunk",
-    ),
-)
+    "RtlUserThreadStart", "LdrInitializeThunk", "RtlUserFiberStart",
+    "BaseThreadStart", "BaseProcessStart", "BaseFiberStart", "BaseThreadStartThunk", "BaseProcessStartThunk",
+)  # fmt: skip
 """Functions in which user-mode stacks end: in ntdll since Vista, in kernel32 before."""
 
 ENTRIES = ("Ki", "Kx")
@@ -48,8 +42,6 @@ def is_first(module: str, function: str, kernel: bool) -> bool:
 
     Args:
         module: name of the module, in any case
-        function: name of the function
-        kernel: whether the stack is in the kernel
     """
     plain = undecorated(function)
     if module.lower() not in (KERNEL_MODULES if kernel else GROUND_MODULES):

@@ -44,13 +44,7 @@ class CodeMap(NamedTuple):
 
 
 def read_code_map(read: ReadRva, headers: Headers, base: int) -> Optional[CodeMap]:
-    """Returns the code map of an image; None if the image is not hybrid, or the map cannot be read.
-
-    Args:
-        read: reads the image
-        headers: its headers
-        base: address at which the image is loaded
-    """
+    """Returns the code map of an image; None if the image is not hybrid, or the map cannot be read."""
     rva, size = headers.directory(DIRECTORY_LOAD_CONFIG)
     data = read(rva, _POINTER + 8) if rva and size >= _POINTER + 8 else None
     pointer = 0 if data is None else int.from_bytes(data[_POINTER:], "little")

@@ -84,8 +84,6 @@ def find_writes(read: ReadRva, headers: Headers, image_base: int) -> LoaderWrite
     """Returns the ranges of an image that Windows writes.
 
     Args:
-        read: reads the image by RVA, not relocated
-        headers: headers of the image
         image_base: preferred address of the image (ImageBase)
     """
     pointer = 8 if headers.machine == 0x8664 else 4
@@ -148,8 +146,6 @@ def _table_length(read: ReadRva, rva: int, pointer: int, budget: List[int]) -> i
 
     Args:
         read: reads the image by RVA
-        rva: start of the table
-        pointer: bytes of a pointer
         budget: one number: the pointers that may still be read, reduced here
     """
     count = 0
@@ -213,14 +209,7 @@ def _dynamic(read: ReadRva, rva: int, pointer: int) -> Iterator[Tuple[int, int]]
 
 
 def _sites(read: ReadRva, at: int, end: int, width: int) -> Iterator[int]:
-    """Yields the RVAs of the sites in blocks of entries, whose lowest 12 bits are an offset in a page.
-
-    Args:
-        read: reads the image by RVA
-        at: start of the first block
-        end: end of the last block
-        width: bytes of an entry
-    """
+    """Yields the RVAs of the sites in blocks of entries, whose lowest 12 bits are an offset in a page."""
     while at < end:
         page, length = _BLOCK.unpack(_need(read, at, _BLOCK.size))
         if not _BLOCK.size <= length <= end - at:

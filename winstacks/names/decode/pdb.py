@@ -69,10 +69,6 @@ class Symbol(NamedTuple):
 class Pdb:
     """A PDB.
 
-    Args:
-        read: reads the file
-        size: size of the file in bytes
-
     Attributes:
         guid: GUID in the form of `CodeView.guid`
         age: age of the debug information, which the RSDS record of the module repeats
@@ -226,7 +222,6 @@ class _Addresses:
     """Converts section and offset into an RVA.
 
     Args:
-        sections: IMAGE_SECTION_HEADERs
         omap: pairs of an RVA of the linked file, and of the file after its functions were moved; or empty
     """
 

@@ -60,10 +60,7 @@ class Section(NamedTuple):
     """A section of an image.
 
     Attributes:
-        start: RVA
         end: RVA behind the section, at most SizeOfImage
-        name: name in the section table
-        characteristics: Characteristics
     """
 
     start: int
@@ -76,7 +73,6 @@ class Headers(NamedTuple):
     """Values of the PE headers.
 
     Attributes:
-        machine: Machine
         timestamp: TimeDateStamp
         size: SizeOfImage
         sections: sections that are not empty, by RVA
@@ -103,7 +99,6 @@ class CodeView(NamedTuple):
 
     Attributes:
         guid: GUID, 32 hexadecimal digits in upper case
-        age: Age
         pdb_name: file name of the PDB, without folders
     """
 
@@ -173,9 +168,6 @@ def read_codeview_record(read: ReadRva, headers: Headers) -> Optional[Bytes]:
 
 def read_checksum(read: ReadRva) -> Optional[int]:
     """Returns CheckSum of the optional header, None if it cannot be read.
-
-    Args:
-        read: reads a module whose headers `read_headers` accepted
 
     Raises:
         HeaderError: the start of the headers cannot be read

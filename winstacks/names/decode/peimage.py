@@ -76,7 +76,6 @@ class _Part(NamedTuple):
         start: RVA
         end: RVA of the end of its last page
         size: bytes of the part, without the padding of the last page
-        offset: offset in the file
         length: bytes in the file; the rest of the part is zeros
     """
 
@@ -90,18 +89,11 @@ class _Part(NamedTuple):
 class PeImage:
     """A PE file.
 
-    Args:
-        read: reads the file
-        size: bytes of the file
-        path: path of the file, for messages
-
     Attributes:
-        path: path of the file
         headers: headers, in the same form as the headers of a module in memory
         code_view: RSDS record, None if there is none
         image_base: preferred address of the image (ImageBase)
         check_sum: CheckSum, 0 if the linker stored none
-        file_size: bytes of the file
 
     Raises:
         PeFileError: the file is not a PE file, is truncated, or contradicts itself
@@ -132,7 +124,6 @@ class PeImage:
 
         Args:
             rva: RVA of the page, a multiple of PAGE_SIZE
-            base: canonical address of the image
         """
         return self._pages[rva, base]
 
@@ -262,8 +253,6 @@ class PeImage:
         """Relocates the bytes of a page, and returns them.
 
         Args:
-            rva: RVA of the page
-            base: canonical address of the image
             data: bytes of the page, changed in place
         """
         delta = base - self.image_base

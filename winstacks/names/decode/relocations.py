@@ -60,7 +60,6 @@ class RelocationBlock(NamedTuple):
     Attributes:
         page: RVA of the page, END for the mark of the end
         rva: RVA of the entries
-        length: bytes of the entries
     """
 
     page: int

@@ -158,7 +158,6 @@ class NameTable:
         between the two.
 
         Args:
-            rva: the RVA
             piece: position of the last entry before the RVA in the function table, -1 if there is none
         """
         position = bisect_right(self._rvas, rva) - 1

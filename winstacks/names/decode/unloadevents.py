@@ -30,8 +30,6 @@ class UnloadEvent(NamedTuple):
     """A module that was unloaded.
 
     Attributes:
-        base: canonical address at which it was
-        size: SizeOfImage, bytes
         sequence: number of the event; later events have higher numbers
         timestamp: TimeDateStamp of the module
         name: file name
@@ -51,10 +49,8 @@ class EventLayout:
         element: `_RTL_UNLOAD_EVENT_TRACE` of one generation of Windows
 
     Attributes:
-        size: bytes of an element
         base: offset of BaseAddress in an element, a pointer
         image_size: offset of SizeOfImage in an element; the member has the size of a pointer
-        pointer_size: 4 or 8
     """
 
     def __init__(self, element: Structure) -> None:
@@ -71,13 +67,7 @@ class EventLayout:
         return self._numbers(data, start)[0] == 0
 
     def event(self, data: Bytes, start: int, user_end: int) -> Optional[UnloadEvent]:
-        """Returns the event at an offset in data, or None if it is not credible.
-
-        Args:
-            data: holds the element
-            start: offset of the element in data
-            user_end: the first address above the user's half
-        """
+        """Returns the event at an offset in data, or None if it is not credible."""
         base, size, sequence, timestamp = self._numbers(data, start)
         if base % BASE_ALIGNMENT or size % PAGE_SIZE or not 0 < size < MAX_SIZE or base + size > user_end:
             return None
@@ -99,8 +89,6 @@ def read_events(data: Bytes, layout: EventLayout, user_end: int) -> Optional[Lis
 
     Args:
         data: bytes of the ring: `EVENTS` or `EVENTS_EX` elements
-        layout: layout of its elements
-        user_end: the first address above the user's half
     """
     count = len(data) // layout.size
     events: List[UnloadEvent] = []
@@ -124,13 +112,7 @@ def read_events(data: Bytes, layout: EventLayout, user_end: int) -> Optional[Lis
 
 
 def salvage_events(data: Bytes, layout: EventLayout, user_end: int) -> List[UnloadEvent]:
-    """Returns the credible events of a ring whose address is certain, by sequence number.
-
-    Args:
-        data: bytes of the ring
-        layout: layout of its elements
-        user_end: the first address above the user's half
-    """
+    """Returns the credible events of a ring whose address is certain, by sequence number."""
     starts = range(0, len(data) - layout.size + 1, layout.size)
     events = (layout.event(data, start, user_end) for start in starts if not layout.empty(data, start))
     return sorted((event for event in events if event), key=lambda event: event.sequence)
@@ -141,8 +123,6 @@ def find_ring(data: memoryview, layouts: Sequence[EventLayout], user_end: int) -
 
     Args:
         data: bytes of the module; their address is a multiple of the pointer size
-        layouts: possible layouts of the elements
-        user_end: the first address above the user's half
     """
     for layout in layouts:
         width = layout.pointer_size

@@ -100,7 +100,6 @@ class UnwindRecord(NamedTuple):
     """The unwind data of a piece of code.
 
     Attributes:
-        length: bytes of the piece
         codes: the codes, in the order in which they undo the prologue, up to an END; other sequences follow
         prolog: number of codes that are instructions of the prologue
         epilogs: the epilogues, by start

@@ -109,7 +109,6 @@ class UnwindInfo(NamedTuple):
     Attributes:
         version: Version, 1 or 2
         flags: Flags: EHANDLER, UHANDLER, CHAININFO
-        prolog_size: SizeOfProlog, bytes
         frame_register: number of the frame register, 0 if there is none
         frame_offset: distance of the frame register from the stack pointer, in bytes
         codes: unwind codes, the last action of the prologue first; without UWOP_EPILOG

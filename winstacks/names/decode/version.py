@@ -35,7 +35,6 @@ def read_fixed_file_info(read: ReadRva, headers: Headers) -> Optional[bytes]:
 
     Args:
         read: reads the module by RVA
-        headers: headers of the module
     """
     base, size = headers.directory(DIRECTORY_RESOURCE)
     # A directory of types leads to a directory of names, and this to languages: the first of each is read.
@@ -58,7 +57,6 @@ def _entry(read: ReadRva, rva: int, entry_id: Optional[int]) -> Optional[int]:
 
     Args:
         read: reads the module by RVA
-        rva: RVA of the directory
         entry_id: ID of the entry; the first entry if it is None
     """
     head = read(rva, _DIRECTORY.size)

@@ -58,7 +58,6 @@ class RefDecoder:
 
     Attributes:
         stack_info: offset of the first event
-        event_size: bytes of an event
 
     Raises:
         MissingMemberError: the symbols do not describe them
@@ -74,11 +73,7 @@ class RefDecoder:
         self._tag = event.first_member("Tag")
 
     def info(self, data: Buffer) -> RefInfo:
-        """Decodes a traced object.
-
-        Args:
-            data: `stack_info` bytes, without the events
-        """
+        """Decodes a traced object."""
         header, next_ref, next_pos, max_stacks = self._info(data, 0)
         name = data[self._name.offset : self._name.offset + self._name.size]
         return RefInfo(header, next_ref, image_file_name(bytes(name)), next_pos, max_stacks)
@@ -88,9 +83,7 @@ class RefDecoder:
         contents.
 
         Args:
-            event: the supposed event
             before: the event before it, None for the first one
-            traces: number of traces in the table
         """
         later = before is None or event.sequence > before.sequence
         tag = b"" if event.tag is None else event.tag.to_bytes(4, "little")
@@ -110,14 +103,8 @@ class RefDecoder:
 class StackTableDecoder:
     """Decodes `_STACK_TABLE` without its hash area, and the `_OBJECT_REF_TRACE` in its blocks.
 
-    Args:
-        types: the kernel's structures
-        pointer_size: 4 or 8
-
     Attributes:
         header_size: bytes of the table that are decoded
-        trace_size: bytes of a trace
-        max_depth: frames of a trace
 
     Raises:
         MissingMemberError: the symbols do not describe them
@@ -138,33 +125,20 @@ class StackTableDecoder:
     def table(self, data: Buffer) -> Tuple[int, Tuple[int, ...]]:
         """Decodes the head of a table.
 
-        Args:
-            data: `header_size` bytes
-
         Returns:
             The number of traces, and the addresses of the blocks that hold 1024 each.
         """
         return self._count.value_in(data), self._blocks.unpack_from(data, self._blocks_offset)
 
     def locate(self, count: int, blocks: Tuple[int, ...], number: int) -> Optional[int]:
-        """Returns the address of a trace, None if the table has no such trace.
-
-        Args:
-            count: number of traces
-            blocks: addresses of the blocks
-            number: number of the trace
-        """
+        """Returns the address of a trace, None if the table has no such trace."""
         block, place = divmod(number, TRACES_PER_BLOCK)
         if number >= min(count, MAX_TRACES) or block >= len(blocks) or not blocks[block]:
             return None
         return blocks[block] + place * self.trace_size
 
     def trace(self, data: Buffer) -> Tuple[int, ...]:
-        """Returns the frames of a trace, innermost first.
-
-        Args:
-            data: `trace_size` bytes
-        """
+        """Returns the frames of a trace, innermost first."""
         return without_padding(self._trace.unpack_from(data))
 
 

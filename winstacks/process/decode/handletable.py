@@ -41,17 +41,11 @@ class EntryDecoder:
     address without its low and high bits.
 
     Args:
-        types: the kernel's structures
-        pointer_size: 4 or 8
         creators: whether the kernel stores granted access as an index, so that CreatorBackTraceIndex is valid
             (32-bit XP and 2003)
 
     Attributes:
-        pointer_size: 4 or 8
-        size: bytes of an entry
         has_creators: whether entries hold the trace indices of creators
-        per_page: entries in a page
-        per_directory: pointers in a page
 
     Raises:
         MissingMemberError: the symbols do not describe an entry
@@ -78,10 +72,6 @@ class EntryDecoder:
     def entry(self, data: Buffer, handle: int) -> Optional[Entry]:
         """Decodes the entry of a handle, None if it is free.
 
-        Args:
-            data: `size` bytes
-            handle: the handle to which the entry belongs
-
         Raises:
             ValueError: data is too short
         """
@@ -95,8 +85,6 @@ class EntryDecoder:
         """Yields the used entries of a page of entries.
 
         Args:
-            memory: the present parts of the page
-            address: address of the page
             base: handle of the page's first entry
         """
         for number in range(1, self.per_page):

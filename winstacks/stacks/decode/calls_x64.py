@@ -35,16 +35,12 @@ class Effect:
         slots: offsets of the eight-byte slots to read, ascending and disjoint
         general: slot index of each saved general register, by register number
         xmm: slot index of the lower half of each saved Xmm register; the upper half is in the next slot
-        returns: slot index of the caller's return address
         release: distance from the base to the caller's stack pointer, in bytes
 
     Attributes:
-        base: see the argument
         start: offset of the first byte to read
         size: number of bytes to read
         unpack: function of bytes and the position of the read in them; returns the slots
-        returns: see the argument
-        release: see the argument
         xmm: pairs of a register number and its slot index
         general: function of 16 registers, the slots, the new stack pointer and None, concatenated; returns
             the caller's registers

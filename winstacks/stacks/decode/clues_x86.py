@@ -150,10 +150,6 @@ def find_starts(code: bytes) -> Iterator[Tuple[int, bool]]:
 def bare_starts(code: bytes, address: int) -> Iterator[int]:
     """Yields the positions at which any function may start: behind padding, or aligned behind a return or a
     jump.
-
-    Args:
-        code: the code
-        address: address of the code
     """
     for match in _BEHIND_PADDING.finditer(code):
         yield match.end()
@@ -172,10 +168,6 @@ def jump_by_table(before: bytes, jump: bytes) -> Optional[Tuple[int, int, Option
 
     cmp register, n; ja; jmp [table + 4 * register]; optionally, movzx register, byte ptr [numbers + register]
     lies between.
-
-    Args:
-        before: LONGEST_BOUND bytes of code up to the jump
-        jump: TABLE_JUMP bytes from the jump on
 
     Returns:
         (address of the table, greatest entry number, address of the bytes that hold entry numbers or None);

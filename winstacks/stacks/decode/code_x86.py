@@ -17,11 +17,7 @@ _MAX_PAGES = 1 << 10
 
 
 class CodePages:
-    """The code of one address space.
-
-    Args:
-        read: reads memory
-    """
+    """The code of one address space."""
 
     def __init__(self, read: Read) -> None:
         self._read = read

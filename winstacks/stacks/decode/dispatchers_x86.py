@@ -52,13 +52,7 @@ def named(label: str) -> Optional[str]:
 
 
 class Contexts:
-    """Finds the registers that an exception or an APC interrupted.
-
-    Args:
-        types: structures _CONTEXT and _EXCEPTION_RECORD of 32 bits
-        read: reads memory
-        is_code: returns whether an address may be code
-    """
+    """Finds the registers that an exception or an APC interrupted."""
 
     def __init__(self, types: Structures, read: Read, is_code: Callable[[int], bool]) -> None:
         context, record = types["_CONTEXT"], types["_EXCEPTION_RECORD"]
@@ -73,9 +67,7 @@ class Contexts:
         """Returns the interrupted registers; None if the structures on the stack are not valid.
 
         Args:
-            name: dispatcher: EXCEPTION or APC
             entry: Esp at its first instruction
-            together: returns whether two addresses lie on one stack
         """
         context = self._behind_record(entry) if name == EXCEPTION else entry + _APC_ARGUMENTS
         data = self._read(context, self._context_size) if context and together(entry, context) else None

@@ -88,9 +88,6 @@ class Flow:
     """A function, followed from its start, wherever its parts lie.
 
     Args:
-        code: code of the address space
-        start: address of the first instruction
-        pops: returns the bytes of arguments that a function pops
         sets_up: see `SetUp`; _SEH_prolog and _EH_prolog3 set up a frame for their callers
         takes_down: returns whether a function takes down its caller's frame
         makes_room: returns whether a function lowers its caller's Esp by Eax
@@ -102,7 +99,6 @@ class Flow:
         returns: bytes of arguments that each return pops, by address of the return
         tails: target in another function of each jump with the caller's frame restored, by address of the
             jump
-        count: number of instructions that were followed
     """
 
     def __init__(
@@ -262,7 +258,6 @@ class Flow:
         to no end, but is reached from a proven instruction without passing a call.
 
         Args:
-            address: address of the instruction
             returns: whether only a return counts as an end, and a jump elsewhere does not: a part that was
                 moved away jumps back to its function in any state of the stack
 

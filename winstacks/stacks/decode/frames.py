@@ -127,8 +127,6 @@ class CodeImage(NamedTuple):
     """A module, as a walk needs it.
 
     Attributes:
-        base: load address
-        size: size in bytes
         read_rva: reads the module by RVA
         table: function table; None if the image has none (x86), or none that can be read
         code: RVA ranges that hold code, None if unknown
@@ -166,7 +164,6 @@ class Frame(NamedTuple):
 
     Attributes:
         address: address where execution was interrupted or will return to
-        sp: stack pointer there
         how: method by which the address was found, a word of `words.HOWS`
         returns: whether the address is a return address; False if execution was interrupted there
         sure: False if the address is a guess, or was found through a guess
@@ -203,7 +200,6 @@ class ReturnCandidate(NamedTuple):
     """A value on a stack that may be a return address and is none of the frames.
 
     Attributes:
-        address: the value
         slot: address of the value on the stack
         absent: whether the code there is not in the image, so that a call may be before the address
     """
@@ -232,12 +228,7 @@ class StackWalk(NamedTuple):
 
 
 def as_candidates(walk: StackWalk, slot_size: int) -> Tuple[ReturnCandidate, ...]:
-    """Returns the candidates of a walk, and its frames as such, by their place on the stack.
-
-    Args:
-        walk: a walk whose frames are too doubtful to count as frames
-        slot_size: bytes of a stack slot
-    """
+    """Returns the candidates of a walk, and its frames as such, by their place on the stack."""
     frames = (
         ReturnCandidate(frame.address, frame.trap or frame.sp - slot_size, False) for frame in walk.frames
     )

@@ -57,7 +57,6 @@ class _Candidate(NamedTuple):
     """A possible start of a function.
 
     Attributes:
-        start: address
         surely: whether it begins like a function that sets up a frame, behind the end of another
         bare: whether only a return or a jump before it suggests a start: its own returns must then prove it
     """
@@ -75,11 +74,7 @@ class OwnFunction(NamedTuple):
 
 
 class FollowBudget:
-    """The number of instructions that may still be followed, in all address spaces of an image.
-
-    Args:
-        file_size: bytes of the image's file
-    """
+    """The number of instructions that may still be followed, in all address spaces of an image."""
 
     def __init__(self, file_size: int) -> None:
         self.left = min(LEAST_FOLLOWED + FOLLOWED_PER_KILOBYTE * (file_size >> 10), MAX_FOLLOWED)
@@ -89,7 +84,6 @@ class Functions:
     """Finds the changes that functions have made to the stack.
 
     Args:
-        read: reads memory
         budget: of the image; without one, the functions have a budget of their own
     """
 
@@ -116,8 +110,6 @@ class Functions:
         """Returns the value of Esp at a function's first instruction, None if its code does not determine it.
 
         Args:
-            registers: state in the function
-            start: address of the function
             popped: bytes of arguments that the last callee has popped, as far as is known
         """
         ip, place = registers.ip, self.place(start, registers.ip)

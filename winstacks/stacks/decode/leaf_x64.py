@@ -63,10 +63,7 @@ def may_have_called(find_image: FindImage, read: Read, to: int, leaf: int) -> bo
     function that it calls has a jump that may lead there.
 
     Args:
-        find_image: finds the module that holds an address
-        read: reads memory
         to: the return address, behind a call
-        leaf: the place
     """
     image, target = find_image(leaf), call_target(find_image, read, to)
     if image is None or image.table is None or target is None:

@@ -81,7 +81,6 @@ def agrees(code: Bytes, record: UnwindRecord) -> bool:
 
     Args:
         code: the instructions of the prologue, as many as there are codes
-        record: the unwind data of the function
     """
     words = struct.unpack_from(f"<{record.prolog}I", code)
     codes = reversed(record.codes[: record.prolog])
@@ -110,10 +109,6 @@ def _is_coded(word: int, code: UnwindCode) -> bool:
 def outside_of_body(before: int, word: int) -> bool:
     """Returns whether an instruction belongs to a prologue or an epilogue: then no function is in its body
     there.
-
-    Args:
-        before: the instruction before it
-        word: the instruction
     """
     store, stored = _store(word), _store(before)
     pairs = [found for found in (store, stored) if found is not None and found.registers == (FP, LR)]

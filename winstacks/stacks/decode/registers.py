@@ -11,9 +11,9 @@ MASK = (1 << 64) - 1
 RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI = range(8)
 R12, R13, R14, R15 = range(12, 16)
 GENERAL = (
-    *("Rax", "Rcx", "Rdx", "Rbx", "Rsp", "Rbp", "Rsi", "Rdi"),
-    *("R8", "R9", "R10", "R11", "R12", "R13", "R14", "R15"),
-)
+    "Rax", "Rcx", "Rdx", "Rbx", "Rsp", "Rbp", "Rsi", "Rdi",
+    "R8", "R9", "R10", "R11", "R12", "R13", "R14", "R15",
+)  # fmt: skip
 """The general registers, in the processor's numbering."""
 
 NON_VOLATILE = frozenset((RBX, RSP, RBP, RSI, RDI, R12, R13, R14, R15))

@@ -120,12 +120,9 @@ class EffectArm64:
 
     Args:
         base: place of the base register
-        slots: offsets of the slots to read, ascending and disjoint
         saved: slot index of each restored register, by place
-        release: distance from the base to the caller's stack pointer, in bytes
 
     Attributes:
-        base, release: see the arguments
         start: offset of the first byte to read
         size: number of bytes to read
         unpack: function of bytes and the position of the read in them; returns the slots

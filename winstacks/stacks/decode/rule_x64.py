@@ -107,11 +107,7 @@ def of_epilogue(rest: Epilogue) -> Rule:
 
 
 class _Undoing:
-    """Registers during unwinding, as places on the stack.
-
-    Attributes:
-        sp: stack pointer
-    """
+    """Registers during unwinding, as places on the stack."""
 
     def __init__(self) -> None:
         self.sp = SavedAt(RSP, 0)

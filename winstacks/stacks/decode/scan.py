@@ -71,7 +71,6 @@ class Scan(Generic[R]):
     """The scans of one walk.
 
     Args:
-        walker: takes the steps of the walk
         stacks: the stacks that the walk may run on
 
     Attributes:

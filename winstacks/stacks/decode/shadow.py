@@ -26,9 +26,7 @@ def proven_walk(walk: StackWalk, shadow: Sequence[int], read_slot: ReadSlot) -> 
     about that. If a value is not on the stack, the walk is left as it is from there.
 
     Args:
-        walk: a walk up the stack of user mode
         shadow: return addresses of the thread's shadow stack, innermost first
-        read_slot: reads the thread's stack
     """
     kept: List[Frame] = []
     position = 0

@@ -39,11 +39,6 @@ def carry_out(rule: Rule, registers: Registers, read: Read) -> Tuple[Registers, 
     Volatile registers are unknown after the return. They are unknown behind a machine frame, too, because its
     builder saved them elsewhere.
 
-    Args:
-        rule: rule of the function
-        registers: register state in the function
-        read: reads memory
-
     Raises:
         UnwindError: a base register of the rule, the return address or the caller's stack pointer is unknown
     """
@@ -108,9 +103,6 @@ class Unwinder:
     """Unwinds functions of one image.
 
     Args:
-        table: function table of the image
-        base: load address of the image
-        read: reads memory, of the stack and of the image
         read_rva: reads the image's code; None: the reader of the table reads it
     """
 

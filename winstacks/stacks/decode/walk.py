@@ -57,14 +57,7 @@ values."""
 
 
 class Walker(abc.ABC, Generic[R]):
-    """Walks the stacks of one address space.
-
-    Args:
-        find_image: finds the module that holds an address
-        read: reads memory, by canonical address
-        may_execute: returns whether an address outside all modules may be code
-        surroundings: what else is known of the address space
-    """
+    """Walks the stacks of one address space."""
 
     slot_size: int
 
@@ -98,7 +91,6 @@ class Walker(abc.ABC, Generic[R]):
         """Walks from a register state to the end of the stack, or to the border of kernel and user mode.
 
         Args:
-            start: registers of the innermost frame
             interrupted: whether execution stopped at `ip`; False: `ip` is a return address
             stacks: (low, high) of the stacks that the thread may be on; empty if unknown
         """
@@ -110,8 +102,6 @@ class Walker(abc.ABC, Generic[R]):
 
         Args:
             sp: address at which the scan begins
-            reason: why the walk has to begin with a scan
-            stacks: see `walk`
         """
         self._stacks = StackRanges(stacks)
         return _Walk(self, self._stacks).search(sp, reason)
@@ -124,11 +114,6 @@ class Walker(abc.ABC, Generic[R]):
         """Continues from a return address by a fast path that covers the most frequent kind of step.
 
         A walker without a fast path returns the registers unchanged.
-
-        Args:
-            registers: registers of the last frame in `frames`
-            frames: receives the frames that are found
-            sure: whether the new frames are sure
 
         Returns:
             The registers of the new last frame; None if that frame is the end of the stack.

@@ -80,13 +80,8 @@ class WalkerArm64(Walker[RegistersArm64]):
     """Walks ARM64 stacks of one address space.
 
     Args:
-        find_image: finds the module that holds an address
-        read: reads memory, by canonical address
-        types: structures _CONTEXT and _KTRAP_FRAME
         trap_frames: addresses of trap frames known to lie on the stack, each with the registers in it
-        may_execute: returns whether an address outside all modules may be code
         sites: what earlier walks found about return addresses in the same address space
-        surroundings: what else is known of the address space
     """
 
     slot_size = _SLOT

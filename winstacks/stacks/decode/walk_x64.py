@@ -50,14 +50,9 @@ class Walker64(Walker[Registers]):
     """Walks x64 stacks of one address space.
 
     Args:
-        find_image: finds the module that holds an address
-        read: reads memory, by canonical address
         machine_frames: addresses of machine frames known to lie on the stack, each with the registers saved
             beside it
-        may_execute: returns whether an address outside all modules may be code
-        own_copy: returns whether the process has changed the module code at an address
         sites: results of earlier walks for return addresses in the same address space
-        surroundings: what else is known of the address space
     """
 
     slot_size = 8

@@ -60,16 +60,11 @@ class Walker32(Walker[Registers32]):
     """Walks x86 stacks of one address space.
 
     Args:
-        find_image: finds the module that holds an address
-        read: reads memory
         types: structures _KTRAP_FRAME, _CONTEXT and _EXCEPTION_RECORD; the members used here have the same
             offset in every version
         trap_frames: addresses of trap frames known to lie on the stack; for a user stack: those that the
             kernel kept at callbacks
-        may_execute: returns whether an address outside all modules may be code
         functions: the functions of the address space, as analysed so far
-        find_dispatcher: finds the dispatchers of ntdll
-        own_copy: returns whether the process has changed the module code at an address
     """
 
     slot_size = 4
@@ -329,9 +324,7 @@ class Walker32(Walker[Registers32]):
         """Returns to the address in a slot, if that is a return address.
 
         Args:
-            slot: address of the slot
             bp: the caller's Ebp
-            how: method by which the slot was found
             arguments: bytes of arguments that the return pops in addition, None if unknown
         """
         address = self.read_stack(slot)

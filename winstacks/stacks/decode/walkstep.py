@@ -18,21 +18,17 @@ class WalkStep(Generic[R]):
     """A step that was taken.
 
     Args:
-        registers: registers of the next frame
-        how: method by which they were found
-        interrupted: whether the next frame was interrupted at its `ip`
         doubt: reason why the step is a guess, None if it is no guess
         lasting: whether all later frames are guesses, too; False: only this frame may be wrong
         trap: address of the machine frame (x86: trap frame) that held the registers
         border: user-mode state, if the next frame is in user mode
-        remark: irregularity of a step that is no guess
         in_register: whether a register held the return address: then the stack pointer may stay
     """
 
     __slots__ = (
-        *("border", "doubt", "how", "in_register", "interrupted", "lasting", "registers", "remark"),
+        "border", "doubt", "how", "in_register", "interrupted", "lasting", "registers", "remark",
         "trap",
-    )
+    )  # fmt: skip
 
     def __init__(
         self,

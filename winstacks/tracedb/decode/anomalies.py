@@ -24,7 +24,6 @@ class Trace(NamedTuple):
     Attributes:
         trace_index: position of the trace in the index array. If no slot leads to the trace, the index that
             the entry itself holds (16 bits in 5.x), 0 for none
-        address: canonical address of the entry
         trace_count: TraceCount as stored. Since 6.0, 0x7FF means 0x7FF or more
         depth: Depth as stored
         hash: 32-bit sum of the frames, as RtlCaptureStackBackTrace returns it; of a heap log's record, the
@@ -45,14 +44,7 @@ class Trace(NamedTuple):
 
 
 class TraceClassifier:
-    """Decodes entries that are damaged, freed or otherwise special, and sets the flags of their status.
-
-    Args:
-        header: header of the database
-        used: bounds of its used parts
-        links: its entries
-        read: reads any part of the database
-    """
+    """Decodes entries that are damaged, freed or otherwise special, and sets the flags of their status."""
 
     def __init__(self, header: Header, used: Bounds, links: Links, read: ReadBytes) -> None:
         self._header = header
@@ -69,8 +61,6 @@ class TraceClassifier:
             index: index of the slot that leads to the entry, None if no slot does
             entry: row of the entry in the columns of the links
             word: TraceCount as stored, with BlockDepth if they share a word
-            stored: the index that the entry itself holds
-            frames: as many return addresses as Depth says
         """
         depth, chained_bucket = len(frames), self._links.buckets[entry]
         total, bucket = self._hash(frames)
@@ -130,10 +120,6 @@ class TraceClassifier:
         Args:
             index: index of the slot that leads to the entry, None if no slot does
             entry: row of the entry in the columns of the links
-            flags: flags for Depth
-            word: TraceCount as stored, with BlockDepth if they share a word
-            stored: the index that the entry itself holds
-            frames: return addresses
             total: hash of the frames, None if a frame is missing
             bucket: bucket in which the hash belongs, None if the hash is unknown
         """
@@ -207,12 +193,7 @@ _LONGEST = 0x1000
 
 
 class IndexLookup:
-    """Looks up traces by index as Windows does, and checks each structure on the way.
-
-    Args:
-        reader: reads memory
-        header: header of the database
-    """
+    """Looks up traces by index as Windows does, and checks each structure on the way."""
 
     def __init__(self, reader: Reader, header: Header) -> None:
         self._header = header

@@ -62,9 +62,7 @@ def encode(buffer: Buffer, records: Iterable[BacktraceRecord], layout: Backtrace
     """Yields the bytes of RTL_PROCESS_BACKTRACES in pieces of about 256 KB.
 
     Args:
-        buffer: the header
         records: the records with the indices 1, 2, ... without gaps; an unreadable record has only its index
-        layout: layout for the bitness of the database
     """
     yield layout.header.pack(*buffer).ljust(layout.header_size, b"\0")
     pack, size = layout.record.pack, layout.record_size

@@ -41,7 +41,6 @@ class StdHead(NamedTuple):
 
     Attributes:
         chain: HashChain, the address of the chain's next entry
-        word: TraceCount as stored, with BlockDepth if they share a word
         number: index that the entry itself holds
         depth: Depth as stored
     """
@@ -62,13 +61,7 @@ class StdEntry(NamedTuple):
 
 
 def read_entry(layout: EntryLayout, read: ReadBytes, address: int) -> Optional[StdEntry]:
-    """Returns the entry at an address; None unless all of it is present and its Depth is possible.
-
-    Args:
-        layout: layout of the database's entries
-        read: reads the database
-        address: address of the supposed entry
-    """
+    """Returns the entry at an address; None unless all of it is present and its Depth is possible."""
     head = read_head(layout, read, address)
     frames = layout.frames.get(head.depth) if head is not None else None
     data = read(address, frames.size) if frames is not None else None
@@ -148,9 +141,6 @@ class BlockWalk:
     index slot or a chain leads. If several valid blocks in a row come before that anchor, it continues there.
 
     Args:
-        layout: the layout of the entries
-        memory: the present parts of the range
-        first: address of the first block
         end: the lower watermark, or an upper bound for it
         pointers: returns the addresses that buckets and index slots hold; called only when a block is invalid
     """

@@ -36,7 +36,6 @@ def capture(return_addresses: Sequence[int], frames_to_skip: int, frames_to_capt
     Args:
         return_addresses: innermost first
         frames_to_skip: number of innermost frames to leave out
-        frames_to_capture: the most frames to return
     """
     skip = max(frames_to_skip, 0)
     frames = tuple(return_addresses[skip : skip + max(frames_to_capture, 0)])

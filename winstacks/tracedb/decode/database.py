@@ -49,12 +49,10 @@ class Figures(NamedTuple):
     Attributes:
         indexed: live traces with an index: from a slot, or held by the entry itself
         chained: live traces to which a hash chain leads
-        freed: traces that were released
         unindexed: live traces without an index
         mismatched: traces and index slots with status `index`, `bucket` or `depth`, and the index slots that
             `StdDatabase.unlisted` counts
         orphans: blocks in use to which neither chain nor index leads
-        unreadable: bytes of the used parts that are not present
     """
 
     indexed: int
@@ -67,12 +65,7 @@ class Figures(NamedTuple):
 
 
 class StdDatabase:
-    """A database whose entries are known; see the module's description.
-
-    Args:
-        reader: reads memory
-        header: header of the database, from `proof`
-    """
+    """A database whose entries are known; see the module's description."""
 
     def __init__(self, reader: Reader, header: Header) -> None:
         self.header = header
@@ -171,11 +164,7 @@ def _read(bulk: Extents, memory: Memory, end: int, address: int, length: int) ->
     """Returns bytes of the database, None unless all of them are present.
 
     Args:
-        bulk: the lower part of the database, read in bulk
         memory: reads what lies beyond: the watermark may be older than the last entries
-        end: the lower watermark, where `bulk` ends
-        address: canonical address of the bytes
-        length: number of bytes
     """
     data = bulk.read(address, length)
     return memory.read(address, length) if data is None and address + length > end else data
@@ -189,9 +178,6 @@ def _record_count(header: Header, used: Bounds, links: Links, claims: Dict[int, 
     block.
 
     Args:
-        header: header of the database
-        used: bounds of its used parts
-        links: its entries
         claims: entries to which no slot leads, by the index that they hold
     """
     limit = len(links.blocks.addresses) + _MAX_LOST

@@ -33,12 +33,8 @@ class Header(NamedTuple):
     """The fixed part of a database.
 
     Attributes:
-        address: address of the database
-        layout: layout of the database
         fields: values of the members as stored, by their names in Microsoft's symbols
         bucket_stride: bytes from one bucket head to the next
-        bucket_count: number of buckets
-        index_end: address of the end of the index array
     """
 
     address: int
@@ -101,11 +97,6 @@ def lower_memory_start(layout: StdLayout, stride: int, count: int) -> int:
 
     It lies behind the declared structure and the bucket array, so that its BackTrace is aligned to two
     pointers (listings of ntdll 7 to 11 and ntoskrnl 10586 to 28000).
-
-    Args:
-        layout: layout of the database
-        stride: bytes from one bucket head to the next
-        count: number of buckets
     """
     unit = 2 * layout.pointer_size
     return -(-(layout.size + stride * count) // unit) * unit + -layout.entry.head_size % unit
@@ -115,8 +106,6 @@ def parse(layout: StdLayout, address: int, data: bytes) -> Iterator[Header]:
     """Yields the header at an address once for each possible bucket stride.
 
     Args:
-        layout: layout to read it with
-        address: canonical address of the database
         data: bytes of the database, at least up to the buckets
     """
     fields = dict(zip(layout.names, layout.values(data, 0)))
@@ -176,7 +165,6 @@ class Bounds(NamedTuple):
     """The used parts of a database by address: its start to `lower_end`, and `upper_start` to `upper_end`.
 
     Attributes:
-        first_entry: start of the entries
         lower_end: end of the entries (NextFreeLowerMemory)
         upper_start: start of the index slots (NextFreeUpperMemory)
         upper_end: end of the index slots (EntryIndexArray); equal to upper_start if no index array is known

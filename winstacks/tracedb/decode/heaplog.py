@@ -36,8 +36,6 @@ def prove(reader: Reader, address: int, layouts: Sequence[HeapLogLayout]) -> Opt
     empty log is not recognised: it contains no proof.
 
     Args:
-        reader: reads memory
-        address: canonical address
         layouts: layouts for one bitness, the newest first
     """
     return next((layout for layout in layouts if HeapLog(reader, address, layout).proves_itself()), None)
@@ -52,13 +50,7 @@ def likeliest(reader: Reader, address: int, layouts: Sequence[HeapLogLayout]) ->
 
 
 class HeapLog:
-    """The records of a log.
-
-    Args:
-        reader: reads memory
-        address: canonical address of the log object
-        layout: layout for its bitness
-    """
+    """The records of a log."""
 
     def __init__(self, reader: Reader, address: int, layout: HeapLogLayout) -> None:
         self.address = address
@@ -188,11 +180,6 @@ class HeapLog:
 
 class Record:
     """A record of a log, as far as it is in the image.
-
-    Args:
-        memory: the memory of the process
-        address: canonical address of the record
-        layout: layout for the log's bitness
 
     Attributes:
         next: address of the chain's next record; 0 at the end of the chain, or if the member is not present

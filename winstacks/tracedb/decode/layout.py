@@ -21,35 +21,26 @@ _INDEX_BITS = 16
 _HEADS = ("_RTL_STD_LIST_HEAD", "_RTL_STD_LIST_HEAD_KERNEL")
 _READ = frozenset(
     (
-        *("CommitBase", "NumberOfBuckets", "LowerMemoryStart", "PreCommitted", "DumpInProgress"),
-        *("NextFreeLowerMemory", "NextFreeUpperMemory", "EntryIndexArray", "CurrentUpperCommitLimit"),
-        *("NumberOfEntriesLookedUp", "NumberOfEntriesAdded"),
-        *("AcquireLockRoutine", "ReleaseLockRoutine", "OkayToLockRoutine"),
+        "CommitBase", "NumberOfBuckets", "LowerMemoryStart", "PreCommitted", "DumpInProgress",
+        "NextFreeLowerMemory", "NextFreeUpperMemory", "EntryIndexArray", "CurrentUpperCommitLimit",
+        "NumberOfEntriesLookedUp", "NumberOfEntriesAdded",
+        "AcquireLockRoutine", "ReleaseLockRoutine", "OkayToLockRoutine",
     )
-)
+)  # fmt: skip
 """The members of a database that prove it, bound it, or are shown."""
 
 
 class EntryLayout:
     """`_RTL_STACK_TRACE_ENTRY`, and the blocks that hold entries.
 
-    Args:
-        entry: the structure
-        pointer_size: 4 or 8
-        unit: unit of block sizes, in bytes
-
     Attributes:
-        pointer_size: 4 or 8
-        head_size: bytes before BackTrace
         max_depth: number of frames in the declaration of BackTrace
         alignment: alignment of entries, relative to the first one
         chain: the member HashChain, which holds the address of the next entry
         scan: reads (HashChain, the word that holds TraceCount and BlockDepth, Depth)
-        marks: reads (TraceCount's word, [IndexHigh,] Index)
         shift: lowest bit of BlockDepth in TraceCount's word; 0 if there is none and Depth gives the size
         sizes: bytes of a block, by BlockDepth; by Depth if there is no BlockDepth
         capacities: frames that fit in a block, by the same number as `sizes`
-        frames: unpackers of an entry's BackTrace, by depth
         count_mask: mask of TraceCount in its word
         saturation: greatest TraceCount, which means "or more"; 0 if the count is 32 bits wide and has no
             limit
@@ -110,21 +101,15 @@ class StdLayout:
 
     Args:
         name: generation in the name of our table: `5.1`, `5.2`, `6.0`, `6.1`
-        types: our table
-        pointer_size: 4 or 8
 
     Attributes:
-        name, types, pointer_size: the arguments
         size: size of the structure as declared, with one bucket
-        names: names of the members that are read
         rank: (number of integer and pointer members, NT version in `name` as numbers); the greatest layout is
             tried first
         values: reads the members in `names`
-        buckets: offset of Buckets
         bucket_strides: possible distances of two bucket heads: since 6.1, a process and the kernel have
             different ones
         has_start: whether the structure has LowerMemoryStart (6.1 and later)
-        entry: layout of the entries
     """
 
     def __init__(self, name: str, types: Structures, pointer_size: int) -> None:
@@ -149,20 +134,12 @@ class StdLayout:
 class HeapLogLayout:
     """The heap's trace log: the object behind `RtlpHeapStackTraceLog` and its records.
 
-    Args:
-        types: our table of these structures
-        pointer_size: 4 or 8
-
     Attributes:
-        types, pointer_size: the arguments
-        size: size of the object, buckets included
         trace_count: the member TraceCount, the number of records
         buckets: offset of the array of buckets; a bucket holds the pointers Head and LastHit
         bucket_count: number of buckets, 401
-        bucket_size: bytes of a bucket
         first, last_hit: positions of Head (the first record of the chain) and LastHit (the record that a
             lookup found last) in a bucket, counted in pointers
-        next, hash, depth: the members of a record
         head: reads (Next, Hash, Depth)
         frames: offset of Frames in a record, behind the other members
         max_depth: number of frames for which a record has room
@@ -189,16 +166,12 @@ class BacktracesLayout:
     """`_RTL_PROCESS_BACKTRACES` and `_RTL_PROCESS_BACKTRACE_INFORMATION`.
 
     Args:
-        types: our table of these structures
         pointer_size: 4 or 8, as in the database
 
     Attributes:
-        pointer_size: 4 or 8
         header: packs CommittedMemory, ReservedMemory, NumberOfBackTraceLookups, NumberOfBackTraces
         header_size: offset of BackTraces, the array of records
         record: packs SymbolicBackTrace, TraceCount, Index, Depth
-        record_size: size of a record
-        back_trace: offset of BackTrace in a record
         max_depth: number of frames in the declaration of BackTrace, 32
     """
 

@@ -26,7 +26,6 @@ class Slots(NamedTuple):
     """Adjacent index slots that are present.
 
     Attributes:
-        first: index of the first slot
         pointers: addresses of entries that the slots hold, by index
     """
 
@@ -49,19 +48,13 @@ class Links:
     but to which a chain or a slot leads, are appended to these columns.
 
     Args:
-        header: header of the database
-        used: bounds of its used parts
-        read: reads any part of the database
         blocks: entries from the block walk, by address
-        heads: the bucket heads that are present
-        slots: the index slots that are present
 
     Attributes:
         blocks: all entries; the entries of the block walk come first, by address
         walked: number of entries from the block walk
         buckets: for each entry, the bucket in whose chain it was found, or -1
         chains: for each bucket, the state of its chain (`Chain`)
-        slots: the index slots that are present
         entries: for each run of slots, the entry to which each slot leads, or None
         linked: for each entry, 1 if a slot leads to it
         strays: number of slots that lead to no entry
@@ -130,7 +123,6 @@ class Links:
         """Follows the chain of a bucket, and marks its entries and its state.
 
         Args:
-            bucket: the bucket
             address: address of the chain's first entry
             following: for each entry, the next entry of its chain; None if that is unknown or the end
         """
@@ -218,7 +210,6 @@ class Links:
         agrees with the chain or slot that leads to it. Elsewhere its place and its alignment are enough.
 
         Args:
-            address: address to which a chain or a slot leads
             agrees: returns whether the entry at an address belongs to a bucket or an index
             number: the bucket of the chain, or the index of the slot
         """
@@ -272,13 +263,7 @@ class Links:
 
 
 def index_slots(memory: Extents, used: Bounds, size: int) -> List[Slots]:
-    """Returns the index slots that are present, by index.
-
-    Args:
-        memory: the present parts of the index array
-        used: bounds of the used parts
-        size: bytes of a pointer
-    """
+    """Returns the index slots that are present, by index."""
     runs = []
     for low, high in memory.covered(used.upper_start, used.upper_end):
         last = (used.upper_end - low) // size
@@ -293,7 +278,6 @@ def truncate(slots: List[Slots], entries: List[List[Optional[int]]]) -> None:
     """Drops the slots after the last slot that leads to an entry. Used if the end of the slots is unknown.
 
     Args:
-        slots: runs of index slots
         entries: for each run, the entry to which each slot leads, or None
     """
     while slots:
@@ -314,7 +298,6 @@ def in_order(blocks: Blocks, heads: Sequence[Heads]) -> Optional[List[int]]:
 
     Args:
         blocks: entries by address
-        heads: the bucket heads that are present
 
     Returns:
         For each entry its bucket, or -1 if it is in no chain. None if the chains do not all go in one

@@ -49,8 +49,6 @@ def prove(reader: Reader, address: int, layouts: Sequence[StdLayout]) -> Proof:
     else, the test is cheap.
 
     Args:
-        reader: reads memory
-        address: canonical address
         layouts: layouts for the bitness of the address space, in any order
 
     Returns:
@@ -78,11 +76,6 @@ def prove(reader: Reader, address: int, layouts: Sequence[StdLayout]) -> Proof:
 def recover(reader: Reader, address: int, layouts: Sequence[StdLayout]) -> Proof:
     """Returns the most likely header at an address that is known to hold a database, as a symbol points
     there.
-
-    Args:
-        reader: reads memory
-        address: canonical address
-        layouts: layouts for the bitness of the address space, in any order
 
     Returns:
         The result of `prove` if it has a header. Otherwise the header with the layout and the number of
@@ -118,13 +111,7 @@ _Guess = Tuple[Header, Tuple[str, ...]]
 
 
 def _failed_members(guess: Header, parsed: Header, complete: bool) -> Tuple[str, ...]:
-    """Returns the names of the members that contradict a guess.
-
-    Args:
-        guess: the guess
-        parsed: header as stored
-        complete: whether all of the stored header is present
-    """
+    """Returns the names of the members that contradict a guess."""
     if not complete:
         return (UNREADABLE,)
     replaced = ("NumberOfBuckets",) if guess.bucket_count != parsed.bucket_count else ()

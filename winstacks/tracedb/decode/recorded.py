@@ -30,7 +30,6 @@ class RecordedStack(NamedTuple):
     Attributes:
         kind: store of the stack: a word of `words.TRACE_KINDS`, RING or OBJECTS
         address: canonical address of the record or entry, 0 if unknown
-        trace_index: index in the stack trace database, 0 for none
         frames: canonical return addresses, innermost first; None for an address that is overwritten or
             missing
         status: faults of the record, or the reason why there is no stack; empty for a sound stack. `freed`
@@ -61,11 +60,6 @@ NO_STACK = RecordedStack("", 0, 0, ())
 
 
 def recorded_stack(trace: Trace, max_depth: int) -> RecordedStack:
-    """Returns the recorded stack of a trace in a database.
-
-    Args:
-        trace: the trace
-        max_depth: the most frames that the database keeps of a stack
-    """
+    """Returns the recorded stack of a trace in a database."""
     statuses, full = stdstatus.status_of(trace.status), len(trace.frames) >= max_depth
     return RecordedStack(STD, trace.address, trace.trace_index or 0, trace.frames, statuses, full)

@@ -32,9 +32,9 @@ UNREADABLE = 128
 """Some or all of the entry is not in the image."""
 
 _WORDS = (
-    *(StatusCode.UNINDEXED, StatusCode.SATURATED, StatusCode.FREED, StatusCode.ORPHAN),
-    *(StatusCode.INDEX, StatusCode.BUCKET, StatusCode.DEPTH, StatusCode.UNREADABLE),
-)
+    StatusCode.UNINDEXED, StatusCode.SATURATED, StatusCode.FREED, StatusCode.ORPHAN,
+    StatusCode.INDEX, StatusCode.BUCKET, StatusCode.DEPTH, StatusCode.UNREADABLE,
+)  # fmt: skip
 
 
 @functools.lru_cache(maxsize=None)

@@ -30,11 +30,8 @@ class TraceDecoder:
     """Decodes the entries in `Links`: sound ones here, all others by `TraceClassifier`.
 
     Args:
-        header: header of the database
-        used: bounds of its used parts
         links: its entries
         memory: the database from its header to the lower watermark, read in bulk
-        read: reads any part of the database
     """
 
     def __init__(self, header: Header, used: Bounds, links: Links, memory: Extents, read: ReadBytes) -> None:

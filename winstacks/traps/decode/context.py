@@ -62,7 +62,6 @@ class CpuContext(NamedTuple):
     """The written parts of a CONTEXT.
 
     Attributes:
-        flags: ContextFlags
         user: whether SegCs is a user-mode selector, or Cpsr has the exception level of user mode; False if
             it was not written
         registers: values by x64 names, or by ARM64 names; a register in a part that was not written is
@@ -78,16 +77,7 @@ NO_CONTEXT = CpuContext(0, True, {})
 
 
 class ContextLayout:
-    """The CONTEXT of one bitness.
-
-    Args:
-        structure: structure _CONTEXT
-        machine: machine of the registers
-
-    Attributes:
-        size: size of a CONTEXT in bytes
-        fields: members by the names of columns, and ContextFlags
-    """
+    """The CONTEXT of one bitness."""
 
     def __init__(self, structure: Structure, machine: Machine) -> None:
         self.size = structure.size
@@ -237,7 +227,6 @@ class ExceptionFrames:
     In 5.2 the structure ends at the trap frame and contains the record; since Vista the record is separate.
 
     Args:
-        structure: structure _KEXCEPTION_FRAME of the image
         types: structures _EXCEPTION_RECORD64 and _EXCEPTION_DISPATCH
     """
 
@@ -273,9 +262,7 @@ class ExceptionFrames:
         """Returns the exception frame below a trap frame if one was built for it.
 
         Args:
-            trap_frame: address of the trap frame
             ip: Rip of the trap frame
-            memory: memory of the stack around it
             dispatcher: name of the function that the return address just below the exception frame is in,
                 empty if unknown
 

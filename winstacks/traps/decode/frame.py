@@ -47,7 +47,6 @@ class FieldValidity(NamedTuple):
     """The validity of a member's value.
 
     Attributes:
-        validity: one of the words above
         note: meaning of a value that the member's name does not state, or reason why it is unsure; else empty
     """
 
@@ -103,9 +102,6 @@ class TrapBounds(NamedTuple):
 
     Attributes:
         user_end: first address behind the user's half
-        kernel_start: first address of the kernel's half
-        kernel_image: start and end of the module nt
-        service_linkage: address of nt!KiServiceLinkage, 0 if unknown
         ist_tops: addresses of the tops of the stacks in the interrupt stack table (IST)
     """
 
@@ -120,7 +116,6 @@ class TrapFrame(NamedTuple):
     """A decoded trap frame.
 
     Attributes:
-        address: canonical address of the frame
         kind: `syscall`, `service`, `interrupt` or `exception`; empty if the bytes do not decide
         mode: mode of the processor before the entry, `user` or `kernel`
         registers: registers that this entry saved, by x64 names, including the names in `unsure`; a register
@@ -141,10 +136,7 @@ class MemberValue(NamedTuple):
     """A member of a structure, with its value.
 
     Attributes:
-        name: name of the member
-        offset: offset in the structure, in bytes
-        size: size in bytes
-        value: value, None if it was not written
+        value: None if it was not written
         validity: one of the words of `FieldValidity`
         note: see `FieldValidity`
     """
@@ -173,16 +165,7 @@ class _Members(Dict[str, Field]):
 
 
 class TrapFrameLayout(abc.ABC):
-    """The trap frames of one processor architecture, in one build of Windows.
-
-    Args:
-        structure: structure _KTRAP_FRAME of the image
-
-    Attributes:
-        structure: the argument
-        size: size of a frame in bytes
-        members: members by name
-    """
+    """The trap frames of one processor architecture, in one build of Windows."""
 
     exception_type = ""
     """Name of the structure that KiExceptionDispatch puts below a trap frame; empty on x86."""
@@ -216,11 +199,7 @@ class TrapFrameLayout(abc.ABC):
 
     @abc.abstractmethod
     def tops(self, types: Structures) -> Tuple[int, ...]:
-        """Returns the possible distances of frames from user mode below the top of a kernel stack, in bytes.
-
-        Args:
-            types: structures in which the kernel saves registers
-        """
+        """Returns the possible distances of frames from user mode below the top of a kernel stack."""
 
     @abc.abstractmethod
     def is_user(self, data: bytes) -> bool:
@@ -232,22 +211,14 @@ class TrapFrameLayout(abc.ABC):
 
     @abc.abstractmethod
     def classify(self, address: int, data: bytes, facts: EntryFacts) -> Tuple[str, Validities]:
-        """Returns the kind of entry and the validity of the members.
-
-        Args:
-            address: canonical address of the frame
-            data: bytes of the frame
-            facts: facts from outside the frame
-        """
+        """Returns the kind of entry and the validity of the members."""
 
     @abc.abstractmethod
     def accepts(self, address: int, data: bytes, bounds: TrapBounds) -> bool:
         """Returns whether bytes at an address are a trap frame that an entry made.
 
         Args:
-            address: canonical address of the bytes
             data: bytes, at least as many as a frame has
-            bounds: address ranges of the image
         """
 
     @abc.abstractmethod
@@ -257,10 +228,6 @@ class TrapFrameLayout(abc.ABC):
 
         The kernel writes the first frame of a thread so, and NtSetContextThread changes frames so. The flags
         come from the CONTEXT. So bit 1, which a processor always sets, may be clear.
-
-        Args:
-            data: bytes, at least as many as a frame has
-            bounds: address ranges of the image
         """
 
     @abc.abstractmethod
@@ -297,9 +264,7 @@ class TrapFrameLayout(abc.ABC):
         """Decodes a trap frame.
 
         Args:
-            address: canonical virtual address of the frame
             data: bytes of the frame, at least as many as the structure has
-            facts: facts from outside the frame
 
         Returns:
             The registers and their validity. Whether the bytes are a trap frame is not checked: `accepts`
@@ -326,10 +291,6 @@ class TrapFrameLayout(abc.ABC):
 
         A member without a validity of its own, which shares bytes with another member (a union), gets the
         validity of that member.
-
-        Args:
-            frame: the decoded frame
-            data: its bytes
         """
         ordered = sorted(self.members.items(), key=lambda item: item[1].offset)
         covered = [(name, field) for name, field in ordered if name in frame.validities]
@@ -357,9 +318,6 @@ class TrapFrameLayout(abc.ABC):
 
         Args:
             memory: memory of the stack; only the present parts are scanned
-            start: first address of the range
-            end: first address behind the range
-            bounds: address ranges of the image
         """
         free = start
         for address, data in self._candidates(memory, start, end):
@@ -388,8 +346,6 @@ def set_validity(validities: Validities, validity: str, names: str, note: str = 
     """Gives one validity to several members.
 
     Args:
-        validities: the dictionary to change
-        validity: one of the words of `FieldValidity`
         names: names of the members, separated by blanks
         note: see `FieldValidity`
     """

@@ -22,7 +22,6 @@ def exception_record(data: bytes, wide: bool) -> Optional[List[Tuple[str, int]]]
     Of ExceptionInformation it returns as many elements as NumberParameters counts, at most MAX_PARAMETERS.
 
     Args:
-        data: bytes of the record
         wide: whether the record is an EXCEPTION_RECORD64
     """
     head, pointer = (_WIDE, 8) if wide else (_NARROW, 4)

@@ -201,14 +201,7 @@ class TrapFrameLayout64(TrapFrameLayout):
         return self.number(data, "Rsp") & ~0xF != address + self.size
 
     def list_validities(self, address: int, data: bytes, kind: str, facts: EntryFacts) -> Validities:
-        """Returns the validity of every member that the entry code is known to write or to leave alone.
-
-        Args:
-            address: canonical address of the frame
-            data: bytes of the frame
-            kind: kind of entry, empty if unknown
-            facts: facts from outside the frame
-        """
+        """Returns the validity of every member that the entry code is known to write or to leave alone."""
         validities: Validities = {}
         set_validity(validities, UNWRITTEN, _EVERY_MEMBER)
         if not kind:
@@ -388,9 +381,7 @@ def _mark_interrupt(validities: Validities, switched: bool, facts: EntryFacts) -
     """Marks the members that hardware and software interrupts, NMI and machine check write.
 
     Args:
-        validities: the dictionary to change
         switched: whether the processor changed stacks through the interrupt stack table
-        facts: facts from outside the frame
     """
     set_validity(validities, SAVED, "PreviousIrql")
     # The code of an interrupt object pushes Rsi; the APC, DPC, IPI, clock, NMI and MCE entries of 5.2 do not.

@@ -246,13 +246,7 @@ class TrapFrameLayout86(TrapFrameLayout):
         )
 
     def list_validities(self, data: bytes, entry: str, facts: EntryFacts) -> Validities:
-        """Returns the validity of every member that the entry code is known to write or to leave alone.
-
-        Args:
-            data: bytes of the frame
-            entry: kind of entry, one of the constants above
-            facts: facts from outside the frame
-        """
+        """Returns the validity of every member that the entry code is known to write or to leave alone."""
         validities: Validities = {}
         set_validity(validities, UNWRITTEN, _EVERY_MEMBER)
         user, v86 = self.is_user(data), self.from_v86(data)
@@ -379,12 +373,7 @@ def _trap_kind(facts: EntryFacts) -> str:
 
 
 def kind_of(entry: str, user: bool) -> str:
-    """Returns the kind for the column TrapKind, empty if the bytes do not decide.
-
-    Args:
-        entry: one of the constants above
-        user: whether the entry is from user mode
-    """
+    """Returns the kind for the column TrapKind, empty if the bytes do not decide."""
     if entry in (SYSENTER, GATE):
         return SYSCALL if user else SERVICE
     kinds = {FAULT: EXCEPTION, FAST_V86: EXCEPTION, DEVICE: INTERRUPT, TASK_NMI: INTERRUPT, FIRST: WRITTEN}
@@ -400,12 +389,8 @@ def _mark_service(
     mode, and only the caller's instruction identifies it. In 5.1 it makes no frame.
 
     Args:
-        validities: the dictionary to change
-        entry: SYSENTER or GATE
-        user: whether the entry is from user mode
         distinguishable: whether a GATE cannot be a sysenter; if it can (a kernel without DbgArgPointer), the
             Edx slot of an entry from user mode may be stale
-        facts: facts from outside the frame
     """
     set_validity(validities, COMPUTED, "PreviousPreviousMode", "the thread's mode before")
     set_validity(validities, REUSED, "ErrCode", "0")

@@ -19,6 +19,7 @@ from tests.support.callstackimages import MAIN, STUB, WAIT_EX
 from tests.support.findingimages import ALL, TID, X64, FindingImage, answered, found, severities
 from tests.support.only import only
 from winstacks.findings.code.jumps import follow_jumps
+from winstacks.findings.finding import NONE_KNOWN
 
 CHECK = "modified_code"
 OTHER_CODE = b"\xcd\x2e" * 0x20
@@ -68,6 +69,19 @@ def test_a_function_that_was_written_over(name: str) -> None:
     assert f"differ from most of 2 processes, from {at:#x} on cd 2e" in row["Evidence"]
     assert "; PID 200" in row["Evidence"]
     assert row["Innocent"] == "nothing known in this process"
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_module_that_only_the_vads_show_is_possible(name: str) -> None:
+    """Without the loader's list nothing but the VAD says which module the changed code belongs to."""
+    forged = changed(name, STUB.rva, OTHER_CODE)
+    image = forged.image()
+    assert forged.app.peb is not None
+    forged.app.peb["Ldr"] = 0
+    row = only(found(image, CHECK))
+    assert row["Status"] == "no loader list"
+    assert (row["Severity"], row["Confidence"]) == ("medium", "possible")
+    assert row["Innocent"] == "the lists that cover the address are incomplete: Status; " + NONE_KNOWN
 
 
 @pytest.mark.parametrize("name", X64)

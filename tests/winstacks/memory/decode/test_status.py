@@ -8,7 +8,8 @@ import copy
 import pickle
 
 from winstacks.memory.decode.status import NOTHING, StatusItem, has_status, status, text
-from winstacks.memory.decode.statuscodes import StatusCode
+from winstacks.memory.decode.statuscodes import StatusCode, words_that
+from winstacks.memory.decode.statusmeanings import Means
 
 
 def test_words_keep_their_order_and_are_said_once() -> None:
@@ -65,3 +66,10 @@ def test_a_word_stays_the_same_object_where_it_is_copied() -> None:
 
 def test_a_word_says_nothing_that_separates_words() -> None:
     assert not [word for word in StatusCode if ", " in word.value]
+
+
+def test_every_word_has_its_meanings_and_every_meaning_has_words() -> None:
+    assert all(isinstance(word.means, Means) for word in StatusCode)
+    assert all(words_that(meaning) for meaning in Means)
+    assert StatusCode.VADS_INCOMPLETE in words_that(Means.LOWERS_CONFIDENCE)
+    assert StatusCode.STALE not in words_that(Means.LOWERS_CONFIDENCE)
